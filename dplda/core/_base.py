@@ -82,6 +82,11 @@ class BaseTopicModel(
         super().__init_subclass__(**options)
         inherit_descriptions(cls)
 
+    def _assign(self, parameters: dict[str, Any]) -> None:
+        """Set the parameters of a constructor, its ``locals()``, each as it was given."""
+        del parameters["self"]
+        self.__dict__.update(parameters)
+
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
         """Train, and return the topic weights of the training documents.
 
@@ -220,18 +225,6 @@ class BaseLDA(BaseTopicModel):
         "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right"), None],
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
     }
-
-    def __init__(
-        self, n_components, *, max_iter, doc_topic_prior, topic_word_prior, n_jobs, random_state,
-        verbose,
-    ):  # fmt: skip
-        self.n_components = n_components
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @property
     def doc_topic_prior_(self) -> float:

@@ -187,18 +187,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None,
         verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
-            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.epsilon = epsilon
-        self.bit_epsilon = bit_epsilon
-        self.delta = delta
-        self.max_doc_words = max_doc_words
-        self.mechanism = mechanism
-        self.randomized = randomized
-        self.reconstruction = reconstruction
-        self.ledger = ledger
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> LPLDA:

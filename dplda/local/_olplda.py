@@ -116,17 +116,7 @@ class OLPLDA(LPLDA):
         prior_weight=0.4, prior_variance=None, batch_size=160, max_iter=50, doc_topic_prior=0.1,
         topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, epsilon=epsilon, bit_epsilon=bit_epsilon, delta=delta, ledger=ledger,
-            max_doc_words=max_doc_words, mechanism=mechanism, randomized=randomized,
-            reconstruction=reconstruction, max_iter=max_iter, doc_topic_prior=doc_topic_prior,
-            topic_word_prior=topic_word_prior, n_jobs=n_jobs, random_state=random_state,
-            verbose=verbose,
-        )  # fmt: skip
-        self.correlation = correlation
-        self.prior_weight = prior_weight
-        self.prior_variance = prior_variance
-        self.batch_size = batch_size
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_prior(self, X_public: Any, y: Any = None) -> OLPLDA:

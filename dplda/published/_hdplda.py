@@ -109,12 +109,7 @@ class PublishedHDPLDA(PublishedLDA):
         self, n_components=10, *, noise_epsilon=None, count_clip=None, max_iter=100,
         doc_topic_prior=1.0, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
-            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.noise_epsilon = noise_epsilon
-        self.count_clip = count_clip
+        self._assign(locals())
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
         if self.noise_epsilon != math.inf:
@@ -229,12 +224,7 @@ class CDPLDA(PublishedLDA):
         self, n_components=10, *, noise_epsilon=None, noise_at="first_sweep", max_iter=100,
         doc_topic_prior=0.1, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
-            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.noise_epsilon = noise_epsilon
-        self.noise_at = noise_at
+        self._assign(locals())
 
     @property
     def _hole(self) -> str:

@@ -123,12 +123,7 @@ class PublishedIFTMParty(PublishedLDA):
         self, n_components=10, *, published_epsilon=None, noise_threshold=0.2, max_iter=50,
         doc_topic_prior=0.1, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
-            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.published_epsilon = published_epsilon
-        self.noise_threshold = noise_threshold
+        self._assign(locals())
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
         """The first global iteration: the noise, then `max_iter` sweeps from random topics."""

@@ -139,19 +139,7 @@ class PublishedSubLDA(PublishedLDA):
         doc_topic_prior=0.1, topic_word_prior=0.01, tol=None, patience=4, n_jobs=None,
         random_state=None, verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
-            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.rdp_epsilon = rdp_epsilon
-        self.rdp_order = rdp_order
-        self.subsampling_ratio = subsampling_ratio
-        self.boost = boost
-        self.frequent_share = frequent_share
-        self.noise_placement = noise_placement
-        self.count_clip = count_clip
-        self.tol = tol
-        self.patience = patience
+        self._assign(locals())
 
     @property
     def _hole(self) -> str:

@@ -139,17 +139,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
         batch_size=10, max_doc_tokens=200, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
         learning_decay=0.7, learning_offset=10.0, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
-            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.published_epsilon = published_epsilon
-        self.delta = delta
-        self.composition = composition
-        self.batch_size = batch_size
-        self.max_doc_tokens = max_doc_tokens
-        self.learning_decay = learning_decay
-        self.learning_offset = learning_offset
+        self._assign(locals())
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
         n_docs, n_words = X.shape  # public: the relation replaces a document

@@ -117,11 +117,7 @@ class GibbsLDA(BaseLDA):
         self, n_components=10, *, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
         exact=False, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
-            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.exact = exact
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> GibbsLDA:

@@ -173,17 +173,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         delta=1e-6, noise="laplace", count_clip=None, max_iter=50, doc_topic_prior=0.1,
         topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, max_iter=max_iter, doc_topic_prior=doc_topic_prior, n_jobs=n_jobs,
-            topic_word_prior=topic_word_prior, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.epsilon = epsilon
-        self.noise_epsilon = noise_epsilon
-        self.noise_multiplier = noise_multiplier
-        self.delta = delta
-        self.noise = noise
-        self.count_clip = count_clip
-        self.ledger = ledger
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> HDPLDA:
