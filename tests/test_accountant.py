@@ -22,6 +22,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy._accounting import grouped
+from dplda.privacy._composition import law_above, law_below
 from dplda.privacy._curves import (
     Atoms,
     BoundedRanges,
@@ -31,7 +32,6 @@ from dplda.privacy._curves import (
     pair_of,
 )
 from dplda.privacy._events import BoundedRange, ErasedResponse
-from dplda.privacy._grid_laws import law_above, law_below
 from dplda.privacy._tradeoffs import detection_rate
 
 PLDAccountant = Oracle("dp_accounting.pld", "PLDAccountant")

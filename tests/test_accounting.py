@@ -27,6 +27,7 @@ from dplda.privacy._accounting import (
     pure_epsilon,
 )
 from dplda.privacy._calibration import calibrate, split_epsilon
+from dplda.privacy._curves import ORDERS, bounded_range_divergence, divergences
 from dplda.privacy._events import (
     BoundedRange,
     ErasedResponse,
@@ -40,7 +41,6 @@ from dplda.privacy._events import (
     from_record,
     to_record,
 )
-from dplda.privacy._renyi import ORDERS, bounded_range_divergence, divergences
 from dplda.published._svilda import vips_calibration
 from dplda.word._sweep_mechanisms import inherent_epsilon
 

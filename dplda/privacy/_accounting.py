@@ -20,11 +20,14 @@ from dplda.leaf._checks import check_number, check_probability
 from dplda.privacy._composition import TILTS, Composition, Groups, Steps, log_peak, saddle
 from dplda.privacy._curves import (
     LARGEST_LOSS,
+    ORDERS,
     BoundedRanges,
     Curve,
     FloatArray,
+    divergences,
     gaussian,
     pair_of,
+    renyi_epsilon,
     response_loss,
 )
 from dplda.privacy._events import (
@@ -40,7 +43,6 @@ from dplda.privacy._events import (
     RandomizedResponseEvent,
     Repeated,
 )
-from dplda.privacy._renyi import ORDERS, divergences, renyi_epsilon
 
 SMALLEST_DELTA = 1e-200  # besides 0
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough

@@ -131,7 +131,7 @@ class Curator:
     ) -> None:
         labels: tuple[str, ...]
         self.events: tuple[Event, ...]
-        labels, self.events = zip(*plan) if plan else ((), ())  # type: ignore[assignment]
+        labels, self.events = zip(*plan) if plan else ((), ())
         self._plan = list(plan)
         self._unchecked = Counter(labels)  # those whose number of words may not be allowed
         self._streams = streams
@@ -196,7 +196,7 @@ class Curator:
             for it, or if `round` repeats.
         """
         with self._alone:
-            # All releases of a label have one size. Too many words are refused before the first one,
+            # All releases of a label have one size. Too many words are refused before the first,
             # by public sizes only: an error then cancels the charge.
             n_planned = 0 if mechanism.exact else self._unchecked.pop(label, 0)
             if value.size * n_planned > MAX_WORDS:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from dplda.privacy import _accounting as composition
 from dplda.privacy._accounting import delta_charge, gaussian_mu, grouped, is_within
 from dplda.privacy._composition import Groups
+from dplda.privacy._curves import ORDERS, divergences
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_record, to_record
-from dplda.privacy._renyi import ORDERS, divergences
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
