@@ -55,18 +55,6 @@ def unassigned(word):
     return np.full(len(word), -1, np.int32)
 
 
-def half_assigned(word, n_components):
-    topics = (np.arange(len(word)) % n_components).astype(np.int32)
-    topics[::2] = -1
-    return topics
-
-
-def repeated(document, n):
-    """`n` copies of a document."""
-    word = np.tile(np.array(document, np.int32), n)
-    return word, np.arange(0, len(word) + 1, len(document), dtype=np.int64)
-
-
 # ---------------------------------------------------------------- collapsed sweep
 
 
