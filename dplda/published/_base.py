@@ -33,6 +33,11 @@ class PublishedLDA(BaseLDA):
     """An algorithm as its paper prints it.
 
     Nothing is charged to a ledger, because no finite epsilon is true.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Noisy counts of words in topics, not below 0, plus `topic_word_prior`; not normalized.
     """
 
     _unit: ClassVar[str] = "word"

@@ -51,8 +51,7 @@ class PublishedHDPLDA(PublishedLDA):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features_in_)
-        Noisy counts of words in topics, not below 0, plus `topic_word_prior`; not normalized.
+    components_
     published_epsilon_ : float
         The claim of [1]_: ``n_iter_ * (noise_epsilon + sampling_epsilon_)``. Not a guarantee.
     sampling_epsilon_ : float
@@ -162,8 +161,7 @@ class CDPLDA(PublishedLDA):
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics.
+    n_components
     noise_epsilon : float
         Inverse of the scale of the noise of one sweep, from 0.003 to 5000; must be given. It is not
         a guarantee. ``inf`` gives the result of ``dplda.GibbsLDA(exact=True)``, bit for bit.
@@ -177,8 +175,7 @@ class CDPLDA(PublishedLDA):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features_in_)
-        Noisy counts of words in topics, not below 0, plus `topic_word_prior`; not normalized.
+    components_
     published_epsilon_ : float
         The claim that [1]_ implies: `noise_epsilon` times the number of sweeps that drew noise. Not
         a guarantee.

@@ -43,8 +43,7 @@ class PublishedIFTMParty(PublishedLDA):
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics.
+    n_components
     published_epsilon : float
         Epsilon of one token as [1]_ counts it, from 0.0114 to 100; must be given. Not a guarantee.
         The noise of a token has scale ``1 / published_epsilon``. [1]_ uses 8 to 11. ``inf`` draws

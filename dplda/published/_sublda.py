@@ -75,8 +75,7 @@ class PublishedSubLDA(PublishedLDA):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features_in_)
-        Noisy counts of words in topics, not below 0, plus `topic_word_prior`; not normalized.
+    components_
     n_iter_ : int
         Number of iterations that ran.
     perplexities_ : ndarray of shape (n_iter_,)
