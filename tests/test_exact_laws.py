@@ -183,9 +183,8 @@ def token_level(estimator, *, model="lda"):
         n_components=2, max_iter=1, model=model, max_doc_tokens=2
     )  # fmt: skip
     sentence = SentenceCorpus.from_lists([[[0, 0]]], 2)
-    with observe_releases() as seen:
-        party.fit(sentence if model == "sentence_lda" else np.array([[2.0, 0.0]]))
-    noise, delta = seen[0].mechanism.noise, party.delta_
+    party.fit(sentence if model == "sentence_lda" else np.array([[2.0, 0.0]]))
+    noise, delta = party._mechanism().noise, party.delta_
     if isinstance(noise, ThresholdedLaplace):
         pair = exact.laplace_token_laws(noise)
         return [
