@@ -11,7 +11,7 @@ import dplda.document._document_lda as module
 from dplda import GibbsLDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, release_word_totals
-from dplda.document._document_budget import DocumentBudget, document_schedule, growing_share
+from dplda.document._document_budget import DocumentBudget, document_schedule
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._table_estimate import TableEstimate, combine_totals
 from dplda.metrics import unigram_perplexity
@@ -260,12 +260,6 @@ def test_average_and_its_variance():
     np.testing.assert_allclose(released.average, np.tensordot(share, tables, 1))
     assert released.variance == pytest.approx(9 * (share[1:] ** 2).sum())
     assert released.n_rounds == 3
-
-
-def test_weights_of_rounds_are_squares():
-    shares = [growing_share(t, 10) for t in range(1, 6)]
-    left = np.cumprod([1.0, *(1 - share for share in shares[:0:-1])])[::-1]
-    np.testing.assert_allclose(shares * left, np.arange(1, 6) ** 2 / 55)
 
 
 def test_without_noise_and_sampling_the_last_round_stands_alone(corpus):

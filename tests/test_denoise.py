@@ -108,15 +108,6 @@ def test_posterior_of_one_factor_is_the_normal_one():
         assert mean[0, 0] == pytest.approx(normal, rel=1e-4)
 
 
-def test_the_prior_is_carried_on():
-    _table, noisy, totals = noisy_table(30.0)
-    estimate = TableEstimate(totals)
-    estimate(noisy, np.full(600, 30.0))
-    first = estimate.prior.copy()
-    estimate(noisy, np.full(600, 30.0))
-    assert not np.array_equal(first, estimate.prior)
-
-
 # ---- the kernels --------------------------------------------------------------------------
 
 SHAPES = [(1, 1), (1, 40), (37, 1), (50, 15), (50, 16), (301, 20), (90, 100)]

@@ -10,7 +10,6 @@ import pytest
 from estimators import CASES, LITERAL, ONLINE, PACKAGES, PRIVATE, each
 from sklearn.base import clone
 
-from dplda import PrivateCountVectorizer
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import BudgetError, Ledger
 
@@ -44,12 +43,6 @@ def states_epsilon(case):
 
 
 # ---- epsilon ------------------------------------------------------------------------------
-
-
-def test_every_class_that_takes_epsilon_is_among_the_cases():
-    found = {cls for cls in public_estimators() if "epsilon" in parameters(cls)}
-    found.remove(PrivateCountVectorizer)  # takes texts; its own tests say the same of it
-    assert found <= {type(case.estimator) for case in CASES if states_epsilon(case)}
 
 
 @each(case for case in CASES if states_epsilon(case))

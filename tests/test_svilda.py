@@ -1,6 +1,5 @@
 """Private stochastic variational inference: E-step, averages, minibatches, bound, account."""
 
-import copy
 import math
 import warnings
 
@@ -13,7 +12,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.decomposition._lda import _update_doc_distribution
 
 import dplda.document._document_lda as document_module
-from dplda import PrivateSVILDA, SubLDA
+from dplda import PrivateSVILDA
 from dplda.core._corpus import shorten
 from dplda.datasets import (
     make_topic_corpus,
@@ -21,9 +20,8 @@ from dplda.datasets import (
 )
 from dplda.document._contributions import Documents
 from dplda.document._noisy_table import ExactTable, NoisyTable, nearly_equal
-from dplda.metrics import held_out_perplexity, perplexity_bound, unigram_perplexity
-from dplda.privacy import BudgetError, PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
-from dplda.privacy._curator import Curator
+from dplda.metrics import held_out_perplexity, perplexity_bound
+from dplda.privacy import SeededNoiseWarning
 from dplda.privacy._streams import Streams
 
 K = 4
@@ -44,39 +42,6 @@ def seeded(model, X):
 # ---- account ------------------------------------------------------------------------------
 
 
-def test_epsilon_is_that_of_sampled_gaussians_and_two_totals(corpus):
-    model = PrivateSVILDA(K, noise_multiplier=2.0, subsampling_ratio=0.1, max_iter=100, delta=1e-5)
-    model.fit(corpus)
-    events = model.privacy_.events
-    rounds = PoissonSampled(0.1, events[2].event)
-    assert events[2:] == (rounds,) * 100
-    alone = epsilon_of(Repeated(rounds, 100), 1e-5)
-    assert alone == pytest.approx(2.3374, abs=2e-4)
-    assert model.epsilon_ >= epsilon_of(events, 1e-5)
-    assert alone < model.epsilon_ < 1.3 * alone
-
-
-def test_renyi_accounting_reports_more(corpus):
-    settings = {"delta": 1e-5, "subsampling_ratio": 0.1, "max_iter": 50}
-    model = PrivateSVILDA(K, epsilon=2.0, **settings).fit(corpus)
-    assert 1.99 < model.epsilon_ <= 2.0
-    assert model.epsilon_at(1e-5) == model.epsilon_
-    assert model.epsilon_at(1e-7) > model.epsilon_
-
-
-def test_partial_fit_is_a_round_a_call_and_composes(corpus):
-    model = PrivateSVILDA(K, noise_multiplier=2.0, subsampling_ratio=0.5, max_iter=5)
-    spent = []
-    for _ in range(5):
-        spent.append(model.partial_fit(corpus).epsilon_)
-    assert model.n_iter_ == 5
-    assert spent == sorted(spent)
-    whole = PrivateSVILDA(K, noise_multiplier=2.0, subsampling_ratio=0.5, max_iter=5).fit(corpus)
-    assert model.epsilon_ == pytest.approx(whole.epsilon_)
-    assert model.privacy_.events == whole.privacy_.events
-    assert model.partial_fit(corpus[:100]).epsilon_ > spent[-1]  # other rows, one more round
-
-
 def test_without_noise_later_calls_may_bring_other_words():
     made = make_topic_corpus(400, 20, 2, doc_length=40, random_state=0).data
     other = sp.csr_array((400, 20))
@@ -88,17 +53,6 @@ def test_without_noise_later_calls_may_bring_other_words():
     later_mass = model.components_[:, 20:].sum() / model.components_.sum()
     assert later_mass > 0.9
     assert model.perplexity(later) < 20
-
-
-def test_partial_fit_stops_where_epsilon_does(corpus):
-    model = PrivateSVILDA(K, epsilon=1.0, subsampling_ratio=0.5, max_iter=3)
-    for _ in range(3):
-        assert model.partial_fit(corpus).epsilon_ <= 1.0
-    before = model.components_
-    with pytest.raises(BudgetError, match=r"max_iter=3 calls.*noise_multiplier"):
-        model.partial_fit(corpus)
-    assert model.components_ is before
-    assert model.epsilon_ <= 1.0
 
 
 def test_nothing_released_depends_on_the_number_of_documents(corpus):
@@ -167,23 +121,6 @@ def test_without_noise_topics_are_dirichlet_posteriors(corpus):
     factor, power = released.word_factor(out, 0.3)
     np.testing.assert_allclose(factor[:, :K].sum(axis=0), 1, rtol=1e-5)
     assert power == pytest.approx(0.3)
-
-
-def test_an_interrupted_round_changes_nothing(corpus, monkeypatch):
-    model = seeded(PrivateSVILDA(K, noise_multiplier=3.0, max_iter=3), corpus)
-    before = copy.deepcopy(model.__dict__)
-
-    class Interrupted(Curator):
-        def release(self, *args, **kwargs):
-            super().release(*args, **kwargs)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(document_module, "Curator", Interrupted)
-    with pytest.raises(KeyboardInterrupt), pytest.warns(SeededNoiseWarning):
-        model.partial_fit(corpus)
-    np.testing.assert_array_equal(model.components_, before["components_"])
-    np.testing.assert_array_equal(model._released.table, before["_released"].table)
-    assert model.epsilon_ == before["epsilon_"]
 
 
 # ---- documents of limited length ----------------------------------------------------------
@@ -297,17 +234,6 @@ def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):
     np.testing.assert_allclose(model.components_.T, table, rtol=1e-3, atol=1e-3)
 
 
-def test_more_epsilon_is_better():
-    made = make_topic_corpus(2000, 50, K, doc_length=40, random_state=1)
-    train, test = made.data[:1800], made.data[1800:]
-    results = [
-        seeded(PrivateSVILDA(K, epsilon=epsilon, delta=1e-5, max_iter=60), train).perplexity(test)
-        for epsilon in (1.0, 8.0, math.inf)
-    ]
-    assert results == sorted(results, reverse=True)
-    assert results[1] < unigram_perplexity(train, test)
-
-
 def split(X):
     """Documents of at least 20 tokens, every tenth held out."""
     X = sp.csr_array(X)
@@ -350,15 +276,6 @@ def online_pair(train, test, n_components, passes):
 def test_online_lda_of_nips_is_as_good_as_scikit_learns(shared_data):
     theirs, ours = online_pair(*frequent(shared_data, "nips"), 20, 10)
     assert abs(ours / theirs - 1) < 0.02
-
-
-@pytest.mark.slow
-def test_utility_is_that_of_document_level_training(shared_data):
-    train, test = frequent(shared_data, "kos")
-    for epsilon in (2.0, 4.0, 8.0):
-        settings = {"epsilon": epsilon, "delta": 1e-5}
-        ours = seeded(PrivateSVILDA(20, **settings), train).perplexity(test)
-        assert ours < 1.03 * seeded(SubLDA(20, **settings), train).perplexity(test)
 
 
 @pytest.mark.parametrize("user_ids", [None, [1, 1]])

@@ -268,15 +268,6 @@ def test_signal_to_noise_is_its_formula(corpus, epsilon):
     assert model.signal_to_noise_ == pytest.approx(expected, rel=1e-4)
 
 
-def test_no_noise_has_infinite_signal(corpus):
-    assert fit(corpus[0], epsilon=np.inf, max_iter=2).signal_to_noise_ == np.inf
-
-
-def test_low_signal_warns_in_numbers(corpus):
-    with pytest.warns(LowSignalWarning, match=r"signal_to_noise_ of SubLDA is 0\.\d+, below 0\.3"):
-        fit(corpus[0], max_iter=5)
-
-
 def test_one_warning_says_both_numbers(corpus):
     table = np.asarray(corpus[0][:100].sum(axis=0)).reshape(1, -1) / 5 * np.ones((5, 1))
     for prior, meaning in ((None, "use public texts"), (table, "mostly those of prior_components")):

@@ -126,26 +126,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         **DOCUMENT_CONSTRAINTS,
     }
 
-    def __init__(
-        self, n_components, *, epsilon, noise_multiplier, delta, subsampling_ratio, max_iter,
-        doc_topic_prior, topic_word_prior, prior_components, expected_n_docs, ledger, n_jobs,
-        random_state, verbose,
-    ):  # fmt: skip
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.noise_multiplier = noise_multiplier
-        self.delta = delta
-        self.subsampling_ratio = subsampling_ratio
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.prior_components = prior_components
-        self.expected_n_docs = expected_n_docs
-        self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, user_ids: Any = None, earlier: Any = None) -> Self:
         """Train on private documents: `max_iter` rounds.

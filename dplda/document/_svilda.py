@@ -118,14 +118,7 @@ class PrivateSVILDA(DocumentLDA):
         learning_decay=0.8, prior_components=None, expected_n_docs=None, ledger=None, n_jobs=None,
         random_state=None, verbose=0,
     ):  # fmt: skip
-        super().__init__(
-            n_components, epsilon=epsilon, noise_multiplier=noise_multiplier, delta=delta,
-            subsampling_ratio=subsampling_ratio, max_iter=max_iter, doc_topic_prior=doc_topic_prior,
-            topic_word_prior=topic_word_prior, prior_components=prior_components,
-            expected_n_docs=expected_n_docs, ledger=ledger, n_jobs=n_jobs,
-            random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.learning_decay = learning_decay
+        self._assign(locals())
 
     def _round(
         self,
