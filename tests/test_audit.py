@@ -440,7 +440,7 @@ def texts_that_show(n_terms):
         max_doc_words=10, random_state=0,
     )  # fmt: skip
     # a delta that users may not take: at those that they may, no text shows in so few
-    with patch.dict(model._parameter_constraints, delta=["no_validation"]):
+    with patch.dict(model._parameter_constraints, delta=[float]):
         model.fit([" ".join(own) for own in words])
     (failure,) = (e.delta for e in model.privacy_.events if isinstance(e, ApproximateDP))
     n_shown = sum(not model.vocabulary_.keys().isdisjoint(own) for own in words)

@@ -59,7 +59,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         Epsilon of one token that is blanked; must be given. Up to 11.3 with "rr" and 100 with
         "laplace". ``inf`` trains without noise and without privacy.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
+        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
         1 / n_tokens.
     model : {"lda", "sentence_lda"}, default="lda"
         With "sentence_lda" all words of a sentence have the same topic, and a `SentenceCorpus` is

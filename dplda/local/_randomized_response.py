@@ -69,7 +69,7 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         most 5.6. Replacing one word by another costs twice `bit_epsilon` with either mechanism. A
         bit that a fair coin replaces with probability f, as in [1]_, has ``log(2 / f - 1)``.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, in [0, 1). Choose it well below
+        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
         1 / n_docs. 0 asks for pure epsilon.
     max_doc_words : int or None, default=100
         Largest number of distinct words of a document that are reported on. A longer document keeps

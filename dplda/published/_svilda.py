@@ -43,7 +43,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
         Total epsilon to spend as [1]_ counts it (epsilon_tot), from 1e-9; must be given. Not a
         guarantee. ``inf`` adds no noise.
     delta : float, default=1e-4
-        The delta of (epsilon, delta)-differential privacy (delta_tot), in (0, 1). Choose it well
+        The delta of (epsilon, delta)-differential privacy (delta_tot), up to 0.01. Choose it well
         below 1 / n_docs. The default is that of [1]_.
     composition : {"zcdp", "advanced", "linear"}, default="zcdp"
         Composition of the rounds: equation (5) of [1]_, the advanced composition theorem, or sums.

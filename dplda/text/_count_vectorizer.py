@@ -79,8 +79,8 @@ class PrivateCountVectorizer(
     noise_multiplier : float or None, default=None
         Noise of the release of words, as standard deviation over sensitivity, instead of `epsilon`.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, in (0, 1). A tenth of it pays for the
-        thresholds.
+        The delta of (epsilon, delta)-differential privacy, up to 0.01. A tenth of it pays for
+        the thresholds.
     candidates : str, array-like of str or None, default="en"
         A public list of terms, the most frequent first, which are chosen however few documents
         hold them. A string names a language of `dplda.datasets.load_public_vocabulary`. With None,

@@ -74,7 +74,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Standard deviation over sensitivity of the Gaussian noise of one sweep. It needs
         `count_clip`.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, in (0, 1). Choose it well below
+        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
         1 / n_tokens.
     noise : {"laplace", "gaussian"}, default="laplace"
         Distribution of the noise on the counts.
