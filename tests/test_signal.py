@@ -305,10 +305,10 @@ def test_wrong_arguments_of_a_plan_are_named(wrong):
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 @pytest.mark.parametrize("estimator", [SubLDA, PrivateSVILDA])
 def test_expected_documents_warn_before_the_noise_is_drawn(estimator, corpus):
-    model = estimator(30, epsilon=1.0, subsampling_ratio=1.0, max_iter=2, delta=0.1)
+    model = estimator(30, epsilon=1.0, subsampling_ratio=1.0, max_iter=2, delta=0.01)
     ledger = Ledger(epsilon=5.0)
-    model.set_params(expected_n_docs=20, ledger=ledger)
-    with pytest.warns(UserWarning, match="at least 1 / 20") as caught:
+    model.set_params(expected_n_docs=100, ledger=ledger)
+    with pytest.warns(UserWarning, match="at least 1 / 100") as caught:
         model.fit(corpus)
     assert "are expected to stand out" in str(caught[1].message)
     with warnings.catch_warnings():
@@ -341,11 +341,11 @@ def test_a_plan_has_the_default_rounds_of_the_rate():
 def test_the_number_of_private_documents_is_never_counted(corpus):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        SubLDA(3, epsilon=1.0, delta=0.5, max_iter=2).fit(corpus)
-        HDPLDA(3, epsilon=1.0, delta=0.5, max_iter=2).fit(corpus)
+        SubLDA(3, epsilon=1.0, delta=0.01, max_iter=2).fit(corpus)
+        HDPLDA(3, epsilon=1.0, delta=0.01, max_iter=2).fit(corpus)
     assert not any("1 / " in str(w.message) for w in caught)
     with pytest.warns(UserWarning, match="at least 1 / 400"):
-        SubLDA(3, epsilon=1.0, delta=0.5, max_iter=2, expected_n_docs=400).fit(corpus)
+        SubLDA(3, epsilon=1.0, delta=0.01, max_iter=2, expected_n_docs=400).fit(corpus)
 
 
 def test_an_epsilon_above_20_warns(corpus):
