@@ -82,23 +82,20 @@ class Guarantee:
         Protected unit, for instance "document", "word", "token" or "bit".
     relation : str
         How neighboring data sets differ, such as "one document is added or removed".
-    epsilon : float
-        The epsilon of (epsilon, delta)-differential privacy of everything that was released.
-        At least the privacy cost of the events at `delta`.
-    delta : float
-        The delta of (epsilon, delta)-differential privacy, in [0, 1).
+    epsilon, delta : float
+        Of the (epsilon, delta)-differential privacy of everything that was released. Epsilon is at
+        least the privacy cost of the events at `delta`, else ValueError is raised.
     mechanism : str
         The releases and their noise, in words.
     sensitivity : float
         Largest change of a released value by one unit, in the mechanism's norm. Infinite if others
         drew the noise, and stated its cost (`ApproximateDP`).
-    noise_scale : float, tuple of float or None
-        Scale of the noise, in the units of `sensitivity`. A tuple if it differs between rounds.
-    noise_multiplier : float, tuple of float or None
-        Scale divided by sensitivity. A tuple if it differs between rounds.
+    noise_scale, noise_multiplier : float, tuple of float or None
+        Scale of the noise, in the units of `sensitivity`, and divided by it. A tuple if it differs
+        between rounds.
     seeded : bool
-        Whether the noise came from a given seed. The guarantee is void against anyone who knows
-        or guesses that seed.
+        Whether the noise came from a given seed. The guarantee is void against anyone who knows or
+        guesses that seed.
     assumptions : tuple of str, default=()
         Conditions of the guarantee that the program cannot check.
     events : tuple of Event, default=()
@@ -120,11 +117,6 @@ class Guarantee:
     ----------
     gaussian_mu : float or None
         The mu of Gaussian differential privacy, if all noise is Gaussian without sampling.
-
-    Raises
-    ------
-    ValueError
-        If the events cost more than the stated epsilon.
 
     Examples
     --------

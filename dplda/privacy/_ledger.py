@@ -41,35 +41,30 @@ class Ledger:
 
     A ledger belongs to one body of data and one unit of privacy. Fits that share it compose: the
     ledger reports the epsilon of all of them together. Copies made by `copy.deepcopy` and by
-    scikit-learn's `clone` are the same ledger. Copies sent to other processes are the same ledger
-    if it has a path.
+    scikit-learn's `clone` are the same ledger, and copies sent to other processes if it has a path.
 
     Parameters
     ----------
     path : str or path-like, default=None
-        SQLite file of the entries, on a local disk. It is made if it does not exist. None keeps
-        the entries in memory, for one process.
+        SQLite file of the entries, on a local disk. It is made if it does not exist. None keeps the
+        entries in memory, for one process.
     epsilon : float, default=None
         The budget, above 0. None takes that of the file, or no limit for a new ledger.
     delta : float, default=None
         The delta of (epsilon, delta)-differential privacy, from 0 to 0.01. None takes that of the
         file, or 1e-6.
     composition : {"planned", "adaptive"}, default=None
-        Whether noise and number of charges are fixed in advance, or may depend on earlier
-        releases. "adaptive" needs a finite `epsilon` and a `delta` above 0. None takes that of
-        the file, or "planned".
+        Whether noise and number of charges are fixed in advance, or may depend on earlier releases.
+        "adaptive" needs a finite `epsilon` and a `delta` above 0. None takes that of the file, or
+        "planned".
     data : str, default=None
-        Name of the data that the ledger is for, such as "notes 2024". It is public. None takes that
-        of the file, or no name for a new ledger.
+        Public name of the data, such as "notes 2024". None takes that of the file, or no name.
 
     Raises
     ------
-    TypeError
-        If `path`, the budget or `data` has the wrong type.
     ValueError
-        If the budget is out of range, `data` is no printable text, or one of them differs from that
-        of the file. If the file is no ledger, is damaged, or was replaced by another ledger: a
-        ledger never continues with fewer entries than were written.
+        If the budget is out of range, or differs from that of the file. If the file is no ledger,
+        is damaged, or was replaced: a ledger never continues with fewer entries than were written.
     OSError
         If the file cannot be opened or made, or a charge cannot be written.
 
@@ -77,16 +72,14 @@ class Ledger:
     -----
     **Privacy.** With planned composition, the total is a theorem if the number of mechanisms and
     their noise do not depend on earlier releases. What a mechanism computes may depend on them.
-    With adaptive composition, all of it may depend on releases, and the guarantee is the budget:
-    everything together is (`epsilon`, `delta`)-differentially private. Nothing may depend on
-    private values that were not released, such as a score on private documents. An entry counts as
-    soon as it is reserved. `relation` says for which two data sets the total holds.
+    With adaptive composition, all of it may depend on releases, and the guarantee is the budget.
+    Nothing may depend on private values that were not released, such as a score on private
+    documents. An entry counts as soon as it is reserved. `relation` says for which two data sets
+    the total holds.
 
     No unit may occur twice in the data of an entry, as in a bootstrap sample: pass `user_ids` to
     `fit`, and the same ids to all fits of a ledger. The total is infinite as soon as two entries
     drew their noise from given seeds, because the noise of equal seeds cancels.
-
-    A ledger cannot detect that its file was replaced by an older copy, but a `receipt` can.
 
     Examples
     --------
@@ -242,9 +235,9 @@ class Ledger:
     def part(self, name: Any, *, by: str | None = None, of: int | None = None) -> Ledger:
         """Charge one part of the data, disjoint from all other parts.
 
-        The returned ledger is this one, except that what it reserves is charged to the part. A unit
-        is in one part only. The total is therefore the largest of the totals of the parts, each
-        with the entries that belong to no part.
+        The returned ledger is this one, except that what it reserves is charged to the part. The
+        total is the largest of the totals of the parts, each with the entries that belong to no
+        part.
 
         Parameters
         ----------
@@ -261,20 +254,14 @@ class Ledger:
         Ledger
             To be passed to an estimator that is fitted to this part alone.
 
-        Raises
-        ------
-        ValueError
-            If a name is not a printable text, or if this is a part already.
-
         Notes
         -----
         **Privacy.** Nothing can check which rows are passed to a fit. The total assumes that no
         unit is in two parts, and that the rule that chooses the rows of a part reads no private
         data. A function of row numbers is such a rule if every document is in one row, for the
-        neighbors of `relation`.
-
-        A part that is a set of rows has entries of its own for the unit "document" only. For other
-        units such an entry is charged to all parts, unless the part comes from `user_part`.
+        neighbors of `relation`. A part that is a set of rows is a part for the unit "document"
+        only; for other units such an entry is charged to all parts, unless the part comes from
+        `user_part`.
 
         Examples
         --------
