@@ -36,7 +36,8 @@ TOTALS = "word totals"
 COUNTS = "word-topic counts"
 
 USUAL_SHARE = 0.25  # of the budget, for the releases of word totals before round 1
-LARGEST_SHARE = 0.75  # with few documents
+# With few documents the share grows, to `LARGEST_SHARE`.
+LARGEST_SHARE = 0.75
 ENOUGH = 1000.0  # documents, times the mu of the budget
 FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the word weights
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
@@ -262,9 +263,10 @@ def document_schedule(
     """Clipping bound and tempering power of round t = 1, 2, ...
 
     The clipping bound is a fraction of the norm that documents are scaled to. It grows, because
-    early contributions are small while responsibilities are flat. The power of the word factor
-    grows from the first of `powers` to the second, so that early noise in a word's row does not
-    reinforce itself (decision 16).
+    early contributions are small while responsibilities are flat; a constant 0.4 is within 2 points
+    of the gap, and 0.25 loses up to 2.8. The power of the word factor grows from the first of
+    `powers` to the second, so that early noise in a word's row does not reinforce itself (decision
+    16); a first power of 0.65 loses 7 points on docstrings.
     """
     late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
     done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
@@ -272,7 +274,10 @@ def document_schedule(
 
 
 def growing_share(t: int, max_iter: int) -> float:
-    """Share of round t in the average of rounds 1 to t: later rounds weigh more (decision 16)."""
+    """Share of round t in the average of rounds 1 to t: later rounds weigh more (decision 16).
+
+    Weights of t^0.75 in the place of t^2 lose 4 to 7 points of the gap at epsilon 4.
+    """
     n = min(t, max_iter)  # the weights are the squares of 1 to n, and then those of n
     return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (t - n) * n**2)
 

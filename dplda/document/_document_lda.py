@@ -253,7 +253,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and not budget.exact)
         interrupt = None
-        charged = charged_unit(user_ids, unit)  # public
+        charged = unit if user_ids is None else charged_unit(user_ids, unit)  # public
         with Curator(plan, streams, label=name, unit=charged, ledger=self.ledger) as curator:
             counts = self._read_counts(X, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:

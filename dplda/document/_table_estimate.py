@@ -17,6 +17,8 @@ from dplda.leaf._threads import in_threads, n_threads
 
 SCALE_UP = 5.0  # short documents count at most five times
 
+# Figures are points of the gap between word frequencies and a model without noise, at epsilon 1 and
+# 4 on KOS, BBC and NIPS. Normal shrinkage in the place of the mixture of factors loses 21 to 75.
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
 # The first weights with public texts: both centers have a mean factor of 1, so that each has the
@@ -24,6 +26,9 @@ FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18]
 TILT = 0.2771  # of the weights of factors: exp(-TILT factor)
 SPREAD = 0.15  # share of the weight of the public center that is spread so; 1 has the rest
 ONE = 6  # place of the factor 1
+# With one class, or without a new start at the end, a fit without public texts is as good (0 to
+# +2.5). Words that public texts have, and others, need classes of their own. More than two steps a
+# round lose up to 2.6.
 N_CLASSES = 6
 SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
 FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
