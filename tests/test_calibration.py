@@ -112,9 +112,7 @@ def test_a_plan_meets_epsilon_or_the_error_names_a_number_of_rounds_that_does(ra
 
 def test_rounds_are_equal_where_the_first_ones_would_have_too_much_noise():
     for noise, is_equal in ((100.0, False), (5000.0, True), (LARGEST_NOISE, True)):
-        budget = DocumentBudget.from_noise_multiplier(
-            noise, max_iter=2000, word_total_share=0.2, subsampling_ratio=1.0
-        )
+        budget = DocumentBudget.from_noise_multiplier(noise, max_iter=2000, subsampling_ratio=1.0)
         multipliers = np.array([m.noise_multiplier for m in budget.rounds])
         assert (multipliers.min() == multipliers.max()) == is_equal
         assert (multipliers**-2).sum() == pytest.approx(2000 / noise**2, rel=0.02)

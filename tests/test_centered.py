@@ -30,7 +30,7 @@ def corpus():
 
 def budget(noise_multiplier=10.0, max_iter=10, ratio=1.0):
     return DocumentBudget.from_noise_multiplier(
-        noise_multiplier, max_iter=max_iter, word_total_share=0.2, subsampling_ratio=ratio
+        noise_multiplier, max_iter=max_iter, subsampling_ratio=ratio
     )
 
 
@@ -58,11 +58,11 @@ def test_document_schedule():
 
 def test_multipliers_at_epsilon_1():
     mu = gaussian_mu(1.0, 1e-5)
-    shares = budget(math.sqrt(80 / 0.8) / mu, max_iter=80)
+    shares = budget(math.sqrt(80 / 0.75) / mu, max_iter=80)
     totals = [m.noise_multiplier for m in shares.totals]
     rounds = [m.noise_multiplier for m in shares.rounds]
-    assert totals == pytest.approx([15.230, 9.9705], abs=2e-3)
-    assert (rounds[0], rounds[-1]) == pytest.approx((146.64, 28.353), rel=1e-4)
+    assert totals == pytest.approx([13.622, 8.9179], abs=2e-3)
+    assert (rounds[0], rounds[-1]) == pytest.approx((151.45, 29.283), rel=1e-4)
     spent = sum(m**-2 for m in totals + rounds)
     assert spent == pytest.approx(mu**2, rel=1e-4)
     assert spent <= mu**2

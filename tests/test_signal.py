@@ -242,7 +242,7 @@ def test_a_plan_states_the_noise_of_the_fit(corpus):
 def test_sampling_has_more_noise():
     def noise(ratio):
         return DocumentBudget.from_noise_multiplier(
-            3.0, max_iter=5, word_total_share=0.25, subsampling_ratio=ratio
+            3.0, max_iter=5, subsampling_ratio=ratio
         ).noise()
 
     assert noise(0.1) > 5 * noise(1.0)

@@ -16,7 +16,6 @@ from dplda.document._document_budget import (
     FIRST_TOTALS,
     TOTALS,
     DocumentBudget,
-    resolved_share,
 )
 from dplda.document._noisy_table import NoisyTable, share_of_rounds
 from dplda.document._table_estimate import WordTotals
@@ -74,14 +73,10 @@ def test_the_mean_of_releases_is_weighted_by_precision():
 
 def test_share_of_rounds():
     ones = np.ones(10)
-    assert share_of_rounds(70 * ones, ones, 10.0, 0.25) == 0
-    assert share_of_rounds(700 * ones, ones, 10.0, 0.1) == 0
-    assert share_of_rounds(7 * ones, 5 * ones, 10.0, 0.25) == pytest.approx(0.5)
-    assert share_of_rounds(7 * ones, ones, 100.0, 0.25) == pytest.approx(0.99)
-    assert share_of_rounds(7 * ones, ones, 0.0, 0.25) == 0  # without noise
-    # half of the budget for rounds, whose noise is then larger: the totals get 5/8 in all
-    both = share_of_rounds(7 * ones, 5 * ones, 10.0 * 1.5**0.5, 0.5)
-    assert 0.5 + 0.5 * both == pytest.approx(0.625)
+    assert share_of_rounds(70 * ones, ones, 10.0) == 0
+    assert share_of_rounds(7 * ones, 5 * ones, 10.0) == pytest.approx(0.5)
+    assert share_of_rounds(7 * ones, ones, 100.0) == pytest.approx(0.99)
+    assert share_of_rounds(7 * ones, ones, 0.0) == 0  # without noise
 
 
 @pytest.mark.parametrize("share", [0.0, 0.18, 0.5, 0.83, 0.999])
@@ -277,31 +272,3 @@ def test_one_warning_says_both_numbers(corpus):
         (said,) = [str(w.message) for w in caught if w.category is LowSignalWarning]
         assert re.search(r"^\d of 5 topics .*, and signal_to_noise_ of SubLDA is 0\.\d+,", said)
         assert meaning in said
-
-
-# ---- the share of the budget ---------------------------------------------------------------
-
-
-def test_automatic_share():
-    mu = gaussian_mu(1.0, DELTA)
-    share = {
-        n: resolved_share(n, 1.0, None, DELTA, **AUTO)
-        for n in (1, round(250 / mu), round(500 / mu), round(1000 / mu), 10**6)
-    }
-    assert list(share.values()) == pytest.approx([0.75, 0.7071, 0.4204, 0.25, 0.25], rel=1e-3)
-    assert resolved_share(None, 1.0, None, DELTA, **AUTO) == 0.25
-    assert resolved_share(10, math.inf, None, DELTA, **AUTO) == 0.25
-    assert resolved_share(10, None, 0.0, DELTA, **AUTO) == 0.25
-    # the mu of the rounds, if their noise is given
-    same = resolved_share(round(500 / mu), None, math.sqrt(80) / mu, DELTA, **AUTO)
-    assert same == pytest.approx(share[round(500 / mu)])
-
-
-def test_the_automatic_share_is_that_of_the_expected_number(corpus):
-    def shares(**options):
-        found = fit(corpus[0], max_iter=3, **options).privacy_.noise_multiplier
-        precision = np.array(found) ** -2.0
-        return precision[:2].sum() / precision.sum()
-
-    assert shares() == pytest.approx(0.25, rel=1e-3)
-    assert shares(expected_n_docs=150) == pytest.approx(0.75, rel=1e-3)

@@ -83,8 +83,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         Expected number of documents, a public number: never count the private documents. With it,
         `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
         topics can be expected to stand out of the noise.
-        It also sets the share of the budget for word totals: a quarter, and up to three quarters
-        for few documents. See `dplda.plan`.
+        It changes nothing else. See `dplda.plan`.
 
     Attributes
     ----------
@@ -383,7 +382,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             table.average, table.table = start, start.astype(np.float32)
         if not budget.exact:
             noise = math.hypot(norm * budget.noise(), table.earlier_noise())
-            share = share_of_rounds(table.totals, weight, noise, budget.word_total_share)
+            share = share_of_rounds(table.totals, weight, noise)
             # public texts know the word totals as far as they match
             table.share_for_totals = share * (1.0 if public is None else 1 - public.trust)
         return table
@@ -441,7 +440,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def _budget(self) -> DocumentBudget:
         return DocumentBudget.from_statement(
             self.epsilon, self.noise_multiplier, self.delta, max_iter=self._max_iter(),
-            subsampling_ratio=self._highest_rate(), expected_n_docs=self.expected_n_docs,
+            subsampling_ratio=self._highest_rate(),
         )  # fmt: skip
 
     def _max_iter(self) -> int:

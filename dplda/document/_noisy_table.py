@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda.core._variational import exp_dirichlet_expectation
-from dplda.document._document_budget import USUAL_SHARE, DocumentBudget, Round
+from dplda.document._document_budget import DocumentBudget, Round
 from dplda.document._prior import PublicPrior
 from dplda.document._table_estimate import (
     TableEstimate,
@@ -367,19 +367,13 @@ def examining_table(totals: np.ndarray, public: PublicPrior) -> np.ndarray:
     return table
 
 
-def share_of_rounds(
-    totals: np.ndarray, weight: np.ndarray, noise_scale: float, word_total_share: float
-) -> float:
+def share_of_rounds(totals: np.ndarray, weight: np.ndarray, noise_scale: float) -> float:
     """The share of the rounds that release word totals, in [0, 1).
 
     Topics cannot be told from each other where the noise of a cell, in all rounds together, hides
     the totals of the words. Word frequencies can be learned there still. `noise_scale` is the
-    standard deviation of a cell of a word of weight one. If the word totals had a larger share of
-    the budget than `USUAL_SHARE` before round 1, the rounds give them less: all their releases
-    together get what they would have got.
+    standard deviation of a cell of a word of weight one.
     """
     if noise_scale == 0:
         return 0.0
-    excess = max(1.0, (1 - USUAL_SHARE) / (1 - word_total_share))
-    clear = float((totals * weight).mean()) * excess**0.5 / (CLEAR * noise_scale)
-    return max(0.0, 1.0 - excess * min(1.0, clear))
+    return max(0.0, 1.0 - float((totals * weight).mean()) / (CLEAR * noise_scale))
