@@ -640,7 +640,8 @@ def detection_is_stated_too_low(patch):
 @found_by("tests/test_sublda.py", "tests/test_svilda.py", RESIDUALS)
 def word_totals_are_not_stated(patch):
     wrap(patch, module("document._document_budget"), "document_guarantee",
-         lambda original, events, **options: original(events[1:], **options))  # fmt: skip
+         lambda original, events, *, norms, **options:
+         original(events[1:], norms=norms[1:], **options))  # fmt: skip
 
 
 @found_by("tests/test_sublda.py", "tests/test_svilda.py", "tests/test_audit.py")
