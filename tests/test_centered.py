@@ -15,7 +15,7 @@ from dplda.document._document_budget import DocumentBudget, document_schedule
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._table_estimate import TableEstimate, combine_totals
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Gaussian, PoissonSampled, epsilon_of
+from dplda.privacy import Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._accounting import gaussian_mu
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import Curator
@@ -153,16 +153,6 @@ def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corp
     assert documents.scale.max() == 5  # without noise the scale stays as it is
 
 
-def test_word_totals_of_one_document_stay_in_the_radius(corpus):
-    documents = Documents.from_counts(corpus, K, None)
-    documents.rescale(np.ones(60), 6.0, exact=False)
-    all_words = documents.sum_words(np.ones(60), 6.0, 5000)
-    part = Documents.from_counts(corpus[1:], K, None)
-    part.rescale(np.ones(60), 6.0, exact=False)
-    difference = all_words - part.sum_words(np.ones(60), 6.0, 5000)
-    assert 0.98 * 5000**2 < (difference**2).sum() <= 5000**2
-
-
 # ---- releases -----------------------------------------------------------------------------
 
 
@@ -220,22 +210,6 @@ def test_a_round_does_not_see_documents_that_were_not_sampled(corpus):
     one, two = (one_round(sp.csr_array(X), table, rows) for X in (corpus, changed))
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, one_round(sp.csr_array(corpus), table, rows + 1))
-
-
-def test_inference_leaves_other_documents_alone(corpus):
-    documents = Documents.from_counts(sp.csr_array(corpus), K, None)
-    documents.infer(
-        np.arange(0, 300, 3), start(corpus).word_probabilities(np.zeros((60, 16), np.float32)), 0.1
-    )
-    assert (documents.theta[1, :K] == np.float32(1 / K)).all()
-    assert (documents.theta[0, :K] != np.float32(1 / K)).any()
-
-
-def test_initial_table_reads_no_data(corpus):
-    released = start(corpus)
-    sizes = released.table.sum(axis=0, dtype=float)
-    np.testing.assert_allclose(sizes, released.totals.sum() / K)
-    assert len(np.unique(released.table)) == released.table.size
 
 
 class Constant(TableEstimate):
@@ -321,18 +295,3 @@ def test_learns_the_topics_of_a_synthetic_corpus():
     assert weak < strong * 1.02
     assert weak < gibbs + 0.1 * (unigram - gibbs)
     assert strong < gibbs + 0.3 * (unigram - gibbs)
-
-
-def test_rounds_of_partial_fit_cost_what_fit_costs(corpus):
-    whole = SubLDA(K, epsilon=2.0, max_iter=5).fit(corpus)
-    parts = SubLDA(K, epsilon=2.0, max_iter=5)
-    for _ in range(5):
-        parts.partial_fit(corpus)
-    assert parts.privacy_.events == whole.privacy_.events
-    # each call is charged for its own random bits: the tenth digit differs
-    assert parts.epsilon_ == pytest.approx(whole.epsilon_, rel=1e-9)
-    assert whole.epsilon_ <= 2.0
-    with pytest.raises(BudgetError, match=r"total epsilon of 2\.\d+, above epsilon=2.*max_iter=5"):
-        parts.partial_fit(corpus)
-    assert parts.n_iter_ == 5
-    assert parts.epsilon_ <= 2.0

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import reference_tables as reference
-from reference_tables import cell_likelihood, improve_prior, posterior_mean
+from reference_tables import cell_likelihood, posterior_mean
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -64,30 +64,6 @@ def test_table_estimate_beats_cutting_at_zero(scale):
     assert (estimate >= 0).all()
     cut = np.maximum(noisy, 0)
     assert np.square(estimate - table).mean() < 0.9 * np.square(cut - table).mean()
-
-
-def test_prior_improves_likelihood():
-    _table, noisy, totals = noisy_table(30.0)
-    center = np.outer(totals / 4, np.ones(4))
-    likelihood, precision = cell_likelihood(noisy, center, np.full(600, 30.0))
-    assert likelihood.shape == precision.shape == (len(FACTORS), 2400)
-    assert likelihood.max() <= 1
-    assert (likelihood.max(axis=0) > 0).all()
-    prior = np.full(len(FACTORS), 1 / len(FACTORS))
-
-    def evidence(prior):
-        return np.log(prior @ likelihood).sum()
-
-    better = improve_prior(prior, likelihood, 3)
-    assert better.sum() == pytest.approx(1)
-    assert evidence(improve_prior(better, likelihood, 5)) > evidence(better) > evidence(prior)
-    mean = posterior_mean(better, likelihood, precision, noisy, center)
-    assert (mean >= 0).all()
-    expected = FACTORS[:, None] * center.ravel()
-    means = expected + (1 - precision) * (noisy.ravel() - expected)
-    joint = better[:, None] * likelihood
-    exact = np.maximum((joint * means).sum(axis=0) / joint.sum(axis=0), 0)
-    np.testing.assert_allclose(mean.ravel(), exact, rtol=1e-3, atol=0.02)
 
 
 def test_posterior_of_one_factor_is_the_normal_one():

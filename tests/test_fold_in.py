@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dplda.core._fold_in import (
     fold_in,
     over_rows,
-    pad,
     single_precision,
     topic_word_probabilities,
     uniform_theta,
@@ -128,16 +127,6 @@ def test_no_documents(model):
 # ---------------------------------------------------------------- pieces
 
 
-@pytest.mark.parametrize(("width", "padded"), [(1, 16), (16, 16), (17, 32), (20, 32)])
-def test_pad(width, padded):
-    table = np.arange(1.0, 3 * width + 1).reshape(3, width)
-    result = pad(table)
-    assert result.shape == (3, padded)
-    assert result.dtype == np.float32
-    assert_array_equal(result[:, :width], table)
-    assert not result[:, width:].any()
-
-
 def test_single_precision_sums_duplicates_and_leaves_its_argument_alone():
     """Were a word stored twice, a document's contribution could exceed the sensitivity."""
     X = sp.csr_array((np.array([1, 2, 4]), np.array([2, 0, 2]), np.array([0, 3])), (1, 3))
@@ -147,13 +136,6 @@ def test_single_precision_sums_duplicates_and_leaves_its_argument_alone():
     assert result.data.dtype == np.float32
     assert result.indices.dtype == result.indptr.dtype == np.int32
     assert_array_equal(X.data, [1, 2, 4])
-
-
-@pytest.mark.parametrize(("n_rows", "n_jobs", "n_pieces"), [(5, 1, 1), (5, 2, 2), (2, 4, 2)])
-def test_rows_are_shared_out_in_order(n_rows, n_jobs, n_pieces):
-    pieces = over_rows(list, np.arange(n_rows), n_jobs)
-    assert len(pieces) == n_pieces
-    assert list(chain.from_iterable(pieces)) == list(range(n_rows))
 
 
 @pytest.mark.parametrize("work", [[5, 0, 1, 0, 7], [0, 0, 0], [], [1] * 50], ids=len)
