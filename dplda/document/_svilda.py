@@ -41,7 +41,7 @@ class PrivateSVILDA(DocumentLDA):
     topic_word_prior
     learning_decay : float, default=0.8
         Exponent of the learning rate, in (0.5, 1] (kappa): round t enters the average with the rate
-        ``(1 + t) ** -learning_decay``.
+        ``(1 + t) ** -learning_decay``, as with ``learning_offset=1`` in scikit-learn.
     prior_components
     expected_n_docs
     ledger
@@ -146,6 +146,8 @@ class PrivateSVILDA(DocumentLDA):
             total, step.mechanism, label=COUNTS, round=step.stream,
             sampling_probability=step.rate, overwrite_value=True, n_jobs=self.n_jobs,
         )  # public  # fmt: skip
+        # An offset of 10 in the place of 1 costs 1.2% to 18% of perplexity with noise (KOS and BBC,
+        # epsilon 1 and 4), and changes -0.5% to +0.7% without.
         # The rounds that examine public topics are the whole of their average: a slope shrinks with
         # what is left of the first table, and a small one is that of made-up topics.
         examines = step.t <= table.n_examining
