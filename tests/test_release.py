@@ -634,6 +634,18 @@ def test_false_tables_are_refused(model, path, tables):
         load_release(path)
 
 
+def test_texts_of_a_file_are_no_code_of_a_page(model, path):
+    save_release(model, path)
+    header, table = parts(path)
+    script = "<script>alert(1)</script>"
+    header = changed(header, "estimator", value=script)
+    header = changed(header, "vocabulary", value=[f"{script}{i}" for i in range(N_WORDS)])
+    forge(path, changed(header, GUARANTEE, "relation", value=script), table)
+    released = load_release(path)
+    pages = [released._repr_html_(), released.privacy_._repr_html_()]
+    assert [("alert" in page, script in page) for page in pages] == [(True, False)] * 2
+
+
 def test_the_largest_prior_of_an_estimator_loads_and_transforms(model, X, path):
     save_release(model, path)
     header, table = parts(path)
