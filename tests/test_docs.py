@@ -87,7 +87,7 @@ GUIDES = [
     "start", "vocabulary", "choosing", "persons", "public_prior", "searches", "scaling",
     "reading_topics", "guarantee", "release", "federated", "operations", "migration", "index",
 ]  # fmt: skip
-OPTIONAL = ("distributed", "flwr", "mlflow", "pyLDAvis")  # their blocks run where they are installed
+OPTIONAL = ("distributed", "flwr", "mlflow", "pyLDAvis")  # their blocks run where they are
 
 
 def runs_here(code):
