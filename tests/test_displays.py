@@ -1,5 +1,8 @@
 """The displays, by what is on the figure."""
 
+import dataclasses
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +15,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_html_repr
 
-from dplda import GibbsLDA, SubLDA
+from dplda import GibbsLDA, SubLDA, load_release, save_release
+from dplda.__main__ import main
 from dplda.cli._options import show_topics
 from dplda.datasets import make_topic_corpus
-from dplda.displays import TopicDisplay, top_words
+from dplda.displays import TopicDisplay, to_pyldavis, top_words
 
 matplotlib = pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parents[1]
@@ -263,3 +268,31 @@ def test_what_is_no_model_is_refused_and_not_printed():
     for show in (top_words, TopicDisplay.from_estimator):
         with pytest.raises(TypeError, match=r"^expected a fitted topic model, got list$"):
             show(["a diagnosis of Ann"])
+
+
+HOSTILE = ["<img src=x onerror=alert(1)>", "\x1b]0;owned\x07\x1b[2J", "</script><script>alert(2)//",
+           "[a](javascript:b)", "$\\undefined$", "|`\u2028@https://a.example"]  # fmt: skip
+
+
+def test_hostile_words_and_cards_of_a_file_do_nothing(tmp_path, capsys):
+    """On a terminal, in pictures, in Markdown, and in the page and the script of pyLDAvis."""
+    X = make_topic_corpus(n_docs=300, n_words=6, n_components=2, random_state=0).data
+    hostile = "x <img src=https://a.example/t.png> [c](javascript:d) ![t](https://a.example/p.png)"
+    model = SubLDA(n_components=2, epsilon=4.0, max_iter=2).fit(X)
+    model.privacy_ = dataclasses.replace(model.privacy_, trusted=hostile, theorem='"><b>/../x')
+    save_release(model, tmp_path / "m", vocabulary=HOSTILE)
+    released = load_release(tmp_path / "m")
+    card = released.privacy_
+    assert main(["topics", str(tmp_path / "m"), "--picture", str(tmp_path / "m.svg")]) == 0
+    printed = capsys.readouterr().out
+    assert all(letter.isprintable() for letter in printed.replace("\n", ""))
+    assert "<img" in printed  # a terminal shows it as it is
+    drawn = (tmp_path / "m.svg").read_text("utf-8")
+    assert "<img" not in drawn
+    assert "<script" not in drawn
+    script = json.dumps({k: np.asarray(v).tolist() for k, v in to_pyldavis(released).items()})
+    assert not {"<", ">"} & set(script)
+    page = card._repr_html_() + estimator_html_repr(released)
+    assert not re.search(r"<(img|script(?!>\s)|b>)[^>]*(onerror|alert|a\.example)", page)
+    markdown = card.to_markdown()
+    assert not re.search(r"(?<!\\)[<`]|(?<!\\)\[[ct]|(?<!\\)://a", markdown)

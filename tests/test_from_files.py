@@ -3,21 +3,32 @@
 import csv
 import gzip
 import json
+import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
 import textwrap
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
 
-from dplda import SubLDA, load_release, save_release
+from dplda import (
+    PrivateCountVectorizer,
+    SubLDA,
+    load_release,
+    pipeline_guarantee,
+    save_release,
+)
 from dplda.__main__ import main, parse
 from dplda.cli._fit import rehearse, stop_words_of, warn_of_common, warn_of_missing
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
-from dplda.privacy import Gaussian, Ledger, PrivateDataWarning
+from dplda.displays import TopicDisplay
+from dplda.privacy import Gaussian, Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
 from dplda.text._text_files import read_texts
 
 TEXTS = ["The heart is healthy.", 'He said: "no, ache"\nand left', "", "a naïve café, 5 €"]
@@ -275,6 +286,164 @@ def refused(capsys, *arguments):
     assert printed.out == ""
     assert printed.err.count("\n") == 1
     return code, printed.err
+
+
+# what a fit spends, and what is left of it
+
+EPSILON = r"epsilon(?:\*\*|</dt><dd>)?[ =]*([0-9.]+[0-9])"
+
+
+@pytest.fixture
+def notes(tmp_path):
+    """A table of 200 public texts, and the arguments of a fit of it."""
+    table = write_table(tmp_path / "notes.csv", load_wordnet_glosses().data[:200], range(200))
+    return ["fit", str(table), "--epsilon", "4", "--out", str(tmp_path / "m"), *SMALL]
+
+
+def test_every_place_prints_one_epsilon(notes, tmp_path, capsys):
+    """Picture, card, page, command line, representation and file of one run from texts to topics.
+
+    The topics alone cost less: 3.8 of 3.998.
+    """
+    texts = load_wordnet_glosses().data[:200]
+    for_words, for_topics = split_epsilon(4.0, (0.16, 0.84))
+    vectorizer = PrivateCountVectorizer(epsilon=for_words, max_features=60)
+    pipeline = make_pipeline(vectorizer, SubLDA(2, epsilon=for_topics, max_iter=3)).fit(texts)
+    save_release(pipeline, tmp_path / "topics")
+    released, guarantee = load_release(tmp_path / "topics"), pipeline_guarantee(pipeline)
+    assert main(["topics", str(tmp_path / "topics")]) == 0
+    places = [
+        capsys.readouterr().out, repr(released), repr(guarantee), str(guarantee),
+        guarantee.to_markdown(), guarantee._repr_html_(), f"epsilon {released.epsilon_:.4g}",
+    ]  # fmt: skip
+    if pytest.importorskip("matplotlib"):
+        shown = [TopicDisplay.from_estimator(model).title for model in (pipeline, released)]
+        assert "without their words" in TopicDisplay.from_estimator(pipeline[-1]).title
+        places += shown
+    found = [set(re.findall(EPSILON, place)) - {"2.718"} for place in places]
+    stated = f"{guarantee.epsilon:.4g}"
+    assert [stated in of_place for of_place in found] == [True] * len(places)
+    assert f"{pipeline[-1].epsilon_:.4g}" not in set.union(*found)
+
+
+def test_a_paid_release_is_not_overwritten_and_a_second_fit_finds_its_ledger(
+    notes, tmp_path, capsys
+):
+    assert main(notes) == 0
+    ledger, paid = Ledger(tmp_path / "notes.csv.ledger"), (tmp_path / "m").read_bytes()
+    capsys.readouterr()
+    code, error = refused(capsys, *notes)
+    assert (code, "may have been paid for" in error) == (1, True)
+    again = [*notes[:5], str(tmp_path / "m2"), *SMALL]
+    code, error = refused(capsys, *again)
+    assert (code, f"{ledger.epsilon_spent:.4g} was spent before" in error) == (1, True)
+    assert (tmp_path / "m").read_bytes() == paid
+    assert len(ledger.entries()) == 2
+    with pytest.warns(PrivacyLeakWarning, match="counts what was spent on these texts before"):
+        assert main([*again, "--no-ledger"]) == 0
+
+
+def test_without_room_for_the_model_nothing_is_charged(notes, tmp_path):
+    """Less room than is reserved, and more than ledger and rehearsal need."""
+    resource = pytest.importorskip("resource")
+    run = subprocess.run(
+        [sys.executable, "-m", "dplda", *notes, "--max-features", "8000"],
+        capture_output=True, text=True, timeout=300,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)),
+    )  # fmt: skip
+    assert run.returncode == 1
+    assert re.search(r"m cannot be written: File too large; .* room for \d+ bytes", run.stderr)
+    assert not (tmp_path / "notes.csv.ledger").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.csv"]
+
+
+def test_a_model_that_cannot_be_written_at_the_end_is_written_elsewhere(
+    notes, tmp_path, capsys, monkeypatch
+):
+    """The disk of the output has gone during the fit."""
+    out = tmp_path / "disk" / "m"
+    out.parent.mkdir()
+    fit = SubLDA.fit
+
+    def fit_and_lose(self, *data, **options):
+        if self.verbose:  # not in the rehearsal
+            shutil.rmtree(out.parent)
+        return fit(self, *data, **options)
+
+    monkeypatch.setattr(SubLDA, "fit", fit_and_lose)
+    assert main([*notes, "--out", str(out)]) == 0
+    printed = capsys.readouterr()
+    place = Path(re.search(r"cannot be written .*: it is (.*)", printed.err)[1])
+    assert load_release(place).components_.shape[0] == 3
+    assert str(place) in printed.out.replace("\n", "")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, MemoryError])
+def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
+    notes, tmp_path, capsys, monkeypatch, error
+):
+    fit = SubLDA.fit
+
+    def fit_and_end(self, *data, **options):
+        if self.verbose:
+            raise error
+        return fit(self, *data, **options)
+
+    monkeypatch.setattr(SubLDA, "fit", fit_and_end)
+    if error is KeyboardInterrupt:
+        assert main(notes) == 130
+    else:
+        with pytest.raises(error):
+            main(notes)
+    said = capsys.readouterr().err
+    ledger = Ledger(tmp_path / "notes.csv.ledger")
+    assert 0 < ledger.epsilon_spent < 2
+    assert f"epsilon {ledger.epsilon_spent:.4g} of 4 is spent in {ledger.path}" in said
+    assert str(tmp_path / "m.words") in said
+    assert len((tmp_path / "m.words").read_text().split()) == 60
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_reader_that_has_ended_leaves_the_model(notes, tmp_path):
+    run = subprocess.Popen(
+        [sys.executable, "-m", "dplda", *notes],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    with run, run.stderr:
+        while "give better topics at no cost" not in run.stdout.readline():
+            assert run.poll() is None
+        run.stdout.close()
+        said = run.stderr.read()
+    assert run.returncode == 1
+    spent = Ledger(tmp_path / "notes.csv.ledger").epsilon_spent
+    assert f"epsilon {spent:.4g} of 4 is spent" in said
+    assert "Traceback" not in said
+    assert load_release(tmp_path / "m").epsilon_ == pytest.approx(spent, rel=1e-3)
+    assert not (tmp_path / "m.words").exists()
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 1), ("", 1), ("yes", 0)])
+def test_on_a_terminal_a_fit_says_what_to_expect_and_asks(
+    notes, tmp_path, capsys, monkeypatch, answer, code
+):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked = []
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
+    assert main([*notes, "--n-docs", "200"]) == code
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Expected at epsilon 4, with 60 words and 3 topics" in said
+    assert "200 texts: " in said
+    assert asked == ["Spend epsilon 4 on these texts? [y/N] "]
+    assert (tmp_path / "notes.csv.ledger").exists() == (tmp_path / "m").exists() == (code == 0)
+
+
+def test_scripts_are_not_asked(notes, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", pytest.fail)
+    assert main([*notes, "--yes"]) == 0
+    out = capsys.readouterr().out
+    assert [f"{n:,} texts: " in out for n in (300, 30_000)] == [True, True]
 
 
 def test_a_second_fit_beyond_the_budget_is_refused_and_costs_nothing(fitted, capsys, tmp_path):

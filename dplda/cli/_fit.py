@@ -13,7 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -127,27 +127,30 @@ def _fit(options: argparse.Namespace) -> int:
     warn_of_common(public, texts)
     if not is_wanted(options):
         return 1
-    ledger = open_ledger(options)
-    with accounted(ledger) as kept:
+    with ExitStack() as room:
+        if options.out is not None:
+            room.enter_context(reserved(options.out, n_bytes))
+        ledger = open_ledger(options)
+        with accounted(ledger) as kept:
 
-        def keep(suffix: str, write: Callable[[Path], object]) -> None:
-            if options.out is not None:
-                kept[suffix] = written(options.out.with_name(options.out.name + suffix), write)
+            def keep(suffix: str, write: Callable[[Path], object]) -> None:
+                if options.out is not None:
+                    kept[suffix] = written(options.out.with_name(options.out.name + suffix), write)
 
-        def paid(vectorizer: Any) -> None:
-            words = "\n".join([*vectorizer.get_feature_names_out(), ""]).encode()
-            keep(".words", lambda path: write_atomically(path, words, permissions=PUBLIC))
+            def paid(vectorizer: Any) -> None:
+                words = "\n".join([*vectorizer.get_feature_names_out(), ""]).encode()
+                keep(".words", lambda path: write_atomically(path, words, permissions=PUBLIC))
 
-        with nullcontext() if options.out is None else reserved(options.out, n_bytes):
             model = fit(options, stop_words, public, texts, users, ledger, 1, paid)
-        keep("", lambda path: dplda.save_release(model, path))
-        if ".words" in kept:  # the model holds them
-            kept.pop(".words").unlink()
-        for path in kept.values():
-            say(f"Model: {path}. It may be published.")
-        show_topics(model[-1], model[0].get_feature_names_out())
-        show_guarantee(dplda.pipeline_guarantee(model))
-        sys.stdout.flush()  # a reader that has ended is noticed here
+            room.close()
+            keep("", lambda path: dplda.save_release(model, path))
+            if ".words" in kept:  # the model holds them
+                kept.pop(".words").unlink(missing_ok=True)
+            for path in kept.values():
+                say(f"Model: {path}. It may be published.")
+            show_topics(model[-1], model[0].get_feature_names_out())
+            show_guarantee(dplda.pipeline_guarantee(model))
+            sys.stdout.flush()  # a reader that has ended is noticed here
     return 0
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._options import printable, say
+from dplda.cli._options import say
+from dplda.leaf._checks import escaped
 from dplda.leaf._files import check_writable, create_whole
 
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
@@ -197,4 +198,4 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return printable(f"{value:.6g}" if isinstance(value, float) else str(value))
+    return escaped(f"{value:.6g}" if isinstance(value, float) else str(value))

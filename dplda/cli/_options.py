@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
+from dplda.leaf._checks import escaped
 from dplda.leaf._files import check_writable
 from dplda.text._text_files import Texts, read_texts
 
@@ -58,11 +59,6 @@ def say(text: str) -> None:
     print(textwrap.fill(text, 96))
 
 
-def printable(text: str) -> str:
-    """A file may come from anyone: its words cannot move the cursor of a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
 def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
     """Print share and typical words of each topic, the topics with the most evidence first."""
     say("Topics, with their share of all words and the ten words that distinguish them most:")
@@ -71,7 +67,7 @@ def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
     order, weak = dplda.displays._topics.by_evidence(model)
     for k in order:
         mark = "?" if weak[k] else " "
-        print(f"  {k:3d} {share[k]:6.1%}{mark} {' '.join(map(printable, typical[k]))}")
+        print(f"  {k:3d} {share[k]:6.1%}{mark} {' '.join(map(escaped, typical[k]))}")
     if weak.any():
         say(f"? marks {weak.sum()} of {len(weak)} topics as weak: likely noise, or mixtures.")
 

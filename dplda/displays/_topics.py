@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import UNKNOWN_WORDS
-from dplda.leaf._checks import check_integer
+from dplda.leaf._checks import check_integer, escaped
 from dplda.leaf._vocabulary import check_model, flat_steps, in_order, words_after, words_of
 from dplda.metrics._signal import standing_words
 
@@ -122,7 +122,8 @@ def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> d
     -------
     arguments : dict
         Arguments of ``pyLDAvis.prepare(**arguments)``: ``topic_term_dists``, ``doc_topic_dists``,
-        ``doc_lengths``, ``vocab``, ``term_frequency``. pyLDAvis is not needed to make them.
+        ``doc_lengths``, ``vocab``, ``term_frequency``. Words are escaped: pyLDAvis puts them into
+        the script of a page. It is not needed to make them.
 
     Notes
     -----
@@ -143,7 +144,7 @@ def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> d
         "topic_term_dists": _word_probabilities(components),
         "doc_topic_dists": np.eye(len(components)),
         "doc_lengths": components.sum(axis=1),
-        "vocab": [str(name) for name in names],
+        "vocab": [escaped(name, "html") for name in names],
         "term_frequency": components.sum(axis=0),
     }
 
@@ -310,7 +311,7 @@ class TopicDisplay:
         share = components.sum(axis=1) / components.sum()
         order, rows = rank_words(components, n_top_words)[chosen], np.array(chosen)[:, None]
         display = cls(
-            words=[[names[v] for v in topic] for topic in order],
+            words=[[escaped(names[v]) for v in topic] for topic in order],
             probability=_word_probabilities(components)[rows, order],
             marginal=(components.sum(axis=0) / components.sum())[order],
             noise=_noise(model)[rows, order],

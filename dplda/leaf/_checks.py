@@ -1,10 +1,12 @@
-"""Checks of single numbers: one wording for all errors. This module imports nothing of dplda."""
+"""Checks of single numbers, with one wording for all errors, and texts of unknown origin."""
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 # A mechanism that publishes each unit with probability delta satisfies it: one in a hundred is no
 # protection.
@@ -85,3 +87,14 @@ def check_probability(name: str, value: Any) -> float:
 def check_delta(value: Any, least: float = 0.0) -> float:
     """Return a delta of a budget as a float."""
     return check_number("delta", value, least, LARGEST_DELTA)
+
+
+def escaped(text: str, form: Literal["plain", "markdown", "html"] = "plain") -> str:
+    """A text of unknown origin, such as a word of a release, for a terminal or a page.
+
+    It cannot move a cursor, and is no link, picture, formula or script of the page.
+    """
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    if form == "markdown":
+        return re.sub(r"([\\|<>\[\]`*_~&@$]|:(?=//)|(?<=www)\.)", r"\\\1", text)
+    return html.escape(text) if form == "html" else text

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import html
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -16,7 +14,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._checks import check_integer, check_number, escaped
 from dplda.privacy import _accounting as bounds
 from dplda.privacy._accounting import epsilon_bounds, epsilon_of, is_chargeable
 from dplda.privacy._events import (
@@ -374,7 +372,7 @@ class Guarantee:
         """
         lines = ["| | |", "| --- | --- |"]
         for label, text in self._rows():
-            cell = re.sub(r"([\\|<\[`*])", r"\\\1", text)  # may come from a file of unknown origin
+            cell = escaped(text, "markdown")
             if label == "theorem":
                 cell = f"[{cell}]({_link(text)})"
             lines.append(f"| {label} | {cell} |")
@@ -383,9 +381,9 @@ class Guarantee:
     def _repr_html_(self) -> str:
         parts = []
         for label, text in self._rows():
-            cell = html.escape(text)
+            cell = escaped(text, "html")
             if label == "theorem":
-                cell = f'<a href="{html.escape(_link(text))}">{cell}</a>'
+                cell = f'<a href="{escaped(_link(text), "html")}">{cell}</a>'
             parts.append(f"<dt>{label}</dt><dd>{cell}</dd>")
         return f'<div class="dplda-card"><style>{_STYLE}</style><dl>{"".join(parts)}</dl></div>'
 
