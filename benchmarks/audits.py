@@ -64,7 +64,6 @@ SOUND = {
     "HDPLDA, 4 + 1.39, one sweep": (words(4.0, 1.0, max_iter=1), {}),
     "RandomizedResponse, bit 0.7, 2 words": (response(0.7, 2), {}),
     "RandomizedResponse, oue, pair 0.5, 4 words": (response(0.5, 4, mechanism="oue"), {}),
-    "RandomizedResponse, bit 1, 3 words": (response(1.0, 3), {"attack": "reported word"}),
     "LPLDA, oue, pair 1, 2 words": (server(LPLDA, 1.0, 2, mechanism="oue"), {}),
     "OLPLDA, bit 0.3, 5 words": (server(OLPLDA, 0.3, 5), {}),
     "IFTMParty, token 2": (IFTMParty(2, token_epsilon=2.0, max_iter=1), {}),

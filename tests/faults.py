@@ -884,7 +884,7 @@ def ones_are_always_reported(patch):
     wrap(patch, bits(), "__call__", report)
 
 
-@found_by(*REPORTS, "tests/test_audit.py")
+@found_by(*REPORTS)
 def a_word_costs_a_bit(patch):
     wrap(patch, bits(), "element_epsilon", lambda original, self, *args: self.epsilon)
 

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from faults import FAULTS
 from private_nmf import PrivateNMF
 from scipy.stats import kstest
@@ -15,13 +14,12 @@ from dplda.audit._residuals import (
     LEVEL,
     _pair_test,
     _rate_test,
-    _units_to_leave_out,
     noise_tests,
     normal_scores,
     repeat_test,
     sample_tests,
 )
-from dplda.audit._tape import Step, Tape
+from dplda.audit._tape import Step
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Ledger
 from dplda.privacy._streams import Purpose
@@ -123,7 +121,6 @@ def test_sound_estimators_pass(name, seed, X):
     result = residual_check(MODELS[name], X, random_state=seed)
     assert result.passed, str(result)
     assert result.n_cells >= 50_000
-    assert result.verdict.endswith("are as declared.")
 
 
 @pytest.mark.slow
@@ -239,17 +236,6 @@ def test_rates_of_unequal_coins():
     assert _rate_test("x", rates[:0], np.zeros(0, bool), LEVEL).passed
     one = rates, np.zeros(100, bool)
     assert _pair_test(one, one, LEVEL).passed  # nobody to sample again
-
-
-def test_as_many_releases_as_possible_have_a_left_out_document_of_their_sample():
-    """A fault may show in one round alone, such as the only one of word-topic counts."""
-    rates, X = np.full(30, 0.2), sp.csr_array(np.ones((30, 2)))
-    samples = [(rates, np.array(rows)) for rows in ([11], [12, 14], [13], [14, 12])]
-    steps = [step_of(None, sample=i) for i in [None, *range(4)]]
-    chosen = _units_to_leave_out(X, Tape(steps=steps, samples=samples))
-    assert len(chosen) == 6
-    assert {11, 13, 29} < set(chosen)
-    assert {12, 14} & set(chosen)
 
 
 @pytest.mark.parametrize("scale", [0.3, 3.0, 500.0])

@@ -16,8 +16,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from dplda.audit._tape import Tape, fit_watched
-from dplda.federated import SentenceCorpus
-from dplda.privacy import RandomizedResponseEvent, Repeated, epsilon_of
+from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose
@@ -27,7 +26,6 @@ from dplda.word._sweep_mechanisms import SweepMechanisms
 
 TOKENS_OVER_NORM = 16  # of a canary: with many tokens, its topics hardly depend on the prior
 FAVOR = 1.3  # weight of the topic that a canary's word favors in the first table; others have 1
-DOCUMENTS_OF_USER = 3
 UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
 MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger
 
@@ -37,21 +35,7 @@ Cost: TypeAlias = tuple[float, tuple[Event, ...]]
 
 @dataclass
 class Target:
-    """The estimator under attack and the sizes of the audit, for the functions of an attack.
-
-    Parameters
-    ----------
-    estimator : estimator
-        The copy of the audited estimator that is fitted. An attack may set its parameters.
-    attack : Attack
-        The attack.
-    n_words : int
-        Number of words of the documents without canaries.
-    n_canaries : int
-        Number of canaries in a fit.
-    streams : Streams
-        Random words of the audit, for canaries and tables.
-    """
+    """The estimator under attack, which the attack may change, and the sizes of the audit."""
 
     estimator: BaseEstimator
     attack: Attack
@@ -96,9 +80,9 @@ def declared_cost(target: Target, model: BaseEstimator, delta: float) -> Cost:
 class Attack:
     """How an audit attacks one unit of privacy.
 
-    The package has an attack for each unit; `audit_epsilon` takes its name. An attack of your own
-    needs `plant` and `scores`. The functions get the `Target` first: the copy of the estimator
-    (``target.estimator``), and the sizes ``target.n_words`` and ``target.n_canaries``.
+    An attack of your own needs `plant` and `scores`. The functions get the `Target` first: the copy
+    of the estimator (``target.estimator``), and the sizes ``target.n_words`` (without canaries) and
+    ``target.n_canaries``.
 
     Parameters
     ----------
@@ -161,7 +145,7 @@ def _prepare_documents(target: Target) -> None:
     model.set_params(prior_components=np.hstack([others, own * np.mean(others)]))
 
 
-def _documents(target: Target, n_each: int = 1) -> tuple[sp.csr_array, np.ndarray]:
+def _documents(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:
     """All documents of canaries, each with one word of the canary's own, and their owners."""
     n_tokens = math.ceil(TOKENS_OVER_NORM * float(target.estimator.contribution_norm))
     if getattr(target.estimator, "max_doc_tokens", None) is not None:
@@ -172,27 +156,22 @@ def _documents(target: Target, n_each: int = 1) -> tuple[sp.csr_array, np.ndarra
     return count_matrix(rows, target.n_words + owners, np.full(len(rows), n_tokens), shape), owners
 
 
-def _plant_documents(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    canaries, _ = _documents(target)
-    return {"X": sp.csr_array(sp.vstack([widened(X, target.n_canaries), canaries[coins == 1]]))}
+def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
+    """Canaries of `n_each` documents, which are one user if there are several."""
 
+    def plant(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
+        canaries, owners = _documents(target, n_each)
+        present = coins[owners] == 1
+        ids = np.append(np.arange(X.shape[0]), X.shape[0] + owners[present])
+        X = sp.csr_array(sp.vstack([widened(X, target.n_canaries), canaries[present]]))
+        return {"X": X} | ({"user_ids": ids} if n_each > 1 else {})
 
-def _plant_users(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    """Each present canary is a user; every other document belongs to a user of its own."""
-    canaries, owners = _documents(target, DOCUMENTS_OF_USER)
-    present = coins[owners] == 1
-    ids = np.append(np.arange(X.shape[0]), X.shape[0] + owners[present])
-    X = sp.csr_array(sp.vstack([widened(X, target.n_canaries), canaries[present]]))
-    return {"X": X, "user_ids": ids}
+    def scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
+        canaries, owners = _documents(target, n_each)
+        users = {"user_ids": owners} if n_each > 1 else {}
+        return _scores_of_sums(target, model, tape, {"X": canaries} | users)
 
-
-def _document_scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
-    return _scores_of_sums(target, model, tape, {"X": _documents(target)[0]})
-
-
-def _user_scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
-    canaries, owners = _documents(target, DOCUMENTS_OF_USER)
-    return _scores_of_sums(target, model, tape, {"X": canaries, "user_ids": owners})
+    return Attack(unit, relation, plant, scores, prepare=_prepare_documents)
 
 
 def _scores_of_sums(
@@ -219,16 +198,10 @@ def _scores_of_sums(
     return total
 
 
-DOCUMENT = Attack(
-    "document", "a document is there or not", _plant_documents, _document_scores,
-    prepare=_prepare_documents,
-)  # fmt: skip
+DOCUMENT = _attack_on_documents("document", "a document is there or not", 1)
 # All documents of a canary have the same word. If each document is clipped by itself, a canary
 # moves the sums three times as far as it may.
-USER = Attack(
-    "user", "a user with three documents is there or not", _plant_users, _user_scores,
-    prepare=_prepare_documents,
-)  # fmt: skip
+USER = _attack_on_documents("user", "a user with three documents is there or not", 3)
 
 
 # the word of a one-token document is one or another
@@ -338,19 +311,12 @@ def _plant_sets(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str,
     return target.planted(X, words, np.ones_like(words), 2 * n)
 
 
-def _ratios_of_bits(model: BaseEstimator, bits: np.ndarray) -> np.ndarray:
-    """Log-likelihood ratio of each reported bit: the word is there, against it is not."""
-    zero, one = model.one_probability_
-    return np.where(bits, math.log(one / zero), math.log((1 - one) / (1 - zero)))
-
-
-def _reported_bits(target: Target, reports: Any) -> np.ndarray:
-    return sp.csr_array(reports)[: target.n_canaries, target.n_words :].toarray() > 0
-
-
 def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarray:
-    """Both sets of words have as many as a document reports."""
-    present, half = _ratios_of_bits(model, _reported_bits(target, reports)), _n_ones(target)
+    """Log-likelihood ratios of the bits; both sets of words have as many as a report."""
+    zero, one = model.one_probability_
+    bits = sp.csr_array(reports)[: target.n_canaries, target.n_words :].toarray() > 0
+    present = np.where(bits, math.log(one / zero), math.log((1 - one) / (1 - zero)))
+    half = _n_ones(target)
     return present[:, :half].sum(axis=1) - present[:, half:].sum(axis=1)
 
 
@@ -360,59 +326,12 @@ REPORT = Attack(
 )  # fmt: skip
 
 
-# a word more in a report, against `word_epsilon_`
-
-
-def _plant_one_more(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    """A canary has as many words as are reported; the coin adds one more."""
-    n = _n_ones(target)
-    words = np.tile(target.n_words + np.arange(n + 1), (target.n_canaries, 1))
-    counts = np.ones_like(words)
-    counts[:, -1] = coins
-    return target.planted(X, words, counts, n + 1)
-
-
-def _added_word_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarray:
-    return ratios_of_added_word(target, model, _reported_bits(target, reports))
-
-
-def ratios_of_added_word(target: Target, model: BaseEstimator, bits: np.ndarray) -> np.ndarray:
-    """Log-likelihood ratios of reports of the canary's words, (n, n_ones + 1).
-
-    They are exact over all choices of the words that are kept. The report that shows the one more
-    word and none of the others is the most likely under coin 1; it is rare for more than a few.
-    """
-    present, n = _ratios_of_bits(model, bits), _n_ones(target)
-    added = present[:, -1]
-    if n != model.max_doc_words:  # the cap does not bind: nothing is pushed out
-        return added
-    # one of the words is left out, each with the same probability; the last: nothing changes
-    swapped = np.hstack([added[:, None] - present[:, :-1], np.zeros((len(bits), 1))])
-    return np.logaddexp.reduce(swapped, axis=1) - math.log(n + 1)
-
-
-def _cost_of_word(target: Target, model: BaseEstimator, delta: float) -> Cost:
-    """`word_epsilon_`, which is pure, and the randomized response that it is made of."""
-    epsilon = float(model.word_epsilon_)
-    return epsilon, (RandomizedResponseEvent(2.0 / (math.exp(min(epsilon, 500.0)) + 1)),)
-
-
-REPORTED_WORD = Attack(
-    "reported word", "a document has one word more or less",
-    _plant_one_more, _scores_of_rows(_added_word_ratios),
-    prepare=_refuse_server, train=fit_to_reports, cost=_cost_of_word,
-)  # fmt: skip
-
-
 # a token of a party
 
 
 def _plant_tokens(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
     words = (target.n_words + 1 - coins)[:, None]
-    data = target.planted(X, words, np.ones_like(words), 2)
-    if target.estimator.model == "sentence_lda":
-        return {"X": _one_sentence_each(data["X"])}
-    return data
+    return target.planted(X, words, np.ones_like(words), 2)
 
 
 def _train_party(model: BaseEstimator, data: dict[str, Any]) -> None:
@@ -430,14 +349,6 @@ def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarr
     cells = token[planted], survivors.word[planted] - target.n_words
     gain[cells] = tokens.likelihood.gain[survivors.level[planted]]
     return np.log(gain[:, 0] / gain[:, 1])
-
-
-def _one_sentence_each(X: sp.csr_array) -> SentenceCorpus:
-    """Documents of one sentence; an empty document has none."""
-    lengths = np.asarray(X.sum(axis=1)).reshape(-1).astype(np.int64)
-    words = np.repeat(X.indices, X.data.astype(np.int64))
-    sentences = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])
-    return SentenceCorpus(words, sentences, np.append(0, np.cumsum(lengths > 0)), X.shape[1])
 
 
 # The estimator claims the cost of blanking a token. Replacing it by another word costs twice that.

@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from dplda.audit._attacks import (
-    DOCUMENT,
-    REPORT,
-    REPORTED_WORD,
-    TOKEN,
-    USER,
-    WORD,
-    Attack,
-    Target,
-)
+from dplda.audit._attacks import DOCUMENT, REPORT, TOKEN, USER, WORD, Attack, Target
 from dplda.audit._bounds import (
     VERDICT_SHARE,
     bound_of_guesses,
@@ -29,22 +20,18 @@ from dplda.audit._published_attacks import PUBLISHED
 from dplda.audit._residuals import ResidualResult, can_be_watched, residual_check
 from dplda.audit._tape import watched
 from dplda.core._corpus import check_counts
-from dplda.displays._topics import COLORS, GRAY, import_pyplot
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
 
 # More would not fit in memory.
 MAX_CANARIES, MAX_RUNS = 10**7, 10**6
 # By unit. An estimator's class names its attack in `_attack`.
-ATTACKS = {
-    attack.unit: attack
-    for attack in (DOCUMENT, USER, WORD, TOKEN, REPORT, REPORTED_WORD, *PUBLISHED)
-}
+ATTACKS = {attack.unit: attack for attack in (DOCUMENT, USER, WORD, TOKEN, REPORT, *PUBLISHED)}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AuditResult:
-    """Result of an audit.
+    """Result of an audit. ``print`` shows it in one sentence.
 
     Parameters
     ----------
@@ -53,18 +40,16 @@ class AuditResult:
     relation : str
         Event that a coin decided, such as "a document is there or not".
     lower_bound : float
-        Lower bound on the epsilon that was spent, with probability `confidence`. It assumes
-        nothing of the mechanism.
+        Lower bound on the epsilon that was spent. It assumes nothing of the mechanism.
     declared_bound : float or None
-        A stronger bound, with the same probability. It assumes the declared events, with all noise
-        times one factor, and that each canary has noise of its own. None if the claim is no sum of
-        such events.
+        A stronger bound. It assumes the declared events, with all noise times one factor, and that
+        each canary has noise of its own. None if the claim is no sum of such events.
     confidence : float
         Probability with which each bound holds.
     claim : float
         The claimed epsilon.
     delta : float
-        The delta of (epsilon, delta)-differential privacy of the bounds and of the claim.
+        The delta of the bounds and of the claim.
     scores : ndarray of shape (n_coins,)
         Score of each coin; a large score means a guess of 1.
     coins : ndarray of shape (n_coins,), bool
@@ -108,17 +93,13 @@ class AuditResult:
         residuals_failed = self.residuals is not None and not self.residuals.passed
         return self.exceeds_claim or self.mechanism_refuted or residuals_failed
 
-    @property
-    def verdict(self) -> str:
-        """The result in one sentence; it says how much the design can show."""
+    def __repr__(self) -> str:
         declared = self.declared_bound
         beside = "" if declared is None else f" ({declared:.3g} for the declared noise)"
-        n_canaries = len(self.coins) // self.n_runs
         found = (
             f"{self.name} spends an epsilon of at least {self.lower_bound:.3g}{beside} and claims "
             f"{self.claim:.4g}, where {self.relation} (delta {self.delta:g}, confidence "
-            f"{self.confidence:g}, {self.n_runs} {'fit' if self.n_runs == 1 else 'fits'} with "
-            f"{n_canaries} {'canary' if n_canaries == 1 else 'canaries'} each): "
+            f"{self.confidence:g}, fits: {self.n_runs}, coins: {len(self.coins)}): "
         )
         if self.exceeds_claim:
             return found + "the claim is false."
@@ -127,53 +108,8 @@ class AuditResult:
             return found + f"the fit is not what the claim rests on, in: {names}."
         if self.mechanism_refuted:
             return found + "the mechanism that ran is not the one that is claimed."
-        if self.claim > self.ceiling:
-            checked = "; noise, samples and model are as declared" if self.residuals else ""
-            return found + f"this audit cannot see more than {self.ceiling:.3g}{checked}."
-        return found + f"nothing speaks against the claim (at most {self.ceiling:.3g} can be seen)."
-
-    def __repr__(self) -> str:
-        return (
-            f"<AuditResult: {self.name}, epsilon at least {self.lower_bound:.3g}, "
-            f"claimed {self.claim:.4g}>"
-        )
-
-    def __str__(self) -> str:
-        return self.verdict
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw histograms of the scores in both worlds.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into. None makes a figure.
-
-        Returns
-        -------
-        matplotlib Axes
-            The Axes with the histograms.
-        """
-        plt = import_pyplot("AuditResult.plot")
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
-        low, high = np.quantile(self.scores, [0.002, 0.998]).tolist()
-        bins = np.linspace(low, high, 41) if low < high else np.linspace(low - 1, low + 1, 41)
-        for coin, color in zip((0, 1), COLORS):
-            scores = self.scores[self.coins == coin]
-            inside = np.clip(scores, bins[0], bins[-1])
-            ax.hist(inside, bins, alpha=0.6, color=color, label=f"coin {coin} ({len(scores)})")
-        ax.axvline(0, color=GRAY, linewidth=1, linestyle=":")
-        ax.set_xlabel("attack score (log-likelihood ratio in favor of coin 1)")
-        ax.set_ylabel("canaries")
-        # a published class shows under the name of its sound form
-        name = self.name.removeprefix("Published")
-        subject = name if name == self.name else f"{name} as published"
-        bound, claim = f"{self.lower_bound:.3g}", f"{self.claim:.3g}"
-        ax.set_title(rf"{subject}: epsilon $\geq$ {bound}, claimed {claim}")
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 2}
-        ax.legend(title=self.relation, frameon=False, **place)
-        return ax
+        checked = "; noise, samples and model are as declared" if self.residuals else ""
+        return found + f"no bound above {self.ceiling:.3g} can be seen{checked}."
 
 
 def audit_epsilon(
@@ -202,15 +138,14 @@ def audit_epsilon(
         Word counts of the other documents.
     attack : str or Attack, default=None
         The unit that is attacked. None takes what the estimator's class protects: "document",
-        "word", "token", "report", or the name of a published algorithm. Others are "user",
-        "reported word" (one word more in a report), and attacks of your own.
+        "word", "token", "report", or the name of a published algorithm. Others are "user" and
+        attacks of your own.
     n_canaries : int, default=1000
         Number of canaries in a fit.
     n_runs : int, default=1
         Number of fits; all their coins count together.
     delta : float, default=None
-        The delta of (epsilon, delta)-differential privacy, in [0, 1). None takes that of the
-        estimator, or 1e-5.
+        The delta of the bounds, in [0, 1). None takes that of the estimator, or 1e-5.
     confidence : float, default=0.95
         Probability with which the bound holds, in (0, 1).
     random_state : int, RandomState instance or None, default=None
@@ -239,12 +174,9 @@ def audit_epsilon(
     one. With ``random_state=None`` the result is a function of releases and coins. With a seed no
     guarantee covers it. Audit with public or invented documents.
 
-    **Bounds.** `AuditResult.lower_bound` assumes nothing [1]_. `AuditResult.declared_bound` is
-    stronger and rests on the declared events, for claims that are a sum of events.
-
-    A low bound proves nothing, because a better attack may exist. A bound above the claim refutes
-    the claim. No bound can exceed `AuditResult.ceiling`, which grows with the number of canaries
-    and fits.
+    **Bounds.** `AuditResult.lower_bound` assumes nothing [1]_. A low bound proves nothing, because
+    a better attack may exist. A bound above the claim refutes the claim. No bound can exceed
+    `AuditResult.ceiling`, which grows with the number of canaries and fits.
 
     One more fit of an estimator with a curator is watched from inside (`residual_check`). It finds
     faults that the guesses are too weak for; false alarms are rarer than 1e-6.
