@@ -163,11 +163,11 @@ def merge_topics(model: Any, groups: int | Sequence[int]) -> ReleasedModel:
         components,
         model.privacy_,
         doc_topic_prior=getattr(model, "doc_topic_prior_", None),
-        n_iter=model.n_iter_,
+        n_iter_=model.n_iter_,
         vocabulary=getattr(model, "vocabulary_", model.feature_names_in_ if named else None),
         named_columns=named,
-        estimator_name=model.estimator_name_ if released else type(model).__name__,
-        parameters={name: parameters[name] for name in parameters if name not in NOT_RELEASED}
+        estimator_name_=model.estimator_name_ if released else type(model).__name__,
+        parameters_={name: parameters[name] for name in parameters if name not in NOT_RELEASED}
         | {"n_components": len(components)},
     )
 
