@@ -210,9 +210,59 @@ def test_an_error_names_the_file_and_quotes_no_text(tmp_path, fault):
 
 def test_a_text_under_two_names_is_refused(tmp_path):
     write_notes(tmp_path / "a")
-    (tmp_path / "a" / "copy.txt").symlink_to(tmp_path / "a" / "ward" / "0.txt")
-    with pytest.raises(ValueError, match="two names of one file"):
+    first, copy = tmp_path / "a" / "ward" / "0.txt", tmp_path / "a" / "copy.txt"
+    packed = first.with_name("0.txt.gz")
+    for name, make in (
+        (copy, copy.symlink_to), (copy, copy.hardlink_to),
+        (packed, lambda path: packed.write_bytes(gzip.compress(path.read_bytes()))),
+    ):  # fmt: skip
+        make(first)
+        with pytest.raises(ValueError, match="two names of one file"):
+            read_texts(tmp_path / "a")
+        name.unlink()
+    copy.hardlink_to(first)
+    table = write_csv(tmp_path / "a.csv", ["file"], [["a/ward/0.txt"], ["a/copy.txt"]])
+    with pytest.raises(ValueError, match="names a file that an earlier row names"):
+        read_texts(table, file_column="file")
+
+
+def test_a_link_to_a_folder_is_not_left_out_in_silence(tmp_path):
+    write_notes(tmp_path / "a")
+    (tmp_path / "a" / "others").symlink_to(write_notes(tmp_path / "b") or tmp_path / "b")
+    with pytest.raises(ValueError, match="holds a link to a folder"):
         read_texts(tmp_path / "a")
+
+
+def bomb(path, rows):
+    """A Parquet file of few bytes that unpacks to `rows`, texts or nulls."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"text": rows(pa)}), path, compression="zstd", store_schema=False)
+    return path
+
+
+BOMBS = {
+    "one text in many rows": lambda pa: pa.DictionaryArray.from_arrays(
+        pa.array([0] * 3000, pa.int32()), pa.array(["a" * 100_000])
+    ),
+    "rows without texts": lambda pa: pa.nulls(2_000_000, pa.string()),
+    "one long text": lambda pa: pa.array(["a" * 50_000_000]),
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_a_small_file_does_not_exhaust_the_memory(kind, tmp_path):
+    path = bomb(tmp_path / "a.parquet", BOMBS[kind])
+    with pytest.raises(ValueError, match="unpacks to more than 100 times its size"):
+        read_texts(path)
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.csv.gz", "a.jsonl.gz"])
+def test_a_small_gzip_file_does_not_exhaust_the_memory(name, tmp_path):
+    (tmp_path / name).write_bytes(gzip.compress(b"a" * 20_000_000))
+    with pytest.raises(ValueError, match="unpacks to more than 100 times its size"):
+        read_texts(tmp_path / name)
 
 
 def test_parquet_without_the_column_is_refused(tmp_path):

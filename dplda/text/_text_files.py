@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
+import io
 import json
-import zlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
+
+from dplda.leaf._files import MAX_EXPANSION, largest_size, opened
 
 # Kind of file by suffix. All but Parquet may be compressed by gzip.
 KINDS = {
@@ -23,6 +25,7 @@ KINDS = {
     ".parquet": "Parquet",
 }  # fmt: skip
 ALLOWED = "a folder of text files (.txt), or .csv, .tsv, .jsonl, .ndjson or .parquet"
+PARQUET_ROWS, LEAST_ROW = 32, 64  # rows that are read at a time; bytes of a row without text
 LARGEST_CELL = 2**31 - 1  # characters; the default of the module csv is 131,072
 
 
@@ -74,7 +77,7 @@ def read_texts(
         return Texts(texts, [file.relative_to(folder).as_posix() for file in files], n_left_out)
     column = file_column or text_column
     columns = [column] if id_column is None else [column, id_column]
-    texts, ids, named = [], [], set[Path]()
+    texts, ids, named = [], [], set[tuple[int, int]]()
     for where, row, file in _rows(files, kind, columns, encoding, separator):
         text = _text(row[column], f"{where}, column {column!r}")
         if file_column is not None:
@@ -102,8 +105,14 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
         raise FileNotFoundError(f"there is no file or folder {path}")
     inside = [path]
     if path.is_dir():  # names that begin with a dot are those of the system
-        inside = [file for file in path.rglob("*") if file.is_file() and not any(
+        seen = [file for file in path.rglob("*") if not any(
             part.startswith(".") for part in file.relative_to(path).parts)]  # fmt: skip
+        if any(file.is_symlink() and file.is_dir() for file in seen):
+            raise ValueError(
+                f"{path} holds a link to a folder, which is not followed; put the folder in its "
+                "place, or give the texts in a table"
+            )
+        inside = [file for file in seen if file.is_file()]
     files = sorted(file for file in inside if _kind(file))
     kinds = sorted({_kind(file) for file in files})
     if len(kinds) != 1:
@@ -112,12 +121,19 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
             f"{path} is of an unknown kind, or holds {found}; give {ALLOWED}, all of one kind, or "
             "a table with --file-column if it lists the text files"
         )
-    if len({file.resolve() for file in files}) < len(files):
+    names = {file.with_suffix("") if file.suffix.lower() == ".gz" else file for file in files}
+    if min(len(names), len(set(map(_identity, files)))) < len(files):
         raise ValueError(
-            f"the folder {path} holds two names of one file, by a link; a text that counts twice "
-            "is protected less, and each file needs one name"
+            f"the folder {path} holds two names of one file, by a link or beside its gzip file; a "
+            "text that counts twice is protected less, and each file needs one name"
         )
     return files, kinds[0], len(inside) - len(files)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """What all links to a file have in common."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 def _kind(path: Path) -> str:
@@ -132,17 +148,14 @@ def _kind(path: Path) -> str:
 @contextmanager
 def _opened(path: Path, encoding: str, name: str) -> Iterator[TextIO]:
     """A text file, whose errors call it by `name` and quote nothing of it."""
-    open_: Any = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with open_(path, "rt", encoding=encoding, newline="") as file:
-            yield file
+        with opened(path, name) as file:
+            yield io.TextIOWrapper(file, encoding=encoding, newline="")
     except UnicodeError:
         raise ValueError(
             f"{name} is not encoded in {encoding.removesuffix('-sig')}; give --encoding, for "
             "instance cp1252 or utf-16"
         ) from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise ValueError(f"{name} is not a whole gzip file") from None
 
 
 def _read_text(path: Path, encoding: str, name: str) -> str:
@@ -170,13 +183,15 @@ def _id(value: Any, where: str) -> str:
     return text
 
 
-def _of_named_file(path: Path, where: str, column: str, encoding: str, named: set[Path]) -> str:
+def _of_named_file(
+    path: Path, where: str, column: str, encoding: str, named: set[tuple[int, int]]
+) -> str:
     """The text of a file that a table names. The name may be that of a person: no error has it."""
     name = f"{where}: the file that column {column!r} names"
     try:
         if not path.is_file():  # it may be a text, if the column is the wrong one
             raise FileNotFoundError
-        if (known := path.resolve()) in named:
+        if (known := _identity(path)) in named:
             raise ValueError(
                 f"{where} names a file that an earlier row names; a text that counts twice is "
                 "protected less, and each file needs one row"
@@ -248,13 +263,25 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
         from pyarrow import parquet
     except ImportError:
         raise ImportError(f"reading {path} needs pyarrow (dplda's extra 'files')") from None
+    rows: list[dict[str, Any]] = []
+    left = largest_size(path)
     try:
         file = parquet.ParquetFile(path)
-        names = file.schema_arrow.names
-        rows: list[dict[str, Any]] = file.read(columns=columns).to_pylist()
+        names, groups = file.schema_arrow.names, range(file.metadata.num_row_groups)
+        left -= sum(file.metadata.row_group(i).total_byte_size for i in groups)
+        # a cell may be as large as all that is stored, and stand in many rows: few at a time
+        batches = file.iter_batches(batch_size=PARQUET_ROWS, columns=columns)
+        while left >= 0 and (batch := next(batches, None)) is not None:
+            left -= batch.nbytes + LEAST_ROW * batch.num_rows
+            rows += batch.to_pylist() if left >= 0 else []
     except (OSError, ValueError):
         raise ValueError(f"{path} is not a valid Parquet file") from None
     _check_header(names, path, columns)
+    if left < 0:
+        raise ValueError(
+            f"{path} unpacks to more than {MAX_EXPANSION} times its size; if you trust it, write "
+            "it as CSV or JSON Lines"
+        )
     return rows
 
 
