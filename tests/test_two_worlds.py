@@ -105,9 +105,11 @@ def corpora(cells):
 
 
 def search(pairs):
-    return settings(
+    """Run a test on `EACH` pairs, those first that moved a release far."""
+    quiet = settings(
         max_examples=EACH, suppress_health_check=list(HealthCheck), database=None, deadline=None
-    )(given(pair=pairs))
+    )
+    return lambda test: quiet(given(pair=pairs)(test))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
