@@ -90,12 +90,43 @@ def test_any_number_of_rounds_costs_nothing(party, corpus):
 
 
 @every
+def test_later_documents_are_privatized_in_the_same_way(party, corpus):
+    model = clone(party).fit(corpus[:60])
+    one = model._tokens.survivors.word
+    model.partial_fit(corpus[60:])
+    assert_array_equal(model._tokens.survivors.word[: len(one)], one)
+    assert_array_equal(model._tokens.document_ptr.shape, (121,))
+    assert_array_equal(
+        model._tokens.span(0, 50).ptr, clone(party).fit(corpus[:60])._tokens.span(0, 50).ptr
+    )
+    assert model.n_iter_ == 16
+    once = clone(party).fit(corpus).epsilon_
+    assert model.epsilon_ == pytest.approx(once, rel=1e-9)  # each token is in one call
+    assert model.components_.sum() > 1.5 * clone(party).fit(corpus[:60]).components_.sum()
+    twice = clone(party).fit(corpus[:60]).partial_fit(corpus[:60])._tokens  # noise of its own
+    first, then = (
+        twice.span(*ends)
+        for ends in ((0, twice.n_tokens // 2), (twice.n_tokens // 2, twice.n_tokens))
+    )
+    assert not np.array_equal(first.word, then.word)
+    for change in ({"n_components": K + 1}, {"token_epsilon": 5.1}):
+        with pytest.raises(ValueError, match=r"needs the .*call fit"):
+            model.set_params(**party.get_params() | change).partial_fit(corpus)
+
+
+@every
 def test_refine_goes_on_after_a_pickle(party, corpus):
     model = clone(party).fit(corpus)
     again = pickle.loads(pickle.dumps(model))
     assert_array_equal(
         again.refine(model.components_).components_, model.refine(model.components_).components_
     )
+
+
+def test_the_largest_cap_counts(corpus):
+    party = IFTMParty(K, token_epsilon=5.0, max_doc_tokens=5, max_iter=2).fit(corpus)
+    assert party.set_params(max_doc_tokens=1).partial_fit(corpus).document_epsilon_ == pytest.approx(25)
+    assert party.set_params(max_doc_tokens=None).partial_fit(corpus).document_epsilon_ == math.inf
 
 
 @every

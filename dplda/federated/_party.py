@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from numbers import Integral, Real
 from typing import Any
@@ -22,7 +23,14 @@ from dplda.core._private_fit import (
 )
 from dplda.federated._sampler import random_table, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
-from dplda.federated._tokens import TokenMechanism, Tokens, assemble, check_size, privatize
+from dplda.federated._tokens import (
+    TokenMechanism,
+    Tokens,
+    assemble,
+    check_size,
+    join,
+    privatize,
+)
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._messages import rehearsal, rounds
 from dplda.privacy import epsilon_of
@@ -76,7 +84,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         Largest number of tokens of a document that are used, chosen at random. It bounds the
         privacy cost of a whole document (`document_epsilon_`). None uses all tokens.
     max_iter : int, default=50
-        Number of sweeps of `fit`, and of each `refine`.
+        Number of sweeps of `fit`, and of each `partial_fit` and `refine`.
     doc_topic_prior, topic_word_prior, ledger, n_jobs, random_state, verbose : optional
         As in :class:`dplda.SubLDA`.
 
@@ -102,7 +110,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     Warns
     -----
     SeededNoiseWarning
-        In `fit`, if the noise comes from a given `random_state`.
+        In `fit` and `partial_fit`, if the noise comes from a given `random_state`.
 
     See Also
     --------
@@ -145,6 +153,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     """
 
     _tokens: Tokens
+    _fitted_mechanism: TokenMechanism
+    _n_calls: int
 
     _attack = "token"
     _promise = Promise(
@@ -220,28 +230,64 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         """
+        return self._train(X, goes_on=False)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None) -> IFTMParty:
+        """Add new documents, and run `max_iter` more sweeps over all noisy vectors so far.
+
+        The tokens differ from those of earlier calls, and are privatized in the same way:
+        `epsilon_` remains that of one call (parallel composition), but for the distances of the
+        calls from ideal noise, which add up. A ledger adds the calls up.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
+            Documents that were not given before.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted party.
+
+        Raises
+        ------
+        ValueError
+            If `n_components` or what states the noise on a token was changed since `fit`.
+        BudgetError
+            If the budget of the ledger is too small. No data have been read then.
+        """
+        return self._train(X, goes_on=hasattr(self, "components_"))
+
+    def _train(self, X: Any, *, goes_on: bool) -> IFTMParty:
+        """Privatize `X`, which no other step reads, and learn from all noisy vectors."""
         self._check_sentences(X)
         mechanism = self._mechanism()
+        if goes_on:
+            self._check_goes_on(mechanism)
+        call = self._n_calls if goes_on else 0
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded("IFTMParty", streams.seeded and mechanism.noise is not None)
         plan = [(NOISY_TOKENS, event) for event in mechanism.events]  # public
         name = type(self).__name__
         with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
-            counts = check_counts(self, X, reset=True)  # private
-            corpus = self._units(X, counts, streams)  # private
+            counts = check_counts(self, X, reset=not goes_on)  # private
+            corpus = self._units(X, counts, streams, call)  # private
             check_size(corpus, mechanism)  # public: the number of tokens
             for label, event in plan:
                 curator.account(event, label=label)
             # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
             # all tokens depend on lengths and coins only. Each coordinate of each token has noise
             # of that sensitivity, so that the event of one coordinate is the cost of the token.
-            tokens = privatize(corpus, mechanism, streams)  # public
-            tokens = curator.publish(NOISY_TOKENS, 0, tokens)
+            tokens = privatize(corpus, mechanism, streams, call)  # public
+            tokens = curator.publish(NOISY_TOKENS, call, tokens)
         del corpus, counts, X  # everything below is post-processing
         guarantee = make_guarantee(
-            mechanism.events,
+            mechanism.events,  # of one call: each token is in one of them
             delta=self.delta,
-            earlier=None,
+            earlier=dataclasses.replace(self.privacy_, events=()) if goes_on else None,
             unit="token",
             relation=TOKEN_RELATION,
             mechanism=mechanism.describe(tokens.n_words),
@@ -251,20 +297,42 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             seeded=streams.seeded,
             assumptions=TOKEN_ASSUMPTIONS,
         )
-        table = random_table(word_weights(tokens), int(self.n_components), streams)  # public
-        n_split = int(self.max_iter) // 2 if self.model == "sentence_lda" else 0
-        components = self._learn(tokens, table, streams, self.max_iter, n_split)  # public
         epsilon = epsilon_of(guarantee.events, 0.0)
+        document_epsilon = epsilon * (self.max_doc_tokens or math.inf)
+        if goes_on:
+            tokens = join(self._tokens, tokens, mechanism)
+            table, n_split, n_iter = self.components_, 0, self.n_iter_ + self.max_iter
+            document_epsilon = max(document_epsilon, self.document_epsilon_)
+        else:
+            table = random_table(word_weights(tokens), int(self.n_components), streams)  # public
+            n_split = int(self.max_iter) // 2 if self.model == "sentence_lda" else 0
+            n_iter = self.max_iter
+        components = self._learn(tokens, table, streams, n_iter, n_split)  # public
         publish(
             self,
             guarantee,
             components_=components,
-            n_iter_=self.max_iter,
+            n_iter_=n_iter,
             token_epsilon_=epsilon,
-            document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
+            document_epsilon_=document_epsilon,
             _tokens=tokens,
+            _fitted_mechanism=mechanism,
+            _n_calls=call + 1,
         )
         return self
+
+    def _check_goes_on(self, mechanism: TokenMechanism) -> None:
+        """Refuse what a model of earlier noisy vectors cannot take in."""
+        if len(self.components_) != self.n_components:
+            raise ValueError(
+                f"partial_fit needs the n_components of the model, {len(self.components_)}, got "
+                f"{self.n_components}; give the same, or call fit to start from scratch"
+            )
+        if mechanism != self._fitted_mechanism:
+            raise ValueError(
+                "partial_fit needs the token_epsilon, token_mechanism and noise_threshold of fit; "
+                "give the same, or call fit to start from scratch"
+            )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> IFTMParty:
@@ -311,6 +379,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             "guarantee": guarantee_record(self.privacy_),
             "document_epsilon": self.document_epsilon_,
             "n_iter": int(self.n_iter_),
+            "n_calls": self._n_calls,
         }
         return values, {
             "components": self.components_,
@@ -332,6 +401,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         """Continue where the party of the same parameters was that returned a state."""
         components, guarantee = tables["components"], read_guarantee(values["guarantee"])
         survivors = Survivors(tables["ptr"], tables["word"], tables["level"])
+        mechanism = self._mechanism()
         self.n_features_in_ = components.shape[1]
         with rehearsal():  # the fit was logged when it was made
             publish(
@@ -343,8 +413,10 @@ class IFTMParty(PrivateEstimator, BaseLDA):
                 document_epsilon_=values["document_epsilon"],
                 _tokens=assemble(
                     tables["document_ptr"], tables["unit_ptr"], components.shape[1],
-                    self._mechanism(), survivors,
+                    mechanism, survivors,
                 ),
+                _fitted_mechanism=mechanism,
+                _n_calls=values["n_calls"],
             )  # fmt: skip
 
     def _check_sentences(self, X: Any) -> None:
@@ -366,29 +438,29 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             self.token_mechanism, float(self.token_epsilon), float(self.noise_threshold)
         )
 
-    def _units(self, X: Any, counts: Any, streams: Streams) -> SentenceCorpus:
+    def _units(self, X: Any, counts: Any, streams: Streams, call: int) -> SentenceCorpus:
         """The tokens to privatize, in an order that is independent of their words."""
         if isinstance(X, SentenceCorpus):
             corpus = X
         else:
             # in the order of the columns, one changed word would move the tokens of other words
-            tokens = Corpus.from_counts(counts).shuffled(streams, 0)
+            tokens = Corpus.from_counts(counts).shuffled(streams, call)
             pointers = np.arange(tokens.n_tokens + 1)
             corpus = SentenceCorpus(tokens.word, pointers, tokens.doc_ptr, tokens.n_words)
         if self.max_doc_tokens is not None:
             # At most max_doc_tokens tokens of a document are privatized, chosen by keys that do not
             # depend on words. A document that is blanked changes at most this many tokens, and
             # costs at most max_doc_tokens times the epsilon of one token.
-            corpus = corpus._keep(self._kept_tokens(corpus.token_ptr, streams))
+            corpus = corpus._keep(self._kept_tokens(corpus.token_ptr, streams, call))
         return corpus._split() if self.model == "lda" else corpus
 
-    def _kept_tokens(self, token_ptr: np.ndarray, streams: Streams) -> np.ndarray:
+    def _kept_tokens(self, token_ptr: np.ndarray, streams: Streams, call: int) -> np.ndarray:
         """Mask of at most `max_doc_tokens` tokens of each document, all choices equally likely."""
         mask = np.ones(token_ptr[-1], np.bool_)
         largest = int(self.max_doc_tokens)
         for d in np.flatnonzero(np.diff(token_ptr) > largest):
             first, last = token_ptr[d : d + 2]
-            keys = streams.words(Purpose.KEPT_TOKENS, 0, int(d), int(last - first))  # secret
+            keys = streams.words(Purpose.KEPT_TOKENS, call, int(d), int(last - first))  # secret
             mask[first + np.argpartition(keys, largest)[largest:]] = False
         return mask
 

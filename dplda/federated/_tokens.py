@@ -243,10 +243,29 @@ def check_size(corpus: SentenceCorpus, mechanism: TokenMechanism) -> None:
         )
 
 
-def privatize(corpus: SentenceCorpus, mechanism: TokenMechanism, streams: Streams) -> Tokens:
+def join(first: Tokens, then: Tokens, mechanism: TokenMechanism) -> Tokens:
+    """The documents of both, whose noisy vectors the same mechanism made."""
+    old, new = first.survivors, then.survivors
+    return assemble(
+        np.append(first.document_ptr, then.document_ptr[1:] + first.n_units),
+        np.append(first.unit_ptr, then.unit_ptr[1:] + first.n_tokens),
+        first.n_words,
+        mechanism,
+        Survivors(
+            np.append(old.ptr, new.ptr[1:] + old.ptr[-1]),
+            np.append(old.word, new.word),
+            np.append(old.level, new.level),
+        ),
+    )
+
+
+def privatize(
+    corpus: SentenceCorpus, mechanism: TokenMechanism, streams: Streams, call: int = 0
+) -> Tokens:
     """Noisy vectors of all tokens of a private corpus, whose sentences become the units.
 
-    Only the corpus's boundaries are kept; they are public.
+    Only the corpus's boundaries are kept; they are public. The number of the call gives the tokens
+    of later documents noise of their own.
     """
     # One blanked token changes one coordinate of its own one-hot vector by 1, and no coordinate of
     # another token, because the order and the number of tokens do not depend on words. Every
@@ -258,9 +277,9 @@ def privatize(corpus: SentenceCorpus, mechanism: TokenMechanism, streams: Stream
     elif isinstance(noise, ThresholdedLaplace):
         pieces = _pieces(document_ptr, unit_ptr, _piece_size(n_words, mechanism))
         tokens = [unit_ptr[list(piece)] for block in pieces for piece in block]
-        survivors = _add_laplace(word, n_words, noise, tokens, streams)
+        survivors = _add_laplace(word, n_words, noise, tokens, streams, call)
     else:
-        survivors = _respond(word, n_words, noise, streams)
+        survivors = _respond(word, n_words, noise, streams, call)
     return assemble(document_ptr, unit_ptr, n_words, mechanism, survivors)
 
 
@@ -270,12 +289,13 @@ def _add_laplace(
     noise: ThresholdedLaplace,
     pieces: Sequence[Pointers],
     streams: Streams,
+    call: int,
 ) -> Survivors:
     """Thresholded Laplace noise on the one-hot vectors, in pieces of tokens."""
-    level = noise.own_levels(len(word), streams.reader(Purpose.OWN_WORDS, 0))
+    level = noise.own_levels(len(word), streams.reader(Purpose.OWN_WORDS, call))
     parts = []
     for number, (first, last) in enumerate(pieces):
-        reader = streams.reader(Purpose.SURVIVORS, 0, number)
+        reader = streams.reader(Purpose.SURVIVORS, call, number)
         own = slice(first, last)
         parts.append(noise.survivors(word[own], level[own], n_words, reader))
     return Survivors(
@@ -286,7 +306,7 @@ def _add_laplace(
 
 
 def _respond(
-    word: NDArray[np.int32], n_words: int, bits: RandomizedBits, streams: Streams
+    word: NDArray[np.int32], n_words: int, bits: RandomizedBits, streams: Streams, call: int
 ) -> Survivors:
     """Randomized response on the one-hot vectors, in blocks of whole tokens."""
     n = max(1, BLOCK_BITS // n_words)
@@ -294,8 +314,8 @@ def _respond(
     for block, first in enumerate(range(0, len(word), n)):
         own = word[first : first + n].astype(np.int64)
         start = np.arange(len(own) + 1, dtype=np.int64) * n_words
-        flips = streams.reader(Purpose.BIT_FLIPS, 0, block)
-        coins = streams.reader(Purpose.COINS, 0, block)
+        flips = streams.reader(Purpose.BIT_FLIPS, call, block)
+        coins = streams.reader(Purpose.COINS, call, block)
         positions = bits(start[:-1] + own, int(start[-1]), flips, coins)
         lengths.append(np.diff(np.searchsorted(positions, start)))
         ones.append((positions - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
