@@ -125,7 +125,9 @@ def test_refine_goes_on_after_a_pickle(party, corpus):
 
 def test_the_largest_cap_counts(corpus):
     party = IFTMParty(K, token_epsilon=5.0, max_doc_tokens=5, max_iter=2).fit(corpus)
-    assert party.set_params(max_doc_tokens=1).partial_fit(corpus).document_epsilon_ == pytest.approx(25)
+    assert party.set_params(max_doc_tokens=1).partial_fit(
+        corpus
+    ).document_epsilon_ == pytest.approx(25)
     assert party.set_params(max_doc_tokens=None).partial_fit(corpus).document_epsilon_ == math.inf
 
 
