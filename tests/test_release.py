@@ -233,7 +233,7 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
     header, table = parts(path)
     assert set(header) == {
         "dplda", "estimator", "parameters", "n_iter", "vocabulary", "named_columns",
-         "vectorizer", "guarantee", "topic_signal", "topic_evidence",
+         "vectorizer", "guarantee", "topic_evidence", "weak_topics",
     }  # fmt: skip
     hidden = {"random_state", "ledger", "n_jobs", "verbose", "prior_components"}
     assert set(header["parameters"]) == set(model.get_params()) - hidden
@@ -248,7 +248,7 @@ def test_a_release_says_which_topics_are_weak(X, path):
     save_release(model, path)
     released = load_release(path)
     save_release(released, path)  # and once more
-    for name in ("topic_signal_", "topic_evidence_", "weak_topics_"):
+    for name in ("topic_evidence_", "weak_topics_"):
         np.testing.assert_array_equal(getattr(released, name), getattr(model, name))
         np.testing.assert_array_equal(getattr(load_release(path), name), getattr(model, name))
 
@@ -552,9 +552,9 @@ def changed(header, *keys, value):
 GUARANTEE = "guarantee"
 LIES = [
     (("estimator",), ..., "fields"), (("shape",), [K, N_WORDS], "fields"),
-    (("pickle",), "gASV", "fields"), (("topic_signal",), None, "topic_signal"),
-    (("topic_signal",), [0] * (K - 1), "topic_signal"),
-    (("topic_signal",), [-1] * K, "topic_signal"),
+    (("pickle",), "gASV", "fields"), (("weak_topics",), None, "weak_topics"),
+    (("weak_topics",), [True] * (K - 1), "weak_topics"),
+    (("weak_topics",), [1] * K, "weak_topics"),
     (("topic_evidence",), [math.inf] * K, "topic_evidence"),
     (("topic_evidence",), 1.0, "topic_evidence"), (("n_iter",), -1, "n_iter"),
     (("n_iter",), 10**30, "n_iter"), (("n_iter",), "4", "n_iter"),

@@ -14,7 +14,7 @@ from dplda.core._private_fit import exactly_one
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, make_topic_corpus
 from dplda.displays import top_words
 from dplda.document._document_budget import DocumentBudget
-from dplda.metrics._signal import FALSE_POSITIVES, evidence, standing_words, weak_topics
+from dplda.metrics._signal import FALSE_POSITIVES, evidence, standing_words, with_signal
 from dplda.privacy import Ledger, LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.word._sweep_mechanisms import SweepMechanisms
 
@@ -34,27 +34,21 @@ def frequencies():
 # the test of a table
 
 
-def test_pure_noise_has_no_topic():
+def test_pure_noise_and_word_frequencies_have_no_standing_word():
+    rng = np.random.default_rng(0)
     for _ in range(20):
         noise = np.maximum(rng.normal(0, 3, (K, V)), 0)
-        assert not standing_words(noise, np.full(V, 3.0)).any()
-
-
-def test_word_frequencies_are_no_topic():
+        assert standing_words(noise, np.full(V, 3.0)).sum() <= 2
     table = np.outer(np.full(K, 2000.0), frequencies())
-    for std in (0.1, 3.0):
+    for std in (0.0, 0.1, 3.0):
         noisy = np.maximum(table + rng.normal(0, std, table.shape), 0)
         assert not standing_words(noisy, np.full(V, std)).any()
-    assert not standing_words(table, np.zeros(V)).any()
 
 
-def test_a_word_of_a_frequency_table_stands_out_as_rarely_as_stated(monkeypatch):
+def test_a_word_of_a_frequency_table_stands_out_as_rarely_as_stated():
     # every word at the border of the null hypothesis: the odds of topic 0 are exactly doubled
-    monkeypatch.setattr("dplda.metrics._signal.FEWEST_WORDS", 1)
-    monkeypatch.setattr("dplda.metrics._signal.SMALLEST_EXCESS", 0.0)
-    table = np.full((K, V), 100.0)
+    rng, table = np.random.default_rng(0), np.full((K, V), 100.0)
     half = np.arange(V) < V // 2
-    q = 0.0
     for _ in range(50):  # sizes and odds depend on each other
         q = table[0].sum() / table.sum()
         table[0, half] = 100.0 * K * (2 * q / (1 + q))
@@ -72,55 +66,37 @@ def test_topics_of_a_clear_table_stand_out_by_their_words():
     table = np.outer(np.full(K, 1000.0), np.full(V, 1 / V))
     for k in range(K):
         table[k, 10 * k : 10 * k + 10] += 50
-    mask = standing_words(np.maximum(table + rng.normal(0, 1, table.shape), 0), np.full(V, 1.0))
+    noisy = np.maximum(table + rng.normal(0, 1, table.shape), 0)
+    mask = standing_words(noisy, np.full(V, 1.0))
     np.testing.assert_array_equal(mask.sum(axis=1), 10)
     assert all(mask[k, 10 * k : 10 * k + 10].all() for k in range(K))
-
-
-def test_even_two_topics_can_stand_out():
-    table = np.array([[90.0] * 5 + [10.0] * 5, [10.0] * 5 + [90.0] * 5])
-    assert standing_words(table, np.ones(10)).sum() == 10
 
 
 # the evidence of topics
 
 
-def test_evidence_is_the_mean_excess_over_its_standard_error():
-    rng = np.random.default_rng(1)
-    table = rng.gamma(0.3, size=(4, 30)) * 40 + 0.01
-    std = rng.uniform(0.5, 5, 30)
-    totals, sizes = table.sum(axis=0), table.sum(axis=1)
-    expected = []
+def test_evidence_is_the_divergence_from_the_word_frequencies_times_the_length():
+    table = np.zeros((4, 40)) + 1e-9
     for k in range(4):
-        relevance = 2 * np.log(table[k] / sizes[k]) - np.log(totals / totals.sum())
-        excess = [
-            (table[k, v] - totals[v] * sizes[k] / sizes.sum())
-            / math.hypot(std[v], totals[v] ** 0.5)
-            for v in np.argsort(-relevance)[:10]
-        ]
-        expected.append(np.mean(excess))
-    np.testing.assert_allclose(evidence(table, std), expected, rtol=1e-9)
+        table[k, 10 * k : 10 * k + 10] = 100.0
+    expected = 30 * (math.log(4) - 1 + 1 / 4)  # of the words that stand out, each f(log(f/p)-1) + p
+    np.testing.assert_allclose(evidence(table, np.zeros(40), 30.0), expected, rtol=1e-6)
+    hidden = np.where(np.arange(40) < 10, 1e3, 0.0)
+    strength = evidence(table, hidden, 30.0)
+    assert strength[0] == 0 < strength[1:].min()
 
 
-def test_word_frequencies_and_missing_words_are_no_evidence():
-    table = np.outer([500.0, 2000.0, 10.0], np.append(frequencies(), 0.0))
-    np.testing.assert_allclose(evidence(table, np.zeros(V + 1)), 0, atol=1e-9)
-    np.testing.assert_allclose(evidence(table[:, :3], np.ones(3)), 0, atol=1e-9)
-
-
-def test_noise_and_few_tokens_both_lower_the_evidence():
-    table = np.full((2, 20), 1.0)
-    table[0, :10] = table[1, 10:] = 100.0
-    exact = evidence(table, np.zeros(20))
-    assert (evidence(table, np.full(20, 30.0)) < 0.5 * exact).all()
-    assert (evidence(table / 100, np.zeros(20)) < 0.2 * exact).all()
-
-
-def test_topics_that_do_not_stand_out_or_are_far_behind_are_weak():
-    signal = np.array([0, 5, 5, 5, 5, 5, 5, 5])
-    strength = np.array([9.0, 10.0, 8.0, 7.0, 6.1, 5.9, 1.0, 0.0])  # two thirds of 9.5 are 6.3
-    assert weak_topics(signal, strength).tolist() == [1, 0, 0, 0, 1, 1, 1, 1]
-    assert not weak_topics(np.array([0]), np.array([0.0])).any()
+def test_a_topic_far_above_the_others_makes_none_of_them_weak():
+    table = np.ones((K, V))
+    for k in range(K):
+        table[k, 10 * k : 10 * k + 10] = 50.0
+    with_one = table.copy()
+    with_one[0, :3] = 1e4
+    for components in (table, with_one):
+        assert not with_signal(components, np.full(V, 1.0), 40.0)["weak_topics_"][1:].any()
+        assert not with_signal(components, np.zeros(V), 200.0)["weak_topics_"].any()
+    assert with_signal(table, np.full(V, 1.0), 2.0)["weak_topics_"].all()
+    assert not with_signal(table[:1], np.ones(V), 2.0)["weak_topics_"].any()
 
 
 def test_a_topic_of_noise_is_weak_and_comes_last(corpus):
@@ -128,11 +104,55 @@ def test_a_topic_of_noise_is_weak_and_comes_last(corpus):
     model = SubLDA(6, epsilon=8.0, delta=1e-5, max_iter=30, random_state=0)
     with pytest.warns(SeededNoiseWarning):
         model.fit(corpus)
-    order = np.argsort(-model.topic_evidence_)
-    weak = model.weak_topics_[order].tolist()
+    weak = model.weak_topics_[np.argsort(-model.topic_evidence_)].tolist()
     assert weak == sorted(weak)
-    assert 1 <= sum(weak) <= 3
-    assert model.weak_topics_[model.topic_signal_ == 0].all()
+
+
+# ---- whole fits ------------------------------------------------------------------------------
+
+
+def mails(n_docs, seed=0):
+    """Documents of 12 topics, and as many mails from 3 templates of 30 words with 10 free ones."""
+    rng = np.random.default_rng(seed)
+    X = make_topic_corpus(n_docs, 1000, 12, doc_length=60, random_state=seed).data
+    templates = [rng.choice(1000, 30, replace=False) for _ in range(3)]
+    rows = sp.lil_array((n_docs, 1000))
+    for d in range(n_docs):
+        for word in (*templates[d % 3], *rng.integers(1000, size=10)):
+            rows[d, word] += 1
+    return sp.csr_array(sp.vstack([X, sp.csr_array(rows)]))
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@pytest.mark.parametrize("epsilon", [4.0, 16.0, math.inf])
+def test_templates_of_mails_make_no_other_topic_weak(epsilon):
+    model = SubLDA(15, epsilon=epsilon, max_iter=40, random_state=0).fit(mails(3000))
+    assert model.weak_topics_.sum() <= (3 if epsilon < math.inf else 0)
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@pytest.mark.parametrize("length", [(3, 12), (40, 80)])
+@pytest.mark.parametrize("epsilon", [1.0, 8.0, 64.0, math.inf])
+@pytest.mark.parametrize("estimator", [SubLDA, PrivateSVILDA])
+def test_shuffled_words_have_no_topic(estimator, epsilon, length):
+    rng = np.random.default_rng(2)
+    n_docs, lengths = 4000, rng.integers(*length, 4000)
+    words = rng.choice(V, lengths.sum(), p=frequencies())
+    rows = np.repeat(np.arange(n_docs), lengths)
+    X = sp.csr_array((np.ones(len(words)), (rows, words)), shape=(n_docs, V))
+    with pytest.warns(LowSignalWarning, match="topics of .* are weak"):
+        model = estimator(10, epsilon=epsilon, max_iter=40, random_state=0).fit(X)
+    assert model.weak_topics_.all()
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+@pytest.mark.parametrize("users", [None, 4])
+def test_the_first_release_counts_the_documents(corpus, users):
+    ids = None if users is None else np.arange(400) // users
+    X = sp.csr_array(sp.vstack([corpus, sp.csr_array((50, 60))]))  # empty ones do not count
+    ids = None if ids is None else np.append(ids, np.arange(50))
+    model = SubLDA(3, epsilon=20.0, max_iter=2, random_state=0).fit(X, user_ids=ids)
+    assert model._released.released.n_docs == pytest.approx(400, rel=0.3)
 
 
 # the stated noise
@@ -181,7 +201,7 @@ def test_300_documents_never_yield_topics_without_a_warning(words):
     model = SubLDA(20, epsilon=4.0, delta=1e-5, max_iter=20)
     with pytest.warns(LowSignalWarning, match="of 20 topics of SubLDA .* larger epsilon"):
         model.fit(X if words == "as they are" else shuffled(X))
-    assert np.count_nonzero(model.topic_signal_) <= 2
+    assert np.count_nonzero(~model.weak_topics_) <= 2
 
 
 @pytest.mark.slow
@@ -193,10 +213,10 @@ def test_glosses_have_topics_and_300_of_them_have_none(seed):
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", LowSignalWarning)
         model.fit(X)
-        assert np.count_nonzero(model.topic_signal_) >= 15
-        with pytest.warns(LowSignalWarning, match="stand out"):
+        assert np.count_nonzero(~model.weak_topics_) >= 15
+        with pytest.warns(LowSignalWarning, match="are weak"):
             model.fit(X[:300])
-        assert np.count_nonzero(model.topic_signal_) <= 2
+        assert np.count_nonzero(~model.weak_topics_) <= 2
 
 
 def test_clear_topics_do_not_warn(corpus):
@@ -204,7 +224,7 @@ def test_clear_topics_do_not_warn(corpus):
         warnings.simplefilter("error", LowSignalWarning)
         for epsilon in (8.0, math.inf):
             model = SubLDA(3, epsilon=epsilon, delta=1e-5, max_iter=30).fit(corpus)
-            assert np.count_nonzero(model.topic_signal_) >= 2
+            assert np.count_nonzero(~model.weak_topics_) >= 2
         SubLDA(1, epsilon=1.0, max_iter=2).fit(corpus)  # one topic has no other
         SubLDA(3, epsilon=0.1, max_iter=2).partial_fit(corpus)  # not the last round
 

@@ -207,15 +207,12 @@ class BaseLDA(BaseTopicModel):
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
-    topic_signal_ : ndarray of shape (n_components,)
-        Number of words of each topic that stand out of the noise and of the word frequencies; 0 if
-        the topic does not.
     topic_evidence_ : ndarray of shape (n_components,)
-        How far the top words of each topic stand above the word frequencies, in standard errors.
-        ``np.argsort(-topic_evidence_)`` orders the topics, the best first.
+        Information on its topic in a document of one topic, in nats, by the words that stand out of
+        the noise. ``np.argsort(-topic_evidence_)`` orders the topics, the best first.
     weak_topics_ : ndarray of shape (n_components,), bool
-        Topics that do not stand out, or have far less evidence than the best ones: likely noise or
-        mixtures.
+        Topics with no more evidence than noise and chance have. Without noise chance alone counts,
+        and all topics are weak or none.
     doc_topic_prior_ : float
         `doc_topic_prior`, or 1 / n_components for None.
     """

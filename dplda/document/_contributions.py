@@ -15,6 +15,7 @@ the noise, is half as large. The contributions of a user's documents are added b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -51,6 +52,8 @@ from dplda.privacy._mechanisms import SHRINK
 
 INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
 STEPS_ANEW = 15  # accelerated, from equal weights
+COUNT_SHARE = 10  # a tenth of the bound: the words of the first release keep 99.5% of it
+DOCS_OF_A_USER = 10  # that are counted
 N_PIECES = 16  # of the words, which threads share; a public constant
 
 
@@ -228,11 +231,18 @@ class Documents:
         return 1.0 + float(np.sqrt(self.longest_square())), 2**30
 
     def sum_words(
-        self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
+        self,
+        weight: np.ndarray,
+        norm: float,
+        radius: int,
+        units: np.ndarray | None = None,
+        each: int = 0,
+        most: int = 1,
     ) -> np.ndarray:
         """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`.
 
-        `units` are those that are summed; None: all of them.
+        `units` are those that are summed; None: all of them. With `each`, one more cell has
+        this number for each document with words, for at most `most` of a unit.
         """
         X = self.unit_counts
         units = np.arange(X.shape[0]) if units is None else units
@@ -249,7 +259,12 @@ class Documents:
 
         # integer sums have no order: the result does not depend on the number of pieces
         parts = over_rows(kernel, units, self.n_jobs, n_stored[units])
-        return np.array(parts).sum(axis=0)
+        total: np.ndarray = np.array(parts).sum(axis=0)
+        if not each:
+            return total
+        before = np.append(0, np.cumsum(np.diff(self.X.indptr) > 0))[self.unit_ptr]
+        n_docs = np.minimum(np.diff(before)[units], most)
+        return np.append(total, each * n_docs.sum())
 
     def sum_topics(
         self,
@@ -371,26 +386,36 @@ def release_word_totals(
     mechanisms: Sequence[Any],
     curator: Curator,
     norm: float,
+    most: int = 1,
 ) -> tuple[WordTotals, np.ndarray]:
     """Word totals and word weights (n_words,), from two releases.
 
     The first release sets the weights, the second uses them. `norm` is the clipping bound of both.
+    The first one also counts the documents, `most` of a unit, with 1 / `COUNT_SHARE` of the bound.
     """
     weight = np.ones(documents.n_words)  # public
-    estimates = []
+    n_docs, estimates = 0.0, []
     for step, mechanism in enumerate(mechanisms):
         documents.rescale(weight, norm, exact=mechanism.exact)  # private
         bound, radius = documents.clipping_bound(mechanism, norm)  # public
-        total = documents.sum_words(weight, bound, radius)  # private
+        each = 0 if step else radius // (COUNT_SHARE * most)  # public
+        words = radius if mechanism.exact else math.isqrt(radius**2 - (each * most) ** 2)  # public
+        total = documents.sum_words(
+            weight, bound * words / radius, words, None, each, most
+        )  # private
         # One unit moves `total` by at most `radius` in L2: its word counts, added over its
-        # documents, are clipped to `radius` in integers, and its scale depends on itself and on
-        # released weights only.
+        # documents, are clipped to `words` in integers, and its scale depends on itself and on
+        # released weights only. Its documents count at most each * most in the last cell.
         noisy = curator.release(total, mechanism, label=TOTALS, round=step)  # public
+        if each:  # one standard error more: with too few documents, they would seem too long
+            n_docs = max(0.0, float(noisy[-1])) / each + mechanism.scale / each
+            noisy = noisy[:-1]
         unit = bound / radius / weight
         estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and not mechanism.exact:
             weight = word_weights(smooth_totals(*estimates[0]))  # public
-    return WordTotals(*combine_totals(*estimates), float(estimates[-1][0].mean())), weight
+    combined = combine_totals(*estimates)
+    return WordTotals(*combined, float(estimates[-1][0].mean()), n_docs), weight
 
 
 def release_totals_again(

@@ -23,7 +23,12 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.datasets._shards import CountShards
-from dplda.document._contributions import Documents, release_totals_again, release_word_totals
+from dplda.document._contributions import (
+    DOCS_OF_A_USER,
+    Documents,
+    release_totals_again,
+    release_word_totals,
+)
 from dplda.document._document_budget import (
     DOCUMENT_CONSTRAINTS,
     N_PASSES,
@@ -41,7 +46,7 @@ from dplda.document._shards import ShardedDocuments
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
-from dplda.metrics._signal import warn_if_noise, with_signal
+from dplda.metrics._signal import warn_if_weak, with_signal
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 
@@ -290,7 +295,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         publish(
             self,
             guarantee,
-            **with_signal(table.finish(self.topic_word_prior), table.components_std()),
+            **with_signal(
+                table.finish(self.topic_word_prior),
+                table.components_std(),
+                table.doc_words(self.contribution_norm),
+            ),
             signal_to_noise_=table.signal_to_noise(),
             n_iter_=table.n_rounds,
             noise_multiplier_=budget.noise_multiplier,
@@ -304,7 +313,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 "which are charged; to spend no more, use this model, or save it"
             )
             raise interrupt
-        warn_if_noise(self, len(budget.rounds))
+        if table.n_rounds >= len(budget.rounds):
+            warn_if_weak(self)
         if public is not None:
             public.warn_of_mismatch(name)
         return self
@@ -328,7 +338,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         else:
             documents = Documents.from_counts(X, n_components, self.n_jobs, users)
         if table is None:
-            table = self._first_table(documents, budget, curator, streams, earlier)  # public
+            most = 1 if _unit_of(X, users) == "document" else DOCS_OF_A_USER  # public
+            table = self._first_table(documents, budget, curator, streams, earlier, most)  # public
         else:  # a copy: an interrupted call changes no model
             kind = ExactTable if budget.exact else NoisyTable
             table = kind(**vars(copy.deepcopy(table)))
@@ -361,11 +372,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         curator: Curator,
         streams: Streams,
         earlier: NoisyTable | None,
+        most: int,
     ) -> NoisyTable:
         """The table before round 1, from two releases of word totals; public."""
         norm, n_components = self.contribution_norm, int(self.n_components)
         public = self._prior(documents.n_words, earlier)  # public
-        released, weight = release_word_totals(documents, budget.totals, curator, norm)  # public
+        released, weight = release_word_totals(
+            documents, budget.totals, curator, norm, most
+        )  # public
         totals = released.smooth() if public is None else public.learn_totals(released)  # public
         n_examining = 0
         if public is not None and public.has_topics and not (budget.exact or earlier):

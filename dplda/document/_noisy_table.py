@@ -279,6 +279,15 @@ class NoisyTable:
         noise = math.hypot(math.sqrt(self.variance), self.earlier_noise())
         return signal / noise if noise else math.inf
 
+    def doc_words(self, norm: float) -> float:
+        """Words of a document as if each occurred once: scaled to `norm`, n have n**0.5 norms."""
+        assert self.released is not None
+        n_docs = self.released.n_docs
+        if self.earlier is not None:
+            n_docs += self.earlier.totals.n_docs
+        counts = float((self.totals * self.weight).sum()) / max(n_docs, 1.0)
+        return (counts / norm) ** 2 if self.is_centered else counts  # exact ones are not scaled
+
     def components_std(self) -> np.ndarray:
         """Standard deviation of the noise of the rounds in a cell of each word, (n_words,).
 

@@ -93,12 +93,14 @@ class ShardWorker:
         weight: np.ndarray,
         norm: float,
         radius: int,
+        each: int,
+        most: int,
         units: np.ndarray | None = None,
         *,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Integer word totals of `units` of the shard; None: of all. Added to `out` if given."""
-        totals = self._documents(scaling).sum_words(weight, norm, radius, units)
+        totals = self._documents(scaling).sum_words(weight, norm, radius, units, each, most)
         return totals if out is None else np.add(out, totals, out=out)
 
     def sum_topics(
@@ -228,10 +230,17 @@ class ShardedDocuments(Documents):
             yield shard.counts()
 
     def sum_words(
-        self, weight: np.ndarray, norm: float, radius: int, units: np.ndarray | None = None
+        self,
+        weight: np.ndarray,
+        norm: float,
+        radius: int,
+        units: np.ndarray | None = None,
+        each: int = 0,
+        most: int = 1,
     ) -> np.ndarray:
         parts = None if units is None else [(rows,) for rows, _ in self._parts(units, None)]
-        return self._engine.sum("sum_words", (self._scaling, weight, norm, radius), parts)
+        options = self._scaling, weight, norm, radius, each, most
+        return self._engine.sum("sum_words", options, parts)
 
     def infer(self, units: np.ndarray, phi: np.ndarray, *options: Any) -> None:
         # noted for `sum_topics`, which does both in one visit of each shard; a copy, because the

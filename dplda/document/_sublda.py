@@ -54,7 +54,6 @@ class SubLDA(DocumentLDA):
     ----------
     components_
     components_std_
-    topic_signal_
     topic_evidence_
     weak_topics_
     signal_to_noise_

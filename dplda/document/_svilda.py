@@ -54,7 +54,6 @@ class PrivateSVILDA(DocumentLDA):
     components_ : ndarray of shape (n_components, n_features_in_)
         Released parameters of the topics' Dirichlet distributions (lambda).
     components_std_
-    topic_signal_
     topic_evidence_
     weak_topics_
     signal_to_noise_

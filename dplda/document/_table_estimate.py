@@ -53,11 +53,14 @@ class WordTotals:
     mean : float
         Mean of the totals. The mean of `noisy` is too large: a word with much noise in the first
         release gets a small weight for the second, and keeps more of that noise.
+    n_docs : float
+        Noisy number of documents, and one standard error more.
     """
 
     noisy: np.ndarray
     noise_scale: np.ndarray
     mean: float
+    n_docs: float = 0.0
 
     def and_release(self, noisy: np.ndarray, noise_scale: np.ndarray) -> WordTotals:
         """These totals and one more release of them, at the same scale."""
@@ -66,12 +69,13 @@ class WordTotals:
         values = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
         rates = [1 / np.square(scale).mean() for scale in (self.noise_scale, noise_scale)]
         mean = float(np.average([self.mean, noisy.mean()], weights=rates))
-        return WordTotals(values, 1 / np.sqrt(precision), mean)
+        return WordTotals(values, 1 / np.sqrt(precision), mean, self.n_docs)
 
     def and_documents(self, other: WordTotals) -> WordTotals:
         """The totals of these documents and of others, at the same scale."""
         noise_scale = np.hypot(self.noise_scale, other.noise_scale)
-        return WordTotals(self.noisy + other.noisy, noise_scale, self.mean + other.mean)
+        noisy, mean = self.noisy + other.noisy, self.mean + other.mean
+        return WordTotals(noisy, noise_scale, mean, self.n_docs + other.n_docs)
 
     def smooth(self) -> np.ndarray:
         """Estimated word totals, positive."""

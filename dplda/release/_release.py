@@ -42,7 +42,7 @@ NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "prior_components
 
 _FIELDS = {
     "dplda", "estimator", "parameters", "n_iter", "vocabulary", "named_columns", "vectorizer",
-    "guarantee", "topic_signal", "topic_evidence",
+    "guarantee", "topic_evidence", "weak_topics",
 }  # fmt: skip
 
 
@@ -246,12 +246,12 @@ def _to_bytes(
         "named_columns": hasattr(model, "feature_names_in_"),
         "vectorizer": settings,
         "guarantee": guarantee_record(guarantee),
-        "topic_signal": None,
         "topic_evidence": None,
+        "weak_topics": None,
     }
-    if hasattr(model, "topic_signal_"):
-        content["topic_signal"] = [int(n) for n in model.topic_signal_]
+    if hasattr(model, "topic_evidence_"):
         content["topic_evidence"] = [float(x) for x in model.topic_evidence_]
+        content["weak_topics"] = [bool(weak) for weak in model.weak_topics_]
     table = np.asarray(model.components_, np.float64)
     return pack(KIND, content, {"components": table}, max_header=MAX_HEADER)
 
@@ -331,22 +331,23 @@ def read_release(data: bytes) -> ReleasedModel:
         estimator_name_=_text("estimator", content["estimator"]),
         version_=_text("dplda", content["dplda"]),
         parameters_=parameters,
-        strength=_strength(content["topic_signal"], content["topic_evidence"], components.shape),
+        strength=_strength(content["topic_evidence"], content["weak_topics"], len(components)),
     )
 
 
 def _strength(
-    signal: Any, evidence: Any, shape: tuple[int, ...]
+    evidence: Any, weak: Any, n_topics: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
-    """Signal and evidence of the topics, if the model had them."""
-    if signal is None and evidence is None:
+    """Evidence of the topics, and which are weak, if the model had them."""
+    if evidence is None and weak is None:
         return None
-    for name, values in (("topic_signal", signal), ("topic_evidence", evidence)):
-        if not isinstance(values, list) or len(values) != shape[0]:
-            raise ValueError(f"{name} must be a list of {shape[0]} numbers, one for each topic")
-    words = [check_integer("topic_signal", n, 0, shape[1]) for n in signal]
-    strength = [check_number("topic_evidence", x, -LARGEST, LARGEST) for x in evidence]
-    return np.array(words), np.array(strength)
+    for name, values in (("topic_evidence", evidence), ("weak_topics", weak)):
+        if not isinstance(values, list) or len(values) != n_topics:
+            raise ValueError(f"{name} must be a list of {n_topics} values, one for each topic")
+    if not all(isinstance(value, bool) for value in weak):
+        raise ValueError("weak_topics must be true or false for each topic")
+    numbers = [check_number("topic_evidence", x, -LARGEST, LARGEST) for x in evidence]
+    return np.array(numbers), np.array(weak, bool)
 
 
 def _checked_counts(table: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

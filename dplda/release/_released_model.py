@@ -13,7 +13,6 @@ from dplda._version import __version__
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import are_shards
 from dplda.core._texts import texts_in
-from dplda.metrics._signal import weak_topics
 from dplda.privacy import Guarantee
 
 
@@ -37,7 +36,7 @@ class ReleasedModel(BaseLDA):
     ----------
     components_, privacy_, epsilon_, delta_, n_iter_, n_features_in_, feature_names_in_ : object
         As in the model that was trained.
-    topic_signal_, topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
+    topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
         Which topics to read, as in `SubLDA`, if the trained model said so.
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
@@ -90,7 +89,7 @@ class ReleasedModel(BaseLDA):
         strength: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None,
         **attributes: Any,
     ) -> ReleasedModel:
-        """A model of checked public values; `strength` are the signal and evidence of topics."""
+        """A model of checked public values; `strength` are the evidence and weakness of topics."""
         model = cls(doc_topic_prior)
         words = None if vocabulary is None else np.array(vocabulary, dtype=object)
         model.__dict__.update(
@@ -101,8 +100,7 @@ class ReleasedModel(BaseLDA):
         if named_columns and vocabulary is not None:
             model.feature_names_in_ = model.vocabulary_
         if strength is not None:
-            model.topic_signal_, model.topic_evidence_ = strength
-            model.weak_topics_ = weak_topics(*strength)
+            model.topic_evidence_, model.weak_topics_ = strength
         return model
 
     def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:

@@ -23,7 +23,7 @@ from dplda.core._private_fit import (
 )
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._messages import rounds
-from dplda.metrics._signal import warn_if_noise, with_signal
+from dplda.metrics._signal import warn_if_weak, with_signal
 from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
@@ -97,7 +97,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     components_std_ : ndarray of shape (n_features_in_,)
         Standard deviation of the noise in a cell of each word, the same in all topics, in the unit
         of `components_`.
-    topic_signal_
     topic_evidence_
     weak_topics_
     epsilon_ : float
@@ -216,7 +215,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                     topics = self._draw(
                         tokens, topics, noisy, mechanisms, curator, streams, t
                     )  # public
-        return self._publish(average, mechanisms, curator, None, streams.seeded, t)
+        doc_words = tokens.n_tokens / X.shape[0]  # public
+        return self._publish(average, mechanisms, curator, None, streams.seeded, t, doc_words)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
@@ -267,7 +267,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             )  # private
             noisy = self._release(counts, mechanisms, curator, t)  # public
             average = average.add(noisy, self.n_jobs)  # public
-        return self._publish(average, mechanisms, curator, earlier, streams.seeded, t)
+        doc_words = tokens.n_tokens / X.shape[0]  # public
+        return self._publish(average, mechanisms, curator, earlier, streams.seeded, t, doc_words)
 
     def _release(
         self, counts: np.ndarray, mechanisms: SweepMechanisms, curator: Curator, t: int
@@ -351,6 +352,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         earlier: Guarantee | None,
         seeded: bool,
         n_iter: int,
+        doc_words: float,
     ) -> HDPLDA:
         """Set the fitted attributes: functions of released values only."""
         scale = mechanisms.mechanism.scale / mechanisms.unit
@@ -374,7 +376,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         publish(
             self,
             guarantee,
-            **with_signal(components, np.full(len(average.total), noise)),
+            **with_signal(components, np.full(len(average.total), noise), doc_words),
             n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,
@@ -382,5 +384,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             noise_multiplier_=multiplier,
             _released=average,
         )
-        warn_if_noise(self, self.max_iter)
+        if n_iter >= self.max_iter:
+            warn_if_weak(self)
         return self
