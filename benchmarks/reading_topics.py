@@ -2,7 +2,7 @@
 
 ``python benchmarks/reading_topics.py [--seeds 3] [--picture docs/images/topics.png]``
 ``python benchmarks/reading_topics.py --weak [--corpora kos ...] [--epsilons 1 2 4] [--topics 20]
-[--planned] [--share 0.67]``
+[--planned]``
 ``python benchmarks/reading_topics.py --stability BEFORE AFTER``
 
 The docstrings are cut into halves at random: one takes the place of private documents, the
@@ -40,7 +40,6 @@ from sklearn.model_selection import train_test_split
 
 from dplda import GibbsLDA, SubLDA, plan
 from dplda.displays import top_words
-from dplda.metrics import _signal as signal_rules
 from dplda.metrics import coherence, topic_diversity
 from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 from dplda.topics import match_topics, topic_tree
@@ -278,7 +277,6 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 2.0, 4.0])
     parser.add_argument("--topics", type=int, default=K)
     parser.add_argument("--planned", action="store_true", help="as many topics as dplda plan says")
-    parser.add_argument("--share", type=float, help="of the best topics' evidence, to be not weak")
     parser.add_argument("--stability", nargs=2, type=Path, metavar=("BEFORE", "AFTER"),
                         help="compare two folders of tables")  # fmt: skip
     options = parser.parse_args()
@@ -286,8 +284,6 @@ def main() -> None:
         return stability(*options.stability)
     warnings.simplefilter("ignore", SeededNoiseWarning)
     warnings.simplefilter("ignore", LowSignalWarning)
-    if options.share is not None:
-        signal_rules.WEAK = options.share
     if options.weak:
         n_topics = None if options.planned else options.topics
         return weak(load(options.corpora), options.epsilons, n_topics, options.seeds)

@@ -1,11 +1,13 @@
-"""Topics that stand out of the noise, on real corpora, on shuffled words, and on 300 documents.
+"""Weak topics on corpora as they are, and topics that stand out where words are shuffled.
 
-``python benchmarks/topic_signal.py [--corpora kos nips bbc docstrings glosses]
-[--epsilons 0.5 1 2 4 8] [--seeds 1] [--small-seeds 20]``
+``python benchmarks/topic_signal.py [--corpora kos nips bbc docstrings glosses mails texts]
+[--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--texts FILE]``
 
-K = 20, V = 2000, delta = 1e-5. Shuffled words: all tokens of the corpus are dealt to the documents
-at random, so that lengths and word frequencies stay, and there are no topics. The last table counts
-the fits of 300 documents that warn. The script also prints the number of standing topics over
+V = 2000, delta = 1e-5. Shuffled words: all tokens of the corpus are dealt to the documents at
+random, so that lengths and word frequencies stay, and there are no topics. Mails are BBC and as
+many texts of five templates: 40 words each, and 15 free ones. ``texts`` are the lines of FILE,
+10,000 of 3 to 20 words of the vocabulary. The last line has the largest evidence of a shuffled
+topic with noise, the largest mean without, and the number of topics that are not weak over
 documents / (documents for half of the gap), the constant STANDING of `dplda.plan`.
 """
 
@@ -13,84 +15,81 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from corpora import LOADERS, glosses, load
+from corpora import LOADERS, bbc, glosses, load, prepare
+from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA
 from dplda.document._document_budget import DocumentBudget
 from dplda.document._plan import docs_for_half
-from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 
-K, DELTA, SMALL = 20, 1e-5, 300
-LOADERS["glosses"] = glosses
+DELTA = 1e-5
+KINDS = ("as they are", "shuffled")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS))
-    parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1.0, 2.0, 4.0, 8.0])
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--small-seeds", type=int, default=20)
+    names = [*LOADERS, "glosses", "mails", "texts"]
+    parser.add_argument("--corpora", nargs="+", default=names[:-1], choices=names)
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1, 2, 4, 8, 64, np.inf])
+    parser.add_argument("--topics", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--texts", type=Path)
     options = parser.parse_args()
-    warnings.simplefilter("ignore", SeededNoiseWarning)
-    splits = load(options.corpora)
-    if options.seeds:
-        topics(splits, options.epsilons, range(options.seeds))
-    if options.small_seeds:
-        small(splits, [e for e in options.epsilons if e <= 4], range(options.small_seeds))
-
-
-def topics(splits, epsilons, seeds) -> None:
-    """Share of the topics that stand out, and how many of the fits warn."""
-    print(header("corpus | documents | words", epsilons))
-    ratios = []
-    for split in splits:
-        for kind in ("as they are", "shuffled"):
+    warnings.simplefilter("ignore")
+    LOADERS.update(glosses=glosses, mails=mails, texts=lambda: short_texts(options.texts))
+    titles = ["corpus", "documents", "words", *(f"epsilon {e:g}" for e in options.epsilons)]
+    print(f"| {' | '.join(titles)} |\n" + "| --- " * len(titles) + "|")
+    chance, without_noise, ratios = [], [], []
+    for split in load(options.corpora):
+        for kind in KINDS:
             cells = []
-            for epsilon in epsilons:
-                X = [shuffled(split.train, s) if kind == "shuffled" else split.train for s in seeds]
-                found = [standing(x, epsilon, s) for x, s in zip(X, seeds)]
-                share = np.mean([n for n, _ in found]) / K
-                cells.append(f"{share:.0%}" + ", warns" * all(warned for _, warned in found))
-                if kind != "shuffled":
-                    ratios.append((split.train.shape[0] / half(epsilon), K * share))
-            print(f"| {split.name} | {split.train.shape[0]} | {kind} | {' | '.join(cells)} |",
-                  flush=True)  # fmt: skip
-    ratios = [r for r in ratios if r[1] < 0.9 * K]
-    if not ratios:
-        return  # nearly all topics stand out: there is nothing to fit
-    x, y = np.array(ratios).T
-    slope = x @ y / (x @ x)
-    print(f"\nSTANDING of `dplda.plan`: {slope:.1f}, with a root mean square error of "
-          f"{np.std(y - slope * x):.1f} topics.\n")  # fmt: skip
+            for epsilon in options.epsilons:
+                n_read = []
+                for seed in range(options.seeds):
+                    X = shuffled(split.train, seed) if kind == "shuffled" else split.train
+                    model = SubLDA(options.topics, epsilon=epsilon, delta=DELTA, random_state=seed)
+                    model.fit(X)
+                    n_read.append(np.count_nonzero(~model.weak_topics_))
+                    if kind != "shuffled":
+                        ratios.append((X.shape[0] / half(epsilon), n_read[-1]))
+                    elif epsilon < np.inf:
+                        chance.append(model.topic_evidence_.max())
+                    else:
+                        without_noise.append(model.topic_evidence_.mean())
+                cells.append(f"{np.mean(n_read):g}")
+            row = split.name, str(split.train.shape[0]), kind, *cells
+            print(f"| {' | '.join(row)} |", flush=True)
+    x, y = np.array([r for r in ratios if r[1] < 0.9 * options.topics]).T
+    print(f"\nEvidence of shuffled topics: at most {max(chance, default=0):.1f} with noise, and a "
+          f"mean of at most {max(without_noise, default=0):.1f} without. "
+          f"STANDING = {x @ y / (x @ x):.1f}")  # fmt: skip
 
 
-def small(splits, epsilons, seeds) -> None:
-    """How many fits of few documents warn, and the most topics that stand out in any."""
-    print(header(f"corpus, {SMALL} documents", epsilons))
-    for split in splits:
-        row = []
-        for epsilon in epsilons:
-            found = [standing(split.train[:SMALL], epsilon, s) for s in seeds]
-            row.append(f"{sum(w for _, w in found)} of {len(found)} warn, "
-                       f"at most {max(n for n, _ in found)} topics")  # fmt: skip
-        print(f"| {split.name} | {' | '.join(row)} |", flush=True)
+def mails():
+    """BBC, and as many mails from templates."""
+    split = bbc()
+    n_docs, n_words = split.train.shape
+    rng, p = np.random.default_rng(0), split.train.sum(axis=0) / split.train.sum()
+    templates = [rng.choice(n_words, 40, replace=False, p=p) for _ in range(5)]
+    rows = rng.multinomial(15, p, size=n_docs).astype(float)
+    for row in rows:
+        row[templates[rng.integers(5)]] += 1
+    split.name, split.train = "mails", sp.csr_array(sp.vstack([split.train, sp.csr_array(rows)]))
+    return split
 
 
-def header(first: str, epsilons) -> str:
-    titles = first.split(" | ") + [f"epsilon {e:g}" for e in epsilons]
-    return f"\n| {' | '.join(titles)} |\n" + "| --- " * len(titles) + "|"
-
-
-def standing(X, epsilon: float, seed: int) -> tuple[int, bool]:
-    """Number of topics that stand out, and whether the fit warns."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", LowSignalWarning)
-        model = SubLDA(K, epsilon=epsilon, delta=DELTA, random_state=seed).fit(X)
-    warned = any(w.category is LowSignalWarning for w in caught)
-    return int(np.count_nonzero(model.topic_signal_)), warned
+def short_texts(path: Path):
+    """10,000 lines of 3 to 20 words."""
+    vectorizer = CountVectorizer(stop_words="english")
+    X = vectorizer.fit_transform(sorted(set(path.read_text(encoding="utf-8").splitlines())))
+    split = prepare("short texts", X, n_skip=0, shortest=3)
+    short = np.flatnonzero(split.train.sum(axis=1) <= 20)[:10_000]
+    split.train = split.train[short]
+    return split
 
 
 def shuffled(X, seed: int) -> sp.csr_array:
@@ -103,6 +102,8 @@ def shuffled(X, seed: int) -> sp.csr_array:
 
 
 def half(epsilon: float) -> float:
+    if epsilon == np.inf:
+        return 1e-9
     budget = DocumentBudget.from_statement(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
     return docs_for_half(budget.noise(), 2000)
 

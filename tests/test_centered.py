@@ -166,6 +166,29 @@ def test_word_totals_without_noise_are_the_totals(corpus):
     np.testing.assert_array_equal(weight, 1)
 
 
+@pytest.mark.parametrize("n_docs", [1, 3, 50])
+def test_a_document_reaches_the_radius_of_the_first_totals_and_not_more(n_docs):
+    """Words and count together; `n_docs` of one user, at most ten of which are counted."""
+    documents = Documents.from_counts(
+        sp.csr_array(np.full((n_docs, 60), 9)),
+        K,
+        None,
+        None if n_docs == 1 else np.zeros(n_docs, int),
+    )
+    most, mechanism, values = 1 if n_docs == 1 else 10, budget(8).totals[0], []
+
+    class Gate:
+        def release(self, value, mechanism, **options):
+            values.append(value.copy())
+            return value
+
+    release_word_totals(documents, [mechanism] * 2, Gate(), 6.0, most)
+    radius, (first, second) = mechanism.radius, values
+    assert (len(first), len(second)) == (61, 60)
+    assert first[-1] == radius // (10 * most) * min(n_docs, most)
+    assert 0.98 * radius < np.sqrt((first.astype(float) ** 2).sum()) <= radius
+
+
 def test_two_totals_are_better_than_one():
     rng = np.random.default_rng(0)
     totals = 2000 / np.arange(1, 501)
@@ -264,8 +287,9 @@ def test_noise_on_every_cell_of_every_release(corpus, monkeypatch):
     SubLDA(K, epsilon=1.0, subsampling_ratio=0.05, max_iter=6).fit(sp.csr_array(X))
     labels = [label for label, _, _ in Spy.seen]
     assert labels == ["word totals"] * 2 + ["word-topic counts"] * 6
-    for label, value, noisy in Spy.seen:
-        assert value.shape == ((60,) if label == "word totals" else (60, K))
+    shapes = [(61,), (60,)] + 6 * [(60, K)]  # the first release counts the documents, too
+    for (_, value, noisy), shape in zip(Spy.seen, shapes, strict=True):
+        assert value.shape == shape
         assert (value[:10] == 0).all()
         assert (noisy != value).mean() > 0.99
         assert (noisy[:10] != 0).mean() > 0.9

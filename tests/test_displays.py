@@ -234,9 +234,9 @@ def test_without_matplotlib_the_error_says_how_to_get_it():
 
 def test_words_that_are_noise_are_gray():
     model = Table([[90, 80, 85, 95, 10, 12], [10, 12, 11, 10, 90, 84]])
-    model.components_std_ = np.full(6, 1.0)  # topic 1 has too few words to stand out
+    model.components_std_ = np.full(6, 1.0)  # the words of topic 1 but two
     display = TopicDisplay.from_estimator(model, list("abcdef"), 6)
-    for axes, n_gray in zip(display.ax_, (2, 6)):
+    for axes, n_gray in zip(display.ax_, (2, 4)):
         colors = [matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.patches]
         assert colors.count("#8c8c8c") == n_gray
         labels = axes.get_yticklabels()
@@ -244,9 +244,8 @@ def test_words_that_are_noise_are_gray():
         assert len(gray) == n_gray
     assert {"e", "f"} == {label.get_text() for label in display.ax_[0].get_yticklabels()
                           if label.get_color() == "#8c8c8c"}  # fmt: skip
-    assert top_words(model, list("abcdef"), 6, mark_noise=True)[1] == [
-        f"{word.get_text()}?" for word in display.ax_[1].get_yticklabels()
-    ]
+    marked = top_words(model, list("abcdef"), 6, mark_noise=True)
+    assert sorted(word for word in marked[1] if "?" in word) == ["a?", "b?", "c?", "d?"]
 
 
 def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(capsys):

@@ -28,15 +28,13 @@ for k in order:
     print(mark, " ".join(top_words(model, words, 7, mark_noise=True)[k]))
 
 # %%
-# Evidence and standing words of each topic, the best first.
+# Evidence of each topic in nats, the best first.
 
 colors = np.where(model.weak_topics_[order], "0.7", "#0072B2")
-_, axes = plt.subplots(2, 1, sharex=True, figsize=(7, 4.5), layout="constrained")
-axes[0].bar(range(20), model.topic_evidence_[order], color=colors)
-axes[0].set_title("evidence (gray: weak topics)", loc="left")
-axes[1].bar(range(20), model.topic_signal_[order], color=colors)
-axes[1].set_title("words that stand out of the noise", loc="left")
-axes[1].set_xlabel("topics, the best first")
+_, ax = plt.subplots(figsize=(7, 2.5), layout="constrained")
+ax.bar(range(20), model.topic_evidence_[order], color=colors)
+ax.set_title("evidence (gray: weak topics)", loc="left")
+ax.set_xlabel("topics, the best first")
 plt.show()
 
 # %%

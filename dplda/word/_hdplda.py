@@ -45,6 +45,9 @@ from dplda.word._sweep_mechanisms import (
 
 COUNTS = "word-topic counts"
 TOPICS = "topic sampling"
+# Words of a document that the evidence of topics is stated for: a model is a function of releases,
+# and these say no length. At epsilon 4 and 20 the noise hides all topics of four corpora.
+DOC_WORDS = 30.0
 RELATION = (
     "one word is replaced by another of the vocabulary; how many documents there are, and how many "
     "words of the vocabulary each has, is public"
@@ -215,8 +218,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                     topics = self._draw(
                         tokens, topics, noisy, mechanisms, curator, streams, t
                     )  # public
-        doc_words = tokens.n_tokens / X.shape[0]  # public
-        return self._publish(average, mechanisms, curator, None, streams.seeded, t, doc_words)
+        return self._publish(average, mechanisms, curator, None, streams.seeded, t)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
@@ -267,8 +269,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             )  # private
             noisy = self._release(counts, mechanisms, curator, t)  # public
             average = average.add(noisy, self.n_jobs)  # public
-        doc_words = tokens.n_tokens / X.shape[0]  # public
-        return self._publish(average, mechanisms, curator, earlier, streams.seeded, t, doc_words)
+        return self._publish(average, mechanisms, curator, earlier, streams.seeded, t)
 
     def _release(
         self, counts: np.ndarray, mechanisms: SweepMechanisms, curator: Curator, t: int
@@ -352,7 +353,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         earlier: Guarantee | None,
         seeded: bool,
         n_iter: int,
-        doc_words: float,
     ) -> HDPLDA:
         """Set the fitted attributes: functions of released values only."""
         scale = mechanisms.mechanism.scale / mechanisms.unit
@@ -376,7 +376,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         publish(
             self,
             guarantee,
-            **with_signal(components, np.full(len(average.total), noise), doc_words),
+            **with_signal(components, np.full(len(average.total), noise), DOC_WORDS),
             n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,
