@@ -10,7 +10,8 @@ unigram and the better of SubLDA(epsilon=inf) with two priors on the same docume
 measured on each corpus by the formula of the others, also for formulas that read the mean length of
 the documents and the number of topics. About ten minutes. ``--points`` keeps the measured points in
 a file, and measures only those that it lacks: remove it to measure all of them again.
-``planner_points.json`` has those of the last measurement. ``--expected`` prints what the formula
+``planner_points.json`` has those of the last measurement, and is
+read but never written. ``--expected`` prints what the formula
 says of some numbers of documents, by the coefficients of the package.
 """
 
@@ -36,6 +37,7 @@ CORPORA = LOADERS | {"glosses": glosses}
 DELTA = 1e-6
 SIZES = (300, 1000, 10**9)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+COMMITTED = Path(__file__).resolve().with_name("planner_points.json")
 
 
 def main() -> None:
@@ -59,7 +61,7 @@ def main() -> None:
             continue
         for point in measure(split, options.seeds, points):
             points.append(point)
-            if options.points:
+            if options.points and options.points.resolve() != COMMITTED:
                 options.points.write_text(json.dumps(points))
     report(points)
 

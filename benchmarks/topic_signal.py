@@ -54,11 +54,11 @@ def main() -> None:
                     model = SubLDA(options.topics, epsilon=epsilon, delta=DELTA, random_state=seed)
                     model.fit(X)
                     n_read.append(np.count_nonzero(~model.weak_topics_))
-                    if kind != "shuffled":
+                    if kind != "shuffled" and epsilon < np.inf:
                         ratios.append((X.shape[0] / half(epsilon), n_read[-1]))
-                    elif epsilon < np.inf:
+                    elif kind == "shuffled" and epsilon < np.inf:
                         chance.append(model.topic_evidence_.max())
-                    else:
+                    elif kind == "shuffled":
                         without_noise.append(model.topic_evidence_.mean())
                 cells.append(f"{np.mean(n_read):g}")
             row = split.name, str(split.train.shape[0]), kind, *cells

@@ -185,7 +185,7 @@ def test_a_document_reaches_the_radius_of_the_first_totals_and_not_more(n_docs):
     release_word_totals(documents, [mechanism] * 2, Gate(), 6.0, most)
     radius, (first, second) = mechanism.radius, values
     assert (len(first), len(second)) == (61, 60)
-    assert first[-1] == radius // (10 * most) * min(n_docs, most)
+    assert first[0] == radius // (10 * most) * min(n_docs, most)
     assert 0.98 * radius < np.sqrt((first.astype(float) ** 2).sum()) <= radius
 
 
@@ -290,6 +290,7 @@ def test_noise_on_every_cell_of_every_release(corpus, monkeypatch):
     shapes = [(61,), (60,)] + 6 * [(60, K)]  # the first release counts the documents, too
     for (_, value, noisy), shape in zip(Spy.seen, shapes, strict=True):
         assert value.shape == shape
+        value, noisy = value[-60:], noisy[-60:]
         assert (value[:10] == 0).all()
         assert (noisy != value).mean() > 0.99
         assert (noisy[:10] != 0).mean() > 0.9

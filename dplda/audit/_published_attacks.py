@@ -77,7 +77,7 @@ def _plant_one_word(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[
 
 
 def _scores_of_counts(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
-    rows = [r.value[target.n_words :].reshape(target.n_canaries, -1) for r in tape.releases]
+    rows = [r.value[-target.n_canaries :].reshape(target.n_canaries, -1) for r in tape.releases]
     return np.sum([row.sum(axis=1) - 0.5 for row in rows], axis=0)
 
 

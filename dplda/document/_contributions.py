@@ -241,8 +241,8 @@ class Documents:
     ) -> np.ndarray:
         """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`.
 
-        `units` are those that are summed; None: all of them. With `each`, one more cell has
-        this number for each document with words, for at most `most` of a unit.
+        `units` are those that are summed; None: all of them. With `each`, a first cell has this
+        number for each document with words, for at most `most` of a unit.
         """
         X = self.unit_counts
         units = np.arange(X.shape[0]) if units is None else units
@@ -264,7 +264,7 @@ class Documents:
             return total
         before = np.append(0, np.cumsum(np.diff(self.X.indptr) > 0))[self.unit_ptr]
         n_docs = np.minimum(np.diff(before)[units], most)
-        return np.append(total, each * n_docs.sum())
+        return np.append(each * n_docs.sum(), total)
 
     def sum_topics(
         self,
@@ -405,11 +405,11 @@ def release_word_totals(
         )  # private
         # One unit moves `total` by at most `radius` in L2: its word counts, added over its
         # documents, are clipped to `words` in integers, and its scale depends on itself and on
-        # released weights only. Its documents count at most each * most in the last cell.
+        # released weights only. Its documents count at most each * most in the first cell.
         noisy = curator.release(total, mechanism, label=TOTALS, round=step)  # public
         if each:  # one standard error more: with too few documents, they would seem too long
-            n_docs = max(0.0, float(noisy[-1])) / each + mechanism.scale / each
-            noisy = noisy[:-1]
+            n_docs = max(0.0, float(noisy[0])) / each + mechanism.scale / each
+            noisy = noisy[1:]
         unit = bound / radius / weight
         estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and not mechanism.exact:
