@@ -139,7 +139,7 @@ SOUND = [case for case in MODELS if case not in LITERAL]
 LDA = [case for case in SOUND if isinstance(case.estimator, BaseLDA)]
 # `fit` may protect users
 USERS = [case for case in PRIVATE if "user_ids" in inspect.signature(case.estimator.fit).parameters]
-# a party refines its noisy vectors, and reads no more documents
+# those that take later documents
 ONLINE = [case for case in SOUND if hasattr(case.estimator, "partial_fit")]
 
 

@@ -73,7 +73,8 @@ def test_two_seeds_are_no_guarantee(monkeypatch):
         step.set_params(random_state=5, ledger=ledger) for step in (chooser(), model())
     )
     pipeline = make_pipeline(words, topics).fit(TEXTS)
-    np.testing.assert_array_equal(noise[0], noise[1])  # of the vocabulary and of word totals
+    words_noise, totals_noise = noise[:2]
+    np.testing.assert_array_equal(words_noise, totals_noise[: len(words_noise)])
     guarantee = pipeline_guarantee(pipeline)
     assert (guarantee.epsilon, ledger.epsilon_spent) == (math.inf, math.inf)
     assert "given seed" in guarantee.mechanism
