@@ -1,7 +1,6 @@
 """Fit the formula of `dplda.plan`: which share of the gap to a non-private model a fit closes.
 
-``python benchmarks/planner.py [--corpora kos nips docstrings bbc glosses] [--seeds 1] [--points
-FILE]``
+``python benchmarks/planner.py [--corpora NAME ...] [--seeds 1] [--points FILE]``
 ``python benchmarks/planner.py --expected``
 
 For each corpus it trains SubLDA on 300 documents, on 1000, and on all of them, at epsilon 0.5 to 8,
@@ -18,6 +17,7 @@ says of some numbers of documents, by the coefficients of the package.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import textwrap
@@ -25,15 +25,45 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from corpora import LOADERS, glosses
+from corpora import LOADERS, glosses, prepare
+from docstrings import load_docstrings
 from scipy.optimize import least_squares
+from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA
+from dplda.datasets import load_wordnet_glosses
 from dplda.document._document_budget import DocumentBudget
 from dplda.document._plan import plan
 from dplda.metrics import unigram_perplexity
 
-CORPORA = LOADERS | {"glosses": glosses}
+
+def own_words(name, texts):
+    """The words of the texts themselves, and documents of five of them."""
+    vectorizer = CountVectorizer(stop_words="english")
+    return prepare(name, vectorizer.fit_transform(texts), n_skip=0, shortest=5)
+
+
+def synthetic():
+    """22,000 documents of 50 topics of unequal size: Dirichlet draws around Zipf's law."""
+    generator, n_words = np.random.default_rng(1), 2000
+    base = 1 / np.arange(3, n_words + 3)
+    topics = generator.gamma(np.tile(np.maximum(0.05 * n_words * base / base.sum(), 1e-3), (50, 1)))
+    sizes = generator.dirichlet(np.ones(50))
+    doc_topic = generator.dirichlet(2.5 * sizes, size=22_000)
+    lengths = np.maximum(5, generator.lognormal(np.log(100), 0.6, len(doc_topic))).astype(int)
+    law = doc_topic @ (topics / topics.sum(axis=1, keepdims=True))
+    counts = generator.multinomial(lengths, law / law.sum(axis=1, keepdims=True))
+    return prepare("synthetic", counts, n_words=None, shortest=5)
+
+
+CORPORA = LOADERS | {
+    "glosses": glosses,
+    "gloss_words": lambda: own_words(
+        "glosses, own words", load_wordnet_glosses(return_X_y=True)[0]
+    ),
+    "docstring_words": lambda: own_words("docstrings, own words", load_docstrings()[0]),
+    "synthetic": synthetic,
+}
 DELTA = 1e-6
 SIZES = (300, 1000, 10**9)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -124,7 +154,28 @@ def report(points) -> None:
         wider = np.column_stack([x, *(more[name] for name in names)])
         error = root_mean_square(errors_of_others(wider, y, corpus)[y > 0])
         said.append(f"It is {error:.2f} if h may depend on {' and '.join(names)} too.")
+    low, median, high = np.quantile(halves(points, coefficients), [0.1, 0.5, 0.9])
+    said.append(
+        f"Half of the gap takes {low:.2f} (10% of the settings), {median:.2f} (50%) and {high:.2f} "
+        "(90%) times the documents that the formula says."
+    )
     print("\n" + textwrap.fill(" ".join(said), 100))
+
+
+def halves(points, coefficients) -> list[float]:
+    """Documents that close half of the gap, over those of the formula, where points enclose it."""
+    curves: dict = {}
+    for p in points:
+        setting = p["corpus"], p["n_words"], p["n_components"], p["epsilon"]
+        curves.setdefault(setting, []).append((p["n_docs"], p["closed"]))
+    ratios = []
+    for (_, n_words, _, epsilon), curve in curves.items():
+        half = np.exp(coefficients[0]) * budget(epsilon).noise() * n_words ** coefficients[1]
+        for (few, below), (many, above) in itertools.pairwise(sorted(curve)):
+            if below < 0.5 <= above:
+                n_docs = few * (many / few) ** ((0.5 - below) / (above - below))
+                ratios.append(n_docs / half)
+    return ratios
 
 
 def root_mean_square(errors) -> float:

@@ -1,14 +1,15 @@
 """Weak topics on corpora as they are, and topics that stand out where words are shuffled.
 
 ``python benchmarks/topic_signal.py [--corpora kos nips bbc docstrings glosses mails texts]
-[--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--texts FILE]``
+[--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--texts FILE] [--party]``
 
 V = 2000, delta = 1e-5. Shuffled words: all tokens of the corpus are dealt to the documents at
 random, so that lengths and word frequencies stay, and there are no topics. Mails are BBC and as
 many texts of five templates: 40 words each, and 15 free ones. ``texts`` are the lines of FILE,
 10,000 of 3 to 20 words of the vocabulary. The last line has the largest evidence of a shuffled
 topic with noise, the largest mean without, and the number of topics that are not weak over
-documents / (documents for half of the gap), the constant STANDING of `dplda.plan`.
+documents / (documents for half of the gap), the constant STANDING of `dplda.plan`. ``--party``
+fits `IFTMParty`, whose epsilons are those of a token.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from dplda import SubLDA
 from dplda.document._document_budget import DocumentBudget
 from dplda.document._plan import docs_for_half
+from dplda.federated import IFTMParty
 
 DELTA = 1e-5
 KINDS = ("as they are", "shuffled")
@@ -38,6 +40,7 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--texts", type=Path)
+    parser.add_argument("--party", action="store_true", help="IFTMParty in the place of SubLDA")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     LOADERS.update(glosses=glosses, mails=mails, texts=lambda: short_texts(options.texts))
@@ -51,8 +54,11 @@ def main() -> None:
                 n_read = []
                 for seed in range(options.seeds):
                     X = shuffled(split.train, seed) if kind == "shuffled" else split.train
-                    model = SubLDA(options.topics, epsilon=epsilon, delta=DELTA, random_state=seed)
-                    model.fit(X)
+                    if options.party:
+                        model = IFTMParty(options.topics, token_epsilon=epsilon)
+                    else:
+                        model = SubLDA(options.topics, epsilon=epsilon, delta=DELTA)
+                    model.set_params(random_state=seed).fit(X)
                     n_read.append(np.count_nonzero(~model.weak_topics_))
                     if kind != "shuffled" and epsilon < np.inf:
                         ratios.append((X.shape[0] / half(epsilon), n_read[-1]))

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda.federated import _tokens
 from dplda.federated._sentences import SentenceCorpus
-from dplda.federated._tokens import TokenMechanism, check_size, privatize
+from dplda.federated._tokens import TokenMechanism, check_size, common_documents, privatize
 from dplda.privacy import Laplace, RandomizedResponseEvent, epsilon_of
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy._mechanisms import FlooredLaplace
@@ -292,3 +292,36 @@ def test_too_many_tokens_are_refused():
 def test_bad_mechanisms(name, epsilon, threshold, message):
     with pytest.raises(ValueError, match=message):
         TokenMechanism.from_name(name, epsilon, threshold)
+
+
+@pytest.mark.parametrize("name", ["rr", "laplace"])
+def test_common_documents_sum_over_pairs_of_tokens(name):
+    """T_d word by word and token by token, over more than one block of documents."""
+    rng, n_words, lengths = np.random.default_rng(0), 12, [9, 1, 0, 14, 6]
+    ptr = np.append(0, np.cumsum(lengths))
+    word = rng.integers(0, n_words, ptr[-1])
+    mechanism = TokenMechanism.from_name(name, 3.0, 0.4)
+    corpus = SentenceCorpus(word, np.arange(len(word) + 1), ptr, n_words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_tokens, "BLOCK_TOKENS", 10)
+        tokens = privatize(corpus, mechanism, streams())
+    assert len(tokens.pieces) > 1
+    likelihood = tokens.likelihood
+    count = np.full((len(word), n_words), likelihood.base_score)
+    found = tokens.span(0, len(word))
+    rows = np.repeat(np.arange(len(word)), np.diff(found.ptr))
+    count[rows, found.word] = likelihood.score[found.level]
+    count -= count.mean(axis=0)
+    topics = np.array([[0, 3, 5], [7, 3, 11]])
+    expected = []
+    for words in topics:
+        sums = [
+            sum(
+                count[t, v] * count[u, w]
+                for t, u in itertools.permutations(range(a, b), 2)
+                for v, w in itertools.permutations(words, 2)
+            )
+            for a, b in itertools.pairwise(ptr)
+        ]
+        expected.append(np.sum(sums) / np.linalg.norm(sums))
+    assert_allclose(common_documents(tokens, topics), expected, rtol=1e-9)

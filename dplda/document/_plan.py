@@ -23,14 +23,14 @@ from dplda.privacy import LowSignalWarning
 
 # Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution) documents,
 # and n_docs close the share 1 - (half / n_docs)**DECAY / 2.
-HALF, WORDS, DECAY = 11.8, 0.753, 0.587
+HALF, WORDS, DECAY = 15.8, 0.729, 0.561
 # Standard error of that share on a corpus that was not used, where the share is above zero.
 ERROR = 0.14
 # Topics that are not weak, for each `half` documents (benchmarks/topic_signal.py).
-STANDING = 11.2
-# Documents that close half of the gap, over `half`: 0.65 in the corpora that were fitted to, up to
-# 2.9 in two others of 9,575 and 14,613 documents, at epsilon 1.
-FEWEST, MOST = 0.65, 2.9
+STANDING = 12.5
+# Documents that close half of the gap, over `half`: eight of ten settings lie between. On two other
+# corpora, of 9,575 and 14,613 documents, it is 2.0 and 2.6.
+FEWEST, MOST = 0.65, 2.8
 # A document scaled to the norm C has about BURST C length**LENGTH counts.
 BURST, LENGTH = 3.1, 0.2
 LARGEST = 10**12
@@ -58,7 +58,7 @@ class Plan:
         Standard error of `gap_closed` on a corpus that the formula was not fitted to.
     docs_for_half : int
         Number of documents that are expected to close half of the gap; `print` shows the interval
-        that was measured, from 0.65 to 2.9 times this number.
+        that was measured, from 0.65 to 2.8 times this number.
     recommended_components : int
         Number of topics that are expected not to be weak, from 2 to 100.
     recommended_words : int

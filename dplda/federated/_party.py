@@ -28,18 +28,24 @@ from dplda.federated._tokens import (
     Tokens,
     assemble,
     check_size,
+    common_documents,
     join,
     privatize,
 )
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
-from dplda.leaf._messages import rehearsal, rounds
-from dplda.privacy import epsilon_of
+from dplda.leaf._messages import rehearsal, rounds, warn_user
+from dplda.metrics._signal import FEWEST_TOPICS
+from dplda.privacy import LowSignalWarning, epsilon_of
 from dplda.privacy._local_mechanisms import Survivors
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator
 from dplda.release._release import guarantee_record, read_guarantee
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
+N_TOP = 10  # words of a topic whose documents are its evidence
+# Largest evidence of 20 topics in shuffled words: 4.3 in 42 fits to 300 to 5,000 texts of four
+# corpora, token_epsilon 4 to inf (benchmarks/topic_signal.py --party).
+CHANCE = 4.5
 NOISY_TOKENS = "noisy tokens"
 TOKEN_RELATION = "one token is blanked, its position stays"
 TOKEN_ASSUMPTIONS = (
@@ -102,6 +108,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     document_epsilon_ : float
         Pure epsilon of a document whose `max_doc_tokens` tokens are all blanked; infinite without
         that bound. ``privacy_.for_groups(n)`` states what n tokens cost at `delta`.
+    topic_evidence_ : ndarray of shape (n_components,)
+        How much oftener the ten top words of a topic share documents than independent words do, in
+        standard errors. It is known from the noisy vectors.
+    weak_topics_ : ndarray of shape (n_components,), bool
+        Topics with less evidence than chance can have. None is without noise, or if there is only
+        one.
     n_iter_ : int
         Number of sweeps so far.
     n_features_in_ : int
@@ -111,6 +123,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     -----
     SeededNoiseWarning
         In `fit` and `partial_fit`, if the noise comes from a given `random_state`.
+    LowSignalWarning
+        If more than half of the topics are weak.
 
     See Also
     --------
@@ -311,7 +325,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         publish(
             self,
             guarantee,
-            components_=components,
+            **with_evidence(components, tokens),
             n_iter_=n_iter,
             token_epsilon_=epsilon,
             document_epsilon_=document_epsilon,
@@ -319,6 +333,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             _fitted_mechanism=mechanism,
             _n_calls=call + 1,
         )
+        self._warn_if_weak()
         return self
 
     def _check_goes_on(self, mechanism: TokenMechanism) -> None:
@@ -359,7 +374,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         streams = Streams.from_random_state(self.random_state)
         n_iter = self.n_iter_ + self.max_iter
         components = self._learn(self._tokens, table, streams, n_iter)  # public
-        publish(self, self.privacy_, components_=components, n_iter_=n_iter)
+        publish(self, self.privacy_, **with_evidence(components, self._tokens), n_iter_=n_iter)
+        self._warn_if_weak()
         return self
 
     def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
@@ -401,23 +417,31 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         """Continue where the party of the same parameters was that returned a state."""
         components, guarantee = tables["components"], read_guarantee(values["guarantee"])
         survivors = Survivors(tables["ptr"], tables["word"], tables["level"])
-        mechanism = self._mechanism()
+        mechanism, ptr = self._mechanism(), (tables["document_ptr"], tables["unit_ptr"])
+        tokens = assemble(*ptr, components.shape[1], mechanism, survivors)
         self.n_features_in_ = components.shape[1]
         with rehearsal():  # the fit was logged when it was made
             publish(
                 self,
                 guarantee,
-                components_=components,
+                **with_evidence(components, tokens),
                 n_iter_=values["n_iter"],
                 token_epsilon_=epsilon_of(guarantee.events, 0.0),
                 document_epsilon_=values["document_epsilon"],
-                _tokens=assemble(
-                    tables["document_ptr"], tables["unit_ptr"], components.shape[1],
-                    mechanism, survivors,
-                ),
+                _tokens=tokens,
                 _fitted_mechanism=mechanism,
                 _n_calls=values["n_calls"],
-            )  # fmt: skip
+            )
+
+    def _warn_if_weak(self) -> None:
+        n_topics, n_weak = len(self.weak_topics_), np.count_nonzero(self.weak_topics_)
+        if n_topics - n_weak < FEWEST_TOPICS * n_topics:
+            warn_user(
+                f"{n_weak} of {n_topics} topics of {type(self).__name__} are weak: their top words "
+                "share documents no oftener than chance explains; use more documents, a larger "
+                "token_epsilon, or fewer words",
+                LowSignalWarning,
+            )
 
     def _check_sentences(self, X: Any) -> None:
         if self.model == "sentence_lda" and not isinstance(X, SentenceCorpus):
@@ -480,3 +504,17 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             n_jobs=self.n_jobs,
         )
         return counts + self.topic_word_prior
+
+
+def with_evidence(components: np.ndarray, tokens: Tokens) -> dict[str, np.ndarray]:
+    """Fitted attributes: the topics, and which of them the noisy vectors show."""
+    rank = components**2 / components.sum(axis=0)
+    n_top = min(N_TOP, components.shape[1] // 2)
+    words = np.argsort(-rank, axis=1, kind="stable")[:, :n_top]
+    evidence = common_documents(tokens, words) if n_top > 1 else np.zeros(len(components))
+    tested = min(words.shape) > 1 and tokens.likelihood.variance > 0
+    return {
+        "components_": components,
+        "topic_evidence_": evidence,
+        "weak_topics_": (evidence < CHANCE) & tested,
+    }

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dplda.federated._sentences import SentenceCorpus
@@ -281,6 +282,47 @@ def privatize(
     else:
         survivors = _respond(word, n_words, noise, streams, call)
     return assemble(document_ptr, unit_ptr, n_words, mechanism, survivors)
+
+
+def common_documents(tokens: Tokens, words: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How much oftener words of a topic share documents than by chance, in standard errors, (K,).
+
+    `words` (K, m) are the top words of each topic. With s_tw, the unbiased count of word w in token
+    t less its mean over all tokens, let T_d be the sum of s_tv s_uw over pairs of different words
+    of a topic in different tokens of document d. Its expectation is zero for tokens that are
+    independent draws, however long the documents are. The result is sum(T_d) / sqrt(sum(T_d^2)).
+    """
+    columns, place = np.unique(words, return_inverse=True)
+    member = sp.csr_array(
+        (np.ones(words.size), (place.ravel(), np.repeat(np.arange(len(words)), words.shape[1])))
+    )
+    column = np.full(tokens.n_words, -1)
+    column[columns] = np.arange(len(columns))
+    base = tokens.likelihood.base_score
+    gain = tokens.likelihood.score - base
+    mean = tokens.word_scores()[columns] / max(tokens.n_tokens, 1) - base  # of a token's gain
+    total, square = np.zeros((2, len(words)))
+    for block in range(len(tokens.pieces)):
+        token_ptr = tokens.unit_ptr[tokens.block_documents(block)]
+        n_tokens = token_ptr[-1] - token_ptr[0]
+        survivors = tokens.span(token_ptr[0], token_ptr[-1])
+        token = np.repeat(np.arange(n_tokens), np.diff(survivors.ptr))
+        own = column[survivors.word] >= 0
+        cells = token[own], column[survivors.word[own]]
+        gains = sp.csr_array((gain[survivors.level[own]], cells), (n_tokens, len(columns)))
+        ptr = token_ptr - token_ptr[0]
+        found = _pairs(gains @ member, mean @ member, ptr) - _pairs(gains, mean, ptr) @ member
+        total += found.sum(axis=0)
+        square += np.square(found).sum(axis=0)
+    return total / np.sqrt(np.maximum(square, np.finfo(float).tiny))
+
+
+def _pairs(values: sp.csr_array, mean: NDArray[np.float64], ptr: Pointers) -> NDArray[np.float64]:
+    """Products of `values` less their `mean`, over pairs of tokens of each document, (D, m)."""
+    n, lengths = values.shape[0], np.diff(ptr)[:, None]
+    documents = sp.csr_array((np.ones(n), np.arange(n), ptr), (len(lengths), n))
+    sums, squares = (documents @ values).toarray(), (documents @ values.power(2)).toarray()
+    return (sums - lengths * mean) ** 2 - (squares - 2 * mean * sums + lengths * mean**2)
 
 
 def _add_laplace(
