@@ -216,25 +216,31 @@ def test_text_is_refused_with_advice(X):
 
 
 NOT_MATRICES = {
-    "list of strings": (lambda: ["a b", "c"], r"holds text.*CountVectorizer\(vocabulary"),
-    "tokens": (lambda: [["a", "b"], ["c"]], "lists of words.*analyzer=list"),
-    "as many tokens": (lambda: [["a", "b"], ["c", "d"]], "lists of words.*analyzer=list"),
-    "gensim": (lambda: [[], [(0, 2), (1, 1)], [(3, 1)]], "pairs.*corpus2csc"),
-    "as many pairs": (lambda: [[(0, 2)], [(3, 1)]], "pairs.*corpus2csc"),
-    "dict": (lambda: {"a": 1}, "got dict; .*DictVectorizer"),
-    "dicts": (lambda: [{"a": 1}, {}], "got list of dicts; .*DictVectorizer"),
+    "list of strings": (
+        lambda: ["a b", "c"],
+        r"a list with str in it;.*CountVectorizer\(vocabulary",
+    ),
+    "tokens": (lambda: [["a", "b"], ["c"]], "a list with str in it;.*analyzer=list"),
+    "as many tokens": (
+        lambda: [["a", "b"], ["c", "d"]],
+        "a list with str in it;.*analyzer=list",
+    ),
+    "gensim": (lambda: [[], [(0, 2), (1, 1)], [(3, 1)]], "a list with tuple in it;.*corpus2csc"),
+    "as many pairs": (lambda: [[(0, 2)], [(3, 1)]], "a list with tuple in it;.*corpus2csc"),
+    "dict": (lambda: {"a": 1}, "got dict;.*DictVectorizer"),
+    "dicts": (lambda: [{"a": 1}, {}], "got a list with dict in it;.*DictVectorizer"),
     "generator": (lambda: (row for row in COUNTS), "got generator;"),
     "iterator": (lambda: iter(["a"]), "got list_iterator;"),
     "set": (lambda: {1, 2}, "got set;"),
     "none": (lambda: None, "got NoneType;"),
     "number": (lambda: 3, "got int;"),
-    "no dimension": (lambda: np.array(3.0), "got a single number;"),
+    "no dimension": (lambda: np.array(3.0), "got 0 dimension"),
     "one dimension": (lambda: COUNTS[0], r"got 1 dimension.*X\.reshape\(1, -1\)"),
     "ragged rows": (lambda: [[1, 2], [3]], "rows of different lengths"),
     "dates": (lambda: np.array([["2020-01-01"]], "M8[D]"), "dates or times"),
-    "bytes": (lambda: b"abc", "holds text"),
-    "folder": (lambda: "corpus/", r"CountShards\(folder\).*dplda fit.*CountVectorizer"),
-    "path": (lambda: Path("corpus"), r"CountShards\(folder\).*dplda fit.*CountVectorizer"),
+    "bytes": (lambda: b"abc", "got bytes;"),
+    "folder": (lambda: "corpus/", r"CountVectorizer.*CountShards\(folder\).*dplda fit"),
+    "path": (lambda: Path("corpus"), r"CountVectorizer.*CountShards\(folder\).*dplda fit"),
 }
 
 

@@ -13,7 +13,6 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 from dplda.datasets import (
     _synthetic,
     _uci,
-    _wordnet,
     _words,
     load_public_vocabulary,
     load_wordnet_glosses,
@@ -59,7 +58,7 @@ def test_each_definition_is_in_one_document_of_the_corpus_of_prose():
 def test_a_damaged_corpus_is_refused(monkeypatch, tmp_path):
     (tmp_path / "wordnet").mkdir()
     file = tmp_path / "wordnet" / "glosses.1.txt.gz"
-    monkeypatch.setattr(_wordnet.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(_words.resources, "files", lambda package: tmp_path)
     for damaged in (b"", gzip.compress(b"act\tanother text"), gzip.compress(b"act\ttext")[:-9]):
         file.write_bytes(damaged)
         with pytest.raises(OSError, match=r"glosses\.1\.txt\.gz is damaged"):

@@ -8,8 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import psi
 from sklearn.decomposition._lda import _update_doc_distribution
 
-from dplda.core._fold_in import pad
-from dplda.core._variational import exp_dirichlet_expectation
+from dplda.core._fold_in import exp_dirichlet_expectation, pad
 from dplda.kernels import _e_step, _sets
 from dplda.leaf._threads import n_threads
 

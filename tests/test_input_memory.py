@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, clone
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda.core import _corpus, _fold_in, _variational
+from dplda.core import _corpus, _fold_in
 from dplda.core._corpus import check_counts, row_blocks, token_weights
 from dplda.core._fold_in import fold_in, single_precision
 from dplda.datasets import make_topic_corpus
@@ -138,7 +138,7 @@ def test_what_is_put_in_order_is_a_copy(cells, flag):
 @pytest.mark.parametrize("cls", [SubLDA, PrivateSVILDA])
 def test_kernels_read_the_arrays_of_the_caller(cls, corpus, monkeypatch):
     X, seen = frozen(corpus), []
-    inference = (_variational._e_step, "e_step"), (_fold_in._variational, "fold_in")
+    inference = (_fold_in._e_step, "e_step"), (_fold_in._variational, "fold_in")
     for kernel, name in (*inference, (_fold_in._variational, "add_word_totals")):
         true = getattr(kernel, name)
 

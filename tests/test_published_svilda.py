@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.special import psi
 from scipy.stats import norm
 
-from dplda.core._variational import e_step, exp_dirichlet_expectation
+from dplda.core._fold_in import e_step, exp_dirichlet_expectation
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, Repeated, epsilon_of
 from dplda.privacy._curator import observe_releases

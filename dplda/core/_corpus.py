@@ -6,10 +6,12 @@ import copy
 import itertools
 import operator
 import os
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from numbers import Number
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from dplda.kernels import _release
-from dplda.leaf._compat import check_non_negative, validate_data
+from dplda.leaf._checks import check_non_negative, validate_data
 from dplda.leaf._messages import warn_user
 from dplda.leaf._threads import in_threads
 from dplda.privacy._errors import PrivateDataWarning
@@ -34,34 +36,16 @@ LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
 LARGEST_PSEUDO_COUNT = 1e12  # public tokens of a word in a topic; squares of sums are finite
 LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
 NOT_COUNTS = (
-    "X holds text, not a matrix of word counts; put a "
-    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
-    "vocabulary that was not learned from the private texts"
+    "X must be a matrix of word counts, documents by words, got {}; count texts with a "
+    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) (with analyzer=list for lists "
+    "of words), whose vocabulary was not learned from the private texts. DictVectorizer takes "
+    "dicts of counts, gensim.matutils.corpus2csc(X, num_terms=...).T lists of pairs, "
+    "dplda.datasets.CountShards(folder) a folder of write_shards, and dplda fit files of texts"
 )
-TOKEN_LISTS = (
-    "X holds lists of words, not a matrix of word counts; put a "
-    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=..., analyzer=list) before this "
-    "estimator, with a vocabulary that was not learned from the private texts"
-)
-PAIRS = (
-    "X holds lists of pairs (word, count), such as gensim's, not a matrix of word counts; pass "
-    "gensim.matutils.corpus2csc(X, num_terms=...).T, with the size of a public dictionary"
-)
-A_TEXT_OR_PATH = (
-    "X is a single text or path, not a matrix of word counts; pass "
-    "dplda.datasets.CountShards(folder) for a folder that write_shards has filled, run dplda fit "
-    "for files of texts, and for texts in memory put a "
-    "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) before this estimator, with a "
-    "vocabulary that was not learned from the private texts"
-)
+_NO_MATRIX = (str, bytes, os.PathLike, Iterator, Mapping, Set, Number)
 IN_SHARDS = (
     "X is a CountShards, and a matrix in memory is needed here: pass scipy.sparse.vstack(list(X)). "
     "SubLDA, PrivateSVILDA, transform, score and perplexity read shard after shard"
-)
-NOT_A_MATRIX = (
-    "X must be a matrix of word counts (array, sparse matrix or data frame), documents by words, "
-    "got {}; sklearn.feature_extraction has vectorizers of texts (CountVectorizer) and of dicts of "
-    "counts (DictVectorizer)"
 )
 
 
@@ -149,12 +133,10 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
         If `X` holds text, or negative, NaN or infinite values, or if its width is not that of the
         fitted model. With `whole`, also if rounding would empty most cells.
     """
-    if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
-        X = X.counts()
-    with check_quoting_nothing(X):
-        X = validate_data(estimator, floats(unsummed(X)), reset=reset, **form_of(X))
+    name = type(estimator).__name__
+    X = positive_entries(X, name, partial(validate_data, estimator), reset=reset)
     _check_width(estimator, X, reset=reset)
-    X = as_counts(X, type(estimator).__name__, whole=whole)
+    X = _rounded(X, name) if whole else token_weights(X)
     if reset:
         warn_of_empty_rows(int(np.count_nonzero(np.diff(X.indptr) == 0)), X.shape[0])
     if X.nnz > MAX_TOKENS:
@@ -164,16 +146,30 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
     return X
 
 
-def as_counts(X: Any, name: str, *, whole: bool = False) -> sp.csr_array:
-    """One positive entry for each cell of a matrix of floats, in whole counts or in tokens."""
+def positive_entries(
+    X: Any, name: str, check: Callable[..., Any] = check_array, **options: Any
+) -> sp.csr_array:
+    """Validate any matrix: CSR of floats, with one positive entry for each cell.
+
+    `options` are those of `check`, and `name` is that of the caller in errors.
+    """
+    if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
+        X = X.counts()
+    with check_quoting_nothing(X):
+        options |= form_of(X)
+        X = unsummed(X)
+        if sp.issparse(X) and X.format == "csr" and X.dtype.kind in "biu":
+            # scikit-learn would copy the indices with the counts
+            X = type(X)((X.data.astype(np.float64), X.indices, X.indptr), shape=X.shape)
+        X = check(X, **options)
+    X = X if X.shape[0] else sp.csr_array(X.shape)  # no number is the smallest of none
     check_non_negative(X, f"{name} (it takes word counts)")
-    X = without_zeros(add_duplicates(X))
-    return _rounded(X, name) if whole else token_weights(X)
+    return without_zeros(add_duplicates(X))
 
 
 def are_shards(X: Any) -> bool:
     """Whether `X` is a CountShards. Its class is not loaded, and no column of `X` is looked up."""
-    return any(cls.__name__ == "CountShards" for cls in type(X).__mro__)
+    return "CountShards" in map(attrgetter("__name__"), type(X).__mro__)
 
 
 def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:
@@ -212,13 +208,6 @@ def form_of(X: Any) -> dict[str, Any]:
     return {"accept_sparse": "csr", "dtype": [np.float64, np.float32] if one_type else np.float64}
 
 
-def floats(X: Any) -> Any:
-    """Integers of a CSR matrix as float64: scikit-learn would copy the indices with them."""
-    if not (sp.issparse(X) and X.format == "csr" and X.dtype.kind in "biu"):
-        return X
-    return type(X)((X.data.astype(np.float64), X.indices, X.indptr), shape=X.shape)
-
-
 def without_zeros(X: sp.csr_array) -> sp.csr_array:
     """Non-negative `X`, or a copy of it if it stores zeros."""
     if X.data.min(initial=1) > 0:
@@ -238,7 +227,7 @@ def row_blocks(
     numbers = indptr + per_row * np.arange(len(indptr))
     starts = np.searchsorted(numbers, np.arange(0, numbers[-1], size))
     edges = np.unique(np.append(starts, len(indptr) - 1)).tolist()
-    return [slice(first, last) for first, last in itertools.pairwise(edges)]
+    return list(map(slice, edges, edges[1:]))
 
 
 def token_weights(X: sp.csr_array) -> sp.csr_array:
@@ -331,23 +320,9 @@ def warn_of_coverage(n_known: npt.NDArray[Any], n_tokens: int) -> None:
 def sample_tokens(
     counts: npt.NDArray[np.floating], n_tokens: int, reader: Reader
 ) -> npt.NDArray[np.floating]:
-    """Draw `n_tokens` tokens of a longer document, without replacement.
+    """Counts of `n_tokens` tokens of a longer document, drawn without replacement.
 
     The running time grows with `n_tokens`, not with the length of the document.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_entries,)
-        Counts of the document's words.
-    n_tokens : int
-        Number of tokens to keep, below the sum of the counts.
-    reader : Reader
-        Source of the random words.
-
-    Returns
-    -------
-    kept : ndarray of shape (n_entries,)
-        Counts of the tokens that are kept.
     """
     cumulative = np.cumsum(counts, dtype=np.float64)
     length = int(cumulative[-1])
@@ -385,14 +360,13 @@ def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
 def check_quoting_nothing(X: Any) -> Iterator[None]:
     """Run scikit-learn's checks of `X`, and replace those of their messages that print data."""
     _check_kind(X)
-    _check_structure(X)
     try:
         yield
     except OverflowError:
         raise ValueError("X holds an integer too large for a float; pass word counts") from None
     except (ValueError, TypeError) as error:
         if "could not convert" in str(error) or "scalar array" in str(error):
-            raise ValueError(NOT_COUNTS) from None
+            raise ValueError(NOT_COUNTS.format("text")) from None
         raise
 
 
@@ -454,8 +428,6 @@ def _check_structure(X: Any) -> None:
 
     SciPy does not check them, and would read and write other memory.
     """
-    if not sp.issparse(X):
-        return
     try:
         if X.format in ("csr", "csc", "bsr"):
             copy.copy(X).check_format(full_check=True)  # which replaces arrays of its matrix
@@ -464,15 +436,9 @@ def _check_structure(X: Any) -> None:
                 inside = [0 <= operator.index(column) < X.shape[1] for column in columns]
                 if not all(inside) or len(columns) != len(values):
                     raise ValueError
-        elif X.format == "dok":
-            cells = list(X.keys())
-            if not all(0 <= i < X.shape[0] and 0 <= j < X.shape[1] for i, j in cells):
-                raise ValueError
-        elif X.format == "coo":
-            for index, length in zip(X.coords, X.shape):
-                inside = index.min(initial=0) >= 0 and index.max(initial=-1) < length
-                if len(index) != X.nnz or not inside:
-                    raise ValueError
+        elif X.format in ("coo", "dok"):
+            entries = X.tocoo()
+            sp.coo_array((entries.data, entries.coords), shape=X.shape)  # which checks them
     except (ValueError, TypeError, AttributeError):
         raise ValueError(
             f"X is a sparse matrix ({X.format}) whose index arrays do not fit its shape; build it "
@@ -495,57 +461,42 @@ def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
 
 def _check_kind(X: Any) -> None:
     """Refuse texts, and anything else that is not a matrix of real numbers; say what to pass."""
-    if isinstance(X, bytes):
-        raise ValueError(NOT_COUNTS)
-    if isinstance(X, (str, os.PathLike)):
-        raise ValueError(A_TEXT_OR_PATH)
     if are_shards(X):
         raise ValueError(IN_SHARDS)
     if sp.issparse(X):  # a dictionary of keys is a mapping, too
+        _check_structure(X)
         values = X
-    elif X is None or isinstance(X, (Iterator, Mapping, Set, Number)):
-        raise ValueError(NOT_A_MATRIX.format(type(X).__name__))
+    elif X is None or isinstance(X, _NO_MATRIX) or hasattr(X, "components_"):
+        raise ValueError(NOT_COUNTS.format(type(X).__name__))
     elif isinstance(X, (list, tuple)):
-        _check_list(X)
-        values = np.asarray(X)
-    elif hasattr(X, "components_"):
-        raise ValueError(NOT_A_MATRIX.format(type(X).__name__))
+        values = _array_of_rows(X)
     else:
         values = getattr(X, "values", X)
-    dtype = getattr(values, "dtype", None)
+    dtype, n_dimensions = getattr(values, "dtype", None), getattr(values, "ndim", 2)
     kind = getattr(dtype, "kind", "")
     first = next(iter(values.flat), None) if kind == "O" and hasattr(values, "flat") else None
     is_text = kind in ("U", "S") or str(dtype).lower().startswith("str")  # pandas, polars
     if is_text or isinstance(first, (str, bytes, list)):
-        raise ValueError(NOT_COUNTS)
+        raise ValueError(NOT_COUNTS.format("text"))
     if kind in ("M", "m"):
-        raise ValueError("X holds dates or times; pass a matrix of word counts")
+        raise ValueError(NOT_COUNTS.format("dates or times"))
     if kind == "c":
         raise ValueError("Complex data not supported; pass word counts")
-    if getattr(values, "ndim", 2) == 0:
-        raise ValueError(NOT_A_MATRIX.format("a single number"))
-    if getattr(values, "ndim", 2) != 2:
+    if n_dimensions != 2:
         raise ValueError(
-            f"X must be a matrix of word counts, documents by words, got {values.ndim} "
+            f"X must be a matrix of word counts, documents by words, got {n_dimensions} "
             "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
         )
 
 
-def _check_list(X: Any) -> None:
-    """Refuse a list that does not hold rows of numbers; say how to make a matrix of it."""
-    if any(isinstance(row, (str, bytes)) for row in X):
-        raise ValueError(NOT_COUNTS)
-    if any(isinstance(row, Mapping) for row in X):
-        raise ValueError(NOT_A_MATRIX.format("list of dicts"))
-    items = [row[0] for row in X if isinstance(row, (list, tuple)) and len(row)]
-    if any(isinstance(item, (str, bytes)) for item in items):
-        raise ValueError(TOKEN_LISTS)
-    if any(isinstance(item, tuple) for item in items):
-        raise ValueError(PAIRS)
+def _array_of_rows(X: Any) -> npt.NDArray[Any]:
+    """The matrix of a list, if it holds rows of numbers."""
+    cells = [row[0] for row in X if isinstance(row, (list, tuple)) and len(row)]
+    wrong: list[Any] = [found for found in (*X, *cells) if isinstance(found, (str, bytes, Mapping))]
+    wrong += [cell for cell in cells if isinstance(cell, tuple)]
+    if wrong:
+        raise ValueError(NOT_COUNTS.format(f"a list with {type(wrong[0]).__name__} in it"))
     try:
-        np.asarray(X)
+        return np.asarray(X)
     except ValueError:  # its message may quote data
-        raise ValueError(
-            "X has rows of different lengths; pass a matrix of word counts, with a number for "
-            "each word of the vocabulary in each row"
-        ) from None
+        raise ValueError(NOT_COUNTS.format("rows of different lengths")) from None

@@ -1,4 +1,4 @@
-"""Topic weights of documents under a fixed table, for `transform`, training and the metrics."""
+"""Topic weights of documents under a fixed table, and the E-step of variational Bayes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import row_blocks
-from dplda.kernels import _variational
+from dplda.kernels import _e_step, _variational
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._mechanisms import add_duplicates
 
 # Deterministic for each row: its result depends on that row and on the table only.
 MAX_STEPS = 100
 TOLERANCE = 1e-4
+E_STEP_TOLERANCE = 1e-3  # scikit-learn's, of the mean change of a document's Dirichlet parameters
 
 LANES = 16
 LINE = 64  # bytes of a cache line
@@ -193,25 +194,9 @@ def fold_in(
     n_jobs: int | None = None,
     dtype: Any = np.float32,
 ) -> np.ndarray:
-    """Topic weights of new documents.
+    """Topic weights of new documents (n_docs, n_components) under a positive table `components`.
 
-    Parameters
-    ----------
-    X : csr_array of shape (n_docs, n_words)
-        Word counts.
-    components : ndarray of shape (n_components, n_words)
-        Positive pseudo-counts or probabilities.
-    doc_topic_prior : float
-        Dirichlet parameter of the topic weights.
-    n_jobs : int or None
-        Number of threads. It never changes a result.
-    dtype : dtype
-        Type of the result. The weights are computed in single precision.
-
-    Returns
-    -------
-    theta : ndarray of shape (n_docs, n_components)
-        Rows sum to 1; an empty document gets equal weights.
+    Rows sum to 1, and an empty document gets equal weights. They are computed in single precision.
     """
     phi, n_components = topic_word_probabilities(components, n_jobs), len(components)
     theta = np.empty((X.shape[0], n_components), dtype)
@@ -221,3 +206,42 @@ def fold_in(
 
     in_threads(infer, row_blocks(X.indptr, PIECE, per_row=phi.shape[1]), n_jobs)
     return theta
+
+
+def exp_dirichlet_expectation(
+    table: np.ndarray, dtype: Any, n_jobs: int | None = None
+) -> np.ndarray:
+    """exp(E[log beta]) for topics with Dirichlet parameters `table` (n_words, n_components).
+
+    The result (n_words, padded) has columns that sum to less than 1, and a padding of zeros.
+    """
+    table = np.ascontiguousarray(table, float)
+    n_words, n_components = table.shape
+    result = aligned_zeros((n_words, -(-n_components // LANES) * LANES), dtype)
+    _e_step.exp_expectations(table, table.sum(axis=0), result, n_threads(n_jobs))
+    return result
+
+
+def e_step(
+    X: sp.csr_array,
+    exp_topic_word: np.ndarray,
+    *,
+    n_components: int,
+    doc_topic_prior: float,
+    n_jobs: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Dirichlet posteriors of topic weights, and their exp(E[log theta]), each (n_docs, padded).
+
+    `exp_topic_word` is exp(E[log beta]), (n_words, padded), with a padding of zeros, in the type of
+    the counts `X`.
+    """
+    dtype, padded = exp_topic_word.dtype, exp_topic_word.shape[1]
+    gamma = np.ones((X.shape[0], padded), dtype)
+    exp_doc_topic = np.zeros_like(gamma)
+    longest = int(np.diff(X.indptr).max(initial=0))
+    scratch = np.empty((n_threads(n_jobs), _e_step.scratch_size(longest, n_components)), dtype)
+    _e_step.e_step(
+        X.indptr, X.indices, X.data, np.arange(X.shape[0]), exp_topic_word, doc_topic_prior,
+        n_components, MAX_STEPS, E_STEP_TOLERANCE, gamma, exp_doc_topic, scratch,
+    )  # fmt: skip
+    return gamma, exp_doc_topic

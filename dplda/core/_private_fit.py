@@ -12,8 +12,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from dplda.leaf._checks import LARGEST_DELTA
-from dplda.leaf._compat import Interval, Options
+from dplda.leaf._checks import LARGEST_DELTA, Interval, Options
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.privacy import (
     BudgetError,

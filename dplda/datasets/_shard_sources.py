@@ -12,17 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_array
 
 from dplda.core._corpus import (
-    A_TEXT_OR_PATH,
     MAX_TOKENS,
-    NOT_COUNTS,
-    TOKEN_LISTS,
-    as_counts,
     check_quoting_nothing,
-    floats,
     form_of,
+    positive_entries,
+    token_weights,
 )
 from dplda.core._fold_in import single_precision
 from dplda.datasets._shards import UNITS, CountShards, Shard, write_manifest, write_shard
@@ -32,13 +28,6 @@ from dplda.leaf._users import number_users
 from dplda.privacy._mechanisms import unsummed
 
 ROWS = 10_000  # of a matrix that are checked at a time
-TEXTS = (
-    "source holds texts or paths, and shards hold word counts; count them, as in "
-    "write_shards(vectorizer.transform(texts), folder), or, if they do not fit into the memory, "
-    "write_shards((vectorizer.transform(some) for some in batches_of_texts), folder). The "
-    "vectorizer is a CountVectorizer(vocabulary=...) with a vocabulary that was not learned from "
-    "the private texts, or a fitted PrivateCountVectorizer"
-)
 
 
 def write_shards(
@@ -124,17 +113,12 @@ def write_shards(
         blocks = _in_shards(_blocks(source, names), size, width)
         return [write_shard(into, index, X) for index, X in enumerate(blocks)]
 
-    try:
-        if user_ids is None:
-            shards = written(place)
-        else:
-            with tempfile.TemporaryDirectory(dir=place) as unsorted:
-                parts = _by_user(written(Path(unsorted)), user_ids, size)
-                shards = [write_shard(place, index, *part) for index, part in enumerate(parts)]
-    except ValueError as error:
-        if str(error) in (A_TEXT_OR_PATH, NOT_COUNTS, TOKEN_LISTS):
-            raise ValueError(TEXTS) from None
-        raise
+    if user_ids is None:
+        shards = written(place)
+    else:
+        with tempfile.TemporaryDirectory(dir=place) as unsorted:
+            parts = _by_user(written(Path(unsorted)), user_ids, size)
+            shards = [write_shard(place, index, *part) for index, part in enumerate(parts)]
     if not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
     width, words = shards[0].shape[1], names[0] if names else None
@@ -182,7 +166,8 @@ def _by_user(
 def _in_shards(blocks: Iterable[Any], size: int, width: int | None) -> Iterator[sp.csr_array]:
     """Checked rows in shards of `size` documents, the last one smaller."""
     waiting: list[sp.csr_array] = []
-    for X in map(_checked, blocks):
+    for block in blocks:
+        X = token_weights(positive_entries(block, "write_shards", ensure_min_samples=0))
         if width not in (None, X.shape[1]):
             raise ValueError(
                 f"all documents must have one vocabulary, got {X.shape[1]} words after {width}; "
@@ -206,14 +191,6 @@ def _kernel_form(X: sp.csr_array) -> sp.csr_array:
     if X.nnz > MAX_TOKENS:
         raise ValueError(f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard")
     return single_precision(X)
-
-
-def _checked(X: Any) -> sp.csr_array:
-    """A block of rows in the form of `fit`: one entry for each cell, weights in tokens."""
-    with check_quoting_nothing(X):
-        X = check_array(floats(unsummed(X)), ensure_min_samples=0, **form_of(X))
-    X = X if X.shape[0] else sp.csr_array(X.shape)  # no number is the smallest of none
-    return as_counts(X, "write_shards")
 
 
 def _blocks(source: Any, names: list[list[str]]) -> Iterable[Any]:

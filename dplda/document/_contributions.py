@@ -28,6 +28,7 @@ import scipy.sparse as sp
 from dplda.core._corpus import row_blocks
 from dplda.core._fold_in import (
     aligned_zeros,
+    e_step,
     over_rows,
     packed,
     pad,
@@ -35,7 +36,6 @@ from dplda.core._fold_in import (
     uniform_theta,
     update_theta,
 )
-from dplda.core._variational import e_step
 from dplda.document._document_budget import COUNTS, TOTALS, Round
 from dplda.document._table_estimate import (
     SCALE_UP,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from dplda.core._variational import exp_dirichlet_expectation
+from dplda.core._fold_in import exp_dirichlet_expectation
 from dplda.document._document_budget import DocumentBudget, Round
 from dplda.document._prior import PublicPrior
 from dplda.document._table_estimate import (

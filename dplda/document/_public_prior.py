@@ -13,17 +13,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.utils import check_array
 
-from dplda.core._corpus import Corpus, check_quoting_nothing, floats, form_of, without_zeros
+from dplda.core._corpus import Corpus, positive_entries
 from dplda.core._texts import texts_in
 from dplda.document._table_estimate import smooth_totals
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._compat import check_non_negative
 from dplda.leaf._messages import warn_user
 from dplda.leaf._vocabulary import in_order
 from dplda.privacy import PrivateDataWarning
-from dplda.privacy._mechanisms import add_duplicates, unsummed
 from dplda.privacy._streams import Streams
 from dplda.word._frozen_table import MAX_COMPONENTS
 from dplda.word._gibbslda import average_counts
@@ -205,10 +202,7 @@ def _counts(X: Any, vocabulary: Any, words: list[str] | None) -> sp.csr_array:
         with warnings.catch_warnings():  # of words that private texts lack; these are public
             warnings.simplefilter("ignore", PrivateDataWarning)
             X = (vocabulary if known else CountVectorizer(vocabulary=words)).transform(texts)
-    with check_quoting_nothing(X):
-        X = check_array(floats(unsummed(X)), **form_of(X))
-    check_non_negative(X, "public_prior (it takes word counts)")
-    X = without_zeros(add_duplicates(X))
+    X = positive_entries(X, "public_prior")
     if not np.array_equal(np.rint(X.data), X.data):
         raise ValueError("public_prior takes whole word counts, not weights or shares")
     if words is not None and X.shape[1] != len(words):

@@ -1,4 +1,7 @@
-"""Checks of single numbers, with one wording for all errors, and texts of unknown origin."""
+"""Checks of single numbers and of texts of unknown origin.
+
+The only import of scikit-learn names that are private, experimental or new.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +11,51 @@ import re
 from numbers import Integral, Real
 from typing import Any, Literal
 
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval as _Interval
+from sklearn.utils._param_validation import Options, StrOptions
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import check_non_negative, validate_data
+
+try:  # scikit-learn 1.9's callbacks, experimental
+    from sklearn.callback import CallbackSupportMixin
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands in where scikit-learn has no callbacks."""
+
+
 # A mechanism that publishes each unit with probability delta satisfies it: one in a hundred is no
 # protection.
 LARGEST_DELTA = 0.01
 
 
+class Interval(_Interval):
+    """An interval of numbers; True and False are none, although Python counts them as 1 and 0."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+__all__ = [
+    "CallbackSupportMixin",
+    "Interval",
+    "Options",
+    "StrOptions",
+    "_fit_context",
+    "_get_output_config",
+    "check_non_negative",
+    "validate_data",
+]
+
+
 def check_number(
     name: str, value: Any, low: float, high: float, *, closed: str = "both", unit: str = ""
 ) -> float:
-    """Return `value` as a float in an interval.
+    """Return `value` as a float in an interval; `closed` says which of its ends belong to it.
 
-    Parameters
-    ----------
-    name : str
-        Name of the number in the error.
-    value : object
-        Any value. A number that is too large for a float counts as infinite.
-    low, high : float
-        Ends of the interval.
-    closed : {"both", "left", "right", "neither"}, default="both"
-        Ends that belong to the interval.
-    unit : str, default=""
-        Unit of the number in the error.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    TypeError
-        If `value` is not a real number, or is a bool.
-    ValueError
-        If it is NaN or outside of the interval.
+    A number that is too large for a float counts as infinite. What is no real number, or is a bool,
+    is a TypeError.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
@@ -61,15 +76,7 @@ def check_number(
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> int:
-    """Return `value` as an int from `low` to `high`, both included.
-
-    Raises
-    ------
-    TypeError
-        If `value` is not an integer, or is a bool.
-    ValueError
-        If it is out of range.
-    """
+    """Return `value` as an int from `low` to `high`, both included; a bool is a TypeError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
     number = int(value)

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln, logsumexp, psi
-from sklearn.utils import check_array
 
 from dplda.core._corpus import (
     are_shards,
-    check_quoting_nothing,
     check_table,
-    floats,
-    form_of,
+    positive_entries,
     row_blocks,
     token_weights,
     without_zeros,
@@ -23,14 +20,13 @@ from dplda.core._corpus import (
 from dplda.core._fold_in import (
     BATCH,
     LARGEST_PRIOR,
+    e_step,
     infer_topics,
     pad,
     topic_word_probabilities,
 )
-from dplda.core._variational import e_step
 from dplda.leaf._checks import check_number
-from dplda.leaf._compat import check_non_negative
-from dplda.privacy._mechanisms import add_duplicates, unsummed
+from dplda.privacy._mechanisms import add_duplicates
 
 CHUNK = 1 << 18  # numbers at a time
 
@@ -84,18 +80,10 @@ def _split(data: np.ndarray, words: np.ndarray, n_entries: np.ndarray) -> tuple[
     )
 
 
-def _check_counts(X: Any) -> sp.csr_array:
-    X = X.counts() if hasattr(X, "sentence_counts") else X  # a SentenceCorpus, as in a fit
-    with check_quoting_nothing(X):
-        X = check_array(floats(unsummed(X)), **form_of(X))
-    check_non_negative(X, "a metric (it takes word counts)")
-    return token_weights(without_zeros(add_duplicates(X)))
-
-
 def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
     """Return a table and documents of the same vocabulary, as arrays."""
     components = check_table(components, "components")
-    X = _check_counts(X)
+    X = token_weights(positive_entries(X, "a metric"))
     if X.shape[1] != components.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} words and components has {components.shape[1]}; "
@@ -253,7 +241,7 @@ def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) 
     4.0
     """
     check_number("topic_word_prior", topic_word_prior, 0, LARGEST_PRIOR)
-    X_train = _check_counts(X_train)
+    X_train = token_weights(positive_entries(X_train, "a metric"))
     counts = np.asarray(X_train.sum(axis=0), dtype=float).reshape(1, -1)
     return held_out_perplexity(counts + topic_word_prior, X)
 
