@@ -364,7 +364,7 @@ def test_every_place_prints_one_epsilon(notes, tmp_path, capsys):
     assert main(["topics", str(tmp_path / "topics")]) == 0
     places = [
         capsys.readouterr().out, repr(released), repr(guarantee), str(guarantee),
-        guarantee.to_markdown(), guarantee._repr_html_(), f"epsilon {released.epsilon_:.4g}",
+        guarantee.to_markdown(), f"epsilon {released.epsilon_:.4g}",
     ]  # fmt: skip
     if pytest.importorskip("matplotlib"):
         shown = [TopicDisplay.from_estimator(model).title for model in (pipeline, released)]

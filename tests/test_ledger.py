@@ -23,9 +23,8 @@ import dplda
 from dplda import SubLDA
 from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import _store
+from dplda.privacy import BudgetError, SeededNoiseWarning, _store
 from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._errors import BudgetError, SeededNoiseWarning
 from dplda.privacy._events import (
     BoundedRange,
     Gaussian,

@@ -642,7 +642,7 @@ def test_texts_of_a_file_are_no_code_of_a_page(model, path):
     header = changed(header, "vocabulary", value=[f"{script}{i}" for i in range(N_WORDS)])
     forge(path, changed(header, GUARANTEE, "relation", value=script), table)
     released = load_release(path)
-    pages = [released._repr_html_(), released.privacy_._repr_html_()]
+    pages = [released._repr_html_(), released.privacy_._repr_markdown_()]
     assert [("alert" in page, script in page) for page in pages] == [(True, False)] * 2
 
 

@@ -10,6 +10,7 @@ from scipy.stats import kstest
 
 from dplda import HDPLDA, LPLDA, PrivateSVILDA, SubLDA
 from dplda.audit import _residuals, audit_epsilon, residual_check
+from dplda.audit._replay import Step
 from dplda.audit._residuals import (
     LEVEL,
     _pair_test,
@@ -19,7 +20,6 @@ from dplda.audit._residuals import (
     repeat_test,
     sample_tests,
 )
-from dplda.audit._tape import Step
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Ledger
 from dplda.privacy._streams import Purpose

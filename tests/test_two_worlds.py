@@ -17,8 +17,7 @@ from sklearn.base import clone
 
 from dplda import HDPLDA, PrivateCountVectorizer, PrivateSVILDA, SubLDA, private_topic_counts
 from dplda.audit import replay
-from dplda.audit._replay import differing_attributes
-from dplda.audit._tape import fit_watched, watched
+from dplda.audit._replay import differing_attributes, fit_watched, watched
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.metrics import noisy_score

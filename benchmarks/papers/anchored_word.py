@@ -18,8 +18,7 @@ import scipy.sparse as sp
 from lower_bounds import Line, show
 
 from dplda.audit import Attack, audit_epsilon
-from dplda.audit._attacks import count_matrix
-from dplda.audit._published_attacks import cost_of_counts
+from dplda.audit._attacks import cost_of_counts, count_matrix
 from dplda.published import PublishedSubLDA
 
 N_NEUTRAL, N_SUPPORT, N_TOPIC_WORDS, DOC_LENGTH, DOC_SUPPORT = 4, 100, 10, 100, 10

@@ -9,24 +9,21 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from dplda.audit._attacks import DOCUMENT, REPORT, TOKEN, USER, WORD, Attack, Target
+from dplda.audit._attacks import ATTACKS, Attack, Target
 from dplda.audit._bounds import (
     VERDICT_SHARE,
     bound_of_guesses,
     has_noise,
     independent_lower_bound,
 )
-from dplda.audit._published_attacks import PUBLISHED
+from dplda.audit._replay import watched
 from dplda.audit._residuals import ResidualResult, can_be_watched, residual_check
-from dplda.audit._tape import watched
 from dplda.core._corpus import check_counts
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
 
 # More would not fit in memory.
 MAX_CANARIES, MAX_RUNS = 10**7, 10**6
-# By unit. An estimator's class names its attack in `_attack`.
-ATTACKS = {attack.unit: attack for attack in (DOCUMENT, USER, WORD, TOKEN, REPORT, *PUBLISHED)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

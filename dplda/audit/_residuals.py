@@ -20,8 +20,14 @@ from scipy.stats import binom, chi2, laplace, norm
 from sklearn.base import BaseEstimator, clone
 
 from dplda.audit._attacks import n_rounds_of, widened
-from dplda.audit._replay import compared, differing_attributes, distance
-from dplda.audit._tape import Step, Tape, fit_watched
+from dplda.audit._replay import (
+    Step,
+    Tape,
+    compared,
+    differing_attributes,
+    distance,
+    fit_watched,
+)
 from dplda.core._corpus import check_counts
 from dplda.privacy import Repeated
 from dplda.privacy._streams import Purpose, uniform_integers

@@ -23,7 +23,7 @@ from dplda.kernels import _release
 from dplda.leaf._checks import check_non_negative, validate_data
 from dplda.leaf._messages import warn_user
 from dplda.leaf._threads import in_threads
-from dplda.privacy._errors import PrivateDataWarning
+from dplda.privacy import PrivateDataWarning
 from dplda.privacy._mechanisms import add_duplicates, unsummed
 from dplda.privacy._streams import Purpose, Reader, Streams, uniform
 

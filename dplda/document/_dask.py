@@ -24,7 +24,7 @@ import numpy as np
 from dplda._version import __version__
 from dplda.core._fold_in import LINE, aligned_zeros
 from dplda.leaf._messages import warn_user
-from dplda.privacy._errors import PrivateDataWarning
+from dplda.privacy import PrivateDataWarning
 
 POLL = 1.0  # seconds between two looks for workers that are gone
 NO_WORKERS = 300.0  # seconds without any worker, after which a fit gives up

@@ -8,13 +8,6 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 
 from dplda.privacy._accounting import epsilon_bounds, epsilon_of
 from dplda.privacy._calibration import calibrate, split_epsilon
-from dplda.privacy._errors import (
-    BudgetError,
-    LowSignalWarning,
-    PrivacyLeakWarning,
-    PrivateDataWarning,
-    SeededNoiseWarning,
-)
 from dplda.privacy._events import (
     ApproximateDP,
     Gaussian,
@@ -25,8 +18,14 @@ from dplda.privacy._events import (
     Repeated,
     ZeroConcentrated,
 )
-from dplda.privacy._guarantee import Guarantee
-from dplda.privacy._ledger import Ledger
+from dplda.privacy._guarantee import (
+    Guarantee,
+    LowSignalWarning,
+    PrivacyLeakWarning,
+    PrivateDataWarning,
+    SeededNoiseWarning,
+)
+from dplda.privacy._ledger import BudgetError, Ledger
 from dplda.privacy._persons import limit_rows, user_part
 
 __all__ = [

@@ -57,15 +57,29 @@ _MAX_GROUP = 10**6
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 PAGES = "https://github.com/dplda/dplda/blob/main/docs/"
 
-# Colors of the surrounding page, so that it is readable on light and on dark ones. Labels stand
-# above their texts where there is no room beside them.
-_STYLE = """\
-.dplda-card{max-width:52em;border:1px solid;border-color:rgba(128,128,128,.5);border-radius:6px;
-padding:.7em 1em;color:inherit;background:transparent;font-size:.95em;line-height:1.45}
-.dplda-card dl{display:grid;grid-template-columns:max-content 1fr;gap:.3em 1.2em;margin:0}
-.dplda-card dt{opacity:.7;margin:0}.dplda-card dd{margin:0;overflow-wrap:anywhere}
-.dplda-card a{color:inherit}
-@media(max-width:32em){.dplda-card dl{display:block}.dplda-card dt{margin-top:.5em}}"""
+
+class PrivacyLeakWarning(UserWarning):
+    """What runs has less privacy than one may believe.
+
+    A published algorithm does not have the privacy that its paper claims, or the stated epsilon is
+    so large that it promises next to nothing.
+    """
+
+
+class SeededNoiseWarning(UserWarning):
+    """The noise comes from a given seed: anyone who knows or guesses the seed can remove it."""
+
+
+class LowSignalWarning(UserWarning):
+    """A private model says little.
+
+    Few topics stand out of the noise, or the public texts behind its prior hardly match the private
+    documents.
+    """
+
+
+class PrivateDataWarning(UserWarning):
+    """Something about the private data, for the person at the keyboard and not for release."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -378,14 +392,7 @@ class Guarantee:
             lines.append(f"| {label} | {cell} |")
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        parts = []
-        for label, text in self._rows():
-            cell = escaped(text, "html")
-            if label == "theorem":
-                cell = f'<a href="{escaped(_link(text), "html")}">{cell}</a>'
-            parts.append(f"<dt>{label}</dt><dd>{cell}</dd>")
-        return f'<div class="dplda-card"><style>{_STYLE}</style><dl>{"".join(parts)}</dl></div>'
+    _repr_markdown_ = to_markdown  # of a notebook
 
     def __repr__(self) -> str:
         seeded = ", seeded" if self.seeded else ""

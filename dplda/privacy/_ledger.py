@@ -15,7 +15,6 @@ import numpy as np
 from dplda.leaf._checks import check_delta, check_integer, check_number, check_probability
 from dplda.leaf._messages import INFO, WARNING, is_logged, log_event
 from dplda.privacy._accounting import epsilon_of, epsilon_of_mu, gaussian_mu, is_within
-from dplda.privacy._errors import BudgetError
 from dplda.privacy._events import Event
 from dplda.privacy._filters import Filters, choose_filters
 from dplda.privacy._store import (
@@ -34,6 +33,14 @@ from dplda.privacy._store import (
 __all__ = ["Ledger"]
 
 _RECEIPT = re.compile(r"[0-9a-f]{8}-(\d{1,18})-[0-9a-f]{16}", re.ASCII)
+
+
+class BudgetError(ValueError):
+    """A fit would spend more than its `epsilon` or its ledger allows.
+
+    It is raised before any private value is read and before anything is recorded: nothing has
+    been spent.
+    """
 
 
 class Ledger:
