@@ -12,7 +12,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import NotFittedError
 
 from dplda import GibbsLDA, ReleasedModel, SubLDA, private_topic_counts
-from dplda.core._noisy_sum import release_sum
+from dplda.core._private_fit import release_sum
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy.mechanisms import Curator

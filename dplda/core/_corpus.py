@@ -51,21 +51,11 @@ IN_SHARDS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus:
-    """The private data, token by token.
+    """The private data, token by token."""
 
-    Parameters
-    ----------
-    word : ndarray of shape (n_tokens,), int32
-        Word of each token, grouped by document.
-    doc_ptr : ndarray of shape (n_docs + 1,), int64
-        Start of each document's tokens in `word`, and the number of tokens.
-    n_words : int
-        Size of the vocabulary.
-    """
-
-    word: npt.NDArray[np.int32]
-    doc_ptr: npt.NDArray[np.int64]
-    n_words: int
+    word: npt.NDArray[np.int32]  # of each token, grouped by document
+    doc_ptr: npt.NDArray[np.int64]  # first token of each document, and the number of tokens
+    n_words: int  # size of the vocabulary
 
     @classmethod
     def from_counts(cls, X: sp.csr_array) -> Corpus:
@@ -135,7 +125,8 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
     """
     name = type(estimator).__name__
     X = positive_entries(X, name, partial(validate_data, estimator), reset=reset)
-    _check_width(estimator, X, reset=reset)
+    if not reset:
+        _check_width(estimator, X)
     X = _rounded(X, name) if whole else token_weights(X)
     if reset:
         warn_of_empty_rows(int(np.count_nonzero(np.diff(X.indptr) == 0)), X.shape[0])
@@ -181,13 +172,13 @@ def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:
         If the width is not that of the fitted model, or the words are others.
     """
     names = X.feature_names
-    _check_width(estimator, X, reset=reset)
     if reset:
         estimator.n_features_in_ = X.shape[1]
         vars(estimator).pop("feature_names_in_", None)
         if names is not None:
             estimator.feature_names_in_ = names
         return
+    _check_width(estimator, X)
     fitted = getattr(estimator, "feature_names_in_", None)
     if names is not None and fitted is not None and not np.array_equal(fitted, names):
         raise ValueError(
@@ -380,9 +371,9 @@ def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64
         if str(error).startswith(f"Input {name} contains"):
             raise
         model = "; pass components_ of the model" if hasattr(table, "components_") else ""
-        raise ValueError(
-            f"{name} must be a table of finite numbers, got {_described(table)}{model}"
-        ) from None
+        kind, shape = type(table).__name__, getattr(table, "shape", None)
+        found = kind if shape is None else f"{kind} of shape {shape}"
+        raise ValueError(f"{name} must be a table of finite numbers, got {found}{model}") from None
     return array
 
 
@@ -397,29 +388,18 @@ def check_topics(table: Any, n_words: int) -> npt.NDArray[np.float64]:
     return array
 
 
-def _described(table: Any) -> str:
-    """The kind and the shape of what is no table: no value of it."""
-    shape = getattr(table, "shape", None)
-    return f"{type(table).__name__}{'' if shape is None else f' of shape {shape}'}"
-
-
 def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.float64] | None:
     """The checked `prior_components`, (n_components, n_words); None stays None."""
     if table is None:
         return None
     array = check_table(table, "prior_components")
-    found = {
-        f"shape {array.shape}": array.shape != shape,
-        "negative numbers": array.min() < 0,
-        "zeros only": not array.any(),
-        f"{array.max():g}": array.max() > LARGEST_PSEUDO_COUNT,
-    }
-    for what, is_wrong in found.items():
-        if is_wrong:
-            raise ValueError(
-                f"prior_components must be a table of shape {shape} (topics by words) of numbers "
-                f"from 0 to {LARGEST_PSEUDO_COUNT:g} that are not all zero, got {what}"
-            )
+    low, high = array.min(), array.max()
+    if array.shape != shape or low < 0 or not 0 < high <= LARGEST_PSEUDO_COUNT:
+        raise ValueError(
+            f"prior_components must be a table of shape {shape} (topics by words) of numbers from "
+            f"0 to {LARGEST_PSEUDO_COUNT:g} that are not all zero, got shape {array.shape} and "
+            f"numbers from {low:g} to {high:g}"
+        )
     return array
 
 
@@ -446,13 +426,13 @@ def _check_structure(X: Any) -> None:
         ) from None
 
 
-def _check_width(estimator: Any, X: Any, *, reset: bool) -> None:
+def _check_width(estimator: Any, X: Any) -> None:
     """Compare the width of `X` with the fitted table.
 
     `n_features_in_` is not used: a failed `fit` may have left another width there.
     """
     table = getattr(estimator, "components_", None)
-    if not reset and table is not None and X.shape[1] != table.shape[1]:
+    if table is not None and X.shape[1] != table.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{table.shape[1]} features as input"

@@ -74,7 +74,8 @@ def packed(phi: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
 
 def slices(n: int, size: int) -> list[slice]:
     """The numbers below `n` in pieces of `size`."""
-    return [slice(first, min(first + size, n)) for first in range(0, n, size)]
+    edges = [*range(0, n, size), n]
+    return list(map(slice, edges, edges[1:]))
 
 
 def single_precision(X: Any) -> sp.csr_array:

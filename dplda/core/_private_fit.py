@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
-from dplda.leaf._checks import LARGEST_DELTA, Interval, Options
+from dplda.leaf._checks import LARGEST_DELTA, Interval, Options, check_delta, check_number
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.privacy import (
     BudgetError,
@@ -24,11 +25,12 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
 from dplda.privacy._guarantee import cached_epsilon
 from dplda.privacy._ledger import as_ledger
-from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
+from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
+from dplda.privacy._streams import Streams
 
 SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
@@ -70,25 +72,13 @@ _SIMPLE = (bool, Real, str, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class Promise:
-    """What the card says of an estimator, whatever the fit.
+    """What the card says of an estimator, whatever the fit."""
 
-    Attributes
-    ----------
-    unit, relation : str
-        What is protected, and what two neighboring data sets differ in.
-    mechanism : str
-        The noise, in words.
-    theorem : str
-        The page with the proof.
-    trusted : str
-        Who is trusted with private data (docs/threat_model.md).
-    """
-
-    unit: str
-    relation: str
-    mechanism: str
-    theorem: str
-    trusted: str = TRUSTED_PROCESS
+    unit: str  # what is protected
+    relation: str  # what two neighboring data sets differ in
+    mechanism: str  # the noise, in words
+    theorem: str  # the page with the proof
+    trusted: str = TRUSTED_PROCESS  # with private data (docs/threat_model.md)
 
 
 class PrivateEstimator:
@@ -124,8 +114,9 @@ def exactly_one(name: str, **statements: float | None) -> None:
 
     `name` is the class of the estimator, and the first statement is the usual one.
     """
-    given = " and ".join(key for key in statements if statements[key] is not None)
-    if given not in statements:
+    missing = list(statements.values()).count(None)
+    if missing != len(statements) - 1:
+        given = " and ".join(key for key in statements if statements[key] is not None)
         first, *others = statements
         raise ValueError(
             f"{name} needs exactly one of {' or '.join(statements)}, got {given or 'none'}; give "
@@ -233,20 +224,16 @@ def make_guarantee(
     *,
     delta: float,
     earlier: Guarantee | None,
-    unit: str,
-    relation: str,
-    mechanism: str,
-    sensitivity: float,
-    noise_scale: float | tuple[float, ...] | None,
-    noise_multiplier: float | tuple[float, ...] | None,
     seeded: bool,
     assumptions: tuple[str, ...] = (),
     common: tuple[str, ...] = ASSUMPTIONS,
     provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS,
-    trusted: str = "",
-    theorem: str = "",
+    **stated: Any,
 ) -> Guarantee:
-    """The guarantee of what this call released and, in `partial_fit`, of all earlier calls."""
+    """The guarantee of what this call released and, in `partial_fit`, of all earlier calls.
+
+    `stated` are the other fields of `Guarantee`.
+    """
     events, distance = tuple(events), TOTAL_VARIATION
     if earlier is not None:
         events = (*earlier.events, *events)
@@ -256,21 +243,14 @@ def make_guarantee(
         named = {name for name, _ in provenance}
         provenance += tuple(pair for pair in earlier.provenance if pair[0] not in named)
     return Guarantee(
-        unit=unit,
-        relation=relation,
         epsilon=cached_epsilon(events, float(delta), total_variation=distance),
         delta=float(delta),
-        mechanism=mechanism,
-        sensitivity=sensitivity,
-        noise_scale=noise_scale,
-        noise_multiplier=noise_multiplier,
         seeded=seeded,
         assumptions=common + assumptions,
         events=events,
         total_variation=distance,
         provenance=provenance,
-        trusted=trusted,
-        theorem=theorem,
+        **stated,
     )
 
 
@@ -279,22 +259,16 @@ def no_guarantee(
 ) -> Guarantee:
     """The record of a model about which nothing is proved, with noise or without."""
     return Guarantee(
-        unit=unit,
-        relation=relation,
-        epsilon=math.inf,
-        delta=0.0,
-        mechanism=mechanism,
-        sensitivity=math.inf,
-        noise_scale=noise_scale,
-        noise_multiplier=0.0,
-        seeded=seeded,
+        unit=unit, relation=relation, epsilon=math.inf, delta=0.0, mechanism=mechanism,
+        sensitivity=math.inf, noise_scale=noise_scale, noise_multiplier=0.0, seeded=seeded,
         events=(NonPrivate(),),
-    )
+    )  # fmt: skip
 
 
 def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
     """Set the fitted attributes all at once: a model is never shown with another's epsilon."""
-    guarantee = _described(estimator, guarantee)
+    if isinstance(estimator, PrivateEstimator):
+        guarantee = _described(estimator, guarantee)
     attributes |= {
         "privacy_": guarantee,
         "epsilon_": guarantee.epsilon,
@@ -302,25 +276,19 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
     }
     vars(estimator).update(attributes)  # one step: an interrupt comes before or after it
     log_event(
-        "fit",
-        "model fitted",
-        estimator=type(estimator).__name__,
-        unit=guarantee.unit,
-        epsilon=guarantee.epsilon,
-        delta=guarantee.delta,
-        n_iter=attributes.get("n_iter_"),
-        seeded=guarantee.seeded,
-        receipt=guarantee.receipt or None,
-    )
+        "fit", "model fitted", estimator=type(estimator).__name__, unit=guarantee.unit,
+        epsilon=guarantee.epsilon, delta=guarantee.delta, n_iter=attributes.get("n_iter_"),
+        seeded=guarantee.seeded, receipt=guarantee.receipt or None,
+    )  # fmt: skip
 
 
-def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
+def _described(estimator: PrivateEstimator, guarantee: Guarantee) -> Guarantee:
     """The guarantee with what is known of its surroundings, which no epsilon depends on."""
-    if not isinstance(estimator, PrivateEstimator):
-        return guarantee
     chosen = _provenance(estimator)
     origins = dict(guarantee.provenance or UNKNOWN_WORDS)
-    origins = {name: origins[name] for name in origins if name not in chosen} | chosen
+    for name in chosen:  # which come last
+        origins.pop(name, None)
+    origins |= chosen
     ledger = getattr(estimator, "ledger", None) if estimator._charges_in_fit else None
     total, receipt = guarantee.ledger, guarantee.receipt
     if ledger is not None and not receipt:  # twice the same, for calls that publish again
@@ -335,7 +303,7 @@ def _described(estimator: BaseEstimator, guarantee: Guarantee) -> Guarantee:
     )
 
 
-def _provenance(estimator: BaseEstimator) -> dict[str, str]:
+def _provenance(estimator: Any) -> dict[str, str]:
     """Where the parameters of a fit come from, as far as the estimator knows."""
     tables, chosen = {}, []
     signature = inspect.signature(type(estimator).__init__).parameters
@@ -369,3 +337,61 @@ def _ledger_total(ledger: Ledger) -> str:
         f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = {upper:g} "
         f"at delta = {ledger.delta:g}, {when}"
     )
+
+
+def release_sum(
+    read: Callable[[], Any],
+    *,
+    name: str,
+    step: str,
+    norm: float,
+    epsilon: float,
+    delta: float,
+    unit: str,
+    charged_unit: str,
+    relation: str,
+    assumptions: tuple[str, ...],
+    ledger: Any,
+    random_state: Any,
+    theorem: str = "",
+) -> tuple[np.ndarray, Guarantee]:
+    """Release the sum of the rows that `read` returns, and state what it costs.
+
+    Mechanism (Gaussian). `read` is called after the charge, and is the only thing that reads
+    private data. It returns one row for each unit: a function of that unit and of public values,
+    zero for a unit without data. Rows are clipped to the L2 norm `norm`, a public constant, which
+    is checked in integers. Each cell of the sum gets noise, of standard deviation `noise_scale` of
+    the guarantee. `charged_unit` is the unit in the ledger, which tells ids of several names apart.
+    ``docs/proofs_document.md`` has the proofs.
+    """
+    delta = check_delta(delta, SMALLEST_DELTA)
+    if epsilon != math.inf:
+        check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    mechanism = gaussian_noise(epsilon, None, delta)  # public
+    radius = MAX_RADIUS if mechanism.exact else mechanism.radius  # public
+    streams = Streams.from_random_state(random_state)  # secret
+    warn_if_seeded(name, streams.seeded and not mechanism.exact)
+    plan = [(step, mechanism.event)]  # public
+    with Curator(plan, streams, label=name, unit=charged_unit, ledger=ledger) as curator:
+        total = sum_clipped(read(), norm, radius)  # private
+        # One unit moves `total` by at most `radius` in L2: it has one row, which no other unit
+        # enters, and `sum_clipped` checks the length of each row in integers.
+        noisy = curator.release(total, mechanism, label=step, round=0)  # public
+    cell = norm / radius
+    guarantee = make_guarantee(
+        curator.events,
+        delta=delta,
+        earlier=None,
+        unit=unit,
+        relation=relation,
+        mechanism=f"{step}, " + ("exact" if mechanism.exact else "with discrete Gaussian noise"),
+        sensitivity=norm,
+        noise_scale=mechanism.scale * cell,
+        noise_multiplier=mechanism.scale / radius,
+        seeded=streams.seeded,
+        assumptions=assumptions,
+        common=(COLUMNS, AES),
+        trusted=PROCESS,
+        theorem=theorem,
+    )
+    return noisy * cell, guarantee

@@ -7,7 +7,7 @@ they find the same words in a text. So a release holds both.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import scipy.sparse as sp
@@ -17,28 +17,20 @@ Vectorizer: TypeAlias = CountVectorizer | HashingVectorizer
 
 MAX_NGRAM = 20
 MAX_PATTERN = 10_000
+_SETTINGS = (
+    "analyzer", "binary", "lowercase", "ngram_range", "stop_words", "strip_accents",
+    "token_pattern",
+)  # fmt: skip
+_NAMES = {"analyzer": ("word", "char", "char_wb"), "strip_accents": (None, "ascii", "unicode")}
 _FUNCTIONS = ("preprocessor", "tokenizer", "analyzer", "strip_accents")
 _COUNTS = {"norm": None, "alternate_sign": False}  # a hashing vectorizer with these counts
 
 
 def settings_of(vectorizer: Any) -> dict[str, Any]:
-    """The settings with which a vectorizer of texts finds words.
+    """The settings with which a fitted vectorizer of texts finds words, in plain values.
 
-    Parameters
-    ----------
-    vectorizer : PrivateCountVectorizer, CountVectorizer or HashingVectorizer
-        Fitted. The first counts like the second.
-
-    Returns
-    -------
-    settings : dict
-        Plain values. Stop words are listed, because a name such as "english" may stand for other
-        words in another version of scikit-learn.
-
-    Raises
-    ------
-    TypeError
-        If a setting is a function, or the vectorizer does not count words.
+    Stop words are listed, because a name such as "english" may stand for other words in another
+    version of scikit-learn.
     """
     kind = type(vectorizer).__name__
     if type(vectorizer) not in (CountVectorizer, HashingVectorizer):
@@ -73,18 +65,14 @@ def settings_of(vectorizer: Any) -> dict[str, Any]:
 
 
 def vectorizer_from(settings: Any, words: Sequence[str] | None, n_words: int) -> Vectorizer:
-    """The vectorizer of settings of unknown origin.
-
-    It takes texts, and no names of files.
-
-    Raises
-    ------
-    ValueError
-        If the settings are anything other than what `settings_of` returns.
-    """
-    if not isinstance(settings, Mapping) or set(settings) != {"estimator", *_IS_VALID}:
-        raise ValueError(f"the vectorizer must have the fields estimator, {', '.join(_IS_VALID)}")
-    options = {name: _checked(name, settings[name]) for name in _IS_VALID}
+    """The vectorizer of settings of unknown origin; it takes texts, and no names of files."""
+    if not isinstance(settings, Mapping) or set(settings) != {"estimator", *_SETTINGS}:
+        raise ValueError(f"the vectorizer must have the fields estimator, {', '.join(_SETTINGS)}")
+    for name in _SETTINGS:
+        if not _is_valid(name, settings[name]):
+            raise ValueError(f"{name} of the vectorizer is not one that a release can have")
+    options = {name: settings[name] for name in _SETTINGS}
+    options["ngram_range"] = tuple(options["ngram_range"])
     if options["analyzer"] == "word" and options["token_pattern"] is None:
         raise ValueError("a vectorizer of words must have a token_pattern")
     if settings["estimator"] == "CountVectorizer" and words is not None:
@@ -95,6 +83,27 @@ def vectorizer_from(settings: Any, words: Sequence[str] | None, n_words: int) ->
         "the vectorizer must be a CountVectorizer with a vocabulary, or a HashingVectorizer "
         "without one"
     )
+
+
+def _is_valid(name: str, value: Any) -> bool:
+    """Whether a setting of unknown origin is one that `settings_of` returns."""
+    if name in ("binary", "lowercase"):
+        return isinstance(value, bool)
+    if name in _NAMES:
+        return value in _NAMES[name]
+    if name == "ngram_range":
+        is_pair = isinstance(value, list) and [type(n) for n in value] == [int, int]
+        return is_pair and 1 <= value[0] <= value[1] <= MAX_NGRAM
+    if value is None:
+        return True
+    if name == "stop_words":
+        return isinstance(value, list) and all(isinstance(word, str) for word in value)
+    if not isinstance(value, str) or len(value) > MAX_PATTERN:
+        return False
+    try:
+        return re.compile(value).groups <= 1  # the pattern of a word
+    except (re.error, OverflowError, RecursionError):
+        return False
 
 
 def texts_in(X: Any) -> list[str] | None:
@@ -119,49 +128,3 @@ def _may_be_text(document: Any) -> bool:
     """Whether a document is no row of counts: a text, words, or what stands for a missing text."""
     words = isinstance(document, (list, tuple)) and any(isinstance(word, str) for word in document)
     return document is None or isinstance(document, (str, bytes)) or words
-
-
-def _checked(name: str, value: Any) -> Any:
-    """One setting, in the type that a vectorizer takes."""
-    if not _IS_VALID[name](value):
-        raise ValueError(f"{name} of the vectorizer is not one that a release can have")
-    return tuple(value) if name == "ngram_range" else value
-
-
-def _is_range(value: Any) -> bool:
-    if not (isinstance(value, list) and [type(n) for n in value] == [int, int]):
-        return False
-    return 1 <= value[0] <= value[1] <= MAX_NGRAM
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_list_of_words(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, list) and all(isinstance(word, str) for word in value)
-    )
-
-
-def _is_pattern(value: Any) -> bool:
-    """Whether a text is a regular expression of a word: with one group at most."""
-    if value is None:
-        return True
-    if not isinstance(value, str) or len(value) > MAX_PATTERN:
-        return False
-    try:
-        return re.compile(value).groups <= 1
-    except (re.error, OverflowError, RecursionError):
-        return False
-
-
-_IS_VALID: dict[str, Callable[[Any], bool]] = {
-    "analyzer": lambda value: value in ("word", "char", "char_wb"),
-    "binary": _is_flag,
-    "lowercase": _is_flag,
-    "ngram_range": _is_range,
-    "stop_words": _is_list_of_words,
-    "strip_accents": lambda value: value in (None, "ascii", "unicode"),
-    "token_pattern": _is_pattern,
-}

@@ -14,7 +14,7 @@ import numpy as np
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts
 from dplda.core._fold_in import fold_in
-from dplda.core._noisy_sum import release_sum
+from dplda.core._private_fit import release_sum
 from dplda.leaf._users import (
     RELATIONS,
     ROWS_OF_A_UNIT,

@@ -194,19 +194,8 @@ class ExclusiveLock:
     """A file that one object of all processes holds, until it is released or its process ends.
 
     The operating system releases the lock of a process that is killed. The file stays: removing it
-    would let two processes lock two files of one name.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The lock file, on a local disk. It is created if it does not exist.
-
-    Raises
-    ------
-    BlockingIOError
-        If another object, here or in another process, holds the lock.
-    OSError
-        If the file cannot be created or locked.
+    would let two processes lock two files of one name. If another object holds the lock, here or in
+    another process, it is a BlockingIOError.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -225,12 +214,8 @@ class ExclusiveLock:
     def check(self) -> None:
         """Raise an error unless this process still holds the lock of this path.
 
-        Raises
-        ------
-        RuntimeError
-            If the lock was released, or belongs to the process that this one is a copy of.
-        OSError
-            If the file was removed or replaced, so that another process may hold a new one.
+        It is a RuntimeError if the lock was released, or belongs to the process that this one is a
+        copy of, and an OSError if the file was removed or replaced.
         """
         if not self._close.alive or os.getpid() != self._process:
             raise RuntimeError(f"this process does not hold the lock {self.path}")
@@ -299,18 +284,9 @@ def _sync_folder(folder: str | os.PathLike[str]) -> None:
 def explained_sqlite_errors(
     path: str, noun: str, kind: str, *, busy_seconds: float
 ) -> Iterator[None]:
-    """Turn SQLite errors into errors that say what to do.
+    """Turn SQLite errors into errors that say what to do: TimeoutError, ValueError or OSError.
 
     `noun` names the content ("ledger"), and `kind` the expected kind of file ("privacy ledger").
-
-    Raises
-    ------
-    TimeoutError
-        If another process holds the file for longer than `busy_seconds`.
-    ValueError
-        If the file is damaged, or of another kind.
-    OSError
-        If the file cannot be read and written.
     """
     damaged = f"{path} is not a {kind}, or is damaged; choose another path, or restore the file"
     try:

@@ -27,6 +27,7 @@ PUBLIC = {
 }  # fmt: skip
 
 logging.getLogger("dplda").addHandler(logging.NullHandler())
+_WITHIN = ("dplda.", "sklearn.", "joblib.")
 _IS_REHEARSAL = ContextVar("_IS_REHEARSAL", default=False)
 
 
@@ -84,14 +85,10 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
     A search of scikit-learn calls fits by way of joblib.
     """
-    level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and _package(frame.f_globals) in ("dplda", "sklearn", "joblib"):
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_WITHIN):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
-
-
-def _package(namespace: dict) -> str:
-    return namespace.get("__name__", "").split(".")[0]
+    warnings.warn(message, category, stacklevel=level + 1)
 
 
 def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:

@@ -61,16 +61,12 @@ def in_threads(
 
     The calling thread is one of them, and the others have its context variables (`np.errstate`).
     Many small pieces keep all threads busy to the end. After an error no further piece is begun.
-
-    Raises
-    ------
-    RuntimeError
-        If a thread treats the smallest floats otherwise than this one. Passes over the same numbers
-        would then differ, and sensitivities rest on their equality.
+    A thread that treats the smallest floats otherwise than this one is an error: passes over the
+    same numbers would differ, and sensitivities rest on their equality.
     """
     n_threads = min(joblib.effective_n_jobs(n_jobs), len(pieces))
     if n_threads <= 1:
-        return [run(piece) for piece in pieces]
+        return list(map(run, pieces))
     waiting = deque(enumerate(pieces))
     results: dict[int, Result] = {}
     smallest = _smallest_floats()

@@ -43,29 +43,12 @@ def charged_unit(user_ids: Any, unit: str | None = None) -> str:
 
 
 def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
-    """Number of each row's user, from 0, in the order in which users occur.
+    """Number of each row's user, from 0, in the order in which users occur; None without ids.
 
     Ids are compared as they are. A conversion could make two ids equal: numbers to text, or large
     integers to floats. Texts that look the same are an error: as two users, one person would be
     protected less, and as one user, two persons.
-
-    Parameters
-    ----------
-    user_ids : array-like of shape (n_docs,)
-        Private. Integers or strings; None if each row is a unit.
-    n_docs : int
-        Number of rows of `X`.
-
-    Returns
-    -------
-    users : ndarray of shape (n_docs,), int64, or None
-        Private. Equal where ids are equal. None without ids.
-
-    Raises
-    ------
-    ValueError
-        If there is not one id for each row, or if ids are missing, empty, of mixed types, or look
-        the same. The message names types and sizes and quotes no id.
+    Errors name types and sizes, and quote no id.
     """
     if user_ids is None:
         return None

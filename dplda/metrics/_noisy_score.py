@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import are_shards, check_table, row_blocks
 from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
-from dplda.core._noisy_sum import release_sum
+from dplda.core._private_fit import release_sum
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._users import (
     RELATIONS,

@@ -32,17 +32,8 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
     hypothesis is that a token of the word has at most twice the odds of the topic that any token
     has: its expected count is at most m_vk = 2 / (1 + q_k) p_v N_k. The alternative is tested by
     (count - m_vk) over its standard deviation, at the level `FALSE_POSITIVES` / n_words.
-
-    Parameters
-    ----------
-    components : ndarray of shape (n_components, n_words)
-        Counts of words in topics, not negative.
-    components_std : ndarray of shape (n_words,)
-        Standard deviation of the noise in a cell of each word.
-
-    Returns
-    -------
-    mask : ndarray of shape (n_components, n_words), bool
+    `components` (n_components, n_words) are counts, and `components_std` (n_words,) is the standard
+    deviation of the noise in a cell of each word.
     """
     n_components, n_words = components.shape
     variance, sizes = np.square(components_std, dtype=np.float64), components.sum(axis=1)
@@ -84,15 +75,7 @@ def with_signal(
     Topics that LDA finds by chance carry evidence, too. It hardly depends on the documents, their
     length and the noise: in shorter documents topics differ more. A topic is weak if its evidence
     is no larger. Without noise, no topic is noise, and all are weak together if they are chance.
-
-    Parameters
-    ----------
-    components : ndarray of shape (n_components, n_words)
-        Counts of words in topics, not negative.
-    components_std : ndarray of shape (n_words,)
-        Standard deviation of the noise in a cell of each word.
-    doc_words : float
-        Mean number of words of a document. Public.
+    `doc_words` is the mean number of words of a document, and public.
     """
     found = evidence(components, components_std, doc_words)
     growth = min(len(found) / 20, (len(found) / 20) ** GROWTH)
@@ -121,19 +104,15 @@ def warn_if_weak(estimator: Any) -> None:
     if signal < SMALLEST_SIGNAL:
         facts.append(f"signal_to_noise_ of {name} is {signal:.2g}, below {SMALLEST_SIGNAL}")
     if facts:
-        meaning, first = _advice(estimator, signal)
+        meaning, first = "their words may be noise, chance, or frequent words", ""
+        if signal < SMALLEST_SIGNAL and (getattr(estimator, "prior_trust_", None) or 0) >= MOSTLY:
+            meaning = "its topics are mostly those of prior_components"
+        elif signal < SMALLEST_SIGNAL:
+            meaning = "the model knows word frequencies, and little of topics"
+            first = "public texts (public_prior), "
         fewer = f"n_components={n_read} in a new fit, " if 2 <= n_read < len(weak) else ""
         warn_user(
             f"{', and '.join(facts)}: {meaning}; use {first}{fewer}more documents, a larger "
             "epsilon, or fewer words. dplda.plan says before a fit what to expect",
             LowSignalWarning,
         )
-
-
-def _advice(estimator: Any, signal: float) -> tuple[str, str]:
-    """What a model with this signal knows, and what helps most."""
-    if signal >= SMALLEST_SIGNAL:
-        return "their words may be noise, chance, or frequent words", ""
-    if (getattr(estimator, "prior_trust_", None) or 0.0) >= MOSTLY:
-        return "its topics are mostly those of prior_components", ""
-    return "the model knows word frequencies, and little of topics", "public texts (public_prior), "
