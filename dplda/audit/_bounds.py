@@ -50,17 +50,12 @@ def bound_of_guesses(
 def one_run_lower_bound(
     n_canaries: int, n_guesses: int, n_right: int, *, delta: float, confidence: float = 0.95
 ) -> float:
-    """Lower bound on epsilon from one run with many canaries [1]_; it assumes nothing.
+    """Lower bound on epsilon from one run with many canaries; it assumes nothing.
 
     If the mechanism is (epsilon, delta)-private, the number of right guesses exceeds v at most as
     often as a binomial number with success rate ``exp(epsilon) / (1 + exp(epsilon))``, up to a term
-    in delta (Theorem 5.2 of [1]_). Canaries of several independent runs may be counted together,
-    because the runs together are one private mechanism.
-
-    References
-    ----------
-    .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS
-       2023.
+    in delta (Steinke, Nasr and Jagielski 2023, theorem 5.2). Canaries of several independent runs
+    may be counted together, because the runs together are one private mechanism.
     """
 
     def excess(epsilon: float) -> float:
@@ -97,16 +92,10 @@ def independent_lower_bound(
 ) -> float:
     """Lower bound on epsilon from guesses about canaries that do not share their noise.
 
-    **Assumptions.** All noise of the declared events is multiplied by one factor, and the output is
-    a function of independent observations, one for each canary. A document with a word of its own
-    is such a canary, because every cell of a sum has its own noise. All canaries are guessed. Each
-    guess is right with probability (1 + TV) / 2 at most, where TV is the total variation of an
-    observation's two laws: the right guesses are at most a binomial number of that rate. The bound
-    is the epsilon of the events with the least noise whose TV the guesses refute, and with it that
-    of all larger noise; 0 if they refute no noise.
-
-    A bound above the claim needs less: it refutes that the declared noise was added to canaries
-    that do not share it.
+    It assumes that all noise of the declared events is multiplied by one factor, and that the
+    output is a function of independent observations, one for each canary. docs/audits.md has the
+    proof. The bound is the epsilon of the events with the least noise whose total variation the
+    guesses refute; 0 if they refute no noise.
     """
     if n_right == 0:
         return 0.0

@@ -56,27 +56,13 @@ class Step:
 
 @dataclass(eq=False)
 class Tape:
-    """What a fit gave to its curators, and what it got.
+    """What a fit gave to its curators, and what it got."""
 
-    Attributes
-    ----------
-    plans : list
-        Label, unit and steps of each plan.
-    steps : list of Step
-        All releases, in order.
-    samples : list of (rates, rows)
-        All samples: the rate of each unit, and the units that took part.
-    published : list
-        What became public without noise.
-    releases : list of Release
-        What an adversary sees.
-    """
-
-    plans: list[Any] = field(default_factory=list)
+    plans: list[Any] = field(default_factory=list)  # names and steps of each
     steps: list[Step] = field(default_factory=list)
-    samples: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    published: list[Any] = field(default_factory=list)
-    releases: list[Release] = field(default_factory=list)
+    samples: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # rates, rows
+    published: list[Any] = field(default_factory=list)  # what became public without noise
+    releases: list[Release] = field(default_factory=list)  # what an adversary sees
 
 
 class _Watch(Curator):

@@ -56,17 +56,8 @@ class Laplace:
 class BoundedRange:
     """A random choice whose log probability ratios span at most `epsilon`.
 
-    It is `epsilon`-DP and ``epsilon**2 / 8``-zCDP [1]_; the accountant charges less than either.
-
-    Parameters
-    ----------
-    epsilon : float
-        By how much the log ratio between neighboring inputs varies over all outcomes, above 0.
-
-    References
-    ----------
-    .. [1] M. Cesar, R. Rogers. "Bounding, concentrating, and truncating: unifying privacy loss
-       composition for data analytics", ALT 2021.
+    It is `epsilon`-DP and ``epsilon**2 / 8``-zCDP (Cesar and Rogers, ALT 2021); the accountant
+    charges less than either.
     """
 
     epsilon: float
@@ -102,13 +93,9 @@ class ErasedResponse:
     """A bit after randomized response, or nothing: each with probability 1/2.
 
     Two bits of optimized unary encoding are such a response, if one of them is a one in one
-    document and the other in the other document: with probability 1/2 they are reported alike.
-
-    Parameters
-    ----------
-    flip_mixture : float
-        Probability, strictly between 0 and 1, that a fair coin replaces the bit, if there is a
-        report. The pure epsilon is ``log(2 / flip_mixture - 1)``.
+    document and the other in the other document: with probability 1/2 they are reported alike. If
+    there is a report, a fair coin replaces the bit with probability `flip_mixture`, strictly
+    between 0 and 1. The pure epsilon is ``log(2 / flip_mixture - 1)``.
     """
 
     flip_mixture: float

@@ -1,15 +1,13 @@
 """Sensitivity and the noise that covers it.
 
 A unit contributes one vector to a sum. `sum_clipped` scales it to L2 norm at most `norm`, which
-stands for `radius` integer units, rounds it toward zero, and checks the bound in integers: errors
-of floating point cannot exceed it. The kernels of the document-level estimators take the same steps
-in C, from ``kernels/_clip.h``; a test checks that both give the same integers.
+stands for `radius` integer units, rounds it toward zero, and checks the bound in integers. The
+kernels of the document-level estimators take the same steps in C, from ``kernels/_clip.h``; a test
+checks that both give the same integers.
 
-Only this module and, for vectors of bits, `_local_mechanisms` draw noise. A mechanism is a frozen
-value. A call with integers returns them with noise on every cell, and `add_to` adds the same noise
-in place. The accountant charges its `event`. `WORD_VARIATION` bounds the distance between the noise
-that runs and the law of that event. All arithmetic is in integers;
-docs/proofs_document.md has the proofs.
+Only this module and, for vectors of bits, `_local_mechanisms` draw noise. The accountant charges a
+mechanism's `event`; `WORD_VARIATION` bounds the distance between the noise that runs and its law.
+All arithmetic is in integers; docs/proofs_document.md has the proofs.
 """
 
 from __future__ import annotations
@@ -176,18 +174,9 @@ def _exact_row_sums(values: NDArray[np.int64], indptr: NDArray[Any]) -> NDArray[
 class Mechanism(ABC):
     """Noise on integers with its privacy cost, as `Curator.release` takes it.
 
-    Attributes
-    ----------
-    event : Event
-        Privacy cost of one call, for a value of the stated sensitivity.
-    sensitivity : float
-        Largest change of the integer value by one protected unit, in the norm of the event.
-    scale : float
-        Standard deviation (Gaussian) or scale (Laplace) of the noise, in the value's units.
-    mean : float
-        Mean of the noise, a public number to subtract from a release.
-    exact : bool
-        Whether a call adds no noise and protects nothing.
+    `sensitivity` is the largest change of the integer value by one protected unit, in the norm of
+    `event`. `scale` is the standard deviation (Gaussian) or scale (Laplace) of the noise, and
+    `mean` its mean, which is public. If `exact`, a call adds no noise and protects nothing.
     """
 
     sensitivity: float
@@ -205,36 +194,16 @@ class Mechanism(ABC):
         """What draws the noise: for most cells, for cells with a tie, and their tables."""
 
     def __call__(self, value: Integers, reader: Reader) -> Integers:
-        """Add one draw to each cell of a copy.
-
-        Parameters
-        ----------
-        value : ndarray, int64
-            The exact integers, of any shape.
-        reader : Reader
-            Source of the random words.
-
-        Returns
-        -------
-        noisy : ndarray, int64
-            Of the same shape.
-        """
+        """Integers of any shape with one draw added to each."""
         noisy = value.astype(np.int64, order="C", casting="safe")
         self.add_to(noisy.reshape(-1), reader)
         return noisy
 
     def add_to(self, cells: Cells, reader: Reader, n_jobs: int | None = 1) -> None:
-        """Add one draw to each cell, in place; cells with a tie take spare words, in their order.
+        """Add one draw to each of some int32 or int64 cells, in place.
 
-        Parameters
-        ----------
-        cells : ndarray of shape (n_cells,), int32 or int64
-            The exact integers; afterwards the noisy ones. They leave room for the noise, which is
-            below 2**24.
-        reader : Reader
-            Source of the random words.
-        n_jobs : int or None, default=1
-            Number of threads. It never changes a result.
+        The cells leave room for the noise, which is below 2**24. Those with a tie take spare words,
+        in their order. `n_jobs` never changes a result.
         """
         kernels = self._kernels()
         if kernels is None:

@@ -130,13 +130,7 @@ class Page:
 
     def entries(self) -> tuple[Entry, ...]:
         """All entries, oldest first."""
-        try:
-            return tuple(_entry(*row) for row in self._rows)
-        except _Unreadable as error:
-            raise ValueError(
-                f"entry {error} of the ledger {self._path} cannot be read, so nothing more can be "
-                "charged to it; restore the file or start a new ledger"
-            ) from error
+        return tuple(_entry(*row) for row in self._rows)
 
     def counted(self) -> list[Entry]:
         """The entries that count as spent."""
@@ -201,10 +195,6 @@ def _digest(budget: Budget, ledger_id: str, filters: str, rows: list[_Row]) -> s
     return hashlib.sha256(repr((*budget, ledger_id, filters, rows)).encode()).hexdigest()
 
 
-class _Unreadable(Exception):
-    """The number of an entry that another version of the package may have written."""
-
-
 @lru_cache(maxsize=2**16)  # records never change, and many transactions read them
 def _entry(number: int, record: bytes, status: bytes) -> Entry:
     try:
@@ -212,7 +202,10 @@ def _entry(number: int, record: bytes, status: bytes) -> Entry:
         fields["events"] = tuple(from_record(event) for event in fields["events"])
         return Entry(id=number, status=status.decode(), **fields)  # type: ignore[arg-type]
     except (ValueError, TypeError, KeyError) as error:
-        raise _Unreadable(number) from error
+        raise ValueError(
+            f"entry {number} of the ledger cannot be read, so nothing more can be charged to it; "
+            "restore the file or start a new ledger"
+        ) from error
 
 
 class Store:

@@ -35,8 +35,7 @@ class Purpose:
     Estimators outside of this package may use 128 to 255.
     """
 
-    # The names belong to the algorithms that read the streams, which this folder otherwise does not
-    # know. The list is here because no two streams of the package may share a number.
+    # The list is here because no two streams of the package may share a number.
     INITIAL_TABLE = 1
     MEMBERSHIP = 2
     TOPICS = 3
@@ -54,7 +53,6 @@ class Purpose:
     KEPT_TOKENS = 22
     PROPOSALS = 23
     AUDIT = 24
-    CHECKPOINT = 25
 
 
 class Streams:
@@ -109,12 +107,7 @@ class Streams:
         Parameters
         ----------
         purpose, round : int
-            Address of the streams, as in `words`.
-
-        Raises
-        ------
-        RuntimeError
-            If they were taken before: the same randomness twice removes noise.
+            Address, as in `words`. RuntimeError if it was taken: noise twice removes noise.
         """
         with self._lock:
             if (purpose, round) in self._used:
