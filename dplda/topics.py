@@ -14,8 +14,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist, squareform
 
 from dplda.core._corpus import check_table
+from dplda.core._texts import check_model
 from dplda.leaf._checks import check_integer
-from dplda.leaf._vocabulary import check_model
 from dplda.privacy import Guarantee
 from dplda.release._release import NOT_RELEASED
 from dplda.release._released_model import ReleasedModel

@@ -12,7 +12,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from dplda.core._private_fit import COLUMNS, PARAMETERS, UNKNOWN_WORDS, VOCABULARY
-from dplda.leaf._vocabulary import check_model, flat_steps, thawed, words_after, words_of
+from dplda.core._texts import check_model, flat_steps, thawed, words_after, words_of
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, epsilon_of
 from dplda.privacy._events import Event
 
@@ -160,9 +160,8 @@ def _check_words(steps: list[tuple[str, Any]]) -> None:
 
 def _leak(name: str, step: Any) -> str | None:
     """What a step shows of the data without privacy; None if nothing."""
-    if hasattr(step, "privacy_") or not get_tags(step).requires_fit:
-        return None
-    if _has_given_words(step):
+    is_private = hasattr(step, "privacy_")
+    if is_private or not get_tags(step).requires_fit or _has_given_words(step):
         return None
     if hasattr(step, "vocabulary_"):
         return (
@@ -177,11 +176,6 @@ def _leak(name: str, step: Any) -> str | None:
 
 def _has_given_words(step: Any) -> bool:
     return getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
-
-
-def _chose_words(step: Any) -> bool:
-    """Whether a step chose the columns with privacy. A model takes columns as they are."""
-    return hasattr(step, "privacy_") and isinstance(getattr(step, "vocabulary_", None), Mapping)
 
 
 def _provenance(
@@ -222,7 +216,9 @@ def _assumptions(
 ) -> tuple[str, ...]:
     """All assumptions; public columns are none of them if a private step chose the columns."""
     every = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
-    if straight and any(_chose_words(step) for _, step in steps):
+    # a step that chose the columns with privacy; a model takes columns as they are
+    chose = (step for _, step in steps if hasattr(step, "privacy_"))
+    if straight and any(isinstance(getattr(s, "vocabulary_", None), Mapping) for s in chose):
         every.pop(COLUMNS, None)
     settings = (
         f"the settings of {name!r} are public, and it treats each document by itself"
@@ -236,8 +232,5 @@ def _only_counts(step: Any) -> bool:
     """Whether a step counts words without functions or stop words of the caller."""
     if type(step) not in (CountVectorizer, HashingVectorizer):
         return False
-    given = step.get_params(deep=False)
-    functions = ("preprocessor", "tokenizer", "analyzer")
-    if any(callable(given[name]) for name in functions):
-        return False
-    return given["stop_words"] is None or isinstance(given["stop_words"], str)
+    functions = (step.preprocessor, step.tokenizer, step.analyzer)
+    return not any(map(callable, functions)) and isinstance(step.stop_words, str | None)

@@ -32,25 +32,13 @@ class Shard:
     It holds counts (float32), words, ends of rows and ends of units (int32): numbers of 4 bytes
     without a header, whose sizes are in the list of shards.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    shape : tuple of int
-        Number of documents, and of words.
-    n_units : int
-        Number of protected units: documents, or users with all their documents.
-    n_entries : int
-        Number of stored counts.
-    sha256 : str
-        SHA-256 of the file.
     """
 
     path: str
-    shape: tuple[int, int]
-    n_units: int
-    n_entries: int
-    sha256: str
+    shape: tuple[int, int]  # documents, words
+    n_units: int  # documents, or users with all their documents
+    n_entries: int  # stored counts
+    sha256: str  # of the file
 
     @property
     def name(self) -> str:
@@ -73,17 +61,7 @@ class Shard:
     def check(self) -> int:
         """Read all of the shard once: it is what was written, and fits its shape.
 
-        Returns
-        -------
-        n_empty : int
-            Number of documents without a word. Private.
-
-        Raises
-        ------
-        ValueError
-            If the shard is damaged.
-        OSError
-            If the file cannot be read.
+        Return the number of documents without a word, which is private.
         """
         data, words, ends, units = self._arrays()
         if self.digest() != self.sha256:

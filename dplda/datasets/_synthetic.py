@@ -13,24 +13,6 @@ _LARGEST_SIZE = 2**31 - 1
 _CELLS_AT_ONCE = 1 << 22  # dense counts held at a time while drawing: 32 MB
 
 
-def _draw_counts(
-    generator: np.random.Generator,
-    lengths: np.ndarray,
-    doc_topic: np.ndarray,
-    components: np.ndarray,
-) -> sp.csr_matrix:
-    """Draw word counts in blocks of documents. The size of the blocks does not change the draws."""
-    n_docs, n_words = len(lengths), components.shape[1]
-    step = max(1, _CELLS_AT_ONCE // n_words)
-    blocks = []
-    for start in range(0, n_docs, step):
-        rows = slice(start, start + step)
-        word_probabilities = doc_topic[rows] @ components
-        word_probabilities /= word_probabilities.sum(axis=1, keepdims=True)
-        blocks.append(sp.csr_matrix(generator.multinomial(lengths[rows], word_probabilities)))
-    return sp.vstack(blocks, format="csr", dtype=np.int64)
-
-
 def make_topic_corpus(
     n_docs: int = 100,
     n_words: int = 50,
@@ -111,5 +93,10 @@ def make_topic_corpus(
     components = generator.dirichlet(np.full(n_words, topic_word_prior), size=n_components)
     doc_topic = generator.dirichlet(np.full(n_components, doc_topic_prior), size=n_docs)
     lengths = generator.poisson(doc_length, size=n_docs)
-    counts = _draw_counts(generator, lengths, doc_topic, components)
+    step, blocks = max(1, _CELLS_AT_ONCE // n_words), []  # which changes no draw
+    for rows in (slice(start, start + step) for start in range(0, n_docs, step)):
+        word_probabilities = doc_topic[rows] @ components
+        word_probabilities /= word_probabilities.sum(axis=1, keepdims=True)
+        blocks.append(sp.csr_matrix(generator.multinomial(lengths[rows], word_probabilities)))
+    counts = sp.vstack(blocks, format="csr", dtype=np.int64)
     return Bunch(data=counts, components=components, doc_topic=doc_topic)

@@ -12,8 +12,8 @@ from sklearn.pipeline import Pipeline
 
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import UNKNOWN_WORDS
+from dplda.core._texts import check_model, flat_steps, in_order, words_after, words_of
 from dplda.leaf._checks import check_integer, escaped
-from dplda.leaf._vocabulary import check_model, flat_steps, in_order, words_after, words_of
 from dplda.metrics._signal import standing_words
 
 COLORS = ("#0072B2", "#D55E00")  # Okabe and Ito's, which color-blind readers can distinguish

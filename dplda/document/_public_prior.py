@@ -15,11 +15,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._corpus import Corpus, positive_entries
-from dplda.core._texts import texts_in
+from dplda.core._texts import in_order, texts_in
 from dplda.document._table_estimate import smooth_totals
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
-from dplda.leaf._vocabulary import in_order
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._streams import Streams
 from dplda.word._frozen_table import MAX_COMPONENTS

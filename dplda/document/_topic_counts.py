@@ -15,6 +15,7 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts
 from dplda.core._fold_in import fold_in
 from dplda.core._private_fit import release_sum
+from dplda.core._texts import check_model
 from dplda.leaf._users import (
     RELATIONS,
     ROWS_OF_A_UNIT,
@@ -22,7 +23,6 @@ from dplda.leaf._users import (
     number_users,
     protected_unit,
 )
-from dplda.leaf._vocabulary import check_model
 from dplda.privacy import Guarantee
 
 COUNTS = "number of documents in each topic"

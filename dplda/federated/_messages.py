@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from dplda.core._texts import check_model, hash_words
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
-from dplda.leaf._vocabulary import check_model, hash_words
 from dplda.privacy import Ledger, PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
 from dplda.release._container import pack, unpack

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from dplda.core._corpus import are_shards, check_table, row_blocks
 from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
 from dplda.core._private_fit import release_sum
+from dplda.core._texts import check_model
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._users import (
     RELATIONS,
@@ -26,7 +27,6 @@ from dplda.leaf._users import (
     number_users,
     protected_unit,
 )
-from dplda.leaf._vocabulary import check_model
 from dplda.metrics._perplexity import check_inputs, split_documents
 from dplda.privacy import Guarantee
 

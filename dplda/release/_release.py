@@ -17,11 +17,17 @@ from dplda._version import __version__
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import VOCABULARY
-from dplda.core._texts import settings_of, vectorizer_from
+from dplda.core._texts import (
+    check_model,
+    flat_steps,
+    settings_of,
+    thawed,
+    vectorizer_from,
+    words_of,
+)
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import PUBLIC, check_writable, write_atomically
 from dplda.leaf._messages import log_event, warn_user
-from dplda.leaf._vocabulary import check_model, flat_steps, thawed, words_of
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._accounting import grouped
 from dplda.privacy._events import from_record, to_record

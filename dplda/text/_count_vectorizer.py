@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -179,39 +179,14 @@ class PrivateCountVectorizer(
     }
 
     def __init__(
-        self,
-        *,
-        epsilon=None,
-        noise_multiplier=None,
-        delta=1e-6,
-        candidates="en",
-        discover=True,
-        max_features=2000,
-        max_doc_words=1000,
-        strip_accents=None,
-        lowercase=True,
-        stop_words=None,
-        token_pattern=r"(?u)\b\w\w+\b",
-        ngram_range=(1, 1),
-        analyzer="word",
-        ledger=None,
+        self, *, epsilon=None, noise_multiplier=None, delta=1e-6, candidates="en", discover=True,
+        max_features=2000, max_doc_words=1000, strip_accents=None, lowercase=True, stop_words=None,
+        token_pattern=r"(?u)\b\w\w+\b", ngram_range=(1, 1), analyzer="word", ledger=None,
         random_state=None,
-    ):
-        self.epsilon = epsilon
-        self.noise_multiplier = noise_multiplier
-        self.delta = delta
-        self.candidates = candidates
-        self.discover = discover
-        self.max_features = max_features
-        self.max_doc_words = max_doc_words
-        self.strip_accents = strip_accents
-        self.lowercase = lowercase
-        self.stop_words = stop_words
-        self.token_pattern = token_pattern
-        self.ngram_range = ngram_range
-        self.analyzer = analyzer
-        self.ledger = ledger
-        self.random_state = random_state
+    ):  # fmt: skip
+        parameters = locals()
+        del parameters["self"]
+        self.__dict__.update(parameters)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -422,14 +397,7 @@ class PrivateCountVectorizer(
                 of_units[unit].update(terms)
         return sets
 
-    def _publish(
-        self,
-        chosen: Selected,
-        selections: Sequence[Selection],
-        events: tuple[Event, ...],
-        unit: str,
-        seeded: bool,
-    ) -> None:
+    def _publish(self, chosen, selections, events, unit, seeded) -> None:
         if not len(chosen.terms):
             raise ValueError(
                 "no word passed the threshold, and the charge stands; use more documents, a larger "
