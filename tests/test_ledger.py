@@ -398,26 +398,12 @@ def test_reopening_takes_the_budget_of_the_file(path):
         ({"epsilon": 2.0}, r"epsilon 1.5, not 2.0"),
         ({"epsilon": math.inf}, r"epsilon 1.5, not inf"),
         ({"epsilon": 1.5, "delta": 1e-5}, r"delta 1e-07, not 1e-05"),
-        ({"data": "notes 2025"}, r"data None, not notes 2025"),
     ],
 )
 def test_reopening_with_another_budget_is_refused(path, other, message):
     Ledger(path, epsilon=1.5, delta=1e-7)
     with pytest.raises(ValueError, match=message):
         Ledger(path, **other)
-
-
-def test_a_ledger_is_for_the_data_that_it_names(make_ledger, path):
-    ledger = make_ledger(data="notes 2024")
-    assert ledger.data == ledger.part("a", by="day").data == "notes 2024"
-    assert ", data 'notes 2024', part 'day=a': epsilon 0 of" in repr(ledger.part("a", by="day"))
-    Ledger(path, data="notes 2024")
-    assert pickle.loads(pickle.dumps(Ledger(path))).data == "notes 2024"
-    with pytest.raises(ValueError, match="data notes 2024, not notes 2025; leave data out"):
-        Ledger(path, data="notes 2025")
-    for wrong in ("", "a\nb", "\ud800", 1):
-        with pytest.raises((ValueError, TypeError), match="data must be a"):
-            make_ledger(data=wrong)
 
 
 def test_all_that_was_charged_is_in_one_file(path, tmp_path):
@@ -517,7 +503,6 @@ def test_a_ledger_that_was_made_meanwhile_is_joined_and_not_replaced(path, monke
         "UPDATE budget SET ledger = 'another'",
         "DELETE FROM budget",
         "INSERT INTO budget SELECT * FROM budget",
-        "UPDATE budget SET data = 'other notes'",
         "INSERT INTO entries SELECT 9, record, status FROM entries WHERE id = 1",
         "UPDATE entries SET record = x'ff' WHERE id = 1",
         "UPDATE entries SET record = CAST(x'ff' AS TEXT) WHERE id = 1",

@@ -86,7 +86,7 @@ def test_no_log_holds_a_word_a_count_or_a_folder(log, tmp_path):
     texts = [f"plum pear {CANARIES[i % 2]} {CANARIES[0]}" for i in range(137)]
     folder = tmp_path / "secretfolder"
     folder.mkdir()
-    ledger = Ledger(folder / "privacy.sqlite", data="notes")
+    ledger = Ledger(folder / "privacy.sqlite")
     vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=["plum", *CANARIES], ledger=ledger)
     counts = vectorizer.fit_transform(texts)
     with pytest.warns(dplda.privacy.SeededNoiseWarning):
@@ -160,13 +160,13 @@ def test_a_receipt_stands_for_the_entries_that_came_first(path):
 
 
 def test_a_backup_is_a_complete_ledger_that_only_its_owner_can_read(path, tmp_path, capsys):
-    ledger = Ledger(path, epsilon=4.0, data="notes")
+    ledger = Ledger(path, epsilon=4.0)
     charge(ledger)
     copy = str(tmp_path / "copy")
     assert main(["ledger", "backup", path, copy]) == 0
     assert ledger.receipt in capsys.readouterr().out
     assert Ledger(copy).entries() == ledger.entries()
-    assert (Ledger(copy).epsilon, Ledger(copy).data) == (4.0, "notes")
+    assert Ledger(copy).epsilon == 4.0
     if os.name == "posix":
         assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
     for target in (copy, path):

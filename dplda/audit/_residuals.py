@@ -80,7 +80,7 @@ class ResidualResult:
     name : str
         Class of the estimator.
     tests : tuple
-        All lines of the check, with `name`, `statistic`, `low`, `high`, `note` and `passed`.
+        All lines, each with `name`, `statistic`, `low`, `high`, `note` and `passed`.
     n_releases, n_cells : int
         Number of noisy releases, and of noisy cells in all of them.
     """

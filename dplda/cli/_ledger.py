@@ -73,7 +73,7 @@ def _check(options: argparse.Namespace) -> int:
     is_well = spent <= limit and all(found["known"] for found in known)
     if options.json:
         print(_as_json({
-            "ledger": ledger.path, "data": ledger.data, "epsilon_spent": spent,
+            "ledger": ledger.path, "epsilon_spent": spent,
             "max_epsilon": limit, "delta": delta, "receipts": known, "ok": is_well,
         }))  # fmt: skip
         return 0 if is_well else 1
@@ -156,7 +156,7 @@ def _show(options: argparse.Namespace) -> None:
     entries, spent = [_described(e, delta) for e in ledger.entries()], ledger.epsilon_at(delta)
     if options.json:
         print(_as_json({
-            "ledger": ledger.path, "data": ledger.data, "delta": delta, "entries": entries,
+            "ledger": ledger.path, "delta": delta, "entries": entries,
             "epsilon_spent": spent, "composition": ledger.composition, "budget": ledger.epsilon,
             "budget_delta": ledger.delta, "used": ledger.epsilon_spent,
             "remaining": ledger.remaining, "caveat": ledger.caveat, "receipt": ledger.receipt,
@@ -174,7 +174,7 @@ def _show(options: argparse.Namespace) -> None:
     if ledger.composition == "adaptive":  # spent is then the budget, however little was used
         print(f"used up    epsilon {ledger.epsilon_spent:.6g} of the budget, which is adaptive")
     print(f"remaining  epsilon {ledger.remaining:.6g} at delta {ledger.delta:g}")
-    for name in ("data", "receipt", "caveat"):
+    for name in ("receipt", "caveat"):
         if value := getattr(ledger, name):
             print(f"{name:10} {value}")
 

@@ -130,7 +130,7 @@ def epsilon_bounds(
     """
     upper = epsilon_of(events, delta, total_variation=total_variation)
     groups, _, _ = without_statements(grouped(events))
-    return min(lower_epsilon(groups, float(delta)), upper), upper
+    return min(_bounds(groups, float(delta), upper=False), upper), upper
 
 
 def _check_delta(delta: float) -> float:
@@ -200,7 +200,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = _check_delta(check_number("delta", delta, 0.0, 1.0, closed="neither"))
-    return largest_mu(epsilon, delta)
+
+    def is_too_large(mus: FloatArray) -> NDArray[np.bool_]:
+        deltas = _gaussian_deltas(np.full(len(mus), epsilon), np.maximum(mus, 1e-300), upper=True)
+        return (deltas > delta) & (mus > 0.0)
+
+    return _switch(is_too_large, epsilon / (1.0 + math.sqrt(epsilon)))[0]
 
 
 # ---- events in groups ---------------------------------------------------------------------
@@ -288,11 +293,6 @@ def upper_epsilon(groups: Groups, delta: float) -> float:
     return _bounds(groups, delta if delta >= SMALLEST_DELTA else 0.0, upper=True)
 
 
-def lower_epsilon(groups: Groups, delta: float) -> float:
-    """An epsilon that some steps with these events exceed, or reach."""
-    return _bounds(groups, delta, upper=False)
-
-
 @lru_cache(maxsize=1024)
 def _bounds(groups: Groups, delta: float, *, upper: bool) -> float:
     if delta == 0.0:
@@ -307,14 +307,6 @@ def _bounds(groups: Groups, delta: float, *, upper: bool) -> float:
     if not upper:
         return max(sides)
     return min(max(sides), quick_epsilon(groups, delta))
-
-
-def with_ranges_together(groups: Groups) -> Steps:
-    """All bounded-range choices of a kind as one step, where that has a curve."""
-    return tuple(
-        (BoundedRanges(event.epsilon, n), 1) if isinstance(event, BoundedRange) else (event, n)
-        for event, n in groups
-    )
 
 
 def directions(groups: Groups) -> tuple[bool, ...]:
@@ -372,7 +364,12 @@ def _composition(
     (a, b, c), (x, y, z) = TILTS[best - 2 : best + 1], logs[best - 2 : best + 1]
     variance = 2.0 * ((z - y) / (c - b) - (y - x) / (b - a)) / (c - a)
     steps = sum(count for _, count in groups)
-    parts: Steps = with_ranges_together(groups) if upper else groups
+    parts: Steps = groups
+    if upper:  # all bounded-range choices of a kind are one step, which has a curve
+        parts = tuple(
+            (BoundedRanges(event.epsilon, n), 1) if isinstance(event, BoundedRange) else (event, n)
+            for event, n in groups
+        )
     tail = 2.0 ** (8 * math.floor(math.log2(_STEP_TAIL * delta / steps) / 8.0))
     return Composition(
         parts, added=added, upper=upper, tilt=float(c), spread=math.sqrt(max(variance, 0.0)),
@@ -502,16 +499,6 @@ def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
 
     low, high = _switch(is_private, mu * mu / 2.0 + mu)  # of this order, whatever delta is
     return high if upper else low
-
-
-def largest_mu(epsilon: float, delta: float) -> float:
-    """The largest mu of Gaussian differential privacy at an epsilon and a delta."""
-
-    def is_too_large(mus: FloatArray) -> NDArray[np.bool_]:
-        deltas = _gaussian_deltas(np.full(len(mus), epsilon), np.maximum(mus, 1e-300), upper=True)
-        return (deltas > delta) & (mus > 0.0)
-
-    return _switch(is_too_large, epsilon / (1.0 + math.sqrt(epsilon)))[0]
 
 
 def _delta_of(curve: Curve, epsilons: FloatArray, *, upper: bool) -> FloatArray:

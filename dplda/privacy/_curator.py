@@ -76,9 +76,8 @@ class Curator:
     """Charges a plan, samples secretly, and releases what was planned.
 
     The curator is a context manager. Leaving it normally confirms the charge. An exception before
-    the first release cancels the charge, because nothing has become public; after it, the charge
-    stays, and a note of the exception says what is spent. The ledger is told of the first release
-    before it is made. Threads that share a curator take its steps one after the other.
+    the first release cancels the charge; after it, the charge stays, and a note of the exception
+    says what is spent. Threads that share a curator take its steps one after the other.
 
     Parameters
     ----------
@@ -173,14 +172,12 @@ class Curator:
         label : str
             Label of the step in the plan.
         round : int
-            Number of the noise streams, which refuse it the second time: two releases with one
-            number would carry the same noise.
+            Number of the noise streams, which refuse it the second time.
         sampling_probability : float, default=1.0
             Rate of the Poisson sample that `value` is computed from.
         overwrite_value : bool, default=False
-            Whether to add the noise in place, which saves a copy: what is written to `value` later
-            is seen by everyone who holds the release. Values of int32 must leave room for the
-            noise, below 2**24. An array that cannot take it is copied.
+            Whether to add the noise in place, where the array can take it. Values of int32 must
+            leave room for the noise, below 2**24.
         n_jobs : int or None, default=None
             Number of threads. It never changes a result.
 
@@ -192,8 +189,7 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If the plan has another step next, if the step is sampled and `sample` was not called
-            for it, or if `round` repeats.
+            If the plan has another step next, if a sample is missing, or if `round` repeats.
         """
         with self._alone:
             # All releases of a label have one size. Too many words are refused before the first,
@@ -224,9 +220,8 @@ class Curator:
     ) -> tuple[NDArray[np.object_], Cells]:
         """Release some cells with noise: those asked for, and those that reach a threshold.
 
-        The number of cells is private, because cells exist that only one unit has. Nothing of a
-        cell that does not pass becomes public, not even that it exists. The plan has two steps
-        under `label`: the event of the mechanism, and `failure`.
+        Nothing of a cell that does not pass becomes public, not even that it exists. The plan has
+        two steps under `label`: the event of the mechanism, and `failure`.
 
         Parameters
         ----------
@@ -284,8 +279,8 @@ class Curator:
         Raises
         ------
         RuntimeError
-            If a rate exceeds the rate that the plan charges, or is negative, if the next step has a
-            sample already, or if `round` repeats.
+            If a rate is negative or above the one that is charged, if the next step has a sample
+            already, or if `round` repeats.
         """
         with self._alone:
             planned = self._plan[0][1] if self._plan else None
@@ -436,8 +431,8 @@ _STAND_IN: ContextVar[type[Curator] | None] = ContextVar("_STAND_IN", default=No
 def observe_releases() -> Iterator[list[Release]]:
     """Collect what this thread releases inside of the ``with`` block, oldest first.
 
-    Threads that the block starts are observed too where threads inherit context variables
-    (``sys.flags.thread_inherit_context``), as they do by default without a global interpreter lock.
+    Threads that the block starts are observed too where threads inherit context variables, as
+    without a global interpreter lock.
 
     Yields
     ------

@@ -231,8 +231,8 @@ class Guarantee:
     def detection_rate(self, false_alarms: float = 0.01) -> float:
         """Bound how often the best test finds a unit that is present.
 
-        The test sees everything that was released, knows all other data, and compares the data with
-        and without one particular unit.
+        The test sees all releases, knows all other data, and compares the data with and without one
+        particular unit.
 
         Parameters
         ----------
@@ -243,14 +243,13 @@ class Guarantee:
         Returns
         -------
         float
-            Largest share of the cases with the unit in which the test finds it. From `false_alarms`
-            (no better than blind guessing) to 1 (always).
+            Largest share of the cases with the unit in which the test finds it, from `false_alarms`
+            (blind guessing) to 1.
 
         Notes
         -----
-        The bound uses the trade-off curve of `events`, not `epsilon` and `delta` alone. For
-        Gaussian noise without sampling it is exact: ``Phi(Phi^-1(false_alarms) + mu)``.
-        ``docs/accounting.md`` has the proof.
+        The bound uses the trade-off curve of `events`. For Gaussian noise without sampling it is
+        exact: ``Phi(Phi^-1(false_alarms) + mu)``. ``docs/accounting.md`` has the proof.
         """
         alarms = check_number("false_alarms", false_alarms, 0.0, 1.0, closed="both")
         if self.epsilon == math.inf:
@@ -311,8 +310,7 @@ class Guarantee:
         """State what the same releases guarantee for a part of a unit, whose other parts stay.
 
         Such a part is one text of a user who has others, or one member of a team whose texts have
-        one id. The clipped sum of a unit with the part and without it are two vectors: one unit is
-        taken away, and another one is added.
+        one id. Without the part, one unit is taken away, and another one is added.
 
         Returns
         -------

@@ -64,8 +64,6 @@ class Ledger:
         Whether noise and number of charges are fixed in advance, or may depend on earlier releases.
         "adaptive" needs a finite `epsilon` and a `delta` above 0. None takes that of the file, or
         "planned".
-    data : str, default=None
-        Public name of the data, such as "notes 2024". None takes that of the file, or no name.
 
     Raises
     ------
@@ -85,8 +83,8 @@ class Ledger:
     the total holds.
 
     No unit may occur twice in the data of an entry, as in a bootstrap sample: pass `user_ids` to
-    `fit`, and the same ids to all fits of a ledger. The total is infinite as soon as two entries
-    drew their noise from given seeds, because the noise of equal seeds cancels.
+    `fit`, the same to all fits of a ledger. The total is infinite as soon as two entries drew their
+    noise from given seeds, because the noise of equal seeds cancels.
 
     Examples
     --------
@@ -106,7 +104,6 @@ class Ledger:
         epsilon: float | None = None,
         delta: float | None = None,
         composition: Composition | None = None,
-        data: str | None = None,
     ) -> None:
         if isinstance(path, (int, float)):
             raise TypeError(f"path must be a file, got {path}; a budget is Ledger(epsilon={path})")
@@ -116,10 +113,8 @@ class Ledger:
             delta = check_delta(delta)
         if composition not in (None, "planned", "adaptive"):
             raise ValueError(f"composition must be 'planned' or 'adaptive', got {composition!r}")
-        if data is not None:
-            _check_name("data", data)
-        given = Budget(epsilon, delta, composition, data)  # type: ignore[arg-type]
-        unlimited = Budget(math.inf, 1e-6, "planned", None)
+        given = Budget(epsilon, delta, composition)  # type: ignore[arg-type]
+        unlimited = Budget(math.inf, 1e-6, "planned")
         new = Budget(*(b if a is None else a for a, b in zip(given, unlimited)))  # type: ignore
         self._part: str | None = None
         self._store = MemoryStore(new) if path is None else open_file(os.fspath(path), new)
@@ -154,11 +149,6 @@ class Ledger:
     def composition(self) -> Composition:
         """Whether noise and number of charges are "planned", or "adaptive"."""
         return self._store.budget.composition
-
-    @property
-    def data(self) -> str | None:
-        """Name of the data; None if the ledger has none."""
-        return self._store.budget.data
 
     @property
     def unit(self) -> str | None:
@@ -242,8 +232,7 @@ class Ledger:
     def part(self, name: Any, *, by: str | None = None, of: int | None = None) -> Ledger:
         """Charge one part of the data, disjoint from all other parts.
 
-        The returned ledger is this one, except that what it reserves is charged to the part. The
-        total is the largest of the totals of the parts, each with the entries that belong to no
+        The total is the largest of the totals of the parts, each with the entries that belong to no
         part.
 
         Parameters
@@ -259,16 +248,15 @@ class Ledger:
         Returns
         -------
         Ledger
-            To be passed to an estimator that is fitted to this part alone.
+            This ledger, for an estimator that is fitted to this part alone.
 
         Notes
         -----
         **Privacy.** Nothing can check which rows are passed to a fit. The total assumes that no
-        unit is in two parts, and that the rule that chooses the rows of a part reads no private
-        data. A function of row numbers is such a rule if every document is in one row, for the
-        neighbors of `relation`. A part that is a set of rows is a part for the unit "document"
-        only; for other units such an entry is charged to all parts, unless the part comes from
-        `user_part`.
+        unit is in two parts, and that the rule that chooses the rows reads no private data. Row
+        numbers are such a rule if every document is in one row, for the neighbors of `relation`.
+        For other units than "document", an entry is charged to all parts, unless the part comes
+        from `user_part`.
 
         Examples
         --------
@@ -400,7 +388,7 @@ class Ledger:
         )
         try:
             with self._store.transaction(write=True) as page:
-                page.set_filters(_check_affordable(entry, page))
+                page.filters = _check_affordable(entry, page)
                 number = page.add(entry)
                 receipt = page.receipt(number)
         except BudgetError:
@@ -496,8 +484,6 @@ class Ledger:
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
-        if self.data is not None:
-            where += f", data {self.data!r}"
         if self._part is not None:
             where += f", part {self._part!r}"
         try:
@@ -599,7 +585,7 @@ def _check_affordable(new: Entry, page: Page) -> str:
     reason = _why_infinite([*counted, new], budget.delta)
     if reason:
         raise BudgetError(f"{new.label!r} has no finite epsilon in this ledger: {reason}")
-    (epsilon, delta, *_), own, entries = budget, new.charged_part, [*counted, new]
+    (epsilon, delta, _), own, entries = budget, new.charged_part, [*counted, new]
     parts = _parts(entries) if own is None else {own}
     if budget.composition == "planned":
         for part in parts:

@@ -39,18 +39,12 @@ class RandomizedBits:
     A bit 0 is reported as 1 with `probability`, from 1.2e-5 to 0.4999999. A bit 1 is reported as 0
     with the same probability or, with `fair_ones`, with probability 1/2 (optimized unary encoding).
     Geometric skips lead from one flip to the next. A skip is floored Laplace noise without its
-    sign.
-
-    Notes
-    -----
-    **Privacy.** Unit: a bit, or a vector of bits with a limited number of ones. Relation: it is
-    replaced by any other. Sensitivity: the number of bits that differ. Event: `events`, up to
-    `WORD_VARIATION` for each skip; the proof is in docs/proofs_local.md.
+    sign. A replaced vector costs `events`, up to `WORD_VARIATION` for each skip
+    (docs/proofs_local.md).
 
     The scale of the skips is a float, and the ratio of their law is exactly exp(-1/scale). The
     computed scale is reduced by a relative 2**-48, which is more than all rounding errors in the
-    draw and in the privacy cost. The true flip probability is above `probability` by a relative
-    2**-49 to 2**-47, and never above 1/2. Every log-ratio is therefore below the one charged.
+    draw and in the privacy cost: every log-ratio is below the one charged.
     """
 
     probability: float
@@ -153,22 +147,13 @@ class ThresholdedLaplace:
     floor(y / STEP); the others are not reported. `epsilon` is the cost of blanking a token, from
     0.0114 to 100; `threshold`, from 2**-10 to 1 - 2**-10, is rounded to a multiple of the step.
 
-    Notes
-    -----
-    **Privacy.** Unit: token. Relation: the token is blanked, so that w becomes "no word" and one
-    coordinate moves by 1. Replacing the word by another one costs two events. Sensitivity: 1.
-    Event: ``Laplace(scale)``, up to `WORD_VARIATION` for each coordinate.
-
-    1 and the threshold are multiples of the step. A report is therefore a post-processing of the
-    continuous mechanism, coordinate by coordinate:
-
-    * a coordinate 0 survives with probability exp(-epsilon * threshold) / 2, and then exceeds the
-      threshold by a geometric number of steps; survivors are found by geometric gaps;
-    * the coordinate w is 1 / STEP steps plus `FlooredLaplace`.
+    Replacing the word by another one costs two events. A report is a post-processing of the
+    continuous mechanism, coordinate by coordinate, up to `WORD_VARIATION` for each, because 1 and
+    the threshold are multiples of the step. Coordinates 0 survive with probability exp(-epsilon *
+    threshold) / 2, and are found by geometric gaps; the coordinate w is `FlooredLaplace`.
 
     The scale in steps is the float next above 1 / (epsilon * STEP), and every table is computed
-    from that float with 90 digits. The mechanism that runs is exactly that of a slightly smaller
-    epsilon.
+    from that float with 90 digits: what runs is exactly a slightly smaller epsilon.
     """
 
     epsilon: float

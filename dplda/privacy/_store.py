@@ -30,10 +30,10 @@ USERS = "users/"  # the rule of parts of users begins so, and ends with their nu
 _BUSY_SECONDS = 600.0
 # Written into the header of the file, so that no other database is taken for a ledger.
 _APPLICATION_ID = 0x64706C64
-_SCHEMA = 7
+_SCHEMA = 8
 _TABLES = (
     "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, composition TEXT NOT NULL, "
-    "data TEXT, ledger TEXT NOT NULL, filters TEXT NOT NULL, digest TEXT NOT NULL)",
+    "ledger TEXT NOT NULL, filters TEXT NOT NULL, digest TEXT NOT NULL)",
     "CREATE TABLE entries (id INTEGER PRIMARY KEY, record TEXT NOT NULL, status TEXT NOT NULL)",
 )
 # What never changes of an entry is one JSON text, its record.
@@ -53,12 +53,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class Budget(NamedTuple):
-    """What a ledger allows, and for which data. It never changes."""
+    """What a ledger allows. It never changes."""
 
     epsilon: float
     delta: float
     composition: Composition = "planned"
-    data: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +114,7 @@ class Page:
         self._n_before = len(self._rows)
         digest = None
         if len(budgets) == 1:
+            # filters of an adaptive ledger; there are none before its first entry
             self.filters: str
             *budget, self.ledger_id, self.filters, digest = budgets[0]
             self.budget = Budget(*budget)
@@ -164,14 +164,10 @@ class Page:
         self._connection.execute(change, (status, entry_id))
         self._rows[entry_id - 1] = (*self._rows[entry_id - 1][:2], status.encode())
 
-    def set_filters(self, filters: str) -> None:
-        """Write down the filters of an adaptive ledger; there are none before its first entry."""
-        self._connection.execute("UPDATE budget SET filters = ?", (filters,))
-        self.filters = filters
-
     def seal(self) -> None:
-        """Write the digest of what the ledger holds now."""
-        self._connection.execute("UPDATE budget SET digest = ?", (self._digest(),))
+        """Write the filters, and the digest of what the ledger holds now."""
+        change = "UPDATE budget SET filters = ?, digest = ?"
+        self._connection.execute(change, (self.filters, self._digest()))
 
     def check_written(self) -> None:
         """Read new entries back. Without working file locks, another process may overwrite them."""
@@ -224,7 +220,12 @@ class Store:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 page = Page(connection, self.path)
-                self._check_same(page)
+                if (page.budget, page.ledger_id) != (self.budget, self.ledger_id):
+                    raise ValueError(
+                        f"the file {self.path} is another ledger than the one that was opened, "
+                        "whose entries still count as spent; restore its file, or open the new "
+                        "ledger by its path"
+                    )
                 yield page
                 if write:
                     page.seal()
@@ -244,13 +245,6 @@ class Store:
             )
         with _ledger_connection(self.path) as connection:
             yield connection
-
-    def _check_same(self, page: Page) -> None:
-        if (page.budget, page.ledger_id) != (self.budget, self.ledger_id):
-            raise ValueError(
-                f"the file {self.path} is another ledger than the one that was opened, whose "
-                "entries still count as spent; restore its file, or open the new ledger by its path"
-            )
 
 
 class MemoryStore(Store):
@@ -330,7 +324,7 @@ def _create_tables(connection: sqlite3.Connection, budget: Budget) -> str:
     for statement in _TABLES:
         connection.execute(statement)
     row = (*budget, identity, "", _digest(budget, identity, "", []))
-    connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, ?)", row)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {_SCHEMA}")
     connection.execute("COMMIT")
