@@ -30,7 +30,8 @@ MAY_IMPORT = {
     "datasets": {"leaf", "core", "privacy"},  # shards: counts as a fit takes them
     "displays": {"leaf", "metrics", "core"},  # the guarantee of a pipeline
     **dict.fromkeys(["core", "metrics", "word", "local", "release"], SHARED),
-    "text": SHARED | {"datasets"},  # the public word lists
+    # the public word lists, and a model of texts, from its words to its file
+    "text": SHARED | {"datasets", "document", "release", "displays"},
     "document": SHARED | {"datasets", "word"},  # where many topics begin, and the public prior
     "federated": SHARED | {"release"},
     "(root)": SHARED | {"release"},

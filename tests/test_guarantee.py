@@ -610,3 +610,23 @@ def test_statements_add_up():
     for wrong in ((-1.0, 0.0), (1.0, 1.0), (math.nan, 0.0), (1.0, -1e-9), (math.inf, 0.0)):
         with pytest.raises(ValueError, match="must be"):
             ApproximateDP(*wrong)
+
+
+@pytest.mark.parametrize(("multiplier", "d"), [(1.0, 1e-7), (0.6, 1e-7), (2.5, 4e-7)])
+def test_a_part_of_a_unit_and_the_threshold(multiplier, d):
+    """A user has the words a and b, others have b only: the exact law without a, and with it.
+
+    With a, b weighs R / sqrt(2), and a passes with probability d at most. Without it, b weighs R.
+    """
+    events = (Gaussian(multiplier), ApproximateDP(0.0, d))
+    delta = 1e-6
+    guarantee = Guarantee(
+        unit="user", relation="", epsilon=epsilon_of(events, delta), delta=delta, mechanism="",
+        sensitivity=1.0, noise_scale=None, noise_multiplier=None, seeded=False, events=events,
+    )  # fmt: skip
+    part = guarantee.for_part_of_unit()
+    assert part.epsilon == pytest.approx(epsilon_of(Gaussian(multiplier / 2), delta - 2 * d), 1e-3)
+    for distance in (1 - 0.5**0.5, 2.0):  # of this pair, and of any two vectors of norm R
+        mu, e = distance / multiplier, part.epsilon
+        shared = ndtr(mu / 2 - e / mu) - math.exp(e) * ndtr(-mu / 2 - e / mu)
+        assert d + (1 - d) * shared <= delta

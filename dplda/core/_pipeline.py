@@ -63,6 +63,13 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     >>> round(pipeline_guarantee(pipeline.fit(texts)).epsilon, 1)
     2.3
     """
+    return combined_guarantee(pipeline, delta=delta)
+
+
+def combined_guarantee(
+    pipeline: Pipeline, *, delta: float | None = None, seeds_differ: bool = False
+) -> Guarantee:
+    """`pipeline_guarantee`, also for steps of which the caller knows that their seeds differ."""
     check_model(pipeline, "a fitted Pipeline")
     if not hasattr(pipeline, "steps"):
         raise TypeError(
@@ -79,7 +86,7 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     _check_same("unit", [part.unit for part in parts])
     _check_same("relation", [part.relation for part in parts])
     leaks = [leak for name, step in steps if (leak := _leak(name, step))]
-    if sum(part.seeded for part in parts) > 1:
+    if sum(part.seeded for part in parts) > 1 and not seeds_differ:
         leaks.append(
             "the noise of two steps was drawn from a given seed, and cancels if the seeds are "
             "equal: leave random_state=None"

@@ -48,6 +48,7 @@ from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.metrics._signal import warn_if_weak, with_signal
 from dplda.privacy._curator import Curator
+from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
 
 # Largest share of the budget of rounds, for those that examine public topics, and the noise of
@@ -456,6 +457,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             self.epsilon, self.noise_multiplier, self.delta, max_iter=self._max_iter(),
             subsampling_ratio=self._highest_rate(),
         )  # fmt: skip
+
+    def _plan(self) -> list[tuple[str, Event]]:
+        """What `fit` charges: a function of public parameters."""
+        return self._budget().plan(0, self._max_iter())
 
     def _max_iter(self) -> int:
         """The number of rounds: `max_iter`, or what None stands for at the highest rate."""

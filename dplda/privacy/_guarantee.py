@@ -45,6 +45,12 @@ _GRADES = (
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
 _LARGEST_DELTA = 1e-3  # of a grade better than nominal
 _WITHOUT_PARTS = ("word", "token", "bit")
+# What the first line of the card says of those who may take it for more.
+_LIMITS = {
+    "document": "; a person with several documents, or a part of one, is protected less",
+    "user": " with all documents; a part of a user, such as one text, is protected less",
+    **dict.fromkeys(_WITHOUT_PARTS, "; neither a document nor a person"),
+}
 _PARTS = 100  # of a document: a mean one of the corpus KOS has as many words
 _FALSE_ALARMS = 0.01
 NOT_COVERED = (
@@ -374,6 +380,16 @@ class Guarantee:
         record["gaussian_mu"] = self.gaussian_mu
         return {name: _jsonable(value) for name, value in record.items()}
 
+    def summary(self) -> str:
+        """Say in three lines who is protected, how much, and what is not protected.
+
+        Returns
+        -------
+        str
+            The first lines of the card. `print` shows all of it.
+        """
+        return _lines(self._summary())
+
     def to_markdown(self) -> str:
         """Write the card as a Markdown table.
 
@@ -383,7 +399,7 @@ class Guarantee:
             One row for each line of the card.
         """
         lines = ["| | |", "| --- | --- |"]
-        for label, text in self._rows():
+        for label, text in [*self._summary(), ("details", " "), *self._rows()]:
             cell = escaped(text, "markdown")
             if label == "theorem":
                 cell = f"[{cell}]({_link(text)})"
@@ -400,7 +416,22 @@ class Guarantee:
         )
 
     def __str__(self) -> str:
-        return "\n".join(f"{label:13}{text}" for label, text in self._rows())
+        return f"{self.summary()}\n\ndetails\n{_lines(self._rows())}"
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """Labels and texts of the first three lines of the card."""
+        if self.epsilon == math.inf:
+            return [("protects", f"no {self.unit}: there is no privacy guarantee")]
+        much = f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}: {self._grade()} protection"
+        if self.unit in _WITHOUT_PARTS:
+            much += " of a document"
+        if self.seeded:
+            much += "; none against anyone who knows or guesses the given seed"
+        return [
+            ("protects", f"every single {self.unit}{_LIMITS.get(self.unit, '')}"),
+            ("how much", much),
+            ("not covered", NOT_COVERED),
+        ]
 
     def _rows(self) -> list[tuple[str, str]]:
         """Labels and texts of the card, in order; the label of a further text is empty."""
@@ -477,18 +508,23 @@ class Guarantee:
     def _strength(self) -> str:
         mu = self.gaussian_mu
         exactly = "" if mu is None else f" (Gaussian differential privacy with mu = {upward(mu):g})"
-        n_parts, scale = 1, _SCALE
+        scale = _SCALE
         if self.unit in _WITHOUT_PARTS:  # the words of the scale are for documents and persons
-            n_parts, document = _PARTS, f"a document of {_PARTS} {self.unit}s"
+            document = f"a document of {_PARTS} {self.unit}s"
             scale = f"{document} pays up to {_PARTS} times as much, and for it {_SCALE}"
-        grade = next(word for end, word in _GRADES if n_parts * self.epsilon <= end)
         if self.delta > _LARGEST_DELTA:
-            grade = "nominal"
             scale = f"a delta above {_LARGEST_DELTA:g} allows that some units are published whole"
         return (
             f"differential privacy with epsilon = {self.epsilon:.4g} and delta = {self.delta:g}"
-            f"{exactly}: {grade} protection ({scale})."
+            f"{exactly}: {self._grade()} protection ({scale})."
         )
+
+    def _grade(self) -> str:
+        """How strong it is, in a word: of a document where its parts are protected."""
+        n_parts = _PARTS if self.unit in _WITHOUT_PARTS else 1
+        if self.delta > _LARGEST_DELTA:
+            return "nominal"
+        return next(word for end, word in _GRADES if n_parts * self.epsilon <= end)
 
     def _scale(self) -> str:
         """Sensitivity and noise; coins and several mechanisms have no single one."""
@@ -514,6 +550,10 @@ class Guarantee:
             "The random numbers of the computer differ from the ideal ones of the theorem by at "
             f"most {self.total_variation:.2g} in total variation; {effect}"
         )
+
+
+def _lines(rows: list[tuple[str, str]]) -> str:
+    return "\n".join(f"{label:13}{text}" for label, text in rows)
 
 
 def _spread(value: float | tuple[float, ...]) -> str:

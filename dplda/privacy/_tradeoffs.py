@@ -39,9 +39,18 @@ def group_events(
 
     Gaussian steps become events of the same kind; a secret sample helps a group that comes or goes
     as a `whole` only. For all steps, one event can state the (epsilon, delta) of a chain of
-    neighbors at this delta. The cheaper ones are taken.
+    neighbors at this delta. The cheaper ones are taken. If a part of one unit changes (not
+    `whole`), steps that state their own (epsilon, delta), such as a threshold, have a chain of
+    their own.
     """
     options: list[tuple[Event, ...]] = []
+    stated = [(e, n) for e, n in groups if isinstance(e, ApproximateDP) and not whole]
+    if stated:
+        chains = [_two_steps(event) for event, _ in stated]
+        left = delta - math.fsum(n * chain.delta for (_, n), chain in zip(stated, chains))
+        rest = tuple(group for group in groups if group not in stated)
+        own = group_events(rest, size, max(0.0, left), total_variation, whole=False)
+        options.append((*own, *(Repeated(e, n) for e, (_, n) in zip(chains, stated))))
     if all(isinstance(event, (Gaussian, PoissonSampled)) for event, _ in groups):
         options.append(tuple(Repeated(_of_group(event, size, whole), n) for event, n in groups))
     if not bounds.all_gaussian(groups):
@@ -49,6 +58,12 @@ def group_events(
         is_finite = epsilon < math.inf
         options.append((ApproximateDP(epsilon, delta) if is_finite else NonPrivate(),))
     return min(options, key=lambda own: epsilon_of(own, delta, total_variation=total_variation))
+
+
+def _two_steps(event: ApproximateDP) -> ApproximateDP:
+    """What a step costs on a chain of two neighbors."""
+    growth = math.exp(min(event.epsilon, 700.0))
+    return ApproximateDP(2 * event.epsilon, min(1.0, event.delta * (1 + growth)))
 
 
 def _of_group(event: Event, size: int, whole: bool = True) -> Event:

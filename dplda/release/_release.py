@@ -225,9 +225,9 @@ def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
             f"{', '.join(name for name, _ in steps)}; change texts before the pipeline, and for "
             "presence instead of counts use CountVectorizer(binary=True)"
         )
-    vectorizer = last.vectorizer_ if isinstance(last, ReleasedModel) else None
+    vectorizer = before[0][1] if before else getattr(last, "vectorizer_", None)
     guarantee = pipeline_guarantee(model) if isinstance(model, Pipeline) else last.privacy_
-    return before[0][1] if before else vectorizer, last, guarantee
+    return vectorizer, getattr(last, "model_", last), guarantee  # a model of texts holds both
 
 
 def _given(model: Any) -> dict[str, Any]:

@@ -221,14 +221,13 @@ class PrivateCountVectorizer(
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         candidates = self._checked_candidates()  # public
-        selections = self._selections()  # public
-        plan = [step for selection in selections for step in selection.plan]  # public
+        selections, plan = self._selections(), self._plan()  # public
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
         unit = protected_unit(user_ids)  # public
         charged = charged_unit(user_ids)  # public
         with Curator(plan, streams, label=name, unit=charged, ledger=self.ledger) as curator:
-            terms = self._terms(_as_list(raw_documents), user_ids)  # private
+            terms = self._terms(texts_in(raw_documents), user_ids)  # private
             found = selections[0].select(terms[0], candidates, curator, streams)  # public
             for selection, of_units in zip(selections[1:], terms[1:]):
                 chosen = set(found.best(candidates, self.max_features).terms)  # public
@@ -274,7 +273,7 @@ class PrivateCountVectorizer(
 
         def counted() -> Iterator[list[str]]:
             nonlocal n_tokens
-            for document in _as_list(raw_documents):
+            for document in texts_in(raw_documents):
                 terms = list(itertools.chain(*analyze(document)))
                 n_tokens += len(terms)
                 yield terms
@@ -386,6 +385,10 @@ class PrivateCountVectorizer(
         )  # fmt: skip
         return split(multiplier)
 
+    def _plan(self) -> list[tuple[str, Event]]:
+        """What `fit` charges: a function of public parameters."""
+        return [step for selection in self._selections() for step in selection.plan]
+
     def _terms(self, documents: list[Any], user_ids: Any) -> list[list[set[str]]]:
         """Distinct words of each unit and, if they are asked for, its distinct pairs of words."""
         users = number_users(user_ids, len(documents))
@@ -436,7 +439,7 @@ def _is_pair(term: str, words: set[str]) -> bool:
     return bool(blank) and first in words and second in words
 
 
-def _as_list(raw_documents: Any) -> list[Any]:
+def texts_in(raw_documents: Any) -> list[Any]:
     """The texts of a column of any kind."""
     column = isinstance(raw_documents, Iterable) and getattr(raw_documents, "ndim", 1) == 1
     if not column or isinstance(raw_documents, (str, bytes, Mapping)):

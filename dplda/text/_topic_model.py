@@ -1,0 +1,392 @@
+"""Topics of private texts in one call: the words, the topics, and one guarantee for both."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from dplda.core._pipeline import combined_guarantee
+from dplda.core._private_fit import PRIVACY_CONSTRAINTS, PrivateEstimator, Promise, publish
+from dplda.datasets._words import stop_words_of
+from dplda.displays._topics import by_evidence, top_words
+from dplda.document._plan import plan
+from dplda.document._public_prior import public_prior
+from dplda.document._sublda import SubLDA
+from dplda.leaf._checks import Interval, StrOptions, _fit_context
+from dplda.leaf._users import RELATIONS, charged_unit, number_users
+from dplda.privacy import split_epsilon
+from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._ledger import as_ledger
+from dplda.release._release import save_release
+from dplda.text._count_vectorizer import PrivateCountVectorizer, texts_in
+
+WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
+
+
+class PrivateTopicModel(
+    PrivateEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """Topics of private texts: one call, one epsilon, one guarantee.
+
+    A `PrivateCountVectorizer` chooses the words and a `SubLDA` finds the topics, from one budget.
+    The fitted model may be published. What `transform` returns of private texts is private.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default=20
+        Number of topics. "auto" takes as many as `dplda.plan` recommends for `expected_n_docs`.
+    epsilon : float
+        Total epsilon of a text, or of a user if `fit` gets `user_ids`; must be given. ``inf`` fits
+        without noise and without privacy.
+    delta
+    vocabulary : str, array-like of str or None, default="en"
+        A language of `dplda.datasets.load_public_vocabulary`: the words are chosen with privacy
+        from its list, and from the texts where many have them. A list of words is public and costs
+        nothing. None chooses without a list, which takes tens of thousands of texts.
+    max_features : int, default=2000
+        Largest number of words that are chosen.
+    stop_words : "auto", array-like of str or None, default="auto"
+        Public words that do not count. "auto" takes those of the language.
+    public_texts : array-like of str or None, default=None
+        Public texts of the same kind: better topics at no cost. See `dplda.public_prior`.
+    model : SubLDA, PrivateSVILDA or None, default=None
+        The topic model, whose `n_components`, budget, ledger, `n_jobs`, `random_state` and
+        `verbose` are set to those of this estimator; None takes ``SubLDA()``.
+    expected_n_docs : int or None, default=None
+        Public guess of the number of texts, or of users: `fit` warns if they are too few.
+    ledger
+    n_jobs : int or None, default=None
+        Number of threads.
+    random_state
+    verbose : int, default=0
+        1 shows progress.
+
+    Attributes
+    ----------
+    vectorizer_ : PrivateCountVectorizer or CountVectorizer
+        Counts the words of texts.
+    model_ : estimator
+        The fitted topic model.
+    components_ : ndarray of shape (n_components, n_words)
+        Pseudo-counts of words in topics.
+    vocabulary_ : ndarray of shape (n_words,), object
+        The words of the columns.
+    topics_ : list of dict
+        Of each topic, the one with the most evidence first: ``"topic"``, its row, ``"share"`` of
+        all words, ``"weak"`` and ``"words"``, the ten most typical ones.
+    epsilon_, delta_ : float
+        Cost of everything together, at `delta`.
+    privacy_ : Guarantee
+        The guarantee of words and topics together. `print` shows it in words.
+    n_features_in_ : int
+        Number of words.
+
+    See Also
+    --------
+    PrivateCountVectorizer, SubLDA : The two steps, for a Pipeline of your own.
+    plan : What to expect, before anything is spent.
+
+    Notes
+    -----
+    **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is added,
+    removed, or becomes empty. Sensitivity and mechanisms: those of the two steps. Their events
+    are added up, and one entry of the ledger charges all of them before a text is read. The words
+    get the share min(max(0.04 epsilon, 0.05), 0.25) of epsilon: the best of five shares at epsilon
+    1, 2, 4 and 8 on four corpora (``benchmarks/vocabulary.py --shares``).
+
+    Examples
+    --------
+    >>> from dplda import PrivateTopicModel
+    >>> from dplda.datasets import load_wordnet_glosses
+    >>> texts = load_wordnet_glosses().data
+    >>> model = PrivateTopicModel(10, epsilon=4.0, max_features=500).fit(texts)
+    >>> model.transform(texts[:3]).shape, round(model.epsilon_, 1)
+    ((3, 10), 4.0)
+    """
+
+    _promise = Promise(
+        unit="document",  # or "user", if `fit` gets `user_ids`
+        relation=RELATIONS["document"],
+        mechanism="discrete Gaussian noise on weights of words and on sums over documents",
+        theorem="docs/proofs_document.md",
+    )
+    _parameter_constraints = {
+        "n_components": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
+        "delta": PRIVACY_CONSTRAINTS["delta"],
+        "vocabulary": [str, "array-like", None],
+        "max_features": [Interval(Integral, 1, None, closed="left")],
+        "stop_words": [StrOptions({"auto"}), "array-like", None],
+        "public_texts": ["array-like", None],
+        "ledger": PRIVACY_CONSTRAINTS["ledger"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_components=20,
+        *,
+        epsilon=None,
+        delta=1e-6,
+        vocabulary="en",
+        max_features=2000,
+        stop_words="auto",
+        public_texts=None,
+        model=None,
+        expected_n_docs=None,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.vocabulary = vocabulary
+        self.max_features = max_features
+        self.stop_words = stop_words
+        self.public_texts = public_texts
+        self.model = model
+        self.expected_n_docs = expected_n_docs
+        self.ledger = ledger
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, raw_documents: Iterable[str], y: Any = None, *, user_ids: Any = None
+    ) -> PrivateTopicModel:
+        """Choose the words and find the topics.
+
+        An interrupt (Ctrl-C) leaves what was released so far: `vectorizer_`, and after the first
+        round a model of the rounds so far. All is charged then.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Private texts.
+        y : Ignored
+            Ignored.
+        user_ids : array-like of shape (n_docs,) or None, default=None
+            The user that each text comes from. All texts of a user are then what is protected. A
+            single text of a user is protected with ``privacy_.for_part_of_unit()``.
+
+        Returns
+        -------
+        self : object
+            The fitted model.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger cannot pay for words and topics together. No text has been read then.
+        ValueError
+            If a parameter is out of range, a text is no str, or there is not one id for each text.
+            Nothing is charged then. Also if no word was chosen; this charge stands.
+        """
+        vectorizer, model = self._steps()  # public
+        private = [step for step in (vectorizer, model) if hasattr(step, "_plan")]
+        events = [event for step in private for _, event in step._plan()]  # public
+        ledger, entry = None, 0
+        if self.ledger is not None:  # one charge for both steps, which have no ledger of their own
+            ledger = as_ledger(self.ledger)
+            entry = ledger.reserve(
+                type(self).__name__, charged_unit(user_ids), events,
+                total_variation=len(private) * TOTAL_VARIATION,
+                seeded=self.random_state is not None and self.epsilon != np.inf,
+            )  # fmt: skip
+        try:
+            texts = _checked(raw_documents)  # private
+            number_users(user_ids, len(texts))  # private
+        except BaseException:
+            if ledger is not None:
+                ledger.cancel(entry)
+            raise
+        if ledger is not None:
+            ledger.begin_release(entry)
+        if hasattr(self, "components_"):  # of an earlier fit
+            del self.model_, self.components_, self.privacy_
+        if vectorizer in private:
+            vectorizer.fit(texts, user_ids=user_ids)  # public
+        self.vectorizer_ = vectorizer
+        if self.public_texts is not None and vectorizer.transform(self.public_texts).nnz:
+            prior = public_prior(
+                self.public_texts,
+                n_components=model.n_components,
+                vocabulary=vectorizer,
+                n_jobs=self.n_jobs,
+            )  # public
+            model.set_params(prior_components=prior)
+        try:
+            model.fit(vectorizer.transform(texts), user_ids=user_ids)  # public
+        finally:
+            if ledger is not None:
+                ledger.confirm(entry)
+            if hasattr(model, "components_"):
+                self._publish(model)
+        return self
+
+    def transform(self, raw_documents: Iterable[str]) -> np.ndarray:
+        """Shares of the topics in texts.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Texts.
+
+        Returns
+        -------
+        doc_topic : ndarray of shape (n_docs, n_components)
+            Rows sum to one. Each is a function of its own text, and as private as the text.
+        """
+        check_is_fitted(self, "components_")
+        return self.model_.transform(self.vectorizer_.transform(raw_documents))
+
+    def score(self, raw_documents: Iterable[str], y: Any = None) -> float:
+        """Approximate log-likelihood of texts, as the topic model states it.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Texts. The score of private texts is private.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            In nats.
+        """
+        check_is_fitted(self, "components_")
+        return self.model_.score(self.vectorizer_.transform(raw_documents))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write words, topics and guarantee to a file that may be published.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which `dplda.load_release` reads.
+        """
+        check_is_fitted(self, "components_")
+        save_release(self, path)
+
+    @property
+    def topics_(self) -> list[dict[str, Any]]:
+        check_is_fitted(self, "components_")
+        size = self.components_.sum(axis=1) / self.components_.sum()
+        order, weak = by_evidence(self.model_)
+        n_words = min(10, len(self.vocabulary_))
+        words = top_words(self.model_, self.vocabulary_, n_words)
+        return [
+            {"topic": int(k), "share": float(size[k]), "weak": bool(weak[k]), "words": words[k]}
+            for k in order
+        ]
+
+    def __str__(self) -> str:
+        if not hasattr(self, "components_"):
+            return super().__str__()
+        lines = [
+            f"{'?' if t['weak'] else ' '} {t['share']:5.1%}  {' '.join(t['words'])}"
+            for t in self.topics_
+        ]
+        return "\n".join([*lines, self.privacy_.summary()])
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _steps(self) -> tuple[Any, Any]:
+        """The two steps with their shares of the budget, not fitted."""
+        epsilon, delta = self.epsilon, self.delta
+        if epsilon is None:
+            raise ValueError(
+                "PrivateTopicModel needs epsilon, the total to spend (for instance 4.0); inf for "
+                "no privacy"
+            )
+        seeds: tuple[Any, Any] = None, None
+        if self.random_state is not None:  # two seeds, whose noise does not cancel
+            seed = 2 * int(check_random_state(self.random_state).randint(2**30))
+            seeds = seed, seed + 1
+        for_words, for_topics = 0.0, epsilon
+        is_chosen = self.vocabulary is None or isinstance(self.vocabulary, str)
+        if is_chosen and epsilon == np.inf:
+            for_words = epsilon
+        elif is_chosen:
+            share = min(max(0.04 * epsilon, 0.05), 0.25)
+            for_words, for_topics = split_epsilon(epsilon, (share, 1 - share), delta=delta)
+        options = {"stop_words": self._stop_words()}
+        vectorizer: Any = CountVectorizer(vocabulary=self.vocabulary, **options)
+        if is_chosen:
+            vectorizer = PrivateCountVectorizer(
+                epsilon=for_words, delta=delta, candidates=self.vocabulary, token_pattern=WORD,
+                max_features=self.max_features, random_state=seeds[0], **options,
+            )  # fmt: skip
+        n_components = self.n_components
+        if n_components == "auto":
+            if self.expected_n_docs is None:
+                raise ValueError("n_components='auto' needs expected_n_docs, a public guess")
+            n_components = plan(
+                n_docs=self.expected_n_docs, epsilon=for_topics, delta=delta, n_components=2,
+                n_words=self.max_features if is_chosen else len(self.vocabulary),
+            ).recommended_components  # fmt: skip
+        model = SubLDA() if self.model is None else clone(self.model)
+        model.set_params(
+            n_components=n_components, epsilon=for_topics, delta=delta, ledger=None,
+            expected_n_docs=self.expected_n_docs, n_jobs=self.n_jobs, random_state=seeds[1],
+            verbose=self.verbose,
+        )  # fmt: skip
+        return vectorizer, model
+
+    def _stop_words(self) -> list[str] | None:
+        """Public words that do not count, as far as a text can have them."""
+        words = self.stop_words
+        if words == "auto":
+            words = stop_words_of(self.vocabulary) if isinstance(self.vocabulary, str) else None
+        if words is None:
+            return None
+        analyze = CountVectorizer(token_pattern=WORD).build_analyzer()
+        return [word for word in sorted(words) if analyze(word) == [word]]
+
+    def _publish(self, model: Any) -> None:
+        """Set the fitted attributes of both steps, with one guarantee."""
+        pipeline = make_pipeline(self.vectorizer_, model)
+        publish(
+            self,
+            combined_guarantee(pipeline, seeds_differ=True),
+            model_=model,
+            components_=model.components_,
+            vocabulary_=self.vectorizer_.get_feature_names_out(),
+            n_features_in_=model.n_features_in_,
+            n_iter_=model.n_iter_,
+        )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+def _checked(raw_documents: Any) -> list[str]:
+    """The texts, or an error that quotes none of them."""
+    texts = texts_in(raw_documents)
+    kinds = {type(text).__name__ for text in texts if not isinstance(text, str)}
+    if kinds or len(texts) < 2 or not any(itertools.islice(map(str.strip, texts), None)):
+        found = f"texts of type {' and '.join(sorted(kinds))}" if kinds else f"{len(texts)} texts"
+        raise ValueError(
+            f"raw_documents must be at least two texts (str), of which one has words, got {found}; "
+            "pass '' for a missing text"
+        )
+    return texts
