@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core import _private_fit
 from dplda.core._base import BaseTopicModel
 from dplda.core._corpus import check_counts
-from dplda.leaf._checks import Interval, _fit_context
+from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.leaf._users import RELATIONS
 from dplda.privacy import mechanisms

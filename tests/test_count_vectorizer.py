@@ -137,7 +137,7 @@ def test_a_document_moves_the_weights_by_its_radius_at_most(text, pairs, sums):
 
 
 def test_contributions_have_at_most_the_radius_as_norm():
-    selection = Selection("words", LARGE_NOISE, failure_event(1e-7), discover=True, max_terms=1000)
+    selection = Selection(LARGE_NOISE, failure_event(1e-7), discover=True, max_terms=1000)
     for n in (1, 2, 3, 7, 50, 999, 1000):
         column = {str(i): i for i in range(n)}
         weights = selection.weigh([list(column)], column).astype(object)
@@ -146,9 +146,9 @@ def test_contributions_have_at_most_the_radius_as_norm():
 
 
 def test_a_longer_document_takes_part_with_as_many_terms_as_are_declared():
-    selection = Selection("words", LARGE_NOISE, failure_event(1e-7), discover=True, max_terms=5)
+    selection = Selection(LARGE_NOISE, failure_event(1e-7), discover=True, max_terms=5)
     terms = {f"w{i}" for i in range(60)}
-    cuts = [selection.cut(terms, 0, 0, Streams.from_random_state(None)) for _ in range(200)]
+    cuts = [selection.cut(terms, 0, Streams.from_random_state(None)) for _ in range(200)]
     assert {len(set(cut)) for cut in cuts} == {5}
     assert all(set(cut) <= terms for cut in cuts)
     counts = np.bincount([int(w[1:]) for cut in cuts for w in cut], minlength=60)
@@ -185,23 +185,17 @@ def test_a_failure_costs_what_its_loss_distribution_says(multiplier, delta):
     assert ours == pytest.approx(theirs, rel=1e-4, abs=2e-4)
 
 
-@pytest.mark.parametrize("ngram_range", [(1, 1), (1, 2)])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
-def test_the_vocabulary_costs_what_was_asked(epsilon, ngram_range):
-    vectorizer = PrivateCountVectorizer(
-        epsilon=epsilon, candidates=WORDS, ngram_range=ngram_range
-    ).fit(COMMON)
+def test_the_vocabulary_costs_what_was_asked(epsilon):
+    vectorizer = PrivateCountVectorizer(epsilon=epsilon, candidates=WORDS).fit(COMMON)
     assert 0.9999 * epsilon <= vectorizer.epsilon_ <= epsilon
     assert vectorizer.privacy_.unit == "document"
 
 
-@pytest.mark.parametrize("ngram_range", [(1, 1), (1, 2)])
-def test_the_threshold_is_that_of_the_failure_that_is_charged(ngram_range):
-    vectorizer = PrivateCountVectorizer(
-        epsilon=1.0, candidates=WORDS, ngram_range=ngram_range, max_doc_words=7
-    ).fit(COMMON)
+def test_the_threshold_is_that_of_the_failure_that_is_charged():
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, max_doc_words=7).fit(COMMON)
     failures = [e.delta for e in vectorizer.privacy_.events if isinstance(e, ApproximateDP)]
-    assert len(failures) == ngram_range[1]
+    assert len(failures) == 1
     mechanism = DiscreteGaussian.for_noise_multiplier(vectorizer.noise_multiplier_)
     charged = selection_threshold(mechanism, failures[0], 7) / mechanism.radius
     assert vectorizer.threshold_ == pytest.approx(charged, rel=2e-5)  # a radius is whole
@@ -257,15 +251,6 @@ def test_frequent_words_are_discovered_and_rare_ones_are_not():
     listed = PrivateCountVectorizer(epsilon=1.0, candidates=["common"], discover=False).fit(texts)
     assert set(listed.vocabulary_) == {"common"}
     assert listed.threshold_ == math.inf
-
-
-def test_pairs_are_made_of_chosen_words():
-    texts = ["blood pressure is high", "the blood pressure fell"] * 2000
-    found = PrivateCountVectorizer(epsilon=2.0, candidates=None, ngram_range=(1, 2)).fit(texts)
-    assert "blood pressure" in found.vocabulary_
-    assert found.transform(["blood pressure"]).sum() == 3
-    words = {word for word in found.vocabulary_ if " " not in word}
-    assert all(set(term.split()) <= words for term in found.vocabulary_)
 
 
 def test_the_columns_count_as_scikit_learn_counts():
@@ -343,7 +328,6 @@ def test_a_search_charges_every_vocabulary():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"ngram_range": (2, 3)}, r"must be \(1, 1\) or \(1, 2\)"),
         ({"candidates": [1, 2]}, "list of words"),
         ({"candidates": "apple"}, "language must be one of"),
         ({"epsilon": None}, "exactly one"),

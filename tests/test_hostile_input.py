@@ -46,7 +46,7 @@ from dplda.federated import (
     run_rounds,
     vocabulary_hash,
 )
-from dplda.leaf._checks import Interval
+from dplda.leaf._compat import Interval
 from dplda.metrics import (
     held_out_perplexity,
     perplexity_bound,

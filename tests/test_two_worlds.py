@@ -51,7 +51,7 @@ def texts_of(X):
 def vocabulary(X, **options):
     model = PrivateCountVectorizer(
         noise_multiplier=1.0, delta=0.01, candidates=["w0", "w3", "nowhere"], max_doc_words=4,
-        ngram_range=(1, 2), random_state=2,
+        random_state=2,
     )  # fmt: skip
     return model.fit(texts_of(X), **options).word_weights_
 

@@ -155,8 +155,6 @@ def audit_epsilon(
 
     Raises
     ------
-    TypeError
-        If a number of canaries or fits is not an integer.
     ValueError
         If there is no attack on the estimator, its claim is infinite, or a parameter is invalid.
 
@@ -172,11 +170,9 @@ def audit_epsilon(
     guarantee covers it. Audit with public or invented documents.
 
     **Bounds.** `AuditResult.lower_bound` assumes nothing [1]_. A low bound proves nothing, because
-    a better attack may exist. A bound above the claim refutes the claim. No bound can exceed
-    `AuditResult.ceiling`, which grows with the number of canaries and fits.
+    a better attack may exist.
 
-    One more fit of an estimator with a curator is watched from inside (`residual_check`). It finds
-    faults that the guesses are too weak for; false alarms are rarer than 1e-6.
+    One more fit of an estimator with a curator is watched from inside (`residual_check`).
 
     References
     ----------

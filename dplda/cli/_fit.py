@@ -1,31 +1,26 @@
 """The commands ``dplda fit``, from files to a published model, and ``dplda plan``.
 
-The job runs first on public words, with the same options and a copy of the ledger. Whatever is
-wrong with an option or the budget shows up there, before anything is charged. Then the texts are
-read as a whole, room for the model is reserved, and only then is the ledger charged. Public texts
-are read before the private ones, and counted in the words that were chosen with privacy.
+`PrivateTopicModel` does the work. The texts are read as a whole, the expected result is shown, and
+room for the model is reserved before the ledger is charged.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._ledger import copy_ledger
-from dplda.cli._options import add_texts, check_output, say, show_guarantee, show_topics, texts_of
+from dplda.cli._options import add_texts, check_output, say, show_topics, texts_of
 from dplda.leaf._checks import check_delta
-from dplda.leaf._files import PUBLIC, check_writable, reserved, write_atomically
-from dplda.leaf._messages import rehearsal, warn_user
+from dplda.leaf._files import PUBLIC, reserved, write_atomically, write_elsewhere
+from dplda.leaf._messages import warn_user
 from dplda.text._text_files import read_texts
 
-WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
 MISSING = {"na", "n/a", "#n/a", "nan", "nat", "null", "none", "<na>"}  # and in capitals
 SIZES = (300, 1000, 3000, 10_000, 30_000)  # of corpora, where none is given
 
@@ -120,38 +115,41 @@ def _fit(options: argparse.Namespace) -> int:
     if options.out is not None:
         inputs = (options.texts, options.ledger, options.stop_words, options.public_texts)
         check_output(options.out, *inputs, is_new=True)
-    stop_words, public = stop_words_of(options), public_texts(options)
-    with rehearsal():
-        n_bytes = rehearse(options, stop_words, public)
+    model = model_of(options)
+    model._planned()  # what is wrong with an option shows before a text is read
     texts, users = private_texts(options)  # private
-    warn_of_common(public, texts)
+    warn_of_common(model.public_texts or [], texts)
     if not is_wanted(options):
         return 1
     with ExitStack() as room:
-        if options.out is not None:
-            room.enter_context(reserved(options.out, n_bytes))
-        ledger = open_ledger(options)
-        with accounted(ledger) as kept:
-
-            def keep(suffix: str, write: Callable[[Path], object]) -> None:
-                if options.out is not None:
-                    kept[suffix] = written(options.out.with_name(options.out.name + suffix), write)
-
-            def paid(vectorizer: Any) -> None:
-                words = "\n".join([*vectorizer.get_feature_names_out(), ""]).encode()
-                keep(".words", lambda path: write_atomically(path, words, permissions=PUBLIC))
-
-            model = fit(options, stop_words, public, texts, users, ledger, 1, paid)
+        if options.out is not None:  # words of the texts may be long
+            room.enter_context(reserved(options.out, model_size(options)))
+        model.ledger = open_ledger(options)
+        with accounted(model, options.out):
+            model.fit(texts, user_ids=users)
             room.close()
-            keep("", lambda path: dplda.save_release(model, path))
-            if ".words" in kept:  # the model holds them
-                kept.pop(".words").unlink(missing_ok=True)
-            for path in kept.values():
+            if (path := keep(model, options.out)) is not None:
                 say(f"Model: {path}. It may be published.")
-            show_topics(model[-1], model[0].get_feature_names_out())
-            show_guarantee(dplda.pipeline_guarantee(model))
+            show_topics(model.model_, model.vocabulary_)
+            print(f"\n{model.privacy_.summary()}")
             sys.stdout.flush()  # a reader that has ended is noticed here
     return 0
+
+
+def model_of(options: argparse.Namespace) -> dplda.PrivateTopicModel:
+    """The model that the options ask for."""
+    stop_words = stop_words_of(options)
+    return dplda.PrivateTopicModel(
+        options.n_components, epsilon=options.epsilon, delta=options.delta,
+        vocabulary=options.language, max_features=options.max_features,
+        stop_words="auto" if stop_words is None else stop_words,
+        public_texts=public_texts(options) or None, n_jobs=-1, verbose=1,
+    )  # fmt: skip
+
+
+def model_size(options: argparse.Namespace) -> int:
+    """Most bytes of the file of a model."""
+    return 8 * (options.n_components + 8) * options.max_features + 2**17
 
 
 def choose_ledger(options: argparse.Namespace) -> None:
@@ -198,34 +196,42 @@ def is_wanted(options: argparse.Namespace) -> bool:
 
 
 @contextmanager
-def accounted(ledger: dplda.privacy.Ledger) -> Iterator[dict[str, Path]]:
-    """However a job ends that has charged, say what was spent and where its results are."""
-    before, kept = len(ledger.entries()), dict[str, Path]()
+def accounted(model: dplda.PrivateTopicModel, out: Path | None) -> Iterator[None]:
+    """However a job ends that has charged, say what was spent, and keep what it paid for."""
+    ledger = model.ledger
+    before = len(ledger.entries())
     try:
-        yield kept
+        yield
     except BaseException:
         entries = [e for e in ledger.entries()[before:] if e.status != "canceled"]
         if entries:
             where = "" if ledger.path is None else f" in {ledger.path}"
             labels = " and ".join(entry.label for entry in entries)
-            results = ", ".join(map(str, kept.values())) or "none"
             print(
-                f"The job has ended early. {labels} stay charged: epsilon "
+                f"The job has ended early. {labels} stays charged: epsilon "
                 f"{ledger.epsilon_spent:.4g} of {ledger.epsilon:g} is spent{where}. "
-                f"Results that are paid for, and may be published: {results}",
+                f"Results that are paid for, and may be published: {keep(model, out) or 'none'}",
                 file=sys.stderr,
             )
         raise
 
 
-def written(path: Path, write: Callable[[Path], object]) -> Path:
-    """Write what is paid for: to `path`, or elsewhere if that has become impossible."""
+def keep(model: dplda.PrivateTopicModel, out: Path | None) -> Path | None:
+    """Write the model, or its words if that is all there is; elsewhere if it must be."""
+    from dplda.release._release import release_bytes
+
+    if out is None or not hasattr(model, "vectorizer_"):
+        return None
+    if hasattr(model, "components_"):
+        path, data = out, release_bytes(model)
+    else:
+        words = "\n".join([*model.vectorizer_.get_feature_names_out(), ""])
+        path, data = out.with_name(f"{out.name}.words"), words.encode()
     try:
-        write(path)
+        write_atomically(path, data, permissions=PUBLIC)
         return path
     except OSError as error:
-        other = Path(tempfile.mkdtemp(prefix="dplda-")) / path.name
-        write(other)
+        other = write_elsewhere(path, data)
         print(f"{path} cannot be written ({error.strerror}): it is {other}", file=sys.stderr)
         return other
 
@@ -250,46 +256,6 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
     return found.texts, users
 
 
-def fit(
-    options: argparse.Namespace,
-    stop_words: list[str],
-    public: Sequence[str],
-    texts: Sequence[str],
-    users: Sequence[str] | None,
-    ledger: dplda.privacy.Ledger,
-    verbose: int = 0,
-    paid: Callable[[Any], None] = lambda vectorizer: None,
-) -> Any:
-    """Fit a vocabulary, which `paid` gets, and topics that together cost at most epsilon."""
-    from sklearn.pipeline import make_pipeline
-
-    # Of the budget. Best of .03, .08, .15, .25 and .4 at 1, 2, 4 and 8 on four corpora: .03, .15,
-    # .15, .25, with 3000 documents as with 8682 (benchmarks/vocabulary.py --shares). Over .08,
-    # topics explain 4% more at 4 and 7% more at 8.
-    share = min(max(0.04 * options.epsilon, 0.05), 0.25)
-    for_words, for_topics = dplda.privacy.split_epsilon(
-        options.epsilon, (share, 1 - share), delta=options.delta
-    )
-    vectorizer = dplda.PrivateCountVectorizer(
-        epsilon=for_words, delta=options.delta, max_features=options.max_features, ledger=ledger,
-        candidates=options.language, stop_words=stop_words, token_pattern=WORD,
-    )  # fmt: skip
-    model: Any = dplda.SubLDA(
-        options.n_components, epsilon=for_topics, delta=options.delta, ledger=ledger, n_jobs=-1,
-        verbose=verbose,
-    )  # fmt: skip
-    vectorizer.fit(texts, user_ids=users)
-    paid(vectorizer)
-    if public and vectorizer.transform(public).nnz:
-        # the vocabulary is paid for here: public texts without its words are no error
-        prior = dplda.public_prior(
-            public, n_components=options.n_components, vocabulary=vectorizer, n_jobs=-1
-        )
-        model.set_params(prior_components=prior)
-    model.fit(vectorizer.transform(texts), user_ids=users)
-    return make_pipeline(vectorizer, model)
-
-
 def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
     """The ledger of the options, or one in memory that allows this fit and no more."""
     budget = options.epsilon if options.budget is None else options.budget
@@ -298,59 +264,16 @@ def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
     return dplda.privacy.Ledger(options.ledger, epsilon=budget, delta=options.delta)
 
 
-def rehearse(options: argparse.Namespace, stop_words: list[str], public: Sequence[str]) -> int:
-    """Run the whole job on public words, with a copy of the ledger: nothing is charged.
-
-    Returns the number of bytes that a model may need.
-    """
-    few = public[:10]  # enough to notice an error
-    words = [" ".join(dplda.datasets.load_public_vocabulary(200, language=options.language))]
-    users = None if options.id_column is None else ["a"]
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one public text says nothing about the private ones
-        copy = argparse.Namespace(**vars(options))
-        if options.ledger is not None:
-            copy.ledger = Path(folder) / "ledger"
-            if options.ledger.exists():
-                copy_ledger(options.ledger, copy.ledger)
-            else:
-                check_writable(options.ledger)
-        ledger = open_ledger(copy)
-        spent = ledger.epsilon_spent
-        try:
-            model = fit(copy, stop_words, few, words, users, ledger)
-        except dplda.privacy.BudgetError as error:
-            # the copy may have paid for the vocabulary, which its error would count as spent before
-            raise dplda.privacy.BudgetError(
-                f"a vocabulary and topics of epsilon {options.epsilon:g} do not fit into the "
-                f"budget of epsilon {ledger.epsilon:g} (delta {ledger.delta:g}), of which "
-                f"{spent:.4g} was spent before; lower --epsilon, or use a ledger with a larger "
-                "budget"
-            ) from error
-        path = Path(folder) / "model"
-        dplda.save_release(model, path)
-        dplda.load_release(path).transform(words)
-        per_word = path.stat().st_size / len(model[0].vocabulary_)
-    return int(2 * per_word * options.max_features)  # words of the texts may be twice as long
-
-
-def stop_words_of(options: argparse.Namespace) -> list[str]:
-    """Public words that do not count."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    from dplda.datasets import _words
-
+def stop_words_of(options: argparse.Namespace) -> list[str] | None:
+    """Public words that do not count; None: those of the language."""
     if options.stop_words is None:
-        words = _words.stop_words_of(options.language)
-    else:
-        try:
-            words = frozenset(options.stop_words.read_text("utf-8-sig").lower().split())
-        except UnicodeDecodeError:
-            raise ValueError(
-                f"{options.stop_words} is not encoded in utf-8; save it in this encoding"
-            ) from None
-    analyze = CountVectorizer(token_pattern=WORD).build_analyzer()
-    return [word for word in sorted(words) if analyze(word) == [word]]
+        return None
+    try:
+        return sorted(options.stop_words.read_text("utf-8-sig").lower().split())
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"{options.stop_words} is not encoded in utf-8; save it in this encoding"
+        ) from None
 
 
 def public_texts(options: argparse.Namespace) -> list[str]:

@@ -16,7 +16,8 @@ from dplda.core._corpus import are_shards, check_counts, check_shards
 from dplda.core._fold_in import LARGEST_PRIOR, fold_in
 from dplda.core._private_fit import SMALLEST_DELTA
 from dplda.core._texts import hash_words, words_of
-from dplda.leaf._checks import CallbackSupportMixin, Interval, check_number
+from dplda.leaf._checks import check_number
+from dplda.leaf._compat import CallbackSupportMixin, Interval
 from dplda.metrics._perplexity import held_out_log_likelihood
 
 MAX_COMPONENTS = 2**16

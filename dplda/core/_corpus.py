@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from dplda.kernels import _release
-from dplda.leaf._checks import check_non_negative, validate_data
+from dplda.leaf._compat import check_non_negative, validate_data
 from dplda.leaf._messages import warn_user
 from dplda.leaf._threads import in_threads
 from dplda.privacy import PrivateDataWarning

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from dplda.leaf._checks import LARGEST_DELTA, Interval, Options, check_delta, check_number
+from dplda.leaf._checks import LARGEST_DELTA, check_delta, check_number
+from dplda.leaf._compat import Interval, Options
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.privacy import (
     BudgetError,

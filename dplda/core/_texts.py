@@ -59,7 +59,7 @@ def settings_of(vectorizer: Any) -> dict[str, Any]:
     return {
         "estimator": kind,
         "binary": given.get("binary", False),
-        "ngram_range": list(given["ngram_range"]),
+        "ngram_range": list(given.get("ngram_range", (1, 1))),
         "stop_words": None if stop_words is None else sorted(stop_words),
     } | {name: given[name] for name in ("analyzer", "lowercase", "strip_accents", "token_pattern")}
 

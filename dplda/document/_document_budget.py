@@ -16,7 +16,7 @@ import numpy as np
 
 from dplda.core._base import MAX_ITER
 from dplda.core._private_fit import EXPECTED_N_DOCS, make_guarantee
-from dplda.leaf._checks import Interval
+from dplda.leaf._compat import Interval
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.privacy import (
     Gaussian,

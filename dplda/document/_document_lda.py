@@ -43,7 +43,7 @@ from dplda.document._noisy_table import ExactTable, NoisyTable, exponential, sha
 from dplda.document._plan import warn_of_expectation
 from dplda.document._prior import PublicPrior
 from dplda.document._shards import ShardedDocuments
-from dplda.leaf._checks import _fit_context
+from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.metrics._signal import warn_if_weak, with_signal

@@ -11,7 +11,7 @@ from dplda.document._document_budget import COUNTS, Round, growing_share
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._table_estimate import temper
-from dplda.leaf._checks import Interval
+from dplda.leaf._compat import Interval
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 from dplda.word._gibbslda import LIVE_START, live_counts

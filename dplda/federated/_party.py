@@ -32,7 +32,7 @@ from dplda.federated._tokens import (
     join,
     privatize,
 )
-from dplda.leaf._checks import Interval, StrOptions, _fit_context
+from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._messages import rehearsal, rounds, warn_user
 from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import LowSignalWarning, epsilon_of

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._corpus import warn_of_coverage
 from dplda.core._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
 from dplda.core._texts import texts_in
-from dplda.leaf._checks import _fit_context, check_integer
+from dplda.leaf._checks import check_integer
+from dplda.leaf._compat import _fit_context
 
 SENTENCE_END = r"(?<=[.!?])\s+|\s*\n\s*"
 

@@ -1,7 +1,4 @@
-"""Checks of single numbers and of texts of unknown origin.
-
-The only import of scikit-learn names that are private, experimental or new.
-"""
+"""Checks of single numbers and of texts of unknown origin."""
 
 from __future__ import annotations
 
@@ -11,42 +8,9 @@ import re
 from numbers import Integral, Real
 from typing import Any, Literal
 
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval as _Interval
-from sklearn.utils._param_validation import Options, StrOptions
-from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import check_non_negative, validate_data
-
-try:  # scikit-learn 1.9's callbacks, experimental
-    from sklearn.callback import CallbackSupportMixin
-except ImportError:
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
-
-
 # A mechanism that publishes each unit with probability delta satisfies it: one in a hundred is no
 # protection.
 LARGEST_DELTA = 0.01
-
-
-class Interval(_Interval):
-    """An interval of numbers; True and False are none, although Python counts them as 1 and 0."""
-
-    def is_satisfied_by(self, val: Any) -> bool:
-        return not isinstance(val, bool) and super().is_satisfied_by(val)
-
-
-__all__ = [
-    "CallbackSupportMixin",
-    "Interval",
-    "Options",
-    "StrOptions",
-    "_fit_context",
-    "_get_output_config",
-    "check_non_negative",
-    "validate_data",
-]
 
 
 def check_number(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dplda.core._corpus import check_counts
-from dplda.leaf._checks import Interval, _fit_context
+from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.local._lplda import LPLDA, State, topic_counts
 from dplda.local._randomized_response import RandomizedResponse

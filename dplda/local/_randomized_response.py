@@ -26,7 +26,8 @@ from dplda.core._private_fit import (
     exactly_one,
     publish,
 )
-from dplda.leaf._checks import LARGEST_DELTA, Interval, StrOptions, _fit_context, _get_output_config
+from dplda.leaf._checks import LARGEST_DELTA
+from dplda.leaf._compat import Interval, StrOptions, _fit_context, _get_output_config
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
 from dplda.privacy._accounting import is_within

@@ -99,14 +99,10 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
     n_kept: Counter[Hashable] = Counter()
     rows = []
     for row, given in enumerate(owners):
-        if isinstance(given, (str, bytes)):
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
             raise TypeError(
-                "the owners of a row must be a list of persons, got a string; put a single person "
-                'into a list, as in ["ann"]'
-            )
-        if not isinstance(given, Iterable):
-            raise TypeError(
-                f"the owners of a row must be a list of persons, got {type(given).__name__}"
+                'the owners of a row must be a list of persons, such as ["ann"], got '
+                f"{type(given).__name__}"
             )
         persons = set(map(visible, given))
         if any(map(_is_missing, persons)):

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts
 from dplda.core._private_fit import no_guarantee, publish
-from dplda.leaf._checks import Interval, Options, _fit_context
+from dplda.leaf._compat import Interval, Options, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._streams import Reader, Streams

@@ -12,7 +12,7 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
 from dplda.core._fold_in import pad
 from dplda.kernels import _gibbs, _published_hdp
-from dplda.leaf._checks import Interval, StrOptions
+from dplda.leaf._compat import Interval, StrOptions
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams

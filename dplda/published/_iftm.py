@@ -20,7 +20,8 @@ from dplda.federated._sampler import Topics
 from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.kernels import _published_iftm
-from dplda.leaf._checks import Interval, _fit_context, check_number
+from dplda.leaf._checks import check_number
+from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace

@@ -13,7 +13,7 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
 from dplda.document._document_budget import SMALLEST_RATIO
 from dplda.kernels import _published
-from dplda.leaf._checks import Interval, Options, StrOptions
+from dplda.leaf._compat import Interval, Options, StrOptions
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._mechanisms import MIN_RADIUS

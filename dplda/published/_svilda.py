@@ -15,7 +15,7 @@ from dplda.core._corpus import shorten
 from dplda.core._fold_in import e_step, exp_dirichlet_expectation
 from dplda.core._private_fit import PRIVACY_CONSTRAINTS, make_guarantee, publish
 from dplda.document._noisy_table import nearly_equal
-from dplda.leaf._checks import Interval, StrOptions
+from dplda.leaf._compat import Interval, StrOptions
 from dplda.leaf._messages import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
 from dplda.privacy._curator import announce

@@ -110,10 +110,18 @@ def save_release(
     >>> released.vocabulary_.tolist(), released.transform(["Cherry and pear"]).shape
     (['pear', 'plum', 'cherry'], (1, 2))
     """
+    data = release_bytes(model, vocabulary)
+    check_writable(path)
+    write_atomically(path, data, permissions=PUBLIC)
+    _, model, guarantee = _parts(model)
+    _log("release saved", path, guarantee, model)
+
+
+def release_bytes(model: Any, vocabulary: Sequence[str] | None = None) -> bytes:
+    """What `save_release` writes."""
     check_model(
         model, "a fitted model or pipeline, or released_model() of an IFTMMaster, before the path"
     )
-    check_writable(path)
     vectorizer, model, guarantee = _parts(model)
     words = _words(model, vocabulary, vectorizer)
     settings = None if vectorizer is None else settings_of(vectorizer)
@@ -129,8 +137,7 @@ def save_release(
             f"the model cannot be represented in a release file: {error}{advice}"
         ) from error
     _warn_of_leaks(type(model).__name__, guarantee)
-    write_atomically(path, data, permissions=PUBLIC)
-    _log("release saved", path, guarantee, model)
+    return data
 
 
 def load_release(path: str | os.PathLike[str]) -> ReleasedModel:

@@ -31,7 +31,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.datasets import load_public_vocabulary
-from dplda.leaf._checks import Interval, StrOptions, _fit_context
+from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import (
     RELATIONS,
@@ -46,9 +46,7 @@ from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
 from dplda.privacy._streams import Streams
-from dplda.text._selection import PAIRS, WORDS, Selected, Selection, failure_event
-
-PAIR_SHARE = 0.25  # of the budget (mu**2), for pairs of words
+from dplda.text._selection import Selection, failure_event
 
 MECHANISM = (
     "discrete Gaussian noise on weighted document frequencies; terms outside of the public list "
@@ -80,7 +78,7 @@ class PrivateCountVectorizer(
         Noise of the release of words, as standard deviation over sensitivity, instead of `epsilon`.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. A tenth of it pays for
-        the thresholds.
+        the threshold.
     candidates : str, array-like of str or None, default="en"
         A public list of terms, the most frequent first, which are chosen however few documents
         hold them. A string names a language of `dplda.datasets.load_public_vocabulary`. With None,
@@ -93,7 +91,7 @@ class PrivateCountVectorizer(
         Number of distinct terms of a document that count; of more, that many random ones do. A
         public constant.
     strip_accents : {"ascii", "unicode"} or None, default=None
-        How to remove accents. This and the next five parameters have the meaning of
+        How to remove accents. This and the next four parameters have the meaning of
         :class:`~sklearn.feature_extraction.text.CountVectorizer`. They must not have been learned
         from the texts.
     lowercase : bool, default=True
@@ -102,11 +100,8 @@ class PrivateCountVectorizer(
         A public list of words that do not count.
     token_pattern : str, default=r"(?u)\b\w\w+\b"
         Regular expression of a word.
-    ngram_range : {(1, 1), (1, 2)}, default=(1, 1)
-        ``(1, 2)`` also chooses pairs of adjacent chosen words, with a quarter of the budget. They
-        need about 100,000 documents.
     analyzer : "word" or callable, default="word"
-        A function from a text to its words, in place of the four parameters before `ngram_range`.
+        A function from a text to its words, in place of the five parameters before.
     ledger : Ledger, str, path-like or None, default=None
         Where the choice is charged: a budget over many fits.
     random_state : int, RandomState instance or None, default=None
@@ -121,7 +116,7 @@ class PrivateCountVectorizer(
         Noisy weighted document frequency of each chosen term. A document with t distinct terms
         weighs 1 / sqrt(t).
     word_weight_scale_ : float
-        Standard deviation of the noise in `word_weights_`; twice as large for pairs of words.
+        Standard deviation of the noise in `word_weights_`.
     threshold_ : float
         Least weight of a word outside of `candidates`; infinite if `discover` is False.
     epsilon_ : float
@@ -141,8 +136,8 @@ class PrivateCountVectorizer(
     **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is added,
     removed, or replaced by an empty one. Sensitivity: `radius` in L2, checked in integers.
     Events: ``Gaussian(noise_multiplier)``, and ``ApproximateDP`` with a tenth of `delta` for the
-    threshold; with pairs of words, two of each. Running time and memory depend on the number of
-    distinct terms, which is private. The proof is in ``docs/proofs_document.md``, after [1]_.
+    threshold. Running time and memory depend on the number of distinct terms, which is private.
+    The proof is in ``docs/proofs_document.md``, after [1]_.
 
     References
     ----------
@@ -173,7 +168,6 @@ class PrivateCountVectorizer(
         "discover": ["boolean"],
         "max_features": [None, Interval(Integral, 1, None, closed="left")],
         "max_doc_words": [Interval(Integral, 1, 10**6, closed="both")],
-        "ngram_range": [tuple],
         "analyzer": [StrOptions({"word"}), callable],
         "random_state": ["random_state"],
     }
@@ -181,7 +175,7 @@ class PrivateCountVectorizer(
     def __init__(
         self, *, epsilon=None, noise_multiplier=None, delta=1e-6, candidates="en", discover=True,
         max_features=2000, max_doc_words=1000, strip_accents=None, lowercase=True, stop_words=None,
-        token_pattern=r"(?u)\b\w\w+\b", ngram_range=(1, 1), analyzer="word", ledger=None,
+        token_pattern=r"(?u)\b\w\w+\b", analyzer="word", ledger=None,
         random_state=None,
     ):  # fmt: skip
         parameters = locals()
@@ -221,26 +215,20 @@ class PrivateCountVectorizer(
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         candidates = self._checked_candidates()  # public
-        selections, plan = self._selections(), self._plan()  # public
+        selection = self._selection()  # public
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
         unit = protected_unit(user_ids)  # public
         charged = charged_unit(user_ids)  # public
-        with Curator(plan, streams, label=name, unit=charged, ledger=self.ledger) as curator:
+        with Curator(
+            selection.plan, streams, label=name, unit=charged, ledger=self.ledger
+        ) as curator:
             terms = self._terms(texts_in(raw_documents), user_ids)  # private
-            found = selections[0].select(terms[0], candidates, curator, streams)  # public
-            for selection, of_units in zip(selections[1:], terms[1:]):
-                chosen = set(found.best(candidates, self.max_features).terms)  # public
-                asked = [term for term in candidates if _is_pair(term, chosen)]  # public
-                pairs = [
-                    {t for t in of_unit if _is_pair(t, chosen)} for of_unit in of_units
-                ]  # private
-                more = selection.select(pairs, asked, curator, streams)  # public
-                found = Selected(*map(np.concatenate, zip(found, more)))  # public
+            found = selection.select(terms, candidates, curator, streams)  # public
         # One unit spreads a vector of L2 norm `radius` over its own terms, in integers. Its terms
         # that nobody else has pass the threshold with probability `failure.delta`, all together.
         best = found.best(candidates, self.max_features)  # public
-        self._publish(best, selections, curator.events, unit, streams.seeded)
+        self._publish(best, selection, curator.events, unit, streams.seeded)
         return self
 
     def fit_transform(self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any) -> Any:
@@ -274,7 +262,7 @@ class PrivateCountVectorizer(
         def counted() -> Iterator[list[str]]:
             nonlocal n_tokens
             for document in texts_in(raw_documents):
-                terms = list(itertools.chain(*analyze(document)))
+                terms = analyze(document)
                 n_tokens += len(terms)
                 yield terms
 
@@ -298,8 +286,8 @@ class PrivateCountVectorizer(
         check_is_fitted(self, "vocabulary_")
         return np.array(list(self.vocabulary_), dtype=object)
 
-    def _analyzer(self) -> Callable[[Any], list[list[str]]]:
-        """The function that splits a text into words and, if they are asked for, pairs of words."""
+    def _analyzer(self) -> Callable[[Any], list[str]]:
+        """The function that splits a text into words."""
         if isinstance(self.stop_words, str) and self.stop_words != "english":
             raise ValueError(
                 f"stop_words must be 'english', a public list of words or None, got "
@@ -314,17 +302,15 @@ class PrivateCountVectorizer(
                 f"{self.token_pattern!r}: {error}"
             ) from None
 
-        def analyzed(document: Any) -> list[list[str]]:
+        def analyzed(document: Any) -> list[str]:
             try:
-                words = list(analyze(document))
+                return list(analyze(document))
             except (AttributeError, TypeError, ValueError):  # these errors may quote the text
                 raise ValueError(
                     f"a document of type {type(document).__name__} could not be split into words; "
                     "pass texts (str), '' for a missing text, and check the encoding and the "
                     "analyzer; lists of words need analyzer=list"
                 ) from None
-            pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
-            return [words, pairs][: self.ngram_range[1]]
 
         return analyzed
 
@@ -341,7 +327,7 @@ class PrivateCountVectorizer(
         terms = list(dict.fromkeys([] if given is None else given))
         if not all(isinstance(term, str) for term in terms):
             raise ValueError("candidates must be a list of words (str), the most frequent first")
-        possible = [t for t in terms if t in itertools.chain(*analyze(t))]
+        possible = [t for t in terms if t in analyze(t)]
         if len(possible) < len(terms) and not isinstance(self.candidates, str):
             example = next(term for term in terms if term not in set(possible))
             warn_user(
@@ -351,67 +337,46 @@ class PrivateCountVectorizer(
             )
         return possible
 
-    def _selections(self) -> list[Selection]:
-        """The planned releases: words, and pairs of words if they are asked for."""
-        if self.ngram_range not in ((1, 1), (1, 2)):
-            raise ValueError(
-                f"ngram_range must be (1, 1) or (1, 2), got {self.ngram_range}; longer n-grams "
-                "would need far more documents than words do"
-            )
-        shares = (1.0,) if self.ngram_range == (1, 1) else (1.0 - PAIR_SHARE, PAIR_SHARE)
-        failure: Event = ApproximateDP(0.0, 0.0)  # without a threshold, nothing can fail
-        if self.discover:
-            failure = failure_event(THRESHOLD_SHARE * self.delta / len(shares))
-
-        def split(multiplier: float) -> list[Selection]:
-            """The releases with this noise; 0 is none."""
-            noise = DiscreteGaussian.for_noise_multiplier
-            return [
-                Selection(
-                    label, noise(multiplier / math.sqrt(share)) if multiplier else NoNoise(),
-                    failure if multiplier else NonPrivate(), bool(self.discover),
-                    int(self.max_doc_words),
-                )
-                for label, share in zip((WORDS, PAIRS), shares)
-            ]  # fmt: skip
-
+    def _selection(self) -> Selection:
+        """The planned release."""
+        discover, largest = bool(self.discover), int(self.max_doc_words)
         if self.epsilon == math.inf:
-            return split(0.0)
-        if self.epsilon is None:
-            return split(float(self.noise_multiplier) * math.sqrt(shares[0]))
-        multiplier = calibrate(
-            lambda m: [event for selection in split(m) for _, event in selection.plan],
-            float(self.epsilon), float(self.delta), total_variation=TOTAL_VARIATION,
-        )  # fmt: skip
-        return split(multiplier)
+            return Selection(NoNoise(), NonPrivate(), discover, largest)
+        failure: Event = ApproximateDP(0.0, 0.0)  # without a threshold, nothing can fail
+        if discover:
+            failure = failure_event(THRESHOLD_SHARE * self.delta)
+        gaussian, multiplier = DiscreteGaussian.for_noise_multiplier, self.noise_multiplier
+        if self.epsilon is not None:
+            multiplier = calibrate(
+                lambda m: [gaussian(m).event, failure],
+                float(self.epsilon), float(self.delta), total_variation=TOTAL_VARIATION,
+            )  # fmt: skip
+        return Selection(gaussian(float(multiplier)), failure, discover, largest)
 
     def _plan(self) -> list[tuple[str, Event]]:
         """What `fit` charges: a function of public parameters."""
-        return [step for selection in self._selections() for step in selection.plan]
+        return self._selection().plan
 
-    def _terms(self, documents: list[Any], user_ids: Any) -> list[list[set[str]]]:
-        """Distinct words of each unit and, if they are asked for, its distinct pairs of words."""
+    def _terms(self, documents: list[Any], user_ids: Any) -> list[set[str]]:
+        """Distinct words of each unit."""
         users = number_users(user_ids, len(documents))
         units = range(len(documents)) if users is None else users.tolist()
-        n_units, analyze = max(units, default=-1) + 1, self._analyzer()
-        sets = [[set[str]() for _ in range(n_units)] for _ in range(self.ngram_range[1])]
+        sets, analyze = [set[str]() for _ in range(max(units, default=-1) + 1)], self._analyzer()
         for unit, document in zip(units, documents):
-            for of_units, terms in zip(sets, analyze(document)):
-                of_units[unit].update(terms)
+            sets[unit].update(analyze(document))
         return sets
 
-    def _publish(self, chosen, selections, events, unit, seeded) -> None:
+    def _publish(self, chosen, selection, events, unit, seeded) -> None:
         if not len(chosen.terms):
             raise ValueError(
                 "no word passed the threshold, and the charge stands; use more documents, a larger "
                 "epsilon, or a public list of words as candidates"
             )
-        order, (first, *_) = np.argsort(chosen.terms), selections
-        multipliers = tuple(selection.noise_multiplier for selection in selections)
+        order, multiplier = np.argsort(chosen.terms), selection.noise_multiplier
         guarantee = make_guarantee(
             events, delta=self.delta, earlier=None, unit=unit, relation=RELATIONS[unit],
-            mechanism=MECHANISM, sensitivity=1.0, noise_scale=multipliers,
-            noise_multiplier=multipliers, seeded=seeded,
+            mechanism=MECHANISM, sensitivity=1.0, noise_scale=multiplier,
+            noise_multiplier=multiplier, seeded=seeded,
             assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
             common=(AES,),
             provenance=((VOCABULARY, "chosen from the documents, and its cost is in epsilon"),),
@@ -421,9 +386,9 @@ class PrivateCountVectorizer(
             guarantee,
             vocabulary_={str(term): i for i, term in enumerate(chosen.terms[order])},
             word_weights_=chosen.weights[order],
-            word_weight_scale_=first.noise_multiplier,
-            threshold_=first.threshold / first.radius,
-            noise_multiplier_=first.noise_multiplier,
+            word_weight_scale_=multiplier,
+            threshold_=selection.threshold / selection.radius,
+            noise_multiplier_=multiplier,
         )
 
     def __sklearn_tags__(self):
@@ -431,12 +396,6 @@ class PrivateCountVectorizer(
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
         return tags
-
-
-def _is_pair(term: str, words: set[str]) -> bool:
-    """Whether both words of a pair are chosen: a function of the term and of released words."""
-    first, blank, second = term.partition(" ")
-    return bool(blank) and first in words and second in words
 
 
 def texts_in(raw_documents: Any) -> list[Any]:

@@ -22,7 +22,7 @@ from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, count_unit
 from dplda.privacy._streams import Purpose, Streams
 
-WORDS, PAIRS = "words", "pairs of words"
+WORDS = "words"  # of the two steps in the plan
 ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
 N_BINS = 30  # of the public list, for the ranking
 
@@ -31,7 +31,6 @@ N_BINS = 30  # of the public list, for the ranking
 class Selection:
     """One release: which terms of the units pass, and their noisy weights."""
 
-    label: str  # of the two steps in the plan
     mechanism: Any  # source of the noise
     failure: Event  # price of the threshold
     discover: bool  # whether terms outside of the public list may pass
@@ -39,7 +38,7 @@ class Selection:
 
     @property
     def plan(self) -> list[tuple[str, Event]]:
-        return [(self.label, self.mechanism.event), (self.label, self.failure)]
+        return [(WORDS, self.mechanism.event), (WORDS, self.failure)]
 
     @property
     def radius(self) -> int:
@@ -63,25 +62,24 @@ class Selection:
     ) -> Selected:
         """Release the terms that pass."""
         public = frozenset(asked)
-        round = (WORDS, PAIRS).index(self.label)
         if not self.discover:
             sets = [of_unit & public for of_unit in sets]
-        kept = [self.cut(of_unit, unit, round, streams) for unit, of_unit in enumerate(sets)]
+        kept = [self.cut(of_unit, unit, streams) for unit, of_unit in enumerate(sets)]
         terms = np.array(sorted(public.union(*kept)), dtype=object)
         total = self.weigh(kept, {term: column for column, term in enumerate(terms)})
         passing, noisy = curator.release_selected(
             terms, total, np.array([term in public for term in terms], bool), self.mechanism,
-            threshold=self.threshold, failure=self.failure, label=self.label, round=round,
+            threshold=self.threshold, failure=self.failure, label=WORDS, round=0,
         )  # fmt: skip
         scale = np.full(len(passing), self.noise_multiplier)
         return Selected(passing, noisy / self.radius, scale)
 
-    def cut(self, terms: set[str], unit: int, round: int, streams: Streams) -> list[str]:
+    def cut(self, terms: set[str], unit: int, streams: Streams) -> list[str]:
         """At most `max_terms` terms of a unit, a random choice with coins of its own."""
         if len(terms) <= self.max_terms:
             return list(terms)
         ordered = sorted(terms)
-        keys = streams.words(Purpose.KEPT_WORDS, round, unit, len(ordered))
+        keys = streams.words(Purpose.KEPT_WORDS, 0, unit, len(ordered))
         return [ordered[i] for i in np.argsort(keys, kind="stable")[: self.max_terms]]
 
     def weigh(self, sets: Sequence[list[str]], column: Mapping[str, int]) -> np.ndarray:

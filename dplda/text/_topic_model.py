@@ -22,10 +22,11 @@ from dplda.displays._topics import by_evidence, top_words
 from dplda.document._plan import plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
-from dplda.leaf._checks import Interval, StrOptions, _fit_context
+from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import split_epsilon
 from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
 from dplda.release._release import save_release
 from dplda.text._count_vectorizer import PrivateCountVectorizer, texts_in
@@ -195,15 +196,13 @@ class PrivateTopicModel(
             If a parameter is out of range, a text is no str, or there is not one id for each text.
             Nothing is charged then. Also if no word was chosen; this charge stands.
         """
-        vectorizer, model = self._steps()  # public
-        private = [step for step in (vectorizer, model) if hasattr(step, "_plan")]
-        events = [event for step in private for _, event in step._plan()]  # public
+        vectorizer, model, plan = self._planned()  # public
         ledger, entry = None, 0
         if self.ledger is not None:  # one charge for both steps, which have no ledger of their own
             ledger = as_ledger(self.ledger)
             entry = ledger.reserve(
-                type(self).__name__, charged_unit(user_ids), events,
-                total_variation=len(private) * TOTAL_VARIATION,
+                type(self).__name__, charged_unit(user_ids), plan,
+                total_variation=2 * TOTAL_VARIATION,
                 seeded=self.random_state is not None and self.epsilon != np.inf,
             )  # fmt: skip
         try:
@@ -217,7 +216,7 @@ class PrivateTopicModel(
             ledger.begin_release(entry)
         if hasattr(self, "components_"):  # of an earlier fit
             del self.model_, self.components_, self.privacy_
-        if vectorizer in private:
+        if isinstance(vectorizer, PrivateCountVectorizer):
             vectorizer.fit(texts, user_ids=user_ids)  # public
         self.vectorizer_ = vectorizer
         if self.public_texts is not None and vectorizer.transform(self.public_texts).nnz:
@@ -307,8 +306,15 @@ class PrivateTopicModel(
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    def _planned(self) -> tuple[Any, Any, list[Event]]:
+        """The two steps, not fitted, and the events that both charge: all from parameters."""
+        self._validate_params()
+        vectorizer, model = self._steps()
+        private = [step for step in (vectorizer, model) if hasattr(step, "_plan")]
+        return vectorizer, model, [event for step in private for _, event in step._plan()]
+
     def _steps(self) -> tuple[Any, Any]:
-        """The two steps with their shares of the budget, not fitted."""
+        """The two steps with their shares of the budget."""
         epsilon, delta = self.epsilon, self.delta
         if epsilon is None:
             raise ValueError(

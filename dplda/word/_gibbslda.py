@@ -13,7 +13,7 @@ from dplda.core._corpus import Corpus, check_counts, row_blocks
 from dplda.core._fold_in import pad
 from dplda.core._private_fit import no_guarantee
 from dplda.kernels import _gibbs
-from dplda.leaf._checks import _fit_context
+from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.word._frozen_table import (

@@ -21,7 +21,7 @@ from dplda.core._private_fit import (
     released_so_far,
     warn_if_seeded,
 )
-from dplda.leaf._checks import Interval, StrOptions, _fit_context
+from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.metrics._signal import warn_if_weak, with_signal
 from dplda.privacy import Guarantee

@@ -1,0 +1,37 @@
+"""Names of scikit-learn that are private, experimental or new: nowhere else is one imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval as _Interval
+from sklearn.utils._param_validation import Options, StrOptions
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import check_non_negative, validate_data
+
+try:  # scikit-learn 1.9's callbacks, experimental
+    from sklearn.callback import CallbackSupportMixin
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands in where scikit-learn has no callbacks."""
+
+
+__all__ = [
+    "CallbackSupportMixin",
+    "Interval",
+    "Options",
+    "StrOptions",
+    "_fit_context",
+    "_get_output_config",
+    "check_non_negative",
+    "validate_data",
+]
+
+
+class Interval(_Interval):
+    """An interval of numbers; True and False are none, although Python counts them as 1 and 0."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
