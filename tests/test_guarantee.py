@@ -421,7 +421,7 @@ def test_without_a_person_any_number_of_kept_rows_may_change():
 
 def test_owners_that_are_no_lists_are_refused():
     for wrong in (["ann", "bob"], [1, 2]):
-        with pytest.raises(TypeError, match="must be a list of persons, got"):
+        with pytest.raises(TypeError, match="must be a list of persons, such as"):
             limit_rows(wrong, 2)
     assert limit_rows([], 1).dtype == np.intp
 

@@ -179,6 +179,11 @@ def split_epsilon(
     >>> [round(epsilon, 2) for epsilon in split_epsilon(4.0, shares=(0.08, 0.92))]
     [1.0, 3.8]
     """
+    if not isinstance(shares, Iterable):
+        raise TypeError(
+            "shares must be a list of numbers, one for each fit, such as (0.08, 0.92), got "
+            f"{type(shares).__name__}"
+        )
     parts = [check_number("shares", share, 0.0, math.inf, closed="neither") for share in shares]
     delta = check_delta(delta, SMALLEST_DELTA)
     # what is kept covers the threshold, and the distance of the noise from its ideal law

@@ -372,6 +372,8 @@ class Ledger:
             If the ledger protects another unit, or its data are divided by another rule.
         """
         total_variation = check_probability("total_variation", total_variation)
+        if not isinstance(events, Event | Iterable):
+            raise TypeError(f"expected privacy events, got {type(events).__name__}")
         entry = Entry(
             id=0,
             label=str(label),

@@ -49,7 +49,8 @@ class PrivateTopicModel(
     epsilon : float
         Total epsilon of a text, or of a user if `fit` gets `user_ids`; must be given. ``inf`` fits
         without noise and without privacy.
-    delta
+    delta : float, default=1e-6
+        The delta of (epsilon, delta)-differential privacy, up to 0.01.
     vocabulary : str, array-like of str or None, default="en"
         A language of `dplda.datasets.load_public_vocabulary`: the words are chosen with privacy
         from its list, and from the texts where many have them. A list of words is public and costs
@@ -65,10 +66,13 @@ class PrivateTopicModel(
         `verbose` are set to those of this estimator; None takes ``SubLDA()``.
     expected_n_docs : int or None, default=None
         Public guess of the number of texts, or of users: `fit` warns if they are too few.
-    ledger
+    ledger : Ledger, str, path-like or None, default=None
+        Where words and topics are charged together: a budget over many fits.
     n_jobs : int or None, default=None
         Number of threads.
-    random_state
+    random_state : int, RandomState instance or None, default=None
+        None draws the noise from a secret key. Anything else voids the guarantee against anyone
+        who knows or guesses it (`SeededNoiseWarning`).
     verbose : int, default=0
         1 shows progress.
 
@@ -283,6 +287,7 @@ class PrivateTopicModel(
 
     @property
     def topics_(self) -> list[dict[str, Any]]:
+        """Row, share, flag and ten words of each topic, the one with the most evidence first."""
         check_is_fitted(self, "components_")
         size = self.components_.sum(axis=1) / self.components_.sum()
         order, weak = by_evidence(self.model_)
