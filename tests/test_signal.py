@@ -222,8 +222,9 @@ def test_glosses_have_topics_and_300_of_them_have_none(seed):
 def test_clear_topics_do_not_warn(corpus):
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
+        warnings.simplefilter("ignore", SeededNoiseWarning)  # two of three are weak in 5% of fits
         for epsilon in (8.0, math.inf):
-            model = SubLDA(3, epsilon=epsilon, delta=1e-5, max_iter=30).fit(corpus)
+            model = SubLDA(3, epsilon=epsilon, delta=1e-5, max_iter=30, random_state=0).fit(corpus)
             assert np.count_nonzero(~model.weak_topics_) >= 2
         SubLDA(1, epsilon=1.0, max_iter=2).fit(corpus)  # one topic has no other
         SubLDA(3, epsilon=0.1, max_iter=2).partial_fit(corpus)  # not the last round

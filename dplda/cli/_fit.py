@@ -222,16 +222,17 @@ def keep(model: dplda.PrivateTopicModel, out: Path | None) -> Path | None:
 
     if out is None or not hasattr(model, "vectorizer_"):
         return None
-    if hasattr(model, "components_"):
-        path, data = out, release_bytes(model)
-    else:
-        words = "\n".join([*model.vectorizer_.get_feature_names_out(), ""])
-        path, data = out.with_name(f"{out.name}.words"), words.encode()
+    path = out
     try:
-        write_atomically(path, data, permissions=PUBLIC)
+        if hasattr(model, "components_"):
+            model.save(out)
+        else:
+            path = out.with_name(f"{out.name}.words")
+            data = "\n".join([*model.vectorizer_.get_feature_names_out(), ""]).encode()
+            write_atomically(path, data, permissions=PUBLIC)
         return path
     except OSError as error:
-        other = write_elsewhere(path, data)
+        other = write_elsewhere(path, release_bytes(model) if path == out else data)
         print(f"{path} cannot be written ({error.strerror}): it is {other}", file=sys.stderr)
         return other
 

@@ -1,0 +1,190 @@
+"""Texts and one epsilon in, topics and one guarantee out."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import dplda
+from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, SubLDA, load_release
+from dplda.datasets import load_wordnet_glosses
+from dplda.privacy import BudgetError, Gaussian, Ledger
+
+GLOSSES = load_wordnet_glosses()
+TEXTS = GLOSSES.data[:600]
+LABELS = [int("person" in text) for text in TEXTS]
+USERS = [n // 3 for n in range(len(TEXTS))]
+
+
+def small(**given):
+    return PrivateTopicModel(**{"n_components": 3, "epsilon": 8.0, "max_features": 60} | given)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return small(ledger=Ledger(epsilon=8.0)).fit(TEXTS, user_ids=USERS)
+
+
+def test_words_and_topics_are_one_charge_and_one_guarantee(fitted):
+    (entry,) = fitted.ledger.entries()
+    assert (entry.label, entry.unit, entry.status) == ("PrivateTopicModel", "user", "confirmed")
+    assert 7.9 < fitted.epsilon_ <= 8.0
+    assert fitted.epsilon_ == pytest.approx(fitted.ledger.epsilon_spent, rel=1e-3)
+    assert fitted.epsilon_ == fitted.privacy_.epsilon > fitted.model_.epsilon_
+    assert len(fitted.privacy_.events) > len(fitted.model_.privacy_.events)
+    assert fitted.privacy_.unit == "user"
+    assert fitted.privacy_.for_part_of_unit().epsilon > fitted.epsilon_
+
+
+def test_topics_are_sorted_by_evidence_and_have_words_of_the_vocabulary(fitted):
+    assert sorted(topic["topic"] for topic in fitted.topics_) == [0, 1, 2]
+    assert sum(topic["share"] for topic in fitted.topics_) == pytest.approx(1)
+    for topic in fitted.topics_:
+        assert topic["weak"] == fitted.model_.weak_topics_[topic["topic"]]
+        assert set(topic["words"]) <= set(fitted.vocabulary_)
+    evidence = [fitted.model_.topic_evidence_[topic["topic"]] for topic in fitted.topics_]
+    assert evidence == sorted(evidence, reverse=True)
+    assert str(fitted).endswith(fitted.privacy_.summary())
+
+
+def test_the_saved_file_gives_the_same_features(fitted, tmp_path):
+    fitted.save(tmp_path / "topics.dplda")
+    released = load_release(tmp_path / "topics.dplda")
+    assert released.epsilon_ == fitted.epsilon_
+    np.testing.assert_array_equal(released.transform(TEXTS[:50]), fitted.transform(TEXTS[:50]))
+
+
+def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
+    def texts():
+        raise AssertionError("a text was read")
+        yield
+
+    ledger = Ledger(epsilon=8.0)
+    ledger.confirm(ledger.reserve("earlier", "document", Gaussian(1.0)))
+    before = ledger.epsilon_spent
+    assert before < 8
+    with pytest.raises(BudgetError):
+        small(ledger=ledger).fit(texts())
+    assert ledger.epsilon_spent == before
+
+
+@pytest.mark.parametrize(
+    ("texts", "users"), [("one text", None), (TEXTS, [1, 2]), ({"a": "text"}, None)], ids=str
+)
+def test_texts_and_ids_that_do_not_fit_cost_nothing(texts, users):
+    ledger = Ledger(epsilon=8.0)
+    with pytest.raises(ValueError, match=r"list or a column of texts|user_ids"):
+        small(ledger=ledger).fit(texts, user_ids=users)
+    assert ledger.epsilon_spent == 0
+
+
+def test_a_text_that_is_none_costs_nothing_and_is_not_quoted():
+    ledger = Ledger(epsilon=8.0)
+    with pytest.raises((TypeError, ValueError), match="text") as caught:
+        small(ledger=ledger).fit(["hyperthyroidism", 7])
+    assert "hyper" not in str(caught.value)
+    assert ledger.epsilon_spent == 0
+
+
+def test_a_public_list_of_words_costs_nothing():
+    ledger = Ledger(epsilon=8.0)
+    words = ["person", "tree", "city", "plant", "war"]
+    model = small(vocabulary=words, ledger=ledger).fit(TEXTS)
+    assert isinstance(model.vectorizer_, CountVectorizer)
+    assert sorted(model.vocabulary_) == sorted(words)
+    assert model.privacy_.events == model.model_.privacy_.events
+    assert model.epsilon_ == pytest.approx(model.model_.epsilon_)
+    assert ledger.epsilon_spent <= 8
+
+
+def test_the_planner_chooses_the_number_of_topics():
+    model = small(n_components="auto", expected_n_docs=600).fit(TEXTS)
+    for_topics = model.model_.epsilon
+    expected = dplda.plan(n_docs=600, epsilon=for_topics, n_words=60, n_components=2)
+    assert len(model.components_) == expected.recommended_components
+    with pytest.raises(ValueError, match="needs expected_n_docs"):
+        small(n_components="auto").fit(TEXTS)
+
+
+def test_a_seed_gives_one_result_and_two_steps_with_noise_of_their_own():
+    with pytest.warns(dplda.privacy.SeededNoiseWarning):
+        first, second = (small(random_state=3).fit(TEXTS) for _ in range(2))
+    np.testing.assert_array_equal(first.components_, second.components_)
+    assert first.vectorizer_.random_state != first.model_.random_state
+    assert 7.9 < first.epsilon_ <= 8.0  # two steps of one seed would have no common theorem
+    assert first.privacy_.seeded
+
+
+def test_without_privacy_epsilon_is_infinite():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = small(epsilon=math.inf).fit(TEXTS)
+    assert model.epsilon_ == math.inf
+    with pytest.raises(ValueError, match="needs epsilon"):
+        small(epsilon=None).fit(TEXTS)
+
+
+def test_an_interrupt_leaves_what_was_paid_for(monkeypatch):
+    one_round, n, ledger = SubLDA._round, [], Ledger(epsilon=8.0)
+
+    def third(self, *data, **options):
+        n.append(1)
+        if len(n) == 3:
+            raise KeyboardInterrupt
+        return one_round(self, *data, **options)
+
+    monkeypatch.setattr(SubLDA, "_round", third)
+    model = small(ledger=ledger)
+    with pytest.warns(UserWarning, match="was interrupted"), pytest.raises(KeyboardInterrupt):
+        model.fit(TEXTS)
+    assert ledger.entries()[0].status == "confirmed"
+    assert len(model.vectorizer_.vocabulary_) == 60
+    assert (len(model.components_), model.model_.n_iter_) == (3, 2)
+    assert model.epsilon_ == pytest.approx(ledger.epsilon_spent)  # of all rounds
+
+
+def test_another_model_takes_the_budget_and_the_number_of_topics():
+    given = PrivateSVILDA(max_iter=2)
+    model = small(model=given).fit(TEXTS)
+    assert isinstance(model.model_, PrivateSVILDA)
+    assert model.model_.max_iter == 2
+    assert len(model.components_) == 3
+    assert given.epsilon is None
+
+
+def test_topics_are_features_of_a_classifier_and_are_searched():
+    pipeline = make_pipeline(small(), LogisticRegression())
+    grid = {"privatetopicmodel__epsilon": [4.0, 8.0], "privatetopicmodel__n_components": [2]}
+    ledger = Ledger(epsilon=100.0)
+    pipeline.set_params(privatetopicmodel__ledger=ledger)
+    search = GridSearchCV(pipeline, grid, cv=2).fit(TEXTS, LABELS)
+    assert len(ledger.entries()) == 5
+    names = search.best_estimator_[0].get_feature_names_out()
+    assert names.tolist() == ["privatetopicmodel0", "privatetopicmodel1"]
+
+
+def test_ids_of_users_are_routed_through_a_pipeline():
+    import sklearn
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        first = small().set_fit_request(user_ids=True)
+        pipeline = make_pipeline(first, LogisticRegression()).fit(TEXTS, LABELS, user_ids=USERS)
+    assert pipeline[0].privacy_.unit == "user"
+
+
+def test_public_texts_are_the_prior():
+    model = small(public_texts=GLOSSES.data[600:900]).fit(TEXTS)
+    assert "public prior" in dict(model.privacy_.provenance)
+    assert isinstance(model.vectorizer_, PrivateCountVectorizer)
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([PrivateTopicModel(2, epsilon=8.0)])
+def test_it_is_an_estimator_of_scikit_learn(estimator, check):
+    check(estimator)
