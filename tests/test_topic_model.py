@@ -9,7 +9,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator
 
 import dplda
 from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, SubLDA, load_release
@@ -184,7 +184,7 @@ def test_public_texts_are_the_prior():
     assert isinstance(model.vectorizer_, PrivateCountVectorizer)
 
 
-@pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([PrivateTopicModel(2, epsilon=8.0)])
-def test_it_is_an_estimator_of_scikit_learn(estimator, check):
-    check(estimator)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_it_passes_the_checks_of_scikit_learn_that_texts_allow():
+    done = check_estimator(PrivateTopicModel(2, epsilon=8.0))
+    assert {check["status"] for check in done} == {"passed"}
