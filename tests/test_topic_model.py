@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import dplda
 from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, SubLDA, load_release
 from dplda.datasets import load_wordnet_glosses
-from dplda.privacy import BudgetError, Gaussian, Ledger
+from dplda.privacy import BudgetError, Gaussian, Ledger, split_epsilon
 
 GLOSSES = load_wordnet_glosses()
 TEXTS = GLOSSES.data[:600]
@@ -101,6 +101,13 @@ def test_a_public_list_of_words_costs_nothing():
     assert model.privacy_.events == model.model_.privacy_.events
     assert model.epsilon_ == pytest.approx(model.model_.epsilon_)
     assert ledger.epsilon_spent <= 8
+
+
+@pytest.mark.parametrize(("epsilon", "share"), [(0.5, 0.05), (2.0, 0.08), (4.0, 0.16), (8, 0.25)])
+def test_words_get_the_share_of_the_budget_that_was_measured_as_best(epsilon, share):
+    vectorizer, model, _ = small(epsilon=epsilon)._planned()
+    for_words, for_topics = split_epsilon(epsilon, (share, 1 - share))
+    assert (vectorizer.epsilon, model.epsilon) == (for_words, for_topics)
 
 
 def test_the_planner_chooses_the_number_of_topics():
