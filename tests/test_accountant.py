@@ -300,7 +300,9 @@ def test_upper_bounds_of_other_libraries_are_not_below_ours(q, s, n, delta):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize(("q", "s", "n", "delta"), STEPS)
+@pytest.mark.parametrize(
+    ("q", "s", "n", "delta"), [pytest.param(*STEPS[0], marks=pytest.mark.slow), STEPS[1]]
+)
 def test_no_other_library_knows_a_test_with_more_power(q, s, n, delta):
     """Its trade-off curve is that of the same steps, on a grid of its own."""
     dpsgd = pytest.importorskip("riskcal.dpsgd", reason="pip install -e '.[oracle]'")
