@@ -136,14 +136,13 @@ def test_each_topic_has_its_words_bars_and_ticks(model):
     marginal = model.components_.sum(axis=0) / model.components_.sum()
     listed = top_words(model, names(40), 6)
     for axes, k in zip(display.ax_, np.argsort(-model.topic_evidence_)):
-        words = listed[k]
-        order = [int(word.removeprefix("word")) for word in words]
-        assert tick_labels(axes) == words
+        order = np.array([int(word.removeprefix("word")) for word in listed[k]])
+        order = order[np.argsort(-p[k, order], kind="stable")]
+        assert tick_labels(axes) == [names(40)[word] for word in order]
         np.testing.assert_allclose([bar.get_width() for bar in axes.patches], p[k, order])
         np.testing.assert_allclose(axes.lines[0].get_xdata(), marginal[order])
         assert axes.yaxis_inverted()  # the first word is on top
-        assert axes.get_xlim() == display.ax_[0].get_xlim()
-        assert all(bar.get_width() <= axes.get_xlim()[1] for bar in axes.patches)
+        assert 0.9 < p[k, order].max() / axes.get_xlim()[1] < 1  # a scale for each panel
 
 
 def test_the_title_states_the_guarantee(model, baseline):

@@ -54,7 +54,8 @@ def _transform(options: argparse.Namespace) -> None:
         )
     found = texts_of(options)  # private
     weights = model.transform(found.texts)  # private
-    table: list[list[Any]] = [[f"topic_{k}" for k in range(weights.shape[1])], *weights.tolist()]
+    table: list[list[Any]] = [[f"topic_{k}" for k in range(weights.shape[1])]]
+    table += ([f"{weight:.6g}" for weight in row] for row in weights)
     if found.ids:
         ids = [options.id_column or "file", *found.ids]
         table = [[i, *row] for i, row in zip(ids, table)]

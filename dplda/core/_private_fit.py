@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import inspect
 import math
 from collections.abc import Callable, Iterable
@@ -108,6 +109,13 @@ class PrivateEstimator:
                 f"{cls.__name__} has no card: state unit, relation, mechanism and theorem as "
                 "_promise = Promise(...), an attribute of the class"
             )
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """The diagram that notebooks show, and below it the first lines of the card."""
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in shown and hasattr(self, "privacy_"):
+            shown["text/html"] += f"<pre>{html.escape(self.privacy_.summary())}</pre>"
+        return shown
 
 
 def exactly_one(name: str, **statements: float | None) -> None:

@@ -275,7 +275,7 @@ class TopicDisplay:
         *,
         topics: Sequence[int] | None = None,
         ax: Any = None,
-        n_columns: int = 5,
+        n_columns: int = 4,
     ) -> TopicDisplay:
         """Draw the topics of a fitted model.
 
@@ -320,14 +320,14 @@ class TopicDisplay:
         )
         return display.plot(ax, n_columns=n_columns)
 
-    def plot(self, ax: Any = None, *, n_columns: int = 5) -> TopicDisplay:
+    def plot(self, ax: Any = None, *, n_columns: int = 4) -> TopicDisplay:
         """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Axes of a grid, which is divided among the topics. None makes a figure.
-        n_columns : int, default=5
+        n_columns : int, default=4
             Number of topics next to each other.
 
         Returns
@@ -345,7 +345,7 @@ class TopicDisplay:
         rows = -(-len(self.words) // columns)
         if ax is None:
             self.figure_ = plt.figure(
-                figsize=(2.9 * columns, 2.5 * rows + 0.9), layout="constrained"
+                figsize=(3.0 * columns, 2.7 * rows + 0.9), layout="constrained"
             )
             self.figure_.suptitle(self.title, parse_math=False)
             grid = self.figure_.add_gridspec(rows, columns)
@@ -356,7 +356,6 @@ class TopicDisplay:
         self.ax_ = np.array([self.figure_.add_subplot(place) for place in places], dtype=object)
         for k, axes in enumerate(self.ax_):
             self._draw_topic(axes, k)
-            axes.set_xlim(0, 1.05 * float(self.probability.max()))
         if ax is None:
             handles, labels = self.ax_[0].get_legend_handles_labels()
             legend = dict(zip(labels[::-1], handles[::-1]))
@@ -370,22 +369,26 @@ class TopicDisplay:
         return self
 
     def _draw_topic(self, axes: Any, k: int) -> None:
-        place, noise = np.arange(len(self.words[k])), self.noise[k]
+        order = np.argsort(-self.probability[k], kind="stable")
+        place, noise = np.arange(len(order)), self.noise[k][order]
+        probability, marginal = self.probability[k][order], self.marginal[k][order]
         colors = np.where(noise, LIGHT_GRAY, COLORS[0])
-        axes.barh(place, self.probability[k], height=0.75, color=colors, label=BAR)
+        axes.barh(place, probability, height=0.75, color=colors, label=BAR)
         axes.plot(
-            self.marginal[k], place, linestyle="none", marker="|", markersize=9,
+            marginal, place, linestyle="none", marker="|", markersize=9,
             markeredgewidth=2, color=COLORS[1], clip_on=False, zorder=3,
             label="probability in all topics",
         )  # fmt: skip
         # a word may hold a dollar sign
-        axes.set_yticks(place, self.words[k], fontsize=9, parse_math=False)
+        words = [self.words[k][word] for word in order]
+        axes.set_yticks(place, words, fontsize=11, parse_math=False)
+        axes.set_xlim(0, 1.05 * max(probability.max(), marginal.max()))
         for label in np.asarray(axes.get_yticklabels())[noise]:
             label.set_color(LIGHT_GRAY)
         axes.invert_yaxis()
         axes.locator_params(axis="x", nbins=3, steps=[1, 2, 5, 10])
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.tick_params(axis="x", labelsize=8, colors=GRAY)
+        axes.tick_params(axis="x", labelsize=9, colors=GRAY)
         axes.tick_params(axis="y", length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.set_title(self.headings[k], fontsize=10, loc="left")
+        axes.set_title(self.headings[k], fontsize=11, loc="left")

@@ -98,6 +98,9 @@ class Plan:
         width = max(map(len, rows))
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
 
+    def _repr_markdown_(self) -> str:  # of a notebook
+        return f"```text\n{self}\n```"
+
 
 def plan(
     *,
