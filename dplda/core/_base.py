@@ -54,7 +54,7 @@ class BaseTopicModel(
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
     verbose : int, default=0
-        Progress: a bar where tqdm is installed, otherwise lines.
+        Progress: a bar on terminals and in notebooks, otherwise lines.
 
     Attributes
     ----------

@@ -117,14 +117,19 @@ def _with_callbacks(estimator: Any, numbers: range) -> Iterator[int]:
 
 
 def with_bar(name: str, numbers: range) -> Iterator[int]:
-    """Yield the numbers, and show a bar if tqdm is installed, otherwise about ten lines."""
+    """Yield the numbers, and show a bar on terminals and in notebooks, otherwise about ten lines.
+
+    A bar needs tqdm.
+    """
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        every = max(1, len(numbers) // 10)
-        for t in numbers:
-            if t == numbers[-1] or (t - numbers[0]) % every == 0:
-                print(f"[{name}] round {t} of {numbers[-1]}")
-            yield t
-    else:
+        tqdm = None
+    if tqdm is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield from tqdm(numbers, desc=name, unit="round")
+        return
+    every = max(1, len(numbers) // 10)
+    for t in numbers:
+        if t == numbers[-1] or (t - numbers[0]) % every == 0:
+            print(f"[{name}] round {t} of {numbers[-1]}", file=sys.stderr)
+        yield t
