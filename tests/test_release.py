@@ -806,3 +806,26 @@ def test_a_model_of_texts_says_which_texts_it_takes(X, message, path):
     save_release(make_pipeline(vectorizer, GibbsLDA(2, max_iter=1)).fit(["apple banana"] * 9), path)
     with pytest.raises(ValueError, match=message):
         load_release(path).transform(X)
+
+
+def test_mlflow_keeps_the_model_and_its_guarantee(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    sklearn_flavor = pytest.importorskip("mlflow.sklearn")
+    skops_io = pytest.importorskip("skops.io")
+    from mlflow.models import Model
+
+    vectorizer = CountVectorizer(vocabulary=["pear", "plum", "cherry"])
+    pipeline = make_pipeline(vectorizer, SubLDA(2, epsilon=4.0, max_iter=2))
+    save_release(pipeline.fit(["a pear", "plum, cherry"] * 50), tmp_path / "topics.dplda")
+    released = load_release(tmp_path / "topics.dplda")
+    trusted = skops_io.get_untrusted_types(data=skops_io.dumps(released))
+    card = released.privacy_.to_dict()
+    tags = {name: card[name] for name in ("epsilon", "delta", "unit", "ledger")}
+    path = tmp_path / "mlflow"
+    sklearn_flavor.save_model(released, path, skops_trusted_types=trusted, metadata=tags)
+    again = sklearn_flavor.load_model(str(path))
+    assert all(name.startswith("dplda.") for name in trusted)
+    assert again.privacy_ == released.privacy_
+    texts = ["cherry and pear", "plum"]
+    np.testing.assert_array_equal(again.transform(texts), released.transform(texts))
+    assert Model.load(str(path)).metadata == tags
