@@ -170,7 +170,8 @@ def test_every_count_gets_the_stated_noise():
     z = (noisy - exact(topics, X)) / guarantee.noise_scale
     assert stats.chi2.sf((z**2).sum(), z.size) > 1e-6
     assert stats.chi2.cdf((z**2).sum(), z.size) > 1e-6
-    assert len(np.unique(z)) == z.size
+    # a draw for each count: on a grid of 1e5 units a scale, two of 400 are equal in 2% of releases
+    assert len(np.unique(z)) >= z.size - 3
 
 
 def test_the_guarantee_is_that_of_one_gaussian_release(model, X, ids):
