@@ -325,8 +325,8 @@ class Fit:
     rates: list = field(default_factory=list)
 
 
-def watched(estimator, X, *, methods=("fit",), history=None, rows=None):
-    """Call some methods with `X`, and with all documents, or some `rows`, in each sample.
+def watched(estimator, X, *, methods=("fit",), history=None):
+    """Call some methods with `X`, and with all documents in each sample.
 
     With a `history`, the releases of another fit are let out in the place of those of this one.
     """
@@ -346,7 +346,7 @@ def watched(estimator, X, *, methods=("fit",), history=None, rows=None):
         threshold = curator_module.membership_threshold(given)
         share = [Fraction(int(n), 2**64) for n in threshold]
         fit.rates.append([s if rate < 1 else Fraction(1) for s, rate in zip(share, given)])
-        return np.arange(len(given)) if rows is None else np.array(rows, np.int64)
+        return np.arange(len(given))
 
     with (
         warnings.catch_warnings(),
@@ -402,62 +402,6 @@ def epsilon_interval(steps, delta, interval):
         for side in (False, True)
     )
     return lower - margin, upper + margin
-
-
-# ---- memberships of the other documents, all subsets of them --------------------------------
-
-BIN = 1024  # integers of the statistic that are put together, which only loses information
-
-
-def enumerated_epsilon(step, others, rates, delta):
-    """A lower bound on epsilon of one sampled step of two cells that move by s and -s.
-
-    The adversary sees the difference of the two cells only. Its law is a mixture over all subsets
-    of the other documents, which move it by `others` and take part at `rates`.
-    """
-    law, shift = _difference_law(mechanisms_module.gaussian_tables()), _difference(step.shift)
-    masses = {True: 0.0, False: 0.0}
-    for subset in itertools.product((False, True), repeat=len(others)):
-        chance = np.prod([float(r if b else 1 - r) for b, r in zip(subset, rates)])
-        moved = sum(_difference(other) for b, other in zip(subset, others) if b)
-        base = _binned(law, moved)
-        masses[False] = masses[False] + chance * base
-        with_row = (1 - float(step.rate)) * base + float(step.rate) * _binned(law, moved + shift)
-        masses[True] = masses[True] + chance * with_row
-    bounds = []
-    for p, q in ((masses[True], masses[False]), (masses[False], masses[True])):
-        low, high = 0.0, 50.0
-        for _ in range(50):
-            middle = (low + high) / 2
-            found = np.maximum(p * (1 - RELATIVE) - np.exp(middle) * q * (1 + RELATIVE), 0).sum()
-            low, high = (middle, high) if found > delta else (low, middle)
-        bounds.append(low)
-    return max(bounds)
-
-
-def _difference(cells):
-    assert any(cells), "nothing moves"
-    return cells[0] - cells[1]
-
-
-@lru_cache(maxsize=1)
-def _difference_law(tables):
-    """The law of the difference of two draws: its digits are differences of digits."""
-    digit = _digit(tables)[1]
-    law = _sum_of_digits(np.convolve(digit, digit[::-1]))
-    middle = len(law) // 2
-    return law[middle - 10 * 2**20 : middle + 10 * 2**20]  # twelve standard deviations
-
-
-def _binned(law, moved):
-    """Masses of the bins when the law is moved; what leaves the range is left out."""
-    start = np.arange(0, len(law), BIN) - moved
-    kept = (start >= 0) & (start + BIN <= len(law))
-    masses = np.zeros(len(start))
-    first = start[kept][0]
-    part = law[first : first + BIN * kept.sum()]
-    masses[kept] = part.reshape(-1, BIN).sum(axis=1)
-    return masses
 
 
 # ---- word-topic counts and topics, sweep by sweep --------------------------------------------

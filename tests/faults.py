@@ -108,11 +108,6 @@ def no_gaussian_noise(patch):
 
 
 @found_by(*NOISE)
-def no_laplace_noise(patch):
-    change_noise(patch, lambda noise, cells: 0 * noise, "FlooredLaplace")
-
-
-@found_by(*NOISE)
 def half_the_gaussian_noise(patch):
     change_noise(patch, lambda noise, cells: noise // 2, "DiscreteGaussian")
 
@@ -168,12 +163,6 @@ def rows_are_not_clipped(patch):
         return np.floor(np.nan_to_num(rows) * (radius / norm)).sum(axis=0).astype(np.int64)
 
     wrap(patch, module("privacy._mechanisms"), "sum_clipped", unclipped)
-
-
-@found_by("tests/test_extending.py")
-def rows_are_a_unit_too_long(patch):
-    wrap(patch, module("privacy._mechanisms"), "sum_clipped",
-         lambda original, rows, norm, radius: original(rows, norm, radius + 1))  # fmt: skip
 
 
 def documents() -> Any:
@@ -268,16 +257,6 @@ def a_constant_key(patch):
     wrap(patch, streams(), "from_random_state", constant)
 
 
-@found_by("tests/test_streams.py")
-def a_key_of_numpys_global_generator(patch):
-    def known(original, cls, random_state):
-        if random_state is not None:
-            return original(cls, random_state)
-        return cls(np.random.bytes(32), seeded=False)  # noqa: NPY002
-
-    wrap(patch, streams(), "from_random_state", known)
-
-
 @found_by("tests/test_streams.py", "tests/test_estimators.py")
 def a_seed_counts_as_secret(patch):
     def secret(original, cls, random_state):
@@ -298,11 +277,6 @@ def move_address(patch, move):
 @found_by("tests/test_streams.py")
 def all_rounds_share_a_stream(patch):
     move_address(patch, lambda purpose, round, block: (purpose, 0, block))
-
-
-@found_by("tests/test_streams.py")
-def all_blocks_share_a_stream(patch):
-    move_address(patch, lambda purpose, round, block: (purpose, round, 0))
 
 
 @found_by("tests/test_streams.py")
@@ -433,12 +407,6 @@ def everybody_takes_part(patch):
          lambda original, rates: np.full(len(rates), 2**64 - 1, np.uint64))  # fmt: skip
 
 
-@found_by(CURATOR, "tests/test_two_worlds.py")
-def samples_at_twice_the_rate(patch):
-    wrap(patch, module("privacy._curator"), "membership_threshold",
-         lambda original, rates: original(np.minimum(2 * rates, 0.99)))  # fmt: skip
-
-
 @found_by(RESIDUALS)
 def each_round_has_the_same_sample(patch):
     seen: dict[Any, Any] = {}
@@ -463,15 +431,6 @@ def a_rate_above_the_charge_is_taken(patch):
         return original(self, np.clip(rates, 0, charged), **options)
 
     wrap(patch, curator(), "sample", sample)
-
-
-@found_by("tests/test_sublda.py")
-def a_round_may_repeat(patch):
-    def release(original, self, *args, **options):
-        self._streams._used.clear()
-        return original(self, *args, **options)
-
-    wrap(patch, curator(), "release", release)
 
 
 @found_by(CURATOR)
@@ -548,13 +507,6 @@ def accounting() -> Any:
 def epsilon_is_one_percent_too_low(patch):
     wrap(patch, accounting(), "epsilon_of",
          lambda original, *args, **options: 0.99 * original(*args, **options))  # fmt: skip
-
-
-@found_by(*ACCOUNTING)
-def epsilon_is_that_of_ten_deltas(patch):
-    wrap(patch, accounting(), "epsilon_of",
-         lambda original, events, delta, **options:
-         original(events, min(10 * delta, 0.99), **options))  # fmt: skip
 
 
 @found_by(*ACCOUNTING)
@@ -642,12 +594,6 @@ def a_spent_entry_does_not_count(patch):
 
 
 @found_by(*LEDGER)
-def an_unconfirmed_entry_does_not_count(patch):
-    wrap_property(patch, module("privacy._store").Entry, "counts",
-                  lambda original, self: self.status == "confirmed")  # fmt: skip
-
-
-@found_by(*LEDGER)
 def a_begun_release_may_be_canceled(patch):
     wrap(patch, ledger(), "begin_release", lambda original, self, entry_id: None)
 
@@ -687,11 +633,6 @@ def a_copy_has_a_budget_of_its_own(patch):
         wrap(patch, ledger(), name, copied)
 
 
-@found_by(*LEDGER)
-def a_ledger_in_memory_is_pickled(patch):
-    patch.setattr(ledger(), "__reduce__", lambda self: (ledger(), ()))
-
-
 @found_by("tests/test_ledger_parts.py", *LEDGER)
 def a_part_has_a_budget_of_its_own(patch):
     parts: dict[Any, Any] = {}
@@ -702,13 +643,6 @@ def a_part_has_a_budget_of_its_own(patch):
         return parts.setdefault((self.id, str(name)), one)
 
     wrap(patch, ledger(), "part", part)
-
-
-@found_by("tests/test_ledger_parts.py", *LEDGER)
-def a_part_pays_for_all(patch):
-    """The entry of a part counts for all data, so that disjoint parts do not add up in parallel."""
-    entry = module("privacy._store").Entry
-    wrap_property(patch, entry, "charged_part", lambda original, self: None)
 
 
 @found_by("tests/test_ledger_filters.py", *LEDGER)
@@ -752,11 +686,6 @@ def components_hold_raw_counts(patch):
 @found_by("tests/test_estimators.py")
 def a_model_holds_its_documents(patch):
     after_publish(patch, lambda model, X: setattr(model, "documents_", X))
-
-
-@found_by("tests/test_estimators.py")
-def a_model_tells_the_number_of_documents(patch):
-    after_publish(patch, lambda model, X: setattr(model, "n_iter_", X.shape[0]))
 
 
 @found_by("tests/test_estimators.py")
@@ -809,12 +738,6 @@ def the_threshold_is_that_of_one_word(patch):
 
 
 @found_by(*VOCABULARY)
-def the_threshold_is_too_low(patch):
-    wrap(patch, module("text._selection"), "selection_threshold",
-         lambda original, *args: original(*args) // 2)  # fmt: skip
-
-
-@found_by(*VOCABULARY)
 def words_of_the_threshold_are_free(patch):
     wrap(patch, module("text._selection"), "failure_event",
          lambda original, delta: original(delta / 1000))  # fmt: skip
@@ -847,14 +770,6 @@ def bits_flip_half_as_often(patch):
 
 
 @found_by(*REPORTS)
-def ones_are_always_reported(patch):
-    def report(original, self, ones, *args):
-        return np.union1d(original(self, ones, *args), ones)
-
-    wrap(patch, bits(), "__call__", report)
-
-
-@found_by(*REPORTS)
 def a_word_costs_a_bit(patch):
     wrap(patch, bits(), "element_epsilon", lambda original, self, *args: self.epsilon)
 
@@ -869,12 +784,6 @@ def a_document_costs_half_its_words(patch):
 @found_by("tests/test_memoized_reports.py")
 def a_lost_report_is_not_missed(patch):
     wrap(patch, module("local._memoized_reports"), "_row_digest", lambda original, *args: bytes(32))
-
-
-@found_by("tests/test_lplda.py")
-def noise_of_reports_is_topics(patch):
-    wrap(patch, module("local._lplda"), "common_words",
-         lambda original, *args: original(*args) + 10)  # fmt: skip
 
 
 @found_by("tests/test_memoized_reports.py")

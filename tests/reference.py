@@ -380,108 +380,42 @@ def add_contributions(
     return total
 
 
-# ---------------------------------------------------------------- E-step
-
-TILE = 64
-SMALLEST = {np.float32: 2.0**-63, np.float64: 2.0**-126}
+# ---------------------------------------------------------------- exp(digamma)
 
 
 def horner(x, coefficients):
-    total = x.dtype.type(coefficients[0])
+    total = F(coefficients[0])
     for c in coefficients[1:]:
-        total = total * x + x.dtype.type(c)
+        total = total * x + F(c)
     return total
 
 
 def exponential(x):
-    R = x.dtype.type
-    single = R is np.float32
-    mantissa, bits = (23, np.uint32) if single else (52, np.uint64)
-    magic = R(1.5 * 2.0**mantissa)
-    shifted = x * R(1.4426950408889634) + magic
+    magic = F(1.5 * 2.0**23)
+    shifted = x * F(1.4426950408889634) + magic
     n = shifted - magic
-    high, low = ("0x1.62e4p-1", "0x1.7f7d1cp-20") if single else (
-        "0x1.62e42feep-1", "0x1.a39ef35793c76p-33")  # fmt: skip
-    r = (x - n * R(float.fromhex(high))) - n * R(float.fromhex(low))
-    power = (shifted.view(bits) << bits(mantissa)) + np.ones(1, R).view(bits)
-    return horner(r, [1 / factorial(i) for i in range(7 if single else 13, -1, -1)]) * power.view(R)
+    r = (x - n * F(float.fromhex("0x1.62e4p-1"))) - n * F(float.fromhex("0x1.7f7d1cp-20"))
+    power = (shifted.view(np.uint32) << np.uint32(23)) + np.ones(1, F).view(np.uint32)
+    return horner(r, [1 / factorial(i) for i in range(7, -1, -1)]) * power.view(F)
 
 
 def shifted_digamma(x):
     """digamma(x) - log(base), and base."""
-    R = x.dtype.type
-    z = np.maximum(x, R(1e-30))
-    low = np.minimum(z, R(8))
+    z = np.maximum(x, F(1e-30))
+    low = np.minimum(z, F(8))
     u = low * (low + 7)
     p = u * (u + 6) * ((u + 10) * (u + 12))
     slope = (2 * low + 7) * horner(u, [4, 84, 504, 720])
-    base = z + np.where(z < 8, R(7.5), R(-0.5))
+    base = z + np.where(z < 8, F(7.5), F(-0.5))
     inverse = 1 / (p * base)
     w = (p * inverse) * (p * inverse)
-    series = [8191 / 98304, 1414477 / 67092480, 511 / 67584, 127 / 30720]
-    series = [*(series if R is np.float64 else []), 31 / 8064, 7 / 960, 1 / 24]
-    total = R(series[0])
-    for c in series[1:]:
-        total = R(c) - w * total
-    return w * total - np.where(z < 8, slope, R(0)) * (base * inverse), base
+    total = horner(-w, [31 / 8064, 7 / 960, 1 / 24])
+    return w * total - np.where(z < 8, slope, F(0)) * (base * inverse), base
 
 
 def topic_weights(gamma, total):
     """exp(digamma(gamma) - digamma(total))"""
-    R = gamma.dtype.type
-    digamma, scale = shifted_digamma(np.array([total], R))
+    digamma, scale = shifted_digamma(np.array([total], F))
     x, base = shifted_digamma(gamma)
-    x = np.maximum(x - digamma, R(-75 if R is np.float32 else -150))
-    weight = base * (1 / scale) * exponential(x)
-    return np.where(weight >= R(SMALLEST[R]), weight, R(0))
-
-
-def topic_sums(words, counts, table, weight):
-    """What each topic has of the words before it is multiplied with its weight."""
-    R = table.dtype.type
-    n_lanes = 64 // table.itemsize
-    lanes = np.zeros((len(weight), n_lanes), R)
-    four = np.append(weight, np.zeros(-len(weight) % 4, R))
-    for begin in range(0, len(words), TILE):
-        count = np.zeros(TILE, R)
-        count[: len(counts[begin : begin + TILE])] = counts[begin : begin + TILE]
-        tile = np.zeros((len(four), TILE), R)
-        rows = table[words[begin : begin + TILE]].T
-        tile[: len(weight), : rows.shape[1]] = np.where(rows >= R(SMALLEST[R]), rows, R(0))
-        share = np.zeros(TILE, R)
-        for a in range(0, len(four), 4):
-            part = four[a : a + 4, None] * tile[a : a + 4]
-            share = share + ((part[0] + part[1]) + (part[2] + part[3]))
-        share = count / (share + R(np.finfo(float).eps))
-        part = (share * tile[: len(weight)]).reshape(len(weight), -1, n_lanes)
-        for i in range(0, part.shape[1], 2):
-            lanes = lanes + (part[:, i] + part[:, i + 1])
-    while n_lanes > 1:
-        n_lanes //= 2
-        lanes = lanes[:, :n_lanes] + lanes[:, n_lanes:]
-    return lanes[:, 0]
-
-
-def e_step(X, rows, table, prior, n_components, max_iter, tol, gamma):
-    """Dirichlet parameters and exp(E[log theta]) of the documents `rows`; arguments untouched."""
-    R = table.dtype.type
-    prior, gamma, exp_doc_topic = R(prior), gamma.copy(), np.zeros_like(gamma)
-    may_leave = topic_weights(np.array([prior]), R(n_components) * prior)[0] == 0
-    for d in rows:
-        span = slice(X.indptr[d], X.indptr[d + 1])
-        topics, current = np.arange(n_components), gamma[d, :n_components].copy()
-        weight = topic_weights(current, np.add.accumulate(np.append(R(0), current))[-1])
-        for _ in range(max_iter):
-            sums = topic_sums(X.indices[span], X.data[span], table[:, topics], weight)
-            new = prior + weight * sums
-            change = np.sum(np.abs(new - current), dtype=float)
-            total = np.add.accumulate(np.append(R(n_components - len(topics)) * prior, new))[-1]
-            weight = topic_weights(new, total)
-            stays = (new != prior) | (weight != 0) | (not may_leave)
-            topics, current, weight = topics[stays], new[stays], weight[stays]
-            if change / n_components < tol:
-                break
-        gamma[d] = 0
-        gamma[d, :n_components] = prior
-        gamma[d, topics], exp_doc_topic[d, topics] = current, weight
-    return gamma, exp_doc_topic
+    weight = base * (1 / scale) * exponential(np.maximum(x - digamma, F(-75)))
+    return np.where(weight >= F(2.0**-63), weight, F(0))

@@ -10,8 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from oracle import Oracle
-from scipy.special import logsumexp, ndtr
-from scipy.stats import binom
+from scipy.special import ndtr
 
 from dplda import HDPLDA, LPLDA, PrivateCountVectorizer, SubLDA
 from dplda.privacy import Ledger
@@ -41,12 +40,10 @@ from dplda.privacy._events import (
     from_record,
     to_record,
 )
-from dplda.published._svilda import vips_calibration
 from dplda.word._sweep_mechanisms import inherent_epsilon
 
 PLDAccountant = Oracle("dp_accounting.pld", "PLDAccountant")
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
-Relation = Oracle("dp_accounting", "NeighboringRelation")
 get_epsilon_gaussian = Oracle("dp_accounting", "get_epsilon_gaussian")
 
 ONE_OF_EACH = [
@@ -161,26 +158,6 @@ def test_grouping_flattens_and_ignores_order():
 # ---- Renyi divergences --------------------------------------------------------------------
 
 
-def two_point_powers(epsilon, order, upper):
-    """Logarithm of E[ratio**order] of choices between two values, with log-ratios upper - epsilon
-    and upper."""
-    likelier = -np.expm1(upper - epsilon) / (np.exp(upper) - np.exp(upper - epsilon))
-    terms = [np.log(likelier) + order * upper, np.log1p(-likelier) + order * (upper - epsilon)]
-    return logsumexp(terms, axis=0)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "order", "sharp"),
-    [(0.5, 8, 0.2122), (1.0, 8, 0.6355), (2 * math.log(2), 8, 0.9968), (10.0, 2, 8.6138)],
-)
-def test_a_bounded_range_choice_costs_the_worst_two_point_law(epsilon, order, sharp):
-    upper = np.linspace(1e-5, epsilon - 1e-5, 20001)
-    worst = float(np.max(two_point_powers(epsilon, order, upper))) / (order - 1)
-    assert worst == pytest.approx(sharp, abs=5.1e-5)
-    charged = divergences(BoundedRange(epsilon))[ORDERS.index(order)]
-    assert worst <= charged <= worst * (1 + 1e-6)
-
-
 def bounded_range_in_decimals(epsilon, order):
     """The maximum over u of A u**(a - 1) - B u**a, at 60 digits."""
     with localcontext(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN):
@@ -216,32 +193,6 @@ def test_divergences_of_sampled_steps_are_the_finite_sums(q, s):
 
 
 # ---- variational inference (Park et al.) --------------------------------------------------
-
-
-def published_noise(batch, n_rounds, epsilon, delta, delta_step=None, n_docs=400_000):
-    """Equations (5), (6) and (3) of the paper; `delta_step` is its free choice."""
-    rate = batch / n_docs
-    delta_round = None if delta_step is None else rate * delta_step
-    return vips_calibration(
-        epsilon, delta, subsampling_ratio=rate, max_iter=n_rounds, delta_round=delta_round
-    ).noise_multiplier
-
-
-@pytest.mark.parametrize(
-    ("batch", "n_rounds", "delta_step", "noise", "cost"),
-    [
-        (10, 16000, 0.1, 0.380, "1.63"),
-        (10, 16000, 0.5, 0.231, "15.7"),
-        (10, 16000, 0.9, 0.139, "79.5"),
-        (400, 400, 0.5, 0.352, "6.84"),
-    ],
-)
-def test_svi_calibration_is_false_for_a_large_delta_per_step(
-    batch, n_rounds, delta_step, noise, cost
-):
-    published = published_noise(batch, n_rounds, 1.0, 1e-4, delta_step)
-    assert published == pytest.approx(noise, abs=5.1e-4)
-    assert printed(epsilon_of(sampled(batch / 400_000, published, n_rounds), 1e-4), cost)
 
 
 # ---- HDP-LDA ------------------------------------------------------------------------------
@@ -287,46 +238,18 @@ def test_hdplda_table(row):
     assert epsilon_of(events, 1e-5) < epsilon_of([events[0], choice], 1e-5)
 
 
-def test_discrete_laplace_is_a_randomized_bit():
-    """A unit shift of the symmetric discrete Laplace: a sum of binomial variables."""
-    a, n = 0.25, 100
-    loss = a * (2 * np.arange(n + 1) - n)
-    law = binom.pmf(np.arange(n + 1), n, 1 / (1 + math.exp(-a)))
-
-    def delta(epsilon):
-        return law @ -np.expm1(np.minimum(epsilon - loss, 0.0))
-
-    found = epsilon_of(Repeated(RandomizedResponseEvent(2 / (1 + math.exp(a))), n), 1e-5)
-    assert printed(found, "12.833")
-    assert delta(found) <= 1e-5 < delta(found * (1 - 1e-8))
-
-
-def test_inherent_epsilon():
-    assert printed(inherent_epsilon(1.0, 0.01), "9.2302")
-    for clip, prior in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (math.nan, 1.0)]:
-        with pytest.raises(ValueError, match=r"must be a number in \(0, 1e\+300\]"):
-            inherent_epsilon(clip, prior)
-
-
 # ---- zCDP ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("rho", "epsilon", "older"),
-    [
-        (0.1, "1.9142", "2.2460"),
-        (0.5, "4.7284", "5.2985"),
-        (1.0, "7.0772", "7.7861"),
-        (5.0, "19.0473", "20.1743"),
-    ],
+    ("rho", "epsilon"), [(0.1, "1.9142"), (0.5, "4.7284"), (1.0, "7.0772"), (5.0, "19.0473")]
 )
-def test_zcdp_conversion(rho, epsilon, older):
+def test_zcdp_conversion(rho, epsilon):
     orders = 1 + np.geomspace(1e-2, 1e4, 20_001)
     bounds = rho * orders + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)
     assert printed(np.min(bounds), epsilon)
     # The library's orders lie less densely.
     assert np.min(bounds) <= epsilon_of(ZeroConcentrated(rho), 1e-5) < 1.0005 * float(epsilon)
-    assert printed(rho + 2 * math.sqrt(rho * math.log(1e5)), older)
 
 
 # ---- documents: calibration and forward values --------------------------------------------
@@ -380,54 +303,7 @@ def test_calibration_table_sampled(row):
 # ---- documents: a noise of its own for every round ----------------------------------------
 
 
-def centered_rounds(mu, q=1.0, share=0.2, n_rounds=80):
-    """Word totals in two releases, then rounds whose share of mu**2 grows as t**.75."""
-    weight = np.arange(1, n_rounds + 1) ** 0.75
-    weight /= weight.sum()
-    totals = [Gaussian(1 / (mu * math.sqrt(part * share))) for part in (0.3, 0.7)]
-    return totals + [
-        PoissonSampled(q, Gaussian(float(1 / (mu * math.sqrt((1 - share) * w))))) for w in weight
-    ]
-
-
-def test_different_multipliers_with_sampling():
-    """Eighty-two different events."""
-    assert printed(epsilon_of(centered_rounds(0.8, q=0.1), 1e-5), "1.4048")
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "q", "n_rounds"), [(0.5, 0.5, 800), (1.0, 0.1, 400), (4.0, 0.02, 100)]
-)
-def test_calibrate_word_totals_and_sampled_rounds(epsilon, q, n_rounds):
-    """The events of a fit: two releases of word totals, then equal sampled rounds."""
-
-    def make(s):
-        total = 2.0 / (q * math.sqrt(n_rounds))
-        return [Gaussian(1.5 * total * s), Gaussian(total * s), sampled(q, s, n_rounds)]
-
-    answer = calibrate(make, epsilon, 1e-6, total_variation=1e-22)
-    assert epsilon_of(make(answer), 1e-6, total_variation=1e-22) <= epsilon
-    assert epsilon_of(make(answer * (1 - 1e-4)), 1e-6, total_variation=1e-22) > epsilon
-
-
 # ---- one sampled step ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("noise_multiplier", "q"), [(0.7, 0.3), (2.0, 0.05), (0.4, 0.01)])
-@pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-6])
-def test_one_sampled_step_meets_delta(noise_multiplier, q, delta):
-    """Against the hockey-stick divergence by quadrature, in both directions."""
-    x = np.linspace(-12 * noise_multiplier, 1 + 12 * noise_multiplier, 400_001)
-    base = np.exp(-0.5 * (x / noise_multiplier) ** 2)
-    base /= base.sum()
-    mixture = base * (1 - q + q * np.exp((2 * x - 1) / (2 * noise_multiplier**2)))
-    epsilon = epsilon_of(PoissonSampled(q, Gaussian(noise_multiplier)), delta)
-    exact = max(
-        np.maximum(mixture - math.exp(epsilon) * base, 0).sum(),
-        np.maximum(base - math.exp(epsilon) * mixture, 0).sum(),
-    )
-    assert exact <= delta * (1 + 1e-6)
-    assert epsilon == 0.0 or exact > delta * (1 - 2e-3)
 
 
 # ---- general properties -------------------------------------------------------------------
@@ -435,15 +311,8 @@ def test_one_sampled_step_meets_delta(noise_multiplier, q, delta):
 
 @pytest.mark.parametrize("event", ONE_OF_EACH[:-1], ids=repr)
 def test_epsilon_grows_with_every_round(event):
-    values = [epsilon_of(Repeated(event, count), 1e-6) for count in (1, 2, 3, 5, 8)]
-    assert values[0] > 0
-    assert np.all(np.diff(values) > 0)
-
-
-@pytest.mark.parametrize("event", ONE_OF_EACH[:-1], ids=repr)
-def test_epsilon_falls_with_delta(event):
-    values = [epsilon_of(Repeated(event, 5), delta) for delta in (1e-3, 1e-5, 1e-7, 1e-9)]
-    assert np.all(np.diff(values) >= 0)
+    one, two, five = (epsilon_of(Repeated(event, count), 1e-6) for count in (1, 2, 5))
+    assert 0 < one < two < five
 
 
 @pytest.mark.parametrize("first", ONE_OF_EACH[:-1], ids=repr)
@@ -470,21 +339,6 @@ def test_sampling_with_probability_one_is_no_sampling():
     assert epsilon_of(PoissonSampled(1.0, Gaussian(2.0)), 1e-5) == epsilon_of(Gaussian(2.0), 1e-5)
     near = epsilon_of(PoissonSampled(0.999, Gaussian(2.0)), 1e-5)
     assert 0.99 * epsilon_of(Gaussian(2.0), 1e-5) < near <= epsilon_of(Gaussian(2.0), 1e-5)
-
-
-def test_huge_prices_need_no_grid():
-    """Loss distributions of such noise would take gigabytes; the bound is good enough."""
-    assert 1e5 < epsilon_of(Repeated(PoissonSampled(0.5, Gaussian(0.01)), 100), 1e-6) < 1e6
-    assert epsilon_of([Gaussian(1e-3), Laplace(1.0)], 1e-6) > 5e5
-    assert epsilon_of(Repeated(Laplace(0.1), 1000), 1e-6) < 10_000
-
-
-def test_extreme_noise_gives_no_warnings():
-    assert 1e15 < epsilon_of(Gaussian(1e-8), 1e-6) < 1e17
-    assert 0.0 < epsilon_of(Gaussian(1e5), 1e-12) < 1e-4
-    assert epsilon_of(Gaussian(1e9), 1e-6) == 0.0
-    mixture = [sampled(0.1255, 0.11, 22), Gaussian(0.0493), Repeated(Laplace(0.307), 182)]
-    assert 709 < epsilon_of(mixture, 1e-3) < 22 / 0.11**2 + 2 / 0.0493**2 + 182 / 0.307
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan])
@@ -515,13 +369,6 @@ def test_delta_charge_values():
     assert delta_charge(1e-300, 720.0) == pytest.approx(math.exp(720 - 300 * math.log(10)))
 
 
-def test_is_chargeable():
-    assert is_chargeable(1e-18, 10.0, 1e-6)
-    assert is_chargeable(0.0, math.inf, 1e-6)
-    assert not is_chargeable(1e-18, 30.0, 1e-6)
-    assert not is_chargeable(1e-18, math.inf, 1e-6)
-
-
 @pytest.mark.parametrize("noise_multiplier", [2.0, 5.0])
 def test_distance_is_taken_out_of_delta(noise_multiplier):
     gamma, delta = 5e-11, 1e-6
@@ -540,13 +387,6 @@ def test_distance_that_is_too_large_is_left_out():
 
 
 # ---- calibration --------------------------------------------------------------------------
-
-
-def test_calibrate_is_safe_and_sharp_for_gaussians():
-    for epsilon in (0.01, 0.3, 5.0, 40.0):
-        answer = calibrate(lambda s: [Gaussian(s), Repeated(Gaussian(3 * s), 9)], epsilon, 1e-6)
-        events = [Gaussian(answer), Repeated(Gaussian(3 * answer), 9)]
-        assert epsilon * (1 - 1e-7) < epsilon_of(events, 1e-6) <= epsilon
 
 
 def test_calibrate_pays_for_the_distance():
@@ -590,10 +430,7 @@ def test_calibrate_checks_its_target(epsilon, delta):
 # ---- rounding errors of convolutions ------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("noise_multiplier", "low", "high"),
-    [(69.1747, 71.3885, 71.3917), (79.3937, 59.2046, 59.2062), (80.1798, 58.4268, 58.4283)],
-)
+@pytest.mark.parametrize(("noise_multiplier", "low", "high"), [(69.1747, 71.3885, 71.3917)])
 def test_epsilon_of_very_many_sampled_rounds_is_certified_from_both_sides(
     noise_multiplier, low, high
 ):
@@ -643,7 +480,6 @@ def test_the_root_of_the_closed_form_is_not_too_small(noise_multiplier, delta, t
         (0.1, 3.5, 80, 1.1813791993),
         (0.5, 250.0, 10**4, 0.834155450),
         (0.5, 1250.0, 10**5, 0.510296713),
-        pytest.param(0.5, 4000.0, 10**6, 0.5038858, marks=pytest.mark.slow),
     ],
 )
 def test_the_grid_is_fine_enough_for_small_losses(q, noise_multiplier, n_rounds, true):

@@ -2,16 +2,13 @@
 
 import math
 import warnings
-from unittest.mock import patch
 
 import numpy as np
 import pytest
-from anchored_word import ANCHORED_WORD
 from estimators import CASES
 from faults import FAULTS
-from lower_bounds import many_run_lower_bound
 from scipy.special import expit
-from scipy.stats import binom, norm
+from scipy.stats import norm
 from sklearn.base import clone
 
 from dplda import (
@@ -19,7 +16,6 @@ from dplda import (
     LPLDA,
     OLPLDA,
     GibbsLDA,
-    PrivateCountVectorizer,
     PrivateSVILDA,
     RandomizedResponse,
     SubLDA,
@@ -42,7 +38,6 @@ from dplda.audit._bounds import (
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import (
-    ApproximateDP,
     Gaussian,
     Laplace,
     Ledger,
@@ -50,7 +45,6 @@ from dplda.privacy import (
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
-    SeededNoiseWarning,
     epsilon_of,
 )
 from dplda.privacy._curator import announce
@@ -93,19 +87,6 @@ def test_one_run_pins(m, r, v, delta, expected):
 
 
 @pytest.mark.parametrize(
-    ("true", "false", "n", "expected"),
-    [(900, 10, 1000, 3.8720), (500, 0, 1000, 4.8461), (1000, 0, 1000, 5.6006)],
-)
-def test_many_runs_pins(true, false, n, expected):
-    assert many_run_lower_bound(true, false, n, n, delta=DELTA) == pytest.approx(expected, abs=5e-5)
-
-
-def test_one_run_is_the_exact_binomial_test_without_delta():
-    epsilon = one_run_lower_bound(400, 300, 250, delta=0)
-    assert binom.sf(249, 300, expit(epsilon)) == pytest.approx(0.05, abs=1e-6)
-
-
-@pytest.mark.parametrize(
     ("event", "expected"),
     [
         (Gaussian(1.25), 2 * norm.cdf(0.4) - 1),
@@ -119,14 +100,6 @@ def test_one_run_is_the_exact_binomial_test_without_delta():
 def test_total_variations_are_known_ones(event, expected):
     found = total_variation((event,))
     assert expected - 1e-12 <= found < expected + 1e-4
-
-
-@pytest.mark.parametrize("span", [0.3, 1.0, 2.5])
-def test_a_choice_shows_no_more_than_the_largest_choice_of_its_range(span):
-    """Laws of two outcomes whose log-odds differ by the range; the even one is the largest."""
-    odds = np.linspace(-8, 8, 161)
-    largest = np.abs(expit(odds + span) - expit(odds)).max()
-    assert largest - 1e-12 <= total_variation((BoundedRange(span),)) < largest + 1e-3
 
 
 def test_a_factor_multiplies_the_noise_of_each_event():
@@ -196,7 +169,7 @@ NULLS = {
 @pytest.mark.parametrize("null", NULLS)
 def test_bounds_exceed_a_known_epsilon_at_most_as_often_as_stated(null):
     make_scores, parameters, events = NULLS[null]
-    n, n_nulls, rng = 250, 2000, np.random.default_rng(1)
+    n, n_nulls, rng = 250, 1000, np.random.default_rng(1)
     # from this number of right guesses on, the bound is above the truth
     truth, known = epsilon_of(events, DELTA), {}
     above = np.zeros(2)
@@ -207,10 +180,10 @@ def test_bounds_exceed_a_known_epsilon_at_most_as_often_as_stated(null):
         if right not in known:
             known[right] = independent_lower_bound(n, right, events, delta=DELTA) > truth
         above[0] += known[right]
-        if i < 200:
-            above[1] += 10 * (bound_of_guesses(scores, coins, DELTA, 0.95) > truth)
+        if i < 50:
+            above[1] += 20 * (bound_of_guesses(scores, coins, DELTA, 0.95) > truth)
     assert above[0] / n_nulls <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / n_nulls)
-    assert above[1] / n_nulls <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+    assert above[1] / n_nulls <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 50)
 
 
 # sound estimators hold
@@ -224,24 +197,17 @@ def local(kind, bit_epsilon, max_doc_words, **options):
 # estimators of each unit, the attack, and the share of the claim that it reaches at least
 SOUND = {
     "SubLDA": (SubLDA(2, epsilon=4.0, **CENTRAL), None, 0.6),
-    "SubLDA, one round": (SubLDA(3, epsilon=1.0, delta=DELTA, max_iter=1), None, 0.4),
     "SubLDA, sampled": (
         SubLDA(2, epsilon=4.0, subsampling_ratio=0.3, boost=2.0, **CENTRAL), None, 0.5,
     ),
     "PrivateSVILDA": (PrivateSVILDA(2, epsilon=4.0, **CENTRAL), None, 0.6),
-    "PrivateSVILDA, 5 tokens": (
-        PrivateSVILDA(2, epsilon=4.0, subsampling_ratio=1.0, **CENTRAL),
-        None, 0.4,
-    ),
     "users": (SubLDA(2, epsilon=4.0, **CENTRAL), "user", 0.6),
-    "users, sampled": (PrivateSVILDA(2, epsilon=4.0, **CENTRAL), "user", 0.5),
     "HDPLDA": (HDPLDA(2, epsilon=4.0, **CENTRAL), None, 0.2),
     "HDPLDA, Gaussian": (HDPLDA(2, epsilon=2.0, noise="gaussian", **CENTRAL), None, 0.2),
     "LPLDA": (local(LPLDA, 0.5, 2), None, 0.6),
     "LPLDA, oue": (local(LPLDA, 1.0, 2, mechanism="oue"), None, 0.6),
     "OLPLDA": (local(OLPLDA, 1.0, 1, prior_weight=0.4, batch_size=200), None, 0.6),
     "RandomizedResponse": (local(RandomizedResponse, 0.2, 10), None, 0.6),
-    "no cap": (local(RandomizedResponse, 0.1, None), None, 0.0),
     "IFTMParty": (IFTMParty(2, token_epsilon=2.0, max_iter=1), None, 0.7),
     "IFTMParty, Laplace": (
         IFTMParty(2, token_epsilon=0.5, token_mechanism="laplace", max_iter=2), None, 0.7,
@@ -273,17 +239,6 @@ def test_each_estimator_is_audited_or_refused_with_a_reason(case, X):
     result = audit_epsilon(model, X, n_canaries=50, random_state=0)
     assert not result.refuted
     assert (result.declared_bound is None) == name.startswith("Published")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SOUND)
-def test_sound_estimators_hold_for_many_seeds(name, X):
-    model, attack, _ = SOUND[name]
-    for seed in range(20):
-        result = audit_epsilon(
-            model, X, attack=attack, delta=DELTA, confidence=0.9999, random_state=seed
-        )
-        assert not result.refuted, str(result)
 
 
 def test_scores_are_log_likelihood_ratios(X):
@@ -336,7 +291,7 @@ def test_bounds_find_faults(fault, X, monkeypatch):
     seed = None if "party" in fault else 0  # with a seed, a party would draw the same noise again
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = audit_epsilon(FOUND[fault], X, n_canaries=4000, random_state=seed)
+        result = audit_epsilon(FOUND[fault], X, n_canaries=2000, random_state=seed)
     assert max(result.lower_bound, result.declared_bound) > result.claim
     assert result.refuted
 
@@ -371,24 +326,8 @@ def test_published_algorithms_spend_more_than_they_claim(hole, X):
     assert str(result).endswith("the claim is false.")
 
 
-@pytest.mark.slow
-def test_an_anchored_word_moves_the_others_as_published_and_not_in_the_sound_form(X):
-    model = published.PublishedSubLDA(
-        2, rdp_epsilon=14 / (2 * 5.5**2), doc_topic_prior=0.02, max_iter=300
-    )  # noise of standard deviation 5.5
-    options = {"attack": ANCHORED_WORD, "delta": DELTA, "random_state": 0}
-    result = audit_epsilon(model, np.zeros((1, 1)), n_canaries=500, **options)
-    assert result.claim == pytest.approx(1.618, abs=1e-3)
-    assert result.exceeds_claim
-    model = SubLDA(2, epsilon=1.226, delta=DELTA, max_iter=60)
-    result = audit_epsilon(model, X, n_canaries=400, confidence=0.999, **options)
-    assert 2 * 1.226 < result.claim < 4  # a document is replaced by another
-    assert result.lower_bound <= result.claim
-
-
-@pytest.mark.parametrize("ratio", [0.1, 1.0])
-def test_the_attack_on_the_published_form_fails_on_the_sound_one(ratio, X):
-    model = SubLDA(2, epsilon=1.226, subsampling_ratio=ratio, delta=DELTA, max_iter=20)
+def test_the_attack_on_the_published_form_fails_on_the_sound_one(X):
+    model = SubLDA(2, epsilon=1.226, delta=DELTA, max_iter=5)
     result = audit_epsilon(
         model, X, attack="published SUB-LDA", n_canaries=400, confidence=0.999, random_state=0
     )
@@ -398,58 +337,11 @@ def test_the_attack_on_the_published_form_fails_on_the_sound_one(ratio, X):
 # the private vocabulary
 
 
-N_TEXTS = 2000
-
-
-def texts_that_show(n_terms):
-    """How many of 2000 texts, each of `n_terms` words of its own, have a word in the vocabulary."""
-    words = [[f"w{i}x{j}" for j in range(n_terms)] for i in range(N_TEXTS)]
-    model = PrivateCountVectorizer(
-        noise_multiplier=4.0, delta=0.5, candidates=["apple", "cherry"], max_features=None,
-        max_doc_words=10, random_state=0,
-    )  # fmt: skip
-    # a delta that users may not take: at those that they may, no text shows in so few
-    with patch.dict(model._parameter_constraints, delta=[float]):
-        model.fit([" ".join(own) for own in words])
-    (failure,) = (e.delta for e in model.privacy_.events if isinstance(e, ApproximateDP))
-    n_shown = sum(not model.vocabulary_.keys().isdisjoint(own) for own in words)
-    return n_shown, int(binom.isf(1e-6, N_TEXTS, failure))
-
-
-@pytest.mark.parametrize("n_terms", [1, 10, 30])
-def test_words_of_one_text_show_as_rarely_as_the_failure_that_is_charged(n_terms):
-    n_shown, most = texts_that_show(n_terms)
-    assert (0.5 if n_terms >= 10 else 0.0) * most < n_shown <= most
-
-
-def test_a_threshold_for_one_word_a_text_is_found(monkeypatch):
-    FAULTS["the_threshold_is_that_of_one_word"].plant(monkeypatch)
-    n_shown, most = texts_that_show(10)
-    assert n_shown > most
-
-
-def test_a_word_of_the_public_list_costs_what_is_claimed():
-    """Each canary is a text of one word of the list; the score is its noisy weight."""
-    words = [f"w{i}" for i in range(2000)]
-    coins = np.random.default_rng(0).random(2000) < 0.5
-    model = PrivateCountVectorizer(
-        epsilon=1.0, delta=1e-5, candidates=words, max_features=None, random_state=0
-    ).fit([word for word, coin in zip(words, coins) if coin])
-    weights = model.word_weights_[[model.vocabulary_[word] for word in words]]
-    noise = [event for event in model.privacy_.events if isinstance(event, Gaussian)]
-    n_right = int(((weights > 0.5) == coins).sum())
-    bound, claim = (
-        independent_lower_bound(2000, n_right, noise, delta=1e-5),
-        epsilon_of(noise, 1e-5),
-    )
-    assert 0.3 * claim < bound <= claim
-
-
 # the function and its result
 
 
 def test_same_seed_same_audit(X):
-    model = SubLDA(2, epsilon=4.0, max_iter=5)
+    model = SubLDA(2, epsilon=4.0, max_iter=1)
     one, two, other = (
         audit_epsilon(model, X, n_canaries=50, random_state=seed) for seed in (3, 3, 4)
     )
@@ -458,18 +350,11 @@ def test_same_seed_same_audit(X):
     assert (other.coins != one.coins).any()
 
 
-@pytest.mark.filterwarnings("error::dplda.privacy.SeededNoiseWarning")
-def test_without_a_seed_the_noise_is_secret(X):
-    assert SeededNoiseWarning  # of which there is none
-    result = audit_epsilon(HDPLDA(2, epsilon=4.0, max_iter=2), X, n_canaries=100)
-    assert result.lower_bound <= result.claim
-
-
 def test_an_audit_charges_each_fit_and_leaves_the_estimator_alone(tmp_path, X):
     ledger, table = Ledger(tmp_path / "audit.sqlite", delta=1e-6), np.ones((2, X.shape[1]))
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger, prior_components=table)
-    audit_epsilon(model, X, n_canaries=20, n_runs=3, random_state=0)
-    assert len(ledger.entries()) == 4  # with the residual check
+    audit_epsilon(model, X, n_canaries=20, n_runs=2, random_state=0)
+    assert len(ledger.entries()) == 3  # with the residual check
     assert model.prior_components is table
     assert not hasattr(model, "components_")
 

@@ -9,7 +9,6 @@ import pytest
 from dplda.document._document_budget import (
     LARGEST_NOISE,
     DocumentBudget,
-    growing_share,
 )
 from dplda.privacy import (
     Gaussian,
@@ -72,13 +71,6 @@ def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(sha
     noise = calibrate(events, epsilon, 1e-6)
     assert epsilon_of(events(noise), 1e-6) <= epsilon
     assert epsilon_of(events(noise * (1 - 1.01e-4)), 1e-6) > epsilon
-
-
-def test_the_share_of_a_round_in_the_average_is_that_of_its_weight():
-    for max_iter in (1, 7, 80):
-        weights = [min(t, max_iter) ** 2 for t in range(1, 200)]
-        for t, weight in enumerate(weights, 1):
-            assert growing_share(t, max_iter) == weight / sum(weights[:t])
 
 
 def plan_of(epsilon, delta, max_iter, ratio=1.0):

@@ -119,19 +119,3 @@ def test_what_is_refused(options, message):
         coherence(**arguments)
     with pytest.raises(ValueError, match="n_top_words must be an integer from 1"):
         topic_diversity(table(TOPICS), n_top_words=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("measure", MEASURES)
-def test_figures_are_those_of_gensim(measure):
-    models = pytest.importorskip("gensim.models")
-    corpora = pytest.importorskip("gensim.corpora")
-    texts = [text.split() for text in TEXTS]
-    dictionary = corpora.Dictionary(texts)
-    model = models.CoherenceModel(
-        topics=[topic.split() for topic in TOPICS], texts=texts, dictionary=dictionary,
-        corpus=[dictionary.doc2bow(text) for text in texts], coherence=measure,
-        window_size=100, topn=3, processes=1,
-    )  # fmt: skip
-    found = coherence(table(TOPICS), counted(TEXTS), measure=measure, n_top_words=3)
-    assert_allclose(found, model.get_coherence_per_topic(), rtol=1e-12)

@@ -28,15 +28,3 @@ def test_equals_scipys(threads):
         for array, other in zip(found, (expected.data, expected.indices, expected.indptr)):
             assert array.dtype == other.dtype
             assert_array_equal(array, other)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_words_that_stand_twice_are_neighbors(threads):
-    words = np.tile(np.array([1, 0, 1, 1, 0], np.int32), 20)
-    counts = np.tile(np.array([1, 2, 4, 8, 16], np.float32), 20)
-    first = np.append(0, np.cumsum([3, 2] * 20)).astype(np.int32)
-    data, docs, ptr = by_column(first, words, counts, np.arange(40), 2, n_threads(threads))
-    assert_array_equal(ptr, [0, 40, 100])
-    assert_array_equal(docs[:40], np.arange(40))
-    assert_array_equal(docs[40:46], [0, 0, 1, 2, 2, 3])
-    assert_array_equal(data[40:46], [1, 4, 8, 1, 4, 8])

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from scipy.stats import binomtest
 
 from dplda.privacy import (
     ApproximateDP,
@@ -20,7 +19,7 @@ from dplda.privacy import (
 )
 from dplda.privacy import _curator as module
 from dplda.privacy._accounting import grouped
-from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, observe_releases, sampled
+from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 from dplda.word._frozen_table import MAX_COMPONENTS
@@ -94,17 +93,6 @@ def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change):
     assert_array_equal(value, exact)
 
 
-def test_an_observed_release_does_not_change_with_the_array():
-    value = np.zeros(5, np.int64)
-    with observe_releases() as seen:
-        noisy = curator([("sum", GAUSSIAN.event)]).release(
-            value, GAUSSIAN, label="sum", round=0, overwrite_value=True
-        )
-    shown = noisy.copy()
-    value[:] = 0
-    assert_array_equal(seen[0].value, shown)
-
-
 @pytest.mark.parametrize("threshold", [-np.inf, 10.5, np.inf])
 def test_a_selection_is_noisy_values_and_those_that_reach_the_threshold(threshold):
     """Noise comes before the comparison, on cells that are asked for and on the others."""
@@ -164,16 +152,6 @@ def test_streams_give_no_round_to_two_curators(purpose):
 # ---- samples ------------------------------------------------------------------------------
 
 
-def samples(rates, n, charged):
-    plan = [("sum", sampled(GAUSSIAN.event, charged))] * n
-    many = curator(plan)
-    for t in range(n):
-        yield many.sample(rates, round=t)
-        many.release(
-            np.zeros(1, np.int64), GAUSSIAN, label="sum", round=t, sampling_probability=charged
-        )
-
-
 class Words:
     """Stands for the streams: gives the words it is told to."""
 
@@ -200,31 +178,6 @@ def test_a_document_is_in_the_sample_for_its_share_of_all_words(rate):
     )
     assert rows.tolist() == [j for j, word in enumerate(words) if word < n_in]
     assert rows.tolist() == [0, 1]
-
-
-def test_units_take_part_independently_in_each_round():
-    rate, n_units, n_rounds = 0.3, 200, 100
-    taken = np.zeros((n_rounds, n_units), bool)
-    for t, rows in enumerate(samples(np.full(n_units, rate), n_rounds, rate)):
-        taken[t, rows] = True
-    pairs = [  # (events that are independent, their number)
-        taken,
-        taken[1:] & taken[:-1],  # the same unit in two rounds
-        taken[:, 1:] & taken[:, :-1],  # two units in a round
-    ]
-    for events, probability in zip(pairs, (rate, rate**2, rate**2)):
-        assert binomtest(int(events.sum()), events.size, probability).pvalue > 1e-6
-    sizes = taken.sum(axis=1)  # binomial, not fixed
-    assert 20 < sizes.var() < 80
-    assert (taken.sum(axis=0) > 0).all()
-
-
-def test_a_sample_is_not_a_function_of_the_noise():
-    """Membership and noise have streams of their own."""
-    rows = next(samples(np.full(5000, 0.5), 1, 0.5))
-    words = Streams.from_random_state(0).words(Purpose.NOISE, 0, 0, 5000)
-    agree = np.isin(np.arange(5000), rows) == (words < 2**63)
-    assert binomtest(int(agree.sum()), 5000, 0.5).pvalue > 1e-6
 
 
 # ---- the charge ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from dplda.datasets import (
@@ -99,12 +99,6 @@ def test_another_language_without_wordfreq_is_an_error_that_names_the_extra(monk
         load_public_vocabulary(language="de")
 
 
-def test_vocabulary_is_a_fresh_list():
-    first = load_public_vocabulary(10)
-    first.clear()
-    assert len(load_public_vocabulary(10)) == 10
-
-
 @pytest.mark.parametrize(
     ("n_words", "error"), [(0, ValueError), (10**9, ValueError), (2.0, TypeError)]
 )
@@ -134,16 +128,6 @@ def test_real_corpora(shared_data, name, shape, n_tokens, n_entries, first_word)
     assert corpus.data.has_canonical_format
     assert corpus.feature_names.shape == (shape[1],)
     assert corpus.feature_names[0] == first_word
-
-
-def test_real_corpus_in_small_blocks_and_unpacked(shared_data, tmp_path, monkeypatch):
-    packed = shared_data / "docword.kos.txt.gz"
-    plain = write(tmp_path / "docword.txt", gzip.decompress(packed.read_bytes()))
-    expected = read_uci_bow(packed).data
-    assert (read_docword(plain) != expected).nnz == 0
-    monkeypatch.setattr(_uci, "BLOCK", 5000)
-    assert (read_docword(packed) != expected).nnz == 0
-    assert read_uci_bow(plain).feature_names is None
 
 
 @pytest.mark.parametrize(
@@ -271,17 +255,6 @@ def test_malformed_vocabulary(tmp_path, text, line, message):
 # Synthetic documents
 
 
-def test_synthetic_corpus_has_its_shapes():
-    corpus = make_topic_corpus(n_docs=30, n_words=20, n_components=4, random_state=0)
-    assert corpus.data.shape == (30, 20)
-    assert corpus.data.format == "csr"
-    assert corpus.data.dtype == np.int64
-    assert corpus.components.shape == (4, 20)
-    assert corpus.doc_topic.shape == (30, 4)
-    assert_allclose(corpus.components.sum(axis=1), 1)
-    assert_allclose(corpus.doc_topic.sum(axis=1), 1)
-
-
 def test_synthetic_counts_follow_the_model():
     corpus = make_topic_corpus(
         n_docs=3000, n_words=40, n_components=3, doc_length=80, topic_word_prior=1, random_state=1
@@ -294,14 +267,6 @@ def test_synthetic_counts_follow_the_model():
         expected = lengths[rows] @ corpus.doc_topic[rows] @ corpus.components
         observed = np.asarray(corpus.data[rows].sum(axis=0)).ravel()
         assert np.max(np.abs(observed - expected) / np.sqrt(expected + 1)) < 5
-
-
-def test_synthetic_priors_matter():
-    narrow = make_topic_corpus(doc_topic_prior=0.01, topic_word_prior=0.01, random_state=0)
-    wide = make_topic_corpus(doc_topic_prior=100, topic_word_prior=100, random_state=0)
-    assert narrow.doc_topic.max(axis=1).mean() > 0.9
-    assert wide.doc_topic.max() < 0.4
-    assert narrow.components.max(axis=1).mean() > 2 * wide.components.max()
 
 
 def test_synthetic_seeds(monkeypatch):

@@ -5,10 +5,7 @@ import math
 
 import numpy as np
 import pytest
-import reference_tables as reference
-from reference_tables import cell_likelihood, posterior_mean
 from scipy.optimize import brentq
-from scipy.stats import norm
 
 from dplda.core._fold_in import pad
 from dplda.document import _table_estimate
@@ -19,7 +16,6 @@ from dplda.document._table_estimate import (
     add_up,
     smooth_totals,
     temper,
-    word_weights,
 )
 from dplda.kernels import _sets
 from dplda.privacy._streams import Streams
@@ -40,16 +36,6 @@ def test_smoothed_totals_are_better_than_noisy_ones():
     assert np.abs(smooth[:5] / noisy[:5] - 1).max() < 0.05  # large totals are left alone
 
 
-def test_word_weights():
-    weight = word_weights(zipf(1000))
-    assert weight.max() <= 4
-    assert (np.diff(weight) >= 0).all()
-    mean = zipf(1000).mean()
-    assert word_weights(np.array([mean] * 4)) == pytest.approx(np.ones(4))
-    many = np.array([16.0] + [1.0] * 15)
-    assert word_weights(many)[0] == pytest.approx((16 / many.mean()) ** -0.25)
-
-
 def noisy_table(scale):
     p = zipf(600) / zipf(600).sum()
     factor = rng.choice(FACTORS[[0, 2, 4, 6, 9]], (600, 4))
@@ -64,24 +50,6 @@ def test_table_estimate_beats_cutting_at_zero(scale):
     assert (estimate >= 0).all()
     cut = np.maximum(noisy, 0)
     assert np.square(estimate - table).mean() < 0.9 * np.square(cut - table).mean()
-
-
-def test_posterior_of_one_factor_is_the_normal_one():
-    """Prior N(m g, (m g / 4)^2), noise N(0, s^2)."""
-    m, s, a = 50.0, 10.0, 90.0
-    noisy, center = np.array([[a]]), np.array([[m]])
-    likelihood, precision = cell_likelihood(noisy, center, np.array([s]))
-    tau = m * FACTORS / 4
-    variance = s**2 + tau**2
-    np.testing.assert_allclose(precision[:, 0], s**2 / variance, rtol=1e-5)
-    density = norm.pdf(a, m * FACTORS, np.sqrt(variance))
-    np.testing.assert_allclose(
-        likelihood[:, 0] / likelihood[6, 0], density / density[6], rtol=1e-4, atol=1e-30
-    )
-    for k in range(len(FACTORS)):
-        mean = posterior_mean(np.eye(len(FACTORS))[k], likelihood + 1e-20, precision, noisy, center)
-        normal = (FACTORS[k] * m * s**2 + a * tau[k] ** 2) / variance[k]
-        assert mean[0, 0] == pytest.approx(normal, rel=1e-4)
 
 
 # ---- the kernels --------------------------------------------------------------------------
@@ -108,18 +76,6 @@ def three_estimates(make, noisy, noise_scale, **options):
     ]
 
 
-@pytest.mark.parametrize("scale", [1e-3, 3.0, 1e3])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_estimate_is_that_of_its_twin(shape, scale, instruction_set):
-    totals, noisy, noise_scale = any_table(*shape, scale)
-    fast, slow = TableEstimate(totals), reference.TableEstimate(totals)
-    found = three_estimates(fast, noisy, noise_scale)
-    for one, two in zip(found, three_estimates(slow, noisy, noise_scale)):
-        assert one.dtype == np.float32
-        assert (np.abs(one - two) / (np.abs(two) + noise_scale[:, None])).max() < 2e-5
-    np.testing.assert_allclose(fast.prior, slow.prior, rtol=1e-3, atol=1e-6)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_estimate_is_the_same_for_any_set_and_number_of_threads(
     shape, monkeypatch, instruction_sets
@@ -133,16 +89,6 @@ def test_estimate_is_the_same_for_any_set_and_number_of_threads(
         results.append(three_estimates(TableEstimate(totals, n_jobs=n_jobs), noisy, noise_scale))
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
-
-
-def test_a_prior_from_a_part_of_the_cells_is_nearly_that_from_all(monkeypatch):
-    totals, noisy, noise_scale = any_table(1500, 40)
-    whole, part = TableEstimate(totals), TableEstimate(totals)
-    two = whole(noisy, noise_scale, last=True)
-    monkeypatch.setattr(_table_estimate, "SAMPLE", 2000)
-    one = part(noisy, noise_scale, last=True)
-    assert 0 < np.abs(whole.prior - part.prior).max() < 0.05
-    assert np.abs(one - two).mean() < 0.05 * np.abs(two - noisy).mean()
 
 
 def test_every_topic_is_in_the_part_that_a_prior_is_learned_from(monkeypatch):
@@ -249,53 +195,3 @@ def test_a_total_below_the_rounding_errors_of_its_row(n_topics):
     assert (table >= 0).all()
     np.testing.assert_allclose(table.sum(axis=1), totals, atol=1e-8 * 30 * n_topics)
     assert (table.sum(axis=1) > 0).all()
-
-
-def test_rows_add_up_alike_for_any_number_of_threads(monkeypatch):
-    monkeypatch.setattr(_table_estimate, "PIECE", 70)
-    tables = []
-    for n_jobs in (1, 2, 3):
-        table, totals, variance = noisy_rows(200)
-        add_up(table, totals, variance, n_jobs)
-        tables.append(table)
-    np.testing.assert_allclose(tables[0].sum(axis=1), totals, rtol=1e-12)
-    for table in tables[1:]:
-        np.testing.assert_array_equal(table, tables[0])
-
-
-def a_final_table():
-    totals, random = np.linspace(100, 1000, 600), np.random.default_rng(0)
-    table = NoisyTable.from_totals(totals, np.ones(600), 5, Streams.from_random_state(0))
-    table.average = totals[:, None] * random.dirichlet(np.ones(5), 600)
-    table.average += random.normal(0, 100, (600, 5))
-    table.variance = 100.0**2
-    return table, np.full(600, 100.0)
-
-
-def test_slopes_are_posterior_variances():
-    table, scale = a_final_table()
-    noisy, estimate = table.average, table.estimate
-    estimate(noisy, scale, last=True)
-    center = np.outer(table.totals / table.totals.sum(), noisy.sum(axis=0))
-    expected = np.empty(noisy.shape)
-    for prior, words in zip(estimate.prior, estimate._classes):
-        means = np.multiply.outer(FACTORS, center[words])
-        likelihood, precision = reference.component_likelihood(noisy[words], means, scale[words])
-        joint = prior[:, None] * likelihood
-        joint /= joint.sum(axis=0)
-        of_cell = means.reshape(len(means), -1)
-        of_cell = of_cell + (1 - precision) * (noisy[words].ravel() - of_cell)
-        mean = (joint * of_cell).sum(axis=0)
-        variance = (joint * ((1 - precision) * 100.0**2 + (of_cell - mean) ** 2)).sum(axis=0)
-        expected[words] = np.where(mean > 20, variance, np.nan).reshape(-1, 5)
-    found = estimate.slopes(noisy, scale) * 100.0 / (2 * _table_estimate.STEP)
-    clear = np.isfinite(expected)  # means near 0 are cut
-    assert clear.mean() > 0.8
-    np.testing.assert_allclose(found[clear], expected[clear], rtol=0.1, atol=20)
-
-
-def test_the_rows_of_a_final_table_add_up_so():
-    table, scale = a_final_table()
-    expected = table.estimate(table.average, scale, last=True).astype(float)
-    add_up(expected, table.totals, table.estimate.slopes(table.average, scale))
-    np.testing.assert_allclose(table.finish(0.01).T, expected + 0.01, rtol=1e-12)

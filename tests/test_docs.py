@@ -157,15 +157,6 @@ def test_the_table_of_the_readme_names_the_public_estimators():
     assert sorted(named) == sorted(c.__name__ for c in estimators - {dplda.ReleasedModel})
 
 
-def test_continuous_integration_runs_the_test_command_of_the_readme():
-    script, text = (path.read_text("utf-8") for path in (ROOT / ".ci" / "run", README))
-    pattern = re.search(r"grep -E '(.*)' README.md", script)[1]
-    (found,) = [line for line in text.splitlines() if re.search(pattern, line)]
-    assert f"```sh\n{found}\n```" in text
-    assert found.endswith(" && .venv/bin/python -m pytest")
-    assert script.index('-c "$install"') < script.index('-c "$tests"')
-
-
 def test_the_first_example_of_the_readme_publishes_a_model_of_use(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(blocks(README)[0], {})

@@ -1,8 +1,7 @@
-"""E-step: equal to a plain twin bit for bit, and to scikit-learn up to rounding."""
+"""E-step: alike on all instruction sets bit for bit, and scikit-learn's up to rounding."""
 
 import numpy as np
 import pytest
-import reference
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import psi
@@ -36,7 +35,7 @@ def random_table(n_components, dtype, seed=0):
 
 
 def e_step(X, rows, table, prior, n_components, max_iter=100, tol=1e-3, gamma=None, threads=1):
-    """The kernel, as its twin; from ones unless told."""
+    """The kernel on copies; from ones unless told."""
     gamma = pad(np.ones((X.shape[0], n_components)), table.dtype) if gamma is None else gamma.copy()
     exp_doc_topic = np.full_like(gamma, -1)
     size = _e_step.scratch_size(np.diff(X.indptr).max(initial=0), n_components)
@@ -61,22 +60,25 @@ def weights_of(gamma):
     return np.exp(psi(gamma) - psi(gamma.sum(axis=1, keepdims=True)))
 
 
-# ---------------------------------------------------------------- twin
+# ---------------------------------------------------------------- instruction sets
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_components", SIZES)
-@pytest.mark.parametrize(("max_iter", "tol"), [(0, 0.0), (1, 0.0), (7, 0.0), (100, 1e-3)])
+@pytest.mark.parametrize(("max_iter", "tol"), [(0, 0.0), (7, 0.0), (100, 1e-3)])
 @pytest.mark.parametrize("prior", [0.01, 0.3])
-def test_equals_its_twin(dtype, n_components, max_iter, tol, prior, instruction_sets):
+def test_sets_and_threads_give_the_same_bits(
+    dtype, n_components, max_iter, tol, prior, instruction_sets
+):
     X, table = random_counts(dtype), random_table(n_components, dtype)
     start = pad(np.random.default_rng(1).gamma(0.5, 1.0, (N_DOCS, n_components)) + 1e-3, dtype)
     arguments = X, range(N_DOCS), table, prior, n_components, max_iter, tol, start
-    twin = reference.e_step(*arguments)
+    _sets.use("portable")
+    portable = e_step(*arguments)
     for name in instruction_sets:
         _sets.use(name)
         for threads in (1, 3):
-            for values, expected in zip(e_step(*arguments, threads), twin):
+            for values, expected in zip(e_step(*arguments, threads), portable):
                 assert_array_equal(values, expected)
                 assert not values[:, n_components:].any()
 
@@ -101,25 +103,6 @@ def test_equals_scikit_learn(n_components, prior, dtype, rtol):
 
 
 # ---------------------------------------------------------------- exp(digamma)
-
-
-def worst_digits(weights, gamma):
-    """Largest relative error in units of eps (1 + 1 / x): digamma(x) is about -1 / x near 0."""
-    expected = weights_of(gamma)
-    unit = np.finfo(gamma.dtype).eps * (1 + 1 / gamma.astype(float))
-    return np.max(np.abs(weights - expected) / (unit * expected + 2e-19))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("total", [1e-3, 1.0, 7.99, 8.0, 50.0, 1e4, 1e7])
-def test_exponential_of_digamma(dtype, total):
-    """The weights of given parameters, without a step; in double, SciPy has a part in the error."""
-    x = np.append(np.geomspace(1e-3, 1e7, 5000), [7.9999995, 8, 8.0000005])
-    gamma = np.array([x, np.maximum(total, x)]).T.astype(dtype)
-    X = sp.csr_matrix((len(x), N_WORDS), dtype=dtype)
-    start = pad(gamma, dtype)
-    _, weights = e_step(X, range(len(x)), random_table(2, dtype), 0.1, 2, max_iter=0, gamma=start)
-    assert worst_digits(weights[:, :2], gamma) < (8 if dtype is np.float32 else 40)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

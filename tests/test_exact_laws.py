@@ -23,7 +23,7 @@ import dplda.local._randomized_response as randomize_module
 import dplda.privacy._mechanisms as mechanisms_module
 from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
 from dplda.federated import IFTMParty, SentenceCorpus
-from dplda.privacy import PoissonSampled, Repeated, SeededNoiseWarning, epsilon_of
+from dplda.privacy import Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy.mechanisms import DiscreteGaussian
@@ -293,29 +293,17 @@ def test_two_rounds(kind):
 
 
 @slow
+@pytest.mark.parametrize(
+    ("rate", "options"),
+    [
+        (1.0, {"n_rounds": 2, "methods": ["partial_fit"] * 2}), (0.3, {"delta": 1e-10}),
+        (1.0, {"delta": 0.05}), (0.1, {"n_rounds": 2}), (0.9, {"n_rounds": 2}),
+    ],
+)  # fmt: skip
 @both
-def test_two_calls_of_partial_fit(kind):
-    estimator = kind(noise_multiplier=3.0)
-    for row in document_level(estimator, n_rounds=2, methods=["partial_fit"] * 2):
-        row.check()
-
-
-@slow
-@pytest.mark.parametrize("delta", [1e-10, 1e-3, 0.05])
-@pytest.mark.parametrize("rate", [0.3, 1.0])
-@both
-def test_other_deltas(kind, rate, delta):
-    estimator = kind(noise_multiplier=1.0, subsampling_ratio=rate)
-    for row in document_level(estimator, delta=delta):
-        row.check()
-
-
-@slow
-@pytest.mark.parametrize("rate", [0.1, 0.9])
-@both
-def test_two_sampled_rounds(kind, rate):
+def test_other_rates_deltas_and_calls(kind, rate, options):
     estimator = kind(noise_multiplier=1.0, subsampling_ratio=rate, delta=1e-3)
-    for row in document_level(estimator, n_rounds=2):
+    for row in document_level(estimator, **options):
         row.check()
 
 
@@ -399,40 +387,6 @@ def test_a_removed_document_counts_like_an_emptied_one(kind):
     )
     for (_, one, *_), (_, other, *_) in zip(emptied, removed):
         np.testing.assert_array_equal(one, other)
-
-
-def memberships(X, *, tight):
-    """One sampled step, with the law of the sum of the others over all their subsets."""
-    estimator = SubLDA(
-        2, noise_multiplier=1.0, max_iter=1, subsampling_ratio=0.5, prior_components=PUBLIC,
-        random_state=SEED,
-    )  # fmt: skip
-    model, steps = exact.two_worlds(estimator, X, exact.without(X, 0), 0)
-    step, event, delta = steps[-1], model.privacy_.events[-1], 1e-3
-    assert isinstance(event, PoissonSampled)
-    history = exact.watched(estimator, X).history
-    others, rates = [], []
-    for row in (1, 2):
-        alone = exact.watched(estimator, X, history=history, rows=[row])
-        others.append(alone.values[-1][1].ravel().tolist())
-        rates.append(alone.values[-1][3][row])
-    stated = epsilon_of(event, delta)
-    enumerated = exact.enumerated_epsilon(step, others, rates, delta)
-    shown = on_grid("", stated, [step], delta, grid=FINE)  # together with all memberships
-    assert enumerated <= shown.upper
-    what = "have the other word only" if tight else "have both words"
-    return Row(what, stated, enumerated, shown.upper, tight, shown.slack)
-
-
-APART, MIXED = [[40, 0], [0, 3], [0, 9]], [[40, 0], [12, 3], [5, 9]]
-
-
-@slow
-def test_all_memberships_of_the_other_documents():
-    memberships(APART, tight=True).check()
-    mixed = memberships(MIXED, tight=False)
-    mixed.check()
-    assert mixed.lower < 0.95 * mixed.stated  # the others hide the document
 
 
 @pytest.mark.parametrize("rate", [exact.Fraction(1), exact.Fraction(1, 4)])

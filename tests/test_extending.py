@@ -18,7 +18,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dplda.audit import audit_epsilon
 from dplda.core._private_fit import PrivateEstimator
 from dplda.datasets import make_topic_corpus
-from dplda.document._contributions import Documents
 from dplda.privacy import Gaussian, Ledger, _mechanisms
 from dplda.privacy._mechanisms import clip_rows, count_unit, sum_clipped
 
@@ -65,45 +64,6 @@ def test_the_sum_is_that_of_clipped_rows(X, radius):
     # rounding toward zero takes less than one unit from a cell, and the shrinking 2**-16 of it
     bound = len(X) * (2.5 / radius) + 2.0**-16 * np.abs(rows).sum(axis=0)
     assert (np.abs(sum_clipped(X, 2.5, radius) * (2.5 / radius) - rows.sum(axis=0)) <= bound).all()
-
-
-@pytest.mark.parametrize(
-    "doubled",
-    [
-        sp.coo_array(([3.0, 3.0, 8.0], ([0, 0, 0], [1, 1, 0])), shape=(1, 2)),
-        sp.csr_array(([3.0, 3.0, 8.0], [1, 1, 0], [0, 3]), shape=(1, 2)),
-        sp.csc_array(([8.0, 3.0, 3.0], [0, 0, 0], [0, 1, 3]), shape=(1, 2)),
-        np.array([[8.0, 6.0]]),
-    ],
-    ids=["coo", "csr", "csc", "dense"],
-)
-def test_duplicate_entries_are_one_entry(doubled):
-    np.testing.assert_array_equal(sum_clipped(doubled, 5.0, 1000), [800, 600])
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_kernel_of_documents_clips_like_the_numpy_form(seed):
-    """Both give the same integers, up to the kernel's single precision."""
-    rng = np.random.default_rng(seed)
-    X = sp.csr_array(rng.poisson(0.7, (200, 30)).astype(np.float32))
-    weight, radius = rng.uniform(0.1, 4, 30).astype(np.float32), 2**20
-    documents = Documents.from_counts(X, 3, None)
-    for norm in (0.5, 6.0, 40.0):
-        ours = documents.sum_words(weight, norm, radius)
-        theirs = sum_clipped(X.multiply(weight), norm, radius)
-        assert np.abs(ours - theirs).max() <= 200 * 2**20 * 2.0**-22
-        assert np.abs(ours).max() > 1e5
-        for d in range(0, 200, 23):
-            one = Documents.from_counts(X[[d]], 3, None).sum_words(weight, norm, radius)
-            assert (one.astype(object) ** 2).sum() <= radius**2
-
-
-def test_a_row_that_rounding_leaves_too_long_is_found():
-    """A row whose length is computed too small, as an unchecked clip would believe it."""
-    rows = sp.csr_array(np.array([[3.0, 4.0]]))
-    assert (clip_rows(rows, 1.0, 1000).toarray() ** 2).sum() <= 1000**2
-    unchecked = np.trunc(np.array([3.0, 4.0]) * (1000 / 4.99)).astype(int)
-    assert (unchecked**2).sum() > 1000**2
 
 
 @pytest.mark.parametrize("share", [0.25, 0.9, 1 - 1e-5, 1 - 1e-9])
@@ -180,13 +140,6 @@ def test_it_learns(corpus):
     assert (model.components_ @ truth.T).max(axis=0).min() > 0.85
 
 
-@pytest.mark.slow
-def test_its_audit_finds_part_of_what_is_spent_and_no_more(corpus):
-    model = PrivateNMF(2, epsilon=8.0, max_iter=3, contribution_norm=0.02)  # canaries reach it
-    result = audit_epsilon(model, corpus, n_canaries=1000, random_state=0)
-    assert 0.2 < result.lower_bound <= result.claim
-
-
 def test_its_audit_finds_a_sensitivity_that_is_too_large(corpus, monkeypatch):
     """A planted fault: contributions ten times as large as the clipping bound."""
     monkeypatch.setattr(
@@ -195,7 +148,7 @@ def test_its_audit_finds_a_sensitivity_that_is_too_large(corpus, monkeypatch):
         lambda rows, norm, radius: 10 * sum_clipped(rows, norm, radius),
     )
     model = PrivateNMF(2, epsilon=2.0, max_iter=2, contribution_norm=0.02)
-    result = audit_epsilon(model, corpus, n_canaries=1000, random_state=0)
+    result = audit_epsilon(model, corpus, n_canaries=400, random_state=0)
     assert result.lower_bound > result.claim
 
 

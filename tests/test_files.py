@@ -3,7 +3,6 @@
 import os
 import sqlite3
 import stat
-import threading
 import uuid
 
 import pytest
@@ -60,26 +59,6 @@ def test_a_failed_write_changes_nothing(path, monkeypatch, function):
     assert os.listdir(path.parent) == ["data"]
 
 
-def test_a_write_in_the_current_folder(path, monkeypatch):
-    monkeypatch.chdir(path.parent)
-    _files.write_atomically("data", b"content")
-    assert path.read_bytes() == b"content"
-
-
-def test_threads_that_write_the_same_file_leave_one_content(path):
-    contents = [bytes([i]) * 100_000 for i in range(8)]
-    threads = [
-        threading.Thread(target=_files.write_atomically, args=(path, content))
-        for content in contents
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert path.read_bytes() in contents
-    assert os.listdir(path.parent) == ["data"]
-
-
 @pytest.mark.parametrize(
     ("code", "kind", "message"),
     [
@@ -105,23 +84,6 @@ def test_sqlite_errors_say_what_to_do(code, kind, message):
         raise error
     assert caught.value.__cause__ is error
     assert type(caught.value) is kind
-
-
-def test_a_damaged_name_that_is_no_text_is_damage():
-    """SQLite quotes it in its message, which Python then cannot decode."""
-    with (
-        pytest.raises(ValueError, match="p is not a privacy ledger, or is damaged"),
-        _files.explained_sqlite_errors("p", "ledger", "privacy ledger", busy_seconds=3.0),
-    ):
-        b"sqlite_\xa0".decode()
-
-
-def test_other_errors_pass():
-    with (
-        pytest.raises(KeyError),
-        _files.explained_sqlite_errors("p", "ledger", "privacy ledger", busy_seconds=3.0),
-    ):
-        raise KeyError
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

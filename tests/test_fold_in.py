@@ -58,15 +58,6 @@ def test_equals_double_precision(model, n_steps):
     assert_allclose(ours, steps_in_double(X, components, PRIOR, n_steps), atol=1e-5)
 
 
-def test_result_is_a_fixed_point_of_the_equation(model):
-    """theta_k is proportional to the prior plus the document's expected tokens of topic k."""
-    components, X = model
-    theta = steps_in_single(X, components, PRIOR, 3000).astype(float)
-    phi = components / components.sum(axis=1, keepdims=True)
-    expected = theta * ((X.toarray() / (theta @ phi)) @ phi.T) + PRIOR
-    assert_allclose(theta, expected / expected.sum(axis=1, keepdims=True), atol=1e-5)
-
-
 def test_the_public_result_has_converged(model):
     components, X = model
     theta = fold_in(X, components, PRIOR)
@@ -91,37 +82,11 @@ def test_a_row_depends_on_that_row_only(model):
     assert_array_equal(fold_in(X[[7]], components, PRIOR), theta[[7]])
 
 
-def test_jobs_change_nothing(model):
-    components, X = model
-    one, two, many = (fold_in(X, components, PRIOR, n_jobs) for n_jobs in (1, 2, 64))
-    assert_array_equal(one, two)
-    assert_array_equal(one, many)
-
-
 @pytest.mark.parametrize("factor", [1e-6, 1.0, 1e9])
 def test_scale_of_a_topic_does_not_matter(model, factor):
     components, X = model
     scaled = components * np.geomspace(1, factor, len(components))[:, None]
     assert_allclose(fold_in(X, scaled, PRIOR), fold_in(X, components, PRIOR), atol=1e-5)
-
-
-def test_only_the_named_rows_change(model):
-    components, X = model
-    phi = topic_word_probabilities(components)
-    theta = uniform_theta(X.shape[0], len(components), phi.shape[1])
-    theta[:, 0] += 0.25
-    before = theta.copy()
-    update_theta(
-        single_precision(X), theta, phi, np.array([4, 9]), n_components=len(components),
-        doc_topic_prior=PRIOR, max_steps=2,
-    )  # fmt: skip
-    changed = (theta != before).any(axis=1)
-    assert_array_equal(changed.nonzero()[0], [4, 9])
-
-
-def test_no_documents(model):
-    components, X = model
-    assert fold_in(X[:0], components, PRIOR, n_jobs=2).shape == (0, len(components))
 
 
 # ---------------------------------------------------------------- pieces

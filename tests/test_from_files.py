@@ -9,7 +9,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,7 @@ from dplda.__main__ import main, parse
 from dplda.cli._fit import stop_words_of, warn_of_common, warn_of_missing
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import TopicDisplay
-from dplda.privacy import Gaussian, Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
+from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
 from dplda.text._text_files import read_texts
 
 TEXTS = ["The heart is healthy.", 'He said: "no, ache"\nand left', "", "a naïve café, 5 €"]
@@ -262,11 +261,6 @@ def test_a_small_gzip_file_does_not_exhaust_the_memory(name, tmp_path):
     (tmp_path / name).write_bytes(gzip.compress(b"a" * 20_000_000))
     with pytest.raises(ValueError, match="unpacks to more than 100 times its size"):
         read_texts(tmp_path / name)
-
-
-def test_parquet_without_the_column_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"a\.parquet has 0 columns 'note'"):
-        read_texts(write_table(tmp_path / "a.parquet"), text_column="note")
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
@@ -509,43 +503,6 @@ def test_scripts_are_not_asked(notes, capsys, monkeypatch):
     assert [f"{n:,} texts: " in out for n in (300, 30_000)] == [True, True]
 
 
-def test_a_second_fit_beyond_the_budget_is_refused_and_costs_nothing(fitted, capsys, tmp_path):
-    ledger = Ledger(tmp_path / "ledger", epsilon=4.0)
-    ledger.confirm(ledger.reserve("earlier", "user", Gaussian(2.0)))
-    before = (tmp_path / "ledger").read_bytes()
-    code = main([
-        "fit", str(fitted[0]), "--epsilon", "4", "--user-column", "patient", "--out",
-        str(tmp_path / "m"), "--ledger", str(tmp_path / "ledger"), *SMALL,
-    ])  # fmt: skip
-    assert code == 1
-    error = capsys.readouterr().err
-    spent = f"{ledger.epsilon_spent:.4g} of it spent before"
-    assert spent in " ".join(error.split())
-    assert (tmp_path / "ledger").read_bytes() == before
-    assert not (tmp_path / "m").exists()
-
-
-def test_a_log_holds_the_charge_and_the_refusal(fitted, tmp_path, caplog):
-    table = fitted[0]
-    options = ["--user-column", "patient", "--ledger", str(tmp_path / "ledger"), *SMALL]
-    fit = ["fit", str(table), "--epsilon", "1", "--out", str(tmp_path / "m"), *options]
-    with caplog.at_level("INFO", "dplda"):
-        assert main([*fit, "--budget", "1.2"]) == 0
-    ledger = Ledger(tmp_path / "ledger")
-    events = [record.dplda for record in caplog.records]
-    assert all(ledger.has(event["receipt"]) for event in events if "receipt" in event)
-    charged = [event["entry"] for event in events if event["event"] == "budget charged"]
-    assert charged == [1]
-    assert [e["file"] for e in events if e["event"] == "release saved"] == ["m"]
-    caplog.clear()
-    (tmp_path / "m").unlink()
-    with caplog.at_level("INFO", "dplda"):
-        assert main([*fit, "--n-components", "7"]) == 1
-    (event,) = (record.dplda for record in caplog.records)
-    assert (event["event"], event["label"]) == ("budget refused", "PrivateTopicModel")
-    assert "receipt" not in event
-
-
 def test_public_texts_are_the_prior_and_cost_nothing(fitted, tmp_path):
     write_notes(tmp_path / "public", load_wordnet_glosses().data[400:600])
     code = main([
@@ -622,27 +579,6 @@ def test_a_model_that_does_not_say_how_to_count_words_is_refused(capsys, tmp_pat
     assert (code, "does not say how to count words" in error) == (1, True)
 
 
-@pytest.mark.slow
-def test_the_whole_path_in_processes_of_their_own(files, tmp_path):
-    def run(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-W", "ignore:the vocabulary covers", "-m", "dplda",
-             *map(str, arguments)],
-            capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    notes = write_notes(tmp_path / "notes", load_wordnet_glosses().data[:300])
-    model, out = tmp_path / "m.dplda", tmp_path / "f.csv"
-    text = run("fit", notes, "--epsilon", "4", "--out", model, *SMALL)
-    assert "Each text is protected by itself." in " ".join(text.split())
-    guarantee = text.partition("epsilon  ")[2].partition("Model:")[0]
-    assert textwrap.dedent(guarantee)[:20] in run("topics", model)
-    run("transform", model, notes, "--out", out)
-    assert len(out.read_text().splitlines()) == 301
-
-
 def test_another_language_brings_its_list_and_its_stop_words(tmp_path):
     pytest.importorskip("wordfreq")
     texts = ["der befund ist unauffällig und die lunge belüftet"] * 400
@@ -662,14 +598,6 @@ def test_stop_words_are_those_of_a_file_if_there_is_one(tmp_path):
     path.write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=r"words\.txt is not encoded in utf-8"):
         stop_words_of(options)
-
-
-def test_a_picture_of_a_published_model_is_drawn(fitted, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    assert main(["topics", str(fitted[1]), "--picture", str(tmp_path / "topics.png")]) == 0
-    assert (tmp_path / "topics.png").read_bytes().startswith(b"\x89PNG")
-    capsys.readouterr()
-    assert refused(capsys, "topics", fitted[1], "--picture", fitted[1])[0] == 1
 
 
 def test_ids_that_programs_write_for_missing_ones_are_told():

@@ -263,20 +263,3 @@ def test_jobs_pieces_and_instruction_sets_change_nothing_and_words_and_table_sta
     assert 0 <= results[0].min() <= results[0].max() < n_components
     for array, copy in zip(arguments, before):
         assert_array_equal(array, copy)
-
-
-def test_blocks_and_rounds_have_random_words_of_their_own(big_corpus):
-    table = table_of(np.full((N_WORDS, 20), TOP))
-    streams = Streams.from_random_state(0)
-    blocks = big_corpus.blocks(gibbs.BLOCK_TOKENS)
-    assert len(blocks) == 3
-    n, first = 100_000, blocks[0].n_tokens
-    one, other = (
-        draw_topics(
-            big_corpus, unassigned(big_corpus.word), table, doc_topic_prior=1e9,
-            streams=streams, t=t,
-        )
-        for t in (1, 2)
-    )  # fmt: skip
-    assert 0.04 < (one == other).mean() < 0.06
-    assert 0.04 < (one[:n] == one[first : first + n]).mean() < 0.06

@@ -172,7 +172,7 @@ def test_collapsed_sweep_draws_existing_topics_from_extreme_words(n_components, 
     ids=["5 tokens", "9 topics"],
 )
 def test_collapsed_chain_has_the_exact_posterior(documents, n_components):
-    n_draws, thinning = 100_000, 6
+    n_draws, thinning = 40_000, 6
     alpha, beta = 0.8, 0.6
     states, law = reference.collapsed_posterior(documents, 3, n_components, alpha, beta)
     word, doc_ptr = reference.corpus_of(documents)

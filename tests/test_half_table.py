@@ -59,19 +59,6 @@ def test_two_words_differ_by_the_charged_ratio_at_most_in_all_small_tables(count
         assert_normal(table)
 
 
-def test_rounding_alone_exceeds_the_charged_ratio(monkeypatch):
-    """Without the ceiling, the enumeration finds a table."""
-    tables, bounds = [*small_tables((0, 1), n_words=3)], module._bounds
-    assert max(excess(HalfTable.from_counts(t, 1.0, 3.0), 1.0, 3.0) for t in tables) <= 0
-
-    def no_ceiling(*args):
-        low, high, scale = bounds(*args)
-        return low, np.full_like(high, module.LARGEST), scale
-
-    monkeypatch.setattr(module, "_bounds", no_ceiling)
-    assert max(excess(HalfTable.from_counts(t, 1.0, 3.0), 1.0, 3.0) for t in tables) > 0
-
-
 def test_a_range_that_halves_do_not_have_raises_the_smallest(instruction_set, monkeypatch):
     table = HalfTable.from_counts(wide_table(), 1e6, 1.0)
     assert_normal(table)

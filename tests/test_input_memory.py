@@ -11,9 +11,8 @@ from estimators import CASES, each
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, clone
 
-from dplda import PrivateSVILDA, SubLDA
 from dplda.core import _corpus, _fold_in
-from dplda.core._corpus import check_counts, row_blocks, token_weights
+from dplda.core._corpus import check_counts, token_weights
 from dplda.core._fold_in import fold_in, single_precision
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents
@@ -25,7 +24,6 @@ from dplda.metrics import (
 )
 from dplda.metrics._noisy_score import contributions
 from dplda.metrics._perplexity import split_documents
-from dplda.privacy.mechanisms import sum_clipped
 
 ARRAYS = ("data", "indices", "indptr")
 ARRAY_TYPES = [sp.csr_array, sp.csr_matrix]
@@ -135,24 +133,6 @@ def test_what_is_put_in_order_is_a_copy(cells, flag):
         assert_array_equal(getattr(X, name), getattr(before, name))
 
 
-@pytest.mark.parametrize("cls", [SubLDA, PrivateSVILDA])
-def test_kernels_read_the_arrays_of_the_caller(cls, corpus, monkeypatch):
-    X, seen = frozen(corpus), []
-    inference = (_fold_in._e_step, "e_step"), (_fold_in._variational, "fold_in")
-    for kernel, name in (*inference, (_fold_in._variational, "add_word_totals")):
-        true = getattr(kernel, name)
-
-        def record(indptr, indices, data, *rest, true=true):
-            seen.append((data, indices, indptr))
-            return true(indptr, indices, data, *rest)
-
-        monkeypatch.setattr(kernel, name, record)
-    cls(3, epsilon=3.0, max_iter=2, subsampling_ratio=1.0).fit(X)
-    assert len(seen) >= 4
-    for arrays in seen:
-        assert all(np.shares_memory(a, getattr(X, name)) for a, name in zip(arrays, ARRAYS))
-
-
 # ---------------------------------------------------------------- writes
 
 
@@ -172,28 +152,7 @@ def test_a_file_of_counts_is_read_only_and_not_kept(estimator, corpus, stored):
         assert not any(np.may_share_memory(own, array) for array in kept)
 
 
-def test_metrics_and_sums_read_a_file_of_counts(corpus, stored):
-    X = joblib.load(stored, mmap_mode="r")
-    topics = np.random.default_rng(0).random((3, X.shape[1])) + 0.1
-    for metric in (held_out_perplexity, perplexity_bound):
-        assert metric(topics, X) == metric(topics, corpus)
-    assert_array_equal(sum_clipped(X, 6.0, 1000), sum_clipped(corpus, 6.0, 1000))
-    for name in ARRAYS:
-        assert_array_equal(getattr(X, name), getattr(corpus, name))
-
-
 # ---------------------------------------------------------------- blocks
-
-
-@pytest.mark.parametrize("size", [1, 5, 100])
-def test_blocks_hold_all_rows_in_order(size):
-    lengths = np.array([0, 3, 0, 0, 9, 1, 1, 1, 0])
-    blocks = row_blocks(np.append(0, np.cumsum(lengths)), size)
-    rows = [np.arange(9)[block] for block in blocks]
-    assert_array_equal(np.concatenate(rows), np.arange(9))
-    for block in rows:
-        assert lengths[block[:-1]].sum() + len(block) - 1 < size + 1
-    assert row_blocks(np.array([0]), size) == []
 
 
 def test_results_do_not_depend_on_the_size_of_blocks(corpus, monkeypatch):

@@ -1,7 +1,6 @@
 """LP-LDA: reports are trusted for what they are, their guarantee is carried, and noise costs."""
 
 import doctest
-import itertools
 import math
 import os
 import re
@@ -138,23 +137,6 @@ def test_a_seed_matters_where_reports_are_made(estimator, corpus, reports):
 
 
 @both
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"bit_epsilon": None}, "LP?LDA needs exactly one of epsilon or bit_epsilon, got none"),
-        ({"epsilon": 0.5}, "got epsilon and bit_epsilon"),
-        ({"bit_epsilon": 30.0}, "bit_epsilon must be from"),
-        ({"max_doc_words": 0}, "max_doc_words"),
-        ({"randomized": "yes"}, "randomized"),
-        ({"reconstruction": "weights"}, "reconstruction"),
-    ],
-)
-def test_bad_parameters(estimator, parameters, message, reports):
-    with pytest.raises(ValueError, match=message):
-        server(estimator, **parameters).fit(reports)
-
-
-@both
 @pytest.mark.parametrize("value", [2.0, 0.5, 1.5])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_reports_are_zeros_and_ones(estimator, value, form, reports):
@@ -176,26 +158,6 @@ def test_the_first_batch_may_come_by_either_call(estimator, reports):
     np.testing.assert_array_equal(first.components_, whole.components_)
 
 
-@both
-def test_calls_with_a_seed_flip_different_bits(estimator, monkeypatch):
-    seen = []
-    original = RandomizedResponse._report
-
-    def spy(self, read, ledger):
-        seen.append(original(self, read, ledger).toarray())
-        return sp.csr_array(seen[-1])
-
-    monkeypatch.setattr(RandomizedResponse, "_report", spy)
-    X = np.zeros((20, 40))
-    model = server(estimator, randomized=False, random_state=1, bit_epsilon=1.0).fit(X)
-    model.partial_fit(X)
-    again = server(estimator, randomized=False, random_state=1, bit_epsilon=1.0).fit(X)
-    again.partial_fit(X)
-    assert (seen[0] == seen[2]).all()
-    assert (seen[1] == seen[3]).all()
-    assert 0.2 < seen[0][seen[1] > 0].mean() < 0.4  # q = 0.27: as if independent
-
-
 def shuffled(X, rng):
     """The same words in documents of the same lengths, without topics."""
     lengths = X.sum(axis=1).astype(int)
@@ -205,7 +167,7 @@ def shuffled(X, rng):
 
 
 @both
-@pytest.mark.parametrize("bit_epsilon", [0.1, 1.0, 3.0, 6.0, 11.0])
+@pytest.mark.parametrize("bit_epsilon", [0.1, 3.0, 11.0])
 def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
     """Short texts whose lengths differ: long ones have more of all words."""
     rng = np.random.default_rng(0)
@@ -218,27 +180,6 @@ def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
     with pytest.warns(LowSignalWarning, match=f"0 of 8 topics of {estimator.__name__} stand out"):
         assert model.fit(X).weak_topics_.all()
     assert model.topic_evidence_.max() < 6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_docs", [60, 300, 2000])
-@pytest.mark.parametrize("n_words", [60, 600, 2000])
-def test_chance_makes_no_topic_stand_out(n_docs, n_words):
-    """The fits that `CHANCE` has its figures from."""
-    rng, largest = np.random.default_rng([n_docs, n_words]), []
-    for power, length in itertools.product((0, 1), (15, 80)):
-        p = 1 / np.arange(1, n_words + 1) ** power
-        lengths = np.maximum(1, rng.poisson(length * rng.uniform(0.3, 1.7, n_docs)))
-        words = rng.choice(n_words, lengths.sum(), p=p / p.sum())
-        cells = np.repeat(np.arange(n_docs), lengths), words
-        X = sp.csr_array((np.ones(len(words)), cells), shape=(n_docs, n_words))
-        for n_components, bit_epsilon in itertools.product((5, 20, 60), (2.0, 5.0, 9.0)):
-            model = LPLDA(
-                n_components, max_iter=15, bit_epsilon=bit_epsilon, max_doc_words=None,
-                random_state=0,
-            )  # fmt: skip
-            largest.append(model.fit(X).topic_evidence_.max())
-    assert max(largest) < module.CHANCE
 
 
 @both
