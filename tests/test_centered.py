@@ -9,12 +9,7 @@ import scipy.sparse as sp
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, release_word_totals
-from dplda.document._document_budget import DocumentBudget, document_schedule
-from dplda.document._noisy_table import NoisyTable
-from dplda.privacy import epsilon_of
-from dplda.privacy._accounting import gaussian_mu
-from dplda.privacy._streams import Streams
-from dplda.privacy.mechanisms import Curator
+from dplda.document._document_budget import DocumentBudget
 
 K = 5
 
@@ -31,28 +26,6 @@ def budget(noise_multiplier=10.0, max_iter=10, ratio=1.0):
 
 
 # ---- schedules and budget -----------------------------------------------------------------
-
-
-def test_document_schedule():
-    clips, powers = zip(*(document_schedule(t, 80) for t in range(1, 81)))
-    assert (clips[0], powers[0]) == (0.15, 0.3)
-    assert (clips[-1], powers[-1]) == pytest.approx((0.4, 1.0))
-    assert clips[47] < clips[48] == pytest.approx(0.4)  # reached after 60% of the rounds
-    assert powers[55] < powers[56] == pytest.approx(1.0)  # and 70%
-    assert list(clips) == sorted(clips)
-    assert list(powers) == sorted(powers)
-    assert document_schedule(200, 80) == pytest.approx((0.4, 1.0))
-    assert document_schedule(1, 1) == (0.15, 0.3)
-    assert document_schedule(80, 80, (0.6, 0.95)) == pytest.approx((0.4, 0.95))
-
-
-def test_totals_take_their_share_under_sampling():
-    """About a quarter of what is spent, by the epsilon of the parts."""
-    model = SubLDA(epsilon=2.0, delta=1e-5, subsampling_ratio=0.05, max_iter=400)
-    steps = [event for _, event in model._budget().plan(0, 400)]
-    part = gaussian_mu(epsilon_of(steps[:2], 1e-5), 1e-5) ** 2
-    assert 0.2 < part / gaussian_mu(2.0, 1e-5) ** 2 < 0.3
-    assert 1.98 < epsilon_of(steps, 1e-5) <= 2.0
 
 
 # ---- contributions ------------------------------------------------------------------------
@@ -93,40 +66,6 @@ def test_a_document_reaches_the_radius_of_the_first_totals_and_not_more(n_docs):
     assert (len(first), len(second)) == (61, 60)
     assert first[0] == radius // (10 * most) * min(n_docs, most)
     assert 0.98 * radius < np.sqrt((first.astype(float) ** 2).sum()) <= radius
-
-
-def start(corpus, seed=0):
-    totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
-    streams = Streams.from_random_state(seed)
-    return NoisyTable.from_totals(totals, np.ones(len(totals)), K, streams)
-
-
-class Drawn(Curator):
-    """A curator whose sample is given."""
-
-    def sample(self, rates, *, round):
-        super().sample(rates, round=round)
-        return self.rows
-
-
-def one_round(X, table, rows):
-    """The table after a round in which `rows` take part."""
-    model = SubLDA(K, noise_multiplier=10.0, subsampling_ratio=0.5, max_iter=10)
-    shares, streams = model._budget(), Streams.from_random_state(0)
-    gate = Drawn(shares.plan(1, 1), streams, label="test", unit="document")
-    gate.rows = rows
-    return model._rounds(X, table, shares, gate, streams, 1).table
-
-
-def test_a_round_does_not_see_documents_that_were_not_sampled(corpus):
-    rows = np.arange(0, 300, 3)
-    changed = corpus.tolil(copy=True)
-    changed[1] = 50  # not in rows
-    changed[2] = 0
-    table = start(corpus)
-    one, two = (one_round(sp.csr_array(X), table, rows) for X in (corpus, changed))
-    np.testing.assert_array_equal(one, two)
-    assert not np.array_equal(one, one_round(sp.csr_array(corpus), table, rows + 1))
 
 
 def test_without_noise_and_sampling_the_last_round_stands_alone(corpus):

@@ -204,8 +204,9 @@ NOT_MATRICES = {
 @pytest.mark.parametrize("name", NOT_MATRICES)
 def test_what_is_no_matrix_is_named_with_what_to_do(name):
     make, message = NOT_MATRICES[name]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as caught:
         checked(make())
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 @pytest.mark.parametrize("dtype", ["str", "string", object, "category"])

@@ -130,7 +130,7 @@ def test_a_document_moves_the_weights_by_its_radius_at_most(text, pairs, sums):
 def test_a_longer_document_takes_part_with_as_many_terms_as_are_declared():
     selection = Selection(LARGE_NOISE, failure_event(1e-7), discover=True, max_terms=5)
     terms = {f"w{i}" for i in range(60)}
-    cuts = [selection.cut(terms, 0, Streams.from_random_state(None)) for _ in range(200)]
+    cuts = [selection.cut(terms, 0, Streams.from_random_state(seed)) for seed in range(200)]
     assert {len(set(cut)) for cut in cuts} == {5}
     assert all(set(cut) <= terms for cut in cuts)
     counts = np.bincount([int(w[1:]) for cut in cuts for w in cut], minlength=60)

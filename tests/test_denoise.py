@@ -91,22 +91,6 @@ def test_estimate_is_the_same_for_any_set_and_number_of_threads(
         np.testing.assert_array_equal(result, results[0])
 
 
-def test_every_topic_is_in_the_part_that_a_prior_is_learned_from(monkeypatch):
-    """Whatever the number of vectors of a word is, and how many are left out."""
-    for n_topics, sample in itertools.product((16, 40, 64), (160, 320, 640, 1280)):
-        monkeypatch.setattr(_table_estimate, "SAMPLE", sample)
-        monkeypatch.setattr(_table_estimate, "N_CLASSES", 1)
-        estimate = TableEstimate(np.ones(200))
-        cells = estimate._cells(np.ones((200, n_topics)), np.ones(200))
-        base = estimate._likelihood(cells)[0]
-        assert base.shape[0] * 16 < 2 * sample
-        for k in range(0, n_topics, 16):
-            other = np.ones((200, n_topics))
-            other[:, k] = 3
-            changed = estimate._likelihood((other, *cells[1:]))[0]
-            assert not np.array_equal(changed, base)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_round_enters_the_average(shape, instruction_set):
     totals, before, scale = any_table(*shape)

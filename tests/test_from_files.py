@@ -440,27 +440,6 @@ def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
     assert not (tmp_path / "m").exists()
 
 
-def test_an_interrupted_fit_leaves_the_model_of_the_rounds_so_far(
-    notes, tmp_path, capsys, monkeypatch
-):
-    one_round, n = SubLDA._round, []
-
-    def third(self, *data, **options):
-        n.append(1)
-        if len(n) == 3:
-            raise KeyboardInterrupt
-        return one_round(self, *data, **options)
-
-    monkeypatch.setattr(SubLDA, "_round", third)
-    with pytest.warns(UserWarning, match="interrupted"):
-        assert main(notes) == 130
-    said = capsys.readouterr().err
-    assert str(tmp_path / "m") in said
-    released = load_release(tmp_path / "m")
-    assert released.n_iter_ == 2
-    assert released.epsilon_ == pytest.approx(Ledger(tmp_path / "notes.csv.ledger").epsilon_spent)
-
-
 def test_a_reader_that_has_ended_leaves_the_model(notes, tmp_path):
     run = subprocess.Popen(
         [sys.executable, "-m", "dplda", *notes],

@@ -99,31 +99,6 @@ def test_it_cannot_claim_more_than_its_events_prove():
     assert make(epsilon=2.0).epsilon == 2.0
 
 
-def test_text_names_everything_a_reader_must_know():
-    guarantee = make()
-    rows = {line[:13].strip(): line[13:] for line in str(guarantee).splitlines()}
-    for label, part in (
-        ("protects", "every single document"),
-        ("protects", "differ in one document only: one document is replaced by an empty one."),
-        ("strength", f"epsilon = {guarantee.epsilon:.4g} and delta = 1e-06"),
-        ("strength", "mu = 0.211"),
-        ("strength", "strong protection (epsilon up to 1 is strong, 3 reasonable, 8 weak"),
-        ("detection", "finds it in at most 1.72 of 100 cases"),
-        ("mechanism", "discrete Gaussian noise"),
-        ("mechanism", "at most 6, the noise has scale 180 (noise multiplier 30)"),
-        ("randomness", "total variation"),
-        ("key", "secret key"),
-        ("trusted", "whoever holds the texts"),
-        ("inputs", "vocabulary: origin not known to the model"),
-        ("not covered", "transforms of private documents"),
-        ("holds if", "the vocabulary is public"),
-        ("", "each row is one person"),  # the label is printed once
-        ("ledger", "12345678: at most epsilon = 2"),
-        ("theorem", "docs/proofs_document.md"),
-    ):
-        assert part in rows[label]
-
-
 def test_without_a_guarantee_nothing_is_said_to_hold():
     text = str(make(epsilon=math.inf, delta=0.0, sensitivity=math.inf, events=(NonPrivate(),)))
     assert "no privacy guarantee" in text

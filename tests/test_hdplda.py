@@ -17,9 +17,8 @@ from dplda.metrics import unigram_perplexity
 from dplda.privacy import Laplace, Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._events import BoundedRange
-from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import Curator
-from dplda.word._frozen_table import TokensByWord, uniform_topics
+from dplda.word._frozen_table import TokensByWord
 
 K = 3
 
@@ -167,15 +166,6 @@ def test_a_later_call_does_not_read_the_topics_of_the_fit(corpus):
                 model.partial_fit(corpus)
         drawn.append(next(release.value for release in seen if release.label == "topics"))
     np.testing.assert_array_equal(*drawn)
-
-
-def test_initial_topics_look_at_no_word(corpus):
-    words = Corpus.from_counts(module.check_counts(HDPLDA(), corpus, reset=True))
-    other = Corpus(words.word[::-1].copy(), words.doc_ptr, words.n_words)
-    topics = [uniform_topics(c, K, Streams.from_random_state(1)) for c in (words, other)]
-    np.testing.assert_array_equal(*topics)
-    counts = np.bincount(topics[0], minlength=K)
-    assert (abs(counts - counts.mean()) < 6 * np.sqrt(counts.mean())).all()
 
 
 def test_the_table_is_unbiased(corpus):

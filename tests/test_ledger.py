@@ -253,35 +253,6 @@ def test_two_racing_processes_cannot_overspend(path, tmp_path):
         ledger.reserve("late", "document", STEP)
 
 
-CREATE = """
-import sys, time
-from pathlib import Path
-from dplda.privacy import Gaussian, Ledger
-Path(sys.argv[2]).touch()
-while not Path(sys.argv[3]).exists():
-    time.sleep(0.0001)
-Ledger(sys.argv[1], epsilon=float(sys.argv[4])).reserve("a", "document", Gaussian(20.0))
-"""
-
-
-@pytest.mark.parametrize("budgets", [(1.0, 1.0), (1.0, 2.0)])
-def test_two_processes_that_create_the_same_file(path, tmp_path, budgets):
-    """One makes it; the other joins, or is told that the budgets differ."""
-    ready, go = [tmp_path / "ready0", tmp_path / "ready1"], tmp_path / "go"
-    makers = [
-        run_python(CREATE, path, flag, go, budget, wait=False)
-        for flag, budget in zip(ready, budgets, strict=True)
-    ]
-    while not all(flag.exists() for flag in ready):
-        assert all(maker.poll() is None for maker in makers)
-    go.touch()
-    results = [finish(maker) for maker in makers]
-    failed = [errors for code, _, errors in results if code != 0]
-    assert len(failed) == len(set(budgets)) - 1
-    assert all("has epsilon" in errors for errors in failed)
-    assert len(Ledger(path).entries()) == 2 - len(failed)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_cannot_spend_from_memory():
     script = (
@@ -377,14 +348,6 @@ def test_a_charge_is_on_the_disk_before_it_is_granted(path):
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
-def test_an_empty_file_is_refused(path):
-    """It may be what a full disk or a crash left of a ledger."""
-    path.touch()
-    with pytest.raises(ValueError, match="is empty"):
-        Ledger(path, epsilon=1.0)
-    assert path.read_bytes() == b""
-
-
 @pytest.mark.parametrize("kind", ["journal", "wal"])
 def test_a_lost_ledger_is_not_replaced_beside_its_journal(path, kind):
     journal = Path(f"{path}-{kind}")
@@ -418,21 +381,13 @@ def test_a_write_ahead_log_is_undone_or_refused(path):
     "change",
     [
         "DELETE FROM entries WHERE id = 3",
-        "DELETE FROM entries WHERE id = 1",
         "UPDATE entries SET status = 'canceled' WHERE id = 2",
         "UPDATE entries SET record = replace(record, 'document', 'word')",
-        "UPDATE entries SET record = json_set(record, '$.total_variation', 1e-30) WHERE id = 1",
-        "UPDATE entries SET status = 7 WHERE id = 1",
         "UPDATE budget SET composition = 'adaptive'",
-        "UPDATE budget SET filters = '[]'",
         "UPDATE budget SET epsilon = 100.0",
-        "UPDATE budget SET delta = 1e-5",
         "UPDATE budget SET ledger = 'another'",
         "DELETE FROM budget",
-        "INSERT INTO budget SELECT * FROM budget",
-        "INSERT INTO entries SELECT 9, record, status FROM entries WHERE id = 1",
         "UPDATE entries SET record = x'ff' WHERE id = 1",
-        "UPDATE entries SET record = CAST(x'ff' AS TEXT) WHERE id = 1",
         "DROP TABLE entries",
     ],
 )
@@ -454,10 +409,10 @@ def test_a_change_by_anybody_else_is_noticed(path, change):
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("content", [b"hello", b"not a database " * 1000, bytes(4096)])
+@pytest.mark.parametrize("content", [b"", b"hello", b"not a database " * 1000, bytes(4096)])
 def test_a_file_of_another_kind_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="not a privacy ledger"):
+    with pytest.raises(ValueError, match="not a privacy ledger" if content else "is empty"):
         Ledger(path, epsilon=1.0)
     assert path.read_bytes() == content
 

@@ -210,8 +210,9 @@ def test_batches_after_the_first_do_not_choose_the_words_that_they_are_tested_wi
     """A batch alone chooses words that share its reports by chance; over 100 batches none do."""
     rng = np.random.default_rng(0)
     X = shuffled(rng.binomial(1, 0.1, (6000, 60)), rng)
-    model = OLPLDA(4, bit_epsilon=5.0, max_doc_words=None, batch_size=60, max_iter=5)
-    model.fit(X)
+    model = OLPLDA(
+        4, bit_epsilon=5.0, max_doc_words=None, batch_size=60, max_iter=5, random_state=0
+    ).fit(X)
     assert model.n_batches_ == 100
     assert abs(model.topic_evidence_).max() < 4
     alone = [clone(model).set_params(batch_size=60).fit(X[i : i + 60]) for i in range(0, 600, 60)]
