@@ -683,7 +683,7 @@ def components_hold_raw_counts(patch):
     after_publish(patch, add_counts)
 
 
-@found_by("tests/test_estimators.py")
+@found_by("tests/test_two_worlds.py")
 def a_model_holds_its_documents(patch):
     after_publish(patch, lambda model, X: setattr(model, "documents_", X))
 

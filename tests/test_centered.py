@@ -25,9 +25,6 @@ def budget(noise_multiplier=10.0, max_iter=10, ratio=1.0):
     )
 
 
-# ---- schedules and budget -----------------------------------------------------------------
-
-
 # ---- contributions ------------------------------------------------------------------------
 
 
@@ -76,6 +73,3 @@ def test_without_noise_and_sampling_the_last_round_stands_alone(corpus):
     assert model._released.variance == 0
     half = SubLDA(K, epsilon=math.inf, max_iter=4, subsampling_ratio=0.5, random_state=0)
     assert np.abs(half.fit(corpus)._released.average.sum(axis=1) - totals).max() > 5
-
-
-# ---- the whole ----------------------------------------------------------------------------

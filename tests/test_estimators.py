@@ -1,7 +1,6 @@
 """What all estimators promise: input, determinism, secrets, ledger, pipelines, progress."""
 
 import math
-import pickle
 import warnings
 
 import numpy as np
@@ -89,33 +88,6 @@ def test_epsilon_is_that_of_the_guarantee(estimator, corpus):
         assert 0.99 * stated < model.epsilon_ <= stated
 
 
-def arrays_in(value, seen):
-    """All arrays that can be reached from a value."""
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, np.ndarray):
-        yield value
-    elif sp.issparse(value):
-        yield from (value.data, value.indices)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from arrays_in(item, seen)
-    else:
-        for item in (value if isinstance(value, dict) else getattr(value, "__dict__", {})).values():
-            yield from arrays_in(item, seen)
-
-
-@every
-def test_nothing_of_the_fitted_model_has_the_size_of_the_data(estimator, corpus):
-    model = pickle.loads(pickle.dumps(clone(estimator).fit(corpus)))
-    model.__dict__.pop("_tokens", None)  # noisy vectors of tokens, whose number is public
-    private = {corpus.shape[0], corpus.shape[0] + 1, int(corpus.sum()), corpus.nnz}
-    found = list(arrays_in(model.__dict__, set()))
-    assert any(array.shape == (K, 40) for array in found)
-    assert not [a.shape for a in found if private & {*a.shape, a.size}]
-
-
 @each(ONLINE)
 def test_partial_fit_goes_on(estimator, corpus):
     model = clone(estimator).partial_fit(corpus)
@@ -160,28 +132,6 @@ def test_score_is_the_log_of_the_perplexity(estimator, corpus):
 
 def takes_weights(estimator):
     return isinstance(estimator, (SubLDA, PrivateSVILDA))
-
-
-@each(LDA)
-def test_neither_counts_divided_by_100_nor_shares_train_a_model_of_noise(estimator, corpus):
-    """They give the model of the counts, or an error and no charge."""
-    X = corpus.toarray().astype(float)
-    X[:, 0] = 1  # a word that occurs once: the unit of the weights
-    expected = fit_seeded(estimator, X)
-    for weights in (0.01 * X, X / X.sum(axis=1, keepdims=True)):
-        np.testing.assert_array_equal(expected.transform(weights), expected.transform(X))
-        assert expected.score(weights) == expected.score(X)
-        if takes_weights(estimator):
-            model = fit_seeded(estimator, weights)
-            np.testing.assert_array_equal(model.components_, expected.components_)
-            continue
-        ledger = Ledger()
-        charged = "ledger" in estimator.get_params()
-        model = clone(estimator).set_params(**{"ledger": ledger} if charged else {})
-        with pytest.raises(ValueError, match="nearly all numbers of X would be rounded to 0"):
-            model.fit(weights)
-        assert ledger.epsilon_spent == 0
-        assert not hasattr(model, "components_")
 
 
 @every

@@ -192,6 +192,3 @@ def test_collapsed_chain_has_the_exact_posterior(documents, n_components):
     index = np.ravel_multi_index(drawn.T, [n_components] * len(word))
     assert states[1] == (0,) * (len(word) - 1) + (1,)
     assert reference.chi_square(np.bincount(index, minlength=len(law)), law) > 1e-6
-
-
-# ---------------------------------------------------------------- counts

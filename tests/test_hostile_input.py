@@ -32,7 +32,7 @@ from dplda.audit import (
     audit_epsilon,
     observe_releases,
 )
-from dplda.datasets import load_public_vocabulary, make_topic_corpus, read_uci_bow
+from dplda.datasets import load_public_vocabulary, make_topic_corpus
 from dplda.displays import TopicDisplay, top_words
 from dplda.federated import (
     IFTMMaster,
@@ -431,45 +431,6 @@ def test_functions(n_examples, tmp_path, monkeypatch):
 
 
 # Files
-
-
-LINES = st.one_of(
-    st.sampled_from([
-        "1 1 1", "1 2 3", "2 3 1", "1 1 2147483647", "0 1 1", "1 1 -1", "nan 1 1", "1 1", "1 1 1 1",
-        "", " ", "\ufeff", "99999999999999999999 1 1", "1 1 1.5", "\0", "9 9 9", SECRET_WORD, "1e3",
-    ]),
-    st.text(max_size=8),
-    st.integers(-1, 9).map(str),
-)  # fmt: skip
-TEXTS = st.one_of(
-    st.tuples(
-        st.sampled_from(["2", "0", "2147483647", "-1"]), st.sampled_from(["3", "0", "2147483647"]),
-        st.sampled_from(["1", "2", "0", "999999999999999999"]), st.lists(LINES, max_size=4),
-    ).map(lambda t: [*t[:3], *t[3]]),
-    st.lists(LINES, max_size=6),
-)  # fmt: skip
-FILES = st.one_of(
-    st.tuples(TEXTS, st.sampled_from(["\n", "\r\n", "\r"])).map(
-        lambda t: t[1].join([*t[0], ""]).encode("utf-8", "surrogatepass")
-    ),
-    st.binary(max_size=60),
-    st.binary(max_size=60).map(lambda data: b"\x1f\x8b\x08" + data),
-)
-
-
-@sizes(60, 4_000)
-def test_files(n_examples, tmp_path):
-    docword, vocabulary = tmp_path / "docword", tmp_path / "vocab"
-
-    def check(case):
-        docword.write_bytes(case[0])
-        vocabulary.write_bytes(case[1])
-        with documented_errors_only():
-            read_uci_bow(docword)
-        with documented_errors_only():
-            read_uci_bow(docword, vocabulary)
-
-    run(n_examples, st.tuples(FILES, FILES), check)
 
 
 # Command lines

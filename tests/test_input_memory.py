@@ -107,32 +107,6 @@ def test_wide_indices_are_copied_and_counts_are_not(corpus):
     assert X.indices is corpus.indices
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ([1.0, 2, 3], [2, 0, 1], [0, 3]),
-        ([1.0, 2, 3], [0, 2, 2], [0, 3]),
-        ([1.0, 0, 3], [0, 1, 2], [0, 3]),
-        ([1.0, 0.25, 1e-320], [0, 1, 2], [0, 3]),
-    ],
-    ids=["unsorted", "twice", "zero", "weights"],
-)
-@pytest.mark.parametrize("flag", [None, True])
-@pytest.mark.filterwarnings("ignore:.*not whole:UserWarning")
-def test_what_is_put_in_order_is_a_copy(cells, flag):
-    X = sp.csr_array(tuple(map(np.array, cells)), (1, 4))
-    if flag is not None:
-        X.has_canonical_format = flag
-    before, X = X.copy(), frozen(X)
-    for whole in (True, False):
-        result = check_counts(BaseEstimator(), X, reset=True, whole=whole)
-        assert "data" not in shared(result, X)
-        assert sp.csr_array((result.data, result.indices, result.indptr)).has_canonical_format
-        assert (result.data > 0).all()
-    for name in ARRAYS:
-        assert_array_equal(getattr(X, name), getattr(before, name))
-
-
 # ---------------------------------------------------------------- writes
 
 

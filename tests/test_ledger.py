@@ -214,9 +214,6 @@ def test_an_opened_ledger_does_not_spend_from_another_at_its_path(path, budget):
     assert new.entries() == []
 
 
-# ---- threads ------------------------------------------------------------------------------
-
-
 # ---- processes ----------------------------------------------------------------------------
 
 RESERVE_UNTIL_REFUSED = """

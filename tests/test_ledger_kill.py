@@ -261,8 +261,11 @@ for limit in map(int, sys.argv[2:]):
 )
 
 
-def test_a_full_disk_refuses_the_fit_and_keeps_every_entry(tmp_path):
+def test_a_full_disk_refuses_the_fit_and_keeps_every_entry_and_makes_no_half_ledger(tmp_path):
     path = tmp_path / "privacy.sqlite"
+    outcomes = run(FULL, path, 0, 4096, 8192).splitlines()
+    assert all(outcome.startswith(f"the ledger {path} cannot be") for outcome in outcomes)
+    assert (len(outcomes), os.listdir(tmp_path)) == (3, [])
     ledger = Ledger(path)
     for _ in range(20):
         ledger.reserve("a" * 500, "document", Gaussian(20.0))
@@ -276,14 +279,6 @@ def test_a_full_disk_refuses_the_fit_and_keeps_every_entry(tmp_path):
     assert ledger.entries() == before
     assert integrity(path) == "ok"
     assert ledger.reserve("b", "document", Gaussian(20.0)) == 21
-
-
-def test_a_full_disk_makes_no_half_ledger(tmp_path):
-    path = tmp_path / "privacy.sqlite"
-    outcomes = run(FULL, path, 0, 4096, 8192).splitlines()
-    assert len(outcomes) == 3
-    assert all(outcome.startswith(f"the ledger {path} cannot be") for outcome in outcomes)
-    assert os.listdir(tmp_path) == []
 
 
 NOBODY = (
