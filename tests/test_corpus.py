@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from dplda import GibbsLDA
 from dplda.core import _corpus as module
-from dplda.core._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts, shorten
+from dplda.core._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts
 from dplda.datasets import write_shards
 from dplda.kernels import _release
 from dplda.metrics._perplexity import check_same_words
@@ -209,43 +209,7 @@ def test_what_is_no_matrix_is_named_with_what_to_do(name):
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("dtype", ["str", "string", object, "category"])
-def test_text_columns_of_data_frames_are_refused(dtype):
-    pd = pytest.importorskip("pandas")
-    texts = pd.Series(["geheim", "b"], dtype=dtype)
-    for X in (texts, texts.to_frame(), pd.DataFrame({"n": [1, 2], "text": texts})):
-        with pytest.raises(ValueError, match=r"CountVectorizer|1 dimension") as caught:
-            checked(X)
-        assert "geheim" not in str(caught.value)
-
-
-@pytest.mark.parametrize("column", [5, 10**7, -1])
-def test_rows_of_lists_that_point_outside_are_refused(column):
-    X = sp.lil_array((3, 5))
-    X.rows[0], X.data[0] = [column], [1.0]
-    with pytest.raises(ValueError, match=r"\(lil\) whose index arrays do not fit"):
-        check_counts(BaseEstimator(), X, reset=True)
-
-
-@pytest.mark.parametrize("X", [[[1, 2.5, 9, 4]], [[0.5, 0.75, 0.5, 8]]])
-def test_longer_weights_are_cut_in_proportion(X):
-    tokens = checked(X, whole=False)
-    cut = shorten(tokens, 10, Streams.from_random_state(0))
-    assert cut.sum() == pytest.approx(10)
-    np.testing.assert_allclose(cut.toarray() / cut.sum(), X / np.sum(X))
-
-
 # ---------------------------------------------------------------- Corpus
-
-
-@settings(deadline=None)
-@given(count_matrices)
-def test_tokens_count_up_to_the_matrix(X):
-    corpus = Corpus.from_counts(checked(X))
-    recount = np.zeros_like(X)
-    doc = np.repeat(np.arange(len(X)), np.diff(corpus.doc_ptr))
-    np.add.at(recount, (doc, corpus.word), 1)
-    assert_array_equal(recount, X)
 
 
 @settings(deadline=None)

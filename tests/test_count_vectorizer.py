@@ -27,7 +27,6 @@ from dplda.privacy._tables import gaussian_tables
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
 from dplda.text._selection import (
     Selection,
-    expected_weights,
     failure_event,
     selection_threshold,
 )
@@ -187,19 +186,6 @@ def test_only_what_passes_becomes_public():
     assert not any(word in str(pickle.dumps(vectorizer)) for word in secret)
 
 
-@SEEDED
-def test_the_result_does_not_tell_which_other_terms_there_were():
-    """Cells that do not pass leave no trace: the model of two corpora has the same attributes."""
-    texts = [*COMMON, "zebra"]
-    fitted = [
-        PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, random_state=0).fit(t)
-        for t in (texts, COMMON)
-    ]
-    first, second = (set(vars(vectorizer)) for vectorizer in fitted)
-    assert first == second
-    assert fitted[0].get_feature_names_out().tolist() == fitted[1].get_feature_names_out().tolist()
-
-
 def test_a_vocabulary_without_discovery_costs_its_noise_alone():
     """There is no threshold that could fail."""
     words = {"noise_multiplier": 3.0, "candidates": ["common", "rare"], "delta": 1e-6}
@@ -231,15 +217,6 @@ def test_without_noise_the_vocabulary_is_that_of_scikit_learn():
     exact = PrivateCountVectorizer(epsilon=math.inf, candidates=None).fit(COMMON)
     assert exact.vocabulary_ == CountVectorizer().fit(COMMON).vocabulary_
     assert exact.epsilon_ == math.inf
-
-
-@SEEDED
-def test_the_order_of_the_texts_does_not_matter():
-    first, second = (
-        PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, random_state=0).fit(texts)
-        for texts in (COMMON, COMMON[::-1])
-    )
-    np.testing.assert_array_equal(first.word_weights_, second.word_weights_)
 
 
 def test_texts_of_a_user_weigh_as_one(sums):
@@ -278,6 +255,8 @@ def test_vocabulary_and_model_share_a_ledger():
         ({"candidates": "apple"}, "language must be one of"),
         ({"epsilon": None}, "exactly one"),
         ({"max_features": 0}, "max_features"),
+        ({"token_pattern": "("}, "token_pattern must be a regular expression .* got '\\('"),
+        ({"stop_words": "german"}, "stop_words must be 'english', .* got 'german'"),
     ],
 )
 def test_wrong_parameters_are_refused_before_anything_is_charged(parameters, message):
@@ -299,26 +278,6 @@ def test_nothing_found_is_an_error_and_stays_charged(texts):
     with pytest.raises(ValueError, match="no word passed the threshold, and the charge stands"):
         PrivateCountVectorizer(epsilon=0.5, candidates=None, ledger=ledger).fit(texts)
     assert ledger.epsilon_spent == pytest.approx(0.5, rel=1e-3)
-
-
-PLACES = np.arange(3000)
-
-
-def test_expected_weights_shrink_noise_and_keep_signal():
-    rng = np.random.default_rng(0)
-    truth = np.concatenate([rng.gamma(2.0, 200.0, 300), rng.gamma(0.5, 2.0, 2700)])
-    scales = np.full(3000, 20.0)
-    noisy = truth + rng.normal(0, 20.0, 3000)
-    shrunk = expected_weights(noisy, scales, PLACES, 3000)
-    assert np.mean((shrunk - truth) ** 2) < 0.3 * np.mean((noisy - truth) ** 2)
-    np.testing.assert_array_equal(expected_weights(truth, 0 * scales, PLACES, 3000), truth)
-
-
-def test_terms_outside_of_the_list_keep_their_weights():
-    noisy, scales = np.array([3.0, 90.0, -7.0, 80.0]), np.full(4, 5.0)
-    expected = expected_weights(noisy, scales, np.array([0, 3, 1, 2]), 2)
-    assert expected[[1, 3]].tolist() == [90.0, 80.0]
-    assert 0 < expected[2] < expected[0] < 10
 
 
 def test_the_default_list_gives_a_vocabulary_to_few_texts():
@@ -354,20 +313,6 @@ def test_what_is_no_text_is_refused_alike_by_fit_and_transform(documents, messag
         with pytest.raises(ValueError, match=message) as caught:
             read(documents)
         assert SECRET not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"token_pattern": "("}, "token_pattern must be a regular expression .* got '\\('"),
-        ({"token_pattern": None}, "token_pattern must be .* got None"),
-        ({"stop_words": "german"}, "stop_words must be 'english', .* got 'german'"),
-        ({"candidates": "english"}, "candidates must be .* got 'english'"),
-    ],
-)
-def test_an_option_that_cannot_be_is_named(option, message):
-    with pytest.raises(ValueError, match=message):
-        PrivateCountVectorizer(epsilon=1.0, **option).fit(COMMON)
 
 
 def test_a_pipeline_gives_tables_behind_sparse_counts():

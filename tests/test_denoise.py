@@ -14,7 +14,6 @@ from dplda.document._table_estimate import (
     FACTORS,
     TableEstimate,
     add_up,
-    smooth_totals,
     temper,
 )
 from dplda.kernels import _sets
@@ -25,15 +24,6 @@ rng = np.random.default_rng(0)
 
 def zipf(n):
     return 2000 / np.arange(1, n + 1)
-
-
-def test_smoothed_totals_are_better_than_noisy_ones():
-    totals = zipf(800)
-    noisy = totals + rng.normal(0, 20, 800)
-    smooth = smooth_totals(noisy, np.full(800, 20.0))
-    assert (smooth > 0).all()
-    assert np.square(smooth - totals).mean() < 0.3 * np.square(noisy - totals).mean()
-    assert np.abs(smooth[:5] / noisy[:5] - 1).max() < 0.05  # large totals are left alone
 
 
 def noisy_table(scale):

@@ -135,22 +135,6 @@ def test_a_model_that_is_not_fitted_is_refused(show):
 # TopicDisplay
 
 
-def test_each_topic_has_its_words_bars_and_ticks(model):
-    display = TopicDisplay.from_estimator(model, names(40), n_top_words=6)
-    assert display.ax_.shape == (4,)
-    p = model.components_ / model.components_.sum(axis=1, keepdims=True)
-    marginal = model.components_.sum(axis=0) / model.components_.sum()
-    listed = top_words(model, names(40), 6)
-    for axes, k in zip(display.ax_, np.argsort(-model.topic_evidence_)):
-        order = np.array([int(word.removeprefix("word")) for word in listed[k]])
-        order = order[np.argsort(-p[k, order], kind="stable")]
-        assert tick_labels(axes) == [names(40)[word] for word in order]
-        np.testing.assert_allclose([bar.get_width() for bar in axes.patches], p[k, order])
-        np.testing.assert_allclose(axes.lines[0].get_xdata(), marginal[order])
-        assert axes.yaxis_inverted()  # the first word is on top
-        assert 0.9 < p[k, order].max() / axes.get_xlim()[1] < 1  # a scale for each panel
-
-
 def test_the_title_states_the_guarantee(model, baseline):
     private = TopicDisplay.from_estimator(model).figure_.get_suptitle()
     stated = f"epsilon = {model.epsilon_:.4g} at delta = 1e-05 for one document"

@@ -148,24 +148,6 @@ def test_background_sweep_reads_counts_as_prior(n_components):
     assert (topics == n_components).any() or not len(word)
 
 
-@pytest.mark.parametrize("n_components", SIZES)
-@pytest.mark.parametrize("bits", [0, 1, 2**41 - 1, 2**63, LAST])
-def test_collapsed_sweep_draws_existing_topics_from_extreme_words(n_components, bits):
-    """Even where one topic has nearly all the weight and rounding swallows the others."""
-    rng = np.random.default_rng(1)
-    word = np.arange(N_WORDS, dtype=np.int32)
-    counts = pad(10 ** rng.integers(0, 8, (N_WORDS, n_components)), np.int32)
-    totals = counts[:, :n_components].sum(axis=0, dtype=np.int64)
-    doc_ptr = np.arange(N_WORDS + 1, dtype=np.int64)
-    words = np.full(N_WORDS, bits, np.uint64)
-    arguments = word, doc_ptr, unassigned(word), counts, totals, 1e-3, 1e-3, words
-    topics, counts, _ = collapsed(*arguments)
-    assert_array_equal(topics, reference.collapsed_sweep(*arguments)[0])
-    assert topics.min() >= 0
-    assert topics.max() < n_components
-    assert not counts[:, n_components:].any()
-
-
 @pytest.mark.parametrize(
     ("documents", "n_components"),
     [([[0, 1, 1], [0, 2]], 3), ([[0, 1], [1]], 9)],

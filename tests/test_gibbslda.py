@@ -54,16 +54,6 @@ def test_a_sweep_reads_the_counts_of_the_sweep_before(corpus, counted, monkeypat
     assert_allclose(read, before + np.array([np.zeros_like(before), *counted[:2]]))
 
 
-def test_documents_of_a_later_call_start_under_the_model_of_the_first(corpus):
-    """One sweep of new documents is enough to place them in the topics that are there."""
-    model = GibbsLDA(K, max_iter=60, random_state=0).fit(corpus[:40])
-    perplexity = model.perplexity(corpus[40:])
-    model.set_params(max_iter=1).partial_fit(corpus[40:])
-    assert model.n_iter_ == 61
-    assert (model.components_ - 0.01).sum() == pytest.approx(corpus.sum())
-    assert model.perplexity(corpus[40:]) < perplexity
-
-
 def test_the_chain_learns_as_much_as_the_exact_sampler():
     X = make_topic_corpus(400, 80, 5, random_state=0).data
     train, held = X[:300], X[300:]

@@ -28,11 +28,9 @@ from dplda import (
     RandomizedResponse,
     SubLDA,
     pipeline_guarantee,
-    plan,
 )
 from dplda.audit import replay
 from dplda.core._private_fit import TRUSTED_OWNER, TRUSTED_PARTY, TRUSTED_PROCESS
-from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import Ledger, limit_rows
 from dplda.privacy._accounting import epsilon_of, is_within
@@ -562,15 +560,3 @@ def test_a_part_of_a_unit_and_the_threshold(multiplier, d):
         mu, e = distance / multiplier, part.epsilon
         shared = ndtr(mu / 2 - e / mu) - math.exp(e) * ndtr(-mu / 2 - e / mu)
         assert d + (1 - d) * shared <= delta
-
-
-def test_notebooks_show_epsilon_and_unit_of_fitted_estimators_and_plans():
-    X = make_topic_corpus(n_docs=60, n_words=20, n_components=2, random_state=0).data
-    model = SubLDA(2, epsilon=4.0, max_iter=2)
-    assert "protects" not in model._repr_mimebundle_()["text/html"]
-    page = model.fit(X, user_ids=np.arange(60) // 2)._repr_mimebundle_()["text/html"]
-    assert "every single user" in page
-    assert f"epsilon = {model.epsilon_:.4g}" in page
-    expected = plan(n_docs=3000, epsilon=4.0)
-    assert str(expected) in expected._repr_markdown_()
-    assert "4, 1e-06" in str(expected)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 
 from dplda.core import _corpus, _fold_in
 from dplda.core._corpus import check_counts, token_weights
-from dplda.core._fold_in import fold_in, single_precision
+from dplda.core._fold_in import fold_in
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents
 from dplda.metrics import (
@@ -81,17 +81,6 @@ def arrays_of(root):
 def test_counts_in_order_are_not_copied(corpus, form, dtype, whole):
     X = frozen(form(corpus, dtype=dtype))
     assert shared(check_counts(BaseEstimator(), X, reset=True, whole=whole), X) == [*ARRAYS]
-
-
-def test_only_what_has_another_type_is_copied(corpus):
-    assert shared(single_precision(corpus), corpus) == [*ARRAYS]
-    for dtype in (np.float64, np.int64, np.uint8):
-        X = frozen(corpus.astype(dtype))
-        checked = check_counts(BaseEstimator(), X, reset=True)
-        for counts in (single_precision(X), single_precision(checked)):
-            assert shared(counts, X) == ["indices", "indptr"]
-            assert counts.dtype == np.float32
-        assert_array_equal(counts.toarray(), corpus.toarray())
 
 
 def test_wide_indices_are_copied_and_counts_are_not(corpus):

@@ -81,16 +81,6 @@ def test_no_strategy_gets_past_the_filters(plan, epsilon, delta):
     assert any(has_room(counts) for counts in [(1, 0), (0, 1)])
 
 
-@pytest.mark.parametrize("plan", [[Gaussian(9.0)], [flips(0.25)], [Laplace(9.0), Gaussian(9.0)]])
-def test_costs_of_steps_add_up(plan):
-    filters = choose_filters(tuple(plan), 0.0, 2.0, 0.01)
-    steps = (Gaussian(7.0), Laplace(5.0), flips(0.25), flips(0.5), Laplace(5.0), Gaussian(9.0),
-             PoissonSampled(0.1, Gaussian(2.0)), ApproximateDP(0.1, 1e-9))  # fmt: skip
-    each = [filters.cost((step,), 1e-12) for step in steps]
-    np.testing.assert_allclose(filters.cost(steps, len(steps) * 1e-12), sum(each), rtol=1e-12)
-    assert all(math.inf > cost[0] > 0.0 for cost in each)
-
-
 @pytest.mark.parametrize("total_variation", [1e-9, 2e-4])
 @pytest.mark.parametrize("plan", [[Gaussian(3.0)], [flips(0.05)], [Laplace(9.0), Gaussian(9.0)]])
 def test_filters_distances_and_statements_share_delta(plan, total_variation):
@@ -224,19 +214,6 @@ def test_a_fit_may_take_the_whole_budget(model):
     with pytest.raises(BudgetError, match=r"does not fit.*used up before"):
         model.fit(DOCUMENTS)
     assert len(ledger.entries()) == 1
-
-
-def test_what_is_used_up_grows_from_zero_to_the_budget(make_ledger):
-    ledger = make_ledger(3.0)
-    assert (ledger.epsilon_spent, ledger.remaining, ledger.epsilon_at(1e-6)) == (0.0, 3.0, 0.0)
-    used = [0.0]
-    step = PoissonSampled(0.2, Gaussian(2.0))
-    for event in (Repeated(step, 3), Gaussian(90.0), Laplace(40.0), Repeated(step, 2)):
-        ledger.reserve("a", "document", event)
-        used.append(ledger.epsilon_spent)
-    assert used == sorted(set(used))
-    assert used[-1] < 3.0
-    assert "of 3 used up at delta 1e-06, entries: 4>" in repr(ledger)
 
 
 def test_a_first_plan_above_the_budget_fixes_nothing(make_ledger):

@@ -20,7 +20,7 @@ import dplda.local._lplda as module
 from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Ledger, LowSignalWarning, SeededNoiseWarning
+from dplda.privacy import BudgetError, Ledger, LowSignalWarning
 
 K = 3
 BATCH = {LPLDA: {}, OLPLDA: {"batch_size": 10**6}}  # all reports are one
@@ -125,18 +125,6 @@ def test_ledger_is_charged_for_making_reports_only(estimator, corpus, reports):
 
 
 @both
-def test_a_seed_matters_where_reports_are_made(estimator, corpus, reports):
-    with pytest.warns(SeededNoiseWarning, match="random_state") as record:
-        model = server(estimator, randomized=False, random_state=0).fit(corpus)
-    assert record[0].filename == __file__
-    assert model.privacy_.seeded
-    assert model.set_params(random_state=None).partial_fit(corpus).privacy_.seeded
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", SeededNoiseWarning)
-        assert not server(estimator, random_state=0).fit(reports).privacy_.seeded
-
-
-@both
 @pytest.mark.parametrize("value", [2.0, 0.5, 1.5])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_reports_are_zeros_and_ones(estimator, value, form, reports):
@@ -149,13 +137,6 @@ def test_reports_are_zeros_and_ones(estimator, value, form, reports):
     twice = sp.coo_array((np.ones(2), ([0, 0], [1, 1])), shape=(2, 40))
     with pytest.raises(ValueError, match="zeros and ones only"):
         server(estimator).fit(twice)
-
-
-@both
-def test_the_first_batch_may_come_by_either_call(estimator, reports):
-    first = server(estimator, random_state=0).partial_fit(reports)
-    whole = server(estimator, random_state=0, **BATCH[estimator]).fit(reports)
-    np.testing.assert_array_equal(first.components_, whole.components_)
 
 
 def shuffled(X, rng):
@@ -268,8 +249,7 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
     np.testing.assert_allclose(background * 200, np.maximum(n - p * expected, 0), rtol=1e-6)
 
 
-@both
-@ways
+@pytest.mark.parametrize(("estimator", "reconstruction"), [(LPLDA, "bits"), (OLPLDA, "background")])
 def test_wide_vocabularies_are_never_dense(estimator, reconstruction):
     n_docs, n_words = 3000, 100_000
     cells = np.unique(np.random.default_rng(0).integers(0, n_docs * n_words, 60_000))
