@@ -48,16 +48,38 @@ def found_by(*tests: str) -> Callable[[Callable[[Any], None]], Callable[[Any], N
     return register
 
 
+def around(place: str, *tests: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a fault that stands around a function: ``"module:name"``, ``"module:Class.name"``.
+
+    It is called with the original function, and with what that is called with.
+    """
+    name, _, path = place.partition(":")
+    *owner, attribute = path.split(".")
+
+    def register(fault: Callable[..., Any]) -> Callable[..., Any]:
+        def plant(patch: Any) -> None:
+            wrap(patch, functools.reduce(getattr, owner, module(name)), attribute, fault)
+
+        FAULTS[fault.__name__] = Fault(plant, tests)
+        return fault
+
+    return register
+
+
 def module(name: str) -> Any:
     return importlib.import_module(f"dplda.{name}")
 
 
 def wrap(patch: Any, owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Put ``around(original, *args, **options)`` in the place of a method or a function.
+    """Put ``around(original, *args, **options)`` in the place of a method, property or function.
 
     A function is replaced in all modules of the package that have imported it.
     """
     static = next(vars(c)[name] for c in getattr(owner, "__mro__", [owner]) if name in vars(c))
+    if isinstance(static, (property, functools.cached_property)):
+        getter = static.fget if isinstance(static, property) else static.func
+        patch.setattr(owner, name, property(lambda self: around(getter, self)))
+        return
     kind = type(static) if isinstance(static, (classmethod, staticmethod)) else None
     original = static.__func__ if kind else static
 
@@ -72,12 +94,6 @@ def wrap(patch: Any, owner: Any, name: str, around: Callable[..., Any]) -> None:
         is_ours = getattr(loaded, "__name__", "").startswith("dplda")
         if is_ours and vars(loaded).get(name) is static:
             patch.setattr(loaded, name, wrapper)
-
-
-def wrap_property(patch: Any, owner: type, name: str, around: Callable[..., Any]) -> None:
-    original: Any = vars(owner)[name]
-    original = original.fget if isinstance(original, property) else original.func
-    patch.setattr(owner, name, property(lambda self: around(original, self)))
 
 
 # noise
@@ -137,13 +153,9 @@ def the_last_cell_has_no_noise(patch):
     change_noise(patch, lambda noise, cells: noise * (np.arange(len(noise)) < len(noise) - 1))
 
 
-@found_by(RESIDUALS)
-def gaussian_noise_is_stated_twice(patch):
-    gaussian = module("privacy").Gaussian
-    wrap_property(
-        patch, mechanisms().DiscreteGaussian, "event",
-        lambda original, self: gaussian(2 * original(self).noise_multiplier),
-    )  # fmt: skip
+@around("privacy.mechanisms:DiscreteGaussian.event", RESIDUALS)
+def gaussian_noise_is_stated_twice(original, self):
+    return module("privacy").Gaussian(2 * original(self).noise_multiplier)
 
 
 @found_by(RESIDUALS)
@@ -156,86 +168,60 @@ def a_replaced_word_moves_one_cell(patch):
 # sensitivity
 
 
-@found_by("tests/test_extending.py")
-def rows_are_not_clipped(patch):
-    def unclipped(original, contributions, norm, radius):
-        rows = np.asarray(getattr(contributions, "toarray", lambda: contributions)())
-        return np.floor(np.nan_to_num(rows) * (radius / norm)).sum(axis=0).astype(np.int64)
-
-    wrap(patch, module("privacy._mechanisms"), "sum_clipped", unclipped)
+@around("privacy._mechanisms:sum_clipped", "tests/test_extending.py")
+def rows_are_not_clipped(original, contributions, norm, radius):
+    rows = np.asarray(getattr(contributions, "toarray", lambda: contributions)())
+    return np.floor(np.nan_to_num(rows) * (radius / norm)).sum(axis=0).astype(np.int64)
 
 
-def documents() -> Any:
-    return module("document._contributions").Documents
+@around("document._contributions:Documents.clipping_bound", RESIDUALS)
+def documents_are_clipped_too_wide(original, self, mechanism, norm):
+    bound, radius = original(self, mechanism, norm)
+    return 2 * bound, 2 * radius
 
 
-@found_by(RESIDUALS)
-def documents_are_clipped_too_wide(patch):
-    def twice(original, self, mechanism, norm):
-        bound, radius = original(self, mechanism, norm)
-        return 2 * bound, 2 * radius
-
-    wrap(patch, documents(), "clipping_bound", twice)
+@around("document._contributions:Documents.sum_topics", RESIDUALS)
+def documents_are_clipped_a_unit_too_wide(original, self, *args, radius, **options):
+    return original(self, *args, radius=radius + 10, **options)
 
 
-@found_by(RESIDUALS)
-def documents_are_clipped_a_unit_too_wide(patch):
-    def longer(original, self, *args, radius, **options):
-        return original(self, *args, radius=radius + 10, **options)
-
-    wrap(patch, documents(), "sum_topics", longer)
+@around("document._contributions:Documents.sum_words", RESIDUALS)
+def word_totals_count_twice(original, *args):
+    return 2 * original(*args)
 
 
-@found_by(RESIDUALS)
-def word_totals_count_twice(patch):
-    wrap(patch, documents(), "sum_words", lambda original, *args: 2 * original(*args))
+@around("document._contributions:Documents.rescale", RESIDUALS)
+def contributions_read_others(original, self, *args, **options):
+    original(self, *args, **options)
+    self.scale = self.scale * (np.count_nonzero(np.diff(self.X.indptr)) % 2 == 0)
 
 
-@found_by(RESIDUALS)
-def contributions_read_others(patch):
-    def scaled(original, self, *args, **options):
-        original(self, *args, **options)
-        self.scale = self.scale * (np.count_nonzero(np.diff(self.X.indptr)) % 2 == 0)
-
-    wrap(patch, documents(), "rescale", scaled)
+@around("document._contributions:Documents.from_counts", "tests/test_users.py")
+def user_ids_are_ignored(original, cls, X, k, n_jobs, users=None, *more, **options):
+    return original(cls, X, k, n_jobs, None, *more, **options)
 
 
-@found_by("tests/test_users.py")
-def user_ids_are_ignored(patch):
-    wrap(patch, documents(), "from_counts",
-         lambda original, cls, X, k, n_jobs, users=None, *more, **options:
-         original(cls, X, k, n_jobs, None, *more, **options))  # fmt: skip
+@around("leaf._users:number_users", "tests/test_users.py")
+def a_user_is_a_run_of_rows(original, ids, n_docs):
+    numbers = original(ids, n_docs)
+    if numbers is None:
+        return None
+    return np.cumsum(np.append(0, np.diff(numbers) != 0)).astype(numbers.dtype)
 
 
-@found_by("tests/test_users.py")
-def a_user_is_a_run_of_rows(patch):
-    def runs(original, ids, n_docs):
-        numbers = original(ids, n_docs)
-        if numbers is None:
-            return None
-        return np.cumsum(np.append(0, np.diff(numbers) != 0)).astype(numbers.dtype)
-
-    wrap(patch, module("leaf._users"), "number_users", runs)
+@around("word._frozen_table:TokensByWord.count", RESIDUALS)
+def words_count_twice(original, self, topics, unit, *more, **options):
+    return original(self, topics, 2 * unit, *more, **options)
 
 
-@found_by(RESIDUALS)
-def words_count_twice(patch):
-    wrap(patch, module("word._frozen_table").TokensByWord, "count",
-         lambda original, self, topics, unit, *more, **options:
-         original(self, topics, 2 * unit, *more, **options))  # fmt: skip
+@around("word._frozen_table:HalfTable.from_counts", "tests/test_hdplda.py", "tests/test_audit.py")
+def topics_are_drawn_without_the_clip(original, cls, counts, clip, *more, **options):
+    return original(cls, counts, 1e4 * clip, *more, **options)
 
 
-@found_by("tests/test_hdplda.py", "tests/test_audit.py")
-def topics_are_drawn_without_the_clip(patch):
-    wrap(patch, module("word._frozen_table").HalfTable, "from_counts",
-         lambda original, cls, counts, clip, *more, **options:
-         original(cls, counts, 1e4 * clip, *more, **options))  # fmt: skip
-
-
-@found_by("tests/test_hdplda.py")
-def drawn_topics_cost_half(patch):
-    wrap(patch, module("word._sweep_mechanisms"), "inherent_epsilon",
-         lambda original, *args: original(*args) / 2)  # fmt: skip
+@around("word._sweep_mechanisms:inherent_epsilon", "tests/test_hdplda.py")
+def drawn_topics_cost_half(original, *args):
+    return original(*args) / 2
 
 
 # streams
@@ -245,26 +231,20 @@ def streams() -> Any:
     return mechanisms().Streams
 
 
-@found_by("tests/test_streams.py")
-def a_constant_key(patch):
-    def constant(original, cls, random_state):
-        return (
-            original(cls, random_state)
-            if random_state is not None
-            else cls(b"0" * 32, seeded=False)
-        )
-
-    wrap(patch, streams(), "from_random_state", constant)
+@around("privacy.mechanisms:Streams.from_random_state", "tests/test_streams.py")
+def a_constant_key(original, cls, random_state):
+    return original(cls, random_state) if random_state is not None else cls(b"0" * 32, seeded=False)
 
 
-@found_by("tests/test_streams.py", "tests/test_estimators.py")
-def a_seed_counts_as_secret(patch):
-    def secret(original, cls, random_state):
-        made = original(cls, random_state)
-        made.seeded = False
-        return made
-
-    wrap(patch, streams(), "from_random_state", secret)
+@around(
+    "privacy.mechanisms:Streams.from_random_state",
+    "tests/test_streams.py",
+    "tests/test_estimators.py",
+)
+def a_seed_counts_as_secret(original, cls, random_state):
+    made = original(cls, random_state)
+    made.seeded = False
+    return made
 
 
 def move_address(patch, move):
@@ -290,24 +270,20 @@ def noise_repeats_in_each_round(patch):
     move_address(patch, lambda p, round, block: (p, 0 if p == noise else round, block))
 
 
-@found_by("tests/test_streams.py")
-def spare_words_are_words(patch):
-    wrap(patch, module("privacy._streams").Reader, "words",
-         lambda original, self, n, *, spare=False: original(self, n, spare=False))  # fmt: skip
+@around("privacy._streams:Reader.words", "tests/test_streams.py")
+def spare_words_are_words(original, self, n, *, spare=False):
+    return original(self, n, spare=False)
 
 
-@found_by("tests/test_streams.py")
-def a_reader_repeats_its_words(patch):
-    def again(original, self, n, **options):
-        self._running.clear()
-        return original(self, n, **options)
-
-    wrap(patch, module("privacy._streams").Reader, "words", again)
+@around("privacy._streams:Reader.words", "tests/test_streams.py")
+def a_reader_repeats_its_words(original, self, n, **options):
+    self._running.clear()
+    return original(self, n, **options)
 
 
-@found_by("tests/test_curator.py")
-def a_round_is_taken_twice(patch):
-    wrap(patch, streams(), "take", lambda original, self, purpose, round: None)
+@around("privacy.mechanisms:Streams.take", "tests/test_curator.py")
+def a_round_is_taken_twice(original, self, purpose, round):
+    return None
 
 
 @found_by("tests/test_streams.py")
@@ -376,19 +352,15 @@ def a_bare_cell_in_every_fifth_release(patch):
     )
 
 
-@found_by(RESIDUALS)
-def one_unit_is_clipped_too_wide(patch):
+@around("document._contributions:Documents.sum_topics", RESIDUALS)
+def one_unit_is_clipped_too_wide(original, self, units, *args, **options):
     """The clip of the seventh unit is ten times too wide."""
-
-    def sum_topics(original, self, units, *args, **options):
-        total, seventh = original(self, units, *args, **options), units[units == 7]
-        if seventh.size:
-            none = original(self, units[:0], *args, **options | {"out": None})
-            alone = original(self, seventh, *args, **options | {"out": None})
-            total = total + 9 * (alone - none)
-        return total
-
-    wrap(patch, documents(), "sum_topics", sum_topics)
+    total, seventh = original(self, units, *args, **options), units[units == 7]
+    if seventh.size:
+        none = original(self, units[:0], *args, **options | {"out": None})
+        alone = original(self, seventh, *args, **options | {"out": None})
+        total = total + 9 * (alone - none)
+    return total
 
 
 # curator
@@ -401,10 +373,9 @@ def curator() -> Any:
 CURATOR = "tests/test_curator.py"
 
 
-@found_by(CURATOR)
-def everybody_takes_part(patch):
-    wrap(patch, module("privacy._curator"), "membership_threshold",
-         lambda original, rates: np.full(len(rates), 2**64 - 1, np.uint64))  # fmt: skip
+@around("privacy._curator:membership_threshold", CURATOR)
+def everybody_takes_part(original, rates):
+    return np.full(len(rates), 2**64 - 1, np.uint64)
 
 
 @found_by(RESIDUALS)
@@ -417,39 +388,34 @@ def each_round_has_the_same_sample(patch):
     wrap(patch, curator(), "sample", sample)
 
 
-@found_by(RESIDUALS)
-def sums_count_the_unsampled(patch):
-    wrap(patch, documents(), "sum_topics",
-         lambda original, self, units, *more, **options:
-         original(self, np.arange(self.n_units), *more, **options))  # fmt: skip
+@around("document._contributions:Documents.sum_topics", RESIDUALS)
+def sums_count_the_unsampled(original, self, units, *more, **options):
+    return original(self, np.arange(self.n_units), *more, **options)
 
 
-@found_by("tests/test_sublda.py")
-def a_rate_above_the_charge_is_taken(patch):
-    def sample(original, self, rates, **options):
-        charged = getattr(self._plan[0][1], "sampling_probability", 1.0) if self._plan else 1.0
-        return original(self, np.clip(rates, 0, charged), **options)
-
-    wrap(patch, curator(), "sample", sample)
+@around("privacy.mechanisms:Curator.sample", "tests/test_sublda.py")
+def a_rate_above_the_charge_is_taken(original, self, rates, **options):
+    charged = getattr(self._plan[0][1], "sampling_probability", 1.0) if self._plan else 1.0
+    return original(self, np.clip(rates, 0, charged), **options)
 
 
-@found_by(CURATOR)
-def a_release_need_not_be_planned(patch):
-    def release(original, self, value, mechanism, *, label, **options):
-        rate = options.get("sampling_probability", 1.0)
-        step = (label, mechanisms().sampled(mechanism.event, rate))
-        if not self._plan or self._plan[0] != step:
-            self._plan.insert(0, step)
-        return original(self, value, mechanism, label=label, **options)
-
-    wrap(patch, curator(), "release", release)
+@around("privacy.mechanisms:Curator.release", CURATOR)
+def a_release_need_not_be_planned(original, self, value, mechanism, *, label, **options):
+    rate = options.get("sampling_probability", 1.0)
+    step = (label, mechanisms().sampled(mechanism.event, rate))
+    if not self._plan or self._plan[0] != step:
+        self._plan.insert(0, step)
+    return original(self, value, mechanism, label=label, **options)
 
 
-@found_by(CURATOR, "tests/test_ledger.py", "tests/test_estimators.py")
-def a_charge_is_forgotten(patch):
-    wrap(patch, curator(), "__init__",
-         lambda original, self, *args, ledger=None, **options:
-         original(self, *args, **options))  # fmt: skip
+@around(
+    "privacy.mechanisms:Curator.__init__",
+    CURATOR,
+    "tests/test_ledger.py",
+    "tests/test_estimators.py",
+)
+def a_charge_is_forgotten(original, self, *args, ledger=None, **options):
+    return original(self, *args, **options)
 
 
 @found_by("tests/test_hostile_input.py", "tests/test_ledger.py", CURATOR)
@@ -479,19 +445,21 @@ def data_are_read_before_the_charge(patch):
     wrap(patch, Curator, "__init__", begin)
 
 
-@found_by(CURATOR, "tests/test_ledger.py")
-def a_fit_that_released_is_canceled(patch):
-    def end(original, self, *error):
-        self._n_released *= error[0] is None
-        return original(self, *error)
-
-    wrap(patch, curator(), "__exit__", end)
+@around("privacy.mechanisms:Curator.__exit__", CURATOR, "tests/test_ledger.py")
+def a_fit_that_released_is_canceled(original, self, *error):
+    self._n_released *= error[0] is None
+    return original(self, *error)
 
 
-@found_by(CURATOR, "tests/test_exact_laws.py", "tests/test_accounting.py", "tests/test_sublda.py")
-def a_sample_is_charged_at_half_its_rate(patch):
-    wrap(patch, module("privacy._curator"), "sampled",
-         lambda original, event, rate: original(event, rate / 2 if rate < 1 else rate))  # fmt: skip
+@around(
+    "privacy._curator:sampled",
+    CURATOR,
+    "tests/test_exact_laws.py",
+    "tests/test_accounting.py",
+    "tests/test_sublda.py",
+)
+def a_sample_is_charged_at_half_its_rate(original, event, rate):
+    return original(event, rate / 2 if rate < 1 else rate)
 
 
 # accounting
@@ -499,83 +467,78 @@ def a_sample_is_charged_at_half_its_rate(patch):
 ACCOUNTING = ("tests/test_accounting.py",)
 
 
-def accounting() -> Any:
-    return module("privacy._accounting")
+@around("privacy._accounting:epsilon_of", *ACCOUNTING)
+def epsilon_is_one_percent_too_low(original, *args, **options):
+    return 0.99 * original(*args, **options)
 
 
-@found_by(*ACCOUNTING)
-def epsilon_is_one_percent_too_low(patch):
-    wrap(patch, accounting(), "epsilon_of",
-         lambda original, *args, **options: 0.99 * original(*args, **options))  # fmt: skip
+@around("privacy._accounting:epsilon_of", *ACCOUNTING)
+def the_distance_of_the_noise_is_free(original, events, delta, *, total_variation=0.0, **options):
+    return original(events, delta, **options)
 
 
-@found_by(*ACCOUNTING)
-def the_distance_of_the_noise_is_free(patch):
-    wrap(patch, accounting(), "epsilon_of",
-         lambda original, events, delta, *, total_variation=0.0, **options:
-         original(events, delta, **options))  # fmt: skip
+@around("privacy._accounting:epsilon_of", *ACCOUNTING)
+def repeated_events_count_once(original, events, *args, **options):
+    events = [events] if not isinstance(events, (list, tuple)) else events
+    once = [
+        getattr(event, "event", event) if hasattr(event, "count") else event for event in events
+    ]
+    return original(once, *args, **options)
 
 
-@found_by(*ACCOUNTING)
-def repeated_events_count_once(patch):
-    repeated = module("privacy").Repeated
-
-    def once(original, events, *args, **options):
-        events = [events] if not isinstance(events, (list, tuple)) else events
-        once = [event.event if isinstance(event, repeated) else event for event in events]
-        return original(once, *args, **options)
-
-    wrap(patch, accounting(), "epsilon_of", once)
+@around("privacy._calibration:calibrate", *ACCOUNTING)
+def noise_is_calibrated_too_low(original, *args, **options):
+    return 0.98 * original(*args, **options)
 
 
-@found_by(*ACCOUNTING)
-def noise_is_calibrated_too_low(patch):
-    wrap(patch, module("privacy._calibration"), "calibrate",
-         lambda original, *args, **options: 0.98 * original(*args, **options))  # fmt: skip
+@around(
+    "privacy._mechanisms:repeated",
+    "tests/test_noise.py",
+    "tests/test_guarantee.py",
+    "tests/test_randomized_response.py",
+)
+def many_bits_cost_one(original, event, count):
+    return event
 
 
-@found_by("tests/test_noise.py", "tests/test_guarantee.py", "tests/test_randomized_response.py")
-def many_bits_cost_one(patch):
-    wrap(patch, module("privacy._mechanisms"), "repeated",
-         lambda original, event, count: event)  # fmt: skip
+@around("privacy:Guarantee.for_groups", "tests/test_guarantee.py")
+def a_group_costs_one_unit(original, self, size):
+    return original(self, 1)
 
 
-@found_by("tests/test_guarantee.py")
-def a_group_costs_one_unit(patch):
-    wrap(patch, module("privacy").Guarantee, "for_groups",
-         lambda original, self, size: original(self, 1))  # fmt: skip
+@around("privacy:Guarantee.for_part_of_unit", "tests/test_guarantee.py")
+def a_part_costs_one_unit(original, self):
+    return self
 
 
-@found_by("tests/test_guarantee.py")
-def a_part_costs_one_unit(patch):
-    wrap(patch, module("privacy").Guarantee, "for_part_of_unit", lambda original, self: self)
+@around("privacy:Guarantee.epsilon_at", "tests/test_guarantee.py")
+def a_guarantee_states_half(original, self, *args, **options):
+    return original(self, *args, **options) / 2
 
 
-@found_by("tests/test_guarantee.py")
-def a_guarantee_states_half(patch):
-    wrap(patch, module("privacy").Guarantee, "epsilon_at",
-         lambda original, self, *args, **options:
-         original(self, *args, **options) / 2)  # fmt: skip
+@around("privacy:Guarantee.detection_rate", "tests/test_guarantee.py")
+def detection_is_stated_too_low(original, self, *args):
+    return 0.9 * original(self, *args)
 
 
-@found_by("tests/test_guarantee.py")
-def detection_is_stated_too_low(patch):
-    wrap(patch, module("privacy").Guarantee, "detection_rate",
-         lambda original, self, *args: 0.9 * original(self, *args))  # fmt: skip
+@around(
+    "document._document_budget:document_guarantee",
+    "tests/test_sublda.py",
+    "tests/test_svilda.py",
+    RESIDUALS,
+)
+def word_totals_are_not_stated(original, events, *, norms, **options):
+    return original(events[1:], norms=norms[1:], **options)
 
 
-@found_by("tests/test_sublda.py", "tests/test_svilda.py", RESIDUALS)
-def word_totals_are_not_stated(patch):
-    wrap(patch, module("document._document_budget"), "document_guarantee",
-         lambda original, events, *, norms, **options:
-         original(events[1:], norms=norms[1:], **options))  # fmt: skip
-
-
-@found_by("tests/test_sublda.py", "tests/test_svilda.py", "tests/test_audit.py")
-def earlier_calls_are_forgotten(patch):
-    wrap(patch, module("document._document_budget"), "document_guarantee",
-         lambda original, events, **options:
-         original(events, **options | {"earlier": None}))  # fmt: skip
+@around(
+    "document._document_budget:document_guarantee",
+    "tests/test_sublda.py",
+    "tests/test_svilda.py",
+    "tests/test_audit.py",
+)
+def earlier_calls_are_forgotten(original, events, **options):
+    return original(events, **options | {"earlier": None})
 
 
 # ledger
@@ -587,15 +550,14 @@ def ledger() -> Any:
     return module("privacy").Ledger
 
 
-@found_by(*LEDGER)
-def a_spent_entry_does_not_count(patch):
-    wrap_property(patch, module("privacy._store").Entry, "counts",
-                  lambda original, self: self.status == "reserved")  # fmt: skip
+@around("privacy._store:Entry.counts", *LEDGER)
+def a_spent_entry_does_not_count(original, self):
+    return self.status == "reserved"
 
 
-@found_by(*LEDGER)
-def a_begun_release_may_be_canceled(patch):
-    wrap(patch, ledger(), "begin_release", lambda original, self, entry_id: None)
+@around("privacy:Ledger.begin_release", *LEDGER)
+def a_begun_release_may_be_canceled(original, self, entry_id):
+    return None
 
 
 @found_by("tests/test_ledger_kill.py")
@@ -619,9 +581,9 @@ def an_entry_is_written_at_the_end(patch):
     wrap(patch, Ledger, "confirm", confirm)
 
 
-@found_by(*LEDGER)
-def a_ledger_allows_a_tenth_more(patch):
-    wrap_property(patch, ledger(), "epsilon", lambda original, self: 1.1 * original(self))
+@around("privacy:Ledger.epsilon", *LEDGER)
+def a_ledger_allows_a_tenth_more(original, self):
+    return 1.1 * original(self)
 
 
 @found_by(*LEDGER)
@@ -645,10 +607,9 @@ def a_part_has_a_budget_of_its_own(patch):
     wrap(patch, ledger(), "part", part)
 
 
-@found_by("tests/test_ledger_filters.py", *LEDGER)
-def an_adaptive_ledger_uses_half(patch):
-    wrap(patch, module("privacy._filters").Filters, "used",
-         lambda original, self, costs: original(self, costs) / 2)  # fmt: skip
+@around("privacy._filters:Filters.used", "tests/test_ledger_filters.py", *LEDGER)
+def an_adaptive_ledger_uses_half(original, self, costs):
+    return original(self, costs) / 2
 
 
 # what is published
@@ -694,36 +655,26 @@ def a_known_seed_is_not_warned_of(patch):
     wrap(patch, module("core._private_fit"), "warn_if_seeded", lambda original, *args: None)
 
 
-@found_by("tests/test_signal.py")
-def no_topic_is_weak(patch):
-    wrap(patch, module("metrics._signal"), "weak_topics",
-         lambda original, *args: np.zeros_like(original(*args)))  # fmt: skip
+@around("metrics._signal:weak_topics", "tests/test_signal.py")
+def no_topic_is_weak(original, *args):
+    return np.zeros_like(original(*args))
 
 
-@found_by("tests/test_release.py")
-def a_release_holds_the_model(patch):
+@around("release._release:save_release", "tests/test_release.py")
+def a_release_holds_the_model(original, model, path, *more, **options):
     """The file takes attributes that are not public."""
-
-    def save(original, model, path, *more, **options):
-        result = original(model, path, *more, **options)
-        with Path(path).open("ab") as file:
-            file.write(repr(vars(model)).encode())
-        return result
-
-    wrap(patch, module("release._release"), "save_release", save)
+    result = original(model, path, *more, **options)
+    with Path(path).open("ab") as file:
+        file.write(repr(vars(model)).encode())
+    return result
 
 
-@found_by("tests/test_release.py")
-def a_release_states_half(patch):
+@around("release._release:load_release", "tests/test_release.py")
+def a_release_states_half(original, *args, **options):
     """The file promises less epsilon than its events cost, and nobody compares."""
-    load = module("release._release")
-
-    def loaded(original, *args, **options):
-        released = original(*args, **options)
-        released.epsilon_ = released.epsilon_ / 2
-        return released
-
-    wrap(patch, load, "load_release", loaded)
+    released = original(*args, **options)
+    released.epsilon_ = released.epsilon_ / 2
+    return released
 
 
 # vocabulary
@@ -731,23 +682,20 @@ def a_release_states_half(patch):
 VOCABULARY = ("tests/test_count_vectorizer.py",)
 
 
-@found_by(*VOCABULARY)
-def the_threshold_is_that_of_one_word(patch):
-    wrap(patch, module("text._selection"), "selection_threshold",
-         lambda original, mechanism, delta, max_terms: original(mechanism, delta, 1))  # fmt: skip
+@around("text._selection:selection_threshold", *VOCABULARY)
+def the_threshold_is_that_of_one_word(original, mechanism, delta, max_terms):
+    return original(mechanism, delta, 1)
 
 
-@found_by(*VOCABULARY)
-def words_of_the_threshold_are_free(patch):
-    wrap(patch, module("text._selection"), "failure_event",
-         lambda original, delta: original(delta / 1000))  # fmt: skip
+@around("text._selection:failure_event", *VOCABULARY)
+def words_of_the_threshold_are_free(original, delta):
+    return original(delta / 1000)
 
 
-@found_by(*VOCABULARY)
-def a_text_votes_once_for_each_word(patch):
+@around("text._selection:count_unit", *VOCABULARY)
+def a_text_votes_once_for_each_word(original, radius, n):
     """Each word of a text counts whole, whatever the number of its words."""
-    wrap(patch, module("text._selection"), "count_unit",
-         lambda original, radius, n: original(radius, 1))  # fmt: skip
+    return original(radius, 1)
 
 
 # local reports
@@ -755,62 +703,42 @@ def a_text_votes_once_for_each_word(patch):
 REPORTS = ("tests/test_randomized_response.py", "tests/test_memoized_reports.py")
 
 
-def bits() -> Any:
-    return module("privacy._local_mechanisms").RandomizedBits
+@around("privacy._local_mechanisms:RandomizedBits.__call__", *REPORTS)
+def bits_flip_half_as_often(original, self, ones, n_bits, flips, coins):
+    reported = original(self, ones, n_bits, flips, coins)
+    added = np.setdiff1d(reported, ones)[::2]
+    return np.setdiff1d(reported, added)
 
 
-@found_by(*REPORTS)
-def bits_flip_half_as_often(patch):
-    def rarely(original, self, ones, n_bits, flips, coins):
-        reported = original(self, ones, n_bits, flips, coins)
-        added = np.setdiff1d(reported, ones)[::2]
-        return np.setdiff1d(reported, added)
-
-    wrap(patch, bits(), "__call__", rarely)
+@around("privacy._local_mechanisms:RandomizedBits.element_epsilon", *REPORTS)
+def a_word_costs_a_bit(original, self, *args):
+    return self.epsilon
 
 
-@found_by(*REPORTS)
-def a_word_costs_a_bit(patch):
-    wrap(patch, bits(), "element_epsilon", lambda original, self, *args: self.epsilon)
+@around("privacy._local_mechanisms:RandomizedBits.events", *REPORTS)
+def a_document_costs_half_its_words(original, self, max_ones, n_bits):
+    return original(self, max(1, max_ones // 2), n_bits)
 
 
-@found_by(*REPORTS)
-def a_document_costs_half_its_words(patch):
-    wrap(patch, bits(), "events",
-         lambda original, self, max_ones, n_bits:
-         original(self, max(1, max_ones // 2), n_bits))  # fmt: skip
+@around("local._memoized_reports:_row_digest", "tests/test_memoized_reports.py")
+def a_lost_report_is_not_missed(original, *args):
+    return bytes(32)
 
 
-@found_by("tests/test_memoized_reports.py")
-def a_lost_report_is_not_missed(patch):
-    wrap(patch, module("local._memoized_reports"), "_row_digest", lambda original, *args: bytes(32))
+@around("local._memoized_reports:MemoizedReports.reports", "tests/test_memoized_reports.py")
+def a_memoized_report_is_drawn_anew(original, self, ids, X):
+    return original(type(self)(self.randomizer), ids, X)
 
 
-@found_by("tests/test_memoized_reports.py")
-def a_memoized_report_is_drawn_anew(patch):
-    memoized = module("local._memoized_reports").MemoizedReports
-    wrap(patch, memoized, "reports",
-         lambda original, self, ids, X: original(memoized(self.randomizer), ids, X))  # fmt: skip
+@around("privacy._local_mechanisms:ThresholdedLaplace.event", "tests/test_tokens.py")
+def a_token_costs_half(original, self):
+    return module("privacy").Laplace(2 * original(self).scale)
 
 
-def laplace() -> Any:
-    return module("privacy._local_mechanisms").ThresholdedLaplace
-
-
-@found_by("tests/test_tokens.py")
-def a_token_costs_half(patch):
-    event = module("privacy").Laplace
-    wrap_property(patch, laplace(), "event",
-                  lambda original, self: event(2 * original(self).scale))  # fmt: skip
-
-
-@found_by("tests/test_tokens.py")
-def a_token_always_survives(patch):
-    def survive(original, self, *args, **options):
-        levels = original(self, *args, **options)
-        return np.maximum(levels, np.median(levels[levels > 0], axis=0).astype(levels.dtype))
-
-    wrap(patch, laplace(), "own_levels", survive)
+@around("privacy._local_mechanisms:ThresholdedLaplace.own_levels", "tests/test_tokens.py")
+def a_token_always_survives(original, self, *args, **options):
+    levels = original(self, *args, **options)
+    return np.maximum(levels, np.median(levels[levels > 0], axis=0).astype(levels.dtype))
 
 
 # federation
@@ -845,10 +773,9 @@ def a_message_states_half(patch):
 # audits
 
 
-@found_by("tests/test_audit.py")
-def audits_find_too_much(patch):
-    wrap(patch, module("audit._bounds"), "one_run_lower_bound",
-         lambda original, *args, **options: original(*args, **options) + 0.2)  # fmt: skip
+@around("audit._bounds:one_run_lower_bound", "tests/test_audit.py")
+def audits_find_too_much(original, *args, **options):
+    return original(*args, **options) + 0.2
 
 
 @found_by("tests/test_residuals.py::test_planted_faults_are_found")
