@@ -165,6 +165,9 @@ def test_no_rounding_makes_a_bounded_range_choice_too_cheap(epsilon):
     for order, charged in zip(ORDERS, divergences(BoundedRange(epsilon)).tolist()):
         exact = bounded_range_in_decimals(epsilon, order)
         assert exact <= Decimal(charged) <= exact * Decimal("1.000000002")
+    for order in (1.0 + 2.0**-8, 1.5, 2.0**20 + 1.0, 2.0**32 + 1.0):  # between them and beyond
+        charged = float(bounded_range_divergence(epsilon, np.array([order]))[0])
+        assert Decimal(charged) >= bounded_range_in_decimals(epsilon, order)
 
 
 @pytest.mark.parametrize(("q", "s"), [(0.01, 0.8), (0.3, 2.0), (0.999, 30.0), (1e-6, 0.5)])
@@ -417,22 +420,6 @@ def test_the_root_of_the_closed_form_is_not_too_small(noise_multiplier, delta, t
     assert gaussian_mu(true, delta) <= 1 / noise_multiplier
 
 
-@pytest.mark.parametrize(
-    ("q", "noise_multiplier", "n_rounds", "true"),
-    [
-        (0.1, 400.0, 100, 0.0074730581),
-        (0.1, 40.0, 100, 0.0905420182),
-        (0.1, 3.5, 80, 1.1813791993),
-        (0.5, 250.0, 10**4, 0.834155450),
-        (0.5, 1250.0, 10**5, 0.510296713),
-    ],
-)
-def test_the_grid_is_fine_enough_for_small_losses(q, noise_multiplier, n_rounds, true):
-    """The true values are of transforms on grids that round no mean (benchmarks/accounting.py)."""
-    epsilon = epsilon_of(sampled(q, noise_multiplier, n_rounds), 1e-6)
-    assert true <= epsilon <= true * (1 + 2e-4)
-
-
 @pytest.mark.parametrize("events", [None, Gaussian, 3.0], ids=["none", "class", "number"])
 def test_what_is_no_event_is_refused(events):
     with pytest.raises(TypeError, match="expected privacy events, got"):
@@ -444,11 +431,3 @@ def test_arguments_of_another_kind_are_refused_with_what_to_pass():
         calibrate(Gaussian(1.0), epsilon=1.0, delta=1e-6)
     with pytest.raises(TypeError, match=r"one for each fit, such as .* got int"):
         split_epsilon(4.0, 2)
-
-
-@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 3.0, 50.0])
-def test_no_rounding_makes_a_range_too_cheap_at_orders_between_and_beyond(epsilon):
-    """The accountant tilts by far more than the orders of filters."""
-    for order in (1.0 + 2.0**-8, 1.5, 2.0**12 + 1.0, 2.0**20 + 1.0, 2.0**26 + 1.0, 2.0**32 + 1.0):
-        charged = float(bounded_range_divergence(epsilon, np.array([order]))[0])
-        assert Decimal(charged) >= bounded_range_in_decimals(epsilon, order)

@@ -136,8 +136,7 @@ def test_a_longer_document_takes_part_with_as_many_terms_as_are_declared():
     assert np.sum((counts - 1000 / 60) ** 2) / (1000 / 60) < 110  # chi-square, 59 degrees
 
 
-@pytest.mark.parametrize("delta", [1e-6, 1e-3])
-@pytest.mark.parametrize("multiplier", [0.6, 1.5, 5.0])
+@pytest.mark.parametrize(("multiplier", "delta"), [(0.6, 1e-6), (5.0, 1e-3)])
 def test_a_failure_costs_what_its_loss_distribution_says(multiplier, delta):
     failure = failure_event(0.1 * delta)
     ours = epsilon_of([Gaussian(multiplier), failure], delta)

@@ -42,19 +42,6 @@ def test_the_corpus_of_prose_is_the_same_everywhere():
     assert f"{len(corpus.data)} documents" in corpus.DESCR
 
 
-def test_each_definition_is_in_one_document_of_the_corpus_of_prose():
-    texts, target = load_wordnet_glosses(return_X_y=True)
-    assert len(set(texts)) == len(texts)
-    assert min(len(text.split()) for text in texts) >= 100
-    names = load_wordnet_glosses().target_names
-    assert names == sorted(set(names))
-    assert np.bincount(target).min() >= 30
-    # the order mixes the fields: the first tenth has them all
-    assert set(target[:979]) == set(range(len(names)))
-    [place] = [i for i, text in enumerate(texts) if "aardvark: " in text]
-    assert names[target[place]] == "animal"
-
-
 def test_a_damaged_corpus_is_refused(monkeypatch, tmp_path):
     (tmp_path / "wordnet").mkdir()
     file = tmp_path / "wordnet" / "glosses.1.txt.gz"

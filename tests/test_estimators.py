@@ -419,24 +419,3 @@ def test_epsilon_at_refuses_a_delta_that_cannot_be_paid(corpus):
 
 
 # ---- faults that a curator cannot see alone -----------------------------------------------
-
-SAMPLED = [case for case in PRIVATE if "subsampling_ratio" in case.estimator.get_params()]
-
-
-@each(SAMPLED)
-def test_documents_outside_of_the_sample_contribute_nothing(estimator, corpus, monkeypatch):
-    """At a tiny rate, this seed draws nobody, and the sums are exactly zero."""
-    values = []
-    release = Curator.release
-
-    def recorded(self, value, mechanism, *, label, **kwargs):
-        if kwargs.get("sampling_probability", 1.0) < 1:
-            values.append(value.copy())
-        return release(self, value, mechanism, label=label, **kwargs)
-
-    monkeypatch.setattr(Curator, "release", recorded)
-    fit_seeded(estimator, corpus, subsampling_ratio=1e-8)
-    assert len(values) == estimator.max_iter
-    assert not np.any(values)
-    fit_seeded(estimator, corpus, subsampling_ratio=0.4)
-    assert np.any(values)

@@ -38,22 +38,14 @@ def test_one_unit_never_moves_the_sum_by_more_than_the_radius(X, norm, radius):
     assert int((difference**2).sum()) <= radius**2
 
 
-def running_sums(rows):
-    """A planted fault: the rounding of a row's length depends on the rows before it."""
-    running = np.concatenate([[0], np.cumsum(rows.data**2)])
-    return running[rows.indptr[1:]] - running[rows.indptr[:-1]]
-
-
-@pytest.mark.parametrize(
-    ("squared_lengths", "sound"), [(_mechanisms._squared_lengths, True), (running_sums, False)]
-)
-def test_what_a_row_becomes_does_not_depend_on_the_others(squared_lengths, sound):
+def test_what_a_row_becomes_does_not_depend_on_the_others():
     """Its length, bit for bit; all else in `clip_rows` works entry by entry or in integers."""
     rng = np.random.default_rng(0)
     X = sp.csr_array(rng.lognormal(size=(40, 300)) * (rng.uniform(size=(40, 300)) < 0.9))
-    whole = squared_lengths(X)
-    without = [np.delete(np.arange(40), d) for d in range(40)]
-    assert sound == all(np.array_equal(squared_lengths(X[rest]), whole[rest]) for rest in without)
+    whole = _mechanisms._squared_lengths(X)
+    for d in range(40):
+        rest = np.delete(np.arange(40), d)
+        np.testing.assert_array_equal(_mechanisms._squared_lengths(X[rest]), whole[rest])
 
 
 @given(arrays(np.float64, (4, 5), elements=st.floats(-1e3, 1e3)), st.integers(2**10, 2**30))

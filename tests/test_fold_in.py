@@ -1,7 +1,5 @@
 """Topic weights under a fixed table: against double precision, and one document at a time."""
 
-from itertools import chain
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda.core._fold_in import (
     fold_in,
-    over_rows,
     single_precision,
     topic_word_probabilities,
     uniform_theta,
@@ -90,22 +87,3 @@ def test_scale_of_a_topic_does_not_matter(model, factor):
 
 
 # ---------------------------------------------------------------- pieces
-
-
-def test_single_precision_sums_duplicates_and_leaves_its_argument_alone():
-    """Were a word stored twice, a document's contribution could exceed the sensitivity."""
-    X = sp.csr_array((np.array([1, 2, 4]), np.array([2, 0, 2]), np.array([0, 3])), (1, 3))
-    result = single_precision(X)
-    assert_array_equal(result.indices, [0, 2])
-    assert_array_equal(result.data, np.array([2, 5], np.float32))
-    assert result.data.dtype == np.float32
-    assert result.indices.dtype == result.indptr.dtype == np.int32
-    assert_array_equal(X.data, [1, 2, 4])
-
-
-@pytest.mark.parametrize("work", [[5, 0, 1, 0, 7], [0, 0, 0], [], [1] * 50], ids=len)
-def test_pieces_of_equal_work_hold_every_row_once_and_in_order(work):
-    rows = np.arange(len(work)) + 3
-    pieces = over_rows(list, rows, 2, np.array(work, int))
-    assert list(chain.from_iterable(pieces)) == rows.tolist()
-    assert all(len(piece) < 10 for piece in pieces)

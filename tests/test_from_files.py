@@ -368,20 +368,6 @@ def test_a_paid_release_is_not_overwritten_and_a_second_fit_finds_its_ledger(
         assert main([*again, "--no-ledger"]) == 0
 
 
-def test_without_room_for_the_model_nothing_is_charged(notes, tmp_path):
-    """Less room than is reserved, and more than the ledger needs."""
-    resource = pytest.importorskip("resource")
-    run = subprocess.run(
-        [sys.executable, "-m", "dplda", *notes, "--max-features", "8000"],
-        capture_output=True, text=True, timeout=300,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)),
-    )  # fmt: skip
-    assert run.returncode == 1
-    assert re.search(r"m cannot be written: File too large; .* room for \d+ bytes", run.stderr)
-    assert not (tmp_path / "notes.csv.ledger").exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.csv"]
-
-
 def test_a_model_that_cannot_be_written_at_the_end_is_written_elsewhere(
     notes, tmp_path, capsys, monkeypatch
 ):

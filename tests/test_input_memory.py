@@ -8,22 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from estimators import CASES, each
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator, clone
 
-from dplda.core import _corpus, _fold_in
-from dplda.core._corpus import check_counts, token_weights
-from dplda.core._fold_in import fold_in
+from dplda.core._corpus import check_counts
 from dplda.datasets import make_topic_corpus
-from dplda.document._contributions import Documents
-from dplda.metrics import (
-    _noisy_score,
-    _perplexity,
-    held_out_perplexity,
-    perplexity_bound,
-)
-from dplda.metrics._noisy_score import contributions
-from dplda.metrics._perplexity import split_documents
 
 ARRAYS = ("data", "indices", "indptr")
 ARRAY_TYPES = [sp.csr_array, sp.csr_matrix]
@@ -116,39 +105,3 @@ def test_a_file_of_counts_is_read_only_and_not_kept(estimator, corpus, stored):
 
 
 # ---------------------------------------------------------------- blocks
-
-
-def test_results_do_not_depend_on_the_size_of_blocks(corpus, monkeypatch):
-    """Rows that are computed together read no other row; users may have rows in several blocks."""
-    X = corpus.astype(float)
-    X.data *= np.random.default_rng(2).random(X.nnz)
-    weights = check_counts(BaseEstimator(), X, reset=True, whole=False)
-    topics = np.random.default_rng(0).random((3, X.shape[1])) + 0.1
-    users = np.random.default_rng(1).integers(0, 20, X.shape[0])
-    users = np.unique(users, return_inverse=True)[1]
-    public = topics, np.full(X.shape[1], 1 / X.shape[1]), 0.1, 3.0, 100
-
-    def results():
-        documents = Documents.from_counts(weights, 3, None, users)
-        documents.rescale(np.linspace(0.5, 2, X.shape[1]), 6.0, exact=False)
-        return [
-            token_weights(X).data,
-            fold_in(weights, topics, 0.1),
-            documents.scale,
-            *(part.toarray() for part in split_documents(weights)),
-            contributions(weights, *public),
-            contributions(weights, *public, users=users),
-        ]
-
-    def scores():
-        return [metric(topics, X) for metric in (held_out_perplexity, perplexity_bound)]
-
-    exact, close = results(), scores()
-    monkeypatch.setattr(_corpus, "BLOCK_ENTRIES", 16)
-    monkeypatch.setattr(_corpus.row_blocks, "__defaults__", (16, 1))
-    monkeypatch.setattr(_fold_in, "PIECE", 40)
-    for module in (_perplexity, _noisy_score):
-        monkeypatch.setattr(module, "BATCH", 40)
-    for one, other in zip(exact, results()):
-        assert_array_equal(one, other)
-    assert_allclose(scores(), close, rtol=1e-12)

@@ -266,41 +266,6 @@ def test_a_forked_process_cannot_spend_from_memory():
     assert run_python(script)[0] == 7
 
 
-FORK_DURING_A_CHARGE = """
-import os, sys, threading, time
-from dplda.privacy import Gaussian, Ledger, _store
-_store._BUSY_SECONDS = 1.0
-ledger = Ledger(sys.argv[1])
-inside = threading.Event()
-
-def hold():
-    with ledger._store.transaction(write=sys.argv[2] == "write") as page:
-        page.entries()
-        inside.set()
-        time.sleep(0.3)
-
-thread = threading.Thread(target=hold)
-thread.start()
-inside.wait()
-child = os.fork()
-if child == 0:
-    ledger.reserve("child", "document", Gaussian(20.0))
-    os._exit(0)
-thread.join()
-ledger.reserve("parent", "document", Gaussian(20.0))
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("access", ["read", "write"])
-def test_a_process_forked_while_a_thread_charges_can_charge(path, access):
-    """SQLite would take the thread's lock for one that is still held."""
-    code, _, errors = run_python(FORK_DURING_A_CHARGE, path, access)
-    assert code == 0, errors
-    assert sorted(entry.label for entry in Ledger(path).entries()) == ["child", "parent"]
-
-
 # ---- files --------------------------------------------------------------------------------
 
 
@@ -425,7 +390,7 @@ def test_a_ledger_of_another_format_is_refused(path, version):
 
 @pytest.mark.parametrize(
     "record",
-    ["[", "7", "{}", '{"events": [{"event": "Cauchy"}]}', '{"events": [{"event": "Laplace"}]}'],
+    ["[", "{}", '{"events": [{"event": "Cauchy"}]}'],
 )
 def test_an_unreadable_entry_stops_all_spending(path, record):
     """As another version of the package may have written it."""
@@ -434,8 +399,6 @@ def test_an_unreadable_entry_stops_all_spending(path, record):
         page._append(record, "reserved")
     with pytest.raises(ValueError, match="entry 1 of the ledger"):
         ledger.reserve("a", "document", STEP)
-    with pytest.raises(ValueError, match="entry 1 of the ledger"):
-        assert ledger.epsilon_spent
     assert "unreadable" in repr(ledger)
 
 
