@@ -655,11 +655,6 @@ def a_known_seed_is_not_warned_of(patch):
     wrap(patch, module("core._private_fit"), "warn_if_seeded", lambda original, *args: None)
 
 
-@around("metrics._signal:weak_topics", "tests/test_signal.py")
-def no_topic_is_weak(original, *args):
-    return np.zeros_like(original(*args))
-
-
 @around("release._release:save_release", "tests/test_release.py")
 def a_release_holds_the_model(original, model, path, *more, **options):
     """The file takes attributes that are not public."""

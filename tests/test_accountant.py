@@ -98,7 +98,7 @@ def values(pair, epsilons):
     return curve_of_law(np.array(pair.masses), 0.0, np.array(pair.losses), epsilons)
 
 
-@pytest.mark.parametrize("h", [1 / 32, 0.01, 1 / 4])
+@pytest.mark.parametrize("h", [0.01, 1 / 4])
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("event", EVENTS, ids=repr)
 def test_laws_on_a_grid_are_above_and_below_the_curve_everywhere(event, added, h):
@@ -142,8 +142,8 @@ def test_bounds_of_many_bits_enclose_the_exact_law(flip, n, delta):
     assert above - below < 1e-4 * above
 
 
-@pytest.mark.parametrize("n", [1, 10, 1000, 10**5])
-@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-30, 1e-100])
+@pytest.mark.parametrize("n", [1, 1000, 10**5])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-100])
 def test_bounds_of_a_composition_enclose_gaussian_noise(n, delta):
     """At a rate of nearly 1, steps are those without sampling: convolutions have a closed form."""
     s = 2.0 * math.sqrt(n)

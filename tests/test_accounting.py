@@ -69,9 +69,6 @@ def printed(value, text):
     return abs(value - float(text)) <= 0.5001 * 10.0 ** -len(text.partition(".")[2])
 
 
-# ---- events -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("event", ONE_OF_EACH, ids=repr)
 def test_record_round_trip_is_exact(event):
     again = from_record(json.loads(json.dumps(to_record(event))))
@@ -147,9 +144,6 @@ def test_grouping_flattens_and_ignores_order():
     assert dict(grouped(one)) == {Laplace(1.0): 6, Gaussian(1.0): 1}
 
 
-# ---- Renyi divergences --------------------------------------------------------------------
-
-
 def bounded_range_in_decimals(epsilon, order):
     """The maximum over u of A u**(a - 1) - B u**a, at 60 digits."""
     with localcontext(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN):
@@ -186,8 +180,6 @@ def test_divergences_of_sampled_steps_are_the_finite_sums(q, s):
             found = Decimal(float(charged[ORDERS.index(order)]))
             assert exact <= found <= exact * (1 + Decimal("3e-9")), order
 
-
-# ---- HDP-LDA ------------------------------------------------------------------------------
 
 # Rounds, noise, R = C/beta + 1; inherent epsilon, pure epsilon, rho, epsilon at delta 1e-5. Topics
 # are drawn in all rounds but the last.
@@ -230,9 +222,6 @@ def test_hdplda_table(row):
     assert epsilon_of(events, 1e-5) < epsilon_of([events[0], choice], 1e-5)
 
 
-# ---- zCDP ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("rho", "epsilon"), [(0.1, "1.9142"), (0.5, "4.7284"), (1.0, "7.0772"), (5.0, "19.0473")]
 )
@@ -266,9 +255,6 @@ def test_calibration_table(q, n_rounds):
             assert answer == pytest.approx(
                 math.sqrt(n_rounds) / gaussian_mu(target, 1e-5), rel=1e-9
             )
-
-
-# ---- general properties -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", ONE_OF_EACH[:-1], ids=repr)
@@ -317,9 +303,6 @@ def test_is_within_agrees_with_epsilon(event, total_variation):
     assert not is_within(event, epsilon * 0.9999, 1e-6, total_variation=total_variation)
 
 
-# ---- distance from the ideal noise --------------------------------------------------------
-
-
 def test_delta_charge_values():
     gamma = 1e9 * 1.31e-41 + (1e9 * 0.506) ** 2 / 2**129
     assert delta_charge(gamma, 10.0) == pytest.approx(8e-18, rel=0.07)
@@ -346,9 +329,6 @@ def test_distance_that_is_too_large_is_left_out():
     events = Repeated(BoundedRange(5.0), 50)
     assert not is_chargeable(1e-19, epsilon_of(events, 1e-6), 1e-6)
     assert epsilon_of(events, 1e-6, total_variation=1e-19) == epsilon_of(events, 1e-6)
-
-
-# ---- calibration --------------------------------------------------------------------------
 
 
 def test_calibrate_pays_for_the_distance():
@@ -387,9 +367,6 @@ def test_calibrate_checks_its_target(epsilon, delta):
         calibrate(Gaussian, epsilon, delta)
     with pytest.raises(ValueError, match=r"epsilon|delta"):
         gaussian_mu(epsilon, delta)
-
-
-# ---- closed forms and grids next to independent values ------------------------------------
 
 
 @pytest.mark.parametrize("mu", [1e-8, 1e-4, 0.3, 5.0])

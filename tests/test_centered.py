@@ -25,9 +25,6 @@ def budget(noise_multiplier=10.0, max_iter=10, ratio=1.0):
     )
 
 
-# ---- contributions ------------------------------------------------------------------------
-
-
 def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corpus):
     documents = Documents.from_counts(sp.vstack([corpus, np.eye(2, 60, dtype=int)]), K, None)
     weight = np.linspace(0.5, 2, 60)
@@ -37,9 +34,6 @@ def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corp
     assert documents.scale.max() == 5
     documents.rescale(weight, 12.0, exact=True)
     assert documents.scale.max() == 5  # without noise the scale stays as it is
-
-
-# ---- releases -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_docs", [1, 3, 50])

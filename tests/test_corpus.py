@@ -39,9 +39,6 @@ def checked(X, **options):
     return check_counts(Counter(), X, **{"reset": True, **options})
 
 
-# ---------------------------------------------------------------- check_counts
-
-
 def test_lists_and_data_frames():
     pd = pytest.importorskip("pandas")
     assert_array_equal(checked(COUNTS.tolist()).toarray(), COUNTS)
@@ -99,8 +96,6 @@ def test_a_matrix_that_rounding_would_empty_is_refused(scale):
     with pytest.raises(ValueError, match="nearly all numbers of X would be rounded to 0"):
         checked(scale * COUNTS)
 
-
-# ---------------------------------------------------------------- weights
 
 weights = st.floats(0, 1e308) | st.sampled_from([0.0, 5e-324, 1e-300, 0.25, 1.0, 3.0, 1e12, 1e308])
 weight_matrices = arrays.arrays(
@@ -209,9 +204,6 @@ def test_what_is_no_matrix_is_named_with_what_to_do(name):
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-# ---------------------------------------------------------------- Corpus
-
-
 @settings(deadline=None)
 @given(count_matrices, st.integers(1, 40))
 def test_blocks_are_whole_documents_in_order(X, size):
@@ -234,9 +226,6 @@ def test_too_many_tokens_are_refused_without_telling_how_many(counts):
     with pytest.raises(ValueError, match=f"at most {MAX_TOKENS} tokens") as caught:
         Corpus.from_counts(checked([counts]))
     assert str(int(sum(counts))) not in str(caught.value)
-
-
-# ---------------------------------------------------------------- random orders
 
 
 def accepted(n, j):

@@ -39,9 +39,6 @@ def curator(plan, *, seed=0, **options):
     return Curator(plan, streams, label="test", unit="document", **options)
 
 
-# ---- releases -----------------------------------------------------------------------------
-
-
 def noise_of(mechanism, shape, round):
     """The noise of a release, block by block: each has a stream of its own."""
     cells = np.zeros(shape, np.int64).reshape(-1)
@@ -72,16 +69,10 @@ def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(value, m
 
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda x: x.T,
-        lambda x: x[::2],
-        lambda x: x.astype(np.int16),
-        lambda x: x.astype(np.uint8),
-        lambda x: x.astype(">i8"),
-        lambda x: np.broadcast_to(x[:1], x.shape),
-    ],
-    ids=["transposed", "strided", "int16", "uint8", "other byte order", "broadcast"],
-)
+    [lambda x: x.T, lambda x: x[::2], lambda x: x.astype(np.int16), lambda x: x.astype(">i8"),
+     lambda x: np.broadcast_to(x[:1], x.shape)],
+    ids=["transposed", "strided", "int16", "other byte order", "broadcast"],
+)  # fmt: skip
 def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change):
     value = change(np.arange(600, dtype=np.int64).reshape(20, 30) % 100)
     exact = value.copy()
@@ -149,9 +140,6 @@ def test_streams_give_no_round_to_two_curators(purpose):
         use(other)
 
 
-# ---- samples ------------------------------------------------------------------------------
-
-
 class Words:
     """Stands for the streams: gives the words it is told to."""
 
@@ -178,9 +166,6 @@ def test_a_document_is_in_the_sample_for_its_share_of_all_words(rate):
     )
     assert rows.tolist() == [j for j, word in enumerate(words) if word < n_in]
     assert rows.tolist() == [0, 1]
-
-
-# ---- the charge ---------------------------------------------------------------------------
 
 
 def test_the_ledger_is_charged_for_the_whole_plan():

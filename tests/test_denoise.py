@@ -42,8 +42,6 @@ def test_table_estimate_beats_cutting_at_zero(scale):
     assert np.square(estimate - table).mean() < 0.9 * np.square(cut - table).mean()
 
 
-# ---- the kernels --------------------------------------------------------------------------
-
 SHAPES = [(1, 1), (1, 40), (37, 1), (50, 15), (50, 16), (301, 20), (90, 100)]
 
 
@@ -130,9 +128,6 @@ def test_tempering(power, instruction_set):
     np.testing.assert_allclose(found[near], expected[near], rtol=2e-6)
     _sets.use("portable")
     np.testing.assert_array_equal(found, temper(factor.copy(), power))
-
-
-# ---- cells that add up to word totals ------------------------------------------------------
 
 
 def noisy_rows(n_words):

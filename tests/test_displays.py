@@ -160,18 +160,6 @@ def test_topics_are_those_chosen_and_others_are_refused(model, topics, error):
         TopicDisplay.from_estimator(model, topics=topics)
 
 
-def test_nothing_overlaps_with_many_topics_and_long_words():
-    table = Table(np.random.default_rng(0).gamma(0.1, size=(9, 50)) + 0.01)
-    display = TopicDisplay.from_estimator(table, [f"multithreading{v:04}" for v in range(50)])
-    display.figure_.canvas.draw()
-    whole = display.figure_.bbox
-    boxes = [axes.get_tightbbox() for axes in display.ax_]
-    for i, box in enumerate(boxes):
-        assert box.x0 >= whole.x0 - 1
-        assert box.x1 <= whole.x1 + 1
-        assert not any(box.overlaps(other) for other in boxes[:i])
-
-
 # without matplotlib
 
 

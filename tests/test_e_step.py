@@ -60,9 +60,6 @@ def weights_of(gamma):
     return np.exp(psi(gamma) - psi(gamma.sum(axis=1, keepdims=True)))
 
 
-# ---------------------------------------------------------------- instruction sets
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize(("max_iter", "tol"), [(0, 0.0), (7, 0.0), (100, 1e-3)])
@@ -83,9 +80,6 @@ def test_sets_and_threads_give_the_same_bits(
                 assert not values[:, n_components:].any()
 
 
-# ---------------------------------------------------------------- scikit-learn
-
-
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize("prior", [0.02, 0.5])
 @pytest.mark.parametrize(
@@ -100,9 +94,6 @@ def test_equals_scikit_learn(n_components, prior, dtype, rtol):
     assert_allclose(
         weights[:, :n_components], weights_of(gamma[:, :n_components]), rtol=1e-4, atol=1e-18
     )
-
-
-# ---------------------------------------------------------------- exp(digamma)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -121,9 +112,6 @@ def test_table_expectations_are_scipys(dtype, n_components, instruction_sets):
     for name in instruction_sets:
         _sets.use(name)
         assert_array_equal(exp_dirichlet_expectation(table, dtype, n_jobs=2), first)
-
-
-# ---------------------------------------------------------------- documents
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -416,6 +416,3 @@ def test_epsilon_at_refuses_a_delta_that_cannot_be_paid(corpus):
     for delta in (0.0, 1e-300, 1.0, -0.1, float("nan")):
         with pytest.raises(ValueError, match="delta"):
             model.epsilon_at(delta)
-
-
-# ---- faults that a curator cannot see alone -----------------------------------------------

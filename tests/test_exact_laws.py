@@ -62,8 +62,6 @@ class Row:
             assert self.lower >= 0.99 * self.stated, f"the statement is not sharp: {self}"
 
 
-# ---- the checks, one for each kind of release -----------------------------------------------
-
 TOY = [[40.0, 0.0], [0.0, 12.0]]  # the first document has one word, and reaches every bound
 PUBLIC = [[90.0, 10.0], [50.0, 50.0]]  # a table in which that word's topics differ
 SEED = 2  # of a history in which the second round reaches its bound, too
@@ -333,9 +331,6 @@ def test_reports_with_other_caps(mechanism, n_words, cap):
     client = RandomizedResponse(bit_epsilon=0.7, mechanism=mechanism)
     for row in local(client, n_words=n_words, max_doc_words=cap):
         row.check()
-
-
-# ---- what the checks of documents rest on -----------------------------------------------------
 
 
 def test_the_noise_is_gaussian_at_every_value():

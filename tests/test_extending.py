@@ -25,9 +25,6 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 SMALL = st.floats(-1e-150, 1e-150, width=64)
 
 
-# ---- clipping -----------------------------------------------------------------------------
-
-
 @given(
     arrays(np.float64, (3, 7), elements=NUMBERS | SMALL | st.just(0.0)),
     st.floats(1e-9, 1e9),
@@ -75,9 +72,6 @@ def test_moved_counts_stay_in_the_radius(radius, n_moved):
     assert n_moved * unit**2 <= radius**2 < n_moved * (unit + 1) ** 2
 
 
-# ---- the example --------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def corpus():
     return make_topic_corpus(300, 40, 3, doc_length=40, random_state=0).data
@@ -111,7 +105,7 @@ def test_a_contribution_reads_its_document_only(corpus):
 
 
 def test_it_learns(corpus):
-    model = PrivateNMF(3, epsilon=math.inf, max_iter=30, random_state=0).fit(corpus)
+    model = PrivateNMF(3, epsilon=math.inf, max_iter=15, random_state=0).fit(corpus)
     truth = make_topic_corpus(300, 40, 3, doc_length=40, random_state=0).components
     truth = truth / np.linalg.norm(truth, axis=1, keepdims=True)
     assert (model.components_ @ truth.T).max(axis=0).min() > 0.85
@@ -127,9 +121,6 @@ def test_its_audit_finds_a_sensitivity_that_is_too_large(corpus, monkeypatch):
     model = PrivateNMF(2, epsilon=2.0, max_iter=2, contribution_norm=0.02)
     result = audit_epsilon(model, corpus, n_canaries=400, random_state=0)
     assert result.lower_bound > result.claim
-
-
-# ---- a second example, with components of both signs ----------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")

@@ -84,6 +84,3 @@ def test_scale_of_a_topic_does_not_matter(model, factor):
     components, X = model
     scaled = components * np.geomspace(1, factor, len(components))[:, None]
     assert_allclose(fold_in(X, scaled, PRIOR), fold_in(X, components, PRIOR), atol=1e-5)
-
-
-# ---------------------------------------------------------------- pieces

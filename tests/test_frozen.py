@@ -81,9 +81,6 @@ def some_documents(n_docs, n_words, *, seed, longest=12):
     return rng.integers(0, n_words, doc_ptr[-1]).astype(np.int32), doc_ptr
 
 
-# ---------------------------------------------------------------- the law: an integer twin
-
-
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize("documents", DOCUMENTS.values(), ids=DOCUMENTS)
 def test_sweep_equals_its_integer_twin(documents, n_components, instruction_set):
@@ -193,9 +190,6 @@ def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
     assert len(streams.asked) == (2 if n_tokens > len(order) else 2 * -(-len(order) // n_tokens))
 
 
-# ---------------------------------------------------------------- privacy of the draws
-
-
 def test_every_topic_stays_possible(instruction_set):
     """However small the prior: a document weight of zero would make a topic tell everything."""
     table = table_of([[1024] * 8])
@@ -223,9 +217,6 @@ def test_a_word_changes_no_draw_of_another_token_but_by_its_topic(position, inst
     assert 0.05 < same.mean() < 0.95
     assert_array_equal(one[same], other[same])
     assert_array_equal(one[:, :position], other[:, :position])
-
-
-# ---------------------------------------------------------------- calls, blocks, jobs
 
 
 @pytest.fixture(scope="module")

@@ -55,9 +55,6 @@ def unassigned(word):
     return np.full(len(word), -1, np.int32)
 
 
-# ---------------------------------------------------------------- collapsed sweep
-
-
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize("documents", DOCUMENTS.values(), ids=DOCUMENTS)
 def test_collapsed_sweep_equals_its_twin(documents, n_components):

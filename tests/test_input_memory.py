@@ -61,9 +61,6 @@ def arrays_of(root):
                 todo.append(part)
 
 
-# ---------------------------------------------------------------- copies
-
-
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", ARRAY_TYPES)
@@ -85,9 +82,6 @@ def test_wide_indices_are_copied_and_counts_are_not(corpus):
     assert X.indices is corpus.indices
 
 
-# ---------------------------------------------------------------- writes
-
-
 @each(CASES)
 @pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
 def test_a_file_of_counts_is_read_only_and_not_kept(estimator, corpus, stored):
@@ -102,6 +96,3 @@ def test_a_file_of_counts_is_read_only_and_not_kept(estimator, corpus, stored):
         own = getattr(X, name)
         assert_array_equal(own, getattr(corpus, name))
         assert not any(np.may_share_memory(own, array) for array in kept)
-
-
-# ---------------------------------------------------------------- blocks

@@ -29,7 +29,6 @@ from dplda.privacy._filters import Filters, FixedSteps, Renyi, choose_filters, s
 DOCUMENTS = np.random.RandomState(0).poisson(1.0, (12, 6))
 
 
-# ---- exact laws of adaptive strategies ----------------------------------------------------
 # A step flips a bit and has log likelihood ratio e or -e. With probability d it shows the unit
 # instead. The best strategy is found by recursion over how often each kind (e, d) was used and over
 # the sum of the ratios.
@@ -156,9 +155,6 @@ def test_filters_come_back_as_they_were_written():
     filters = choose_filters(plan, 1e-20, 30.0, 1e-6)
     assert Filters.from_text(filters.to_text()) == filters
     assert {type(one) for one in filters.filters} == {FixedSteps, Renyi}
-
-
-# ---- the ledger ---------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["memory", "file"])

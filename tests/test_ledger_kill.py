@@ -203,9 +203,6 @@ def test_a_kill_in_the_middle_of_a_transaction_is_undone(tmp_path):
     assert ledger.reserve("b", "document", Gaussian(20.0)) == 61
 
 
-# ---- a fit that cannot be charged reads nothing -------------------------------------------
-
-
 class Untouchable:
     """Data that nobody may look at."""
 
@@ -279,8 +276,6 @@ def test_a_full_disk_refuses_the_fit_and_keeps_every_entry_and_makes_no_half_led
     assert integrity(path) == "ok"
     assert ledger.reserve("b", "document", Gaussian(20.0)) == 21
 
-
-# ---- the mark before the first release ----------------------------------------------------
 
 KILLED_AT = (
     FITS

@@ -160,9 +160,6 @@ def test_copies_of_a_part_are_the_part(tmp_path):
     assert Ledger(train.path).entries() == train.entries()
 
 
-# ---- users --------------------------------------------------------------------------------
-
-
 def test_a_user_is_always_in_the_same_part():
     """The values must not change between versions: a user would move to another part."""
     users = ["ada", "bob", "", "ada", "Zoë", 7, "7", np.int64(7), np.str_("ada")]
