@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from mpmath import mp
 from oracle import Oracle
-from reference_accounting import to_dp_event
 
 from dplda.privacy import (
     Gaussian,
@@ -29,6 +28,7 @@ from dplda.privacy._curves import (
 )
 from dplda.privacy._events import BoundedRange, ErasedResponse
 
+dp_event = Oracle("dp_accounting.dp_event")
 PLDAccountant = Oracle("dp_accounting.pld", "PLDAccountant")
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
 
@@ -237,7 +237,8 @@ STEPS = [(0.05, 1.2, 300, 1e-5), (0.3, 4.0, 100, 1e-6)]
 def test_upper_bounds_of_other_libraries_are_not_below_ours(q, s, n, delta):
     """Below the certified lower bound, at a moderate delta, neither they nor we could be right."""
     below, above = epsilon_bounds(Repeated(PoissonSampled(q, Gaussian(s)), n), delta)
-    event = to_dp_event(Repeated(PoissonSampled(q, Gaussian(s)), n))
+    step = dp_event.PoissonSampledDpEvent(q, dp_event.GaussianDpEvent(s))
+    event = dp_event.SelfComposedDpEvent(step, n)
     others = [PLDAccountant().compose(event).get_epsilon(delta),
               RdpAccountant().compose(event).get_epsilon(delta)]  # fmt: skip
     assert below <= min(others) * (1 + 1e-6)

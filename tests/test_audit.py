@@ -316,9 +316,6 @@ def test_published_algorithms_spend_more_than_they_claim(hole, X):
     assert str(result).endswith("the claim is false.")
 
 
-# the private vocabulary
-
-
 # the function and its result
 
 

@@ -257,14 +257,6 @@ def test_synthetic_seeds(monkeypatch):
     assert (make_topic_corpus(random_state=3).data != first.data).nnz == 0
 
 
-@pytest.mark.parametrize("name", ["n_docs", "n_words", "n_components"])
-def test_synthetic_refuses_wrong_sizes(name):
-    with pytest.raises(ValueError, match=name):
-        make_topic_corpus(**{name: 0})
-    with pytest.raises(TypeError, match=name):
-        make_topic_corpus(**{name: 2.5})
-
-
 @pytest.mark.parametrize("name", ["doc_length", "doc_topic_prior", "topic_word_prior"])
 @pytest.mark.parametrize("value", [0, -1.0, np.inf, np.nan])
 def test_synthetic_refuses_wrong_numbers(name, value):

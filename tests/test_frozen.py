@@ -10,8 +10,8 @@ from numpy.testing import assert_array_equal
 
 import dplda.word._frozen_table as gibbs
 from dplda.core._corpus import Corpus
-from dplda.kernels import _frozen, _sets
-from dplda.privacy._streams import Purpose, Streams
+from dplda.kernels import _frozen
+from dplda.privacy._streams import Purpose
 from dplda.word._frozen_table import NO_WORDS, HalfTable, draw_topics
 
 N_WORDS = 11
@@ -217,40 +217,3 @@ def test_a_word_changes_no_draw_of_another_token_but_by_its_topic(position, inst
     assert 0.05 < same.mean() < 0.95
     assert_array_equal(one[same], other[same])
     assert_array_equal(one[:, :position], other[:, :position])
-
-
-@pytest.fixture(scope="module")
-def big_corpus():
-    """Some 300 000 tokens, hence three blocks, with empty documents in between."""
-    rng = np.random.default_rng(10)
-    lengths = rng.integers(0, 240, 2500)
-    lengths[rng.random(2500) < 0.1] = 0
-    doc_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    word = rng.integers(0, N_WORDS, doc_ptr[-1]).astype(np.int32)
-    return Corpus(word, doc_ptr, N_WORDS)
-
-
-@pytest.mark.parametrize("n_components", [20, 150, 1000])
-def test_jobs_pieces_and_instruction_sets_change_nothing_and_words_and_table_stay(
-    big_corpus, n_components, instruction_sets, monkeypatch
-):
-    table = random_table(n_components, largest=3000)
-    topics = half_assigned(big_corpus.word, n_components)
-    arguments = table.half, big_corpus.word, big_corpus.doc_ptr
-    before = [array.copy() for array in arguments]
-    results = []
-    cases = [(name, 1, 1 << 15) for name in instruction_sets]
-    for name, n_jobs, n_tokens in [*cases, (instruction_sets[-1], 2, 5001)]:
-        _sets.use(name)
-        monkeypatch.setattr(gibbs, "PIECE_TOKENS", n_tokens)
-        results.append(
-            draw_topics(
-                big_corpus, topics.copy(), table, doc_topic_prior=0.1, t=3, n_jobs=n_jobs,
-                streams=Streams.from_random_state(0),
-            )
-        )  # fmt: skip
-    for other in results[1:]:
-        assert_array_equal(results[0], other)
-    assert 0 <= results[0].min() <= results[0].max() < n_components
-    for array, copy in zip(arguments, before):
-        assert_array_equal(array, copy)

@@ -248,17 +248,6 @@ def test_a_group_under_sampled_noise_costs_no_more_than_stated():
     assert base.epsilon < group.epsilon < math.inf
 
 
-def test_a_group_under_sampled_noise_comes_or_goes_as_a_whole():
-    """The event of a group is proved for groups that are in one data set, and not in the other."""
-    sampled = make(events=(PoissonSampled(0.01, Gaussian(0.3)),), epsilon=99.0, delta=1e-5)
-    sampled = dataclasses.replace(sampled, epsilon=sampled.epsilon_at(sampled.delta))
-    words = "all of them are there in one of the two data sets"
-    assert words in sampled.for_groups(5).relation
-    whole = make(events=(Gaussian(9.0),), epsilon=1.0)
-    whole = dataclasses.replace(whole, epsilon=whole.epsilon_at(whole.delta))
-    assert words not in whole.for_groups(2).relation
-
-
 def test_a_group_under_other_noise_has_the_bound_of_a_chain():
     pure = make(events=(Laplace(2.0),), epsilon=0.5, delta=0.0, total_variation=0.0)
     assert pure.for_groups(4).epsilon == pytest.approx(2.0, rel=1e-8)

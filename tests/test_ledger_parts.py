@@ -113,15 +113,6 @@ def test_the_total_of_folds_is_for_emptied_documents(change):
     assert ledger.relation.startswith("one document becomes empty, and its rows stay; or")
 
 
-def test_parts_of_users_keep_the_relation_of_their_entries(ledger):
-    assert ledger.relation is None
-    for k in range(2):
-        ledger.part(k, of=2).reserve("a", "user", Gaussian(9.0))
-    assert ledger.relation == "one user changes as the guarantee of each entry states"
-    ledger.reserve("b", "user", Gaussian(50.0))
-    assert "becomes empty" in ledger.relation
-
-
 def test_persons_and_households_are_two_units(ledger):
     """What a fit costs a household is not what it costs a person in it."""
     X = np.random.default_rng(0).poisson(1.0, (12, 6))

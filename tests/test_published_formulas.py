@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from oracle import Oracle
-from reference_accounting import to_dp_event
 from scipy.optimize import minimize_scalar
 from sub_lda import efficiency_privacy, without_last_term
 
@@ -15,6 +14,7 @@ from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_bounds, ep
 from dplda.published._sublda import iteration_epsilon
 from dplda.published._svilda import vips_calibration
 
+dp_event = Oracle("dp_accounting.dp_event")
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
 
 
@@ -58,7 +58,9 @@ def test_sublda_table_3(row):
         assert abs(without_last - published) < 0.009
         assert without_last < value
         library = RdpAccountant([14.0])
-        library.compose(to_dp_event(PoissonSampled(ratio, Gaussian(noise_multiplier))))
+        library.compose(
+            dp_event.PoissonSampledDpEvent(ratio, dp_event.GaussianDpEvent(noise_multiplier))
+        )
         best = library.get_epsilon(1e-300) - math.log1p(-1 / 14)
         assert best + math.log(14e-300) / 13 == pytest.approx(value, abs=1e-11)
 
