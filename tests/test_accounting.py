@@ -397,13 +397,10 @@ def test_the_root_of_the_closed_form_is_not_too_small(noise_multiplier, delta, t
     assert gaussian_mu(true, delta) <= 1 / noise_multiplier
 
 
-@pytest.mark.parametrize("events", [None, Gaussian, 3.0], ids=["none", "class", "number"])
-def test_what_is_no_event_is_refused(events):
-    with pytest.raises(TypeError, match="expected privacy events, got"):
-        epsilon_of(events, 1e-6)
-
-
 def test_arguments_of_another_kind_are_refused_with_what_to_pass():
+    for events in (None, Gaussian, 3.0):
+        with pytest.raises(TypeError, match="expected privacy events, got"):
+            epsilon_of(events, 1e-6)
     with pytest.raises(TypeError, match=r"make_events must be a function .* of class Gaussian"):
         calibrate(Gaussian(1.0), epsilon=1.0, delta=1e-6)
     with pytest.raises(TypeError, match=r"one for each fit, such as .* got int"):

@@ -63,14 +63,11 @@ def test_a_failed_write_changes_nothing(path, monkeypatch, function):
     ("code", "kind", "message"),
     [
         (sqlite3.SQLITE_BUSY, TimeoutError, "another process held the ledger p for over 3 seconds"),
-        (sqlite3.SQLITE_LOCKED, TimeoutError, "another process"),
         (sqlite3.SQLITE_NOTADB, ValueError, "p is not a privacy ledger, or is damaged"),
         (sqlite3.SQLITE_CORRUPT_INDEX, ValueError, "or is damaged"),
         (None, ValueError, "or is damaged"),
         (sqlite3.SQLITE_IOERR_WRITE, OSError, "the ledger p cannot be used: reason"),
-        (sqlite3.SQLITE_FULL, OSError, "cannot be used"),
         (sqlite3.SQLITE_READONLY, OSError, "cannot be used"),
-        (sqlite3.SQLITE_CANTOPEN, OSError, "cannot be used"),
     ],
 )
 def test_sqlite_errors_say_what_to_do(code, kind, message):

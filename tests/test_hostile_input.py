@@ -238,12 +238,6 @@ def test_a_misspelled_name_is_answered_with_the_name_that_is_meant(misspelled, m
         getattr(dplda, misspelled)
 
 
-def test_a_name_like_no_other_is_answered_without_advice():
-    with pytest.raises(AttributeError, match=r"No dplda attribute unknown$"):
-        dplda.unknown  # noqa: B018
-    assert not hasattr(dplda, "_unknown")
-
-
 @st.composite
 def estimators(draw):
     """An estimator with up to three hostile parameters."""
