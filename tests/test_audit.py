@@ -267,7 +267,7 @@ FOUND = {
         2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=0.05, max_iter=10
     ),
     "everybody_takes_part": PrivateSVILDA(
-        2, noise_multiplier=1.0, subsampling_ratio=0.01, max_iter=3, delta=DELTA
+        2, noise_multiplier=1.0, subsampling_ratio=0.1, max_iter=3, delta=DELTA
     ),
     "bits_flip_half_as_often": local(LPLDA, 0.5, 2),
     "user_ids_are_ignored": SOUND["users"][0],
