@@ -22,7 +22,7 @@ COMMANDS = {
     "federation": "train together over a network",
 }
 GROUPS = ("ledger", "federation")  # they have commands of their own
-FILES = {"plan": "_fit", "topics": "_released", "transform": "_released"}  # others: their name
+FILES = {"plan": "_fit", "topics": "_options", "transform": "_options"}  # others: their name
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,8 +1,10 @@
-"""Options that several commands have, and what they print."""
+"""What several commands share, and the commands ``dplda topics`` and ``dplda transform``."""
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.leaf._checks import escaped
-from dplda.leaf._files import check_writable
+from dplda.leaf._files import check_writable, write_atomically
 from dplda.text._text_files import Texts, read_texts
+
+MODEL = "file that dplda fit or save_release wrote"
 
 
 def add_texts(
@@ -72,10 +76,62 @@ def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
         say(f"? marks {weak.sum()} of {len(weak)} topics as weak: likely noise, or mixtures.")
 
 
-def show_guarantee(guarantee: Any) -> None:
-    """Print a guarantee, in numbers and in words."""
+def add_topics(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dplda topics``."""
+    parser.description = "Print the topics of a published model, and its guarantee."
+    parser.set_defaults(command=_topics)
+    parser.add_argument("model", type=Path, help=MODEL)
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the topics to this file")
+
+
+def _topics(options: argparse.Namespace) -> None:
+    if options.picture is not None:
+        check_output(options.picture, options.model)
+    model = dplda.load_release(options.model)
+    show_topics(model)
+    guarantee = model.privacy_
     print(f"\nepsilon  {guarantee.epsilon:.4g}")
     print(f"delta    {guarantee.delta:.4g}")
     print(f"unit     {guarantee.unit}")
     for line in str(guarantee).splitlines():
         print(textwrap.fill(line, 96, initial_indent="  ", subsequent_indent=" " * 14))
+    if options.picture is not None:
+        dplda.displays.TopicDisplay.from_estimator(model).figure_.savefig(options.picture)
+        say(f"Picture: {options.picture}")
+
+
+def add_transform(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``dplda transform``."""
+    parser.description = (
+        "Write the topic weights of texts, one row a text and in their order. The output is as "
+        "private as the texts."
+    )
+    parser.set_defaults(command=_transform)
+    parser.add_argument("model", type=Path, help=MODEL)
+    add_texts(parser, "--id-column", "column that is copied to the output, such as a number")
+    parser.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV file to write")
+
+
+def _transform(options: argparse.Namespace) -> None:
+    check_output(options.out, options.model, options.texts)
+    model = dplda.load_release(options.model)
+    if model.vectorizer_ is None:
+        raise ValueError(
+            f"{options.model} does not say how to count words; save a pipeline of vectorizer and "
+            "model, as dplda fit does"
+        )
+    found = texts_of(options)  # private
+    weights = model.transform(found.texts)  # private
+    table: list[list[Any]] = [[f"topic_{k}" for k in range(weights.shape[1])]]
+    table += ([f"{weight:.6g}" for weight in row] for row in weights)
+    if found.ids:
+        ids = [options.id_column or "file", *found.ids]
+        table = [[i, *row] for i, row in zip(ids, table)]
+    file = io.StringIO(newline="")
+    csv.writer(file).writerows(table)
+    write_atomically(options.out, file.getvalue().encode())
+    say(
+        f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic weights. "
+        "These are functions of the texts, which epsilon does not cover: keep the file as private "
+        "as the texts. Only its owner can read it."
+    )

@@ -22,22 +22,6 @@ LIGHT_GRAY = "#8c8c8c"
 BAR = "probability in the topic"
 
 
-def import_pyplot(caller: str) -> Any:
-    """Import matplotlib.pyplot; without matplotlib, raise an error that says how to install it."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            f"{caller} needs matplotlib; install it with: pip install matplotlib"
-        ) from error
-    return plt
-
-
-def model_name(estimator: Any) -> str:
-    """Class of a model; for a loaded release, the class that was trained."""
-    return getattr(estimator, "estimator_name_", type(estimator).__name__)
-
-
 def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
     """Indices (n_components, n_top_words) of each topic's words, by probability times lift.
 
@@ -209,7 +193,8 @@ def _title(estimator: Any) -> str:
     """Class, number of topics, and the guarantee of the steps up to the model."""
     steps = _steps(estimator)
     model = steps[-1][1]
-    name = f"{model_name(model)}, {len(model.components_)} topics"
+    kind = getattr(model, "estimator_name_", type(model).__name__)  # of a release, what was trained
+    name = f"{kind}, {len(model.components_)} topics"
     if not hasattr(model, "privacy_"):
         return name
     privacy = model.privacy_ if len(steps) == 1 else pipeline_guarantee(Pipeline(steps))
@@ -340,7 +325,12 @@ class TopicDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        plt = import_pyplot("TopicDisplay.plot")
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError(
+                "TopicDisplay.plot needs matplotlib; install it with: pip install matplotlib"
+            ) from error
         columns = max(1, min(n_columns, len(self.words)))
         rows = -(-len(self.words) // columns)
         if ax is None:

@@ -101,8 +101,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         `refine` it has as many rows as the given table.
     epsilon_, delta_ : float
         Privacy cost of one token that is blanked, at `delta`.
-    privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    privacy_
     token_epsilon_ : float
         Pure epsilon (delta = 0) of one token that is blanked.
     document_epsilon_ : float
@@ -116,8 +115,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         one.
     n_iter_ : int
         Number of sweeps so far.
-    n_features_in_ : int
-        Size of the vocabulary.
+    n_features_in_
 
     Warns
     -----
@@ -190,37 +188,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     }
 
     def __init__(
-        self,
-        n_components=10,
-        *,
-        token_epsilon=None,
-        delta=1e-6,
-        model="lda",
-        token_mechanism="rr",
-        noise_threshold=0.2,
-        max_doc_tokens=None,
-        max_iter=50,
-        doc_topic_prior=0.1,
-        topic_word_prior=0.01,
-        ledger=None,
-        n_jobs=None,
-        random_state=None,
+        self, n_components=10, *, token_epsilon=None, delta=1e-6, model="lda",
+        token_mechanism="rr", noise_threshold=0.2, max_doc_tokens=None, max_iter=50,
+        doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None,
         verbose=0,
-    ):
-        self.n_components = n_components
-        self.token_epsilon = token_epsilon
-        self.delta = delta
-        self.model = model
-        self.token_mechanism = token_mechanism
-        self.noise_threshold = noise_threshold
-        self.max_doc_tokens = max_doc_tokens
-        self.max_iter = max_iter
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    ):  # fmt: skip
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> IFTMParty:

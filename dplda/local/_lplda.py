@@ -54,32 +54,19 @@ PUBLIC_PRIOR = (
 class State:
     """What batches leave behind: functions of reports and of a public corpus, and public as well.
 
-    Attributes
-    ----------
-    prior, counts : ndarray of shape (n_words, n_components)
-        Dirichlet parameters of the topics, and word-topic counts on top of them.
-    mean, estimate : ndarray of shape (n_words,)
-        Expected number of documents of the last batch with each word, before its reports were seen
-        (mu) and after (eta).
-    n_docs, n_iter, n_batches : int
-        Number of documents of the last batch (0 if there is none), and of sweeps and batches of
-        reports so far.
-    evidence : ndarray of shape (n_components,)
-        That the topics are in the reports of all batches: `common_words` of each, weighted by the
-        root of its number of documents.
-    n_reports : int
-        Number of these reports.
+    The evidence of the topics, (n_components,), is `common_words` of each batch, weighted by the
+    root of its number of documents.
     """
 
-    prior: np.ndarray
-    counts: np.ndarray
-    mean: np.ndarray
-    estimate: np.ndarray
-    n_docs: int
-    n_iter: int
-    n_batches: int
+    prior: np.ndarray  # Dirichlet parameters of the topics, (n_words, n_components)
+    counts: np.ndarray  # word-topic counts on top of them
+    mean: np.ndarray  # expected documents of the last batch with each word, before it came (mu)
+    estimate: np.ndarray  # and after (eta)
+    n_docs: int  # of the last batch; 0 if there is none
+    n_iter: int  # sweeps so far
+    n_batches: int  # of reports so far
     evidence: np.ndarray
-    n_reports: int = 0
+    n_reports: int = 0  # of all batches
 
 
 class LPLDA(PrivateEstimator, BaseLDA):

@@ -157,15 +157,9 @@ class OLPLDA(LPLDA):
             sweeps=rounds(self, 1, self.max_iter), first_round=1, from_prior=False,
         )  # fmt: skip
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
+        evidence = np.zeros(len(counts.T))
         state = State(
-            prior,
-            counts,
-            n_docs_with,
-            n_docs_with,
-            n_docs,
-            int(self.max_iter),
-            0,
-            np.zeros(len(counts.T)),
+            prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter), 0, evidence
         )
         self._publish(self._client(n_words, None), state, None, _public=state)
         return self

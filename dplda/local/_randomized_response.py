@@ -160,23 +160,12 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     }
 
     def __init__(
-        self,
-        *,
-        epsilon=None,
-        bit_epsilon=None,
-        delta=1e-6,
-        max_doc_words=100,
-        mechanism="symmetric",
-        ledger=None,
-        random_state=None,
-    ):
-        self.epsilon = epsilon
-        self.bit_epsilon = bit_epsilon
-        self.delta = delta
-        self.max_doc_words = max_doc_words
-        self.mechanism = mechanism
-        self.ledger = ledger
-        self.random_state = random_state
+        self, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
+        mechanism="symmetric", ledger=None, random_state=None,
+    ):  # fmt: skip
+        parameters = locals()
+        del parameters["self"]
+        self.__dict__.update(parameters)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> RandomizedResponse:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
@@ -24,7 +24,7 @@ from dplda.leaf._checks import check_number
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
-from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
+from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 from dplda.published._base import COUNTS, PublishedLDA, noise_range
 
@@ -205,7 +205,8 @@ class PublishedIFTMParty(PublishedLDA):
             by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18; private
             log_uniform = np.log(_uniform(bits[2:]))  # secret
             initial = topics.copy()
-            for first_token, last_token, survivors in _pieces(tokens):
+            for first_token, last_token in itertools.chain.from_iterable(tokens.pieces):
+                survivors = tokens.span(first_token, last_token)
                 # the noisy vectors, `survivors`, are the only arguments that have noise
                 _published_iftm.accept_topics(  # private
                     corpus.doc_ptr, first_token, last_token, corpus.word, topics, initial,
@@ -302,13 +303,6 @@ def _noisy_vectors(corpus: Corpus, mechanism: TokenMechanism, streams: Streams) 
     units = SentenceCorpus(corpus.word, pointers, corpus.doc_ptr, corpus.n_words)
     check_size(units, mechanism)
     return privatize(units, mechanism, streams)
-
-
-def _pieces(tokens: Tokens) -> Iterator[tuple[int, int, Survivors]]:
-    """Ranges of tokens, as first and last + 1, with their survivors."""
-    for block, pieces in enumerate(tokens.pieces):
-        for index, (first, last) in enumerate(pieces):
-            yield first, last, tokens.read(block, index)
 
 
 def _count(corpus: Corpus, topics: NDArray[np.int32], n_components: int) -> NDArray[np.float64]:

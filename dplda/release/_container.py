@@ -24,13 +24,7 @@ _BY_COLUMNS = ".T"  # ends the name of a table in Fortran order: other sums diff
 
 
 def pack(kind: str, fields: Mapping[str, Any], tables: Tables, *, max_header: int) -> bytes:
-    """Write values that JSON can hold, and tables, as bytes of a `kind`.
-
-    Raises
-    ------
-    ValueError
-        If JSON cannot hold the values, or they need more than `max_header` bytes.
-    """
+    """Write values that JSON can hold, in at most `max_header` bytes, and tables."""
     stored = {}
     for name, table in tables.items():
         by_columns = table.flags.f_contiguous and not table.flags.c_contiguous
@@ -49,13 +43,7 @@ def pack(kind: str, fields: Mapping[str, Any], tables: Tables, *, max_header: in
 def unpack(
     kind: str, data: bytes, *, max_header: int
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The values and tables of bytes of unknown origin.
-
-    Raises
-    ------
-    ValueError
-        If the bytes are anything other than what `pack` writes for this kind.
-    """
+    """The values and tables of bytes of unknown origin; ValueError if `pack` did not write them."""
     length = _header_length(data, max_header)
     try:
         stored = safetensors.numpy.load(data)

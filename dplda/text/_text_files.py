@@ -51,16 +51,6 @@ def read_texts(
     `file_column` holds names of text files, relative to the table, in place of `text_column`. Ids
     are text without spaces around it: 7 and "7" are one. `separator` is a comma by default, and a
     tab in .tsv files. `encoding` is that of all files but Parquet.
-
-    Raises
-    ------
-    OSError
-        If a file or folder is missing or cannot be read.
-    ValueError
-        If a file is of an unknown kind or encoding, is damaged, or lacks a column, or if an id is
-        missing.
-    ImportError
-        If a Parquet file is to be read without pyarrow.
     """
     encoding = _checked_encoding(encoding)
     if separator is not None and len(separator) != 1:

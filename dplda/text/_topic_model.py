@@ -138,35 +138,13 @@ class PrivateTopicModel(
     }
 
     def __init__(
-        self,
-        n_components=20,
-        *,
-        epsilon=None,
-        delta=1e-6,
-        vocabulary="en",
-        max_features=2000,
-        stop_words="auto",
-        public_texts=None,
-        model=None,
-        expected_n_docs=None,
-        ledger=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.vocabulary = vocabulary
-        self.max_features = max_features
-        self.stop_words = stop_words
-        self.public_texts = public_texts
-        self.model = model
-        self.expected_n_docs = expected_n_docs
-        self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+        self, n_components=20, *, epsilon=None, delta=1e-6, vocabulary="en", max_features=2000,
+        stop_words="auto", public_texts=None, model=None, expected_n_docs=None, ledger=None,
+        n_jobs=None, random_state=None, verbose=0,
+    ):  # fmt: skip
+        parameters = locals()
+        del parameters["self"]
+        self.__dict__.update(parameters)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
