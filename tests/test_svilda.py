@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import gammaln, psi
+from scipy.special import psi
 from scipy.stats import binomtest
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.decomposition._lda import _update_doc_distribution
@@ -20,7 +20,7 @@ from dplda.datasets import (
 )
 from dplda.document._contributions import Documents
 from dplda.document._noisy_table import ExactTable, NoisyTable, nearly_equal
-from dplda.metrics import held_out_perplexity, perplexity_bound
+from dplda.metrics import held_out_perplexity
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy._streams import Streams
 
@@ -159,56 +159,6 @@ def test_a_document_of_any_length_is_cut_at_once():
     assert cut[0].sum() == 1000
     assert binomtest(int(cut[0, 0]), 1000, 0.75).pvalue > 1e-4
     np.testing.assert_array_equal(cut[1], X[1])
-
-
-# ---- bound --------------------------------------------------------------------------------
-
-
-def test_bound_is_scikit_learns_without_its_topic_term(corpus):
-    X = sp.csr_matrix(corpus)  # scikit-learn's bound takes no sparse arrays
-    lda = LatentDirichletAllocation(K, max_iter=5, learning_method="batch", random_state=0)
-    lda.set_params(doc_topic_prior=0.1, topic_word_prior=0.01).fit(X)
-    table = lda.components_
-    whole = -np.log(lda.perplexity(X)) * X.sum()
-    expected_log = psi(table) - psi(table.sum(axis=1, keepdims=True))
-    topics = ((0.01 - table) * expected_log + gammaln(table) - gammaln(0.01)).sum()
-    topics += (gammaln(0.01 * 50) - gammaln(table.sum(axis=1))).sum()
-    ours = perplexity_bound(table, corpus, doc_topic_prior=0.1)
-    assert ours == pytest.approx(np.exp(-(whole - topics) / X.sum()), rel=1e-6)
-
-
-def test_bound_bounds_the_perplexity_of_a_document_with_one_topic():
-    """With one topic nothing is uncertain but the topic: the bound is E[log beta] exactly."""
-    table = np.array([[30.0, 50, 20]])
-    X = np.array([[1, 2, 0], [0, 0, 3]])
-    expected_log = psi(table[0]) - psi(100)
-    assert perplexity_bound(table, X) == pytest.approx(np.exp(-(X @ expected_log).sum() / 6))
-    assert perplexity_bound(table, X) > np.exp(-(X @ np.log(table[0] / 100)).sum() / 6)
-
-
-def test_bound_of_a_word_that_is_all_but_impossible():
-    """exp(E[log beta]) is no float there; the bound is one."""
-    table = np.array([[1e-3, 1000.0]])
-    expected_log = psi(table[0]) - psi(table.sum())
-    expected = np.exp(-(np.array([1, 99]) @ expected_log) / 100)
-    assert perplexity_bound(table, [[1, 99]]) == pytest.approx(expected)
-    assert expected > 2e4
-    assert perplexity_bound(np.vstack([table, table]), [[1, 99]]) > expected
-
-
-@pytest.mark.parametrize(
-    ("components", "X", "prior", "message"),
-    [
-        (np.zeros((2, 3)), np.ones((1, 3)), 0.1, "no topic empty"),
-        ([[1.0, 0, 1], [1, 1, 1]], np.ones((1, 3)), 0.1, "above 0 in every cell"),
-        (np.ones((2, 3)), np.zeros((1, 3)), 0.1, "no words to score"),
-        (np.ones((2, 3)), np.ones((1, 4)), 0.1, "X has 4 words and components has 3"),
-        (np.ones((2, 3)), np.ones((1, 3)), 0.0, r"doc_topic_prior must be a number in \(0, "),
-    ],
-)
-def test_bound_checks_its_input(components, X, prior, message):
-    with pytest.raises(ValueError, match=message):
-        perplexity_bound(components, X, doc_topic_prior=prior)
 
 
 # ---- results ------------------------------------------------------------------------------

@@ -324,7 +324,6 @@ class BaseLDA(BaseTopicModel):
         See Also
         --------
         score : The same as a mean log-likelihood.
-        dplda.metrics.perplexity_bound : The variational bound of papers on variational Bayes.
 
         Notes
         -----

@@ -36,7 +36,6 @@ def write_shards(
     *,
     user_ids: Any = None,
     rows_per_shard: int = 10_000,
-    n_words: int | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> CountShards:
     """Write a corpus to shards, which `CountShards` reads without loading them.
@@ -61,8 +60,6 @@ def write_shards(
     rows_per_shard : int, default=10000
         Number of documents of a shard; with users about as many. A fit needs about 12 bytes for
         each stored count of a shard. It never changes a result.
-    n_words : int or None, default=None
-        Size of the vocabulary, which is checked if it is given.
     feature_names : sequence of str or None, default=None
         The words of the columns, all different. A model that is fitted on the shards then knows
         them. None takes the names of the columns of tables, which must be the same in all blocks.
@@ -100,7 +97,6 @@ def write_shards(
     2
     """
     size = check_integer("rows_per_shard", rows_per_shard, 1, MAX_TOKENS)
-    width = None if n_words is None else check_integer("n_words", n_words, 1, MAX_TOKENS)
     if isinstance(feature_names, str):
         raise TypeError("feature_names must be a list of words, got a single str")
     names = [] if feature_names is None else [_different(map(str, feature_names))]
@@ -110,7 +106,7 @@ def write_shards(
         raise ValueError(f"{place} is not empty; give a new folder, or delete what is in it")
 
     def written(into: Path) -> list[Shard]:
-        blocks = _in_shards(_blocks(source, names), size, width)
+        blocks = _in_shards(_blocks(source, names), size)
         return [write_shard(into, index, X) for index, X in enumerate(blocks)]
 
     if user_ids is None:
@@ -163,15 +159,16 @@ def _by_user(
         begin, first = int(ends[last - 1]), last
 
 
-def _in_shards(blocks: Iterable[Any], size: int, width: int | None) -> Iterator[sp.csr_array]:
+def _in_shards(blocks: Iterable[Any], size: int) -> Iterator[sp.csr_array]:
     """Checked rows in shards of `size` documents, the last one smaller."""
     waiting: list[sp.csr_array] = []
+    width = None
     for block in blocks:
         X = token_weights(positive_entries(block, "write_shards", ensure_min_samples=0))
         if width not in (None, X.shape[1]):
             raise ValueError(
                 f"all documents must have one vocabulary, got {X.shape[1]} words after {width}; "
-                "count them with the same vectorizer, or correct n_words"
+                "count them with the same vectorizer"
             )
         width = X.shape[1]
         waiting.append(X)

@@ -85,7 +85,6 @@ class PrivateSVILDA(DocumentLDA):
 
     The noise of equations (3) to (6) of [1]_ is not used: ``docs/papers.md`` explains why it proves
     nothing.
-    `dplda.metrics.perplexity_bound` computes the metric of [1]_.
 
     References
     ----------

@@ -1,13 +1,12 @@
-"""Perplexity: by document completion, as in the papers, of word frequencies, and its bound."""
+"""Perplexity: by document completion, as in the papers, and of word frequencies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import gammaln, logsumexp, psi
 
 from dplda.core._corpus import (
     are_shards,
@@ -20,9 +19,7 @@ from dplda.core._corpus import (
 from dplda.core._fold_in import (
     BATCH,
     LARGEST_PRIOR,
-    e_step,
     infer_topics,
-    pad,
     topic_word_probabilities,
 )
 from dplda.leaf._checks import check_number
@@ -107,25 +104,15 @@ def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_a
     return components, X if are_shards(X) else [X]
 
 
-def _sum_over_tokens(
-    X: sp.csr_array, width: int, log: Callable[[np.ndarray, np.ndarray], np.ndarray]
-) -> float:
-    """Sum over tokens of ``log(rows, words)``, which needs `width` numbers for each entry."""
-    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    step, total = max(1, CHUNK // width), 0.0
-    for part in (slice(start, start + step) for start in range(0, X.nnz, step)):
-        total += float(X.data[part] @ log(row[part], X.indices[part]))
-    return total
-
-
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> float:
     """Sum over tokens of the log of theta_d . phi_w, in double precision; phi (n_words, K)."""
-
-    def log(rows: np.ndarray, words: np.ndarray) -> np.ndarray:
+    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    step, total = max(1, CHUNK // phi.shape[1]), 0.0
+    for part in (slice(start, start + step) for start in range(0, X.nnz, step)):
+        p = np.einsum("ik,ik->i", theta[row[part]].astype(float), phi[X.indices[part]])
         with np.errstate(divide="ignore"):  # a probability below the smallest number is 0
-            return np.log(np.einsum("ik,ik->i", theta[rows].astype(float), phi[words]))
-
-    return _sum_over_tokens(X, phi.shape[1], log)
+            total += float(X.data[part] @ np.log(p))
+    return total
 
 
 def held_out_log_likelihood(
@@ -244,84 +231,3 @@ def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) 
     X_train = token_weights(positive_entries(X_train, "a metric"))
     counts = np.asarray(X_train.sum(axis=0), dtype=float).reshape(1, -1)
     return held_out_perplexity(counts + topic_word_prior, X)
-
-
-def perplexity_bound(
-    components: Any, X: Any, *, doc_topic_prior: float = 0.1, n_jobs: int | None = None
-) -> float:
-    """Compute the variational upper bound on the perplexity of documents; lower is better.
-
-    The metric of [1]_ and [2]_ is ``exp(-sum of the documents' evidence bounds / tokens)``, under
-    the distribution that the E-step finds, given Dirichlet posteriors of the topics. It is not
-    comparable with `held_out_perplexity`.
-
-    Parameters
-    ----------
-    components : array-like of shape (n_components, n_words)
-        Positive Dirichlet parameters of each topic's words (lambda), not probabilities.
-    X, doc_topic_prior, n_jobs : optional
-        As in `held_out_perplexity`.
-
-    Returns
-    -------
-    bound : float
-        The bound.
-
-    Notes
-    -----
-    **Privacy.** No epsilon covers the value.
-
-    References
-    ----------
-    .. [1] M. Park, J. Foulds, K. Chaudhuri, M. Welling, "Private Topic Modeling", 2016, section 4.
-    .. [2] M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet allocation", 2010.
-
-    Examples
-    --------
-    >>> from dplda.metrics import perplexity_bound
-    >>> topics = [[90, 80, 1, 1], [1, 1, 90, 80]]
-    >>> bool(perplexity_bound(topics, [[3, 2, 0, 0]]) < 4)
-    True
-    """
-    components, blocks = check_inputs(components, X)
-    if not components.min() > 0:
-        raise ValueError("components must be above 0 in every cell; add a small positive prior")
-    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
-    prior = max(float(doc_topic_prior), np.finfo(float).tiny)  # psi of less is infinite
-    n_components, bound, n_tokens = len(components), 0.0, 0.0
-    # Logarithms, because the probability of a word that hardly occurs in any topic underflows.
-    log_word = psi(components) - psi(components.sum(axis=1, keepdims=True))
-    exp_word, log_word = pad(np.exp(log_word).T, np.float64), np.ascontiguousarray(log_word.T)
-    for counts in blocks:
-        n_tokens += float(counts.sum())
-        for rows in row_blocks(counts.indptr, BATCH, per_row=exp_word.shape[1]):
-            documents = sp.csr_array(counts[rows], dtype=np.float64)
-            gamma, _ = e_step(
-                documents, exp_word, n_components=n_components, doc_topic_prior=prior, n_jobs=n_jobs
-            )
-            gamma = gamma[:, :n_components]
-            bound += _bound_of_words(documents, gamma, log_word)
-            bound += _bound_of_weights(gamma, prior)
-    if n_tokens == 0:
-        raise ValueError("X holds no words to score; pass documents with at least one word")
-    with np.errstate(over="ignore"):  # infinite, if next to no words are scored
-        return float(np.exp(-bound / n_tokens))
-
-
-def _bound_of_words(X: sp.csr_array, gamma: np.ndarray, log_word: np.ndarray) -> float:
-    """E[log p(words, topics) - log q(topics)] with the best q(topics), over all documents."""
-    log_doc = psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))
-
-    def log(rows: np.ndarray, words: np.ndarray) -> np.ndarray:
-        return logsumexp(log_doc[rows] + log_word[words], axis=1)
-
-    return _sum_over_tokens(X, gamma.shape[1], log)
-
-
-def _bound_of_weights(gamma: np.ndarray, prior: float) -> float:
-    """E[log p(weights) - log q(weights)], over all documents."""
-    n_docs, n_components = gamma.shape
-    size = gamma.sum(axis=1)
-    expected_log = psi(gamma) - psi(size)[:, None]
-    total = ((prior - gamma) * expected_log + gammaln(gamma)).sum() - gammaln(size).sum()
-    return float(total + n_docs * (gammaln(n_components * prior) - n_components * gammaln(prior)))
