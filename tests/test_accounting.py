@@ -126,13 +126,6 @@ def test_the_pure_epsilon_of_a_response_is_rounded_up(n_buckets):
             assert exact <= stated <= exact * (1 + Decimal(2) ** -47)
 
 
-def test_one_gaussian_event_keeps_its_digits():
-    """A ledger's entry holds the Gaussian events of a fit as one, and states the same epsilon."""
-    events = [Gaussian(3.0 + i / 7) for i in range(9)]
-    ((merged, _),) = grouped(events)
-    assert grouped(merged) == grouped(events)
-
-
 def test_grouping_flattens_and_ignores_order():
     one = [
         Repeated(Repeated(Laplace(1.0), 2), 3),
