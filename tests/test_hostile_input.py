@@ -47,7 +47,6 @@ from dplda.federated import (
 from dplda.leaf._compat import Interval
 from dplda.metrics import (
     held_out_perplexity,
-    perplexity_bound,
     unigram_perplexity,
 )
 from dplda.privacy import (
@@ -150,7 +149,7 @@ ESTIMATORS = [clone(case.estimator).set_params(**SIZES if case in MODELS else {}
 # What a value of the list would only make slow, or write to files.
 LEFT_OUT = {"ledger", "n_jobs", "verbose"}
 FITS = (("fit",), ("partial_fit",), ("fit", "partial_fit"), ("fit_transform",))
-QUESTIONS = ("transform", "score", "perplexity", "perplexity_bound", "fit_prior", "refine")
+QUESTIONS = ("transform", "score", "perplexity", "fit_prior", "refine")
 
 
 @contextmanager
@@ -319,7 +318,6 @@ ENTRIES = [
     (Ledger, {"epsilon": 1.0, "delta": 1e-5}),
     (reserve, {"label": "a", "unit": "b", "events": Gaussian(9.0), "total_variation": 0.0}),
     (held_out_perplexity, {"components": TABLE, "X": COUNTS, "doc_topic_prior": 0.1}),
-    (perplexity_bound, {"components": TABLE, "X": COUNTS, "doc_topic_prior": 0.1}),
     (unigram_perplexity, {"X_train": COUNTS, "X": COUNTS, "topic_word_prior": 0.01}),
     (make_topic_corpus, {"doc_length": 9, "doc_topic_prior": 0.1, "topic_word_prior": 0.1}),
     (load_public_vocabulary, {"n_words": 10}),
