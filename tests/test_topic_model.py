@@ -75,13 +75,52 @@ def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
 
 
 @pytest.mark.parametrize(
-    ("texts", "users"), [("one text", None), (TEXTS, [1, 2]), ({"a": "text"}, None)], ids=str
+    ("given", "message"),
+    [
+        ({"texts": "one text"}, "list or a column of texts"),
+        ({"texts": {"a": "text"}}, "list or a column of texts"),
+        ({"texts": []}, "must be texts"),
+        ({"texts": ["a tree"]}, "at least two texts"),
+        ({"texts": ["", "12 !"] * 9}, "one has words"),
+        ({"users": [1, 2]}, "user_ids must have one id for each"),
+        ({"users": [7] * len(TEXTS)}, "at least two users"),
+        ({"vocabulary": []}, "vocabulary must be"),
+        ({"vocabulary": ["tree", "tree"]}, "vocabulary must be"),
+        ({"vocabulary": ["Tree", "Person"]}, "one has a word of the vocabulary"),
+        ({"vocabulary": "tlh"}, "must be one of"),
+        ({"public_texts": ["a tree", None]}, "public_texts must be texts"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 1e-9}, "give at least 0.01"),
+        ({"delta": 0.5}, "delta"),
+        ({"model": LogisticRegression()}, "model"),
+    ],
+    ids=str,
 )
-def test_texts_and_ids_that_do_not_fit_cost_nothing(texts, users):
-    ledger = Ledger(epsilon=8.0)
-    with pytest.raises(ValueError, match=r"list or a column of texts|user_ids"):
-        small(ledger=ledger).fit(texts, user_ids=users)
+def test_bad_input_costs_nothing(given, message):
+    ledger, options = Ledger(epsilon=8.0), dict(given)
+    texts, users = options.pop("texts", TEXTS), options.pop("users", None)
+    with pytest.raises(ValueError, match=message):
+        small(ledger=ledger, **options).fit(texts, user_ids=users)
     assert ledger.epsilon_spent == 0
+
+
+def test_more_topics_than_the_plan_carries_are_warned_of_before_the_charge():
+    ledger = Ledger(epsilon=1.0)
+    too_many = small(n_components=500, expected_n_docs=len(TEXTS), ledger=ledger)
+    with (
+        pytest.warns(dplda.privacy.LowSignalWarning, match="use n_components="),
+        pytest.raises(BudgetError),
+    ):
+        too_many.fit(TEXTS)
+
+
+def test_many_vocabularies_use_up_the_delta_of_a_ledger_and_the_error_says_so():
+    ledger = Ledger(epsilon=100.0)
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, ledger=ledger)
+    for _ in range(9):
+        vectorizer.fit(TEXTS[:50])
+    with pytest.raises(BudgetError, match="tenth of its delta"):
+        vectorizer.fit(TEXTS[:50])
 
 
 def test_a_text_that_is_none_costs_nothing_and_is_not_quoted():
@@ -160,6 +199,9 @@ def test_another_model_takes_the_budget_and_the_number_of_topics():
     given = PrivateSVILDA(max_iter=2)
     model = small(model=given).fit(TEXTS)
     assert isinstance(model.model_, PrivateSVILDA)
+    inputs = dict(model.privacy_.provenance)["parameters"]
+    assert inputs.startswith("max_features, model, n_components: set by the caller")
+    assert not any(name.startswith("parameters of") for name, _ in model.privacy_.provenance)
     assert model.model_.max_iter == 2
     assert len(model.components_) == 3
     assert given.epsilon is None

@@ -46,8 +46,10 @@ reference = np.asarray(public.sum(axis=0)).ravel() + 1
 scores, spent = {}, []
 for k in (3, 5, 10):
     model = SubLDA(k, epsilon=2.0, max_iter=20, ledger=ledger.part("train", by="set")).fit(train)
-    options = {"public_unigram": reference, "ledger": ledger, "part": "validation"}
-    scores[k] = noisy_score(model, validation, epsilon=1.0, **options)
+    held_out = ledger.part("validation", by="set")
+    scores[k] = noisy_score(
+        model, validation, epsilon=1.0, public_unigram=reference, ledger=held_out
+    )
     spent.append(ledger.epsilon_spent)
     print(f"{k:2} topics: gain {scores[k].gain:.3f} +- {scores[k].standard_error:.3f}")
 

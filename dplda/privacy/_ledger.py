@@ -592,9 +592,10 @@ def _check_affordable(new: Entry, page: Page) -> str:
             events, distance = _summed(_paid_by(part, entries))
             if not is_within(events, epsilon, delta, total_variation=distance):
                 total, before = _total(entries, delta), _total(counted, delta)
+                advice = _ADVICE if total < math.inf else _DELTA_ADVICE
                 raise BudgetError(
                     f"{new.label!r} would spend epsilon {total:.6g} of {epsilon:g} (delta "
-                    f"{delta:g}), {before:.4g} of it spent before; {_ADVICE}"
+                    f"{delta:g}), {before:.4g} of it spent before; {advice}"
                 )
         return ""
     if not page.filters:  # the first entry, before any release
@@ -610,6 +611,11 @@ def _check_affordable(new: Entry, page: Page) -> str:
 
 
 _ADVICE = "lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger budget"
+_DELTA_ADVICE = (
+    "each vocabulary that is chosen from texts takes a tenth of its delta, and together they take "
+    "all of that of the ledger: lower the delta of the fits, give public words, or use a ledger "
+    "with a larger delta"
+)
 
 
 def _used(filters: Filters, entries: list[Entry]) -> float:

@@ -398,12 +398,12 @@ class PrivateCountVectorizer(
         return tags
 
 
-def texts_in(raw_documents: Any) -> list[Any]:
+def texts_in(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
     """The texts of a column of any kind."""
     column = isinstance(raw_documents, Iterable) and getattr(raw_documents, "ndim", 1) == 1
     if not column or isinstance(raw_documents, (str, bytes, Mapping)):
         raise ValueError(
-            "raw_documents must be a list or a column of texts, got "
+            f"{name} must be a list or a column of texts, got "
             f"{type(raw_documents).__name__}; pass [text] for one text, and df['column'] for a "
             "table"
         )

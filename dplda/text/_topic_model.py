@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 import os
+import re
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
@@ -16,15 +17,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._pipeline import combined_guarantee
-from dplda.core._private_fit import PRIVACY_CONSTRAINTS, PrivateEstimator, Promise, publish
+from dplda.core._private_fit import (
+    PARAMETERS,
+    PRIVACY_CONSTRAINTS,
+    PrivateEstimator,
+    Promise,
+    publish,
+)
 from dplda.datasets._words import stop_words_of
 from dplda.displays._topics import by_evidence, top_words
+from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
-from dplda.privacy import split_epsilon
+from dplda.privacy import LowSignalWarning, split_epsilon
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
@@ -65,7 +74,8 @@ class PrivateTopicModel(
         The topic model, whose `n_components`, budget, ledger, `n_jobs`, `random_state` and
         `verbose` are set to those of this estimator; None takes ``SubLDA()``.
     expected_n_docs : int or None, default=None
-        Public guess of the number of texts, or of users: `fit` warns if they are too few.
+        Public guess of the number of texts, or of users, of about 100 words: `fit` warns before
+        the charge if they are too few for so many topics.
     ledger : Ledger, str, path-like or None, default=None
         Where words and topics are charged together: a budget over many fits.
     n_jobs : int or None, default=None
@@ -133,6 +143,7 @@ class PrivateTopicModel(
         "max_features": [Interval(Integral, 1, None, closed="left")],
         "stop_words": [StrOptions({"auto"}), "array-like", None],
         "public_texts": ["array-like", None],
+        "model": [DocumentLDA, None],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],
         "random_state": ["random_state"],
     }
@@ -188,8 +199,13 @@ class PrivateTopicModel(
                 seeded=self.random_state is not None and self.epsilon != np.inf,
             )  # fmt: skip
         try:
-            texts = _checked(raw_documents)  # private
-            number_users(user_ids, len(texts))  # private
+            texts = _checked(raw_documents, vectorizer)  # private
+            users = number_users(user_ids, len(texts))  # private
+            if users is not None and not users.any():
+                raise ValueError(
+                    "user_ids must name at least two users, got one id for all texts; pass the id "
+                    "of the person behind each text"
+                )
         except BaseException:
             if ledger is not None:
                 ledger.cancel(entry)
@@ -201,7 +217,13 @@ class PrivateTopicModel(
         if isinstance(vectorizer, PrivateCountVectorizer):
             vectorizer.fit(texts, user_ids=user_ids)  # public
         self.vectorizer_ = vectorizer
-        if self.public_texts is not None and vectorizer.transform(self.public_texts).nnz:
+        if self.public_texts is not None and not vectorizer.transform(self.public_texts).nnz:
+            warn_user(
+                "public_texts have no word of the vocabulary, and are left out; check their "
+                "language, and that they are texts of the same kind",
+                LowSignalWarning,
+            )
+        elif self.public_texts is not None:
             prior = public_prior(
                 self.public_texts,
                 n_components=model.n_components,
@@ -310,11 +332,20 @@ class PrivateTopicModel(
             seeds = seed, seed + 1
         for_words, for_topics = 0.0, epsilon
         is_chosen = self.vocabulary is None or isinstance(self.vocabulary, str)
+        if not is_chosen:
+            _check_words(self.vocabulary)
+        if self.public_texts is not None:
+            _check_texts("public_texts", self.public_texts)
         if is_chosen and epsilon == np.inf:
             for_words = epsilon
         elif is_chosen:
             share = min(max(0.04 * epsilon, 0.05), 0.25)
             for_words, for_topics = split_epsilon(epsilon, (share, 1 - share), delta=delta)
+            if for_words == 0.0:
+                raise ValueError(
+                    f"epsilon={epsilon:g} pays for neither words nor topics; give at least 0.01, "
+                    "or public words (vocabulary)"
+                )
         options = {"stop_words": self._stop_words()}
         vectorizer: Any = CountVectorizer(vocabulary=self.vocabulary, **options)
         if is_chosen:
@@ -322,19 +353,26 @@ class PrivateTopicModel(
                 epsilon=for_words, delta=delta, candidates=self.vocabulary, token_pattern=WORD,
                 max_features=self.max_features, random_state=seeds[0], **options,
             )  # fmt: skip
-        n_components = self.n_components
-        if n_components == "auto":
-            if self.expected_n_docs is None:
-                raise ValueError("n_components='auto' needs expected_n_docs, a public guess")
-            n_components = plan(
-                n_docs=self.expected_n_docs, epsilon=for_topics, delta=delta, n_components=2,
+        n_components, n_docs = self.n_components, self.expected_n_docs
+        if n_components == "auto" and n_docs is None:
+            raise ValueError(
+                "n_components='auto' needs expected_n_docs, a public guess of the number of texts, "
+                "or of users; give it, or a number of topics"
+            )
+        if n_docs is not None and (
+            epsilon < np.inf or n_components == "auto"
+        ):  # warns of too many topics, and of delta
+            expected = plan(
+                n_docs=n_docs, epsilon=for_topics, delta=delta,
+                n_components=2 if n_components == "auto" else n_components,
                 n_words=self.max_features if is_chosen else len(self.vocabulary),
-            ).recommended_components  # fmt: skip
+            )  # fmt: skip
+            if n_components == "auto":
+                n_components = expected.recommended_components
         model = SubLDA() if self.model is None else clone(self.model)
         model.set_params(
             n_components=n_components, epsilon=for_topics, delta=delta, ledger=None,
-            expected_n_docs=self.expected_n_docs, n_jobs=self.n_jobs, random_state=seeds[1],
-            verbose=self.verbose,
+            n_jobs=self.n_jobs, random_state=seeds[1], verbose=self.verbose,
         )  # fmt: skip
         return vectorizer, model
 
@@ -350,10 +388,12 @@ class PrivateTopicModel(
 
     def _publish(self, model: Any) -> None:
         """Set the fitted attributes of both steps, with one guarantee."""
-        pipeline = make_pipeline(self.vectorizer_, model)
+        both = combined_guarantee(make_pipeline(self.vectorizer_, model), seeds_differ=True)
+        # the steps' settings are those of this estimator, which it states itself
+        inputs = tuple(i for i in both.provenance if not i[0].startswith(PARAMETERS))
         publish(
             self,
-            combined_guarantee(pipeline, seeds_differ=True),
+            dataclasses.replace(both, provenance=inputs),
             model_=model,
             components_=model.components_,
             vocabulary_=self.vectorizer_.get_feature_names_out(),
@@ -368,14 +408,37 @@ class PrivateTopicModel(
         return tags
 
 
-def _checked(raw_documents: Any) -> list[str]:
+def _checked(raw_documents: Any, vectorizer: Any) -> list[str]:
     """The texts, or an error that quotes none of them."""
-    texts = texts_in(raw_documents)
-    kinds = {type(text).__name__ for text in texts if not isinstance(text, str)}
-    if kinds or len(texts) < 2 or not any(itertools.islice(map(str.strip, texts), None)):
-        found = f"texts of type {' and '.join(sorted(kinds))}" if kinds else f"{len(texts)} texts"
+    texts = _check_texts("raw_documents", raw_documents)
+    words = getattr(vectorizer, "vocabulary", None)  # public ones
+    words = None if words is None else frozenset(words)
+    analyze = re.compile(WORD).findall if words is None else vectorizer.build_analyzer()
+    found = (analyze(text) for text in texts)
+    if len(texts) < 2 or not any(w if words is None else words.intersection(w) for w in found):
+        known = "words" if words is None else "a word of the vocabulary"
         raise ValueError(
-            f"raw_documents must be at least two texts (str), of which one has words, got {found}; "
-            "pass '' for a missing text"
+            f"raw_documents must be at least two texts, of which one has {known}, got {len(texts)} "
+            "texts; check their column, their language, and the case of given words"
         )
     return texts
+
+
+def _check_texts(name: str, given: Any) -> list[str]:
+    """A list of texts."""
+    texts = texts_in(given, name)
+    kinds = {type(text).__name__ for text in texts if not isinstance(text, str)}
+    if kinds or not texts:
+        found = f"values of type {' and '.join(sorted(kinds))}" if kinds else "none"
+        raise ValueError(f"{name} must be texts (str), got {found}; pass '' for a missing text")
+    return texts
+
+
+def _check_words(words: Any) -> None:
+    """Public words, each of them once."""
+    words = list(words)
+    if not words or not all(isinstance(w, str) for w in words) or len({*words}) < len(words):
+        raise ValueError(
+            "vocabulary must be different words (str), a language such as 'en', or None, got "
+            f"{len(words)} entries; leave out what is no word or occurs twice"
+        )
