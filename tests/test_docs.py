@@ -84,7 +84,7 @@ def test_code_is_python(page):
 # ---- the guides, run from top to bottom ---------------------------------------------------------
 
 GUIDES = [
-    "start", "vocabulary", "choosing", "persons", "public_prior", "searches", "scaling",
+    "vocabulary", "choosing", "persons", "public_prior", "searches", "scaling",
     "reading_topics", "guarantee", "release", "federated", "operations", "migration", "index",
 ]  # fmt: skip
 OPTIONAL = ("distributed", "flwr", "mlflow", "pyLDAvis")  # their blocks run where they are
