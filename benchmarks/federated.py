@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from dplda import GibbsLDA
 from dplda.core._base import BaseTopicModel
 from dplda.federated import IFTMMaster, IFTMParty, LocalModel, run_rounds, vocabulary_hash
-from dplda.metrics._perplexity import held_out_log_likelihood
+from dplda.metrics import held_out_perplexity
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty as LiteralParty
 from dplda.published import recover_counts
@@ -96,7 +96,7 @@ def federation(
 
 
 def score(components: np.ndarray, split: Split) -> float:
-    return held_out_log_likelihood(components, split.test)
+    return -np.log(held_out_perplexity(components, split.test))
 
 
 def trace(split: Split, owner: np.ndarray, options, **parameters) -> np.ndarray:

@@ -5,6 +5,7 @@ Everything here reads released tables only. It is post-processing, which costs n
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from dplda.core._corpus import check_table
 from dplda.core._texts import check_model
 from dplda.leaf._checks import check_integer
 from dplda.privacy import Guarantee
-from dplda.release._release import NOT_RELEASED
+from dplda.release._release import released_model
 from dplda.release._released_model import ReleasedModel
 
 __all__ = ["match_topics", "merge_topics", "topic_tree"]
@@ -156,20 +157,12 @@ def merge_topics(model: Any, groups: int | Sequence[int]) -> ReleasedModel:
     group = _groups(model.components_, groups)
     components = np.zeros((group.max() + 1, model.components_.shape[1]))
     np.add.at(components, group, model.components_)
-    released = isinstance(model, ReleasedModel)
-    parameters = model.parameters_ if released else model.get_params(deep=False)
-    named = hasattr(model, "feature_names_in_")
-    return ReleasedModel._of(
-        components,
-        model.privacy_,
-        doc_topic_prior=getattr(model, "doc_topic_prior_", None),
-        n_iter_=model.n_iter_,
-        vocabulary=getattr(model, "vocabulary_", model.feature_names_in_ if named else None),
-        named_columns=named,
-        estimator_name_=model.estimator_name_ if released else type(model).__name__,
-        parameters_={name: parameters[name] for name in parameters if name not in NOT_RELEASED}
-        | {"n_components": len(components)},
-    )
+    merged = copy.copy(released_model(model))
+    merged.components_ = components
+    merged.parameters_ = merged.parameters_ | {"n_components": len(components)}
+    for name in ("topic_evidence_", "weak_topics_"):  # of the topics before
+        merged.__dict__.pop(name, None)
+    return merged
 
 
 def _groups(components: np.ndarray, groups: Any) -> np.ndarray:

@@ -355,7 +355,7 @@ ENTRIES = [
     (report, {"randomizer": CLIENT, "changed": "keep", "ids": [1, "b", "b"], "X": COUNTS}),
     (CLIENT.transform, {"X": COUNTS}),
     (FITTED.transform, {"X": COUNTS}),
-    (FITTED.epsilon_at, {"delta": 1e-5}),
+    (FITTED.privacy_.epsilon_at, {"delta": 1e-5}),
     (top_words, {"estimator": FITTED, "feature_names": WORDS, "n_top_words": 2}),
     (TopicDisplay.from_estimator, {"estimator": FITTED, "feature_names": WORDS, "topics": [0]}),
     (save_release, {"model": FITTED, "path": "saved", "vocabulary": WORDS}),

@@ -76,7 +76,7 @@ def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, mechanism
                 assert getattr(model, f"{name}_epsilon_") == getattr(randomizer, f"{name}_epsilon_")
             assert model.one_probability_ == randomizer.one_probability_
             assert model.privacy_.events == randomizer.privacy_.events
-            assert model.epsilon_ == randomizer.epsilon_ == model.epsilon_at(1e-4)
+            assert model.epsilon_ == randomizer.epsilon_ == model.privacy_.epsilon_at(1e-4)
             assert model.epsilon_ <= budget.get("epsilon", math.inf)
             added = {*model.privacy_.assumptions} - {*randomizer.privacy_.assumptions}
             assert ["made by RandomizedResponse" in a for a in added] == [True] * model.randomized

@@ -14,9 +14,8 @@ from sklearn.exceptions import NotFittedError
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._users import number_users
-from dplda.metrics import noisy_score
+from dplda.metrics import held_out_perplexity, noisy_score
 from dplda.metrics._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
-from dplda.metrics._perplexity import held_out_log_likelihood
 from dplda.privacy import BudgetError, Ledger, epsilon_of
 from dplda.privacy.mechanisms import Curator
 
@@ -126,7 +125,7 @@ def test_documents_of_a_user_are_added_before_the_clip():
 
 
 def test_without_noise_clip_and_cap_it_is_the_gain_in_log_likelihood():
-    exact = held_out_log_likelihood(Model.components_, X) - math.log(1 / 40)
+    exact = -math.log(held_out_perplexity(Model.components_, X)) - math.log(1 / 40)
     score = noisy_score(
         Model(), X, epsilon=math.inf, public_unigram=REFERENCE, max_tokens=100, clip=20.0
     )

@@ -173,7 +173,7 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
         assert a - math.exp(model.epsilon_ + b) == pytest.approx(1e-3, rel=1e-3)
     event = Repeated(Gaussian(math.sqrt(n_rounds) / mu), n_rounds)
     assert model.epsilon_ == pytest.approx(epsilon_of(event, 1e-3), rel=1e-9)
-    assert model.epsilon_ == model.privacy_.epsilon == model.epsilon_at(1e-3)
+    assert model.epsilon_ == model.privacy_.epsilon == model.privacy_.epsilon_at(1e-3)
     assert model.delta_ == 1e-3
     assert model.published_epsilon_ == 1.0
     if size == 6:

@@ -255,15 +255,10 @@ def test_guarantee_and_ledger_do_not_know_of_shards(corpus, shards):
     assert ledgers[0].entries()[0].events == ledgers[1].entries()[0].events
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-def test_transform_reads_shard_after_shard(normalize, corpus, shards):
+def test_weights_and_scores_read_shard_after_shard(corpus, shards):
     model = SubLDA(K, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
-    expected = model.transform(corpus.astype(np.float32), normalize=normalize)
-    assert_array_equal(model.transform(shards[7], normalize=normalize), expected)
-
-
-def test_scores_read_shard_after_shard(corpus, shards):
-    model = SubLDA(K, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
+    expected = model.transform(corpus.astype(np.float32))
+    assert_array_equal(model.transform(shards[7]), expected)
     assert model.score(shards[7]) == pytest.approx(model.score(corpus), rel=1e-12)
     for completion in (True, False):
         expected = model.perplexity(corpus, completion=completion)

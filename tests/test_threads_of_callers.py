@@ -110,7 +110,7 @@ def test_threads_share_a_model_and_a_matrix():
         partial(model.transform, shared),
         partial(model.score, shared),
         partial(model.perplexity, shared, completion=False),
-        lambda: model.epsilon_at(1e-8),
+        lambda: model.privacy_.epsilon_at(1e-8),
         lambda: FITS["SubLDA"](random_state=3).fit(shared).components_,
         lambda: FITS["HDPLDA"](random_state=3).fit(shared).components_,
     ]

@@ -1,4 +1,4 @@
-"""Matching, merging and a tree of topics; the input of pyLDAvis; posteriors of documents."""
+"""Matching, merging and a tree of topics; the input of pyLDAvis."""
 
 import itertools
 import math
@@ -13,7 +13,6 @@ from sklearn.exceptions import NotFittedError
 from dplda import SubLDA, load_release, save_release
 from dplda.datasets import make_topic_corpus
 from dplda.displays import to_pyldavis
-from dplda.federated import IFTMParty, SentenceCorpus
 from dplda.topics import match_topics, merge_topics, topic_tree
 
 K = 6
@@ -178,34 +177,3 @@ def test_pyldavis_takes_it(model):
     amount = model.components_.sum(axis=1)
     assert_allclose(prepared.topic_coordinates.Freq / 100, amount / amount.sum())
     assert "x0" in vis.prepared_data_to_html(prepared)
-
-
-# ---- posteriors of documents --------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_without_normalization_rows_are_expected_counts_plus_the_prior(model, X, dtype):
-    documents = X[:20].toarray().astype(dtype)
-    documents[3] = 0
-    theta, gamma = model.transform(documents), model.transform(documents, normalize=False)
-    assert gamma.dtype == dtype
-    assert_allclose(gamma.sum(axis=1), documents.sum(axis=1) + K * 0.1, rtol=1e-5)
-    assert_allclose(gamma / gamma.sum(axis=1, keepdims=True), theta, rtol=1e-6)
-    assert_allclose(gamma[3], 0.1, rtol=1e-6)
-    # each token is divided among the topics in proportion to theta and the word's probabilities
-    phi = model.components_ / model.components_.sum(axis=1, keepdims=True)
-    for x, weights, posterior in zip(documents, theta, gamma):
-        share = weights[:, None] * phi
-        expected = 0.1 + (share / share.sum(axis=0)) @ x
-        assert_allclose(posterior, expected, atol=2e-3 * x.sum() + 1e-6)
-
-
-def test_posteriors_of_released_models_and_of_sentences(model, X, tmp_path):
-    save_release(model, tmp_path / "m")
-    read = load_release(tmp_path / "m")
-    assert_array_equal(read.transform(X, normalize=False), model.transform(X, normalize=False))
-    corpus = SentenceCorpus.from_lists([[[0, 1], [2]], [], [[3, 3, 1]]], 4)
-    party = IFTMParty(2, model="sentence_lda", token_epsilon=math.inf, max_iter=3).fit(corpus)
-    gamma = party.transform(corpus, normalize=False)
-    assert_allclose(gamma.sum(axis=1), [2.2, 0.2, 1.2])
-    assert_allclose(gamma / gamma.sum(axis=1, keepdims=True), party.transform(corpus))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from inspect import cleandoc
 from numbers import Integral, Real
 from typing import Any
@@ -14,9 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import are_shards, check_counts, check_shards
 from dplda.core._fold_in import LARGEST_PRIOR, fold_in
-from dplda.core._private_fit import SMALLEST_DELTA
-from dplda.core._texts import hash_words, words_of
-from dplda.leaf._checks import check_number
 from dplda.leaf._compat import CallbackSupportMixin, Interval
 from dplda.metrics._perplexity import held_out_log_likelihood
 
@@ -41,7 +39,7 @@ self : object
 class BaseTopicModel(
     ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator
 ):
-    """Parameter checks, tags and `epsilon_at`; this class reads public attributes only.
+    """Parameter checks and tags; this class reads public attributes only.
 
     Training is not here. Each estimator writes out the order of its private and public steps in
     its own file, where an auditor looks for it. A parameter or an attribute that the docstring of a
@@ -86,71 +84,6 @@ class BaseTopicModel(
         """Set the parameters of a constructor, its ``locals()``, each as it was given."""
         del parameters["self"]
         self.__dict__.update(parameters)
-
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
-        """Train, and return the topic weights of the training documents.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts.
-        y : Ignored
-            Ignored.
-        **fit_params : dict
-            Passed to `fit`.
-
-        Returns
-        -------
-        theta : ndarray of shape (n_docs, n_components)
-            Topic weights; rows sum to 1.
-
-        See Also
-        --------
-        transform : Topic weights of any documents under a fitted model.
-
-        Notes
-        -----
-        **Privacy.** The result is private. A row is a function of that document's words, and
-        `epsilon_` does not cover it.
-        """
-        return super().fit_transform(X, y, **fit_params)
-
-    def epsilon_at(self, delta: float) -> float:
-        """Epsilon of the fitted model at another delta.
-
-        Parameters
-        ----------
-        delta : float
-            From 1e-14 to below 1.
-
-        Returns
-        -------
-        epsilon : float
-            Epsilon of everything released since `fit`. Infinite if the model has no guarantee.
-
-        Raises
-        ------
-        ValueError
-            If `delta` is out of range.
-
-        See Also
-        --------
-        dplda.privacy.Guarantee.epsilon_at : The same with a choice of accountant.
-        """
-        check_is_fitted(self)
-        delta = check_number("delta", delta, SMALLEST_DELTA, 1.0, closed="left")
-        return self.privacy_.epsilon_at(delta)
-
-    @property
-    def vocabulary_sha256_(self) -> str:
-        """SHA-256 of the words of the columns, if the model knows them: a matrix has no names."""
-        words = words_of(self)
-        if words is None:
-            raise AttributeError(
-                f"this {type(self).__name__} does not know the words of its columns: it is not "
-                "fitted, or was fitted on a matrix without names"
-            )
-        return hash_words(words)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")  # a fit that failed leaves n_features_in_ behind
@@ -228,16 +161,13 @@ class BaseLDA(BaseTopicModel):
         """The Dirichlet parameter in use: `doc_topic_prior`, or 1 / n_components for None."""
         return 1 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
 
-    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
+    def transform(self, X: Any) -> np.ndarray:
         """Topic weights of documents, by fold-in.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts, or weights such as shares, whose scale says nothing.
-        normalize : bool, default=True
-            If False, return the parameters of each document's Dirichlet posterior instead: the
-            expected number of tokens of each topic, plus `doc_topic_prior`.
 
         Returns
         -------
@@ -257,26 +187,22 @@ class BaseLDA(BaseTopicModel):
         Notes
         -----
         **Privacy.** The model protects the documents that it was trained on. A row of the result
-        is a function of that row's words, so that anyone who sees it learns about that document.
+        is private: it is a function of that row's words, and `epsilon_` does not cover it. The same
+        holds for `fit_transform`.
         """
         check_is_fitted(self)
-        if are_shards(X):
-            check_shards(self, X, reset=False)
-            return np.concatenate([self._topic_weights(counts, normalize) for counts in X])
-        X = check_counts(self, X, reset=False, whole=False)
-        return self._topic_weights(X, normalize)
-
-    def _topic_weights(self, X: csr_array, normalize: bool) -> np.ndarray:
-        theta = fold_in(X, self.components_, self.doc_topic_prior_, self.n_jobs, X.dtype)
+        prior, n_jobs = self.doc_topic_prior_, self.n_jobs
+        weights = [fold_in(x, self.components_, prior, n_jobs, x.dtype) for x in self._read(X)]
+        theta = np.concatenate(weights)
         theta /= theta.sum(axis=1, keepdims=True)
-        if not normalize:
-            theta *= self._posterior_size(X.sum(axis=1))
         return theta
 
-    def _posterior_size(self, n_tokens: np.ndarray) -> np.ndarray:
-        """The sum of a document's posterior parameters, as a column."""
-        prior = self.components_.shape[0] * self.doc_topic_prior_
-        return (n_tokens + np.asarray(prior, n_tokens.dtype))[:, None]
+    def _read(self, X: Any) -> Iterable[csr_array]:
+        """The checked counts of new documents, shard after shard."""
+        if are_shards(X):
+            check_shards(self, X, reset=False)
+            return X
+        return [check_counts(self, X, reset=False, whole=False)]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean held-out log-likelihood per token, by document completion; higher is better.
@@ -334,14 +260,6 @@ class BaseLDA(BaseTopicModel):
 
     def _log_likelihood(self, X: Any, *, completion: bool) -> float:
         check_is_fitted(self)
-        if are_shards(X):
-            check_shards(self, X, reset=False)
-        else:
-            X = check_counts(self, X, reset=False, whole=False)
         return held_out_log_likelihood(
-            self.components_,
-            X,
-            doc_topic_prior=self.doc_topic_prior_,
-            completion=completion,
-            n_jobs=self.n_jobs,
+            self.components_, self._read(X), self.doc_topic_prior_, completion, self.n_jobs
         )

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from dplda.core._texts import check_model, hash_words
+from dplda.core._texts import check_model, words_of
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Ledger, PrivacyLeakWarning
@@ -277,7 +277,8 @@ class LocalModel(_Message):
             raise MessageError(
                 "components_ must have no negative entry and no empty topic; fit the model again"
             )
-        known = getattr(model, "vocabulary_sha256_", vocabulary)
+        words = words_of(model)
+        known = vocabulary if words is None else vocabulary_hash(words)
         if vocabulary not in (known, vocabulary_hash(components.shape[1])):
             raise MessageError(
                 "the model was trained on other words than those of this vocabulary; count the "
@@ -342,7 +343,11 @@ def vocabulary_hash(words: Sequence[str] | int) -> str:
             f"words must be all different, and at least one; got {len(words)} words, "
             f"{len(set(words))} of them different"
         )
-    return hash_words(words)
+    digest = hashlib.sha256(b"words\0")
+    for word in words:
+        encoded = word.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(encoded) + encoded)  # no two lists give the same bytes
+    return digest.hexdigest()
 
 
 def vocabulary_size(words: Sequence[str] | int) -> int:

@@ -351,15 +351,13 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         self._warn_if_weak()
         return self
 
-    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
+    def transform(self, X: Any) -> np.ndarray:
         if self.model == "lda" or not isinstance(X, SentenceCorpus):
-            return super().transform(X, normalize=normalize)
+            return super().transform(X)
         check_is_fitted(self)
         check_counts(self, X, reset=False)
         phi = self.components_ / self.components_.sum(axis=1, keepdims=True)
-        theta = fold_in_sentences(X, phi, self.doc_topic_prior_, self.n_jobs)
-        n_sentences = np.diff(X.document_ptr).astype(float)
-        return theta if normalize else theta * self._posterior_size(n_sentences)
+        return fold_in_sentences(X, phi, self.doc_topic_prior_, self.n_jobs)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `refine` of another process needs: values and arrays, all of them released."""

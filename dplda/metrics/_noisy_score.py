@@ -27,7 +27,7 @@ from dplda.leaf._users import (
     number_users,
     protected_unit,
 )
-from dplda.metrics._perplexity import check_inputs, split_documents
+from dplda.metrics._perplexity import check_inputs, check_possible, split_documents
 from dplda.privacy import Guarantee
 
 SCORE = "summed gains and number of held-out tokens"
@@ -221,13 +221,7 @@ def _public_tables(model: Any, public_unigram: Any) -> tuple[np.ndarray, np.ndar
             "pipeline, pass pipeline[-1] and pipeline[:-1].transform(texts)"
         )
     components = check_table(model.components_, "components_")
-    if not (
-        components.min() >= 0 and components.any(axis=0).all() and components.any(axis=1).all()
-    ):
-        raise ValueError(
-            "components_ must be non-negative, with no topic empty and no word impossible in all "
-            "topics"
-        )
+    check_possible(components)
     reference = components.sum(axis=0)
     if public_unigram is not None:
         flat = np.asarray(public_unigram).reshape(-1)  # sums of sparse matrices are 1 x n_words

@@ -90,18 +90,20 @@ def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]
 
 
 def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
-    """Return a table, and documents that can be scored: a matrix, or one shard after the other."""
+    """Return a table, and documents of its words: a matrix, or one shard after the other."""
     if are_shards(X):  # the counts of shards were checked when they were written
-        components, _ = check_same_words(components, sp.csr_array((1, X.shape[1])))
-    else:
-        components, X = check_same_words(components, X)
-    possible = [(components.sum(axis=axis) > 0).all() for axis in (0, 1)]
-    if not (components.min() >= 0 and all(possible)):
+        return check_same_words(components, sp.csr_array((1, X.shape[1])))[0], X
+    components, counts = check_same_words(components, X)
+    return components, [counts]
+
+
+def check_possible(components: np.ndarray) -> None:
+    """Refuse a table of which documents could be impossible."""
+    if not (components.min() >= 0 and all(components.any(axis=axis).all() for axis in (0, 1))):
         raise ValueError(
             "components must be non-negative, with no topic empty and no word impossible in all "
             "topics; add a small positive prior to every cell"
         )
-    return components, X if are_shards(X) else [X]
 
 
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> float:
@@ -116,12 +118,14 @@ def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> floa
 
 
 def held_out_log_likelihood(
-    components: Any, X: Any, *, doc_topic_prior: float = 0.1, completion: bool = True,
+    components: np.ndarray,
+    blocks: Iterable[sp.csr_array],
+    doc_topic_prior: float,
+    completion: bool = True,
     n_jobs: int | None = None,
-) -> float:  # fmt: skip
+) -> float:
     """Mean log-likelihood per token of documents, as `held_out_perplexity` describes it."""
-    components, blocks = check_inputs(components, X)
-    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
+    check_possible(components)
     n_components = len(components)
     phi = np.ascontiguousarray((components / components.sum(axis=1, keepdims=True)).T)
     padded = topic_word_probabilities(components)
@@ -194,10 +198,11 @@ def held_out_perplexity(
     >>> round(held_out_perplexity(topics, [[30, 30, 0, 0]]), 1)
     2.0
     """
-    mean = held_out_log_likelihood(
-        components, X, doc_topic_prior=doc_topic_prior, completion=completion, n_jobs=n_jobs
+    components, blocks = check_inputs(components, X)
+    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
+    return float(
+        np.exp(-held_out_log_likelihood(components, blocks, doc_topic_prior, completion, n_jobs))
     )
-    return float(np.exp(-mean))
 
 
 def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) -> float:

@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline
 
 from dplda._version import __version__
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import VOCABULARY
-from dplda.core._texts import (
-    check_model,
-    flat_steps,
-    settings_of,
-    thawed,
-    vectorizer_from,
-    words_of,
-)
+from dplda.core._texts import check_model, flat_steps, thawed, words_of
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import PUBLIC, check_writable, write_atomically
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._accounting import grouped
 from dplda.privacy._events import from_record, to_record
-from dplda.privacy._guarantee import LARGEST_VARIATION
 from dplda.release._container import pack, unpack
 from dplda.release._released_model import ReleasedModel
 
 KIND = "dplda-release"
 MAX_BYTES, MAX_HEADER = 2**31, 2**24
 MAX_TEXT = 10_000
+MAX_NGRAM = 20
 LARGEST = 1e300  # evidence of a topic
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
@@ -47,9 +42,16 @@ MAX_STEPS, MAX_KINDS = 1_000_000, 50
 NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "prior_components")
 
 _FIELDS = {
-    "dplda", "estimator", "parameters", "n_iter", "vocabulary", "named_columns", "vectorizer",
-    "guarantee", "topic_evidence", "weak_topics",
+    "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vectorizer", "guarantee",
+    "topic_evidence", "weak_topics",
 }  # fmt: skip
+_SETTINGS = (
+    "analyzer", "binary", "lowercase", "ngram_range", "stop_words", "strip_accents",
+    "token_pattern",
+)  # fmt: skip
+_FUNCTIONS = ("preprocessor", "tokenizer", "analyzer", "strip_accents")
+_TEXTS = ("unit", "relation", "mechanism", "trusted", "ledger", "receipt", "theorem")
+_NUMBERS = ("epsilon", "delta", "sensitivity", "total_variation")
 
 
 def save_release(
@@ -64,9 +66,8 @@ def save_release(
     ----------
     model : estimator or Pipeline
         A fitted topic model with `components_`, `privacy_` and `n_iter_`, or a fitted pipeline of
-        a vectorizer and such a model. The vectorizer is a PrivateCountVectorizer, CountVectorizer
-        or HashingVectorizer. The file of a pipeline states `pipeline_guarantee`, and its model
-        takes texts.
+        a PrivateCountVectorizer or CountVectorizer and such a model. The file of a pipeline states
+        `pipeline_guarantee`, and its model takes texts.
     path : str or path-like
         The file. An existing file is replaced as a whole or not at all.
     vocabulary : sequence of str of length n_features_in_, default=None
@@ -123,12 +124,27 @@ def release_bytes(model: Any, vocabulary: Sequence[str] | None = None) -> bytes:
         model, "a fitted model or pipeline, or released_model() of an IFTMMaster, before the path"
     )
     vectorizer, model, guarantee = _parts(model)
-    words = _words(model, vocabulary, vectorizer)
     settings = None if vectorizer is None else settings_of(vectorizer)
+    words = _words(model, vocabulary, vectorizer)
+    released = released_model(model)
+    content = {
+        "dplda": __version__,
+        "estimator": released.estimator_name_,
+        "parameters": released.parameters_,
+        "n_iter": int(released.n_iter_),
+        "vocabulary": words,
+        "vectorizer": settings,
+        "guarantee": guarantee_record(guarantee),
+        "topic_evidence": None,
+        "weak_topics": None,
+    }
+    if hasattr(released, "topic_evidence_"):
+        content["topic_evidence"] = [float(x) for x in released.topic_evidence_]
+        content["weak_topics"] = [bool(weak) for weak in released.weak_topics_]
     try:
-        if not isinstance(model, ReleasedModel):  # `set_params` may have changed what it states
-            check_statement(_given(model), model.privacy_)
-        data = _to_bytes(model, words, settings, guarantee)
+        if released is not model:  # `set_params` may have changed what it states
+            check_statement(released.parameters_, model.privacy_)
+        data = pack(KIND, content, {"components": released.components_}, max_header=MAX_HEADER)
         read_release(data)  # what cannot be read is not written
     except (TypeError, ValueError) as error:
         shorter = "; leave the vocabulary out, and publish it next to the file"
@@ -196,6 +212,26 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     return model
 
 
+def released_model(model: Any) -> ReleasedModel:
+    """The public values of a fitted model; a released model is its own."""
+    if isinstance(model, ReleasedModel):
+        return model
+    parameters = model.get_params(deep=False)
+    if "doc_topic_prior" in parameters:
+        parameters["doc_topic_prior"] = model.doc_topic_prior_  # a file says what None stood for
+    strength = ("topic_evidence_", "weak_topics_")
+    return ReleasedModel._of(
+        np.asarray(model.components_, np.float64),
+        model.privacy_,
+        doc_topic_prior=parameters.get("doc_topic_prior"),
+        vocabulary=words_of(model),
+        n_iter_=model.n_iter_,
+        estimator_name_=type(model).__name__,
+        parameters_={name: parameters[name] for name in parameters if name not in NOT_RELEASED},
+        **{name: getattr(model, name) for name in strength if hasattr(model, name)},
+    )
+
+
 def _log(event: str, path: str | os.PathLike[str], guarantee: Guarantee, model: Any) -> None:
     log_event(
         "release",
@@ -237,38 +273,6 @@ def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
     return vectorizer, getattr(last, "model_", last), guarantee  # a model of texts holds both
 
 
-def _given(model: Any) -> dict[str, Any]:
-    """The public parameters of the training."""
-    released = isinstance(model, ReleasedModel)
-    given = model.parameters_ if released else model.get_params(deep=False)
-    if "doc_topic_prior" in given and not released:
-        given["doc_topic_prior"] = model.doc_topic_prior_  # a file says what None stood for
-    return {name: given[name] for name in given if name not in NOT_RELEASED}
-
-
-def _to_bytes(
-    model: Any, words: list[str] | None, settings: dict[str, Any] | None, guarantee: Guarantee
-) -> bytes:
-    released = isinstance(model, ReleasedModel)  # it keeps the name of the trained class
-    content = {
-        "dplda": __version__,
-        "estimator": model.estimator_name_ if released else type(model).__name__,
-        "parameters": _given(model),
-        "n_iter": int(model.n_iter_),
-        "vocabulary": words,
-        "named_columns": hasattr(model, "feature_names_in_"),
-        "vectorizer": settings,
-        "guarantee": guarantee_record(guarantee),
-        "topic_evidence": None,
-        "weak_topics": None,
-    }
-    if hasattr(model, "topic_evidence_"):
-        content["topic_evidence"] = [float(x) for x in model.topic_evidence_]
-        content["weak_topics"] = [bool(weak) for weak in model.weak_topics_]
-    table = np.asarray(model.components_, np.float64)
-    return pack(KIND, content, {"components": table}, max_header=MAX_HEADER)
-
-
 def _words(model: Any, vocabulary: Sequence[str] | None, vectorizer: Any) -> list[str] | None:
     """The vocabulary to save, one word a column."""
     known = words_of(model)
@@ -308,6 +312,32 @@ def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
     )
 
 
+def settings_of(vectorizer: Any) -> dict[str, Any]:
+    """The settings with which a fitted vectorizer of texts finds words, in plain values.
+
+    Stop words are listed, because a name such as "english" may stand for other words in another
+    version of scikit-learn.
+    """
+    kind = type(vectorizer).__name__
+    if type(vectorizer) is not CountVectorizer and kind != "PrivateCountVectorizer":
+        raise TypeError(
+            f"the step before the model must be a PrivateCountVectorizer or CountVectorizer, got "
+            f"{kind}; publish the model alone, save_release(pipeline[-1], path, vocabulary=...), "
+            "and describe how you count"
+        )
+    given = CountVectorizer().get_params() | vectorizer.get_params(deep=False)
+    for name in _FUNCTIONS:
+        if callable(given[name]):
+            raise TypeError(
+                f"the {name} is a function, which a release file cannot hold; use token_pattern "
+                "and the other settings instead, or apply the function to the texts before the "
+                "pipeline, and say so to the readers"
+            )
+    stop_words = CountVectorizer(stop_words=given["stop_words"]).get_stop_words()
+    given["stop_words"] = None if stop_words is None else sorted(stop_words)
+    return {name: given[name] for name in _SETTINGS} | {"ngram_range": [*given["ngram_range"]]}
+
+
 # ---------------------------------------------------------------- reading what may come from anyone
 
 
@@ -324,43 +354,66 @@ def read_release(data: bytes) -> ReleasedModel:
         raise ValueError(
             f"it must have the fields {', '.join(sorted(_FIELDS))}, and one table, components"
         )
-    components, words = _checked_counts(tables["components"]), content["vocabulary"]
-    n_words = components.shape[1]
-    words = None if words is None else check_vocabulary(words, n_words)
-    settings = content["vectorizer"]
-    vectorizer = None if settings is None else vectorizer_from(settings, words, n_words)
+    components = _checked_counts(tables["components"])
+    words, settings = content["vocabulary"], content["vectorizer"]
+    words = None if words is None else check_vocabulary(words, components.shape[1])
+    vectorizer = None if settings is None else vectorizer_from(settings, words)
     parameters = _parameters(content["parameters"])
     guarantee = read_guarantee(content["guarantee"])
     if vectorizer is None:  # else the guarantee is that of both, and the parameters of the model
         check_statement(parameters, guarantee)
+    prior = parameters.get("doc_topic_prior")  # a model that is not an LDA model has none
+    if prior is not None:
+        prior = check_number("doc_topic_prior", prior, 0.0, LARGEST_PRIOR, closed="right")
     return ReleasedModel._of(
         components,
         guarantee,
-        doc_topic_prior=_prior(parameters.get("doc_topic_prior")),
+        doc_topic_prior=prior,
         vocabulary=words,
-        named_columns=content["named_columns"] is True,
         n_iter_=check_integer("n_iter", content["n_iter"], 0, 2**63),
         vectorizer_=vectorizer,
         estimator_name_=_text("estimator", content["estimator"]),
         version_=_text("dplda", content["dplda"]),
         parameters_=parameters,
-        strength=_strength(content["topic_evidence"], content["weak_topics"], len(components)),
+        **_strength(content["topic_evidence"], content["weak_topics"], len(components)),
     )
 
 
-def _strength(
-    evidence: Any, weak: Any, n_topics: int
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+def _strength(evidence: Any, weak: Any, n_topics: int) -> dict[str, npt.NDArray[Any]]:
     """Evidence of the topics, and which are weak, if the model had them."""
     if evidence is None and weak is None:
-        return None
+        return {}
     for name, values in (("topic_evidence", evidence), ("weak_topics", weak)):
         if not isinstance(values, list) or len(values) != n_topics:
             raise ValueError(f"{name} must be a list of {n_topics} values, one for each topic")
     if not all(isinstance(value, bool) for value in weak):
         raise ValueError("weak_topics must be true or false for each topic")
     numbers = [check_number("topic_evidence", x, -LARGEST, LARGEST) for x in evidence]
-    return np.array(numbers), np.array(weak, bool)
+    return {"topic_evidence_": np.array(numbers), "weak_topics_": np.array(weak, bool)}
+
+
+def vectorizer_from(settings: Any, words: list[str] | None) -> CountVectorizer:
+    """The vectorizer of settings of unknown origin; it takes texts, and no names of files."""
+    if not isinstance(settings, dict) or set(settings) != set(_SETTINGS) or words is None:
+        raise ValueError(
+            f"the vectorizer must have a vocabulary and the fields {', '.join(_SETTINGS)}"
+        )
+    span, listed = settings["ngram_range"], settings["stop_words"]
+    pattern = settings["token_pattern"]
+    try:
+        is_valid = (
+            list(map(type, span)) == [int, int] and 1 <= span[0] <= span[1] <= MAX_NGRAM
+            and (listed is None or all(isinstance(word, str) for word in listed))
+            and len(pattern or "") <= MAX_TEXT and re.compile(pattern or "").groups <= 1
+            and not (pattern is None and settings["analyzer"] == "word")
+        )  # fmt: skip
+        vectorizer = CountVectorizer(vocabulary=words, **settings | {"ngram_range": tuple(span)})
+        vectorizer._validate_params()
+    except (TypeError, ValueError, re.error, OverflowError, RecursionError):
+        is_valid = False
+    if not is_valid or isinstance(listed, str):  # a name, such as "english"
+        raise ValueError("the settings of its vectorizer are none that a release can have")
+    return vectorizer
 
 
 def _checked_counts(table: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -401,13 +454,6 @@ def check_statement(parameters: Mapping[str, Any], guarantee: Guarantee) -> None
             )
 
 
-def _prior(value: Any) -> float | None:
-    """Check a `doc_topic_prior`. A model that is not an LDA model has none."""
-    if value is None:
-        return None
-    return check_number("doc_topic_prior", value, 0.0, LARGEST_PRIOR, closed="right")
-
-
 def check_vocabulary(words: Any, n_words: int) -> list[str]:
     """Refuse what is not one word a column, all different."""
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
@@ -427,73 +473,45 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _number(name: str, value: Any) -> float:
-    return check_number(name, value, 0.0, math.inf)
-
-
-def _distance(name: str, value: Any) -> float:
-    """It is no part of epsilon where delta cannot pay for it, and a large one proves nothing."""
-    return check_number(name, value, 0.0, LARGEST_VARIATION)
-
-
-def _per_round(name: str, value: Any) -> Any:
-    if isinstance(value, list) and value:
-        return tuple(_number(name, number) for number in value)
-    return None if value is None else _number(name, value)
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false")
-    return value
-
-
-def _list_of(read: Callable[[str, Any], Any]) -> Callable[[str, Any], tuple[Any, ...]]:
-    def read_list(name: str, values: Any) -> tuple[Any, ...]:
-        if not isinstance(values, list):
-            raise ValueError(f"{name} must be a list")
-        return tuple(read(name, value) for value in values)
-
-    return read_list
-
-
-def _pair(name: str, value: Any) -> tuple[str, ...]:
-    pair = _list_of(_text)(name, value)
-    if len(pair) != 2:
-        raise ValueError(f"{name} must be a list of pairs")
-    return pair
-
-
-def _events(name: str, records: Any) -> tuple[Any, ...]:
-    try:
-        events = tuple(from_record(record) for record in records)
-        groups = grouped(events)
-        n_steps = sum(count for _, count in groups)
-    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"its privacy {name} cannot be read ({type(error).__name__})") from None
-    if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
-        raise ValueError(
-            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} different kinds"
-        )
-    return events
-
-
-_READERS: dict[str, Callable[[str, Any], Any]] = {
-    "unit": _text, "relation": _text, "mechanism": _text,
-    "epsilon": _number, "delta": _number, "sensitivity": _number, "total_variation": _distance,
-    "noise_scale": _per_round, "noise_multiplier": _per_round, "seeded": _flag,
-    "assumptions": _list_of(_text), "events": _events, "trusted": _text,
-    "provenance": _list_of(_pair), "ledger": _text, "receipt": _text, "theorem": _text,
-}  # fmt: skip
-
-
 def read_guarantee(record: Any) -> Guarantee:
     """Make the guarantee. Its constructor refuses an epsilon below the cost of the events."""
     names = {field.name for field in fields(Guarantee)}
     if not isinstance(record, dict) or set(record) != names:
         raise ValueError(f"the guarantee must have the fields {', '.join(sorted(names))}")
-    values = {name: _READERS[name](name, value) for name, value in record.items()}
+    numbers = [(name, record[name]) for name in _NUMBERS]
+    for name in ("noise_scale", "noise_multiplier"):  # one for each round, one for all, or none
+        value = record[name]
+        of_rounds = value if isinstance(value, list) else [value][: value is not None]
+        numbers += [(name, number) for number in of_rounds]
+    for name, number in numbers:
+        check_number(name, number, 0.0, math.inf)
+    assumptions, pairs = record["assumptions"], record["provenance"]
+    if not (isinstance(assumptions, list) and isinstance(pairs, list)):
+        raise ValueError("assumptions and provenance must be lists")
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise ValueError("provenance must be a list of pairs")
+    texts = [(name, record[name]) for name in _TEXTS]
+    texts += [("assumptions", text) for text in assumptions]
+    texts += [("provenance", text) for pair in pairs for text in pair]
+    for name, text in texts:
+        _text(name, text)
+    if not isinstance(record["seeded"], bool):
+        raise ValueError("seeded must be true or false")
     try:
-        return Guarantee(**values)
+        return Guarantee(**record | {"events": _events(record["events"])})
     except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
         raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None
+
+
+def _events(records: Any) -> tuple[Any, ...]:
+    try:
+        events = tuple(from_record(record) for record in records)
+        groups = grouped(events)
+        n_steps = sum(count for _, count in groups)
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"its privacy events cannot be read ({type(error).__name__})") from None
+    if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
+        raise ValueError(
+            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} different kinds"
+        )
+    return events

@@ -34,15 +34,13 @@ class ReleasedModel(BaseLDA):
 
     Attributes
     ----------
-    components_, privacy_, epsilon_, delta_, n_iter_, n_features_in_, feature_names_in_ : object
+    components_, privacy_, epsilon_, delta_, n_iter_, n_features_in_ : object
         As in the model that was trained.
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
         Which topics to read, as in `SubLDA`, if the trained model said so.
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
-    vocabulary_sha256_ : str
-        Digest of these words, equal if and only if two models have the same columns.
-    vectorizer_ : CountVectorizer, HashingVectorizer or None
+    vectorizer_ : CountVectorizer or None
         How texts become counts, if the model was saved in a pipeline.
     estimator_name_ : str
         Name of the class that was trained. Names of classes of `dplda.published` begin with
@@ -83,24 +81,17 @@ class ReleasedModel(BaseLDA):
         components: npt.NDArray[np.float64],
         guarantee: Guarantee,
         *,
-        doc_topic_prior: float | None,
-        vocabulary: Sequence[str] | None,
-        named_columns: bool = False,
-        strength: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None,
+        vocabulary: Sequence[str] | None = None,
         **attributes: Any,
     ) -> ReleasedModel:
-        """A model of checked public values; `strength` are the evidence and weakness of topics."""
-        model = cls(doc_topic_prior)
+        """A model of checked public values."""
+        model = cls()
         words = None if vocabulary is None else np.array(vocabulary, dtype=object)
         model.__dict__.update(
             {"vectorizer_": None, "version_": __version__, "vocabulary_": words, **attributes},
             privacy_=guarantee, epsilon_=guarantee.epsilon, delta_=guarantee.delta,
             components_=components, n_features_in_=components.shape[1],
         )  # fmt: skip
-        if named_columns and vocabulary is not None:
-            model.feature_names_in_ = model.vocabulary_
-        if strength is not None:
-            model.topic_evidence_, model.weak_topics_ = strength
         return model
 
     def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:
@@ -121,21 +112,21 @@ class ReleasedModel(BaseLDA):
         check_is_fitted(self)
         return self
 
-    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
-        self._check_inference()
-        return super().transform(self._counts(X), normalize=normalize)
-
-    def _log_likelihood(self, X: Any, *, completion: bool) -> float:
-        self._check_inference()
-        return super()._log_likelihood(self._counts(X), completion=completion)
+    def _read(self, X: Any) -> Any:
+        return super()._read(self._counts(X))
 
     def _counts(self, X: Any) -> Any:
         """Counts of texts, and of a table whose columns are the words; anything else as it is."""
+        if self.doc_topic_prior is None:
+            raise AttributeError(
+                f"this {self.estimator_name_} was trained without a doc_topic_prior, and cannot "
+                "infer the topics of documents; use components_"
+            )
         texts = None if self.vectorizer_ is None else texts_in(X)
         if texts is not None:
             return self.vectorizer_.transform(texts)
         names = X.feature_names if are_shards(X) else getattr(X, "columns", None)
-        if self.vocabulary_ is None or names is None or hasattr(self, "feature_names_in_"):
+        if self.vocabulary_ is None or names is None:
             return X
         self._check_words(names)
         if are_shards(X):
@@ -157,14 +148,6 @@ class ReleasedModel(BaseLDA):
         if input_features is not None and self.vocabulary_ is not None:
             self._check_words(input_features)
         return super().get_feature_names_out(input_features)
-
-    def _check_inference(self) -> None:
-        check_is_fitted(self)
-        if self.doc_topic_prior is None:
-            raise AttributeError(
-                f"this {self.estimator_name_} was trained without a doc_topic_prior, and cannot "
-                "infer the topics of documents; use components_"
-            )
 
     def __sklearn_clone__(self) -> ReleasedModel:
         return self
