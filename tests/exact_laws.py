@@ -476,9 +476,9 @@ def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_p
     assert mechanisms.count_clip <= cell.largest, "the clip must not divide an atom"
     tables = {}
     for atoms in cells if "topics" in labels else ():
-        counts = mechanisms.unbiased(values[list(atoms)].reshape(2, 2))
         tables[atoms] = HalfTable.from_counts(
-            counts, mechanisms.count_clip, topic_word_prior
+            values[list(atoms)].reshape(2, 2), mechanisms.count_clip, topic_word_prior,
+            mean=mechanisms.mechanism.mean, unit=mechanisms.unit,
         )  # fmt: skip
     draws = {}
 

@@ -168,6 +168,18 @@ def test_a_later_call_does_not_read_the_topics_of_the_fit(corpus):
     np.testing.assert_array_equal(*drawn)
 
 
+@pytest.mark.parametrize("changed", [{"noise_epsilon": 2.0}, {"noise": "gaussian"}], ids=str)
+def test_releases_of_other_noise_do_not_enter_the_average(changed, corpus):
+    """`components_std_` states the noise of one mechanism."""
+    model = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=2).fit(corpus)
+    before = model.privacy_
+    if "noise" in changed:
+        changed = changed | {"noise_epsilon": None, "noise_multiplier": 1.0}
+    with pytest.raises(ValueError, match=r"continues with the noise.* call fit"):
+        model.set_params(**changed).partial_fit(corpus)
+    assert model.privacy_ is before
+
+
 def test_the_table_is_unbiased(corpus):
     """The floored Laplace's mean of -1/2 is taken out again."""
     model = HDPLDA(1, noise_epsilon=1.0, count_clip=1.0, max_iter=400, topic_word_prior=0.01)

@@ -119,8 +119,8 @@ def test_transform_refine_and_pickle(counts):
     saved = pickle.dumps(party)
     copy = pickle.loads(saved)
     assert_array_equal(copy.components_, party.components_)
-    assert party._corpus.word.tobytes() not in saved
-    assert b"_tokens" not in saved
+    assert party._data[0].word.tobytes() not in saved
+    assert b"_data" not in saved
     table = np.random.default_rng(0).random((5, V))
     with pytest.raises(ValueError, match="copies hold no documents"):
         copy.refine(table)

@@ -29,7 +29,7 @@ from dplda.privacy import (
 )
 from dplda.privacy._curator import Curator, membership_threshold, sampled
 from dplda.privacy._mechanisms import DiscreteGaussian
-from dplda.privacy._streams import Streams
+from dplda.privacy._streams import Purpose, Streams
 from dplda.word import _gibbslda
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
@@ -258,9 +258,12 @@ def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         SubLDA(4, epsilon=math.inf, max_iter=1, random_state=seeds[0]).fit(corpus)
     tokens = Corpus.from_counts(corpus.astype(float))
-    topics = _gibbslda.first_topics(
-        tokens, 4, Streams.from_random_state(seeds[1]), doc_topic_prior=0.1, topic_word_prior=0.01
-    )
+    topics = np.full(tokens.n_tokens, -1, np.int32)
+    reader = Streams.from_random_state(seeds[1]).reader(Purpose.TOPICS, 0)
+    _gibbslda.live_sweep(
+        tokens, topics, np.zeros((50, 16), np.int32), np.zeros(4, np.int64), reader,
+        doc_topic_prior=0.1, topic_word_prior=0.01,
+    )  # fmt: skip
     counts = np.zeros((50, 4))
     np.add.at(counts, (tokens.word, topics), 1)
     np.testing.assert_allclose(made[0], counts + 0.01)

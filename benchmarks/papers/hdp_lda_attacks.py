@@ -114,8 +114,10 @@ def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
     """Factor of words and topics in the probability of a draw, (n_words, n_components)."""
     beta = float(model.topic_word_prior)
     if hasattr(model, "count_clip_"):
-        counts = model._mechanisms().unbiased(noisy)
-        return HalfTable.from_counts(counts, model.count_clip_, beta).values
+        sweep = model._mechanisms()
+        return HalfTable.from_counts(
+            noisy, model.count_clip_, beta, mean=sweep.mechanism.mean, unit=sweep.unit
+        ).values
     clip = float(getattr(model, "count_clip", math.inf))
     sizes = np.maximum(noisy.sum(axis=0), 0) + len(noisy) * beta
     return (np.clip(noisy, 0, clip) + beta) / sizes

@@ -231,16 +231,3 @@ def noisy_sweep(
                 document[new] += 1
                 inverse[new] = <float>(1.0 / (totals[new] + norm))
                 factor[new] = (weight_of(document[new]) + alpha) * inverse[new]
-
-
-def count_words(
-    const int32_t[::1] word,             # in
-    const int32_t[::1] topics,           # in: -1 for not yet assigned, which counts nowhere
-    int64_t[:, ::1] counts,              # in/out: (n_words, n_components), added to
-):
-    """Add each token to the cell of its word and topic."""
-    cdef Py_ssize_t i
-    with nogil:
-        for i in range(word.shape[0]):
-            if topics[i] >= 0:
-                counts[word[i], topics[i]] += 1

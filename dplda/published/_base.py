@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import Corpus, check_counts
 from dplda.core._private_fit import no_guarantee, publish
 from dplda.leaf._compat import Interval, Options, _fit_context
 from dplda.leaf._messages import warn_user
@@ -82,6 +82,13 @@ class PublishedLDA(BaseLDA):
             self._unit, self._relation, mechanism, noise_scale=scale, seeded=streams.seeded
         )
         publish(self, record, components_=components, **attributes)
+
+
+def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.ndarray:
+    """Exact word-topic counts, (n_words, n_components), int64; private."""
+    cell = corpus.word.astype(np.int64) * n_components + topics
+    counts = np.bincount(cell, minlength=corpus.n_words * n_components)
+    return counts.reshape(corpus.n_words, n_components)
 
 
 def laplace(shape: tuple[int, ...], epsilon: float, sensitivity: int, reader: Reader) -> np.ndarray:

@@ -16,8 +16,8 @@ from dplda.leaf._compat import Interval, StrOptions
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams
-from dplda.published._base import COUNTS, TOPICS, PublishedLDA, laplace, noise_range
-from dplda.word._frozen_table import count_words, uniform_topics
+from dplda.published._base import COUNTS, TOPICS, PublishedLDA, count_words, laplace, noise_range
+from dplda.word._frozen_table import uniform_topics
 from dplda.word._sweep_mechanisms import inherent_epsilon
 
 # The noise tables reach GRID / epsilon; HDP-LDA, of sensitivity 2, takes twice these.

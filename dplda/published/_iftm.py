@@ -26,7 +26,7 @@ from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
-from dplda.published._base import COUNTS, PublishedLDA, noise_range
+from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
 
 SMALLEST_EPSILON = 0.0114  # the noise tables reach its scale
 LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
@@ -128,20 +128,18 @@ class PublishedIFTMParty(PublishedLDA):
         """The first global iteration: the noise, then `max_iter` sweeps from random topics."""
         if self.published_epsilon != math.inf:
             self._warn()
-        mechanism = TokenMechanism(None)
+        mechanism, value = TokenMechanism(None), np.ones(1)
         if self.published_epsilon != math.inf:  # equation (9)
-            epsilon, threshold = float(self.published_epsilon), float(self.noise_threshold)
-            mechanism = TokenMechanism(ThresholdedLaplace(epsilon, threshold))
-        corpus = Corpus.from_counts(X)  # private
-        tokens = _noisy_vectors(corpus, mechanism, streams)  # lines 2 to 6; private
-        noise = mechanism.noise  # what each level of a survivor stands for
-        value = np.ones(1)
-        if isinstance(noise, ThresholdedLaplace):
+            noise = ThresholdedLaplace(float(self.published_epsilon), float(self.noise_threshold))
+            mechanism = TokenMechanism(noise)
+            # what each level of a survivor stands for
             value = (noise.threshold_steps + np.arange(noise.MAX_LEVEL + 1.0)) * noise.STEP
+        corpus = Corpus.from_counts(X)  # private
+        data = corpus, _noisy_vectors(corpus, mechanism, streams), value  # lines 2 to 6; private
         n_components = int(self.n_components)
         bits = streams.words(Purpose.FIRST_TOPICS, 1, 0, corpus.n_tokens)  # secret
         topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
-        self._sweeps(corpus, tokens, value, topics, n_components, streams, first=1)
+        self._sweeps(data, topics, n_components, streams, 1)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> PublishedIFTMParty:
@@ -164,7 +162,7 @@ class PublishedIFTMParty(PublishedLDA):
             party is a copy, which holds no documents.
         """
         check_is_fitted(self)
-        if not hasattr(self, "_corpus"):
+        if not hasattr(self, "_data"):
             raise ValueError(
                 "this party was copied or unpickled, and copies hold no documents; call fit, or "
                 "refine the original"
@@ -173,29 +171,26 @@ class PublishedIFTMParty(PublishedLDA):
             self._warn()
         table = check_topics(table, self.components_.shape[1])
         streams = Streams.from_random_state(self.random_state)  # secret
-        corpus, first = self._corpus, self.n_iter_ + 1  # private
+        corpus, first = self._data[0], self.n_iter_ + 1  # private
         bits = streams.words(Purpose.FIRST_TOPICS, first, 0, corpus.n_tokens)  # secret
         model = Topics.from_weights(table)  # line 9; public
         # the table is public, but this line reads the raw word of each token
         topics = _draw_topics(model, corpus.word, bits)  # line 10; private
-        self._sweeps(corpus, self._tokens, self._value, topics, len(table), streams, first=first)
+        self._sweeps(self._data, topics, len(table), streams, first)
         return self
 
     def _sweeps(
         self,
-        corpus: Corpus,
-        tokens: Tokens,
-        value: NDArray[np.float64],
+        data: tuple[Corpus, Tokens, NDArray[np.float64]],
         topics: NDArray[np.int32],
         n_components: int,
         streams: Streams,
-        *,
         first: int,
     ) -> None:
         """Lines 11 to 24 of Algorithm 1; `topics` (n_tokens,) is changed in place."""
-        alpha, beta = float(self.doc_topic_prior_), float(self.topic_word_prior)
-        last = first + self.max_iter - 1
-        weights = _count(corpus, topics, n_components) + beta  # private
+        corpus, tokens, value = data  # private
+        alpha, last = float(self.doc_topic_prior_), first + self.max_iter - 1
+        weights = self._weights(corpus, topics, n_components)  # private
         for t in rounds(self, first, last):
             log_phi = _draw_log_phi(weights, streams, t)  # line 22; private
             omega = Topics.from_weights(weights)  # line 13; private
@@ -213,7 +208,7 @@ class PublishedIFTMParty(PublishedLDA):
                     by_doc, by_word, log_uniform, survivors.ptr, survivors.word, survivors.level,
                     value, log_phi, omega.phi, alpha, *np.empty((2, n_components), np.int32),
                 )  # fmt: skip
-            weights = _count(corpus, topics, n_components) + beta  # private
+            weights = self._weights(corpus, topics, n_components)  # private
         # The paper's release: exact counts. One token changes at least one of them by 1, and more
         # through the topics of other tokens; there is no noise, so no epsilon is finite.
         announce(COUNTS, last, weights)  # public
@@ -226,15 +221,19 @@ class PublishedIFTMParty(PublishedLDA):
             weights,  # line 24
             n_iter_=last,
             published_epsilon_=float(self.published_epsilon),
-            _corpus=corpus,
-            _tokens=tokens,
-            _value=value,
+            _data=data,
         )
+
+    def _weights(
+        self, corpus: Corpus, topics: NDArray[np.int32], n_components: int
+    ) -> NDArray[np.float64]:
+        """C^KW + beta: tokens of each raw word in each topic, (n_components, n_words); private."""
+        counts = count_words(corpus, topics, n_components)
+        return np.ascontiguousarray(counts.T) + float(self.topic_word_prior)
 
     def __getstate__(self) -> dict[str, Any]:
         """State without the raw tokens that `refine` needs, because pickles are often shared."""
-        private = ("_corpus", "_tokens", "_value")
-        return {k: v for k, v in super().__getstate__().items() if k not in private}
+        return {k: v for k, v in super().__getstate__().items() if k != "_data"}
 
 
 def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> NDArray[np.int64]:
@@ -303,13 +302,6 @@ def _noisy_vectors(corpus: Corpus, mechanism: TokenMechanism, streams: Streams) 
     units = SentenceCorpus(corpus.word, pointers, corpus.doc_ptr, corpus.n_words)
     check_size(units, mechanism)
     return privatize(units, mechanism, streams)
-
-
-def _count(corpus: Corpus, topics: NDArray[np.int32], n_components: int) -> NDArray[np.float64]:
-    """C^KW: tokens of each raw word in each topic, (n_components, n_words)."""
-    cell = topics.astype(np.int64) * corpus.n_words + corpus.word
-    counts = np.bincount(cell, minlength=n_components * corpus.n_words)
-    return counts.reshape(n_components, corpus.n_words).astype(np.float64)
 
 
 def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, t: int) -> NDArray[np.float32]:

@@ -19,8 +19,8 @@ from dplda.privacy._curator import announce
 from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
-from dplda.published._base import COUNTS, PublishedLDA, noise_range
-from dplda.word._frozen_table import count_words, uniform_topics
+from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
+from dplda.word._frozen_table import uniform_topics
 
 SMALLEST_EPSILON = 1e-100  # a smaller one makes the noise infinite
 NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB

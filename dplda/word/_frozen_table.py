@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dplda.core._corpus import Corpus
-from dplda.kernels import _frozen, _gibbs, _release
+from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
@@ -41,13 +41,9 @@ SMALLEST_PRIOR = 2.0**-60  # in units of a count
 class HalfTable:
     """A word-topic table of positive halves, with an exact bound on the ratio of two of a topic.
 
-    Attributes
-    ----------
-    half : ndarray of shape (n_words, padded), uint16
-        Bits of normal IEEE halves, in proportion to clip(counts, 0, count_clip) + prior, divided by
-        the size of the topic. It is 0 on the padding to a multiple of 16 topics.
-    n_components : int
-        Number of topics.
+    `half` (n_words, padded) has the bits of normal IEEE halves, in proportion to
+    clip(counts, 0, count_clip) + prior, divided by the size of the topic. It is 0 on the padding to
+    a multiple of 16 topics.
     """
 
     half: npt.NDArray[np.uint16]
@@ -81,11 +77,14 @@ class HalfTable:
         largest += 1
         _release.add_weights(counts, *weight, _n_rows(n_components), sums, largest, threads)
         sizes = sum(sums.astype(np.float64), np.zeros(padded))  # row after row
-        columns = np.zeros((3, padded), np.float32)
-        columns[:, :n_components] = _bounds(
-            sizes[:n_components], largest.max(axis=0)[:n_components], count_clip, prior
-        )
-        low, high, scale = columns
+        # smallest and largest half of each topic, and what a weight of 1 becomes
+        low, high, scale = columns = np.zeros((3, padded), np.float32)
+        topics = slice(n_components)
+        exact = LARGEST / (largest.max(axis=0)[topics] / sizes[topics]).max() / sizes[topics]
+        smallest = np.maximum(exact, SMALLEST).astype(np.float16)
+        bits = smallest.view(np.uint16).astype(np.int64)
+        bits = np.minimum(bits + _steps(count_clip, prior)[bits & FRACTION], BITS_OF_LARGEST)
+        columns[:, topics] = smallest, bits.astype(np.uint16).view(np.float16), exact
         # rows begin with a line of the cache: they are in as few lines as possible
         cells = np.zeros(n_words * padded + CACHE_LINE // 2, np.uint16)
         first = -cells.ctypes.data % CACHE_LINE // 2
@@ -97,15 +96,6 @@ class HalfTable:
     def values(self) -> npt.NDArray[np.float64]:
         """The halves (n_words, n_components) as float64, exactly."""
         return self.half.view(np.float16)[:, : self.n_components].astype(np.float64)
-
-
-def _bounds(sizes: Any, largest: Any, count_clip: float, prior: float) -> tuple[Any, Any, Any]:
-    """Smallest and largest half of each topic, and what a weight of 1 becomes."""
-    scale = LARGEST / (largest / sizes).max() / sizes
-    low = np.maximum(scale, SMALLEST).astype(np.float16)
-    bits = low.view(np.uint16).astype(np.int64)
-    high = np.minimum(bits + _steps(count_clip, prior)[bits & FRACTION], BITS_OF_LARGEST)
-    return low, high.astype(np.uint16).view(np.float16), scale
 
 
 @lru_cache(maxsize=16)
@@ -144,18 +134,10 @@ def add_rows(total: np.ndarray, table: np.ndarray, n_jobs: int | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TokensByWord:
-    """The private tokens word by word, so that threads count disjoint words.
+    """The private tokens word by word: threads count disjoint words."""
 
-    Attributes
-    ----------
-    ptr : ndarray of shape (n_words + 1,), int64
-        Where each word's tokens begin in `token`.
-    token : ndarray of shape (n_tokens,), int32
-        Position of each token in the corpus.
-    """
-
-    ptr: np.ndarray
-    token: np.ndarray
+    ptr: np.ndarray  # where each word's tokens begin in `token`, (n_words + 1,), int64
+    token: np.ndarray  # position of each token in the corpus, (n_tokens,), int32
 
     @classmethod
     def from_corpus(cls, corpus: Corpus) -> TokensByWord:
@@ -169,13 +151,6 @@ class TokensByWord:
         """Write the exact word-topic counts, times `unit`, over `counts`; private."""
         _release.count_topics(self.ptr, self.token, topics, unit, counts, n_threads(n_jobs))
         return counts
-
-
-def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.ndarray:
-    """Exact word-topic counts (n_words, n_components), int64; private."""
-    counts = np.zeros((corpus.n_words, n_components), np.int64)
-    _gibbs.count_words(corpus.word, topics, counts)
-    return counts
 
 
 def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.ndarray:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts, row_blocks
 from dplda.core._fold_in import pad
-from dplda.core._private_fit import no_guarantee
+from dplda.core._private_fit import no_guarantee, publish
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
@@ -66,12 +66,8 @@ class GibbsLDA(BaseLDA):
         `topic_word_prior`; not normalized.
     n_iter_ : int
         Number of sweeps so far.
-    epsilon_ : float
-        Infinity: nothing is protected.
-    delta_ : float
-        The delta at which `epsilon_` is stated, 0.
-    privacy_ : Guarantee
-        The statement that nothing is protected. `print` shows it in words.
+    epsilon_, delta_ : float
+        Infinity and 0: nothing is protected. `privacy_` says so.
     doc_topic_prior_
     n_features_in_
 
@@ -86,13 +82,12 @@ class GibbsLDA(BaseLDA):
     **Privacy.** None. `components_` holds exact counts of the training documents, and anyone who
     sees it may be able to read parts of the documents from it.
 
-    **The chain.** Topics start uniform; 256 and more start from a sweep with live counts, which
-    takes longer than the others. In a sweep, the word-topic counts of the sweep before stand
-    still, the counts of a token itself among them. A draw therefore reads nothing that another
-    document changes, and documents are drawn in parallel. This is approximate distributed LDA [2]_
-    with one document on each processor, or stochastic expectation-maximization [3]_ with topic
-    weights integrated out. It is not the exact sampler of [1]_: its topics are more concentrated.
-    It needs fewer sweeps to a given held-out perplexity (``docs/speed.md``).
+    **The chain.** Topics start uniform; 256 and more start from a sweep with live counts. In a
+    sweep, the word-topic counts of the sweep before stand still, the counts of a token itself among
+    them: documents are drawn in parallel. This is approximate distributed LDA [2]_ with one
+    document on each processor, or stochastic expectation-maximization [3]_ with topic weights
+    integrated out. Its topics are more concentrated than those of the exact sampler [1]_, and it
+    needs fewer sweeps to a given held-out perplexity (``docs/speed.md``).
 
     References
     ----------
@@ -147,7 +142,7 @@ class GibbsLDA(BaseLDA):
 
     def _train(self, X: Any, before: np.ndarray | None, *, first: int) -> GibbsLDA:
         """Sweep over `X`, on top of the counts (n_words, n_components) of earlier documents."""
-        n_components, max_iter = int(self.n_components), int(self.max_iter)
+        n_components, last = int(self.n_components), first + int(self.max_iter) - 1
         if n_components > MAX_COMPONENTS and not self.exact:
             raise ValueError(
                 f"n_components must be at most {MAX_COMPONENTS} for GibbsLDA with exact=False, got "
@@ -155,13 +150,13 @@ class GibbsLDA(BaseLDA):
             )
         corpus = Corpus.from_counts(X)
         streams = Streams.from_random_state(self.random_state)
-        sweeps = rounds(self, first, first + max_iter - 1)
+        sweeps = rounds(self, first, last)
         priors = {
             "doc_topic_prior": self.doc_topic_prior_, "topic_word_prior": self.topic_word_prior,
         }  # fmt: skip
         if self.exact:
-            start = np.zeros((corpus.n_words, n_components)) if before is None else before
-            live = pad(np.rint(start), np.int32)
+            start = np.zeros((corpus.n_words, n_components)) if before is None else np.rint(before)
+            live = pad(start, np.int32)
             totals = live[:, :n_components].sum(axis=0, dtype=np.int64)
             topics = np.full(corpus.n_tokens, -1, np.int32)
             for t in sweeps:
@@ -170,15 +165,12 @@ class GibbsLDA(BaseLDA):
             counts = live[:, :n_components]
         else:
             counts = average_counts(
-                corpus, n_components, before, streams, sweeps, max_iter, n_jobs=self.n_jobs,
-                **priors,
+                corpus, n_components, before, streams, sweeps, int(self.max_iter),
+                n_jobs=self.n_jobs, **priors,
             )  # fmt: skip
             counts = counts if before is None else before + counts
-        self._fitted_prior = float(self.topic_word_prior)
-        self.components_ = counts.T + self._fitted_prior
-        self.n_iter_ = first + max_iter - 1
-        self.privacy_ = NO_GUARANTEE
-        self.epsilon_, self.delta_ = self.privacy_.epsilon, self.privacy_.delta
+        prior = float(self.topic_word_prior)
+        publish(self, NO_GUARANTEE, components_=counts.T + prior, n_iter_=last, _fitted_prior=prior)
         return self
 
 
@@ -197,21 +189,26 @@ def average_counts(
     """Word-topic counts (n_words, n_components), averaged over the last quarter of the sweeps.
 
     Every draw reads the counts `before` in addition, which are those of earlier documents or seeds,
-    and not in the result. They also draw the first topics; without them `first_topics` does.
-    `sweeps` has the numbers of `max_iter` sweeps.
+    and not in the result. They also draw the first topics. Without them, first topics are uniform,
+    or of a live sweep if there are many. `sweeps` has the numbers of `max_iter` sweeps.
     """
     by_word = TokensByWord.from_corpus(corpus)
     counts = np.zeros((corpus.n_words, n_components), np.int32)
     frequencies = np.diff(by_word.ptr)
-    if before is None:
-        topics = first_topics(
-            corpus, n_components, streams,
-            doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
-        )  # fmt: skip
-        by_word.count(topics, 1, counts, n_jobs)
-    else:
+    if before is not None:
         topics = np.full(corpus.n_tokens, -1, TOPIC)
         frequencies = frequencies + before.sum(axis=1)
+    elif n_components < LIVE_START:
+        topics = uniform_topics(corpus, n_components, streams)
+        by_word.count(topics, 1, counts, n_jobs)
+    else:
+        live = np.full(corpus.n_tokens, -1, np.int32)
+        table, totals = pad(counts, np.int32), np.zeros(n_components, np.int64)
+        live_sweep(
+            corpus, live, table, totals, streams.reader(Purpose.TOPICS, 0),
+            doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
+        )  # fmt: skip
+        topics, counts = live.astype(TOPIC), table[:, :n_components].copy()
     largest = max(1.0, float(frequencies.max(initial=0)))
     total, n_averaged = np.zeros_like(counts, np.int64), -(-max_iter // 4)
     for t, n_left in zip(sweeps, range(max_iter - 1, -1, -1)):
@@ -226,19 +223,6 @@ def average_counts(
         if n_left < n_averaged:
             add_rows(total, counts, n_jobs)
     return total / n_averaged
-
-
-def first_topics(
-    corpus: Corpus, n_components: int, streams: Streams, **priors: float
-) -> np.ndarray:
-    """Topics to begin with, (n_tokens,): uniform, or of a live sweep if there are many topics."""
-    if n_components < LIVE_START:
-        return uniform_topics(corpus, n_components, streams)
-    topics = np.full(corpus.n_tokens, -1, np.int32)
-    counts = pad(np.broadcast_to(np.int32(0), (corpus.n_words, n_components)), np.int32)
-    totals, reader = np.zeros(n_components, np.int64), streams.reader(Purpose.TOPICS, 0)
-    live_sweep(corpus, topics, counts, totals, reader, **priors)
-    return topics.astype(TOPIC)
 
 
 def live_counts(

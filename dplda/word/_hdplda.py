@@ -33,6 +33,7 @@ from dplda.word._frozen_table import (
     TOPIC,
     HalfTable,
     TokensByWord,
+    add_rows,
     draw_topics,
     uniform_topics,
 )
@@ -58,9 +59,9 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     """Word-level private LDA: hybrid private latent Dirichlet allocation.
 
     The sound form of HDP-LDA [1]_ (the H is not "hierarchical"). Single words are protected, even
-    from an adversary who sees the topics of all tokens in every sweep. Noise hides the counts, and
-    a clip bounds what a drawn topic reveals. To protect whole documents, use
-    ``SubLDA(subsampling_ratio=1)``, which is nearly always the better choice.
+    from an adversary who sees the topics of all tokens in every sweep: noise hides the counts, and
+    a clip bounds what a drawn topic reveals. ``SubLDA(subsampling_ratio=1)`` protects whole
+    documents, and is nearly always the better choice.
 
     Parameters
     ----------
@@ -71,11 +72,10 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         split evenly between noise and topic draws, in zCDP. Give this, `noise_epsilon` or
         `noise_multiplier`. After `fit`, ``epsilon_ <= epsilon``.
     noise_epsilon : float or None, default=None
-        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to 40. It needs
-        `count_clip`.
+        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to 40. It and
+        `noise_multiplier` need `count_clip`.
     noise_multiplier : float or None, default=None
-        Standard deviation over sensitivity of the Gaussian noise of one sweep. It needs
-        `count_clip`.
+        Standard deviation over sensitivity of the Gaussian noise of one sweep.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
         1 / n_tokens.
@@ -130,13 +130,11 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     vocabulary. The lengths of documents, counted in words of the vocabulary, are public.
     Sensitivity: two counts change by one. Events: in each sweep ``Laplace(2 / noise_epsilon)``
     twice, or ``Gaussian(noise_multiplier)``, and, except in the last sweep,
-    ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of that token. All
-    later draws read the noisy table, which does not change during a sweep. Draws are made in
-    integers, so that the ratio of probabilities is what the event says. `epsilon_` is the smaller
-    of the sum (Theorem 3 of [1]_, which holds for this form) and of Renyi accounting. The proof is
-    in ``docs/proofs_word.md``.
+    ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of that token; other
+    draws read the released table only. `epsilon_` is the smaller of the sum (Theorem 3 of [1]_,
+    which holds for this form) and of Renyi accounting. ``docs/proofs_word.md`` has the proof.
 
-    Word-level privacy is expensive: useful noise costs an epsilon of tens to hundreds.
+    Useful noise costs an epsilon of tens to hundreds.
 
     References
     ----------
@@ -196,39 +194,16 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         LowSignalWarning
             If few topics stand out of the noise after `max_iter` sweeps.
         """
-        mechanisms = self._mechanisms()  # public
-        streams = self._streams()  # secret
-        n_components, max_iter = int(self.n_components), int(self.max_iter)
-        one_sweep = [(COUNTS, mechanisms.mechanism.event), (TOPICS, mechanisms.topic_event)]
-        plan = (one_sweep * max_iter)[:-1]  # nothing reads topics after the last release
-        with Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger) as curator:
-            X = check_counts(self, X, reset=True)  # private
-            tokens = Corpus.from_counts(X).shuffled(streams, 1, self.n_jobs)  # private
-            by_word = TokensByWord.from_corpus(tokens)  # private
-            topics = uniform_topics(tokens, n_components, streams)  # public
-            shape, lengths = (tokens.n_words, n_components), tokens.n_tokens  # public
-            cells = np.empty(shape, mechanisms.integers(lengths, 1))
-            average = NoisyCounts(np.zeros(shape, mechanisms.integers(lengths, max_iter)))
-            for t in rounds(self, 1, max_iter):
-                counts = by_word.count(topics, mechanisms.unit, cells, self.n_jobs)  # private
-                noisy = self._release(counts, mechanisms, curator, t)  # public
-                if 2 * t > max_iter:
-                    average = average.add(noisy, self.n_jobs)  # public
-                if t < max_iter:
-                    topics = self._draw(
-                        tokens, topics, noisy, mechanisms, curator, streams, t
-                    )  # public
-        return self._publish(average, mechanisms, curator, None, streams.seeded, t)
+        return self._train(X, None, int(self.max_iter))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
         """Run one more private sweep on the given documents; raises and warns as `fit` does.
 
         The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most `max_iter`
-        calls. The first call draws topics uniformly. A later call draws them under the released
-        table, from scratch. Their counts are released and enter the average. Make as many
-        calls as the ledger allows under a ledger with ``composition="adaptive"``, whose budget is
-        then the guarantee. Otherwise fix their number before you look at the model.
+        calls. The first call draws topics uniformly, a later one under the released table. Fix the
+        number of calls before you look at the model, or use a ledger with
+        ``composition="adaptive"``, whose budget is then the guarantee.
 
         Raises
         ------
@@ -236,67 +211,76 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             If this call would exceed `epsilon` or the budget of the ledger. No data have been read
             then.
         ValueError
-            If `n_components` or the width of `X` changed since the first call.
+            If `n_components`, the noise or the width of `X` changed since the first call.
         """
-        average = released_so_far(self, "word")  # public
-        first = average is None
-        earlier = None if first else self.privacy_
+        return self._train(X, released_so_far(self, "word"), 1)
+
+    def _train(self, X: Any, released: NoisyCounts | None, n_sweeps: int) -> HDPLDA:
+        """Private sweeps on top of what earlier calls released; None starts from scratch."""
         mechanisms = self._mechanisms()  # public
+        if released is not None and released.mechanisms.mechanism != mechanisms.mechanism:
+            raise ValueError(
+                "partial_fit continues with the noise of the calls before, and epsilon, delta, "
+                "max_iter, noise, noise_epsilon or noise_multiplier have changed; call fit to "
+                "start from scratch"
+            )
         one_sweep = [(TOPICS, mechanisms.topic_event), (COUNTS, mechanisms.mechanism.event)]
-        plan = one_sweep[first:]  # the first topics are uniform, and cost nothing
+        plan = (one_sweep * n_sweeps)[released is None :]  # the first topics are uniform, and free
+        earlier = None if released is None else self.privacy_
         check_paid(
             "HDPLDA", [event for _, event in plan],
             epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
         )  # fmt: skip
-        streams = self._streams()  # secret
-        n_components, t = int(self.n_components), 1 if first else self.n_iter_ + 1
+        streams = Streams.from_random_state(self.random_state)  # secret
+        warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
+        first = 1 if released is None else self.n_iter_ + 1
+        last = first + n_sweeps - 1
         with Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger) as curator:
-            X = check_counts(self, X, reset=first)  # private
-            tokens = Corpus.from_counts(X).shuffled(streams, t, self.n_jobs)  # private
-            shape = tokens.n_words, n_components  # public
-            if first:
-                topics = uniform_topics(tokens, n_components, streams)  # public
-                average = NoisyCounts(np.zeros(shape, np.int64))  # public
+            X = check_counts(self, X, reset=released is None)  # private
+            tokens = Corpus.from_counts(X).shuffled(streams, first, self.n_jobs)  # private
+            by_word = TokensByWord.from_corpus(tokens)  # private
+            shape, n_tokens = (tokens.n_words, int(self.n_components)), tokens.n_tokens  # public
+            if released is None:
+                total, n = np.zeros(shape, mechanisms.integers(n_tokens, n_sweeps)), 0
+                topics = uniform_topics(tokens, shape[1], streams)  # public
             else:
-                average = average.copy()
-                none = np.full(tokens.n_tokens, -1, TOPIC)
-                topics = self._draw(
-                    tokens, none, average, mechanisms, curator, streams, t
+                total, n = released.total.astype(np.int64), released.n
+                topics = np.full(n_tokens, -1, TOPIC)
+                topics = self._draw(tokens, topics, released, curator, streams, first)  # public
+            cells = np.empty(shape, mechanisms.integers(n_tokens, 1))
+            for t in rounds(self, first, last):
+                counts = by_word.count(topics, mechanisms.unit, cells, self.n_jobs)  # private
+                # A replaced word moves two counts by `mechanisms.unit` each, which is chosen so
+                # that this is within the mechanism's sensitivity, in integers. The noisy counts
+                # take the place of the counts, until the next count.
+                noisy = curator.release(
+                    counts, mechanisms.mechanism, label=COUNTS, round=t, overwrite_value=True,
+                    n_jobs=self.n_jobs,
                 )  # public  # fmt: skip
-            cells = np.empty(shape, mechanisms.integers(tokens.n_tokens, 1))
-            counts = TokensByWord.from_corpus(tokens).count(
-                topics, mechanisms.unit, cells, self.n_jobs
-            )  # private
-            noisy = self._release(counts, mechanisms, curator, t)  # public
-            average = average.add(noisy, self.n_jobs)  # public
-        return self._publish(average, mechanisms, curator, earlier, streams.seeded, t)
-
-    def _release(
-        self, counts: np.ndarray, mechanisms: SweepMechanisms, curator: Curator, t: int
-    ) -> NoisyCounts:
-        """Noisy word-topic counts, in the array of `counts`: the next count makes it private."""
-        # A replaced word moves two counts by `mechanisms.unit` each, which is chosen so that this
-        # is within the mechanism's sensitivity, in integers.
-        noisy = curator.release(
-            counts, mechanisms.mechanism, label=COUNTS, round=t, overwrite_value=True,
-            n_jobs=self.n_jobs,
-        )  # public  # fmt: skip
-        return NoisyCounts(noisy, 1, mechanisms.mechanism.mean, mechanisms.unit)
+                if 2 * (t - first + 1) > n_sweeps:  # the first half of a fit is not averaged
+                    add_rows(total, noisy, self.n_jobs)  # public
+                    n += 1
+                if t < last:  # nothing reads topics after the last release
+                    table = NoisyCounts(noisy, 1, mechanisms)
+                    topics = self._draw(tokens, topics, table, curator, streams, t)  # public
+        return self._publish(
+            NoisyCounts(total, n, mechanisms), curator, earlier, streams.seeded, last
+        )
 
     def _draw(
         self,
         tokens: Corpus,
         topics: np.ndarray,
-        noisy: NoisyCounts,
-        mechanisms: SweepMechanisms,
+        released: NoisyCounts,
         curator: Curator,
         streams: Streams,
         t: int,
     ) -> np.ndarray:
         """New topics of all tokens, (n_tokens,), which an adversary may see."""
+        mechanisms = released.mechanisms
         table = HalfTable.from_counts(
-            noisy.total, mechanisms.count_clip, self.topic_word_prior,
-            mean=noisy.noise_mean, unit=noisy.unit, n_jobs=self.n_jobs,
+            released.total, mechanisms.count_clip, self.topic_word_prior,
+            mean=released.noise_mean, unit=released.unit, n_jobs=self.n_jobs,
         )  # fmt: skip
         # Two words' probabilities of a topic differ at most by exp(sampling_epsilon), because the
         # clip bounds the ratio of their weights. One draw depends on the replaced word; all other
@@ -340,21 +324,12 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             )
         return SweepMechanisms.from_noise(self.noise, level, clip, prior)
 
-    def _streams(self) -> Streams:
-        streams = Streams.from_random_state(self.random_state)
-        warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
-        return streams
-
     def _publish(
-        self,
-        average: NoisyCounts,
-        mechanisms: SweepMechanisms,
-        curator: Curator,
-        earlier: Guarantee | None,
-        seeded: bool,
+        self, released: NoisyCounts, curator: Curator, earlier: Guarantee | None, seeded: bool,
         n_iter: int,
-    ) -> HDPLDA:
+    ) -> HDPLDA:  # fmt: skip
         """Set the fitted attributes: functions of released values only."""
+        mechanisms = released.mechanisms
         scale = mechanisms.mechanism.scale / mechanisms.unit
         multiplier = scale / mechanisms.sensitivity
         guarantee = make_guarantee(
@@ -369,20 +344,20 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             noise_multiplier=multiplier,
             seeded=seeded,
         )
-        components = average.mean(self.n_jobs).T
+        components = released.mean(self.n_jobs).T
         np.maximum(components, 0, out=components)
         components += float(self.topic_word_prior)
-        noise = mechanisms.noise_std / math.sqrt(average.n)
+        noise = mechanisms.noise_std / math.sqrt(released.n)
         publish(
             self,
             guarantee,
-            **with_signal(components, np.full(len(average.total), noise), DOC_WORDS),
+            **with_signal(components, np.full(components.shape[1], noise), DOC_WORDS),
             n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,
             count_clip_=mechanisms.count_clip,
             noise_multiplier_=multiplier,
-            _released=average,
+            _released=released,
         )
         if n_iter >= self.max_iter:
             warn_if_weak(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,58 +15,12 @@ from dplda.privacy._accounting import is_chargeable
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import BoundedRange, Event
 from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise, count_unit
-from dplda.word._frozen_table import add_rows, row_pieces
+from dplda.word._frozen_table import row_pieces
 
 # Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
 LARGEST_DRAW = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
 LARGEST_NOISE = 9601.0  # Gaussian noise multiplier
-
-
-@dataclass(frozen=True, eq=False)
-class NoisyCounts:
-    """Mean of one or more released tables (n_words, n_components), kept as their sum.
-
-    Attributes
-    ----------
-    total : ndarray of shape (n_words, n_components), int32, int64 or float64
-        Public. Sum of the releases.
-    n : int
-        Number of releases.
-    noise_mean, unit : float
-        What the sum stands for: the mean of the counts is (total - noise_mean) / unit, unbiased.
-    """
-
-    total: np.ndarray
-    n: int = 0
-    noise_mean: float = 0.0
-    unit: float = 0.0
-
-    def add(self, other: NoisyCounts, n_jobs: int | None = None) -> NoisyCounts:
-        """The mean of the releases of both; `total` is added to in place where it can be."""
-        if self.unit * other.n != self.n * other.unit:  # a call of `partial_fit` with other noise
-            return self._in_tokens().add(other._in_tokens())
-        add_rows(self.total, other.total, n_jobs)
-        mean, unit = self.noise_mean + other.noise_mean, self.unit + other.unit
-        return NoisyCounts(self.total, self.n + other.n, mean, unit)
-
-    def copy(self) -> NoisyCounts:
-        """A copy with room for more releases."""
-        return replace(self, total=self.total.astype(np.result_type(self.total, np.int64)))
-
-    def mean(self, n_jobs: int | None = None) -> np.ndarray:
-        """The mean of the unbiased counts, float64."""
-        mean = np.empty(self.total.shape)
-
-        def divide(rows: slice) -> None:
-            np.subtract(self.total[rows], self.noise_mean, out=mean[rows])
-            mean[rows] /= self.unit
-
-        in_threads(divide, row_pieces(*self.total.shape), n_jobs)
-        return mean
-
-    def _in_tokens(self) -> NoisyCounts:
-        return NoisyCounts(self.n * self.mean(), self.n, 0.0, float(self.n))
 
 
 def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
@@ -81,34 +35,16 @@ def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
 
 @dataclass(frozen=True)
 class SweepMechanisms:
-    """The mechanisms of one sweep.
+    """The mechanisms of one sweep."""
 
-    Attributes
-    ----------
-    mechanism : mechanism
-        Noise of the counts, in units of 1 / `unit`.
-    unit : int
-        Integer by which counts are multiplied before the noise.
-    topic_event : Event
-        Privacy cost of the draw of one token's topic.
-    count_clip : float
-        Upper end of the clip.
-    noise_epsilon, sampling_epsilon : float
-        Pure epsilon of the noise and of the topic draws.
-    sensitivity : float
-        Sensitivity of the counts: 2 in L1 for Laplace noise, sqrt(2) in L2 for Gaussian noise.
-    noise : str
-        Name of the noise.
-    """
-
-    mechanism: Any
-    unit: int
-    topic_event: Event
-    count_clip: float
-    noise_epsilon: float
-    sampling_epsilon: float
-    sensitivity: float
-    noise: str
+    mechanism: Any  # noise of the counts, in units of 1 / `unit`
+    unit: int  # by which counts are multiplied before the noise
+    topic_event: Event  # cost of the draw of one token's topic
+    count_clip: float  # upper end of the clip
+    noise_epsilon: float  # pure epsilon of the noise
+    sampling_epsilon: float  # and of the topic draws
+    sensitivity: float  # of the counts: 2 in L1 for Laplace noise, sqrt(2) in L2 for Gaussian noise
+    noise: str  # its name
 
     @classmethod
     def from_total(
@@ -173,6 +109,32 @@ class SweepMechanisms:
         largest = n_releases * (self.unit * n_tokens + LARGEST_DRAW)
         return np.int32 if largest < 2**31 else np.int64
 
-    def unbiased(self, noisy: np.ndarray) -> np.ndarray:
-        """Released integers as unbiased counts, float64."""
-        return (noisy - self.mechanism.mean) / self.unit
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """Releases of word-topic counts by one mechanism: public."""
+
+    total: np.ndarray  # sum of the releases, (n_words, n_components), int32 or int64
+    n: int  # of releases
+    mechanisms: SweepMechanisms
+
+    @property
+    def noise_mean(self) -> float:
+        """Mean of the noise in the sum: (total - noise_mean) / unit are unbiased mean counts."""
+        return self.n * self.mechanisms.mechanism.mean
+
+    @property
+    def unit(self) -> int:
+        """What one token adds to the sum."""
+        return self.n * self.mechanisms.unit
+
+    def mean(self, n_jobs: int | None = None) -> np.ndarray:
+        """The mean of the unbiased counts, float64."""
+        mean = np.empty(self.total.shape)
+
+        def divide(rows: slice) -> None:
+            np.subtract(self.total[rows], self.noise_mean, out=mean[rows])
+            mean[rows] /= self.unit
+
+        in_threads(divide, row_pieces(*self.total.shape), n_jobs)
+        return mean
