@@ -7,6 +7,8 @@ import struct
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -294,7 +296,9 @@ def vectorize(vocabulary, splitter, token_pattern, lowercase, texts):
 
 
 def report(randomizer, changed, ids, X):
-    return MemoizedReports(randomizer, changed=changed).reports(ids, X)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "reports"
+        return MemoizedReports(randomizer, path, changed=changed).reports(ids, X)
 
 
 # Entries that are cheap to call, with arguments that are right.

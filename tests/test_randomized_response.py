@@ -391,12 +391,13 @@ def test_a_call_that_fails_while_it_draws_has_spent(monkeypatch):
 # the client
 
 CLIENT = """
-import sys
+import sys, tempfile
 from dplda import MemoizedReports, RandomizedResponse
 import numpy as np
 
 client = RandomizedResponse(bit_epsilon=1.0).fit(np.ones((2, 5)))
-MemoizedReports(client).reports(["a", "b"], client.transform(np.ones((2, 5))))
+memo = MemoizedReports(client, tempfile.mkdtemp() + "/reports")
+memo.reports(["a", "b"], client.transform(np.ones((2, 5))))
 print(*sorted(name for name in sys.modules if name.startswith("dplda")))
 """
 

@@ -8,8 +8,6 @@ import json
 import operator
 import os
 import sqlite3
-import threading
-import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -33,8 +31,7 @@ _CHARGED = ("releasing", "confirmed")  # an entry that is only reserved may be c
 _TABLES = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     "CREATE TABLE settings (response TEXT, key BLOB, state BLOB)",
-    "CREATE TABLE reports (number INTEGER PRIMARY KEY, id BLOB, document BLOB, report BLOB, "
-    "digest BLOB)",
+    "CREATE TABLE reports (number INTEGER PRIMARY KEY, id BLOB, document BLOB, report BLOB)",
 )
 
 
@@ -46,9 +43,9 @@ class MemoizedReports:
     randomizer : RandomizedResponse
         A fitted randomizer. It draws the reports. Its ledger is charged once for all of them: each
         document is reported once, and no document adds to the cost of another one.
-    path : str or path-like, default=None
+    path : str or path-like
         SQLite file that stores the reports, on a local disk. A file that does not exist is created,
-        and only its owner can read it. None stores them in memory, for one process and one thread.
+        and only its owner can read it.
     changed : {"error", "keep"}, default="error"
         Treatment of a document that differs from the one reported under the same id: raise an
         error, or return the stored report.
@@ -74,19 +71,22 @@ class MemoizedReports:
     two calls have the same flips, and each call gets an entry.
 
     An id belongs to a document, not to its place: its owner gives it, and the document keeps it on
-    another line or in another file. Keyed digests cover each stored report and all of them
-    together: a damaged file is refused, because a lost report would be drawn a second time. If the
-    file is deleted, or replaced by another one or by an older copy, later calls of this object are
-    refused. A new object cannot know that there was a file, or that a copy is older.
+    another line or in another file. A keyed digest covers all stored reports: a damaged file is
+    refused, because a lost report would be drawn a second time. If the file is deleted, or replaced
+    by another one or by an older copy, later calls of this object are refused. A new object cannot
+    know that there was a file, or that a copy is older.
 
     The file stays with the client. Besides the reports it holds a key, and hashes under this key of
-    the ids and of the sets of words. Anyone with the file can check a guess of a document.
+    the ids and of the sets of words. Anyone with the file can check a guess of a document. Each
+    call reads the file whole: pass many documents at a time.
 
     Examples
     --------
+    >>> from tempfile import mkdtemp
     >>> from dplda import MemoizedReports, RandomizedResponse
     >>> X = [[2, 0, 1, 0], [0, 3, 0, 0]]
-    >>> client = MemoizedReports(RandomizedResponse(epsilon=8.0, max_doc_words=2).fit(X))
+    >>> randomizer = RandomizedResponse(epsilon=8.0, max_doc_words=2).fit(X)
+    >>> client = MemoizedReports(randomizer, mkdtemp() + "/reports.sqlite")
     >>> first = client.reports(["a", "b"], X)
     >>> again = client.reports(["b"], X[1:])
     >>> bool((first[[1]] != again).nnz == 0)
@@ -96,7 +96,7 @@ class MemoizedReports:
     def __init__(
         self,
         randomizer: RandomizedResponse,
-        path: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str],
         *,
         changed: str = "error",
     ) -> None:
@@ -105,19 +105,11 @@ class MemoizedReports:
             raise ValueError(f"changed must be 'error' or 'keep', got {changed!r}")
         self.randomizer = randomizer
         self.changed = changed
-        self._path = None if path is None else os.path.abspath(os.fspath(path))
-        self._memory = None
-        self._owner = (os.getpid(), threading.get_ident())
-        # What this object has seen: number and document of each id, and the state of the file with
-        # this report. Two threads add the same.
+        self._path = os.path.abspath(os.fspath(path))
         self._key = b""
-        self._known: dict[bytes, tuple[int, bytes, bytes]] = {}
-        if self._path is None:
-            self._memory = sqlite3.connect(":memory:", isolation_level=None)
-            weakref.finalize(self, self._memory.close)
-            self._fill(self._memory)
-        elif not os.path.exists(self._path):
-            self._create(self._path)
+        self._seen = 0, b""  # number of reports, and the state of the file with them
+        if not os.path.exists(self._path):
+            self._create()
         with self._transaction():
             pass  # checks the file
 
@@ -157,16 +149,15 @@ class MemoizedReports:
         labels = [_id_bytes(document_id) for document_id in ids]
         if len(labels) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}")
-        with self._transaction() as (connection, state):
-            names = [self._digest(label) for label in labels]
-            documents = [self._digest(words.astype("<i4").tobytes()) for words in _rows(X)]
-            first: dict[bytes, bytes] = {}  # the document that each id stood for first
-            new_rows = {}
+        with self._transaction() as (connection, stored, state):
+            names = [_digest(self._key, label) for label in labels]
+            documents = [_digest(self._key, row.astype("<i4").tobytes()) for row in _rows(X)]
+            new_rows: dict[bytes, int] = {}  # the first row of each id without a report
             for row, name in enumerate(names):
-                if name not in first:
-                    first[name] = self._known.get(name, (0, documents[row]))[1]
-                    if name not in self._known:
-                        new_rows[name] = row
+                if name not in stored:
+                    new_rows.setdefault(name, row)
+            first = {name: documents[row] for name, row in new_rows.items()}
+            first |= {name: stored[name][0] for name in names if name in stored}
             n_changed = sum(first[name] != now for name, now in zip(names, documents))
             if n_changed and self.changed == "error":
                 raise ValueError(
@@ -175,36 +166,29 @@ class MemoizedReports:
                     "no cost; or check that each document has its own id and keeps it. Under a new "
                     "id a document is reported again, and its privacy cost doubles"
                 )
-            new = {}
             if new_rows:
                 # The release: one report for each document without a stored one. Returning a
                 # stored report is post-processing.
                 reports = self.randomizer._report(  # public
                     lambda: X[list(new_rows.values())], self._ledger_to_charge(), label=self._label
                 )
-                for number, (name, report) in enumerate(
-                    zip(new_rows, _rows(reports)), len(self._known)
-                ):
-                    cells = number, name, first[name], report.astype("<i4").tobytes()
-                    digest = _row_digest(self._key, *cells)
+                for name, report in zip(new_rows, _rows(reports)):
+                    stored[name] = cells = first[name], report.astype("<i4").tobytes()
                     connection.execute(
-                        "INSERT INTO reports VALUES (?, ?, ?, ?, ?)", (*cells, digest)
+                        "INSERT INTO reports (id, document, report) VALUES (?, ?, ?)",
+                        (name, *cells),
                     )
-                    state = self._digest(state + digest)
-                    new[name] = number, first[name], state
+                    state = _next_state(self._key, state, name, *cells)
                 connection.execute("UPDATE settings SET state = ?", (state,))
-            rows = [  # public
-                self._read(connection, (self._known.get(name) or new[name])[0], name)
-                for name in names
-            ]
-        self._known |= new  # now they are in the file
+        self._seen = len(stored), state  # now they are in the file
+        rows = [np.frombuffer(stored[name][1], "<i4") for name in names]  # public
         indices, indptr = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
         return sp.csr_array((np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape)
 
     @property
     def _label(self) -> str:
         """Name of the entry of these reports in a ledger: another store has another one."""
-        return f"MemoizedReports {self._digest(b'identity')[:16].hex()}"
+        return f"MemoizedReports {_digest(self._key, b'identity')[:16].hex()}"
 
     def _ledger_to_charge(self) -> Ledger | None:
         """The ledger of the randomizer, unless it has an entry of these reports for its part.
@@ -225,71 +209,63 @@ class MemoizedReports:
         return None if is_charged else ledger
 
     @contextmanager
-    def _transaction(self) -> Iterator[tuple[sqlite3.Connection, bytes]]:
-        """Hold the write lock of all processes, so that no two of them report one document."""
-        if self._memory and self._owner != (os.getpid(), threading.get_ident()):
-            raise RuntimeError(
-                "reports in memory belong to the process and the thread that created them: a copy "
-                "would report the same documents again; give a path to share them"
-            )
-        if self._path and not os.path.exists(self._path):
+    def _transaction(
+        self,
+    ) -> Iterator[tuple[sqlite3.Connection, dict[bytes, tuple[bytes, bytes]], bytes]]:
+        """Hold the write lock of all processes, so that no two of them report one document.
+
+        With the connection come document and report of each id, and the state of the file.
+        """
+        if not os.path.exists(self._path):
             raise FileNotFoundError(
                 f"the file of reports {self._path} is gone, and what it held was reported; restore "
                 "it: without it the documents would be reported a second time"
             )
-        with explained_sqlite_errors(
-            str(self._path), "reports", "file of reports", busy_seconds=_BUSY_SECONDS
-        ):
-            connection = self._memory or _connect(str(self._path))
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection, self._check(connection)
-                connection.execute("COMMIT")
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                if connection is not self._memory:
-                    connection.close()
+        with self._explained_errors(), closing(_connect(self._path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")  # without a commit, closing undoes it
+            yield connection, *self._check(connection)
+            connection.execute("COMMIT")
 
-    def _create(self, path: str) -> None:
-        """Create the file, complete from the start."""
-        for journal in (f"{path}-journal", f"{path}-wal"):
+    def _create(self) -> None:
+        """Create the file, complete from the start, with a new key."""
+        for journal in (f"{self._path}-journal", f"{self._path}-wal"):
             if os.path.exists(journal):
                 raise ValueError(
-                    f"the file of reports {path} is gone, but its journal {journal} is there; "
-                    "restore the file, or remove the journal if nothing was reported"
+                    f"the file of reports {self._path} is gone, but its journal {journal} is "
+                    "there; restore the file, or remove the journal if nothing was reported"
                 )
-        if not os.path.isdir(os.path.dirname(path)):
+        if not os.path.isdir(os.path.dirname(self._path)):
             raise FileNotFoundError(
-                f"the file of reports {path} cannot be created: its folder does not exist"
+                f"the file of reports {self._path} cannot be created: its folder does not exist"
             )
 
         def fill(draft: str) -> None:
+            streams = Streams.from_random_state(None)
+            key = streams.words(Purpose.HASH_KEY, 0, 0, _KEY_BYTES // 8).tobytes()
+            response = json.dumps(self.randomizer._law)
+            settings = response, key, _digest(key, response.encode())
             with closing(_connect(draft)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                self._fill(connection)
+                for statement in _TABLES:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO settings VALUES (?, ?, ?)", settings)
                 connection.execute("COMMIT")
 
-        with explained_sqlite_errors(
-            path, "reports", "file of reports", busy_seconds=_BUSY_SECONDS
-        ):
-            create_whole(path, fill)
+        with self._explained_errors():
+            create_whole(self._path, fill)
 
-    def _fill(self, connection: sqlite3.Connection) -> None:
-        """Create the tables, with a new key."""
-        for statement in _TABLES:
-            connection.execute(statement)
-        streams = Streams.from_random_state(None)
-        key = streams.words(Purpose.HASH_KEY, 0, 0, _KEY_BYTES // 8).tobytes()
-        response = json.dumps(self.randomizer._law)
-        state = _digest(key, response.encode())
-        connection.execute("INSERT INTO settings VALUES (?, ?, ?)", (response, key, state))
+    def _explained_errors(self) -> Any:
+        return explained_sqlite_errors(
+            self._path, "reports", "file of reports", busy_seconds=_BUSY_SECONDS
+        )
 
-    def _check(self, connection: sqlite3.Connection) -> bytes:
-        """Read the reports that this object has not seen, and check that none is lost or changed.
+    def _check(
+        self, connection: sqlite3.Connection
+    ) -> tuple[dict[bytes, tuple[bytes, bytes]], bytes]:
+        """Read all reports, and check that none is lost or changed.
 
-        Each report has a digest under the key. The state after a report is the digest of the state
-        before it and of this digest: a file that lost a report, or another file, has another state.
+        The state after a report is the digest of the state before it and of the report: a file that
+        lost a report, or another file, has another state.
         """
         if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
             raise ValueError(
@@ -297,58 +273,39 @@ class MemoizedReports:
                 "or choose another path"
             )
         settings = connection.execute("SELECT * FROM settings").fetchone() or ("", b"", b"")
-        response, key, stored = settings
+        response, key, last = settings
         if response != json.dumps(self.randomizer._law):
             raise ValueError(
                 "the stored reports come from a randomizer with other parameters or another "
                 "vocabulary, or are damaged; use the same randomizer, or another path"
             )
-        new = {}
-        rows = connection.execute(
-            "SELECT * FROM reports WHERE number >= ? ORDER BY number", (len(self._known),)
-        )
+        stored = {}
+        rows = connection.execute("SELECT id, document, report FROM reports ORDER BY number")
+        n_seen, seen = self._seen
         try:
-            state = _digest(key, response.encode())
-            if self._known:
-                *_, state = next(reversed(self._known.values()))
-            for expected, (number, *row, digest) in enumerate(rows, len(self._known)):
-                if number != expected or digest != _row_digest(key, number, *row):
-                    raise ValueError("a report is damaged")
-                state = _digest(key, state + digest)
-                new[row[0]] = number, row[1], state
-            if (key, state) != (self._key or key, stored):
-                raise ValueError("a report is lost")
-        except (TypeError, ValueError) as error:  # a damaged value may have another type
+            states = [_digest(key, response.encode())]
+            for name, *cells in rows:
+                states.append(_next_state(key, states[-1], name, *cells))
+                stored[name] = tuple(cells)
+            same_file = not self._key or (key == self._key and states[n_seen] == seen)
+            if states[-1] != last or not same_file:
+                raise ValueError("a report is lost or changed")
+        except (TypeError, ValueError, IndexError) as error:  # a value may have another type
             raise ValueError(
                 f"{self._path} is damaged, or is another file of reports than the one that was "
                 "opened, or an older copy; what that one held was reported: restore the newest file"
             ) from error
-        self._key = key
-        self._known |= new
-        return bytes(state)
-
-    def _read(self, connection: sqlite3.Connection, number: int, name: bytes) -> np.ndarray:
-        """Column numbers of a stored report."""
-        found = connection.execute("SELECT * FROM reports WHERE number = ?", (number,)).fetchone()
-        try:
-            _, *row, digest = found
-            if row[0] == name and digest == _row_digest(self._key, number, *row):
-                return np.frombuffer(row[2], "<i4")
-        except TypeError:  # no row, or a damaged value of another type
-            pass
-        raise ValueError(f"a report in {self._path} is damaged; restore the newest file")
-
-    def _digest(self, message: bytes) -> bytes:
-        return _digest(self._key, message)
+        self._key, self._seen = key, (len(stored), last)
+        return stored, last
 
 
 def _digest(key: bytes, message: bytes) -> bytes:
     return hashlib.blake2b(message, key=key, digest_size=32).digest()
 
 
-def _row_digest(key: bytes, number: int, name: bytes, document: bytes, report: bytes) -> bytes:
-    """Digest of a report; names and documents are digests of one length."""
-    return _digest(key, b"".join([number.to_bytes(8, "big"), name, document, report]))
+def _next_state(key: bytes, state: bytes, *cells: bytes) -> bytes:
+    """State of a file after a report: its id, document and bits, each with its length."""
+    return _digest(key, state + b"".join(len(c).to_bytes(8, "big") + c for c in cells))
 
 
 def _connect(path: str) -> sqlite3.Connection:
