@@ -203,12 +203,12 @@ def average_counts(
         by_word.count(topics, 1, counts, n_jobs)
     else:
         live = np.full(corpus.n_tokens, -1, np.int32)
-        table, totals = pad(counts, np.int32), np.zeros(n_components, np.int64)
+        padded, totals = pad(counts, np.int32), np.zeros(n_components, np.int64)
         live_sweep(
-            corpus, live, table, totals, streams.reader(Purpose.TOPICS, 0),
+            corpus, live, padded, totals, streams.reader(Purpose.TOPICS, 0),
             doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
         )  # fmt: skip
-        topics, counts = live.astype(TOPIC), table[:, :n_components].copy()
+        topics, counts = live.astype(TOPIC), padded[:, :n_components].copy()
     largest = max(1.0, float(frequencies.max(initial=0)))
     total, n_averaged = np.zeros_like(counts, np.int64), -(-max_iter // 4)
     for t, n_left in zip(sweeps, range(max_iter - 1, -1, -1)):
