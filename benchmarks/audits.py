@@ -67,9 +67,6 @@ SOUND = {
     "LPLDA, oue, pair 1, 2 words": (server(LPLDA, 1.0, 2, mechanism="oue"), {}),
     "OLPLDA, bit 0.3, 5 words": (server(OLPLDA, 0.3, 5), {}),
     "IFTMParty, token 2": (IFTMParty(2, token_epsilon=2.0, max_iter=1), {}),
-    "IFTMParty, Laplace 2": (
-        IFTMParty(2, token_epsilon=2.0, token_mechanism="laplace", max_iter=1), {}
-    ),
 }  # fmt: skip
 PUBLISHED = {
     "SUB-LDA: words that were not sampled": published.PublishedSubLDA(2, max_iter=92),

@@ -80,7 +80,7 @@ SETTINGS = {
     ],
     RandomizedResponse: [{"epsilon": 9.0, "max_doc_words": 9}],
     IFTMParty: [
-        {}, {"token_epsilon": 3.0, "token_mechanism": "laplace", "max_doc_tokens": 40}
+        {}, {"token_epsilon": 3.0, "max_doc_tokens": 40}
     ],
     CDPLDA: [{"noise_epsilon": 5.0}, {"noise_epsilon": 5.0, "noise_at": "every_sweep"}],
     PublishedSubLDA: [

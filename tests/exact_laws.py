@@ -26,10 +26,9 @@ from test_two_worlds import sweep_law
 
 import dplda.local._randomized_response as randomize_module
 import dplda.privacy._curator as curator_module
-import dplda.privacy._local_mechanisms as local_module
 import dplda.privacy._mechanisms as mechanisms_module
 from dplda.federated import SentenceCorpus
-from dplda.federated._tokens import TokenMechanism, privatize
+from dplda.federated._tokens import privatize
 from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose
@@ -614,9 +613,8 @@ def vectors_law(bits, words, n_words):
     law = {}
     for flips, chance in flip_law(bits, len(words) * n_words).items():
         with flips_at(flips):
-            tokens = privatize(corpus, TokenMechanism(bits), GivenWords([], np.zeros(1)))
-        found = tokens.survivors
-        outcome = (*found.ptr.tolist(), *found.word.tolist())
+            tokens = privatize(corpus, bits, GivenWords([], np.zeros(1)))
+        outcome = (*tokens.ptr.tolist(), *tokens.word.tolist())
         law[outcome] = law.get(outcome, 0) + chance
     return law
 
@@ -635,31 +633,3 @@ def blank_law(bits, n_words):
             ones = bits(np.zeros(0, np.int64), n_words, None, None).tolist()
         law[(0, len(ones), *ones)] = chance
     return law
-
-
-def laplace_token_laws(noise):
-    """Exact laws of the levels of a token of word 0, and of a blank one, for V = 2.
-
-    An outcome is the level of coordinate 0, -1 if it is not reported, and whether coordinate 1 is
-    reported; its level has the same law in both worlds.
-    """
-    chances, t = laplace_chances(noise.scale_steps, 4096), noise.threshold_steps
-    one = round(1 / noise.STEP)
-    half = Fraction(1, 2 * TOTAL**2)  # with the sign
-    own = {-1: 1 - Fraction(1, 2) - half * sum(chances[: one - t])}
-    for level in range(noise.MAX_LEVEL):
-        x = level + t - one
-        own[level] = half * chances[x if x >= 0 else -1 - x]
-    own[noise.MAX_LEVEL] = 1 - sum(own.values())
-    gap_low, gap_high, excess = (
-        weights_of(*table)
-        for table in unpack(local_module.survivor_tables(noise.scale_steps, t)[0])
-    )
-    first, second = (Fraction(w * gap_high[0], TOTAL**2) for w in gap_low[:2])
-    survives = {0: 1 - first**2 - second, 1: first**2 + second}
-    token = {(a, b): p * survives[b] for a, p in own.items() for b in (0, 1)}
-    blank = {(-1, 0): 1 - first - second, (-1, 1): second}
-    for level, w in enumerate(excess):
-        for b, chance in ((0, first * (1 - first)), (1, first**2)):
-            blank[level, b] = chance * Fraction(w, TOTAL)
-    return token, blank

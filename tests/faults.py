@@ -726,17 +726,6 @@ def a_memoized_report_is_drawn_anew(original, self, ids, X):
     return original(type(self)(self.randomizer, self._path), ids, X)
 
 
-@around("privacy._local_mechanisms:ThresholdedLaplace.event", "tests/test_tokens.py")
-def a_token_costs_half(original, self):
-    return module("privacy").Laplace(2 * original(self).scale)
-
-
-@around("privacy._local_mechanisms:ThresholdedLaplace.own_levels", "tests/test_tokens.py")
-def a_token_always_survives(original, self, *args, **options):
-    levels = original(self, *args, **options)
-    return np.maximum(levels, np.median(levels[levels > 0], axis=0).astype(levels.dtype))
-
-
 # federation
 
 

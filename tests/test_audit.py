@@ -208,9 +208,6 @@ SOUND = {
     "OLPLDA": (local(OLPLDA, 1.0, 1, prior_weight=0.4, batch_size=200), None, 0.6),
     "RandomizedResponse": (local(RandomizedResponse, 0.2, 10), None, 0.6),
     "IFTMParty": (IFTMParty(2, token_epsilon=2.0, max_iter=1), None, 0.7),
-    "IFTMParty, Laplace": (
-        IFTMParty(2, token_epsilon=0.5, token_mechanism="laplace", max_iter=2), None, 0.7,
-    ),
 }  # fmt: skip
 
 

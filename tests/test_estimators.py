@@ -94,8 +94,7 @@ def test_partial_fit_goes_on(estimator, corpus):
     epsilon, n_iter, table = model.epsilon_, model.n_iter_, model.components_
     model.partial_fit(corpus[:50])
     assert model.n_iter_ > n_iter
-    if estimator in [case.estimator for case in LOCAL] or model.privacy_.unit == "token":
-        # other documents have other reports, or tokens
+    if estimator in [case.estimator for case in LOCAL]:  # other documents have other reports
         assert model.epsilon_ == pytest.approx(epsilon, rel=1e-9)
     else:
         assert model.epsilon_ > epsilon or epsilon == math.inf
@@ -166,11 +165,6 @@ def test_bad_counts(estimator, corpus):
         (IFTMParty(), {}, "needs token_epsilon"),
         (IFTMParty(token_epsilon=8.0), {"model": "sentence_lda"}, "SentenceVectorizer"),
         (IFTMParty(token_epsilon=12.0), {}, r"from .* to 11\.3"),
-        (
-            IFTMParty(token_epsilon=90.0, token_mechanism="laplace"),
-            {"noise_threshold": 0.5},
-            "lower the threshold",
-        ),
         (HDPLDA(), {}, "exactly one of epsilon or noise_epsilon or noise_multiplier, got none"),
         (HDPLDA(), {"noise_epsilon": 1.0}, "give count_clip together with noise_epsilon"),
         (HDPLDA(), {"epsilon": 1.0, "count_clip": 1.0}, "not with epsilon"),

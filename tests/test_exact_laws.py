@@ -25,7 +25,6 @@ from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubL
 from dplda.federated import IFTMParty, SentenceCorpus
 from dplda.privacy import Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
-from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published import PublishedPrivateSVILDA
 from dplda.word._frozen_table import HalfTable
@@ -176,13 +175,7 @@ def token_level(estimator, *, model="lda"):
     )  # fmt: skip
     sentence = SentenceCorpus.from_lists([[[0, 0]]], 2)
     party.fit(sentence if model == "sentence_lda" else np.array([[2.0, 0.0]]))
-    noise, delta = party._mechanism().noise, party.delta_
-    if isinstance(noise, ThresholdedLaplace):
-        pair = exact.laplace_token_laws(noise)
-        return [
-            Row.of_laws(f"a token blanked, delta {delta:g}", party.epsilon_, [pair], delta),
-            Row.of_laws("a token blanked, pure", party.token_epsilon_, [pair]),
-        ]
+    noise, delta = party._bits(), party.delta_
     one, other, blank = (*(exact.vectors_law(noise, [w], 2) for w in (0, 1)),
                          exact.blank_law(noise, 2))  # fmt: skip
     before, after = (exact.vectors_law(noise, words, 2) for words in ([0, 0], [1, 1]))

@@ -339,10 +339,10 @@ ENTRIES = [
         IFTMMaster,
         {
             "vocabulary": WORDS, "similarity_threshold": 0.3, "n_top_words": 2, "max_topics": 3,
-            "min_parties": 1, "max_age": 1, "max_weight": 1.0, "parties": ["a"],
+            "min_parties": 1, "max_weight": 1.0,
         },
     ),
-    (IFTMMaster(WORDS).update, {"local_models": []}),
+    (IFTMMaster(WORDS).update, {"local_models": {}}),
     (partial(run_rounds, IFTMMaster(WORDS)), {"parties": {}, "n_rounds": 1}),
     (
         SentenceCorpus,

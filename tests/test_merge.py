@@ -77,8 +77,8 @@ def test_chains_are_one_topic():
         [0.0, 0.0, 0.6, 0.4, 0.0, 0.0],
     ])  # fmt: skip
     top = TopWords.from_table(table, 2)
-    np.testing.assert_array_equal(redundant_topics(top, 0.25), [0, 1, 0, 0])
-    np.testing.assert_array_equal(redundant_topics(top, 0.26), [0, 1, 2, 3])
+    np.testing.assert_array_equal(redundant_topics(top, 0.25, np.arange(4)), [0, 1, 0, 0])
+    np.testing.assert_array_equal(redundant_topics(top, 0.26, np.arange(4)), [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("threshold", [0.05, 0.2, 0.5, 1.0])
@@ -88,7 +88,7 @@ def test_merging_is_that_of_the_slow_twin(threshold):
     table = random_table(rng, 12, 25)
     table = np.concatenate([table, normalize_topics(table[:5] + 0.01 * rng.random((5, 25)))])
     weights = rng.integers(1, 100, len(table)).astype(float)
-    labels = redundant_topics(TopWords.from_table(table, 8), threshold)
+    labels = redundant_topics(TopWords.from_table(table, 8), threshold, np.arange(len(table)))
     assert labels.tolist() == slow_labels(table, threshold, 8)
     merged, total = merge_topics(table, weights, labels)
     for label, row in enumerate(merged):
@@ -107,7 +107,7 @@ def test_a_set_has_one_topic_of_each_party():
         [0.0, 0.0, 0.0, 1.0],  # party 2
     ])  # fmt: skip
     top, owners = TopWords.from_table(table, 4), np.array([0, 0, 1, 2, 2])
-    np.testing.assert_array_equal(redundant_topics(top, 0.5), [0, 0, 0, 0, 1])
+    np.testing.assert_array_equal(redundant_topics(top, 0.5, np.arange(5)), [0, 0, 0, 0, 1])
     np.testing.assert_array_equal(redundant_topics(top, 0.5, owners), [0, 1, 0, 0, 2])
     order = np.array([3, 1, 4, 0, 2])
     shuffled = redundant_topics(TopWords.from_table(table[order], 4), 0.5, owners[order])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dplda import SubLDA
 from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
-from dplda.privacy import Laplace, Ledger, PrivacyLeakWarning
+from dplda.privacy import Ledger, PrivacyLeakWarning
 from dplda.release._container import pack
 
 HASH = vocabulary_hash(4)
@@ -240,15 +240,6 @@ def test_a_message_counts_all_fits_of_the_ledger_of_its_model(kind, tmp_path):
     with pytest.warns(PrivacyLeakWarning, match="states the cost of one fit"):
         message = LocalModel.from_estimator(alone, "a", 1, vocabulary_hash(3))
     assert message.epsilon == alone.epsilon_
-
-
-def test_a_ledger_of_another_unit_says_nothing_of_a_model():
-    """A release that protects words may show a document."""
-    ledger = Ledger()
-    ledger.reserve("words", "word", Laplace(1.0))
-    model = SubLDA(2, epsilon=4.0, max_iter=2).fit([[1, 2, 0], [0, 1, 3]] * 20)
-    with pytest.raises(MessageError, match="protects one word, and this model"):
-        LocalModel.from_estimator(model, "a", 0, vocabulary_hash(3), ledger=ledger)
 
 
 def test_a_model_of_other_words_makes_no_message():

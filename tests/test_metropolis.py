@@ -10,16 +10,11 @@ from scipy.stats import chi2
 
 from dplda.federated._sampler import Topics, sweep_tokens
 from dplda.federated._sentences import SentenceCorpus
-from dplda.federated._tokens import TokenMechanism, Tokens, _pieces, privatize
+from dplda.federated._tokens import Tokens, privatize, randomized_bits
 from dplda.kernels import _metropolis
-from dplda.privacy._local_mechanisms import Survivors
 from dplda.privacy._streams import Streams
 
-MECHANISMS = {
-    "rr": TokenMechanism.from_name("rr", 2.0, 0.2),
-    "laplace": TokenMechanism.from_name("laplace", 3.0, 0.4),
-    "none": TokenMechanism.from_name("rr", math.inf, 0.2),
-}
+EPSILONS = (2.0, math.inf)
 
 
 def uniform(word):
@@ -39,10 +34,13 @@ def weighted(weights, target):
     return len(weights) - 1
 
 
-def twin(
-    doc_ptr, unit_ptr, topics, vectors, base, gain, model, prior, alpha, unit_bits, token_bits
-):
-    """One sweep in plain Python; `vectors` holds (words, levels) of each token."""
+def base_of(tokens):
+    """Likelihood ratio of a word that was not reported, over that of a reported one."""
+    return (tokens.flip / (1 - tokens.flip)) ** 2
+
+
+def twin(doc_ptr, unit_ptr, topics, vectors, base, model, prior, alpha, unit_bits, token_bits):
+    """One sweep in plain Python; `vectors` holds the reported words of each token."""
     phi = model.phi.astype(float)
     n_components, n_words = phi.shape
     topics, counts = topics.copy(), np.zeros(phi.shape, np.int32)
@@ -51,8 +49,8 @@ def twin(
         total = 0.0
         for i in tokens:
             mixture = base
-            for v, level in zip(*vectors[i]):
-                mixture += phi[k, v] * (gain[level] - base)
+            for v in vectors[i]:
+                mixture += phi[k, v] * (1 - base)
             total += math.log(mixture)
         return total
 
@@ -77,10 +75,10 @@ def twin(
                 if math.log(uniform(unit_bits[2 * u + 1])) < ratio:
                     old = new
             for i in tokens:
-                words, levels = vectors[i]
-                if not len(words):
+                words = vectors[i]
+                if not words:
                     continue
-                weights = [float(prior[v]) * gain[level] for v, level in zip(words, levels)]
+                weights = [float(prior[v]) for v in words]
                 v = words[weighted(weights, uniform(token_bits[4 * i]) * sum(weights))]
                 new = draw_alias(model.threshold[v], model.alias[v], token_bits[4 * i + 1])
                 if new == old:
@@ -93,8 +91,8 @@ def twin(
                     old = new
             topics[u] = old
             for i in tokens:
-                words, levels = vectors[i]
-                weights = [phi[old, v] * gain[level] for v, level in zip(words, levels)]
+                words = vectors[i]
+                weights = [phi[old, v] for v in words]
                 rest = [v for v in range(n_words) if v not in set(words)]
                 left = base * max(0.0, 1 - sum(phi[old, v] for v in words))
                 target = uniform(token_bits[4 * i + 3]) * (sum(weights) + left)
@@ -108,11 +106,7 @@ def twin(
 
 
 def vectors_of(tokens):
-    found = tokens.span(0, tokens.n_tokens)
-    return [
-        (found.word[a:b].tolist(), found.level[a:b].tolist())
-        for a, b in itertools.pairwise(found.ptr)
-    ]
+    return [tokens.word[a:b].tolist() for a, b in itertools.pairwise(tokens.ptr)]
 
 
 def make_corpus(n_words=9, seed=0, longest=4):
@@ -125,15 +119,13 @@ def make_corpus(n_words=9, seed=0, longest=4):
 
 
 @pytest.mark.parametrize("sentences", [False, True])
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_the_kernel_is_its_twin(name, sentences, monkeypatch):
-    monkeypatch.setattr("dplda.federated._tokens.PIECE_SURVIVORS", 12)
-    monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 2**14)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_kernel_is_its_twin(epsilon, sentences, monkeypatch):
+    monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 12)
     corpus = make_corpus()
     corpus = corpus if sentences else corpus._split()
-    tokens = privatize(corpus, MECHANISMS[name], Streams(bytes(32), seeded=True))
-    if name == "laplace":
-        assert len(tokens.pieces[0]) > 2  # documents are cut
+    tokens = privatize(corpus, randomized_bits(epsilon), Streams(bytes(32), seeded=True))
+    assert len(tokens.blocks()) > 1
     vectors = vectors_of(tokens)
     n_components, rng = 3, np.random.default_rng(1)
     model = Topics.from_weights(rng.gamma(0.5, size=(n_components, corpus.n_words)))
@@ -144,13 +136,13 @@ def test_the_kernel_is_its_twin(name, sentences, monkeypatch):
         unit_bits = rng.integers(0, 2**64, 2 * tokens.n_units, dtype=np.uint64)
         token_bits = rng.integers(0, 2**64, 4 * tokens.n_tokens, dtype=np.uint64)
         counts = np.zeros((n_components, corpus.n_words), np.int32)
-        for index, (first, last) in enumerate(tokens.pieces[0]):
-            found = tokens.read(0, index)
-            of_tokens = slice(4 * tokens.unit_ptr[first], 4 * tokens.unit_ptr[last])
+        for block in tokens.blocks():
+            first, last = (int(tokens.document_ptr[d]) for d in block)
+            a, b = tokens.unit_ptr[first], tokens.unit_ptr[last]
+            of_tokens, ptr = slice(4 * a, 4 * b), tokens.ptr[a : b + 1]
             _metropolis.sweep(
-                tokens.document_ptr, tokens.unit_ptr, first, last, mine,
-                found.ptr, found.word, found.level,
-                tokens.likelihood.base, tokens.likelihood.gain,
+                tokens.document_ptr[block[0] : block[1] + 1], tokens.unit_ptr, first, last, mine,
+                ptr - ptr[0], tokens.word[ptr[0] : ptr[-1]], base_of(tokens),
                 model.phi, model.threshold, model.alias, prior, 0.3,
                 unit_bits[2 * first : 2 * last], token_bits[of_tokens], counts,
                 np.empty(n_components, np.int32), np.empty(n_components),
@@ -158,8 +150,7 @@ def test_the_kernel_is_its_twin(name, sentences, monkeypatch):
             )  # fmt: skip
         other, expected = twin(
             tokens.document_ptr, tokens.unit_ptr, other, vectors,
-            tokens.likelihood.base, tokens.likelihood.gain, model, prior, 0.3,
-            unit_bits, token_bits,
+            base_of(tokens), model, prior, 0.3, unit_bits, token_bits,
         )  # fmt: skip
         assert_array_equal(mine, other)
         assert_array_equal(counts, expected)
@@ -182,11 +173,10 @@ def test_alias_tables_hold_their_weights(n):
 
 def target_law(tokens, phi, alpha):
     """Probabilities of all assignments of topics to the units of one document, and words."""
-    vectors, likelihood = vectors_of(tokens), tokens.likelihood
     n_components, n_words = phi.shape
-    ratio = np.full((tokens.n_tokens, n_words), likelihood.base)
-    for i, (words, levels) in enumerate(vectors):
-        ratio[i, words] = likelihood.gain[levels]
+    ratio = np.full((tokens.n_tokens, n_words), base_of(tokens))
+    for i, words in enumerate(vectors_of(tokens)):
+        ratio[i, words] = 1
     mixture = ratio @ phi.T  # of each token, in each topic
     law = {}
     for topics in itertools.product(range(n_components), repeat=tokens.n_units):
@@ -212,26 +202,21 @@ def chi_square(observed, expected):
 
 
 @pytest.mark.parametrize("sentences", [[[0], [1], [2], [0]], [[0, 1], [2], [3, 0, 0]]], ids=str)
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_the_stationary_law_is_the_target(name, sentences):
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_stationary_law_is_the_target(epsilon, sentences):
     """Thousands of equal documents, far from their start: their states are independent draws."""
     one = SentenceCorpus.from_lists([sentences], 5)
-    tokens = privatize(one, MECHANISMS[name], Streams(bytes(range(32)), seeded=True))
+    tokens = privatize(one, randomized_bits(epsilon), Streams(bytes(range(32)), seeded=True))
     n, alpha = 10000, 0.4
-    found = tokens.span(0, tokens.n_tokens)
     rng = np.random.default_rng(2)
     table = rng.gamma(0.7, size=(3, 5)) + 0.05
     phi = Topics.from_weights(table).phi.astype(float)
     law, word_law = target_law(tokens, phi, alpha)
 
-    ptr = np.concatenate([[0], np.cumsum(np.tile(np.diff(found.ptr), n))])
+    ptr = np.concatenate([[0], np.cumsum(np.tile(np.diff(tokens.ptr), n))])
     unit_ptr = np.concatenate([[0], np.cumsum(np.tile(np.diff(tokens.unit_ptr), n))])
     document_ptr = np.arange(n + 1) * tokens.n_units
-    many = Tokens(
-        document_ptr, unit_ptr, 5, tokens.likelihood,
-        Survivors(ptr, np.tile(found.word, n), np.tile(found.level, n)),
-        _pieces(document_ptr, unit_ptr, 10**9),
-    )  # fmt: skip
+    many = Tokens(document_ptr, unit_ptr, ptr, np.tile(tokens.word, n), 5, tokens.flip)
     topics = np.full(many.n_units, -1, np.int32)
     streams = Streams(bytes(31) + b"\7", seeded=True)
     for t in range(40):

@@ -55,20 +55,6 @@ def test_counts_leave_the_boundaries_alone():
     assert_array_equal(corpus.sentence_ptr, [0, 3, 5])
 
 
-def by_semicolon(text):
-    return text.split(";")
-
-
-def test_splitters_and_other_parameters():
-    by_call = SentenceVectorizer(WORDS, splitter=by_semicolon).fit_transform(["cat dog; sat. cat"])
-    assert lists_of(by_call) == [[[0, 1], [2, 0]]]
-    by_pattern = SentenceVectorizer(WORDS, splitter=";").fit_transform(["cat dog; sat. cat"])
-    assert lists_of(by_pattern) == lists_of(by_call)
-    short = SentenceVectorizer({"a": 1, "B": 0}, token_pattern=r"\w", lowercase=False)
-    assert lists_of(short.fit_transform(["a B. b A"])) == [[[1, 0]]]
-    assert_array_equal(short.get_feature_names_out(), ["B", "a"])
-
-
 @pytest.mark.parametrize(
     ("key", "rows"),
     [
@@ -130,10 +116,6 @@ def test_bad_boundaries(arguments, message):
     [
         ({"vocabulary": None}, TEXTS, "vocabulary must be a list of words"),
         ({"vocabulary": "cat dog"}, TEXTS, "vocabulary must be a list of words"),
-        ({"splitter": "("}, TEXTS, "splitter is not a regular expression"),
-        ({"splitter": 3}, TEXTS, "splitter"),
-        ({"splitter": lambda text: text}, TEXTS, "must return a list of sentences"),
-        ({"splitter": lambda text: [1]}, TEXTS, "must return a list of sentences"),
         ({}, "a secret", "a single text"),
         ({}, [b"a secret"], "must be texts"),
     ],
@@ -153,10 +135,7 @@ def test_pipelines_and_searches():
         IFTMParty(2, model="sentence_lda", token_epsilon=6.0, max_iter=4),
         LogisticRegression(),
     )
-    grid = {
-        "iftmparty__token_epsilon": [4.0, 8.0],
-        "sentencevectorizer__splitter": [r"\.", by_semicolon],
-    }
+    grid = {"iftmparty__token_epsilon": [4.0, 8.0]}
     search = GridSearchCV(pipeline, grid, cv=2, n_jobs=2).fit(texts, y)
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     assert_array_equal(again.predict_proba(texts), search.predict_proba(texts))

@@ -20,7 +20,6 @@ from sklearn.base import clone
 
 from dplda import PrivateSVILDA
 from dplda.datasets import make_topic_corpus
-from dplda.federated import IFTMParty
 from dplda.privacy._streams import (
     MAX_WORDS,
     Purpose,
@@ -231,7 +230,6 @@ def addresses(monkeypatch):
     monkeypatch.setattr("dplda.word._frozen_table.PIECE_TOKENS", 120)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_BITS", 400)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
-    monkeypatch.setattr("dplda.federated._tokens.PIECE_SURVIVORS", 1000)
     begun, begin = [], Reader._begin
 
     def record(self, spare):
@@ -264,15 +262,3 @@ def test_no_address_is_read_twice_under_one_seed(estimator, addresses):
     both = {address.purpose for _, address, _ in calls[0].keys() & calls[1].keys()}
     # Documents may be cut alike in both calls; the clip bounds them after the cut.
     assert both <= ({Purpose.ORDER} if isinstance(model, PrivateSVILDA) else set())
-
-
-@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
-def test_each_piece_of_tokens_has_an_address(addresses):
-    X = make_topic_corpus(40, 30, 4, doc_length=50, random_state=0).data
-    party = IFTMParty(4, token_epsilon=3.0, token_mechanism="laplace", max_iter=2, random_state=0)
-    n_pieces = sum(map(len, party.fit(X)._tokens.pieces))
-    assert n_pieces > 3
-    read = {a.block for _, a, _ in addresses if a.purpose == Purpose.SURVIVORS}
-    assert read == {*range(n_pieces)}
-    own = [a for _, a, _ in addresses if a.purpose == Purpose.OWN_WORDS and not a.spare]
-    assert len(own) == 1

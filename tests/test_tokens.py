@@ -1,4 +1,4 @@
-"""Privatized tokens: the figures of the mechanism, exact laws, regeneration, and what is kept."""
+"""Privatized tokens, and the thresholded Laplace vectors of the published party."""
 
 import itertools
 import math
@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda.federated import _tokens
 from dplda.federated._sentences import SentenceCorpus
-from dplda.federated._tokens import TokenMechanism, check_size, common_documents, privatize
-from dplda.privacy import Laplace, RandomizedResponseEvent, epsilon_of
+from dplda.federated._tokens import check_size, common_documents, privatize, randomized_bits
+from dplda.privacy import RandomizedResponseEvent, epsilon_of
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy._mechanisms import FlooredLaplace
 from dplda.privacy._streams import Purpose, Streams
@@ -32,6 +32,106 @@ def corpus_of(word, n_words):
     return SentenceCorpus(word, np.arange(len(word) + 1), [0, len(word)], n_words)
 
 
+@pytest.mark.parametrize("epsilon", [3.0, math.inf])
+def test_unbiased_counts(epsilon):
+    rng = np.random.default_rng(0)
+    n, n_words = 3000, 200
+    word = np.concatenate([np.zeros(500, int), rng.integers(1, 100, n - 500)])  # 100.. are empty
+    tokens = privatize(corpus_of(word, n_words), randomized_bits(epsilon), streams())
+    scores, noise = tokens.word_scores(), tokens.score_variance * n
+    if math.isinf(epsilon):
+        assert_array_equal(scores, np.bincount(word, minlength=n_words))
+        return
+    assert tokens.score_variance == pytest.approx(math.exp(3) / (math.exp(3) - 1) ** 2)
+    assert scores[100:].mean() == pytest.approx(0, abs=6 * math.sqrt(noise / 100))
+    assert scores[100:].var() == pytest.approx(noise, rel=0.8)
+    assert scores[0] == pytest.approx(500, abs=6 * math.sqrt(noise + 500))
+    assert scores.sum() == pytest.approx(n, abs=6 * math.sqrt(n_words * noise + n))
+
+
+def test_prices():
+    (event,) = randomized_bits(8.0).events(1, 1)
+    assert isinstance(event, RandomizedResponseEvent)
+    assert epsilon_of([event], 0.0) == pytest.approx(8.0, rel=1e-12)
+
+
+def test_other_tokens_noise_does_not_depend_on_a_word():
+    """The relation of the guarantee: one word changes, one coordinate or two of one vector do."""
+    word = np.arange(60) % 30
+    other = word.copy()
+    other[25] = 29
+    vectors = []
+    for w in (word, other):
+        found = privatize(corpus_of(w, 30), randomized_bits(3.0), streams())
+        vectors.append([set(row.tolist()) for row in np.split(found.word, found.ptr[1:-1])])
+    differ = [i for i, (a, b) in enumerate(zip(*vectors)) if a != b]
+    assert differ == [25]
+    assert vectors[0][25] ^ vectors[1][25] <= {25, 29}
+
+
+def test_tokens_hold_vectors_and_neither_key_nor_words():
+    words = np.arange(300, dtype=np.int32) % 50
+    content = pickle.dumps(privatize(corpus_of(words, 50), randomized_bits(4.0), streams()))
+    assert KEY not in content
+    assert words.tobytes() not in content
+
+
+def test_blocks_are_whole_documents(monkeypatch):
+    monkeypatch.setattr(_tokens, "BLOCK_TOKENS", 10)
+    rng = np.random.default_rng(0)
+    documents = [[[0] * rng.integers(1, 6) for _ in range(rng.integers(0, 4))] for _ in range(40)]
+    corpus = SentenceCorpus.from_lists([[], *documents, [], []], 3)
+    blocks = privatize(corpus, None, streams()).blocks()
+    assert len(blocks) > 5
+    assert [a for a, _ in blocks] == [0, *(b for _, b in blocks)][:-1]
+    assert blocks[-1][1] == len(corpus)
+
+
+def test_too_many_tokens_are_refused():
+    corpus = corpus_of(np.zeros(3000, int), 2**31 - 1)
+    with pytest.raises(ValueError, match="random words; raise token_epsilon"):
+        check_size(corpus, randomized_bits(4.0))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "message"), [(11.4, r"to 11\.3.*got 11\.4"), (1e-9, "token_epsilon must be")]
+)
+def test_bad_mechanisms(epsilon, message):
+    with pytest.raises(ValueError, match=message):
+        randomized_bits(epsilon)
+
+
+def test_common_documents_sum_over_pairs_of_tokens():
+    """T_d word by word and token by token, over more than one block of documents."""
+    rng, n_words, lengths = np.random.default_rng(0), 12, [9, 1, 0, 14, 6]
+    ptr = np.append(0, np.cumsum(lengths))
+    word = rng.integers(0, n_words, ptr[-1])
+    corpus = SentenceCorpus(word, np.arange(len(word) + 1), ptr, n_words)
+    tokens = privatize(corpus, randomized_bits(3.0), streams())
+    count = np.zeros((len(word), n_words))
+    count[np.repeat(np.arange(len(word)), np.diff(tokens.ptr)), tokens.word] = 1
+    count -= count.mean(axis=0)
+    topics = np.array([[0, 3, 5], [7, 3, 11]])
+    expected = []
+    for words in topics:
+        sums = [
+            sum(
+                count[t, v] * count[u, w]
+                for t, u in itertools.permutations(range(a, b), 2)
+                for v, w in itertools.permutations(words, 2)
+            )
+            for a, b in itertools.pairwise(ptr)
+        ]
+        expected.append(np.sum(sums) / np.linalg.norm(sums))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_tokens, "BLOCK_TOKENS", 10)
+        assert len(tokens.blocks()) > 1
+        assert_allclose(common_documents(tokens, topics), expected, rtol=1e-9)
+
+
+# the thresholded Laplace vectors of the published party
+
+
 @pytest.mark.parametrize(
     ("epsilon", "threshold", "p0", "p1"),
     [(8, 0.2, 0.100948, 0.999169), (11, 0.2, 0.055402, 0.999925), (4, 0.5, 0.067668, 0.932332)],
@@ -44,75 +144,6 @@ def test_figures_of_the_continuous_mechanism(epsilon, threshold, p0, p1):
     n = 200_000
     level = mechanism.own_levels(n, streams().reader(Purpose.OWN_WORDS, 0))
     assert (level >= 0).mean() == pytest.approx(p1, abs=6 * math.sqrt(p1 * (1 - p1) / n))
-
-
-def test_weights_of_evidence():
-    """g(y) = epsilon (|y| - |y - 1|), of a cell of the grid at its middle."""
-    for epsilon, y, g in [(8, 0.75, 4), (8, 1.7, 8)]:
-        mechanism = TokenMechanism.from_name("laplace", epsilon, 0.25)
-        likelihood = mechanism.likelihood()
-        level = round(y / STEP) - mechanism.noise.threshold_steps
-        pair = likelihood.gain[[level - 1, level]]
-        assert np.sqrt(pair.prod()) * math.exp(epsilon) == pytest.approx(math.exp(g), rel=1e-9)
-    for epsilon, threshold, base in [(8, 0.2, 9.2406e-4), (10, 0.2, 1.7991e-4), (4, 0.5, 0.072579)]:
-        likelihood = TokenMechanism.from_name("laplace", epsilon, threshold).likelihood()
-        slack = 1e-4 + (0 if threshold == 0.5 else epsilon * STEP)
-        assert likelihood.base * math.exp(epsilon) == pytest.approx(base, rel=slack)
-    rr = TokenMechanism.from_name("rr", 8.0, 0.2).likelihood()
-    assert_allclose([rr.gain[0], rr.base], [1, math.exp(-16)])
-    assert rr.variance == pytest.approx(math.exp(8) / (math.exp(8) - 1) ** 2)
-
-
-@pytest.mark.parametrize(("epsilon", "threshold"), [(4.0, 0.5), (8.0, 0.2), (2.0, 0.75)])
-def test_information_of_the_thresholded_score(epsilon, threshold):
-    likelihood = TokenMechanism.from_name("laplace", epsilon, threshold).likelihood()
-    t = round(threshold / STEP) * STEP
-    p0 = math.exp(-t * epsilon) / 2
-    base = (math.exp(-(1 - t) * epsilon) / 2) / (1 - p0)
-    information = (
-        base**2 * (1 - p0)
-        + (math.exp(epsilon) - math.exp(-2 * epsilon + 3 * epsilon * t)) / 6
-        + math.exp(epsilon) / 2
-        - 1
-    )
-    assert 1 / likelihood.variance == pytest.approx(information, rel=(epsilon * STEP) ** 2)
-    full = 2 / 3 * math.exp(epsilon) + math.exp(-2 * epsilon) / 3 - 1
-    loss = math.exp(-3 * epsilon * (1 - t)) / 4
-    assert information == pytest.approx(full * (1 - loss), rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("name", "epsilon", "threshold"),
-    [("rr", 3.0, 0.2), ("laplace", 3.0, 0.25), ("rr", math.inf, 0.2)],
-)
-def test_unbiased_counts(name, epsilon, threshold):
-    rng = np.random.default_rng(0)
-    n, n_words = 3000, 200
-    word = np.concatenate([np.zeros(500, int), rng.integers(1, 100, n - 500)])  # 100.. are empty
-    truth = np.bincount(word, minlength=n_words)
-    mechanism = TokenMechanism.from_name(name, epsilon, threshold)
-    tokens = privatize(corpus_of(word, n_words), mechanism, streams())
-    scores = tokens.word_scores()
-    noise = tokens.likelihood.variance * n
-    if math.isinf(epsilon):
-        assert_array_equal(scores, truth)
-        return
-    assert scores[100:].mean() == pytest.approx(0, abs=6 * math.sqrt(noise / 100))
-    assert scores[100:].var() == pytest.approx(noise, rel=0.8)
-    assert scores[0] == pytest.approx(500, abs=6 * math.sqrt(noise + 500))
-    assert scores.sum() == pytest.approx(n, abs=6 * math.sqrt(n_words * noise + n))
-
-
-def test_prices():
-    rr = TokenMechanism.from_name("rr", 8.0, 0.2)
-    (event,) = rr.events
-    assert isinstance(event, RandomizedResponseEvent)
-    assert epsilon_of(rr.events, 0.0) == pytest.approx(8.0, rel=1e-12)
-    laplace = TokenMechanism.from_name("laplace", 8.0, 0.2)
-    (event,) = laplace.events
-    assert isinstance(event, Laplace)
-    assert 1 / 8 <= event.scale <= (1 / 8) * (1 + 1e-15)
-    assert epsilon_of(laplace.events, 0.0) <= 8.0
 
 
 @pytest.mark.parametrize("epsilon", [0.013, 0.3, 1 / 3, 2.7, 8.0, 11.0, 99.9])
@@ -226,102 +257,14 @@ def test_own_values_are_floored_laplace():
     assert_array_equal(level, np.clip(raw - 512, -1, 4095))
 
 
-@pytest.mark.parametrize("name", ["rr", "laplace"])
-def test_other_tokens_noise_does_not_depend_on_a_word(name):
-    """The relation of the guarantee: one word changes, one coordinate or two of one vector do."""
-    mechanism = TokenMechanism.from_name(name, 3.0, 0.2)
-    word = np.arange(60) % 30
-    other = word.copy()
-    other[25] = 29
-    vectors = []
-    for w in (word, other):
-        found = privatize(corpus_of(w, 30), mechanism, streams()).span(0, 60)
-        rows = np.split(np.c_[found.word, found.level], found.ptr[1:-1])
-        vectors.append([{(int(a), int(b)) for a, b in row} for row in rows])
-    differ = [i for i, (a, b) in enumerate(zip(*vectors)) if a != b]
-    assert differ == [25]
-    assert {v for v, _ in vectors[0][25] ^ vectors[1][25]} <= {25, 29}
-
-
-def test_tokens_hold_vectors_and_neither_key_nor_words(monkeypatch):
-    monkeypatch.setattr(_tokens, "PIECE_SURVIVORS", 200)
-    mechanism = TokenMechanism.from_name("laplace", 4.0, 0.3)
-    words = np.arange(300, dtype=np.int32) % 50
-    tokens = privatize(corpus_of(words, 50), mechanism, streams())
-    content = pickle.dumps(tokens)
-    assert KEY not in content
-    assert words.tobytes() not in content
-    assert len(tokens.pieces[0]) > 3
-    again = _tokens.assemble(
-        tokens.document_ptr, tokens.unit_ptr, 50, mechanism, tokens.survivors
-    )  # all that a state holds
-    assert pickle.dumps(again) == content
-
-
-def test_blocks_are_whole_documents_and_pieces_whole_units(monkeypatch):
-    monkeypatch.setattr(_tokens, "BLOCK_TOKENS", 10)
-    rng = np.random.default_rng(0)
-    documents = [[[0] * rng.integers(1, 6) for _ in range(rng.integers(0, 4))] for _ in range(40)]
-    corpus = SentenceCorpus.from_lists([[], *documents, [], []], 3)
-    blocks = _tokens._pieces(corpus.document_ptr, corpus.sentence_ptr, 4)
-    assert len(blocks) > 5
-    flat = [piece for block in blocks for piece in block]
-    assert [a for a, _ in flat] == [0, *(b for _, b in flat)][:-1]
-    assert flat[-1][1] == len(corpus.sentence_ptr) - 1
-    assert all(block[0][0] in corpus.document_ptr for block in blocks)
-
-
-def test_too_many_tokens_are_refused():
-    corpus = corpus_of(np.zeros(3000, int), 2**31 - 1)
-    with pytest.raises(ValueError, match="random words; raise token_epsilon"):
-        check_size(corpus, TokenMechanism.from_name("rr", 4.0, 0.2))
-
-
 @pytest.mark.parametrize(
-    ("name", "epsilon", "threshold", "message"),
+    ("epsilon", "threshold", "message"),
     [
-        ("rr", 11.4, 0.2, r"to 11\.3.*got 11\.4"),
-        ("rr", 1e-9, 0.2, "epsilon"),
-        ("laplace", 1e-3, 0.2, r"epsilon must be .*0\.011.*got 0\.001"),
-        ("laplace", 8.0, 0.99999, r"threshold must be .*0\.999.*got 0\.99999"),
-        ("laplace", 8.0, 1e-9, r"threshold must be .*0\.0009.*got 1e-09"),
-        ("laplace", 60.0, 0.2, "lower the threshold"),
-        ("laplace", 1000.0, 0.002, "epsilon must be"),
+        (1e-3, 0.2, r"epsilon must be .*0\.011.*got 0\.001"),
+        (8.0, 0.99999, r"threshold must be .*0\.999.*got 0\.99999"),
+        (60.0, 0.2, "lower the threshold"),
     ],
 )
-def test_bad_mechanisms(name, epsilon, threshold, message):
+def test_bad_laplace_vectors(epsilon, threshold, message):
     with pytest.raises(ValueError, match=message):
-        TokenMechanism.from_name(name, epsilon, threshold)
-
-
-@pytest.mark.parametrize("name", ["rr", "laplace"])
-def test_common_documents_sum_over_pairs_of_tokens(name):
-    """T_d word by word and token by token, over more than one block of documents."""
-    rng, n_words, lengths = np.random.default_rng(0), 12, [9, 1, 0, 14, 6]
-    ptr = np.append(0, np.cumsum(lengths))
-    word = rng.integers(0, n_words, ptr[-1])
-    mechanism = TokenMechanism.from_name(name, 3.0, 0.4)
-    corpus = SentenceCorpus(word, np.arange(len(word) + 1), ptr, n_words)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_tokens, "BLOCK_TOKENS", 10)
-        tokens = privatize(corpus, mechanism, streams())
-    assert len(tokens.pieces) > 1
-    likelihood = tokens.likelihood
-    count = np.full((len(word), n_words), likelihood.base_score)
-    found = tokens.span(0, len(word))
-    rows = np.repeat(np.arange(len(word)), np.diff(found.ptr))
-    count[rows, found.word] = likelihood.score[found.level]
-    count -= count.mean(axis=0)
-    topics = np.array([[0, 3, 5], [7, 3, 11]])
-    expected = []
-    for words in topics:
-        sums = [
-            sum(
-                count[t, v] * count[u, w]
-                for t, u in itertools.permutations(range(a, b), 2)
-                for v, w in itertools.permutations(words, 2)
-            )
-            for a, b in itertools.pairwise(ptr)
-        ]
-        expected.append(np.sum(sums) / np.linalg.norm(sums))
-    assert_allclose(common_documents(tokens, topics), expected, rtol=1e-9)
+        ThresholdedLaplace(epsilon, threshold)

@@ -31,12 +31,11 @@ parties = {
     name: (IFTMParty(8, token_epsilon=8.0, max_iter=20), counts) for name, counts in parts.items()
 }
 master = run_rounds(IFTMMaster(words, min_parties=3), parties, n_rounds=3)
-for record in master.history_:
-    print(f"round {record.round}: {record.n_topics} topics, {record.bytes_received} bytes received")
+print(master.round_, "rounds,", len(master.components_), "topics")
 
 # %%
 model = master.released_model()
-TopicDisplay.from_estimator(model, words, n_top_words=8, topics=range(min(5, record.n_topics)))
+TopicDisplay.from_estimator(model, words, n_top_words=8, topics=range(5))
 
 # %%
 # Alone and together

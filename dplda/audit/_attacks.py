@@ -343,12 +343,11 @@ def _train_party(model: BaseEstimator, data: dict[str, Any]) -> None:
 
 def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarray:
     n = target.n_canaries
-    survivors = tokens.span(0, n)
-    token = np.repeat(np.arange(n), np.diff(survivors.ptr))
-    planted = survivors.word >= target.n_words
-    gain = np.full((n, 2), tokens.likelihood.base)
-    cells = token[planted], survivors.word[planted] - target.n_words
-    gain[cells] = tokens.likelihood.gain[survivors.level[planted]]
+    token = np.repeat(np.arange(n), np.diff(tokens.ptr[: n + 1]))
+    word = tokens.word[: len(token)]
+    planted = word >= target.n_words
+    gain = np.full((n, 2), (tokens.flip / (1 - tokens.flip)) ** 2)
+    gain[token[planted], word[planted] - target.n_words] = 1.0
     return np.log(gain[:, 0] / gain[:, 1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import signal
 import ssl
@@ -14,7 +15,7 @@ from typing import Any
 import dplda.federated  # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._options import add_texts, texts_of
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._files import check_kept_secret, check_writable, write_atomically
+from dplda.leaf._files import check_writable
 
 log = logging.getLogger("dplda.federated")
 
@@ -32,17 +33,16 @@ def add_commands(subparsers: Any) -> None:
         parser.set_defaults(command=command)
         add = parser.add_argument
         add("--vocabulary", type=Path, required=True, help="public file with one word per line")
-        add("--certificate", type=Path, help="own TLS certificate (PEM)")
-        add("--key", type=Path, help="its private key (PEM)")
-        add("--insecure", action="store_true", help="no TLS, no authentication: for a trial")
+        add("--certificate", type=Path, required=True, help="own TLS certificate (PEM)")
+        add("--key", type=Path, required=True, help="its private key (PEM)")
 
     add = coordinator.add_argument
-    add("--party", type=_named_file, action="append", default=[], metavar="NAME=CERTIFICATE",
+    add("--party", type=_named_file, action="append", required=True, metavar="NAME=CERTIFICATE",
         help="a party and its certificate (PEM); no other party is admitted")  # fmt: skip
     add("--rounds", type=int, default=5, help="rounds to make")
     add("--min-parties", type=int, default=2, help="fewest models in a round")
     add("--similarity-threshold", type=float, default=0.3, help="topics so similar are merged")
-    add("--max-topics", type=int, default=1000, help="most topics of all parties together")
+    add("--max-topics", type=int, default=200, help="most topics of a party")
     add("--max-weight", type=float, help="larger weights are clipped; default: none is")
     add("--out", type=Path, default=Path("global.model"), help="release file of the global model")
     add("--round-timeout", type=float, default=600.0, help="seconds that a round may take")
@@ -53,7 +53,8 @@ def add_commands(subparsers: Any) -> None:
     add = party.add_argument
     add("--name", required=True, help="name of the party")
     add("--coordinator", required=True, metavar="HOST:PORT", help="where the coordinator listens")
-    add("--coordinator-certificate", type=Path, help="its certificate, or its authority's (PEM)")
+    add("--coordinator-certificate", type=Path, required=True,
+        help="its certificate, or its authority's (PEM)")  # fmt: skip
     add_texts(party, None)
     add("--epsilon", type=float, required=True, help="epsilon of a token; inf: no privacy")
     add("--delta", type=float, default=1e-6, help="delta at which epsilon is stated")
@@ -61,7 +62,6 @@ def add_commands(subparsers: Any) -> None:
     add("--state", type=Path, required=True, help="file of the party between rounds; private")
     add("--n-components", type=int, default=20, help="number of topics of this party")
     add("--model", choices=["lda", "sentence_lda"], default="lda", help="of words, or sentences")
-    add("--token-mechanism", choices=["rr", "laplace"], default="rr", help="noise on a token")
     add("--max-doc-tokens", type=int, help="tokens of a document that are used; default: all")
     add("--max-iter", type=int, default=50, help="sweeps per round")
     add("--n-jobs", type=int, help="threads")
@@ -86,8 +86,8 @@ def coordinate(options: argparse.Namespace) -> int:
     is removed after the last round.
     """
     from dplda.federated._messages import MAX_ROUND
-    from dplda.federated._network import Coordinator, certificate_of
-    from dplda.federated._rounds import make_rounds
+    from dplda.federated._network import Coordinator, certificate_of, tls_context
+    from dplda.federated._rounds import make_rounds, read_state, write_state
 
     check_integer("--rounds", options.rounds, 1, MAX_ROUND)
     check_number("--round-timeout", options.round_timeout, 0, 1e9, closed="right")
@@ -95,30 +95,29 @@ def coordinate(options: argparse.Namespace) -> int:
     names = {certificate_of(path): name for name, path in options.party}
     if not len(options.party) == len(names) == len(set(names.values())):
         raise ValueError("each --party needs its own name and its own certificate")
-    if bool(names) == options.insecure:
-        raise ValueError("name each party with --party NAME=CERTIFICATE, or give --insecure")
-    if names and options.min_parties > len(names):
+    if options.min_parties > len(names):
         raise ValueError(f"--min-parties is {options.min_parties}, and {len(names)} can join")
-    tls = _tls(options, ssl.PROTOCOL_TLS_SERVER, [path for _, path in options.party])
+    known = [path for _, path in options.party]
+    tls = tls_context(ssl.PROTOCOL_TLS_SERVER, options.certificate, options.key, known)
     master = dplda.federated.IFTMMaster(
         _words(options.vocabulary), similarity_threshold=options.similarity_threshold,
         max_topics=options.max_topics, min_parties=options.min_parties,
-        max_weight=options.max_weight, parties=[*names.values()] or None,
+        max_weight=options.max_weight,
     )  # fmt: skip
     check_writable(options.out)
     options.home.mkdir(parents=True, exist_ok=True)
     state = options.home / STATE
     check_writable(state)
+    identity = json.dumps([master.vocabulary_hash, [*names.values()]])
     if state.exists():
-        check_kept_secret(state, "state")
-        master.restore(state.read_bytes())
+        vars(master).update(read_state(state, identity))
         if master.round_ > options.rounds:
             raise ValueError(f"{state} is after round {master.round_}: remove it, or give --rounds")
         log.info("%s: continuing with round %d", state, master.round_ + 1)
 
     def store() -> None:
         dplda.save_release(master.released_model(), options.out)
-        write_atomically(state, master.state())
+        write_state(state, identity, {name: vars(master)[name] for name in master.STATE})
 
     async def run() -> None:
         network = Coordinator(names, master.max_bytes)
@@ -151,16 +150,17 @@ def take_part(options: argparse.Namespace) -> None:
     """
     from dplda.federated import _network
 
-    tls = _tls(options, ssl.PROTOCOL_TLS_CLIENT, [options.coordinator_certificate])
+    known = [options.coordinator_certificate]
+    tls = _network.tls_context(ssl.PROTOCOL_TLS_CLIENT, options.certificate, options.key, known)
     words = _words(options.vocabulary)
     names = (
-        "n_components", "delta", "model", "token_mechanism", "max_doc_tokens", "max_iter",
-        "ledger", "n_jobs", "random_state",
+        "n_components", "delta", "model", "max_doc_tokens", "max_iter", "ledger", "n_jobs",
+        "random_state",
     )  # fmt: skip
     given = {name: getattr(options, name) for name in names}
     estimator = dplda.federated.IFTMParty(token_epsilon=options.epsilon, **given)
     estimator._validate_params()
-    estimator._mechanism()
+    estimator._bits()
     if options.ledger.exists():
         dplda.privacy.Ledger(options.ledger)  # read, and checked
     else:
@@ -174,7 +174,7 @@ def take_part(options: argparse.Namespace) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing on the disk needs a farewell
         asyncio.run(
             _network.take_part(
-                options.name, options.coordinator, party.answer, max_bytes=party.max_bytes, tls=tls
+                options.coordinator, party.answer, max_bytes=party.max_bytes, tls=tls
             )
         )
 
@@ -193,25 +193,6 @@ def _load(options: argparse.Namespace, words: list[str]) -> Any:
     if options.model == "sentence_lda":
         return dplda.federated.SentenceVectorizer(words).fit_transform(texts)
     return CountVectorizer(vocabulary=words).transform(texts)
-
-
-def _tls(
-    options: argparse.Namespace, protocol: int, known: list[Path | None]
-) -> ssl.SSLContext | None:
-    from dplda.federated._network import tls_context
-
-    files = [options.certificate, options.key, *known]
-    if options.insecure:
-        if any(files):
-            raise ValueError("--insecure has no TLS: leave out certificates and key, or --insecure")
-        log.warning("--insecure: messages are neither encrypted nor authenticated")
-        return None
-    if not all(files):
-        raise ValueError(
-            "give --certificate, --key, and the certificate of the other side, or --insecure on a "
-            "network that only the parties can reach"
-        )
-    return tls_context(protocol, options.certificate, options.key, [*filter(None, known)])
 
 
 def _words(path: Path) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,36 +21,15 @@ from dplda.federated._messages import (
 )
 from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
-from dplda.release._container import pack, unpack
 from dplda.release._released_model import ReleasedModel
 
 LARGEST = 2**31 - 1
 LEAST_PROBABILITY = 1e-9  # of a word in a topic of the released model
-STATE, MAX_HEADER = "dplda-master", 2**24
 Message = LocalModel | bytes
 
 
 class RoundError(RuntimeError):
     """Too few parties sent a valid model. The round did not happen and may be repeated."""
-
-
-class Refusal(NamedTuple):
-    """A message that did not enter a round: its sender, if that is known, and what is wrong."""
-
-    party: str | None
-    reason: str
-
-
-class RoundRecord(NamedTuple):
-    """Record of a round."""
-
-    round: int  # from 0
-    parties: tuple[str, ...]  # whose models were merged
-    remembered: tuple[str, ...]  # absent parties, whose last model was merged again
-    refused: tuple[Refusal, ...]
-    n_topics: int  # of the global model
-    bytes_received: int  # size of the messages that were merged
-    bytes_sent: int  # size of the messages that were made
 
 
 class IFTMMaster:
@@ -69,18 +48,14 @@ class IFTMMaster:
         Two topics of at least this weighted Jaccard similarity, in (0, 1], are the same (xi).
     n_top_words : int, default=30
         Number of most probable words of a topic that the similarity compares (L).
-    max_topics : int, default=1000
-        Most topics of all local models of a round together; merging takes memory for the square of
-        their number. If there are more, the models with the most topics are refused.
+    max_topics : int, default=200
+        Most topics of a local model; one with more is refused. Merging takes memory for the square
+        of the number of topics of all parties.
     min_parties : int, default=1
         A round needs at least this many valid models.
-    max_age : int, default=1
-        Number of rounds for which the last model of an absent party is still merged.
     max_weight : float or None, default=None
         Larger weights are clipped to this value. The parties state their own weights, and a false
         weight could outweigh all others.
-    parties : sequence of str or None, default=None
-        Names of the parties; messages with other names are refused. None admits any name.
 
     Attributes
     ----------
@@ -88,16 +63,10 @@ class IFTMMaster:
         Topics of the global model; rows sum to 1.
     topic_weights_ : ndarray of shape (n_topics,)
         Sum of the weights of the merged topics.
-    global_model_ : NextModel
-        The same topics in single precision, as a message that can be sent or saved.
     next_models_ : dict of str to NextModel
-        The model that each party starts its next round from.
-    history_ : list of tuple
-        A named tuple for each round: `round`, `parties`, `remembered` (absent parties whose last
-        model was merged again), `refused`, `n_topics`, `bytes_received`, `bytes_sent`.
-    refused_ : tuple of tuple
-        Messages refused by the last `update`, even if it raised RoundError: named tuples of `party`
-        (None if it is unknown) and `reason`.
+        The model that each party of the last round starts its next round from.
+    refused_ : dict of str to str
+        Why the last `update` refused a party's message, even if it raised RoundError.
     round_ : int
         The round that the master waits for, from 0.
     n_words, vocabulary_hash : int and str
@@ -128,10 +97,10 @@ class IFTMMaster:
     ...     return LocalModel(party=party, round=0, vocabulary=vocabulary_hash(words), table=table,
     ...                       weight=100, epsilon=4.0, delta=0.0, unit="token")
     >>> master = IFTMMaster(words, n_top_words=2)
-    >>> next_models = master.update([
-    ...     message("press", [[0.5, 0.5, 0, 0], [0, 0, 0.6, 0.4]]),
-    ...     message("club", [[0.7, 0.3, 0, 0]]),
-    ... ])
+    >>> next_models = master.update({
+    ...     "press": message("press", [[0.5, 0.5, 0, 0], [0, 0, 0.6, 0.4]]),
+    ...     "club": message("club", [[0.7, 0.3, 0, 0]]),
+    ... })
     >>> master.components_.round(2)
     array([[0.6, 0.4, 0. , 0. ],
            [0. , 0. , 0.6, 0.4]])
@@ -139,20 +108,19 @@ class IFTMMaster:
     array([[0.6, 0.4, 0. , 0. ]], dtype=float32)
     """
 
+    # What a master of another process needs to go on after the last round: releases only.
+    STATE = ("round_", "components_", "topic_weights_", "next_models_", "_stated")
+
     def __init__(
         self,
         vocabulary: Sequence[str] | int,
         *,
         similarity_threshold: float = 0.3,
         n_top_words: int = 30,
-        max_topics: int = 1000,
+        max_topics: int = 200,
         min_parties: int = 1,
-        max_age: int = 1,
         max_weight: float | None = None,
-        parties: Sequence[str] | None = None,
     ) -> None:
-        if isinstance(parties, str):
-            raise ValueError(f"parties must be a sequence of names, got {parties!r}")
         self.vocabulary_hash = vocabulary_hash(vocabulary)
         self.n_words = vocabulary_size(vocabulary)
         self._words = None if isinstance(vocabulary, (int, np.integer)) else list(vocabulary)
@@ -162,17 +130,13 @@ class IFTMMaster:
         self.n_top_words = check_integer("n_top_words", n_top_words, 1, LARGEST)
         self.max_topics = check_integer("max_topics", max_topics, 1, LARGEST)
         self.min_parties = check_integer("min_parties", min_parties, 1, LARGEST)
-        self.max_age = check_integer("max_age", max_age, 0, LARGEST)
         most = math.inf if max_weight is None else max_weight
         self.max_weight = check_number("max_weight", most, 0, math.inf, closed="right")
-        self.parties = None if parties is None else tuple(parties)
         self.round_ = 0
-        self.refused_: tuple[Refusal, ...] = ()
-        self.history_: list[RoundRecord] = []
+        self.refused_: dict[str, str] = {}
         self.next_models_: dict[str, NextModel] = {}
-        self._latest: dict[str, LocalModel] = {}
-        # Epsilon and delta that each party stated, by party and unit: of all that were ever merged.
-        self._stated: dict[tuple[str, str], tuple[float, float]] = {}
+        # Unit, epsilon and delta that each party stated: the largest of all that were ever merged.
+        self._stated: dict[str, tuple[str, float, float]] = {}
 
     @property
     def max_bytes(self) -> int:
@@ -193,21 +157,18 @@ class IFTMMaster:
             The model of `next_models_`, or one without topics for a party that has none there.
         """
         empty = np.zeros((0, self.n_words))
-        return self.next_models_.get(party) or self._message(empty, self.round_)
+        return self.next_models_.get(party) or self._message(empty)
 
-    def update(
-        self, local_models: Mapping[str, Message] | Iterable[Message]
-    ) -> dict[str, NextModel]:
+    def update(self, local_models: Mapping[str, Message]) -> dict[str, NextModel]:
         """Make a round from the models that arrived.
 
         The order of the messages does not change the result.
 
         Parameters
         ----------
-        local_models : mapping of str to LocalModel or bytes, or iterable of LocalModel or bytes
-            The messages. The keys of a mapping are the senders, which the network has
-            authenticated; a message that names another party is refused. Without keys, all messages
-            of a party that sent several are refused, because it is unknown which one is genuine.
+        local_models : mapping of str to LocalModel or bytes
+            The messages by their senders, which the network has authenticated; a message that names
+            another party is refused.
 
         Returns
         -------
@@ -220,44 +181,46 @@ class IFTMMaster:
             If fewer than `min_parties` valid models arrived. Only `refused_` changes then; it holds
             the reasons.
         """
-        models, refused = self._admit(local_models)
-        latest = self._remembered() | models
-        for party in self._excess(latest, models):
-            del latest[party]
-            if models.pop(party, None):
-                refused.append(Refusal(party, f"more than {self.max_topics} topics came in total"))
-        self.refused_ = tuple(sorted(refused, key=lambda r: (r.party or "", r.reason)))
+        if not isinstance(local_models, Mapping):
+            raise TypeError(
+                "local_models must be a mapping of names to messages, got "
+                f"{type(local_models).__name__}"
+            )
+        models, self.refused_ = {}, {}
+        for party in sorted(local_models, key=str):
+            try:
+                models[party] = self._check(party, local_models[party])
+            except MessageError as error:
+                self.refused_[party] = str(error)
         if len(models) < self.min_parties:
             raise RoundError(
                 f"round {self.round_} has {len(models)} valid models of at least "
-                f"{self.min_parties}; {len(refused)} messages were refused (see refused_)"
-                + (f", the first because {self.refused_[0].reason}" if refused else "")
+                f"{self.min_parties}"
+                + "".join(f"; {name} was refused: {why}" for name, why in self.refused_.items())
             )
-        self._make_round(latest)
-        for model in models.values():
-            epsilon, delta = self._stated.get((model.party, model.unit), (0.0, 0.0))
-            largest = max(epsilon, model.epsilon), max(delta, model.delta)
-            self._stated[model.party, model.unit] = largest
-        self.history_.append(
-            RoundRecord(
-                round=self.round_ - 1,
-                parties=tuple(sorted(models)),
-                remembered=tuple(party for party in self._latest if party not in models),
-                refused=self.refused_,
-                n_topics=len(self.components_),
-                bytes_received=sum(len(model.to_bytes()) for model in models.values()),
-                bytes_sent=sum(len(model.to_bytes()) for model in self.next_models_.values()),
-            )
+        table = np.concatenate([model.table for model in models.values()]).astype(np.float64)
+        n_topics = [model.n_topics for model in models.values()]
+        each = [min(model.weight, self.max_weight) for model in models.values()]
+        labels = redundant_topics(
+            TopWords.from_table(table, self.n_top_words),
+            self.similarity_threshold,
+            np.repeat(np.arange(len(models)), n_topics),
         )
-        return dict(self.next_models_)
-
-    def _remembered(self) -> dict[str, LocalModel]:
-        """The last models of parties that have not been absent for too long."""
-        return {
-            party: model
-            for party, model in self._latest.items()
-            if self.round_ - model.round <= self.max_age
+        table, weights = merge_topics(table, np.repeat(each, n_topics), labels)
+        words = TopWords.from_table(table, self.n_top_words)
+        self.round_ += 1
+        self.components_, self.topic_weights_ = table, weights
+        self.next_models_ = {
+            party: self._message(
+                compose_model(table, model.table, self.similarity_threshold, words)
+            )
+            for party, model in models.items()
         }
+        for party, model in models.items():
+            _, epsilon, delta = self._stated.get(party, (model.unit, 0.0, 0.0))
+            largest = model.unit, max(epsilon, model.epsilon), max(delta, model.delta)
+            self._stated[party] = largest
+        return dict(self.next_models_)
 
     def released_model(self, *, doc_topic_prior: float = 0.1) -> ReleasedModel:
         """The global model as an ordinary released model, which `save_release` writes.
@@ -287,7 +250,7 @@ class IFTMMaster:
         """
         if not self.round_:
             raise ValueError("the master has made no round, and has no global model yet")
-        parameters = ("similarity_threshold", "n_top_words", "max_age", "max_weight")
+        parameters = ("similarity_threshold", "n_top_words", "max_weight")
         weights = np.maximum(self.topic_weights_, 1.0)
         return ReleasedModel._of(
             np.maximum(self.components_, LEAST_PROBABILITY) * weights[:, None],
@@ -300,111 +263,7 @@ class IFTMMaster:
             | {"doc_topic_prior": doc_topic_prior},
         )
 
-    def state(self) -> bytes:
-        """What a master of another process needs to continue after the last round.
-
-        Returns
-        -------
-        state : bytes
-            A safetensors file with the number of the round, the local models that were merged last,
-            and what each party has stated to have spent: releases only.
-        """
-        content = {"round": self.round_, "vocabulary": self.vocabulary_hash}
-        content["stated"] = [[*key, *value] for key, value in sorted(self._stated.items())]
-        models = enumerate(self._latest.values())
-        tables = {str(i): np.frombuffer(model.to_bytes(), np.uint8) for i, model in models}
-        return pack(STATE, content, tables, max_header=MAX_HEADER)
-
-    def restore(self, state: bytes) -> None:
-        """Continue where the master that returned a state was.
-
-        The global model and the next models are computed from the stored local models, by the
-        parameters of this object. `history_` holds the rounds that this object makes.
-
-        Parameters
-        ----------
-        state : bytes
-            What `state` returned.
-
-        Raises
-        ------
-        ValueError
-            If the data are something else, or belong to a federation with other words.
-        """
-        try:
-            content, tables = unpack(STATE, state, max_header=MAX_HEADER)
-        except ValueError as error:
-            raise ValueError(f"the data are no state of a master: {error}") from error
-        models = [LocalModel.from_bytes(table.tobytes()) for table in tables.values()]
-        if content["vocabulary"] != self.vocabulary_hash:
-            raise ValueError("the state belongs to a federation with another vocabulary")
-        if not models:
-            raise ValueError("the state is that of a master that has made no round")
-        self.round_ = content["round"] - 1
-        self._make_round({model.party: model for model in models})
-        self._stated = {(party, unit): (e, d) for party, unit, e, d in content["stated"]}
-
-    def _make_round(self, latest: Mapping[str, LocalModel]) -> None:
-        """Merge, compose, and go to the next round."""
-        latest = dict(sorted(latest.items()))
-        models = list(latest.values())
-        table = np.concatenate([model.table for model in models]).astype(np.float64)
-        n_topics = [model.n_topics for model in models]
-        weights = np.repeat([min(model.weight, self.max_weight) for model in models], n_topics)
-        labels = redundant_topics(
-            TopWords.from_table(table, self.n_top_words),
-            self.similarity_threshold,
-            np.repeat(np.arange(len(models)), n_topics),
-        )
-        table, weights = merge_topics(table, weights, labels)
-        words = TopWords.from_table(table, self.n_top_words)
-        self.next_models_ = {
-            party: self._message(
-                compose_model(table, model.table, self.similarity_threshold, words), self.round_ + 1
-            )
-            for party, model in latest.items()
-        }
-        self._latest = latest
-        self.components_, self.topic_weights_ = table, weights
-        self.global_model_ = self._message(table, self.round_)
-        self.round_ += 1
-
-    def _mergeable(self, models: Mapping[str, LocalModel]) -> set[str]:
-        """Parties whose checked models a round of these would merge."""
-        return {*models} - {*self._excess({**self._remembered(), **models}, models)}
-
-    def _excess(self, latest: Mapping[str, LocalModel], arrived: Container[str]) -> list[str]:
-        """Parties to leave out, so that the others have `max_topics` topics at most.
-
-        Absent parties first, then those with the most topics: nobody crowds out the others.
-        """
-        order = sorted(latest, key=lambda name: (name in arrived, -latest[name].n_topics, name))
-        total, excess = sum(model.n_topics for model in latest.values()), []
-        for party in order:
-            if total > self.max_topics:
-                total -= latest[party].n_topics
-                excess.append(party)
-        return excess
-
-    def _admit(self, messages: Any) -> tuple[dict[str, LocalModel], list[Refusal]]:
-        """Valid models by party, and a refusal for each other message."""
-        pairs = messages.items() if isinstance(messages, Mapping) else [(None, m) for m in messages]
-        accepted: list[LocalModel] = []
-        refused: list[Refusal] = []
-        for sender, message in pairs:
-            try:
-                accepted.append(self._check(sender, message))
-            except MessageError as error:
-                name = getattr(message, "party", None)
-                party = sender or (name if isinstance(name, str) else None)
-                refused.append(Refusal(party, str(error)))
-        names = [model.party for model in accepted]
-        twice = {name for name in names if names.count(name) > 1}
-        for name in twice:
-            refused.append(Refusal(name, "several messages came in the name of this party"))
-        return {model.party: model for model in accepted if model.party not in twice}, refused
-
-    def _check(self, sender: str | None, message: Message) -> LocalModel:
+    def _check(self, sender: str, message: Message) -> LocalModel:
         """The model in a message for the present round; MessageError if `update` refuses it."""
         if isinstance(message, (bytes, bytearray)):
             model = LocalModel.from_bytes(message, max_bytes=self.max_bytes)
@@ -414,9 +273,7 @@ class IFTMMaster:
             raise MessageError(f"expected a LocalModel or its bytes, got {type(message).__name__}")
         reasons = {
             "the message names another party than the one that sent it":
-                sender not in (None, model.party),
-            "this party is not a member of the federation":
-                self.parties is not None and model.party not in self.parties,
+                model.party != sender,
             f"it is for round {model.round}, and round {self.round_} is running":
                 model.round != self.round_,
             f"its vocabulary of {model.n_words} words is not that of the federation, {self.n_words}"
@@ -426,28 +283,27 @@ class IFTMMaster:
                 model.n_topics > self.max_topics,
             f"it protects one {model.unit}, and the party has stated before what another unit pays,"
             " which says nothing of this one; protect the same unit in all rounds":
-                any(p == model.party and unit != model.unit for p, unit in self._stated),
+                self._stated.get(model.party, (model.unit,))[0] != model.unit,
         }  # fmt: skip
         for reason, is_true in reasons.items():
             if is_true:
                 raise MessageError(reason)
         return model
 
-    def _message(self, table: Any, round_number: int) -> NextModel:
-        return NextModel(round=round_number, vocabulary=self.vocabulary_hash, table=table)
+    def _message(self, table: Any) -> NextModel:
+        return NextModel(round=self.round_, vocabulary=self.vocabulary_hash, table=table)
 
 
-def _stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> Guarantee:
-    """The guarantee of what was computed from messages: what parties state, by party and unit.
+def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarantee:
+    """The guarantee of what was computed from messages: unit and costs that each party states.
 
     Each unit is with one party. If it changes, the messages of that party change as its own
     guarantee allows, and all else is post-processing: the largest epsilon holds at the largest
-    delta. What a party states for one unit says nothing of another unit.
+    delta.
     """
-    epsilon, delta = (max(values) for values in zip(*stated.values()))
-    units = " or ".join(sorted({unit for _, unit in stated}))
-    one_unit_each = len({party for party, _ in stated}) == len(stated)
-    if not (epsilon < math.inf and delta < 1.0 and one_unit_each):
+    each, epsilons, deltas = zip(*stated.values())
+    units, epsilon, delta = " or ".join(sorted({*each})), max(epsilons), max(deltas)
+    if not (epsilon < math.inf and delta < 1.0):
         epsilon, delta = math.inf, 0.0
     return Guarantee(
         unit=units,
@@ -465,7 +321,7 @@ def _stated_guarantee(stated: Mapping[tuple[str, str], tuple[float, float]]) -> 
             *(
                 f"the statement of party {party!r}, which nobody else can check, is true: epsilon "
                 f"{own:.6g} at delta {at:g} for one {unit}"
-                for (party, unit), (own, at) in sorted(stated.items())
+                for party, (unit, own, at) in sorted(stated.items())
             ),
         ),
         events=(ApproximateDP(epsilon, delta) if epsilon < math.inf else NonPrivate(),),

@@ -68,9 +68,7 @@ def similarity(first: TopWords, second: TopWords) -> FloatTable:
     return result
 
 
-def redundant_topics(
-    topics: TopWords, similarity_threshold: float, owners: Indices | None = None
-) -> Indices:
+def redundant_topics(topics: TopWords, similarity_threshold: float, owners: Indices) -> Indices:
     """Sets of redundant topics: at most one topic of each party.
 
     Pairs of topics join their sets in the order of their similarity, from the most similar down to
@@ -78,12 +76,10 @@ def redundant_topics(
     what a chain of similar topics connects, and a party that sends mixtures of topics makes one
     chain of all topics.
 
-    `owners` (n_topics,) is the number of the party of each topic. None: each topic is of its own
-    party, which gives the chains of the paper. Returns the number of the set of each topic. Sets
-    are numbered from 0 in the order of their first topics.
+    `owners` (n_topics,) is the number of the party of each topic. Returns the number of the set of
+    each topic. Sets are numbered from 0 in the order of their first topics.
     """
     n_topics = len(topics.words)
-    owners = np.arange(n_topics) if owners is None else owners
     rho = similarity(topics, topics)
     rho[owners[:, None] >= owners] = -1.0  # each pair once, and no pair of one party
     first, second = np.nonzero(rho >= similarity_threshold)

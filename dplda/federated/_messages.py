@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dplda.core._texts import check_model, words_of
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
-from dplda.privacy import Ledger, PrivacyLeakWarning
+from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
 from dplda.release._container import pack, unpack
 
@@ -199,13 +199,7 @@ class LocalModel(_Message):
 
     @classmethod
     def from_estimator(
-        cls,
-        model: Any,
-        party: str,
-        round_number: int,
-        vocabulary: str,
-        *,
-        ledger: Ledger | None = None,
+        cls, model: Any, party: str, round_number: int, vocabulary: str
     ) -> LocalModel:
         """Make the message of a fitted model: any private model of dplda can join a federation.
 
@@ -220,21 +214,19 @@ class LocalModel(_Message):
             The round that the message answers, from 0.
         vocabulary : str
             `vocabulary_hash` of the columns.
-        ledger : Ledger or None, default=None
-            The ledger of all fits of the party; None takes the parameter `ledger` of the model. The
-            message states the larger of the cost of the ledger and the epsilon of the model.
-            Without any ledger, it states one fit.
 
         Returns
         -------
         message : LocalModel
-            The message. Its weight is the sum of `components_`.
+            The message. Its weight is the sum of `components_`. It states the larger of the
+            epsilon of the model and of all that its `ledger` was charged; without a ledger, one
+            fit.
 
         Raises
         ------
         MessageError
-            If a topic is empty or has a negative entry, if the model knows its words and they are
-            not those of `vocabulary`, or if the ledger protects another unit than the model.
+            If a topic is empty or has a negative entry, or if the model knows its words and they
+            are not those of `vocabulary`.
 
         Warns
         -----
@@ -284,20 +276,14 @@ class LocalModel(_Message):
                 "the model was trained on other words than those of this vocabulary; count the "
                 "words of the federation, in its order, and fit again"
             )
-        given = getattr(model, "ledger", None) if ledger is None else ledger
-        ledger, epsilon = None if given is None else as_ledger(given), guarantee.epsilon
+        ledger, epsilon = getattr(model, "ledger", None), guarantee.epsilon
         if ledger is not None:
-            if ledger.unit not in (None, guarantee.unit):
-                raise MessageError(
-                    f"the ledger protects one {ledger.unit}, and this model protects one "
-                    f"{guarantee.unit}; give the ledger that the model was charged to"
-                )
-            epsilon = max(epsilon, ledger.epsilon_at(guarantee.delta))
+            epsilon = max(epsilon, as_ledger(ledger).epsilon_at(guarantee.delta))
         elif round_number > 0 and not hasattr(model, "refine"):
             warn_user(
                 f"this message states the cost of one fit, epsilon {guarantee.epsilon:.4g}; if "
-                f"{party} has answered earlier rounds with other fits, their costs add up: give "
-                "the ledger that all of them were charged to",
+                f"{party} has answered earlier rounds with other fits, their costs add up: fit all "
+                "of them with one ledger",
                 PrivacyLeakWarning,
             )
         return cls(

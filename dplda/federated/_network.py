@@ -20,12 +20,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 import aiohttp
 from aiohttp import web
 
-from dplda.federated._messages import MessageError, check_name
 from dplda.leaf._files import check_kept_secret
 
 log = logging.getLogger("dplda.federated")
@@ -38,15 +36,13 @@ END_SECONDS = 2 * RETRY_SECONDS  # to tell the parties that the federation is ov
 NUMBER = 8  # bytes of the number of a request
 OVER = "over"
 MAX_REASON = 200  # characters of what the other side gives as a reason
-PARTY = "Dplda-Party"
 
 
 class Coordinator:
     """The coordinator's side: it asks all parties, and takes one answer of each.
 
-    `names` are the parties by their certificates, and no others are admitted; without any, each
-    caller is whom it says it is. The connection of a party that announces an answer of more than
-    `max_bytes` is closed before the answer is read.
+    `names` are the parties by their certificates, and no others are admitted. The connection of a
+    party that announces an answer of more than `max_bytes` is closed before the answer is read.
     """
 
     def __init__(self, names: Mapping[bytes, str], max_bytes: int) -> None:
@@ -60,9 +56,7 @@ class Coordinator:
         self._answers: asyncio.Queue[tuple[str, bytes | str]] = asyncio.Queue()
 
     @asynccontextmanager
-    async def listening(
-        self, host: str, port: int, tls: ssl.SSLContext | None
-    ) -> AsyncIterator[int]:
+    async def listening(self, host: str, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
         """Let parties call until the end of the ``with`` statement; gives the port."""
         app = web.Application()
         app.router.add_get("/", self._connection)
@@ -71,7 +65,7 @@ class Coordinator:
         assert runner.server is not None
         listener = await asyncio.get_running_loop().create_server(
             runner.server, host, port, ssl=tls, backlog=1024,
-            ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
         )  # fmt: skip
         idle = asyncio.create_task(self._end_idle(runner.server))
         try:
@@ -176,16 +170,9 @@ class Coordinator:
         return True
 
     def _name(self, request: web.Request) -> str | None:
-        """Who calls, by its certificate, or by its word if no certificate is asked for."""
-        if self._names:  # the handshake also admits what a party's certificate has signed
-            tls = request.transport and request.transport.get_extra_info("ssl_object")
-            return self._names.get(tls.getpeercert(binary_form=True) or b"") if tls else None
-        name = unquote(request.headers.get(PARTY, ""))
-        try:
-            check_name(name)
-        except MessageError:
-            return None
-        return name
+        """Who calls: the handshake also admits what a party's certificate has signed."""
+        tls = request.transport and request.transport.get_extra_info("ssl_object")
+        return self._names.get(tls.getpeercert(binary_form=True) or b"") if tls else None
 
     async def _end_idle(self, server: web.Server) -> None:
         """End connections that carry no party's messages, so that nobody holds many of them."""
@@ -207,27 +194,21 @@ async def _quietly(call: Awaitable[Any]) -> None:
 
 
 async def take_part(
-    name: str,
-    address: str,
-    answer: Callable[[bytes], bytes],
-    *,
-    max_bytes: int,
-    tls: ssl.SSLContext | None = None,
+    address: str, answer: Callable[[bytes], bytes], *, max_bytes: int, tls: ssl.SSLContext
 ) -> None:
     """Answer the coordinator at ``host:port`` until it says that the federation is over.
 
     ``answer(request)`` is called in another thread, one call at a time. What it has begun is
     finished, because a party has paid for it.
     """
-    url = f"{'http' if tls is None else 'https'}://{address}/"
     limits = aiohttp.ClientTimeout(total=None, sock_connect=HANDSHAKE_SECONDS)
     is_connected = True
     async with aiohttp.ClientSession(timeout=limits) as session:
         while True:
             try:
                 async with session.ws_connect(
-                    url, ssl=True if tls is None else tls, max_msg_size=NUMBER + max_bytes + 1,
-                    heartbeat=HEARTBEAT_SECONDS, headers={PARTY: quote(name, safe="")},
+                    f"https://{address}/", ssl=tls, max_msg_size=NUMBER + max_bytes + 1,
+                    heartbeat=HEARTBEAT_SECONDS,
                 ) as socket:  # fmt: skip
                     log.info("connected to %s", address)
                     is_connected = True

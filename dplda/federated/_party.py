@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -24,22 +23,19 @@ from dplda.core._private_fit import (
 from dplda.federated._sampler import random_table, train_topics, word_weights
 from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
 from dplda.federated._tokens import (
-    TokenMechanism,
     Tokens,
-    assemble,
     check_size,
     common_documents,
-    join,
     privatize,
+    randomized_bits,
 )
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
-from dplda.leaf._messages import rehearsal, rounds, warn_user
+from dplda.leaf._messages import rounds, warn_user
 from dplda.metrics._signal import FEWEST_TOPICS
-from dplda.privacy import LowSignalWarning, epsilon_of
-from dplda.privacy._local_mechanisms import Survivors
+from dplda.privacy import LowSignalWarning, NonPrivate, epsilon_of
+from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator
-from dplda.release._release import guarantee_record, read_guarantee
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
 N_TOP = 10  # words of a topic whose documents are its evidence
@@ -60,37 +56,29 @@ TOKEN_ASSUMPTIONS = (
 class IFTMParty(PrivateEstimator, BaseLDA):
     """A party of federated topic modeling [1]_, with differential privacy for each token.
 
-    The sound form of the party's algorithms. Every token becomes a noisy one-hot vector over the
-    vocabulary, once. Its word is not read again: the Metropolis-Hastings sampler reads the noisy
-    vectors only. Any number of local and global sweeps is therefore post-processing, and the topics
-    may be published.
+    The sound form of the party's algorithms. Every token becomes a one-hot vector over the
+    vocabulary, whose bits are randomized once. Its word is not read again: the Metropolis-Hastings
+    sampler reads the noisy vectors only. Any number of local and global sweeps is therefore
+    post-processing, and the topics may be published.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics. Parties may have different numbers.
     token_epsilon : float
-        Epsilon of one token that is blanked; must be given. Up to 11.3 with "rr" and 100 with
-        "laplace". ``inf`` trains without noise and without privacy.
+        Epsilon of one token that is blanked, up to 11.3; must be given. ``inf`` trains without
+        noise and without privacy.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
         1 / n_tokens.
     model : {"lda", "sentence_lda"}, default="lda"
         With "sentence_lda" all words of a sentence have the same topic, and a `SentenceCorpus` is
         needed. The first half of the sweeps of `fit` gives every word a topic of its own.
-    token_mechanism : {"rr", "laplace"}, default="rr"
-        "rr" is randomized response on each bit of the one-hot vector. "laplace" is Laplace noise on
-        each coordinate, as in [1]_; values below `noise_threshold` are not used. Both have the
-        same guarantee, and "laplace" is slower and less accurate.
-    noise_threshold : float, default=0.2
-        Threshold of "laplace" (tau in [1]_), in (0, 1) and at most 10.6 / token_epsilon, rounded
-        to steps of 1/1024. At about 1 - 1 / token_epsilon "laplace" is nearly as accurate as at
-        low thresholds, and much faster.
     max_doc_tokens : int or None, default=None
         Largest number of tokens of a document that are used, chosen at random. It bounds the
         privacy cost of a whole document (`document_epsilon_`). None uses all tokens.
     max_iter : int, default=50
-        Number of sweeps of `fit`, and of each `partial_fit` and `refine`.
+        Number of sweeps of `fit`, and of each `refine`.
     doc_topic_prior, topic_word_prior, ledger, n_jobs, random_state, verbose : optional
         As in :class:`dplda.SubLDA`.
 
@@ -120,7 +108,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     Warns
     -----
     SeededNoiseWarning
-        In `fit` and `partial_fit`, if the noise comes from a given `random_state`.
+        In `fit`, if the noise comes from a given `random_state`.
     LowSignalWarning
         If more than half of the topics are weak.
 
@@ -133,19 +121,17 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     -----
     **Privacy.** Unit: token. Relation: one token is blanked, its position stays. Replacing a token
     costs two such events, and a document of n tokens costs n or 2 n of them. Sensitivity: 1 in one
-    coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`, or
-    ``Laplace(1 / token_epsilon)``. If parties hold disjoint documents, parallel composition
-    applies: the federation satisfies the largest of their epsilons. The proofs are in
-    ``docs/proofs_local.md``.
+    coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`. If parties hold disjoint
+    documents, parallel composition applies: the federation satisfies the largest of their epsilons.
+    The proofs are in ``docs/proofs_local.md``.
 
     An epsilon of 8 to 11 for a token, as in [1]_, is a weak guarantee: a document of 100 tokens
     costs 800 and more. A party that protects documents fits a document-level model, such as
     `SubLDA`, and sends ``LocalModel.from_estimator(model, party, round_number, vocabulary)``.
 
-    A fitted party holds the noisy vectors and no words. With "laplace" and a low threshold they
-    take several kilobytes for each token. `transform` gives each sentence of a `SentenceCorpus` one
-    topic with "sentence_lda"; in word counts (``corpus.counts()``) each word has its own, which
-    often gives better features.
+    A fitted party holds the noisy vectors and no words. `transform` gives each sentence of a
+    `SentenceCorpus` one topic with "sentence_lda"; in word counts (``corpus.counts()``) each word
+    has its own, which often gives better features.
 
     References
     ----------
@@ -165,8 +151,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     """
 
     _tokens: Tokens
-    _fitted_mechanism: TokenMechanism
-    _n_calls: int
 
     _attack = "token"
     _promise = Promise(
@@ -181,17 +165,14 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         "token_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "delta": PRIVACY_CONSTRAINTS["delta"],
         "model": [StrOptions({"lda", "sentence_lda"})],
-        "token_mechanism": [StrOptions({"rr", "laplace"})],
-        "noise_threshold": [Interval(Real, 0, 1, closed="neither")],
         "max_doc_tokens": [None, Interval(Integral, 1, None, closed="left")],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],
     }
 
     def __init__(
         self, n_components=10, *, token_epsilon=None, delta=1e-6, model="lda",
-        token_mechanism="rr", noise_threshold=0.2, max_doc_tokens=None, max_iter=50,
-        doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None,
-        verbose=0,
+        max_doc_tokens=None, max_iter=50, doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None,
+        n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
 
@@ -217,110 +198,57 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         """
-        return self._train(X, goes_on=False)
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> IFTMParty:
-        """Add new documents, and run `max_iter` more sweeps over all noisy vectors so far.
-
-        The tokens differ from those of earlier calls, and are privatized in the same way:
-        `epsilon_` remains that of one call (parallel composition), but for the distances of the
-        calls from ideal noise, which add up. A ledger adds the calls up.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
-            Documents that were not given before.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted party.
-
-        Raises
-        ------
-        ValueError
-            If `n_components` or what states the noise on a token was changed since `fit`.
-        BudgetError
-            If the budget of the ledger is too small. No data have been read then.
-        """
-        return self._train(X, goes_on=hasattr(self, "components_"))
-
-    def _train(self, X: Any, *, goes_on: bool) -> IFTMParty:
-        """Privatize `X`, which no other step reads, and learn from all noisy vectors."""
         self._check_sentences(X)
-        mechanism = self._mechanism()
-        if goes_on:
-            self._check_goes_on(mechanism)
-        call = self._n_calls if goes_on else 0
+        bits = self._bits()
         streams = Streams.from_random_state(self.random_state)  # secret
-        warn_if_seeded("IFTMParty", streams.seeded and mechanism.noise is not None)
-        plan = [(NOISY_TOKENS, event) for event in mechanism.events]  # public
+        warn_if_seeded("IFTMParty", streams.seeded and bits is not None)
+        events = (NonPrivate(),) if bits is None else bits.events(1, 1)  # of one coordinate
+        plan = [(NOISY_TOKENS, event) for event in events]  # public
         name = type(self).__name__
         with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
-            counts = check_counts(self, X, reset=not goes_on)  # private
-            corpus = self._units(X, counts, streams, call)  # private
-            check_size(corpus, mechanism)  # public: the number of tokens
+            counts = check_counts(self, X, reset=True)  # private
+            corpus = self._units(X, counts, streams)  # private
+            check_size(corpus, bits)  # public: the number of tokens
             for label, event in plan:
                 curator.account(event, label=label)
             # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
             # all tokens depend on lengths and coins only. Each coordinate of each token has noise
             # of that sensitivity, so that the event of one coordinate is the cost of the token.
-            tokens = privatize(corpus, mechanism, streams, call)  # public
-            tokens = curator.publish(NOISY_TOKENS, call, tokens)
+            tokens = privatize(corpus, bits, streams)  # public
+            tokens = curator.publish(NOISY_TOKENS, 0, tokens)
         del corpus, counts, X  # everything below is post-processing
+        noise = (
+            f"randomized response on each of the {tokens.n_words} bits of each token's one-hot "
+            f"vector (a bit is reported wrongly with probability {tokens.flip:.3g}), once"
+        )
         guarantee = make_guarantee(
-            mechanism.events,  # of one call: each token is in one of them
+            events,
             delta=self.delta,
-            earlier=dataclasses.replace(self.privacy_, events=()) if goes_on else None,
+            earlier=None,
             unit="token",
             relation=TOKEN_RELATION,
-            mechanism=mechanism.describe(tokens.n_words),
-            sensitivity=math.inf if mechanism.noise is None else 1.0,
-            noise_scale=mechanism.scale,
-            noise_multiplier=mechanism.scale,
+            mechanism=noise if bits else "the words themselves, without noise",
+            sensitivity=1.0 if bits else math.inf,
+            noise_scale=None if bits else 0.0,
+            noise_multiplier=None if bits else 0.0,
             seeded=streams.seeded,
             assumptions=TOKEN_ASSUMPTIONS,
         )
-        epsilon = epsilon_of(guarantee.events, 0.0)
-        document_epsilon = epsilon * (self.max_doc_tokens or math.inf)
-        if goes_on:
-            tokens = join(self._tokens, tokens, mechanism)
-            table, n_split, n_iter = self.components_, 0, self.n_iter_ + self.max_iter
-            document_epsilon = max(document_epsilon, self.document_epsilon_)
-        else:
-            table = random_table(word_weights(tokens), int(self.n_components), streams)  # public
-            n_split = int(self.max_iter) // 2 if self.model == "sentence_lda" else 0
-            n_iter = self.max_iter
-        components = self._learn(tokens, table, streams, n_iter, n_split)  # public
+        table = random_table(word_weights(tokens), int(self.n_components), streams)  # public
+        n_split = int(self.max_iter) // 2 if self.model == "sentence_lda" else 0
+        components = self._learn(tokens, table, streams, self.max_iter, n_split)  # public
+        epsilon = epsilon_of(events, 0.0)
         publish(
             self,
             guarantee,
             **with_evidence(components, tokens),
-            n_iter_=n_iter,
+            n_iter_=self.max_iter,
             token_epsilon_=epsilon,
-            document_epsilon_=document_epsilon,
+            document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
             _tokens=tokens,
-            _fitted_mechanism=mechanism,
-            _n_calls=call + 1,
         )
         self._warn_if_weak()
         return self
-
-    def _check_goes_on(self, mechanism: TokenMechanism) -> None:
-        """Refuse what a model of earlier noisy vectors cannot take in."""
-        if len(self.components_) != self.n_components:
-            raise ValueError(
-                f"partial_fit needs the n_components of the model, {len(self.components_)}, got "
-                f"{self.n_components}; give the same, or call fit to start from scratch"
-            )
-        if mechanism != self._fitted_mechanism:
-            raise ValueError(
-                "partial_fit needs the token_epsilon, token_mechanism and noise_threshold of fit; "
-                "give the same, or call fit to start from scratch"
-            )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> IFTMParty:
@@ -359,51 +287,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         phi = self.components_ / self.components_.sum(axis=1, keepdims=True)
         return fold_in_sentences(X, phi, self.doc_topic_prior_, self.n_jobs)
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What `refine` of another process needs: values and arrays, all of them released."""
-        tokens = self._tokens
-        values = {
-            "guarantee": guarantee_record(self.privacy_),
-            "document_epsilon": self.document_epsilon_,
-            "n_iter": int(self.n_iter_),
-            "n_calls": self._n_calls,
-        }
-        return values, {
-            "components": self.components_,
-            "document_ptr": tokens.document_ptr, "unit_ptr": tokens.unit_ptr,
-            **vars(tokens.survivors),
-        }  # fmt: skip
-
-    def _state_size(self, X: Any) -> int:
-        """Most bytes that the state after a fit needs, but for a chance of 1e-9."""
-        counts = check_counts(self, X, reset=True)  # private, as the size of the file
-        lengths = np.minimum(counts.sum(axis=1), self.max_doc_tokens or math.inf)
-        n_tokens, n_words = float(lengths.sum()), counts.shape[1]
-        noise = n_tokens * n_words * self._mechanism().survival
-        survivors = n_tokens + noise + 6 * math.sqrt(noise)
-        pointers = len(lengths) + 2 * n_tokens
-        return int(8 * (pointers + self.n_components * n_words) + 6 * survivors) + 2**16
-
-    def _restore(self, values: dict[str, Any], tables: dict[str, np.ndarray]) -> None:
-        """Continue where the party of the same parameters was that returned a state."""
-        components, guarantee = tables["components"], read_guarantee(values["guarantee"])
-        survivors = Survivors(tables["ptr"], tables["word"], tables["level"])
-        mechanism, ptr = self._mechanism(), (tables["document_ptr"], tables["unit_ptr"])
-        tokens = assemble(*ptr, components.shape[1], mechanism, survivors)
-        self.n_features_in_ = components.shape[1]
-        with rehearsal():  # the fit was logged when it was made
-            publish(
-                self,
-                guarantee,
-                **with_evidence(components, tokens),
-                n_iter_=values["n_iter"],
-                token_epsilon_=epsilon_of(guarantee.events, 0.0),
-                document_epsilon_=values["document_epsilon"],
-                _tokens=tokens,
-                _fitted_mechanism=mechanism,
-                _n_calls=values["n_calls"],
-            )
-
     def _warn_if_weak(self) -> None:
         n_topics, n_weak = len(self.weak_topics_), np.count_nonzero(self.weak_topics_)
         if n_topics - n_weak < FEWEST_TOPICS * n_topics:
@@ -422,42 +305,36 @@ class IFTMParty(PrivateEstimator, BaseLDA):
                 "or choose model='lda' for word counts"
             )
 
-    def _mechanism(self) -> TokenMechanism:
-        """The mechanism that the parameters state."""
+    def _bits(self) -> RandomizedBits | None:
+        """The noise on the vector of a token that the parameters state."""
         if self.token_epsilon is None:
             raise ValueError(
                 "IFTMParty needs token_epsilon, the epsilon of one token (for instance 8.0); inf "
                 "for no privacy"
             )
-        return TokenMechanism.from_name(
-            self.token_mechanism, float(self.token_epsilon), float(self.noise_threshold)
-        )
+        return randomized_bits(float(self.token_epsilon))
 
-    def _units(self, X: Any, counts: Any, streams: Streams, call: int) -> SentenceCorpus:
+    def _units(self, X: Any, counts: Any, streams: Streams) -> SentenceCorpus:
         """The tokens to privatize, in an order that is independent of their words."""
         if isinstance(X, SentenceCorpus):
             corpus = X
         else:
             # in the order of the columns, one changed word would move the tokens of other words
-            tokens = Corpus.from_counts(counts).shuffled(streams, call)
+            tokens = Corpus.from_counts(counts).shuffled(streams, 0)
             pointers = np.arange(tokens.n_tokens + 1)
             corpus = SentenceCorpus(tokens.word, pointers, tokens.doc_ptr, tokens.n_words)
         if self.max_doc_tokens is not None:
             # At most max_doc_tokens tokens of a document are privatized, chosen by keys that do not
             # depend on words. A document that is blanked changes at most this many tokens, and
             # costs at most max_doc_tokens times the epsilon of one token.
-            corpus = corpus._keep(self._kept_tokens(corpus.token_ptr, streams, call))
+            token_ptr, largest = corpus.token_ptr, int(self.max_doc_tokens)
+            mask = np.ones(len(corpus.word), np.bool_)
+            for d in np.flatnonzero(np.diff(token_ptr) > largest):
+                first, last = token_ptr[d : d + 2]
+                keys = streams.words(Purpose.KEPT_TOKENS, 0, int(d), int(last - first))  # secret
+                mask[first + np.argpartition(keys, largest)[largest:]] = False
+            corpus = corpus._keep(mask)
         return corpus._split() if self.model == "lda" else corpus
-
-    def _kept_tokens(self, token_ptr: np.ndarray, streams: Streams, call: int) -> np.ndarray:
-        """Mask of at most `max_doc_tokens` tokens of each document, all choices equally likely."""
-        mask = np.ones(token_ptr[-1], np.bool_)
-        largest = int(self.max_doc_tokens)
-        for d in np.flatnonzero(np.diff(token_ptr) > largest):
-            first, last = token_ptr[d : d + 2]
-            keys = streams.words(Purpose.KEPT_TOKENS, call, int(d), int(last - first))  # secret
-            mask[first + np.argpartition(keys, largest)[largest:]] = False
-        return mask
 
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, n_iter: int, n_split: int = 0
@@ -483,7 +360,7 @@ def with_evidence(components: np.ndarray, tokens: Tokens) -> dict[str, np.ndarra
     n_top = min(N_TOP, components.shape[1] // 2)
     words = np.argsort(-rank, axis=1, kind="stable")[:, :n_top]
     evidence = common_documents(tokens, words) if n_top > 1 else np.zeros(len(components))
-    tested = min(words.shape) > 1 and tokens.likelihood.variance > 0
+    tested = min(words.shape) > 1 and tokens.flip > 0
     return {
         "components_": components,
         "topic_evidence_": evidence,

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import pickle
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral
@@ -31,9 +32,7 @@ from dplda.leaf._files import (
     ExclusiveLock,
     check_kept_secret,
     check_writable,
-    reserved,
     write_atomically,
-    write_elsewhere,
 )
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Ledger
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dplda.federated")
 
-STATE, MAX_HEADER = "dplda-party", 2**24
+STATE, MAX_HEADER = "dplda-federation", 2**16
 NOT_THE_MODEL = {"ledger", "n_jobs", "verbose"}  # parameters that do not define the model
 
 
@@ -57,9 +56,22 @@ def take_part(estimator: Any, X: Any, party: str, request: NextModel) -> LocalMo
     return LocalModel.from_estimator(estimator, party, request.round, request.vocabulary)
 
 
-def check_party(name: str, estimator: object, needed: str = "refine") -> None:
+def pairs_by_name(parties: Any) -> list[tuple[str, Any, Any]]:
+    """Name, estimator and documents of each party."""
+    if not isinstance(parties, Mapping):
+        parties = {"parties": parties}
+    for name, pair in parties.items():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(
+                f"party {name!r} must be a pair (IFTMParty, X) in a mapping of names, got "
+                f"{type(pair).__name__}"
+            )
+    return [(name, *pair) for name, pair in parties.items()]
+
+
+def check_party(name: str, estimator: object) -> None:
     """Refuse an estimator that would need another fit, at full cost, in every round."""
-    if not hasattr(estimator, needed):
+    if not hasattr(estimator, "refine"):
         raise TypeError(
             f"party {name!r} must have an IFTMParty, before its documents, got "
             f"{type(estimator).__name__}; any other private model would read its documents and pay "
@@ -103,19 +115,12 @@ def run_rounds(
     ...     "south": (IFTMParty(n_components=2, token_epsilon=6.0, max_iter=5), X[40:]),
     ... }
     >>> master = run_rounds(IFTMMaster(30), parties, n_rounds=2)
-    >>> master.components_.shape[1], len(master.history_)
+    >>> master.components_.shape[1], master.round_
     (30, 2)
     """
     check_integer("n_rounds", n_rounds, 1, MAX_ROUND)
-    if not isinstance(parties, Mapping):
-        parties = {"parties": parties}
-    for name, pair in parties.items():
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(
-                f"party {name!r} must be a pair (IFTMParty, X) in a mapping of names, got "
-                f"{type(pair).__name__}"
-            )
-        check_party(name, pair[0])
+    for name, estimator, _ in pairs_by_name(parties):
+        check_party(name, estimator)
     for _ in range(n_rounds):
         answers: dict[str, LocalModel] = {}
         failure: Exception | None = None
@@ -153,7 +158,7 @@ async def make_rounds(
     """
     while master.round_ < n_rounds:
         models = await _models(network, master, round_timeout)
-        if len(master._mergeable(models)) < master.min_parties:
+        if len(models) < master.min_parties:
             absent = ", ".join(sorted({*expected} - {*models}))
             raise RoundError(
                 f"{len(models)} of at least {master.min_parties} parties sent a valid model for "
@@ -161,8 +166,6 @@ async def make_rounds(
                 + (f"; {absent} did not" if absent else "")
             )
         master.update(models)
-        for refusal in master.refused_:
-            log.warning("refused: %r: %s", refusal.party, refusal.reason)
         after_round()
         log.info("round %d of %d is complete", master.round_, n_rounds)
     await network.end()
@@ -180,7 +183,7 @@ async def _models(
     network.ask(request)
     try:
         async with asyncio.timeout(timeout):
-            while network.is_waiting or len(master._mergeable(models)) < master.min_parties:
+            while network.is_waiting or len(models) < master.min_parties:
                 name, answer = await network.answer()
                 try:
                     if isinstance(answer, str):
@@ -193,8 +196,29 @@ async def _models(
     return models
 
 
+def write_state(path: Path, identity: str, values: Any) -> None:
+    """Keep what a process needs to go on, readable by its owner only."""
+    tables = {"pickle": np.frombuffer(pickle.dumps(values), np.uint8)}
+    write_atomically(path, pack(STATE, {"identity": identity}, tables, max_header=MAX_HEADER))
+
+
+def read_state(path: Path, identity: str) -> Any:
+    """What `write_state` kept, of the process with this identity and of no other."""
+    check_kept_secret(path, "state")
+    try:
+        fields, tables = unpack(STATE, path.read_bytes(), max_header=MAX_HEADER)
+        if fields != {"identity": identity}:
+            raise ValueError("it is that of another name, vocabulary or parameters")
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is no state of this federation: {error}; restore the file or the parameters, "
+            "or choose another path, with a fit that is charged again"
+        ) from error
+    return pickle.loads(tables["pickle"].tobytes())
+
+
 class StoredParty:
-    """A party whose estimator is kept in a file between rounds.
+    """A party whose fit is kept in a file between rounds.
 
     A party that was killed after its fit does not pay for it again. The noisy vectors are in the
     file, on the disk, before anything is sent, and a repeated request gets the same bytes. If the
@@ -214,8 +238,9 @@ class StoredParty:
     vocabulary : sequence of str, or int
         The words of the party's columns, or their number, as the master knows them.
     path : str or path-like
-        The file, a safetensors file on a local disk, readable by its owner only; created if it does
-        not exist. The file of a party with ``token_epsilon=inf`` or a seed reveals its documents.
+        The file, on a local disk, readable by its owner only; created if it does not exist. It
+        holds a pickle: do not take one from others. With ``token_epsilon=inf`` or a seed it reveals
+        the documents.
 
     Raises
     ------
@@ -238,9 +263,9 @@ class StoredParty:
         path: str | os.PathLike[str],
     ) -> None:
         check_name(name)
-        check_party(name, estimator, "_state")
-        parameters = estimator.get_params()
-        seed, ledger = parameters["random_state"], parameters["ledger"]
+        check_party(name, estimator)
+        own = estimator.get_params()
+        seed, ledger = own["random_state"], own["ledger"]
         if not (seed is None or isinstance(seed, Integral)):
             raise ValueError(f"random_state must be None or an integer, got {type(seed).__name__}")
         if isinstance(ledger, Ledger) and ledger.path is None:
@@ -250,9 +275,9 @@ class StoredParty:
         self.n_words = vocabulary_size(vocabulary)
         self.path = Path(path).resolve()  # a link to the file is no second file
         self._load, self._estimator = load, estimator
-        self._request, self._answer = "", b""
-        own = {name: parameters[name] for name in sorted({*parameters} - NOT_THE_MODEL)}
-        self._identity = json.dumps([name, self.vocabulary, own], default=float)
+        self._request, self._answer = b"", b""
+        model = {name: own[name] for name in sorted({*own} - NOT_THE_MODEL)}
+        self._identity = json.dumps([name, self.vocabulary, model], default=float)
         self._turn = threading.Lock()
         check_writable(self.path)
         try:
@@ -264,7 +289,8 @@ class StoredParty:
             ) from error
         try:
             if self.path.exists():
-                self._restore()
+                fitted, self._request, self._answer = read_state(self.path, self._identity)
+                vars(estimator).update(fitted)
         except BaseException:
             self.close()
             raise
@@ -314,8 +340,8 @@ class StoredParty:
         BudgetError
             If the party's ledger does not allow the fit.
         OSError
-            If the file cannot be written. The room on the disk is reserved before a fit is charged.
-            If a fit cannot be stored all the same, the error says what it cost and where it is.
+            If the file cannot be written. Nothing is sent then; this object keeps its fit, and
+            writes it with the next answer.
         RuntimeError
             If the object is closed, or this process is a copy of the one that created it.
         """
@@ -324,31 +350,15 @@ class StoredParty:
             next_model = NextModel.from_bytes(request, max_bytes=self.max_bytes)
             if (next_model.vocabulary, next_model.n_words) != (self.vocabulary, self.n_words):
                 raise MessageError("the master has another vocabulary than this party")
-            digest = hashlib.sha256(request).hexdigest()
-            if digest == self._request:
-                return self._answer
-            if not self.is_fitted:
-                self._fit()
-                next_model = NextModel(next_model.round, self.vocabulary, next_model.table[:0])
-            answer = take_part(self._estimator, None, self.name, next_model).to_bytes()
-            write_atomically(self.path, self._state(digest, answer))
-            self._request, self._answer = digest, answer  # only what is on the disk may be sent
-            return answer
-
-    def _fit(self) -> None:
-        """Fit, and store what is paid for, whatever follows."""
-        X = self._documents()
-        with reserved(self.path, self._estimator._state_size(X)) as write:
-            self._estimator.fit(X)
-            try:
-                write(self._state("", b""))
-            except OSError as error:
-                other = write_elsewhere(self.path, self._state("", b""))
-                raise OSError(
-                    f"{self.path} cannot be written: {error.strerror or error}. The fit has cost "
-                    f"epsilon {self._estimator.epsilon_:.4g}, and its result is {other}: make "
-                    f"room, and move that file to {self.path} before this party is started again"
-                ) from error
+            digest = hashlib.sha256(request).digest()
+            if digest != self._request:
+                X = None if self.is_fitted else self._documents()
+                answer = take_part(self._estimator, X, self.name, next_model).to_bytes()
+                parameters = self._estimator.get_params()
+                fitted = {k: v for k, v in vars(self._estimator).items() if k not in parameters}
+                write_state(self.path, self._identity, (fitted, digest, answer))
+                self._request, self._answer = digest, answer  # only what is on the disk may be sent
+            return self._answer
 
     def _documents(self) -> Any:
         """The documents. They are checked before anything is charged."""
@@ -360,24 +370,3 @@ class StoredParty:
                 "words; load documents of this vocabulary"
             )
         return X
-
-    def _state(self, request: str, answer: bytes) -> bytes:
-        """The content of the file after a request was answered."""
-        values, tables = self._estimator._state()
-        values |= {"identity": self._identity, "request": request}
-        tables["answer"] = np.frombuffer(answer, np.uint8)
-        return pack(STATE, values, tables, max_header=MAX_HEADER)
-
-    def _restore(self) -> None:
-        check_kept_secret(self.path, "state")
-        try:
-            values, tables = unpack(STATE, self.path.read_bytes(), max_header=MAX_HEADER)
-            if values["identity"] != self._identity:
-                raise ValueError("it is that of another name, vocabulary or parameters")
-        except ValueError as error:
-            raise ValueError(
-                f"{self.path} is no state of this party: {error}; restore the file or the "
-                "parameters, or choose another path, with a fit that is charged again"
-            ) from error
-        self._request, self._answer = values["request"], tables["answer"].tobytes()
-        self._estimator._restore(values, tables)

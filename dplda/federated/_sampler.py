@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dplda.federated._tokens import Tokens
 from dplda.kernels import _metropolis
 from dplda.leaf._threads import in_threads
-from dplda.privacy._streams import Purpose, Reader, Streams, uniform
+from dplda.privacy._streams import Purpose, Streams, uniform
 
 SMALLEST = 1e-30  # a probability that float32 can hold
 
@@ -57,50 +57,34 @@ def sweep_tokens(
     """Draw the topic of each unit, in place, and the word of each token, with `table` fixed.
 
     `topics` (n_units,) holds -1 for a unit without a topic. `word_prior` (n_words,) weighs
-    candidate words among a token's survivors. Each block of documents has a random stream of its
-    own at `t`, so that `n_jobs` changes no result. Returns the number of times that each word was
-    drawn with each topic, (n_components, n_words).
+    candidate words among those that a token reports. Each block of documents has a random stream of
+    its own at `t`, so that `n_jobs` changes no result. Returns the number of times that each word
+    was drawn with each topic, (n_components, n_words).
     """
     model = Topics.from_weights(table)
     prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
-    n_blocks = len(tokens.pieces)
-    n_shares = max(1, min(n_blocks, joblib.effective_n_jobs(n_jobs)))
+    base = (tokens.flip / (1 - tokens.flip)) ** 2  # likelihood ratio of a word not reported
+    blocks = tokens.blocks()
+    n_shares = max(1, min(len(blocks), joblib.effective_n_jobs(n_jobs)))
 
-    def run(blocks: NDArray[np.int64]) -> NDArray[np.int32]:
-        counts = np.zeros(table.shape, np.int32)
-        for block in map(int, blocks):
+    def run(share: NDArray[np.int64]) -> NDArray[np.int32]:
+        counts, n = np.zeros(table.shape, np.int32), len(table)
+        for block in map(int, share):
+            document_ptr = tokens.document_ptr[blocks[block][0] : blocks[block][1] + 1]
+            first, last = int(document_ptr[0]), int(document_ptr[-1])
+            ptr = tokens.ptr[tokens.unit_ptr[first] : tokens.unit_ptr[last] + 1]
             reader = streams.reader(Purpose.PROPOSALS, t, block)
-            _sweep_block(tokens, topics, block, model, prior, doc_topic_prior, reader, counts)
+            _metropolis.sweep(
+                document_ptr, tokens.unit_ptr, first, last, topics, ptr - ptr[0],
+                tokens.word[ptr[0] : ptr[-1]], base, model.phi, model.threshold, model.alias, prior,
+                doc_topic_prior, reader.words(2 * (last - first)), reader.words(4 * len(ptr) - 4),
+                counts, np.empty(n, np.int32), np.empty(n), np.empty(n, np.int64),
+            )  # fmt: skip
         return counts
 
-    parts = in_threads(run, np.array_split(np.arange(n_blocks), n_shares), n_jobs)
+    parts = in_threads(run, np.array_split(np.arange(len(blocks)), n_shares), n_jobs)
     # integer sums do not depend on the order
     return sum((part.astype(np.int64) for part in parts), np.zeros(table.shape, np.int64))
-
-
-def _sweep_block(
-    tokens: Tokens,
-    topics: NDArray[np.int32],
-    block: int,
-    model: Topics,
-    prior: NDArray[np.float32],
-    doc_topic_prior: float,
-    reader: Reader,
-    counts: NDArray[np.int32],
-) -> None:
-    """Sweep one block; `topics` (n_units,) and `counts` are changed in place."""
-    n = len(model.phi)
-    scratch = np.empty(n, np.int32), np.empty(n), np.empty(n, np.int64)
-    document_ptr = tokens.block_documents(block)
-    for index, (first, last) in enumerate(tokens.pieces[block]):
-        survivors = tokens.read(block, index)
-        n_tokens = int(tokens.unit_ptr[last] - tokens.unit_ptr[first])
-        _metropolis.sweep(
-            document_ptr, tokens.unit_ptr, first, last, topics, survivors.ptr, survivors.word,
-            survivors.level, tokens.likelihood.base, tokens.likelihood.gain,
-            model.phi, model.threshold, model.alias, prior, doc_topic_prior,
-            reader.words(2 * (last - first)), reader.words(4 * n_tokens), counts, *scratch,
-        )  # fmt: skip
 
 
 def train_topics(
@@ -141,7 +125,7 @@ def train_topics(
 def word_weights(tokens: Tokens) -> NDArray[np.float64]:
     """Estimated frequency of each word, (n_words,): unbiased estimates with a positive floor."""
     # words whose estimate is lost in the noise can still be proposed
-    noise = tokens.n_tokens * tokens.likelihood.variance
+    noise = tokens.n_tokens * tokens.score_variance
     return np.maximum(tokens.word_scores(), max(1.0, 0.5 * noise**0.5))
 
 

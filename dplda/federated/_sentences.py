@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from dplda.core._corpus import warn_of_coverage
 from dplda.core._fold_in import MAX_STEPS, TOLERANCE, pad, uniform_theta, update_theta
 from dplda.core._texts import texts_in
 from dplda.leaf._checks import check_integer
-from dplda.leaf._compat import _fit_context
 
 SENTENCE_END = r"(?<=[.!?])\s+|\s*\n\s*"
 
@@ -170,22 +169,15 @@ class SentenceCorpus:
 class SentenceVectorizer(TransformerMixin, BaseEstimator):
     """Convert texts to documents with sentence boundaries, under a fixed vocabulary.
 
-    Nothing is learned from the texts. Words outside the vocabulary are left out, and so are
-    sentences without a word of the vocabulary.
+    Nothing is learned from the texts. A sentence ends at white space after ``.``, ``!``, ``?``, and
+    at the end of a line. Words outside the vocabulary are left out, and so are sentences without a
+    word of the vocabulary. `SentenceCorpus.from_lists` takes sentences that were split otherwise.
 
     Parameters
     ----------
     vocabulary : iterable of str, or mapping of str to int
         The public words in the order of the columns, as for
         `sklearn.feature_extraction.text.CountVectorizer`.
-    splitter : str or callable, default=SENTENCE_END
-        Separator of sentences: a regular expression, or a function ``splitter(text)`` that returns
-        a list of sentences. The default splits at white space after ``.``, ``!``, ``?``,
-        and at the ends of lines. A pipeline can be pickled if this function can.
-    token_pattern : str, default=r"(?u)\\\\b\\\\w\\\\w+\\\\b"
-        Regular expression of a word, as in `CountVectorizer`.
-    lowercase : bool, default=True
-        Whether words are compared in lower case.
 
     Attributes
     ----------
@@ -206,29 +198,11 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
     (array([2, 3, 0, 1], dtype=int32), array([0, 2, 4]))
     """
 
-    _parameter_constraints = {
-        "vocabulary": "no_validation",
-        "splitter": [str, callable],
-        "token_pattern": [str],
-        "lowercase": ["boolean"],
-    }
-
-    def __init__(
-        self,
-        vocabulary: Any,
-        *,
-        splitter: str | Callable[[str], Sequence[str]] = SENTENCE_END,
-        token_pattern: str = r"(?u)\b\w\w+\b",
-        lowercase: bool = True,
-    ) -> None:
+    def __init__(self, vocabulary: Any) -> None:
         self.vocabulary = vocabulary
-        self.splitter = splitter
-        self.token_pattern = token_pattern
-        self.lowercase = lowercase
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any = None, y: Any = None) -> SentenceVectorizer:
-        """Check the parameters; no text is read.
+        """Check the vocabulary; no text is read.
 
         Parameters
         ----------
@@ -247,12 +221,8 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
                 "vocabulary must be a list of words or a mapping of words to columns, got "
                 f"{type(self.vocabulary).__name__}; it must be public, and no text is read"
             )
-        counter = self._counter()
+        counter = CountVectorizer(vocabulary=self.vocabulary)
         counter._validate_vocabulary()
-        try:
-            re.compile(self.splitter if isinstance(self.splitter, str) else "")
-        except re.error as error:
-            raise ValueError(f"splitter is not a regular expression: {error}") from None
         self.vocabulary_ = dict(counter.vocabulary_)
         return self
 
@@ -282,29 +252,14 @@ class SentenceVectorizer(TransformerMixin, BaseEstimator):
                 f"texts must be a list or a column of texts, got {type(texts).__name__}; pass "
                 "df['column'] for a table"
             )
-        words_of, column = self._counter().build_analyzer(), self.vocabulary_.get
+        words_of, column = CountVectorizer().build_analyzer(), self.vocabulary_.get
         found = []
         for text in documents:
-            sentences = [[column(w) for w in words_of(s)] for s in self._sentences(text)]
+            sentences = [[column(w) for w in words_of(s)] for s in re.split(SENTENCE_END, text)]
             n_tokens += sum(map(len, sentences))
             found.append([[w for w in words if w is not None] for words in sentences])
         warn_of_coverage(np.array([sum(map(len, document)) for document in found]), n_tokens)
         return SentenceCorpus.from_lists(found, len(self.vocabulary_))
-
-    def _counter(self) -> CountVectorizer:
-        return CountVectorizer(
-            vocabulary=self.vocabulary,
-            token_pattern=self.token_pattern,
-            lowercase=bool(self.lowercase),
-        )
-
-    def _sentences(self, text: str) -> Sequence[str]:
-        if isinstance(self.splitter, str):
-            return [part for part in re.split(self.splitter, text) if part]
-        sentences = self.splitter(text)
-        if isinstance(sentences, str) or not all(isinstance(s, str) for s in sentences):
-            raise ValueError("splitter(text) must return a list of sentences, each a str")
-        return sentences
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """The words in the order of the columns.

@@ -1,14 +1,13 @@
 """Metropolis-Hastings over noisy one-hot vectors: alias tables and one sweep.
 
-A unit has one topic. It is a token, or a sentence of several tokens. Survivors are the coordinates
-of a token's noisy vector that were reported. Each survivor has a level, and the gain of that level
-is its likelihood ratio. The likelihood ratio of a coordinate that was not reported is `base`.
-Random numbers are arguments, as arrays of 64-bit words: every function here is a pure function of
-its arguments.
+A unit has one topic. It is a token, or a sentence of several tokens. A token reports the words
+whose bits are 1 in its noisy vector. The likelihood ratio of a reported word is 1, that of another
+word is `base`. Random numbers are arguments, as arrays of 64-bit words: every function here is a
+pure function of its arguments.
 """
 
 from libc.math cimport log
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 cdef enum:
     WORDS_PER_UNIT = 2
@@ -70,8 +69,6 @@ cdef inline Py_ssize_t draw_alias(
 cdef struct Vectors:                     # the noisy vectors of some tokens, as `sweep` takes them
     const int64_t* ptr
     const int32_t* word
-    const uint16_t* level
-    const double* gain
     double base
 
 
@@ -85,7 +82,7 @@ cdef double log_likelihood(
     for i in range(first, last):
         mixture = y.base
         for j in range(y.ptr[i], y.ptr[i + 1]):
-            mixture += phi[y.word[j]] * (y.gain[y.level[j]] - y.base)
+            mixture += phi[y.word[j]] * (1 - y.base)
         total += log(mixture)
     return total
 
@@ -93,16 +90,16 @@ cdef double log_likelihood(
 cdef inline Py_ssize_t candidate(
     const Vectors* y, Py_ssize_t i, const float* prior, uint64_t bits
 ) noexcept nogil:
-    """A survivor of token i, with probability proportional to prior * gain; -1 if it has none."""
+    """A word that token i reports, with probability proportional to prior; -1 if it has none."""
     cdef int64_t j, first = y.ptr[i], last = y.ptr[i + 1]
     cdef double left = 0
     if last - first < 2:
         return y.word[first] if last > first else -1
     for j in range(first, last):
-        left += prior[y.word[j]] * y.gain[y.level[j]]
+        left += prior[y.word[j]]
     left *= uniform(bits)
     for j in range(first, last):
-        left -= prior[y.word[j]] * y.gain[y.level[j]]
+        left -= prior[y.word[j]]
         if left < 0:
             return y.word[j]
     return y.word[last - 1]
@@ -118,13 +115,13 @@ cdef Py_ssize_t impute(
     if y.base == 0 and last - first == 1:
         return y.word[first]
     for j in range(first, last):
-        reported += phi[y.word[j]] * y.gain[y.level[j]]
+        reported += phi[y.word[j]]
         others -= phi[y.word[j]]
     others = y.base * others if others > 0 else 0
     left = uniform(bits) * (reported + others)
     if left < reported:
         for j in range(first, last):
-            left -= phi[y.word[j]] * y.gain[y.level[j]]
+            left -= phi[y.word[j]]
             if left < 0:
                 return y.word[j]
         return y.word[last - 1]
@@ -162,11 +159,9 @@ def sweep(
     Py_ssize_t first_unit,               # in: the units to visit
     Py_ssize_t last_unit,
     int32_t[::1] topics,                 # in/out: topic of each unit, -1 for not yet assigned
-    const int64_t[::1] ptr,              # in: where the survivors of the visited tokens begin
-    const int32_t[::1] word,             # in: survivors, increasing within a token
-    const uint16_t[::1] level,           # in: level of each survivor
-    double base,                         # in: likelihood ratio of a word that did not survive
-    const double[::1] gain,              # in: (n_levels,) likelihood ratios of survivors
+    const int64_t[::1] ptr,              # in: where the reports of the visited tokens begin
+    const int32_t[::1] word,             # in: reported words, increasing within a token
+    double base,                         # in: likelihood ratio of a word that was not reported
     const float[:, ::1] phi,             # in: (n_components, n_words) positive, rows sum to 1
     const uint32_t[:, ::1] threshold,    # in: (n_words, n_components) alias tables of the words
     const int32_t[:, ::1] alias,         # in: (n_words, n_components)
@@ -192,7 +187,7 @@ def sweep(
     cdef const float* table = &phi[0, 0]
     cdef Vectors y
     cdef Cache cache
-    y.ptr, y.word, y.level, y.gain, y.base = &ptr[0], &word[0], &level[0], &gain[0], base
+    y.ptr, y.word, y.base = &ptr[0], &word[0], base
     cache.value, cache.unit = &cached[0], &cached_for[0]
     with nogil:
         for k in range(n_components):

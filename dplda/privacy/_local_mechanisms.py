@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dplda.kernels._noise import find_survivors
 from dplda.leaf._checks import check_number
-from dplda.privacy._events import ErasedResponse, Event, Laplace, RandomizedResponseEvent
+from dplda.privacy._events import ErasedResponse, Event, RandomizedResponseEvent
 from dplda.privacy._mechanisms import (
     MAX_SCALE,
     PIECE,
@@ -191,11 +191,6 @@ class ThresholdedLaplace:
     def survival(self) -> float:
         """Probability that a coordinate 0 survives."""
         return 0.5 * math.exp(-self.threshold_steps / self.scale_steps)
-
-    @property
-    def event(self) -> Event:
-        """Privacy cost of blanking one token: a `Laplace` event."""
-        return Laplace(self.scale)
 
     def own_levels(self, n_tokens: int, reader: Reader) -> NDArray[np.int32]:
         """Draw the level of each token's own coordinate, (n_tokens,); the same law for every word.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from numbers import Real
 from typing import Any
@@ -17,19 +16,18 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_table, check_topics
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.federated._sampler import Topics
-from dplda.federated._sentences import SentenceCorpus
-from dplda.federated._tokens import TokenMechanism, Tokens, check_size, privatize
 from dplda.kernels import _published_iftm
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
-from dplda.privacy._curator import announce
-from dplda.privacy._local_mechanisms import ThresholdedLaplace
+from dplda.privacy._curator import MAX_WORDS, TOO_MANY_WORDS, announce
+from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
 
 SMALLEST_EPSILON = 0.0114  # the noise tables reach its scale
 LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
+PIECE_SURVIVORS = 2**16  # values that are drawn at a time; enters seeded results
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
@@ -128,14 +126,16 @@ class PublishedIFTMParty(PublishedLDA):
         """The first global iteration: the noise, then `max_iter` sweeps from random topics."""
         if self.published_epsilon != math.inf:
             self._warn()
-        mechanism, value = TokenMechanism(None), np.ones(1)
-        if self.published_epsilon != math.inf:  # equation (9)
+        corpus = Corpus.from_counts(X)  # private
+        if self.published_epsilon == math.inf:
+            own = np.arange(corpus.n_tokens + 1), corpus.word, np.zeros(corpus.n_tokens, np.uint16)
+            vectors, value = [Survivors(*own)], np.ones(1)  # private
+        else:  # equation (9)
             noise = ThresholdedLaplace(float(self.published_epsilon), float(self.noise_threshold))
-            mechanism = TokenMechanism(noise)
+            vectors = _noisy_vectors(corpus, noise, streams)  # lines 2 to 6; private
             # what each level of a survivor stands for
             value = (noise.threshold_steps + np.arange(noise.MAX_LEVEL + 1.0)) * noise.STEP
-        corpus = Corpus.from_counts(X)  # private
-        data = corpus, _noisy_vectors(corpus, mechanism, streams), value  # lines 2 to 6; private
+        data = corpus, vectors, value
         n_components = int(self.n_components)
         bits = streams.words(Purpose.FIRST_TOPICS, 1, 0, corpus.n_tokens)  # secret
         topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
@@ -181,14 +181,14 @@ class PublishedIFTMParty(PublishedLDA):
 
     def _sweeps(
         self,
-        data: tuple[Corpus, Tokens, NDArray[np.float64]],
+        data: tuple[Corpus, list[Survivors], NDArray[np.float64]],
         topics: NDArray[np.int32],
         n_components: int,
         streams: Streams,
         first: int,
     ) -> None:
         """Lines 11 to 24 of Algorithm 1; `topics` (n_tokens,) is changed in place."""
-        corpus, tokens, value = data  # private
+        corpus, vectors, value = data  # private
         alpha, last = float(self.doc_topic_prior_), first + self.max_iter - 1
         weights = self._weights(corpus, topics, n_components)  # private
         for t in rounds(self, first, last):
@@ -200,8 +200,9 @@ class PublishedIFTMParty(PublishedLDA):
             by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18; private
             log_uniform = np.log(_uniform(bits[2:]))  # secret
             initial = topics.copy()
-            for first_token, last_token in itertools.chain.from_iterable(tokens.pieces):
-                survivors = tokens.span(first_token, last_token)
+            last_token = 0
+            for survivors in vectors:
+                first_token, last_token = last_token, last_token + len(survivors.ptr) - 1
                 # the noisy vectors, `survivors`, are the only arguments that have noise
                 _published_iftm.accept_topics(  # private
                     corpus.doc_ptr, first_token, last_token, corpus.word, topics, initial,
@@ -296,12 +297,17 @@ def _recover_row(row: NDArray[Any], beta: float, rounding: float) -> NDArray[np.
     return np.full(len(row), -1)
 
 
-def _noisy_vectors(corpus: Corpus, mechanism: TokenMechanism, streams: Streams) -> Tokens:
-    """A noisy one-hot vector for each token, equation (9), thresholded."""
-    pointers = np.arange(corpus.n_tokens + 1)
-    units = SentenceCorpus(corpus.word, pointers, corpus.doc_ptr, corpus.n_words)
-    check_size(units, mechanism)
-    return privatize(units, mechanism, streams)
+def _noisy_vectors(corpus: Corpus, noise: ThresholdedLaplace, streams: Streams) -> list[Survivors]:
+    """A noisy one-hot vector for each token, equation (9), thresholded; in pieces of tokens."""
+    each = max(1.0, corpus.n_words * noise.survival)
+    if corpus.n_tokens * each > MAX_WORDS / 2:
+        raise ValueError(TOO_MANY_WORDS)
+    level = noise.own_levels(corpus.n_tokens, streams.reader(Purpose.OWN_WORDS, 0))
+    size, vectors = max(1, int(PIECE_SURVIVORS // each)), list[Survivors]()
+    for first in range(0, corpus.n_tokens, size):
+        own, reader = slice(first, first + size), streams.reader(Purpose.SURVIVORS, 0, len(vectors))
+        vectors.append(noise.survivors(corpus.word[own], level[own], corpus.n_words, reader))
+    return vectors
 
 
 def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, t: int) -> NDArray[np.float32]:

@@ -30,16 +30,20 @@ def main(grid, context):
             )
             for node in nodes
         ]  # fmt: skip
-        answers = []
+        answers = {}
         for reply in grid.send_and_receive(messages, timeout=config["round-timeout"]):
             if reply.has_error():
                 continue  # the party's own log says why
             data = reply.content["dplda"]["data"]
             try:
-                names[reply.metadata.src_node_id] = LocalModel.from_bytes(data).party
+                name = LocalModel.from_bytes(data).party
             except MessageError as error:
                 print("refused:", error)
                 continue
-            answers.append(data)
+            node = reply.metadata.src_node_id
+            if name in {other for at, other in names.items() if at != node}:
+                print("refused: another node has answered as", name)
+                continue
+            names[node], answers[name] = name, data
         master.update(answers)
         save_release(master.released_model(), config["out"])
