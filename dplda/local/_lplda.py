@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -78,8 +79,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics.
+    n_components
     epsilon, bit_epsilon, delta, max_doc_words, mechanism : optional
         The randomizer of the clients, as in :class:`RandomizedResponse`. Give exactly one of the
         first two. After `fit`, ``epsilon_ <= epsilon``; ``inf`` trains on the presence of words as
@@ -95,15 +95,16 @@ class LPLDA(PrivateEstimator, BaseLDA):
         of their document. Its perplexity was lower at each measured `bit_epsilon` up to 3.
     max_iter : int, default=100
         Number of sweeps over the reports.
-    doc_topic_prior, topic_word_prior : optional
-        As in :class:`GibbsLDA`.
+    doc_topic_prior
+    topic_word_prior
     ledger : Ledger, str, path-like or None, default=None
         Ledger that :class:`RandomizedResponse` charges with the reports of each call, under its own
         name. Not used with ``randomized=True``.
-    n_jobs, random_state, verbose : optional
-        As in :class:`GibbsLDA`. A seed also draws the reports, and voids the guarantee against
-        anyone who knows or guesses it (`SeededNoiseWarning`); with ``randomized=True`` it seeds
-        the training only, and the guarantee holds.
+    n_jobs
+    random_state : int, RandomState instance or None, default=None
+        Seed of the training and of the reports, if they are drawn here. Their guarantee is void
+        against anyone who knows or guesses it (`SeededNoiseWarning`).
+    verbose
 
     Attributes
     ----------
@@ -117,10 +118,9 @@ class LPLDA(PrivateEstimator, BaseLDA):
     weak_topics_ : ndarray of shape (n_components,), bool
         Topics with less evidence than chance can have: likely noise. None is without noise, or if
         there is one topic.
-    epsilon_, delta_ : float
-        Guarantee of one report of a document, as in :class:`RandomizedResponse`, like
-        `bit_epsilon_`, `word_epsilon_`, `document_epsilon_` and `one_probability_`. `privacy_`
-        states it in full.
+    epsilon_, delta_, bit_epsilon_, word_epsilon_, document_epsilon_, one_probability_
+        Guarantee of one report of a document, as in :class:`RandomizedResponse`.
+    privacy_
 
     See Also
     --------
@@ -130,14 +130,12 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a
-    word. Relation: one document is replaced by any other. Trust: the owner of the document only.
-    Sensitivity, mechanism and events are those of :class:`RandomizedResponse`; everything else
-    reads reports only. With ``randomized=True`` the model carries the clients' guarantee, and
-    `privacy_.assumptions` states its conditions.
+    **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by any other.
+    Trust: its owner only. Sensitivity, mechanism and events are those of
+    :class:`RandomizedResponse`; everything else reads reports only. With ``randomized=True`` the
+    model carries the clients' guarantee, and `privacy_.assumptions` states its conditions.
 
-    Reports state which words are present, not how often. The estimated counts refer to the
-    documents after the cap of `max_doc_words`.
+    Reports state which words are present, not how often, after the cap of `max_doc_words`.
 
     References
     ----------
@@ -257,7 +255,19 @@ class LPLDA(PrivateEstimator, BaseLDA):
         n_earlier = self._n_earlier(state)
         check = _check_reports if self.randomized else check_counts
         read = partial(check, self, X, reset=width is None)  # private, unless X holds reports
-        client = self._client(_n_columns(self, X, read, width), n_earlier)  # public
+        # The size of the vocabulary is public and enters the cost: the shape of X says it before X
+        # is read. If it is no matrix, `read` explains why not.
+        shape = getattr(X, "shape", None)
+        if shape is None:
+            with suppress(ValueError):  # rows of different lengths
+                shape = np.shape(X)
+        n_words = int(shape[1]) if shape and len(shape) == 2 and shape[1] else read().shape[1]
+        if n_words != (width or n_words):
+            raise ValueError(
+                f"X has {n_words} features, but {type(self).__name__} is expecting {width} "
+                "features as input"
+            )
+        client = self._client(n_words, n_earlier)  # public
         if n_earlier and client._law != self._law:
             raise ValueError(
                 "partial_fit continues with reports of the same randomizer, and epsilon, "
@@ -395,26 +405,6 @@ def _top_words(state: State) -> np.ndarray:
     return np.argsort(-rank, axis=1, kind="stable")[:, : min(N_TOP, len(state.prior) // 2)]
 
 
-def _n_columns(
-    model: BaseLDA, X: Any, read: Callable[[], sp.csr_array], expected: int | None
-) -> int:
-    """Size of the vocabulary of documents that are not read yet; it is public, and enters the cost.
-
-    Only the shape of `X` is used. If it is no matrix, `read` validates it, and explains why not.
-    """
-    try:
-        shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    except ValueError:  # rows of different lengths
-        shape = ()
-    n_words = int(shape[1]) if len(shape) == 2 and shape[1] else read().shape[1]
-    if n_words != (expected or n_words):
-        raise ValueError(
-            f"X has {n_words} features, but {type(model).__name__} is expecting {expected} "
-            "features as input"
-        )
-    return n_words
-
-
 def _check_reports(model: BaseLDA, X: Any, *, reset: bool) -> sp.csr_array:
     """Validate reports with `check_counts`; they may hold zeros and ones only."""
     reports = check_counts(model, X, reset=reset, whole=False)  # an error follows below
@@ -441,12 +431,10 @@ def topic_counts(
 ) -> np.ndarray:
     """Word-topic counts, by collapsed Gibbs sampling of documents with a background topic.
 
-    Counts and `word_prior` have shape (n_words, n_components). The prior holds Dirichlet
-    parameters, such as counts of earlier documents plus a constant. `background` (n_words,) is the
-    expected number of tokens of a document that belong to no topic; they are not counted. With
-    `from_prior` the first sweep draws topics from the prior and the tokens sampled before.
-    Otherwise all topics are equally likely at the start, and the background has the probability of
-    its rate.
+    Counts and Dirichlet parameters `word_prior` have shape (n_words, n_components). `background`
+    (n_words,) is the expected number of tokens of a document that belong to no topic; they are not
+    counted. With `from_prior` the first sweep draws topics from the prior and the tokens sampled
+    before. Otherwise topics start equally likely, and the background with its rate.
     """
     corpus = Corpus.from_counts(documents)
     n_words, n_components = word_prior.shape

@@ -25,12 +25,10 @@ class OLPLDA(LPLDA):
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics.
+    n_components
     epsilon, bit_epsilon, delta, max_doc_words, mechanism : optional
         The randomizer of the clients, as in :class:`RandomizedResponse`; see :class:`LPLDA`.
-    randomized : bool, default=False
-        Whether the rows of `X` are reports, as in :class:`LPLDA`.
+    randomized
     reconstruction : {"background", "bits"}, default="bits"
         Treatment of false ones, as in :class:`LPLDA`. The perplexity of "background" was lower
         after `fit_prior`. Without `fit_prior`, it was higher at a `bit_epsilon` of about 1.
@@ -47,21 +45,25 @@ class OLPLDA(LPLDA):
         `partial_fit` is one batch.
     max_iter : int, default=50
         Number of sweeps over each batch.
-    doc_topic_prior, topic_word_prior, ledger, n_jobs, random_state, verbose : optional
-        As in :class:`LPLDA`.
+    doc_topic_prior
+    topic_word_prior
+    ledger
+    n_jobs
+    random_state
+    verbose
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Word-topic counts of the last batch plus the prior from all earlier ones; not normalized.
-    n_iter_ : int
-        Number of sweeps of all batches.
+    n_iter_
     n_batches_ : int
         Number of batches of reports.
-    topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
-        As in :class:`LPLDA`, over all batches.
-    epsilon_, delta_, bit_epsilon_, word_epsilon_, document_epsilon_ : float
+    topic_evidence_
+    weak_topics_
+    epsilon_, delta_, bit_epsilon_, word_epsilon_, document_epsilon_, one_probability_
         Guarantee of one report of a document, as in :class:`RandomizedResponse`.
+    privacy_
 
     See Also
     --------
@@ -72,10 +74,8 @@ class OLPLDA(LPLDA):
     Notes
     -----
     **Privacy.** Unit: document (a row of `X`). Relation, trust, sensitivity, mechanism and events
-    are those of :class:`LPLDA`.
-
-    Batches hold different documents. All batches together therefore cost a document the epsilon of
-    its single report. The corpus of `fit_prior` is not protected.
+    are those of :class:`LPLDA`. Batches hold different documents, so all of them together cost a
+    document the epsilon of its single report. The corpus of `fit_prior` is not protected.
 
     Algorithm 2 of [1]_ contradicts the equations of its text in three lines; the text is
     implemented (``docs/proofs_local.md``). Means are clipped to the size of the batch. Without
@@ -136,12 +136,6 @@ class OLPLDA(LPLDA):
         self : object
             A model of the public corpus.
 
-        Raises
-        ------
-        ValueError
-            If not exactly one of `epsilon` and `bit_epsilon`, or of `prior_weight` and
-            `prior_variance`, is given.
-
         Notes
         -----
         **Privacy.** These documents are not protected. The fitted attributes state the guarantee
@@ -157,10 +151,10 @@ class OLPLDA(LPLDA):
             sweeps=rounds(self, 1, self.max_iter), first_round=1, from_prior=False,
         )  # fmt: skip
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
-        evidence = np.zeros(len(counts.T))
         state = State(
-            prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter), 0, evidence
-        )
+            prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter), 0,
+            np.zeros(counts.shape[1]),
+        )  # fmt: skip
         self._publish(self._client(n_words, None), state, None, _public=state)
         return self
 

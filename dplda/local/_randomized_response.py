@@ -60,10 +60,9 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     Parameters
     ----------
     epsilon : float or None, default=None
-        Total epsilon of one report of a document, at `delta`. The flip probability is the smallest
-        one for which ``epsilon_ <= epsilon``. It depends on `max_doc_words` and on the number
-        of columns. ``inf`` reports the bits as they are, without privacy. Give exactly one of
-        `epsilon` and `bit_epsilon`.
+        Total epsilon of one report of a document, at `delta`: the bits are flipped as rarely as it
+        allows. ``inf`` reports them as they are, without privacy. Give exactly one of `epsilon` and
+        `bit_epsilon`.
     bit_epsilon : float or None, default=None
         Epsilon of one bit, from 1e-6 to 11.3; with "oue", half the epsilon of a pair of bits, at
         most 5.6. Replacing one word by another costs twice `bit_epsilon` with either mechanism. A
@@ -74,7 +73,7 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     max_doc_words : int or None, default=100
         Largest number of distinct words of a document that are reported on. A longer document keeps
         this many, chosen uniformly at random. The pure epsilon of a document is proportional to it.
-        None keeps all words; then the number of columns bounds the number of bits that differ.
+        None keeps all words.
     mechanism : {"symmetric", "oue"}, default="symmetric"
         "symmetric" is the paper's: both values of a bit are reported wrongly with the same
         probability, ``1 / (1 + exp(bit_epsilon))``. "oue", optimized unary encoding [2]_, keeps a
@@ -92,11 +91,9 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     Attributes
     ----------
     epsilon_, delta_ : float
-        Guarantee of one report of a document; `epsilon_` is at most `epsilon`, if that is given.
-        `privacy_` states it in full.
+        Guarantee of one report of a document. `privacy_` states it in full.
     bit_epsilon_ : float
-        Pure epsilon of one bit that is reported. With "oue" it is larger than the parameter
-        `bit_epsilon`, which is half the epsilon of a pair of bits.
+        Pure epsilon of one bit that is reported; with "oue" it is larger than `bit_epsilon`.
     word_epsilon_ : float
         Pure epsilon of one word more or less in a document. It is up to twice `bit_epsilon_`: in a
         document that reaches `max_doc_words`, the word takes the place of another one.
@@ -112,15 +109,11 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     Notes
     -----
     **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a word.
-    Relation: one document is replaced by any other. Trust: the owner of the document only.
-    Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the number of
-    columns. Mechanism: randomized response on each bit. Events: one
+    Relation: one document is replaced by any other. Trust: its owner only. Sensitivity: at most
+    ``2 * max_doc_words`` bits differ, and never more than the number of columns; Theorem 4 of [1]_
+    charges all columns. Mechanism: randomized response on each bit. Events: one
     ``RandomizedResponseEvent`` for each bit that differs; with "oue", an ``ErasedResponse`` of
-    epsilon ``2 * bit_epsilon`` for each pair of them. Theorem 4 of [1]_
-    charges the whole vocabulary. `max_doc_words` lowers the cost of a document.
-
-    **Each call of** `transform` **draws fresh randomness.** Two reports of the same document cost
-    twice as much. `MemoizedReports` returns the first report again.
+    epsilon ``2 * bit_epsilon`` for each pair of them.
 
     References
     ----------
@@ -184,12 +177,6 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         -------
         self : object
             The fitted randomizer.
-
-        Raises
-        ------
-        ValueError
-            If not exactly one of `epsilon` and `bit_epsilon` is given, or if it is out of the range
-            of the mechanism.
         """
         exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
         fair_ones = self.mechanism == "oue"
@@ -256,15 +243,10 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         ValueError
             If the reports would hold more than 2**28 false ones. Nothing is charged then.
 
-        Warns
-        -----
-        SeededNoiseWarning
-            If `random_state` is given.
-
         Notes
         -----
         **Privacy.** The reports may be published. Each call makes one more report: two calls with
-        the same document cost twice as much.
+        the same document cost twice as much. `MemoizedReports` returns the first report again.
         """
         check_is_fitted(self)
         # checked here, because scikit-learn would fail only after the ledger has been charged
