@@ -11,11 +11,12 @@ from scipy.stats import norm
 
 from dplda.core._fold_in import e_step, exp_dirichlet_expectation
 from dplda.datasets import make_topic_corpus
+from dplda.document._noisy_table import nearly_equal
 from dplda.privacy import Gaussian, Repeated, epsilon_of
 from dplda.privacy._curator import observe_releases
-from dplda.privacy._streams import Streams
+from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.published import PublishedPrivateSVILDA
-from dplda.published._svilda import first_table, uniform_sample
+from dplda.published._svilda import uniform_sample
 
 K = 3
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
@@ -37,6 +38,11 @@ def observed(model, X):
 
 
 # Algorithm 1
+
+
+def first_table(seed):
+    words = Streams.from_random_state(seed).words(Purpose.INITIAL_TABLE, 0, 0, 40 * K)
+    return nearly_equal(uniform(words, positive=True)).reshape(40, K)
 
 
 @pytest.mark.parametrize(("epsilon", "size"), [(0.5, 3), (8.0, 20)])
@@ -73,7 +79,7 @@ def test_statistics_are_those_of_the_e_step(corpus):
         K, published_epsilon=math.inf, batch_size=60, max_iter=1, random_state=2
     )
     _, (statistics,) = observed(model, corpus)
-    table = first_table((40, K), Streams.from_random_state(2))
+    table = first_table(2)
     gamma, _ = e_step(
         sp.csr_array(corpus, dtype=float),
         exp_dirichlet_expectation(table, float),
@@ -96,7 +102,7 @@ def test_topics_step_towards_the_noisy_statistics(corpus):
         topic_word_prior=0.02, random_state=4,
     )  # fmt: skip
     model, seen = observed(model, corpus)
-    table = first_table((40, K), Streams.from_random_state(4))
+    table = first_table(4)
     for t, noisy in enumerate(seen, 1):
         assert (noisy < 0).any()
         rate = (3.0 + t) ** -0.6

@@ -45,12 +45,8 @@ class OLPLDA(LPLDA):
         `partial_fit` is one batch.
     max_iter : int, default=50
         Number of sweeps over each batch.
-    doc_topic_prior
-    topic_word_prior
-    ledger
-    n_jobs
-    random_state
-    verbose
+    doc_topic_prior, topic_word_prior, ledger, n_jobs, random_state, verbose : optional
+        As in :class:`LPLDA`.
 
     Attributes
     ----------

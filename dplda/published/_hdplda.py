@@ -30,12 +30,11 @@ class PublishedHDPLDA(PublishedLDA):
 
     Each sweep adds Laplace noise to the word-topic counts in place. It then draws the topic of
     every token from the live noisy counts, clipped from above. The claim is true of
-    :class:`dplda.HDPLDA`, and not of this algorithm.
+    :class:`dplda.HDPLDA`.
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics (K).
+    n_components
     noise_epsilon : float
         Epsilon of the noise of one sweep (epsilon_L), from 0.006 to 10000; must be given. The noise
         has scale ``2 / noise_epsilon``, without a guarantee. ``inf`` adds no noise ("limited
@@ -58,25 +57,23 @@ class PublishedHDPLDA(PublishedLDA):
         Claim for the topic draws of one sweep (epsilon_I): ``2 log(count_clip / topic_word_prior
         + 1)``, equation (7) of [1]_.
     epsilon_, delta_ : float
-        Infinity and 0: no finite epsilon holds, because of the final counts. `privacy_` says why.
+        Infinity and 0: nothing is proved. `privacy_` says why.
 
     Notes
     -----
     **Privacy.** Unit: none; the paper means one word. Relation: one word is replaced by another.
     Sensitivity: unbounded. Mechanism: ``NonPrivate()``. Theorem 3 of [1]_ is false for its
-    Algorithm 1, for four reasons, which ``docs/papers.md`` shows: live counts (line 15), a clip
-    from above only (line 12), final counts with changes that have no noise (line 20), and noise
-    that is added in place (line 9).
+    Algorithm 1 (``docs/papers.md``): live counts (line 15), a clip from above only (line 12), final
+    counts with changes that have no noise (line 20), and noise added in place (line 9).
 
     This implementation reads Algorithm 1 as follows. A draw reads a negative count, or a negative
-    sum of a topic's counts, as 0, because no weight may be negative. The counts do not change. Only
-    the numerator of line 13 is clipped. A draw reads all counts as they are, including those of its
-    own token, because line 15 is the only line that changes counts. Tokens of a document are in the
-    order of their words. The noise has mean zero and steps of 1/256.
+    sum of a topic's counts, as 0, because no weight may be negative. Only the numerator of line 13
+    is clipped. A draw reads the counts of its own token too, because line 15 is the only line that
+    changes counts. Tokens of a document are in the order of their words. The noise has mean zero
+    and steps of 1/256.
 
     The fit announces what the adversary of [1]_ sees in each sweep t: the noisy counts at its
-    start, shape (n_words, n_components), and then the topics of all tokens in the order of the
-    corpus, shape (n_tokens,). The first topics, number 0, depend on no word.
+    start, (n_words, n_components), and then the topics of all tokens, (n_tokens,).
 
     References
     ----------
@@ -192,9 +189,8 @@ class CDPLDA(PublishedLDA):
     Sensitivity: unbounded, because the topics of other words change with that word. Event:
     ``NonPrivate()``.
 
-    The paper's epsilon is that of one sweep in both forms; `published_epsilon_` composes the
-    sweeps. Counts keep their noise and are read as ``max(count, 0)``, also in the size of a topic,
-    because weights must not be negative. The noise has mean zero and steps of 1/256.
+    Counts keep their noise and are read as ``max(count, 0)``, also in the size of a topic. The
+    noise has mean zero and steps of 1/256.
 
     References
     ----------

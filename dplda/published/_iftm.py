@@ -63,7 +63,7 @@ class PublishedIFTMParty(PublishedLDA):
         The claim of [1]_: `published_epsilon`, for one token, in any number of rounds. Not a
         guarantee.
     epsilon_, delta_ : float
-        Infinity and 0: no finite epsilon holds. `privacy_` says why.
+        Infinity and 0: nothing is proved. `privacy_` says why.
 
     Notes
     -----
@@ -76,20 +76,18 @@ class PublishedIFTMParty(PublishedLDA):
 
     * Lines 11 to 23 run in the first global iteration too. The paper prints them in the ``else``
       branch, and the first message would contain random topics.
-    * Line 22 comes before each sweep, because the first sweep needs a Phi and nothing uses the Phi
-      of the last sweep. Phi is a draw from the Dirichlet law (7), without a floor.
-    * Lines 12 and 13 run as printed: both proposals use the counts at the beginning of the sweep.
-      So do the factors (17) and (20) in the acceptances. The hats of (19) and (22) are live
-      counts without the token. A document's table depends on the topics that it changes, so these
-      steps do not leave the target (6) invariant.
-    * P-hat in (19) and (22) is (8) with the noisy counts, where those below tau are 0. It is not
-      normalized, so each survivor favors the topics of largest phi, whatever the word. With many
-      survivors (tau = 0.2) all tokens end in one topic.
+    * Line 22, a draw of Phi from the Dirichlet law (7), comes before each sweep: the first sweep
+      needs it.
+    * Lines 12 and 13 run as printed: both proposals, and the factors (17) and (20) in the
+      acceptances, use the counts at the beginning of the sweep. The hats of (19) and (22) are live
+      counts without the token. These steps do not leave the target (6) invariant.
+    * P-hat in (19) and (22) is (8) with the noisy counts, without normalization. Each survivor
+      favors the topics of largest phi, whatever the word, and with many survivors (tau = 0.2) all
+      tokens end in one topic.
     * (18) and (21) invert the ratio of the proposals. (19) and (22) are correct and are used.
     * The counts are sent with beta, because a topic without words cannot be normalized.
 
-    Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4. Algorithm 2 (sentences)
-    has the same hole and is not implemented.
+    Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4.
 
     References
     ----------
@@ -153,13 +151,7 @@ class PublishedIFTMParty(PublishedLDA):
         Returns
         -------
         self : PublishedIFTMParty
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If the table has another number of words, a negative entry or an empty row, or if this
-            party is a copy, which holds no documents.
+            The fitted estimator. A copy or a pickle of it holds no documents to refine.
         """
         check_is_fitted(self)
         if not hasattr(self, "_data"):

@@ -30,13 +30,12 @@ class PublishedSubLDA(PublishedLDA):
     """SUB-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
 
     Collapsed Gibbs sampling in which every token takes part in an iteration with probability
-    `subsampling_ratio`, with Gaussian noise on the word-topic counts. The class reproduces the
-    paper and is a target of audits. :class:`dplda.SubLDA` is the sound form.
+    `subsampling_ratio`, with Gaussian noise on the word-topic counts. :class:`dplda.SubLDA` is the
+    sound form.
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics (K).
+    n_components
     rdp_epsilon : float, default=2.0
         Claimed Renyi divergence, of order `rdp_order`, of one iteration without sampling, from
         1e-100 to 1e30. The noise has variance ``rdp_order / (2 * rdp_epsilon)``. ``inf`` adds
@@ -46,13 +45,12 @@ class PublishedSubLDA(PublishedLDA):
     subsampling_ratio : float, default=0.1
         Probability, from 1e-8 to 1, with which a token takes part in an iteration (gamma).
     boost : float, default=1.0
-        Factor of the rate of frequent words, from 1 to ``1 / subsampling_ratio`` (v). 1 samples all
-        words at the same rate. Above 1, sampling is adaptive, equation (10) of [1]_: tokens of
-        the frequent words of each topic are sampled at the rate ``boost * subsampling_ratio``, and
-        other tokens are never sampled.
+        Factor of the rate of frequent words, from 1 to ``1 / subsampling_ratio`` (v). Above 1,
+        sampling is adaptive, equation (10) of [1]_: tokens of the frequent words of each topic are
+        sampled at the rate ``boost * subsampling_ratio``, and other tokens are never sampled.
     frequent_share : float, default=0.5
-        Share of a topic's tokens, in (0, 1], that its frequent words make up (q). It has no effect
-        if `boost` is 1.
+        Share of a topic's tokens, in (0, 1], that its frequent words make up (q), if `boost` is
+        above 1.
     noise_placement : {"iteration", "token"}, default="iteration"
         "iteration" is the reading that is most favorable to the paper: an iteration reads and
         releases the true counts plus one new matrix of noise. "token" is the algorithm as printed:
@@ -62,14 +60,13 @@ class PublishedSubLDA(PublishedLDA):
         Upper end of the clip of a noisy count in a topic draw (clip), above 0. [1]_ gives no value.
     max_iter : int, default=100
         Maximum number of iterations (ITER).
-    doc_topic_prior, topic_word_prior : optional
-        As in :class:`dplda.GibbsLDA` (tau and beta).
+    doc_topic_prior
+    topic_word_prior
     tol : float or None, default=None
         Stop when the perplexity has changed by at most this in ``patience + 1`` successive
         iterations, equation (9) of [1]_. None runs all iterations.
     patience : int, default=4
-        Number of iterations (s) in equation (9). [1]_ gives no value. It has no effect if `tol` is
-        None.
+        Number of iterations (s) in equation (9), for which [1]_ gives no value.
     n_jobs, random_state, verbose : optional
         As in :class:`dplda.GibbsLDA`.
 
@@ -92,16 +89,14 @@ class PublishedSubLDA(PublishedLDA):
     **Privacy.** Unit: none; the paper means one word. Relation: a document gets one more word.
     Sensitivity: unbounded, because the topics of other words change with that word; [1]_ claims 1.
     Event: ``NonPrivate()``. Mechanism: Gaussian noise in floating point, idealized.
+    ``docs/papers.md`` shows what is wrong in [1]_.
 
-    What is wrong in [1]_ is in ``docs/papers.md``.
-
-    This implementation reads [1]_ as follows. The loop ends at convergence or after `max_iter`
-    iterations, as in the text; the printed condition never ends it before `max_iter`. A token is
-    removed from the counts before its topic is drawn, as in equation (1). Noisy counts are read as
-    ``max(count, 0)``, also in the size of a topic, because weights must not be negative. Only the
-    numerator is clipped. Equation (10) is read as the fewest words that make up the share
-    `frequent_share` of the topic's tokens at the start of the iteration. The paper prints no
-    formula for the perplexity; here a document's weights come from its current topics.
+    This implementation reads [1]_ as follows. The loop ends at convergence, as in the text; the
+    printed condition never ends it. A token is removed from the counts before its topic is drawn,
+    as in equation (1). Noisy counts are read as ``max(count, 0)``, also in the size of a topic, and
+    only the numerator is clipped. Frequent words, equation (10), are the fewest that make up the
+    share of the topic's tokens at the start of the iteration. The perplexity, for which [1]_ prints
+    no formula, takes a document's weights from its current topics.
 
     References
     ----------
@@ -159,7 +154,13 @@ class PublishedSubLDA(PublishedLDA):
         return math.sqrt(self.rdp_order / (2 * float(self.rdp_epsilon)))
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
-        threshold = self._membership_threshold()
+        rate = float(self.subsampling_ratio) * float(self.boost)
+        if rate > 1:
+            raise ValueError(
+                f"boost times subsampling_ratio must be at most 1, got {self.boost} times "
+                f"{self.subsampling_ratio}; lower one of them"
+            )
+        threshold = np.uint64(int(rate * 2**64) - 1)  # largest word that selects a token
         if self.rdp_epsilon != math.inf:
             self._warn()
         corpus = Corpus.from_counts(X)  # private
@@ -205,8 +206,9 @@ class PublishedSubLDA(PublishedLDA):
                 perplexities.append(  # private
                     self._training_perplexity(corpus, document, noisy, doc_counts)
                 )
-                if self._has_converged(perplexities):
-                    break
+                steps = np.abs(np.diff(perplexities[-self.patience - 2 :]))
+                if len(steps) == self.patience + 1 and (steps <= self.tol).all():
+                    break  # equation (9)
         cost = iteration_epsilon(self.subsampling_ratio, self.rdp_order, self.rdp_epsilon)
         self._publish(  # public
             streams,
@@ -218,16 +220,6 @@ class PublishedSubLDA(PublishedLDA):
             perplexities_=np.array(perplexities),
             published_epsilon_=t * (cost + math.log(self.boost)),  # equation (13)
         )
-
-    def _membership_threshold(self) -> np.uint64:
-        """Largest of the 2**64 random words that select a token of a frequent word."""
-        rate = float(self.subsampling_ratio) * float(self.boost)
-        if rate > 1:
-            raise ValueError(
-                f"boost times subsampling_ratio must be at most 1, got {self.boost} times "
-                f"{self.subsampling_ratio}; lower one of them"
-            )
-        return np.uint64(int(rate * 2**64) - 1)
 
     def _draw(self, shape: tuple[int, int], reader: Reader) -> np.ndarray:
         """Gaussian noise in floating point, on a grid of its own that is finer than any count."""
@@ -246,11 +238,6 @@ class PublishedSubLDA(PublishedLDA):
             corpus.word, document, phi / phi.sum(axis=0), theta / theta.sum(axis=1, keepdims=True)
         )
         return math.exp(-total / max(corpus.n_tokens, 1))
-
-    def _has_converged(self, perplexities: list[float]) -> bool:
-        """Whether equation (9) holds for the perplexities so far."""
-        steps = np.abs(np.diff(perplexities[-self.patience - 2 :]))
-        return len(steps) == self.patience + 1 and bool((steps <= self.tol).all())
 
 
 def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,7 @@ from dplda.leaf._messages import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
 from dplda.privacy._curator import announce
 from dplda.privacy._events import Event
+from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._base import PublishedLDA, noise_range
@@ -32,13 +33,11 @@ class PublishedPrivateSVILDA(PublishedLDA):
     """Private topic modeling as its paper prints it: its epsilon is not the stated one.
 
     Algorithm 1 of [1]_: online variational Bayes in which the mean of a minibatch's expected
-    sufficient statistics gets Gaussian noise. The class reproduces the paper and is a target of
-    audits. :class:`dplda.PrivateSVILDA` is the sound form.
+    sufficient statistics gets Gaussian noise. :class:`dplda.PrivateSVILDA` is the sound form.
 
     Parameters
     ----------
-    n_components : int, default=10
-        Number of topics (K).
+    n_components
     published_epsilon : float
         Total epsilon to spend as [1]_ counts it (epsilon_tot), from 1e-9; must be given. Not a
         guarantee. ``inf`` adds no noise.
@@ -55,8 +54,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
         constant: never read it from the data.
     max_iter : int, default=100
         Number of rounds (J), each with one minibatch.
-    doc_topic_prior, topic_word_prior : optional
-        As in :class:`dplda.GibbsLDA` (alpha and eta).
+    doc_topic_prior
+    topic_word_prior
     learning_decay : float, default=0.7
         Exponent of the learning rate, in (0.5, 1] (kappa).
     learning_offset : float, default=10.0
@@ -70,10 +69,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
     components_ : ndarray of shape (n_components, n_features_in_)
         Parameters of the topics' Dirichlet distributions (lambda).
     epsilon_ : float
-        The epsilon that can be proved, for a document that is replaced by another: the cost of
-        `max_iter` Gaussian mechanisms of noise multiplier
-        ``noise_multiplier_ * batch_size / n_docs / sqrt(2)``. Usually many thousands. `privacy_`
-        states it in full.
+        The epsilon that can be proved, for a document that is replaced by another. Usually many
+        thousands. `privacy_` states it in full.
     published_epsilon_ : float
         The claim of [1]_: `published_epsilon`. Not a guarantee.
     noise_multiplier_ : float
@@ -84,24 +81,17 @@ class PublishedPrivateSVILDA(PublishedLDA):
 
     Notes
     -----
-    `fit` warns if the epsilon that can be proved is above `published_epsilon`, which is the case
-    whenever minibatches are smaller than the corpus.
-
     **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by another;
     their number is public. Sensitivity: ``sqrt(2) * max_doc_tokens / batch_size``, in L2. Event:
-    ``Gaussian(noise_multiplier_ * batch_size / n_docs / sqrt(2))`` in each round.
-
-    What is wrong in [1]_ is in ``docs/papers.md``: equation (4) is the sensitivity of a mean over
-    all D documents, and Algorithm 1 releases a mean over S of them.
+    ``Gaussian(noise_multiplier_ * batch_size / n_docs / sqrt(2))`` in each round. Equation (4) is
+    the sensitivity of a mean over all D documents, and Algorithm 1 releases a mean over S of them
+    (``docs/papers.md``).
 
     This implementation reads [1]_ as follows. A minibatch is a uniformly random set of S documents,
-    drawn independently in each round. No amplification by sampling is proved, because it would not
-    matter for an epsilon of this size. delta' is ``delta / max_iter``. Negative noisy statistics
-    become 0, as below equation (3). [1]_ does not specify the first topics; they are nearly equal,
-    as in the online variational Bayes of [2]_. The account treats sums and noise as real numbers.
-
-    The fit announces the noisy statistics of each round, shape (n_words, n_components), before
-    negative ones become 0. The adversary of the account sees them.
+    drawn anew in each round; no amplification by sampling is proved. delta' is ``delta /
+    max_iter``. Negative noisy statistics become 0, as below equation (3), after the fit has
+    announced them. The first topics, which [1]_ leaves open, are nearly equal, as in [2]_. The
+    account treats sums and noise as real numbers.
 
     References
     ----------
@@ -148,7 +138,17 @@ class PublishedPrivateSVILDA(PublishedLDA):
                 f"batch_size must be at most the number of documents: batch_size is "
                 f"{self.batch_size}, but X has {n_docs} documents; lower it"
             )
-        multiplier, mechanism = self._noise(n_docs)
+        multiplier = 0.0
+        mechanism: Mechanism = NoNoise()
+        if self.published_epsilon != math.inf:  # equations (3), (5) and (6)
+            multiplier = vips_calibration(
+                float(self.published_epsilon),
+                float(self.delta),
+                subsampling_ratio=self.batch_size / n_docs,
+                max_iter=int(self.max_iter),
+                composition=self.composition,
+            ).noise_multiplier
+            mechanism = DiscreteGaussian.for_noise_multiplier(multiplier)
         guarantee = self._guarantee(multiplier, n_docs, streams.seeded)
         if guarantee.epsilon > self.published_epsilon:
             self._warn(
@@ -161,7 +161,9 @@ class PublishedPrivateSVILDA(PublishedLDA):
         # for a change of N / D, because equation (4) is about the mean over all documents.
         steps = getattr(mechanism, "radius", 2**30)  # many if there is no noise
         grid = float(steps) * n_docs / int(self.max_doc_tokens)
-        table = first_table((n_words, int(self.n_components)), streams)  # public
+        # Dirichlet parameters around 1, of standard deviation 0.1
+        words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_words * int(self.n_components))
+        table = nearly_equal(uniform(words, positive=True)).reshape(n_words, -1)  # public
         for t in rounds(self, 1, self.max_iter):
             rows = uniform_sample(n_docs, int(self.batch_size), streams, t)  # secret
             statistics = self._expected_statistics(X[rows], table) / int(self.batch_size)  # private
@@ -184,30 +186,14 @@ class PublishedPrivateSVILDA(PublishedLDA):
         """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words, n_components)."""
         factor = exp_dirichlet_expectation(table, float, self.n_jobs)
         _, theta = e_step(
-            X,
-            factor,
-            n_components=table.shape[1],
-            doc_topic_prior=self.doc_topic_prior_,
+            X, factor, n_components=table.shape[1], doc_topic_prior=self.doc_topic_prior_,
             n_jobs=self.n_jobs,
-        )
+        )  # fmt: skip
         rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         sizes = np.einsum("ik,ik->i", theta[rows], factor[X.indices])
         share = X.data / np.maximum(sizes, np.finfo(float).tiny)  # a tiny prior underflows
         share = sp.csr_array((share, X.indices, X.indptr), X.shape)
         return (factor * (share.T @ theta))[:, : table.shape[1]]
-
-    def _noise(self, n_docs: int) -> tuple[float, Any]:
-        """Noise multiplier of a round by equations (3), (5) and (6), and its mechanism."""
-        if self.published_epsilon == math.inf:
-            return 0.0, NoNoise()
-        multiplier = vips_calibration(
-            float(self.published_epsilon),
-            float(self.delta),
-            subsampling_ratio=self.batch_size / n_docs,
-            max_iter=int(self.max_iter),
-            composition=self.composition,
-        ).noise_multiplier
-        return multiplier, DiscreteGaussian.for_noise_multiplier(multiplier)
 
     def _guarantee(self, multiplier: float, n_docs: int, seeded: bool) -> Guarantee:
         sensitivity = math.sqrt(2) * self.max_doc_tokens / self.batch_size
@@ -236,12 +222,6 @@ class PublishedPrivateSVILDA(PublishedLDA):
         )
 
 
-def first_table(shape: tuple[int, int], streams: Streams) -> np.ndarray:
-    """Dirichlet parameters around 1, of standard deviation 0.1."""
-    words = streams.words(Purpose.INITIAL_TABLE, 0, 0, shape[0] * shape[1])
-    return nearly_equal(uniform(words, positive=True)).reshape(shape)
-
-
 def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarray:
     """Increasing indices of `size` documents in round t; all sets are equally likely."""
     keys = streams.words(Purpose.MEMBERSHIP, t, 0, n_docs)
@@ -249,16 +229,13 @@ def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarr
 
 
 class VipsCalibration(NamedTuple):
-    """Budgets of a round on all documents, of its Gaussian mechanism on the sampled ones; noise.
+    """Budgets and noise of a round."""
 
-    `noise_multiplier` is the standard deviation over the sensitivity (sigma over Delta s).
-    """
-
-    epsilon_round: float
+    epsilon_round: float  # on all documents
     delta_round: float
-    epsilon_iter: float
+    epsilon_iter: float  # of its Gaussian mechanism on the sampled ones
     delta_iter: float
-    noise_multiplier: float
+    noise_multiplier: float  # standard deviation over sensitivity (sigma over Delta s)
 
 
 def vips_calibration(
@@ -268,19 +245,16 @@ def vips_calibration(
     subsampling_ratio: float,
     max_iter: int,
     composition: str = "zcdp",
-    delta_round: float | None = None,
 ) -> VipsCalibration:
     """The noise of Park et al., "Private Topic Modeling", 2016: equations (5), (6) and (3).
 
     `subsampling_ratio` is the share of the documents in a round (nu), `max_iter` the number of
-    rounds (J), and `delta_round` their delta', which the paper leaves open. **The equations are not
-    a proof.** (epsilon, delta)-DP of a round does not imply the zCDP of equation (5). Equation (3)
-    is a theorem for ``epsilon_iter <= 1`` only. If `delta_iter` is close to 1, the true epsilon of
-    the result, which :func:`dplda.privacy.epsilon_of` computes, is far above the stated one.
+    rounds (J). **The equations are not a proof.** (epsilon, delta)-DP of a round does not imply the
+    zCDP of equation (5), and equation (3) is a theorem for ``epsilon_iter <= 1`` only.
     """
     ratio = subsampling_ratio
-    if delta_round is None:
-        delta_round = delta / max_iter / (2.0 if composition == "advanced" else 1.0)
+    # delta', which the paper leaves open
+    delta_round = delta / max_iter / (2.0 if composition == "advanced" else 1.0)
     if not delta_round < ratio:
         raise ValueError(
             f"delta of a round must be below the share of its documents ({ratio:g}), got "
