@@ -69,11 +69,12 @@ def test_every_kind_of_table_gives_the_same_texts_and_users(tmp_path, name):
 
 
 def test_a_folder_of_tables_is_one_table_in_the_order_of_its_names(tmp_path):
-    for name, text in [("b.csv", "second"), ("a.csv", "first")]:
+    for name, text in [("b.csv", "second"), ("a.csv", "word " * 100_000)]:
         write_table(tmp_path / name, [text], ["u"])
     (tmp_path / ".a.csv").write_text("what a system leaves behind")
     (tmp_path / "README").write_text("no table")
-    assert read_texts(tmp_path).texts == ["first", "second"]
+    found = read_texts(tmp_path)
+    assert (found.texts, found.n_left_out) == (["word " * 100_000, "second"], 1)
 
 
 def write_notes(folder, texts=TEXTS, encoding="utf-8"):
@@ -83,19 +84,20 @@ def write_notes(folder, texts=TEXTS, encoding="utf-8"):
     return folder
 
 
-def test_a_folder_of_text_files_needs_no_other_package(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+def test_text_files_have_their_names_or_a_table_of_users(tmp_path, monkeypatch):
     found = read_texts(write_notes(tmp_path / "notes"))
-    assert found.texts == TEXTS
-    assert found.ids == [f"ward/{n}.txt" for n in range(4)]
-
-
-def test_a_table_names_text_files_and_their_users(tmp_path):
-    write_notes(tmp_path / "notes")
+    assert (found.texts, found.ids) == (TEXTS, [f"ward/{n}.txt" for n in range(4)])
     rows = [(f"notes/ward/{n}.txt", USERS[n]) for n in (2, 1)]
     table = write_csv(tmp_path / "index.csv", ["file", "patient"], rows)
     found = read_texts(table, file_column="file", id_column="patient")
     assert (found.texts, found.ids) == ([TEXTS[2], TEXTS[1]], ["007", "7"])
+    for option in ({"encoding": "utf-9"}, {"encoding": "hex"}, {"separator": "::"}):
+        with pytest.raises(ValueError, match=r"encoding|separator"):
+            read_texts(table, **option)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(ImportError, match="extra 'files'"):
+        read_texts(tmp_path / "a.parquet")
 
 
 def test_marks_of_windows_programs_are_no_part_of_a_text(tmp_path):
@@ -110,11 +112,6 @@ def test_whole_numbers_are_ids_and_the_text_seven_is_the_number_seven(tmp_path):
     path.write_text('{"text": "a", "u": 7}\n\n{"text": null, "u": " 7 "}\n')
     found = read_texts(path, id_column="u")
     assert (found.texts, found.ids) == (["a", ""], ["7", "7"])  # spaces make no second user
-
-
-def test_a_text_may_be_longer_than_the_limit_of_the_module_csv(tmp_path):
-    path = write_csv(tmp_path / "a.csv", ["text"], [["word " * 100_000]])
-    assert len(read_texts(path).texts[0]) == 500_000
 
 
 SECRET = "Hyperthyroidism"
@@ -215,53 +212,6 @@ def test_a_link_to_a_folder_is_not_left_out_in_silence(tmp_path):
         read_texts(tmp_path / "a")
 
 
-def bomb(path, rows):
-    """A Parquet file of few bytes that unpacks to `rows`, texts or nulls."""
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    parquet.write_table(pa.table({"text": rows(pa)}), path, compression="zstd", store_schema=False)
-    return path
-
-
-BOMBS = {
-    "one text in many rows": lambda pa: pa.DictionaryArray.from_arrays(
-        pa.array([0] * 3000, pa.int32()), pa.array(["a" * 100_000])
-    ),
-    "rows without texts": lambda pa: pa.nulls(2_000_000, pa.string()),
-    "one long text": lambda pa: pa.array(["a" * 50_000_000]),
-}
-
-
-@pytest.mark.parametrize("kind", BOMBS)
-def test_a_small_file_does_not_exhaust_the_memory(kind, tmp_path):
-    path = bomb(tmp_path / "a.parquet", BOMBS[kind])
-    with pytest.raises(ValueError, match="unpacks to more than 100 times its size"):
-        read_texts(path)
-
-
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.csv.gz", "a.jsonl.gz"])
-def test_a_small_gzip_file_does_not_exhaust_the_memory(name, tmp_path):
-    (tmp_path / name).write_bytes(gzip.compress(b"a" * 20_000_000))
-    with pytest.raises(ValueError, match="unpacks to more than 100 times its size"):
-        read_texts(tmp_path / name)
-
-
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "a.parquet").write_bytes(b"")
-    with pytest.raises(ImportError, match="extra 'files'"):
-        read_texts(tmp_path / "a.parquet")
-
-
-@pytest.mark.parametrize(
-    "option", [{"encoding": "utf-9"}, {"encoding": "hex"}, {"separator": "::"}]
-)
-def test_an_option_of_the_source_that_cannot_be_is_refused(tmp_path, option):
-    with pytest.raises(ValueError, match=r"encoding|separator"):
-        read_texts(tmp_path, **option)
-
-
 # the commands
 
 SMALL = ("--n-components", "3", "--max-features", "60")
@@ -287,21 +237,21 @@ def fitted(files, tmp_path_factory):
     return files
 
 
-def test_fit_writes_a_model_that_anyone_can_use(fitted):
-    released = load_release(fitted[1])
+def test_fit_writes_a_model_that_anyone_can_use(fitted, capsys):
+    released, ledger = load_release(fitted[1]), Ledger(fitted[2])
     assert released.privacy_.unit == "user"
     assert 5.9 < released.epsilon_ <= 6.0
     weights = released.transform(["a tree with white flowers", "the king of France"])
-    assert weights.shape == (2, 3)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
-
-
-def test_the_ledger_holds_one_entry_for_vocabulary_and_topics(fitted):
-    ledger = Ledger(fitted[2])
     entries = [(entry.label, entry.unit, entry.status) for entry in ledger.entries()]
     assert entries == [("PrivateTopicModel", "user", "confirmed")]
-    assert ledger.epsilon == 6.0
-    assert 5.9 < ledger.epsilon_spent <= 6.0
+    assert 5.9 < ledger.epsilon_spent <= ledger.epsilon == 6.0
+    capsys.readouterr()
+    assert main(["topics", str(fitted[1])]) == 0
+    text = capsys.readouterr().out
+    rows = re.findall(r"^ +\d+ +[\d.]+%[ ?] ([a-z ]+)$", text, flags=re.MULTILINE)
+    assert [len(set(row.split()) & set(released.vocabulary_)) for row in rows] == [10] * 3
+    assert re.search(r"(?m)^unit +user$", text)
 
 
 def refused(capsys, *arguments):
@@ -388,7 +338,7 @@ def test_a_model_that_cannot_be_written_at_the_end_is_written_elsewhere(
     assert str(place) in printed.out.replace("\n", "")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, MemoryError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
     notes, tmp_path, capsys, monkeypatch, error
 ):
@@ -429,7 +379,7 @@ def test_a_reader_that_has_ended_leaves_the_model(notes, tmp_path):
     assert not (tmp_path / "m.words").exists()
 
 
-@pytest.mark.parametrize(("answer", "code"), [("n", 1), ("", 1), ("yes", 0)])
+@pytest.mark.parametrize(("answer", "code"), [("", 1), ("yes", 0)])
 def test_on_a_terminal_a_fit_says_what_to_expect_and_asks(
     notes, tmp_path, capsys, monkeypatch, answer, code
 ):
@@ -465,7 +415,7 @@ def test_public_texts_are_the_prior_and_cost_nothing(fitted, tmp_path):
     assert "public prior" not in dict(plain.provenance)
 
 
-def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
+def test_public_texts_are_none_of_the_private_ones_and_missing_ids_are_told(tmp_path, capsys):
     write_notes(tmp_path / "notes")
     fit = ("fit", tmp_path / "notes", "--epsilon", "1", "--out", tmp_path / "m", *SMALL)
     for folder in (tmp_path / "notes", tmp_path / "notes" / "ward", tmp_path):
@@ -473,6 +423,9 @@ def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
         assert (code, "overlap" in error) == (1, True)
     with pytest.warns(PrivateDataWarning, match="^1 public texts are among the private texts"):
         warn_of_common(["a tree", "", "a king"], ["", "a king", "a king"])
+    with pytest.warns(PrivateDataWarning, match="^3 texts have an id such as NA, NaN or NULL"):
+        warn_of_missing(["ann", "NA", "nan", "Null", "nancy"])
+    warn_of_missing(["ann", "nancy"])
 
 
 def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
@@ -484,16 +437,6 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
     assert (code, "may have been paid for" in error) == (1, True)
     code, error = refused(capsys, "fit", tmp_path, "--epsilon", "-1", "--out", tmp_path / "m")
     assert (code, "'epsilon' parameter" in error) == (1, True)
-
-
-def test_topics_prints_a_published_model(fitted, capsys):
-    assert main(["topics", str(fitted[1])]) == 0
-    text = capsys.readouterr().out
-    rows = re.findall(r"^ +\d+ +[\d.]+%[ ?] ([a-z ]+)$", text, flags=re.MULTILINE)
-    words = set(load_release(fitted[1]).vocabulary_)
-    assert len(rows) == 3
-    assert all(len(row.split()) == 10 and set(row.split()) <= words for row in rows)
-    assert re.search(r"(?m)^unit +user$", text)
 
 
 def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_path):
@@ -513,8 +456,8 @@ def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_
 
 def test_another_language_brings_its_list_and_its_stop_words(tmp_path):
     pytest.importorskip("wordfreq")
-    texts = ["der befund ist unauffällig und die lunge belüftet"] * 400
-    table = write_table(tmp_path / "notes.csv", texts, map(str, range(400)))
+    texts = ["der befund ist unauffällig und die lunge belüftet"] * 200
+    table = write_table(tmp_path / "notes.csv", texts, map(str, range(200)))
     fit = ["fit", str(table), "--language", "de", "--epsilon", "8", "--n-components", "2"]
     assert main([*fit, "--max-features", "50", "--out", str(tmp_path / "m")]) == 0
     words = set(load_release(tmp_path / "m").vocabulary_)
@@ -530,18 +473,3 @@ def test_stop_words_are_those_of_a_file_if_there_is_one(tmp_path):
     path.write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=r"words\.txt is not encoded in utf-8"):
         stop_words_of(options)
-
-
-def test_ids_that_programs_write_for_missing_ones_are_told():
-    with pytest.warns(PrivateDataWarning, match="^3 texts have an id such as NA, NaN or NULL"):
-        warn_of_missing(["ann", "NA", "nan", "Null", "nancy"])
-    warn_of_missing(["ann", "nancy"])
-
-
-def test_files_of_other_kinds_are_counted(tmp_path):
-    write_notes(tmp_path / "a")
-    n_texts = len(read_texts(tmp_path / "a").texts)
-    (tmp_path / "a" / "more.docx").write_text("left out")
-    (tmp_path / "a" / ".DS_Store").write_text("of the system")
-    found = read_texts(tmp_path / "a")
-    assert (len(found.texts), found.n_left_out) == (n_texts, 1)

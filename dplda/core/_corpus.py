@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from numbers import Number
@@ -142,17 +140,25 @@ def positive_entries(
 ) -> sp.csr_array:
     """Validate any matrix: CSR of floats, with one positive entry for each cell.
 
-    `options` are those of `check`, and `name` is that of the caller in errors.
+    It is float64, or float32 where all of `X` is. Columns of several types become float64: the type
+    that NumPy finds for them depends on the widest one, and so on the largest count of any
+    document, which the weights of others may not read. `options` are those of `check`, and `name`
+    is that of the caller in errors, which print no data.
     """
     if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
         X = X.counts()
-    with check_quoting_nothing(X):
-        options |= form_of(X)
-        X = unsummed(X)
-        if sp.issparse(X) and X.format == "csr" and X.dtype.kind in "biu":
-            # scikit-learn would copy the indices with the counts
-            X = type(X)((X.data.astype(np.float64), X.indices, X.indptr), shape=X.shape)
-        X = check(X, **options)
+    _check_kind(X)
+    types = getattr(X, "dtypes", None)  # of the columns; a frame may have one that is named dtype
+    one_type = hasattr(X, "dtype") if types is None else len(set(map(str, types))) == 1
+    dtype = [np.float64, np.float32] if one_type else np.float64
+    try:
+        X = check(unsummed(X), accept_sparse="csr", dtype=dtype, **options)
+    except OverflowError:
+        raise ValueError("X holds an integer too large for a float; pass word counts") from None
+    except (ValueError, TypeError) as error:
+        if "could not convert" in str(error) or "scalar array" in str(error):
+            raise ValueError(NOT_COUNTS.format("text")) from None
+        raise
     X = X if X.shape[0] else sp.csr_array(X.shape)  # no number is the smallest of none
     check_non_negative(X, f"{name} (it takes word counts)")
     return without_zeros(add_duplicates(X))
@@ -187,18 +193,6 @@ def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:
         )
 
 
-def form_of(X: Any) -> dict[str, Any]:
-    """The form of counts, for scikit-learn's checks: float64, or float32 where all of X is.
-
-    Columns of several types become float64. The type that NumPy finds for them depends on the
-    widest one, and so on the largest count of any document, which the weights of others may not
-    read.
-    """
-    types = getattr(X, "dtypes", None)  # of the columns; a frame may have one that is named dtype
-    one_type = hasattr(X, "dtype") if types is None else len(set(map(str, types))) == 1
-    return {"accept_sparse": "csr", "dtype": [np.float64, np.float32] if one_type else np.float64}
-
-
 def without_zeros(X: sp.csr_array) -> sp.csr_array:
     """Non-negative `X`, or a copy of it if it stores zeros."""
     if X.data.min(initial=1) > 0:
@@ -221,6 +215,11 @@ def row_blocks(
     return list(map(slice, edges, edges[1:]))
 
 
+def _are_whole(numbers: npt.NDArray[Any]) -> bool:
+    blocks = (numbers[i : i + BLOCK_ENTRIES] for i in range(0, len(numbers), BLOCK_ENTRIES))
+    return all(np.array_equal(np.rint(block), block) for block in blocks)
+
+
 def token_weights(X: sp.csr_array) -> sp.csr_array:
     """State the weights of each row in tokens; a row of whole numbers stays as it is.
 
@@ -232,41 +231,25 @@ def token_weights(X: sp.csr_array) -> sp.csr_array:
     A row of the result is a function of that row alone. `X` stores no zeros. The result is `X` if
     all rows are whole, and shares its indices otherwise.
     """
-    data = X.data
-    for rows in row_blocks(X.indptr):
-        ptr = X.indptr[rows.start : rows.stop + 1]
-        cells = slice(ptr[0], ptr[-1])
-        fractional = np.rint(X.data[cells]) != X.data[cells]
-        if fractional.any():
-            data = X.data.copy() if data is X.data else data
-            data[cells] = _tokens(X.data[cells], fractional, np.diff(ptr))
-    if data is X.data:
+    if _are_whole(X.data):
         return X
-    # what is far smaller than a token may underflow
-    return without_zeros(sp.csr_array((data, X.indices, X.indptr), X.shape))
-
-
-def _tokens(
-    weights: npt.NDArray[Any], fractional: npt.NDArray[np.bool_], n_entries: npt.NDArray[Any]
-) -> npt.NDArray[np.floating]:
-    """The entries of consecutive rows in tokens; `n_entries` (n_rows,) divides them into rows."""
-    first = (np.cumsum(n_entries) - n_entries)[n_entries > 0]
-    row = np.repeat(np.arange(len(n_entries)), n_entries)
-    data = weights.astype(np.float64)
+    n_entries, data = np.diff(X.indptr), X.data.astype(np.float64)
+    row, first = np.repeat(np.arange(len(n_entries)), n_entries), X.indptr[:-1][n_entries > 0]
     smallest, largest = (extreme.reduceat(data, first) for extreme in (np.minimum, np.maximum))
     unit = np.ones(len(n_entries))
     unit[n_entries > 0] = np.maximum(smallest, largest / LARGEST_WEIGHT)
-    unit[np.bincount(row, fractional, len(n_entries)) == 0] = 1.0
+    unit[np.bincount(row, np.rint(data) != data, len(n_entries)) == 0] = 1.0
     tokens = data / unit[row]
     near = np.rint(tokens)  # quotients of whole numbers are whole, whatever the rounding error
-    exact = np.abs(tokens - near) <= 8 * np.finfo(weights.dtype).eps * near
-    return np.where(exact, near, tokens)
+    exact = np.abs(tokens - near) <= 8 * np.finfo(X.dtype).eps * near
+    tokens = np.where(exact, near, tokens).astype(X.dtype, copy=False)
+    # what is far smaller than a token may underflow
+    return without_zeros(sp.csr_array((tokens, X.indices, X.indptr), X.shape))
 
 
 def _rounded(X: sp.csr_array, name: str) -> sp.csr_array:
     """`X` in whole counts, with a warning if that changed it; an error if little would be left."""
-    blocks = (X.data[start : start + BLOCK_ENTRIES] for start in range(0, X.nnz, BLOCK_ENTRIES))
-    if all(np.array_equal(np.rint(block), block) for block in blocks):
+    if _are_whole(X.data):
         return X
     counts = np.rint(X.data)
     if np.count_nonzero(counts) < LEAST_KEPT * X.nnz:
@@ -347,20 +330,6 @@ def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
     return cut
 
 
-@contextmanager
-def check_quoting_nothing(X: Any) -> Iterator[None]:
-    """Run scikit-learn's checks of `X`, and replace those of their messages that print data."""
-    _check_kind(X)
-    try:
-        yield
-    except OverflowError:
-        raise ValueError("X holds an integer too large for a float; pass word counts") from None
-    except (ValueError, TypeError) as error:
-        if "could not convert" in str(error) or "scalar array" in str(error):
-            raise ValueError(NOT_COUNTS.format("text")) from None
-        raise
-
-
 def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64]:
     """Return `table` as a float64 array of finite numbers; options are those of `check_array`."""
     try:
@@ -411,12 +380,7 @@ def _check_structure(X: Any) -> None:
     try:
         if X.format in ("csr", "csc", "bsr"):
             copy.copy(X).check_format(full_check=True)  # which replaces arrays of its matrix
-        elif X.format == "lil":
-            for columns, values in zip(X.rows, X.data):
-                inside = [0 <= operator.index(column) < X.shape[1] for column in columns]
-                if not all(inside) or len(columns) != len(values):
-                    raise ValueError
-        elif X.format in ("coo", "dok"):
+        else:
             entries = X.tocoo()
             sp.coo_array((entries.data, entries.coords), shape=X.shape)  # which checks them
     except (ValueError, TypeError, AttributeError):
@@ -443,13 +407,16 @@ def _check_kind(X: Any) -> None:
     """Refuse texts, and anything else that is not a matrix of real numbers; say what to pass."""
     if are_shards(X):
         raise ValueError(IN_SHARDS)
+    values = X
     if sp.issparse(X):  # a dictionary of keys is a mapping, too
         _check_structure(X)
-        values = X
     elif X is None or isinstance(X, _NO_MATRIX) or hasattr(X, "components_"):
         raise ValueError(NOT_COUNTS.format(type(X).__name__))
     elif isinstance(X, (list, tuple)):
-        values = _array_of_rows(X)
+        try:
+            values = np.asarray(X)
+        except ValueError:  # its message may quote data
+            raise ValueError(NOT_COUNTS.format("rows of different lengths")) from None
     else:
         values = getattr(X, "values", X)
     dtype, n_dimensions = getattr(values, "dtype", None), getattr(values, "ndim", 2)
@@ -458,25 +425,16 @@ def _check_kind(X: Any) -> None:
     is_text = kind in ("U", "S") or str(dtype).lower().startswith("str")  # pandas, polars
     if is_text or isinstance(first, (str, bytes, list)):
         raise ValueError(NOT_COUNTS.format("text"))
+    if isinstance(first, Mapping):
+        raise ValueError(NOT_COUNTS.format("dicts"))
     if kind in ("M", "m"):
         raise ValueError(NOT_COUNTS.format("dates or times"))
     if kind == "c":
         raise ValueError("Complex data not supported; pass word counts")
-    if n_dimensions != 2:
+    if n_dimensions > 2:
+        raise ValueError(NOT_COUNTS.format(f"{n_dimensions} dimensions, as of lists of pairs"))
+    if n_dimensions < 2:
         raise ValueError(
             f"X must be a matrix of word counts, documents by words, got {n_dimensions} "
             "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
         )
-
-
-def _array_of_rows(X: Any) -> npt.NDArray[Any]:
-    """The matrix of a list, if it holds rows of numbers."""
-    cells = [row[0] for row in X if isinstance(row, (list, tuple)) and len(row)]
-    wrong: list[Any] = [found for found in (*X, *cells) if isinstance(found, (str, bytes, Mapping))]
-    wrong += [cell for cell in cells if isinstance(cell, tuple)]
-    if wrong:
-        raise ValueError(NOT_COUNTS.format(f"a list with {type(wrong[0]).__name__} in it"))
-    try:
-        return np.asarray(X)
-    except ValueError:  # its message may quote data
-        raise ValueError(NOT_COUNTS.format("rows of different lengths")) from None

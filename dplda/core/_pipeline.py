@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from sklearn.compose import ColumnTransformer
-from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
-from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from dplda.core._private_fit import COLUMNS, PARAMETERS, UNKNOWN_WORDS, VOCABULARY
@@ -17,6 +16,8 @@ from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, epsilon_of
 from dplda.privacy._events import Event
 
 __all__ = ["pipeline_guarantee"]
+
+Steps = list[tuple[str, Any]]
 
 
 def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Guarantee:
@@ -28,9 +29,8 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data, such as a
         vectorizer with a given vocabulary, cost nothing. Any other fitted step makes epsilon
         infinite, and the guarantee names it: ``pipeline[:-1]`` leaves out the last one. Steps of a
-        Pipeline, FeatureUnion or ColumnTransformer inside of the pipeline count like its own: they
-        read the same rows, and their costs add up. Two steps that drew their noise from a given
-        seed make epsilon infinite, as in a ledger.
+        Pipeline inside of the pipeline count like its own. Two steps that drew their noise from a
+        given seed make epsilon infinite, as in a ledger.
     delta : float, default=None
         The delta at which epsilon is stated; None takes the largest of the steps.
 
@@ -71,20 +71,25 @@ def combined_guarantee(
 ) -> Guarantee:
     """`pipeline_guarantee`, also for steps of which the caller knows that their seeds differ."""
     check_model(pipeline, "a fitted Pipeline")
-    if not hasattr(pipeline, "steps"):
+    pipeline = thawed(pipeline)
+    if not isinstance(pipeline, Pipeline):
         raise TypeError(
             f"pipeline must be a Pipeline, got {type(pipeline).__name__}; a single model states "
             "its guarantee in privacy_"
         )
-    steps = list(_parts("", pipeline))
-    private = [step for _, step in steps if hasattr(step, "privacy_")]
-    if not private:
+    steps = list(flat_steps(pipeline))
+    _check_words(steps)
+    private = [(name, step) for name, step in steps if hasattr(step, "privacy_")]
+    parts: list[Guarantee] = [step.privacy_ for _, step in private]
+    if not parts:
         raise ValueError(f"no step has a guarantee: {', '.join(name for name, _ in steps)}")
-    # one after the other: what a step says of its columns is about those of the step before
-    straight = len(steps) == sum(1 for _ in flat_steps(thawed(pipeline)))
-    parts: list[Guarantee] = [step.privacy_ for step in private]
-    _check_same("unit", [part.unit for part in parts])
-    _check_same("relation", [part.relation for part in parts])
+    for what in ("unit", "relation"):
+        values = dict.fromkeys(getattr(part, what) for part in parts)
+        if len(values) > 1:
+            raise ValueError(
+                f"the steps state guarantees for different {what}s ({'; '.join(values)}), which do "
+                "not add up; fit all steps with user_ids, or none"
+            )
     leaks = [leak for name, step in steps if (leak := _leak(name, step))]
     if sum(part.seeded for part in parts) > 1 and not seeds_differ:
         leaks.append(
@@ -104,35 +109,15 @@ def combined_guarantee(
         noise_scale=None,
         noise_multiplier=None,
         seeded=any(part.seeded for part in parts),
-        assumptions=_assumptions(steps, parts, straight),
+        assumptions=_assumptions(steps, parts),
         events=tuple(events),
         total_variation=distance,
-        provenance=_provenance(steps, parts, straight),
+        provenance=_provenance(steps, private),
         trusted=parts[0].trusted,
         ledger=parts[-1].ledger,
         receipt=parts[-1].receipt,
         theorem="docs/accounting.md",
     )
-
-
-def _parts(name: str, given: Any, in_pipeline: bool = False) -> Iterator[tuple[str, Any]]:
-    """Names and estimators of all steps, also of those side by side."""
-    step = thawed(given)
-    if step is None or isinstance(step, str):  # left out, or passed through
-        return
-    inside: Any = ()
-    if isinstance(step, Pipeline):
-        inside = step.steps
-        if not in_pipeline:
-            _check_words(list(flat_steps(step)))
-    elif isinstance(step, FeatureUnion):
-        inside = step.transformer_list
-    elif isinstance(step, ColumnTransformer):
-        inside = [part[:2] for part in step.transformers_]
-    else:
-        yield name, step
-    for own, part in inside:
-        yield from _parts(f"{name}__{own}".removeprefix("__"), part, isinstance(step, Pipeline))
 
 
 def _charged(part: Guarantee) -> tuple[Event, ...]:
@@ -142,19 +127,9 @@ def _charged(part: Guarantee) -> tuple[Event, ...]:
     return (NonPrivate() if math.isinf(part.epsilon) else ApproximateDP(part.epsilon, part.delta),)
 
 
-def _check_same(what: str, values: list[str]) -> None:
-    if len(set(values)) > 1:
-        raise ValueError(
-            f"the steps state guarantees for different {what}s ({'; '.join(dict.fromkeys(values))})"
-            ", which do not add up; fit all steps with user_ids, or none"
-        )
-
-
-def _check_words(steps: list[tuple[str, Any]]) -> None:
+def _check_words(steps: Steps) -> None:
     """Refuse a model of other words: its columns would be counts of the wrong words."""
     for i, (name, model) in enumerate(steps):
-        if isinstance(model, FeatureUnion | ColumnTransformer):
-            return  # columns of several steps have no words
         known = words_of(model) if hasattr(model, "components_") else None
         counted = None if known is None else words_after(steps[:i])
         if counted is not None and counted != known:
@@ -185,20 +160,15 @@ def _has_given_words(step: Any) -> bool:
     return getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
 
 
-def _provenance(
-    steps: list[tuple[str, Any]], parts: list[Guarantee], straight: bool
-) -> tuple[tuple[str, str], ...]:
+def _provenance(steps: Steps, private: Steps) -> tuple[tuple[str, str], ...]:
     """What the steps state, and where the words of a vectorizer come from."""
     origins = [(VOCABULARY, origin) for name, step in steps if (origin := _origin(name, step))]
-    private = [type(step).__name__ for _, step in steps if hasattr(step, "privacy_")]
     origins += [
-        (f"parameters of {model}" if what == PARAMETERS else what, origin)
-        for model, part in zip(private, parts)
-        for what, origin in part.provenance
+        (f"parameters of {type(step).__name__}" if what == PARAMETERS else what, origin)
+        for _, step in private
+        for what, origin in step.privacy_.provenance
     ]
-    known = straight and any(
-        what == VOCABULARY and (what, origin) not in UNKNOWN_WORDS for what, origin in origins
-    )
+    known = any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins)
     return tuple(dict.fromkeys(o for o in origins if not (known and o in UNKNOWN_WORDS)))
 
 
@@ -206,8 +176,6 @@ def _origin(name: str, step: Any) -> str | None:
     """Where a vectorizer without a guarantee has its words from; None for any other step."""
     if hasattr(step, "privacy_"):
         return None
-    if isinstance(step, HashingVectorizer):
-        return "none, the columns are hash values of words"
     if _has_given_words(step):
         return f"given to {name!r}, public by assumption"
     if hasattr(step, "vocabulary_"):
@@ -218,14 +186,12 @@ def _origin(name: str, step: Any) -> str | None:
     return None
 
 
-def _assumptions(
-    steps: list[tuple[str, Any]], parts: list[Guarantee], straight: bool
-) -> tuple[str, ...]:
+def _assumptions(steps: Steps, parts: list[Guarantee]) -> tuple[str, ...]:
     """All assumptions; public columns are none of them if a private step chose the columns."""
     every = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
     # a step that chose the columns with privacy; a model takes columns as they are
     chose = (step for _, step in steps if hasattr(step, "privacy_"))
-    if straight and any(isinstance(getattr(s, "vocabulary_", None), Mapping) for s in chose):
+    if any(isinstance(getattr(step, "vocabulary_", None), Mapping) for step in chose):
         every.pop(COLUMNS, None)
     settings = (
         f"the settings of {name!r} are public, and it treats each document by itself"
@@ -237,7 +203,7 @@ def _assumptions(
 
 def _only_counts(step: Any) -> bool:
     """Whether a step counts words without functions or stop words of the caller."""
-    if type(step) not in (CountVectorizer, HashingVectorizer):
+    if type(step) is not CountVectorizer:
         return False
     functions = (step.preprocessor, step.tokenizer, step.analyzer)
     return not any(map(callable, functions)) and isinstance(step.stop_words, str | None)

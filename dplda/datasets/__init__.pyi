@@ -1,5 +1,5 @@
-from ._shard_sources import write_shards as write_shards
 from ._shards import CountShards as CountShards
+from ._shards import write_shards as write_shards
 from ._synthetic import make_topic_corpus as make_topic_corpus
 from ._uci import read_uci_bow as read_uci_bow
 from ._words import load_public_vocabulary as load_public_vocabulary

@@ -16,7 +16,6 @@ from dplda.leaf._files import opened
 
 BLOCK = 1 << 20  # bytes that are read at a time, and the rest of a line
 _LARGEST = 2**31 - 1
-_FREE_DOCS, _MAX_DOCS_PER_ENTRY = 1 << 20, 64  # documents that a header may name, beyond any corpus
 _INTEGER = re.compile(rb"[0-9]{1,18}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -45,9 +44,6 @@ def _header_and_pieces(path: Path) -> Iterator[np.ndarray]:
                 _fail(path, number, f"expected the number of {name}, an integer up to {largest}")
             header.append(int(line))
         n_docs, n_words, n_entries = header
-        # every document takes memory, even an empty one
-        if n_docs > (most := max(_FREE_DOCS, _MAX_DOCS_PER_ENTRY * n_entries)):
-            _fail(path, 1, f"D may be at most {most} with the NNZ of line 3")
         yield np.array(header)
         n_found, limits = 0, np.array([n_docs, n_words, _LARGEST])
         while text := file.read(BLOCK) + file.readline(BLOCK):
@@ -146,9 +142,7 @@ def read_uci_bow(
     ------
     ValueError
         If a file is not in this format. The message states the path, the line (from 1) and the
-        error, but quotes no text of the file. A file that would exhaust the memory is also
-        refused: its header names more than a million documents and more than 64 for each entry, or
-        it is compressed and has more than 16 MB of text and more than 100 times its own size.
+        error, but quotes no text of the file.
     OSError
         If a file cannot be read.
 

@@ -9,12 +9,12 @@ a shard exactly once.
 from __future__ import annotations
 
 import asyncio
+import pickle
 import pkgutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, wait
-from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Any
 
@@ -22,7 +22,6 @@ import joblib
 import numpy as np
 
 from dplda._version import __version__
-from dplda.core._fold_in import LINE, aligned_zeros
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivateDataWarning
 
@@ -33,19 +32,27 @@ SCATTER = 10.0  # seconds until a worker that has paused is passed over
 LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
-@dataclass
 class Sealed:
     """Private values on their way. A worker that fails writes the repr of arguments to its log."""
 
-    value: Any
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
     def take(self) -> Any:
         """The value, which is then here no more: distributed lets go of its objects late."""
         value, self.value = self.value, None
         return value
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # in one piece: arrays beside it arrive read-only and at any address, even at odd ones
+        return _unsealed, (pickle.dumps(self.value, pickle.HIGHEST_PROTOCOL),)
+
     def __repr__(self) -> str:
         return "<private>"
+
+
+def _unsealed(data: bytes) -> Sealed:
+    return Sealed(pickle.loads(data))
 
 
 _workers: dict[str, dict[int, Any]] = {}  # of a worker process: the fit that it works for
@@ -58,7 +65,6 @@ def visit(task: Sealed) -> Sealed | None:
     None if the topic weights of a shard are not here, so that its past is needed.
     """
     fit, shards, method, message, adds, number = task.value
-    message = tuple(_aligned(value) for value in message)
     results: list[Any] = []
     # threads: else n_jobs counts as 1 in a child of a nanny
     with _one_at_a_time, joblib.parallel_config("threading"):
@@ -67,7 +73,7 @@ def visit(task: Sealed) -> Sealed | None:
             del _workers[other]
         for index, fresh, part, past in shards:
             worker = mine.pop(index, fresh)  # an error loses what it has done in part
-            worker.catch_up([_aligned(step) for step in past])
+            worker.catch_up(past)
             if worker.n_steps < number - 1:
                 return None
             if adds:
@@ -77,22 +83,6 @@ def visit(task: Sealed) -> Sealed | None:
                 results.append(getattr(worker, method)(*message, *part))
             mine[index] = worker  # its scale and its topic weights are known from now on
     return Sealed(results)
-
-
-def _aligned(value: Any) -> Any:
-    """The arrays of a message on cache lines: they arrive at any address, even at odd ones."""
-    if isinstance(value, np.ndarray):
-        if value.ctypes.data % LINE == 0 and value.flags.c_contiguous:
-            return value
-        moved = aligned_zeros((1, value.size), value.dtype).reshape(value.shape)
-        moved[...] = value
-        return moved
-    if hasattr(value, "__dataclass_fields__"):
-        fields = {name: _aligned(getattr(value, name)) for name in value.__dataclass_fields__}
-        return type(value)(**fields)
-    if isinstance(value, tuple):
-        return tuple(_aligned(item) for item in value)
-    return value
 
 
 class DaskEngine:
@@ -135,11 +125,7 @@ class DaskEngine:
         """The sum of what the shards return, each exactly once."""
         total: Any = None
         for _, (part,) in self._visits(method, message, parts, adds=True):
-            if total is None:
-                # a copy only if nothing can be added to it
-                total = np.require(part, requirements=["C", "A", "W"])
-            else:
-                total += part
+            total = part if total is None else np.add(total, part, out=total)
         if n_steps := _number(method, message):
             assert n_steps == len(self._past) + 1
             self._past.append((message[1].inference, [units for units, _ in parts]))

@@ -79,13 +79,9 @@ class ShardWorker:
             self.checked = state, self.shard.check()
         return self.checked[1]
 
-    def longest_square(self) -> np.floating:
-        """Largest squared length of a unit."""
-        return self._documents().longest_square()
-
-    def share_of(self, words: np.ndarray) -> np.ndarray:
-        """Share of the tokens of each unit that are in the mask `words`."""
-        return self._documents().share_of(words)
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """The result of a method of `Documents`, which reads counts alone."""
+        return getattr(self._documents(), method)(*arguments)
 
     def sum_words(
         self,
@@ -140,7 +136,7 @@ class ShardWorker:
     ) -> None:
         method, *arguments = inference
         if number and self.n_steps != number - 1:
-            raise RuntimeError(f"shard {self.shard.name} did not see the round before")
+            raise RuntimeError(f"shard {self.shard.path} did not see the round before")
         getattr(documents, method)(units, *arguments)
         if number:
             self.theta, self.n_steps = documents.theta, number
@@ -199,7 +195,9 @@ class ShardedDocuments(Documents):
         self._inference: tuple[int, tuple[Any, ...]] | None = None
         self._n_steps = 0
         self._scaling: Scaling | None = None
-        self._engine = engine_of(X)
+        self._engine: Any = InProcess() if X.engine is None else X.engine
+        if type(X.engine).__module__.partition(".")[0] == "distributed":
+            self._engine = DaskEngine(X.engine)
         self._engine.start([ShardWorker(shard, n_components, n_jobs) for shard in X.shards])
         # an error here cancels the charge: nothing is released yet
         warn_of_empty_rows(sum(self._engine.gather("check", ())), X.shape[0])
@@ -218,10 +216,10 @@ class ShardedDocuments(Documents):
             self._scaling = Scaling(number, weight, norm)
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
-        return np.concatenate(self._engine.gather("share_of", (words,)))
+        return np.concatenate(self._engine.gather("ask", ("share_of", words)))
 
     def longest_square(self) -> np.floating:
-        return max(self._engine.gather("longest_square", ()))
+        return max(self._engine.gather("ask", ("longest_square",)))
 
     def matrices(self) -> Iterator[sp.csr_array]:
         # this process reads them, whatever the engine: who reads the next one needs the result
@@ -270,9 +268,7 @@ class ShardedDocuments(Documents):
         number, inference = self._inference
         step = Step(number, inference, factor, center, weight, norm, radius)
         self._inference = None
-        return self._engine.sum(
-            "sum_topics", (self._scaling, step), self._parts(units, upweight)
-        )  # fmt: skip
+        return self._engine.sum("sum_topics", (self._scaling, step), self._parts(units, upweight))
 
     def _parts(self, units: np.ndarray, upweight: np.ndarray | None) -> list[tuple[Any, Any]]:
         """For each shard its units among `units`, counted from its first, and their weights."""
@@ -285,12 +281,3 @@ class ShardedDocuments(Documents):
                 (None if everybody else rows, None if upweight is None else upweight[begin:end])
             )
         return parts
-
-
-def engine_of(X: CountShards) -> Any:
-    """The engine that visits the shards: that of `CountShards.on`, or this process."""
-    if X.engine is None:
-        return InProcess()
-    if type(X.engine).__module__.partition(".")[0] == "distributed":
-        return DaskEngine(X.engine)
-    return X.engine

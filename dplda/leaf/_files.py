@@ -21,10 +21,6 @@ from typing import Any
 OWNER_ONLY = 0o600
 PUBLIC = 0o666  # less what the umask removes
 
-# Limits against files made to exhaust the memory: real texts shrink by a factor of 3 to 10.
-FREE_SIZE = 1 << 24  # bytes that any file may unpack to
-MAX_EXPANSION = 100  # times the size of a larger file
-
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # follows no link
 _HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -113,36 +109,14 @@ def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator
 
 @contextmanager
 def opened(path: str | os.PathLike[str], name: str | None = None) -> Iterator[Any]:
-    """The bytes of a plain or gzip file. Errors call it by `name` and quote nothing of it.
-
-    A gzip file is unpacked once before: what is damaged or exhausts the memory is an error here.
-    """
+    """The bytes of a plain or gzip file. Errors call it by `name` and quote nothing of it."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-        if packed:
-            _check_unpacked(path, name or str(path))
         file.seek(0)
-        yield gzip.GzipFile(fileobj=file) if packed else file
-
-
-def _check_unpacked(path: str | os.PathLike[str], name: str) -> None:
-    left = largest_size(path)
-    try:
-        with gzip.open(path) as unpacked:
-            while block := unpacked.read(1 << 20):
-                left -= len(block)
-                if left < 0:
-                    raise ValueError(
-                        f"{name} unpacks to more than {MAX_EXPANSION} times its size; if you trust "
-                        "it, unpack it first"
-                    )
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise ValueError(f"{name} is not a whole gzip file; get it again") from None
-
-
-def largest_size(path: str | os.PathLike[str]) -> int:
-    """Bytes that the content of a compressed file may have."""
-    return max(FREE_SIZE, MAX_EXPANSION * os.path.getsize(path))
+        try:
+            yield gzip.GzipFile(fileobj=file) if packed else file
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise ValueError(f"{name or path} is not a whole gzip file; get it again") from None
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

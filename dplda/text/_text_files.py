@@ -1,8 +1,7 @@
 """Texts and their ids from files: a folder of text files, CSV, JSON Lines or Parquet.
 
 CSV and JSON are read by the modules of Python, because pandas fills short rows in silence. No error
-quotes a text, an id, or a cell. A file without a header has texts in its first row: errors list no
-columns.
+quotes a text, an id, or a cell, nor columns: those of a file without a header are texts.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from dplda.leaf._files import MAX_EXPANSION, largest_size, opened
+from dplda.leaf._files import opened
 
 # Kind of file by suffix. All but Parquet may be compressed by gzip.
 KINDS = {
@@ -25,7 +24,6 @@ KINDS = {
     ".parquet": "Parquet",
 }  # fmt: skip
 ALLOWED = "a folder of text files (.txt), or .csv, .tsv, .jsonl, .ndjson or .parquet"
-PARQUET_ROWS, LEAST_ROW = 32, 64  # rows that are read at a time; bytes of a row without text
 LARGEST_CELL = 2**31 - 1  # characters; the default of the module csv is 131,072
 
 
@@ -52,7 +50,12 @@ def read_texts(
     are text without spaces around it: 7 and "7" are one. `separator` is a comma by default, and a
     tab in .tsv files. `encoding` is that of all files but Parquet.
     """
-    encoding = _checked_encoding(encoding)
+    try:
+        "".encode(encoding)
+    except LookupError:
+        raise ValueError(f"there is no encoding {encoding!r}; try utf-8 or cp1252") from None
+    if codecs.lookup(encoding).name == "utf-8":
+        encoding = "utf-8-sig"  # the mark of some programs at the start is no part of the text
     if separator is not None and len(separator) != 1:
         raise ValueError(f"the separator must be one character, got {len(separator)}")
     files, kind, n_left_out = _files(path)
@@ -78,15 +81,6 @@ def read_texts(
     if not texts:
         raise ValueError(f"{path} holds no texts: it has a header and no rows")
     return Texts(texts, ids, n_left_out)
-
-
-def _checked_encoding(encoding: str) -> str:
-    try:
-        "".encode(encoding)
-    except LookupError:
-        raise ValueError(f"there is no encoding {encoding!r}; try utf-8 or cp1252") from None
-    # the mark that some programs write at the start of a file is not a part of the text
-    return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
 
 
 def _files(path: Path) -> tuple[list[Path], str, int]:
@@ -253,25 +247,12 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
         from pyarrow import parquet
     except ImportError:
         raise ImportError(f"reading {path} needs pyarrow (dplda's extra 'files')") from None
-    rows: list[dict[str, Any]] = []
-    left = largest_size(path)
     try:
         file = parquet.ParquetFile(path)
-        names, groups = file.schema_arrow.names, range(file.metadata.num_row_groups)
-        left -= sum(file.metadata.row_group(i).total_byte_size for i in groups)
-        # a cell may be as large as all that is stored, and stand in many rows: few at a time
-        batches = file.iter_batches(batch_size=PARQUET_ROWS, columns=columns)
-        while left >= 0 and (batch := next(batches, None)) is not None:
-            left -= batch.nbytes + LEAST_ROW * batch.num_rows
-            rows += batch.to_pylist() if left >= 0 else []
+        names, rows = file.schema_arrow.names, file.read(columns).to_pylist()
     except (OSError, ValueError):
         raise ValueError(f"{path} is not a valid Parquet file") from None
     _check_header(names, path, columns)
-    if left < 0:
-        raise ValueError(
-            f"{path} unpacks to more than {MAX_EXPANSION} times its size; if you trust it, write "
-            "it as CSV or JSON Lines"
-        )
     return rows
 
 
