@@ -124,10 +124,10 @@ FAULTS = {
     "unknown kind": ({"a.docx": SECRET}, "a.docx", {}, "a.docx is of an unknown kind"),
     "several kinds": ({"a.csv": "text\n", "a.txt": SECRET}, "", {}, r"several kinds \(CSV, text\)"),
     "empty file": ({"a.csv": ""}, "a.csv", {}, "a.csv is empty"),
-    "no header": ({"a.csv": f"{SECRET},1\n{SECRET},2"}, "", {}, "0 columns 'text' among 2"),
+    "no header": ({"a.csv": f"{SECRET},1\n{SECRET},2"}, "", {}, "no columns 'text' among 2"),
     "no user column": (
         {"a.csv": "text,n\na,1"}, "a.csv", {"id_column": "person"},
-        "a.csv has 0 columns 'person' .* --file-column, and by --user-column or --id-column",
+        "a.csv has no columns 'person' .* --file-column, and by --user-column or --id-column",
     ),
     "missing user": (
         {"a.csv": f"text,u\n{SECRET},a\n{SECRET}, \n"}, "", {"id_column": "u"},
@@ -436,7 +436,9 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
     code, error = refused(capsys, "fit", tmp_path / "a.csv", *fit[2:], tmp_path / "a.csv")
     assert (code, "may have been paid for" in error) == (1, True)
     code, error = refused(capsys, "fit", tmp_path, "--epsilon", "-1", "--out", tmp_path / "m")
-    assert (code, "'epsilon' parameter" in error) == (1, True)
+    assert (code, "--epsilon must be a number" in error) == (1, True)
+    code, error = refused(capsys, "fit", tmp_path, "--epsilon", "1", "--out", os.devnull)
+    assert (code, "is no regular file" in error) == (1, True)
 
 
 def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_path):

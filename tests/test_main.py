@@ -38,9 +38,9 @@ def test_the_example_prints_topics_of_its_texts_and_the_guarantee(tmp_path):
     for _, _, words in rows:
         assert len(set(words.split())) == 10
         assert all(word in text for word in words.split())
-    unit, epsilon, _ = run.stdout.splitlines()[-3:]
-    assert "every single document" in unit
-    assert 3.9 < float(re.search(r"epsilon = ([\d.]+)", epsilon)[1]) <= 4
+    card = run.stdout.partition("\n\nprotects ")[2]
+    assert "every single document" in card
+    assert 3.9 < float(re.search(r"epsilon = ([\d.]+)", card)[1]) <= 4
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,7 +74,8 @@ def test_invalid_usage_is_noticed_at_once(capsys, argument):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--epsilon", "0"], "'epsilon' parameter"),
+        (["--epsilon", "0"], "--epsilon must be a number"),
+        (["--epsilon", "inf"], "--epsilon must be a number"),
         (["--n-components", "0"], "'n_components' parameter"),
         (["--max-features", "0"], "'max_features' parameter"),
         (["--language", "tlh"], "language must be one of"),

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._options import add_texts, check_output, say, show_topics, texts_of
-from dplda.leaf._checks import check_delta
+from dplda.cli._options import add_texts, check_output, say, show_card, show_topics, texts_of
+from dplda.leaf._checks import check_delta, check_number
 from dplda.leaf._files import PUBLIC, reserved, write_atomically, write_elsewhere
 from dplda.leaf._messages import warn_user
 from dplda.text._text_files import read_texts
@@ -32,9 +32,7 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
         "topics and guarantee, for one total epsilon. Nothing is charged if a file, an option or "
         "the budget is wrong."
     )
-    parser.epilog = (
-        "example: dplda fit notes.csv --user-column patient --epsilon 4 --out topics.dplda"
-    )
+    parser.epilog = "example: dplda fit notes.csv --user-column id --epsilon 4 --out topics.dplda"
     parser.set_defaults(command=_fit, parser=parser)
     add_texts(parser, "--user-column", "column that says whose text it is: protects users", "?")
     _add_model(parser)
@@ -112,12 +110,15 @@ def _fit(options: argparse.Namespace) -> int:
         options.parser.error("give TEXTS, --epsilon and --out, or --example in place of TEXTS")
     else:
         choose_ledger(options)
+    check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
     if options.out is not None:
         inputs = (options.texts, options.ledger, options.stop_words, options.public_texts)
         check_output(options.out, *inputs, is_new=True)
     model = model_of(options)
-    model._planned()  # what is wrong with an option shows before a text is read
+    # what is wrong with an option, a text or an id shows before anything is charged
+    vectorizer, _, _ = model._planned()
     texts, users = private_texts(options)  # private
+    dplda.text._topic_model.checked(vectorizer, texts, users)  # private
     warn_of_common(model.public_texts or [], texts)
     if not is_wanted(options):
         return 1
@@ -131,7 +132,7 @@ def _fit(options: argparse.Namespace) -> int:
             if (path := keep(model, options.out)) is not None:
                 say(f"Model: {path}. It may be published.")
             show_topics(model.model_, model.vocabulary_)
-            print(f"\n{model.privacy_.summary()}")
+            show_card(model.privacy_.summary())
             sys.stdout.flush()  # a reader that has ended is noticed here
     return 0
 
@@ -143,7 +144,8 @@ def model_of(options: argparse.Namespace) -> dplda.PrivateTopicModel:
         options.n_components, epsilon=options.epsilon, delta=options.delta,
         vocabulary=options.language, max_features=options.max_features,
         stop_words="auto" if stop_words is None else stop_words,
-        public_texts=public_texts(options) or None, n_jobs=-1, verbose=1,
+        public_texts=public_texts(options) or None, expected_n_docs=options.n_docs, n_jobs=-1,
+        verbose=1,
     )  # fmt: skip
 
 
@@ -154,6 +156,10 @@ def model_size(options: argparse.Namespace) -> int:
 
 def choose_ledger(options: argparse.Namespace) -> None:
     """The ledger beside the texts, unless another one is named; none if that is asked for."""
+    if options.budget is not None and not options.budget >= options.epsilon:
+        options.parser.error(
+            f"--budget {options.budget:g} does not pay for --epsilon {options.epsilon:g}"
+        )
     texts = options.texts.resolve()
     beside = texts.with_name(f"{texts.name}.ledger")
     if not options.no_ledger:

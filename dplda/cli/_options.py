@@ -51,10 +51,12 @@ def texts_of(options: argparse.Namespace) -> Texts:
 
 def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None:
     """Refuse at the start a file that could not be written at the end, or that holds an input."""
-    if is_new and path.exists():
+    if is_new and path.is_file():
         raise FileExistsError(f"{path} exists, and may have been paid for; write to another file")
     if any(given is not None and path.resolve() == given.resolve() for given in inputs):
         raise ValueError(f"{path} would be overwritten; write to another file")
+    if path.exists() and not path.is_file():  # a device would be replaced by a file
+        raise ValueError(f"{path} is no regular file; write to another file")
     check_writable(path)
 
 
@@ -76,6 +78,13 @@ def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
         say(f"? marks {weak.sum()} of {len(weak)} topics as weak: likely noise, or mixtures.")
 
 
+def show_card(card: str) -> None:
+    """Print a card, or its first lines, with its labels in a column of their own."""
+    print()
+    for line in card.splitlines():
+        print(textwrap.fill(line, 96, subsequent_indent=" " * 13))
+
+
 def add_topics(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``dplda topics``."""
     parser.description = "Print the topics of a published model, and its guarantee."
@@ -89,12 +98,7 @@ def _topics(options: argparse.Namespace) -> None:
         check_output(options.picture, options.model)
     model = dplda.load_release(options.model)
     show_topics(model)
-    guarantee = model.privacy_
-    print(f"\nepsilon  {guarantee.epsilon:.4g}")
-    print(f"delta    {guarantee.delta:.4g}")
-    print(f"unit     {guarantee.unit}")
-    for line in str(guarantee).splitlines():
-        print(textwrap.fill(line, 96, initial_indent="  ", subsequent_indent=" " * 14))
+    show_card(str(model.privacy_))
     if options.picture is not None:
         dplda.displays.TopicDisplay.from_estimator(model).figure_.savefig(options.picture)
         say(f"Picture: {options.picture}")

@@ -262,8 +262,9 @@ def _check_header(header: list[str], path: Path, columns: list[str]) -> None:
     for column in columns:
         if header.count(column) != 1:
             hint = "; is --separator right?" if len(header) == 1 else ""
+            n = header.count(column) or "no"
             raise ValueError(
-                f"{path} has {header.count(column)} columns {column!r} among {len(header)}: name "
+                f"{path} has {n} columns {column!r} among {len(header)}: name "
                 "columns of its first row by --text-column or --file-column, and by --user-column "
                 f"or --id-column{hint}"
             )

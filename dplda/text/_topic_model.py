@@ -199,13 +199,7 @@ class PrivateTopicModel(
                 seeded=self.random_state is not None and self.epsilon != np.inf,
             )  # fmt: skip
         try:
-            texts = _checked(raw_documents, vectorizer)  # private
-            users = number_users(user_ids, len(texts))  # private
-            if users is not None and not users.any():
-                raise ValueError(
-                    "user_ids must name at least two users, got one id for all texts; pass the id "
-                    "of the person behind each text"
-                )
+            texts = checked(vectorizer, raw_documents, user_ids)  # private
         except BaseException:
             if ledger is not None:
                 ledger.cancel(entry)
@@ -408,8 +402,8 @@ class PrivateTopicModel(
         return tags
 
 
-def _checked(raw_documents: Any, vectorizer: Any) -> list[str]:
-    """The texts, or an error that quotes none of them."""
+def checked(vectorizer: Any, raw_documents: Any, user_ids: Any) -> list[str]:
+    """The texts, or an error that quotes neither text nor id."""
     texts = _check_texts("raw_documents", raw_documents)
     words = getattr(vectorizer, "vocabulary", None)  # public ones
     words = None if words is None else frozenset(words)
@@ -420,6 +414,12 @@ def _checked(raw_documents: Any, vectorizer: Any) -> list[str]:
         raise ValueError(
             f"raw_documents must be at least two texts, of which one has {known}, got {len(texts)} "
             "texts; check their column, their language, and the case of given words"
+        )
+    users = number_users(user_ids, len(texts))
+    if users is not None and not users.any():
+        raise ValueError(
+            "user_ids must name at least two users, got one id for all texts; pass the id of the "
+            "person behind each text"
         )
     return texts
 
