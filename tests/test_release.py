@@ -32,6 +32,7 @@ from dplda import (
     GibbsLDA,
     PrivateCountVectorizer,
     PrivateSVILDA,
+    PrivateTopicModel,
     SubLDA,
     load_release,
     pipeline_guarantee,
@@ -655,18 +656,17 @@ def test_mlflow_keeps_the_model_and_its_guarantee(tmp_path, monkeypatch):
     skops_io = pytest.importorskip("skops.io")
     from mlflow.models import Model
 
-    vectorizer = CountVectorizer(vocabulary=["pear", "plum", "cherry"])
-    pipeline = make_pipeline(vectorizer, SubLDA(2, epsilon=4.0, max_iter=2))
-    save_release(pipeline.fit(["a pear", "plum, cherry"] * 50), tmp_path / "topics.dplda")
-    released = load_release(tmp_path / "topics.dplda")
-    trusted = skops_io.get_untrusted_types(data=skops_io.dumps(released))
-    card = released.privacy_.to_dict()
-    tags = {name: card[name] for name in ("epsilon", "delta", "unit", "ledger")}
-    path = tmp_path / "mlflow"
-    sklearn_flavor.save_model(released, path, skops_trusted_types=trusted, metadata=tags)
-    again = sklearn_flavor.load_model(str(path))
-    assert all(name.startswith("dplda.") for name in trusted)
-    assert again.privacy_ == released.privacy_
-    texts = ["cherry and pear", "plum"]
-    np.testing.assert_array_equal(again.transform(texts), released.transform(texts))
-    assert Model.load(str(path)).metadata == tags
+    texts = ["a pear", "plum, cherry"] * 50
+    fitted = PrivateTopicModel(2, epsilon=4.0, vocabulary=["pear", "plum", "cherry"]).fit(texts)
+    fitted.save(tmp_path / "topics.dplda")
+    for model in (fitted, load_release(tmp_path / "topics.dplda")):
+        trusted = skops_io.get_untrusted_types(data=skops_io.dumps(model))
+        card = model.privacy_.to_dict()
+        tags = {name: card[name] for name in ("epsilon", "delta", "unit", "ledger")}
+        path = tmp_path / type(model).__name__
+        sklearn_flavor.save_model(model, path, skops_trusted_types=trusted, metadata=tags)
+        again = sklearn_flavor.load_model(str(path))
+        assert all(name.startswith("dplda.") for name in trusted)
+        assert again.privacy_ == model.privacy_
+        np.testing.assert_array_equal(again.transform(texts[:2]), model.transform(texts[:2]))
+        assert Model.load(str(path)).metadata == tags
