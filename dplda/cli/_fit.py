@@ -103,6 +103,8 @@ def plan(options: argparse.Namespace, n_docs: int, **more: Any) -> Any:
 
 
 def _fit(options: argparse.Namespace) -> int:
+    from dplda.text._topic_model import checked
+
     if options.example and options.texts is None:
         options.epsilon = 4.0 if options.epsilon is None else options.epsilon
         options.yes = True
@@ -118,7 +120,7 @@ def _fit(options: argparse.Namespace) -> int:
     # what is wrong with an option, a text or an id shows before anything is charged
     vectorizer, _, _ = model._planned()
     texts, users = private_texts(options)  # private
-    dplda.text._topic_model.checked(vectorizer, texts, users)  # private
+    checked(vectorizer, texts, users)  # private
     warn_of_common(model.public_texts or [], texts)
     if not is_wanted(options):
         return 1
