@@ -251,7 +251,7 @@ def test_fit_writes_a_model_that_anyone_can_use(fitted, capsys):
     text = capsys.readouterr().out
     rows = re.findall(r"^ +\d+ +[\d.]+%[ ?] ([a-z ]+)$", text, flags=re.MULTILINE)
     assert [len(set(row.split()) & set(released.vocabulary_)) for row in rows] == [10] * 3
-    assert re.search(r"(?m)^unit +user$", text)
+    assert re.search(r"(?m)^protects +every single user", text)
 
 
 def refused(capsys, *arguments):
