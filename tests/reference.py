@@ -1,14 +1,15 @@
 """Slow plain twins of the kernels, and the exact laws that the samplers must have.
 
-Twins of exact kernels use Python's integers. Twins of float kernels add and multiply in the
-kernels' type and order, so that they agree to the last bit.
+Twins of exact kernels use Python's integers. Those of contributions add and multiply in the
+kernels' type and order, and agree to the last bit.
 """
 
 from itertools import pairwise, product
-from math import factorial, lgamma
+from math import lgamma
 
 import numpy as np
 from scipy import stats
+from scipy.special import psi
 
 F = np.float32
 LANES = 8
@@ -25,71 +26,6 @@ def padded(n_components):
 
 
 # ---------------------------------------------------------------- Gibbs sampling
-
-
-def pick(weight, bits):
-    """Float inversion with 23 bits: first among the sums modulo 8, then upwards in one of them."""
-    lanes = weight[:LANES]
-    for k in range(LANES, len(weight), LANES):
-        lanes = lanes + weight[k : k + LANES]
-    sums = np.add.accumulate(lanes)
-    threshold = (F(int(bits) >> 41) + F(0.5)) * F(2.0**-23) * sums[-1]
-    lane = int(np.sum(sums[:-1] < threshold))
-    total = sums[lane - 1] if lane else F(0)
-    topics = range(lane, len(weight), LANES)
-    for k in topics:
-        total = total + weight[k]
-        if total >= threshold:
-            return k
-    return max(k for k in topics if weight[k] > 0)
-
-
-def collapsed_sweep(word, doc_ptr, topics, counts, totals, alpha, beta, bits):
-    """Topics, word-topic counts and topic sizes after a sweep; arguments untouched."""
-    topics, counts, totals = topics.copy(), counts.copy(), totals.copy()
-    n_components, norm = len(totals), beta * len(counts)
-    for begin, end in pairwise(doc_ptr):
-        assigned = topics[begin:end][topics[begin:end] >= 0]
-        document = np.bincount(assigned, minlength=n_components).astype(F)
-        for i in range(begin, end):
-            row = counts[word[i]]
-            if topics[i] >= 0:
-                for count in (row, totals, document):
-                    count[topics[i]] -= 1
-            inverse = (1.0 / (totals + norm)).astype(F)
-            weight = np.zeros(len(row), F)
-            weight[:n_components] = (document + F(alpha)) * inverse
-            topics[i] = pick((row.astype(F) + F(beta)) * weight, bits[i])
-            for count in (row, totals, document):
-                count[topics[i]] += 1
-    return topics, counts, totals
-
-
-def noisy_sweep(word, doc_ptr, topics, counts, totals, word_noise, doc_noise, alpha, beta, bits):
-    """As `collapsed_sweep`, with noise in steps of a power of two: sums are exact in any order."""
-    topics, counts = topics.copy(), counts.copy()
-    n_components, norm = len(totals), beta * len(counts)
-    for d, (begin, end) in enumerate(pairwise(doc_ptr)):
-        assigned = topics[begin:end][topics[begin:end] >= 0]
-        document = doc_noise[d] + np.bincount(assigned, minlength=len(doc_noise[d])).astype(F)
-        for i in range(begin, end):
-            row = counts[word[i]]
-            if topics[i] >= 0:
-                for count in (row, document):
-                    count[topics[i]] -= 1
-            inverse = (1.0 / (noisy_sizes(counts, word_noise) + norm)).astype(F)
-            weight = np.maximum(row.astype(F) + word_noise[word[i]], F(0)) + F(beta)
-            weight *= (np.maximum(document, F(0)) + F(alpha)) * inverse
-            weight[n_components:] = 0
-            topics[i] = pick(weight, bits[i])
-            for count in (row, document):
-                count[topics[i]] += 1
-    return topics, counts, noisy_sizes(counts, word_noise)[:n_components]
-
-
-def noisy_sizes(counts, word_noise):
-    """Sizes of the topics; a negative noisy count is read as zero."""
-    return np.maximum(counts + word_noise.astype(float), 0).sum(axis=0)
 
 
 def collapsed_posterior(documents, n_words, n_components, alpha, beta):
@@ -190,115 +126,32 @@ def dot(a, b, width=WIDTH):
     return total_of(lane_sums(a * b, width))
 
 
-def pack(table):
-    """Pairs of topics k and k + 16, as floats; see dplda/kernels/_fold_in.h."""
-    first = table.view(np.uint32).astype(np.int64).reshape(len(table), -1, 16)
-    if first.shape[1] % 2:
-        first = np.concatenate([first, np.zeros_like(first[:, :1])], axis=1)
-    first, second = first[:, ::2], first[:, 1::2]
-    second = (second + 0x8000) >> 16
-    pairs = (np.maximum((first - second + 0x8000) >> 16, 0) << 16) + second
-    return pairs.reshape(len(table), -1).astype(np.uint32).view(F)
-
-
 def unpack(pairs, padded):
-    """The table that pairs stand for."""
+    """The table that pairs stand for: topics k and k + 16 share a float (kernels/_fold_in.h)."""
     first = pairs.view(np.uint32).reshape(len(pairs), -1, 1, 16)
     both = np.concatenate([first, first << 16], axis=2).reshape(len(pairs), -1)
     return np.ascontiguousarray(both[:, :padded]).view(F)
 
 
-def update_topics(words, counts, phi, prior, n_components, theta, total=None):
-    """The next topic weights, and the L1 change; a variational step if there is a total."""
-    new = np.zeros(len(theta), F)
-    factor = theta if total is None else topic_weights(theta * total, total)
-    shares = [dot(factor, phi[w]) for w in words]
-    parts = [
-        (count / share if share > F(1e-28) else F(0)) * phi[w]
-        for w, count, share in zip(words, counts, shares)
-    ]
-    parts += [np.zeros(len(theta), F)] * (-len(parts) % 4)
-    for j in range(0, len(parts), 4):  # four words at a time
-        new = new + ((parts[j] + parts[j + 1]) + (parts[j + 2] + parts[j + 3]))
-    priors = np.where(np.arange(len(theta)) < n_components, F(prior), F(0))
-    new = new * factor + priors
-    new = new * (F(1) / total_of(lane_sums(new)))
-    return new, total_of(lane_sums(np.abs(new - theta)))
-
-
-def without_own(words, counts, phi, theta, inverse_size, least):
-    """The rows of a document's words, less what it has added to them; phi: what pairs stand for."""
-    own, rows = theta * inverse_size, []
-    for w, count in zip(words, counts):
-        share = dot(theta, phi[w])
-        quotient = count / share if share > F(1e-28) else F(0)
-        rows.append(np.maximum(phi[w] * (F(1) - quotient * own), F(least) * inverse_size))
-    return unpack(pack(np.array(rows)), len(theta)) if rows else np.zeros((0, len(theta)), F)
-
-
-def extrapolate(first, second, theta, floor):
-    r = second - first
-    v = (theta - second) - r
-    with np.errstate(all="ignore"):
-        a = np.sqrt(dot(r, r) / dot(v, v))
-    if not 1 < a < F(1e6):
-        return theta
-    far = first + a * ((r + r) + a * v)
-    theta = np.maximum(far, np.maximum(F(0.125) * theta, floor))
-    return theta * (F(1) / total_of(lane_sums(theta)))
-
-
-def tokens_and_priors(counts, prior, n_components):
-    return np.add.accumulate(np.append(F(0), counts))[-1] + F(n_components) * F(prior)
-
-
-def converge(words, counts, phi, prior, n_components, max_iter, tol, theta, total=None):
-    """Steps, and an extrapolation after every two; undone if the next step is longer."""
-    n_tokens = tokens_and_priors(counts, prior, n_components)
-    floor = np.where(np.arange(len(theta)) < n_components, F(prior), F(0)) / n_tokens
-    path, longest, before = [], F(np.inf), None
-    for i in range(max_iter):
-        path.append(theta)
-        theta, change = update_topics(words, counts, phi, prior, n_components, theta, total)
-        if len(path) == 1 and change > longest:
-            theta, longest, path = before, F(np.inf), []
-            continue
-        if change < F(tol):
-            break
-        if len(path) == 1:
-            longest = change
-        elif i + 1 < max_iter:
-            before, theta = theta, extrapolate(*path, theta, floor)
-            path = []
-    return theta
-
-
-def fold_in(
-    X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False,
-    variational=False, own=None,
-):  # fmt: skip
-    """Topic weights after at most `max_iter` steps; X is a CSR matrix of float32 counts.
+def fold_in(X, rows, phi, prior, n_components, n_steps, theta, *, variational=False, own=None):
+    """Topic weights after `n_steps` of the formulas, in double precision; X is CSR.
 
     With `own`, 1 / topic sizes and the smallest count, documents whose weights differ leave out
     what they have added to the table.
     """
-    theta = theta.copy()
+    theta = theta.astype(float)
     for d in rows:
-        span = slice(X.indptr[d], X.indptr[d + 1])
-        words, counts = X.indices[span], X.data[span]
-        total = tokens_and_priors(counts, prior, n_components) if variational else None
-        steps = words, counts, phi, prior, n_components
-        if own is not None and len(set(theta[d, :n_components].tolist())) > 1:
-            others = without_own(words, counts, phi, theta[d], *own)
-            steps = range(len(words)), counts, others, prior, n_components
-        if accelerated and len(words):
-            theta[d] = converge(*steps, max_iter, tol, theta[d], total)
-        for _ in range(0 if accelerated or not len(words) else max_iter):
-            theta[d], change = update_topics(*steps, theta[d], total)
-            if change < F(tol):
-                break
-        if variational:
-            theta[d] = topic_weights(theta[d] * total, total)
+        span, topics = slice(X.indptr[d], X.indptr[d + 1]), slice(n_components)
+        counts, table, weights = X.data[span], phi[X.indices[span], topics], theta[d, topics]
+        if own is not None and np.ptp(weights) > 0:
+            added = (counts / (table @ weights))[:, None] * table * weights * own[0][topics]
+            table = np.maximum(table - added, own[1] * own[0][topics])
+        total = counts.sum(dtype=float) + n_components * prior
+        for _ in range(n_steps if len(counts) else 0):
+            factor = np.exp(psi(weights * total) - psi(total)) if variational else weights
+            weights = (counts / (table @ factor)) @ table * factor + prior
+            weights = weights / weights.sum()
+        theta[d, topics] = np.exp(psi(weights * total) - psi(total)) if variational else weights
     return theta
 
 
@@ -378,44 +231,3 @@ def add_contributions(
         if square <= radius**2:
             np.add.at(total, words, integers)
     return total
-
-
-# ---------------------------------------------------------------- exp(digamma)
-
-
-def horner(x, coefficients):
-    total = F(coefficients[0])
-    for c in coefficients[1:]:
-        total = total * x + F(c)
-    return total
-
-
-def exponential(x):
-    magic = F(1.5 * 2.0**23)
-    shifted = x * F(1.4426950408889634) + magic
-    n = shifted - magic
-    r = (x - n * F(float.fromhex("0x1.62e4p-1"))) - n * F(float.fromhex("0x1.7f7d1cp-20"))
-    power = (shifted.view(np.uint32) << np.uint32(23)) + np.ones(1, F).view(np.uint32)
-    return horner(r, [1 / factorial(i) for i in range(7, -1, -1)]) * power.view(F)
-
-
-def shifted_digamma(x):
-    """digamma(x) - log(base), and base."""
-    z = np.maximum(x, F(1e-30))
-    low = np.minimum(z, F(8))
-    u = low * (low + 7)
-    p = u * (u + 6) * ((u + 10) * (u + 12))
-    slope = (2 * low + 7) * horner(u, [4, 84, 504, 720])
-    base = z + np.where(z < 8, F(7.5), F(-0.5))
-    inverse = 1 / (p * base)
-    w = (p * inverse) * (p * inverse)
-    total = horner(-w, [31 / 8064, 7 / 960, 1 / 24])
-    return w * total - np.where(z < 8, slope, F(0)) * (base * inverse), base
-
-
-def topic_weights(gamma, total):
-    """exp(digamma(gamma) - digamma(total))"""
-    digamma, scale = shifted_digamma(np.array([total], F))
-    x, base = shifted_digamma(gamma)
-    weight = base * (1 / scale) * exponential(np.maximum(x - digamma, F(-75)))
-    return np.where(weight >= F(2.0**-63), weight, F(0))

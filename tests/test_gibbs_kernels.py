@@ -1,4 +1,6 @@
-"""The sampling kernels with live counts: equal to plain twins draw for draw, of the right law."""
+"""The sampling kernels with live counts: they draw from the right law, and count what they draw."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,66 +23,38 @@ DOCUMENTS = {
 
 def random_words(n, seed=0):
     """Words of which every fourth is the smallest or the largest there is."""
-    rng = np.random.default_rng(seed)
-    words = rng.integers(0, 2**64, n, dtype=np.uint64)
+    words = np.random.default_rng(seed).integers(0, 2**64, n, dtype=np.uint64)
     words[::8], words[4::8] = 0, LAST
     return words
 
 
-def collapsed(word, doc_ptr, topics, counts, totals, alpha, beta, bits):
-    """The kernel on copies, as its twin."""
+def on_copies(sweep, word, doc_ptr, topics, counts, totals, *rest):
+    """A kernel's topics, counts and topic sizes."""
     topics, counts, totals = topics.copy(), counts.copy(), totals.copy()
     scratch = np.full((4, counts.shape[1]), np.nan, np.float32)
-    _gibbs.collapsed_sweep(word, doc_ptr, topics, counts, totals, alpha, beta, bits, scratch)
+    sweep(word, doc_ptr, topics, counts, totals, *rest, scratch)
     return topics, counts, totals
 
 
-def noisy(word, doc_ptr, topics, counts, totals, *rest):
-    """The kernel on copies, as its twin."""
-    topics, counts, totals = topics.copy(), counts.copy(), totals.copy()
-    scratch = np.full((4, counts.shape[1]), np.nan, np.float32)
-    _gibbs.noisy_sweep(word, doc_ptr, topics, counts, totals, *rest, scratch)
-    return topics, counts, totals
-
-
-def beside(word, doc_ptr, topics, counts, totals, *rest):
-    """`background_sweep` on copies."""
-    topics, counts, totals = topics.copy(), counts.copy(), totals.copy()
-    scratch = np.full((4, counts.shape[1]), np.nan, np.float32)
-    _gibbs.background_sweep(word, doc_ptr, topics, counts, totals, *rest, scratch)
-    return topics, counts, totals
+collapsed = partial(on_copies, _gibbs.collapsed_sweep)
+noisy = partial(on_copies, _gibbs.noisy_sweep)
+beside = partial(on_copies, _gibbs.background_sweep)
 
 
 def unassigned(word):
     return np.full(len(word), -1, np.int32)
 
 
-@pytest.mark.parametrize("n_components", SIZES)
-@pytest.mark.parametrize("documents", DOCUMENTS.values(), ids=DOCUMENTS)
-def test_collapsed_sweep_equals_its_twin(documents, n_components):
-    word, doc_ptr = reference.corpus_of(documents)
-    state = (
-        unassigned(word),
-        np.zeros((N_WORDS, reference.padded(n_components)), np.int32),
-        np.zeros(n_components, np.int64),
-    )
-    for seed in range(4):
-        rest = 0.1, 0.01, random_words(len(word), seed)
-        expected = reference.collapsed_sweep(word, doc_ptr, *state, *rest)
-        state = collapsed(word, doc_ptr, *state, *rest)
-        for ours, theirs in zip(state, expected):
-            assert_array_equal(ours, theirs)
-    topics, counts, totals = state
-    recount = np.zeros_like(counts)
-    np.add.at(recount, (word, topics), 1)
-    assert_array_equal(counts, recount)
-    assert_array_equal(totals, recount.sum(axis=0)[:n_components])
+def noisy_sizes(counts, word_noise):
+    """Sizes of the topics; a negative noisy count is read as zero."""
+    return np.maximum(counts + word_noise.astype(float), 0).sum(axis=0)
 
 
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize("scale", [0.0, 0.3, 40.0])
 @pytest.mark.parametrize("documents", DOCUMENTS.values(), ids=DOCUMENTS)
-def test_noisy_sweep_equals_its_twin(documents, scale, n_components):
+def test_sweeps_count_what_they_draw(documents, scale, n_components):
+    """And without noise the noisy sweep is the collapsed one."""
     word, doc_ptr = reference.corpus_of(documents)
     rng = np.random.default_rng(n_components)
     noise = [
@@ -88,19 +62,52 @@ def test_noisy_sweep_equals_its_twin(documents, scale, n_components):
         for n in (N_WORDS, len(documents))
     ]
     counts = np.zeros((N_WORDS, reference.padded(n_components)), np.int32)
-    sizes = reference.noisy_sizes(counts, noise[0])[:n_components]
-    state = unassigned(word), counts, sizes
+    state = unassigned(word), counts, noisy_sizes(counts, noise[0])[:n_components]
     plain = unassigned(word), counts, np.zeros(n_components, np.int64)
     for seed in range(4):
         rest = 0.1, 0.01, random_words(len(word), seed)
-        expected = reference.noisy_sweep(word, doc_ptr, *state, *noise, *rest)
         state = noisy(word, doc_ptr, *state, *noise, *rest)
-        for ours, theirs in zip(state, expected):
-            assert_array_equal(ours, theirs)
         plain = collapsed(word, doc_ptr, *plain, *rest)
+        for (topics, counts, totals), own in ((state, noise[0]), (plain, 0 * noise[0])):
+            recount = np.zeros_like(counts)
+            np.add.at(recount, (word, topics), 1)
+            assert_array_equal(counts, recount)
+            assert_array_equal(totals, noisy_sizes(counts, own)[:n_components])
         if scale == 0:
             for ours, theirs in zip(state, plain):
                 assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("n_components", [3, 9])
+def test_noisy_draws_have_the_stated_law(n_components):
+    """Two tokens of one document: the second draw reads the noise and what the first changed."""
+    alpha, beta, n = 0.8, 0.6, 20_000
+    rng = np.random.default_rng(n_components)
+    word_noise, doc_noise = (pad(rng.laplace(0, 3, (k, n_components))) for k in (3, 1))
+    counts = pad(rng.integers(0, 9, (3, n_components)), np.int32)
+    counts[0, 1] += 1  # the first token, in topic 1; the second has none yet
+    word, doc_ptr = np.array([0, 2], np.int32), np.array([0, 2])
+
+    def law(word, counts, doc_counts):
+        weight = np.maximum(counts[word] + word_noise[word], 0) + beta
+        weight = weight * (np.maximum(doc_noise[0] + doc_counts, 0) + alpha)
+        weight = (weight / (noisy_sizes(counts, word_noise) + 3 * beta))[:n_components]
+        return weight / weight.sum()
+
+    unit = np.eye(counts.shape[1], dtype=np.int32)
+    without = counts - np.outer([1, 0, 0], unit[1])
+    first = law(0, without, 0)
+    expected = [
+        first[k] * law(2, without + np.outer([1, 0, 0], unit[k]), unit[k])
+        for k in range(n_components)
+    ]
+    start = np.array([1, -1], np.int32), counts, noisy_sizes(counts, word_noise)[:n_components]
+    bits = rng.integers(0, 2**64, (n, 2), dtype=np.uint64)
+    drawn = np.array([
+        noisy(word, doc_ptr, *start, word_noise, doc_noise, alpha, beta, some)[0] for some in bits
+    ])  # fmt: skip
+    found = np.bincount(drawn @ [n_components, 1], minlength=n_components**2)
+    assert reference.chi_square(found, expected) > 1e-6
 
 
 @pytest.mark.parametrize("n_components", SIZES)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda.core._fold_in import packed, pad, single_precision, uniform_theta
 from dplda.document._contributions import Documents
-from dplda.kernels import _e_step, _variational
+from dplda.kernels import _e_step, _sets, _variational
 
 SIZES = [1, 2, 7, 16, 17, 20, 33]
 N_DOCS, N_WORDS = 7, 13
@@ -100,79 +100,58 @@ def squared_norm(total):
 # ---------------------------------------------------------------- fold-in
 
 
-@pytest.mark.parametrize("n_components", SIZES)
-@pytest.mark.parametrize(("max_iter", "tol"), [(1, 0.0), (5, 0.0), (60, 1e-3), (0, 0.0)])
-def test_fold_in_equals_its_twin(n_components, max_iter, tol, instruction_set):
-    X, phi = random_counts(), random_topics(n_components)
-    start = uniform_theta(N_DOCS, n_components, phi.shape[1])
-    arguments = X, [0, 1, 3, 6, 5], phi, 0.1, n_components, max_iter, tol, start
-    theta = fold_in(*arguments)
-    assert_array_equal(theta, reference.fold_in(*arguments))
-    assert_array_equal(theta[[1, 2, 4, 6]], start[[1, 2, 4, 6]])
-    assert not theta[:, n_components:].any()
+OWN = 0.02  # the smallest count of a cell
 
 
-@pytest.mark.parametrize("n_components", SIZES)
-@pytest.mark.parametrize(("max_iter", "tol"), [(3, 0.0), (6, 0.0), (60, 1e-4), (0, 0.0)])
-def test_accelerated_fold_in_equals_its_twin(n_components, max_iter, tol, instruction_set):
-    X, phi = random_counts(3), random_topics(n_components)
-    start = random_theta(n_components, seed=4)
-    arguments = X, [0, 1, 3, 6, 5], phi, 0.1, n_components, max_iter, tol, start
-    theta = fold_in(*arguments, accelerated=True)
-    assert_array_equal(theta, reference.fold_in(*arguments, accelerated=True))
+def all_ways(n_components):
+    """The forms of the kernel: options, and the table that its twin reads."""
+    phi, sizes = random_topics(n_components), np.linspace(50, 500, n_components)
+    pairs, own = packed(phi), (pad(1 / sizes[None])[0], OWN)
+    unpacked = reference.unpack(pairs, phi.shape[1])
+    for variational in (False, True):
+        yield {"variational": variational}, phi, phi
+        yield {"variational": variational, "in_pairs": True}, pairs, unpacked
+        yield {"variational": variational, "in_pairs": True, "own": own}, pairs, unpacked
 
 
-@pytest.mark.parametrize("n_components", SIZES)
-@pytest.mark.parametrize("accelerated", [False, True])
-@pytest.mark.parametrize(("max_iter", "tol"), [(4, 0.0), (60, 1e-4), (0, 0.0)])
-def test_variational_fold_in_equals_its_twin(
-    n_components, accelerated, max_iter, tol, instruction_set
-):
-    X, phi = random_counts(3), random_topics(n_components)
-    start = random_theta(n_components, seed=4)
-    arguments = X, [0, 1, 3, 6, 5], phi, 0.1, n_components, max_iter, tol, start
-    options = {"accelerated": accelerated, "variational": True}
-    theta = fold_in(*arguments, **options)
-    assert_array_equal(theta, reference.fold_in(*arguments, **options))
-    assert not theta[:, n_components:].any()
+@pytest.mark.parametrize("n_components", [*SIZES, 49])
+@pytest.mark.parametrize("n_steps", [0, 1, 5])
+def test_fold_in_follows_its_formulas(n_components, n_steps, instruction_sets):
+    """With all sets of instructions to the last bit; what shares a float has 8 bits."""
+    X, rows, start = random_counts(3), [0, 1, 3, 6, 5], random_theta(n_components, seed=4)
+    start[5, :n_components] = 1 / n_components  # no inference yet
+    for options, table, read in all_ways(n_components):
+        results = []
+        for name in instruction_sets:
+            _sets.use(name)
+            rest = 0.1, n_components, n_steps, 0.0, start
+            results.append(fold_in(X, rows, table, *rest, **options))
+            assert_array_equal(results[-1], results[0])
+        formula = {name: option for name, option in options.items() if name != "in_pairs"}
+        expected = reference.fold_in(X, rows, read, 0.1, n_components, n_steps, start, **formula)
+        loose = 2e-2 if "own" in options else 2e-4  # the rows without its own are packed again
+        assert_allclose(results[0], expected, rtol=loose, atol=loose / 10)
+        assert_array_equal(results[0][[2, 4]], start[[2, 4]])
+        assert not results[0][:, n_components:].any()
 
 
-@pytest.mark.parametrize("n_components", [*SIZES, 48, 49, 64])
-@pytest.mark.parametrize("variational", [False, True])
-@pytest.mark.parametrize(("max_iter", "tol"), [(5, 0.0), (60, 1e-4)])
-def test_fold_in_reads_the_two_topics_of_a_pair(
-    n_components, variational, max_iter, tol, instruction_set
-):
-    X, pairs = random_counts(3, n_words=40), packed(random_topics(n_components, n_words=40))
-    start = random_theta(n_components, seed=4)
-    options = {"accelerated": True, "variational": variational}
-    rest = 0.1, n_components, max_iter, tol, start
-    theta = fold_in(X, [0, 3, 2], pairs, *rest, **options, in_pairs=True)
-    phi = reference.unpack(pairs, start.shape[1])
-    assert_array_equal(theta, reference.fold_in(X, [0, 3, 2], phi, *rest, **options))
+@pytest.mark.parametrize("n_components", [7, 20, 33])
+def test_acceleration_leads_to_the_same_weights_in_fewer_steps(n_components, instruction_sets):
+    X = random_counts(3, n_docs=30, n_words=40)
+    phi = random_topics(n_components, n_words=40)
+    start = uniform_theta(30, n_components, phi.shape[1])
 
+    def run(n_steps, tol=0.0, **options):
+        return fold_in(X, range(30), phi, 0.1, n_components, n_steps, tol, start, **options)
 
-@pytest.mark.parametrize("n_components", [*SIZES, 48, 49, 64])
-@pytest.mark.parametrize("variational", [False, True])
-@pytest.mark.parametrize("max_iter", [0, 5])
-def test_fold_in_leaves_out_what_a_document_has_added(
-    n_components, variational, max_iter, instruction_set
-):
-    X, phi = random_counts(3, n_words=40), random_topics(n_components, n_words=40)
-    start, pairs = random_theta(n_components, seed=4), packed(phi)
-    start[2, :n_components] = 1 / n_components  # no inference yet
-    sizes = np.random.default_rng(6).uniform(50, 500, n_components)
-    own = pad(1 / sizes[None])[0], 0.02
-    options = {"accelerated": True, "variational": variational}
-    rest = 0.1, n_components, max_iter, 0.0, start
-    rows = [0, 3, 1, 2, 4]
-    theta = fold_in(X, rows, pairs, *rest, **options, in_pairs=True, own=own)
-    phi = reference.unpack(pairs, start.shape[1])
-    assert_array_equal(theta, reference.fold_in(X, rows, phi, *rest, **options, own=own))
-    plain = fold_in(X, rows, pairs, *rest, **options, in_pairs=True)
-    assert_array_equal(theta[[1, 2]], plain[[1, 2]])  # an empty document, and a new one
-    if n_components > 1 and max_iter:
-        assert (theta[[0, 3, 4]] != plain[[0, 3, 4]]).any(axis=1).all()
+    end = run(5000)
+    left = [np.abs(run(40, accelerated=fast) - end).sum() for fast in (False, True)]
+    assert left[1] < 0.5 * left[0]
+    found = run(200, 1e-5, accelerated=True)
+    assert_allclose(found, end, atol=2e-3)
+    for name in instruction_sets:
+        _sets.use(name)
+        assert_array_equal(run(200, 1e-5, accelerated=True), found)
 
 
 def test_a_table_that_does_not_fit_the_topics_is_refused():
