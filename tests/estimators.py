@@ -22,6 +22,7 @@ from dplda import HDPLDA, LPLDA, OLPLDA, RandomizedResponse, SubLDA
 from dplda.core._base import BaseLDA, BaseTopicModel
 from dplda.core._private_fit import PrivateEstimator
 from dplda.federated import IFTMParty
+from dplda.privacy._curator import observe_releases
 from dplda.published import (
     CDPLDA,
     PublishedHDPLDA,
@@ -148,6 +149,16 @@ def without_noise(estimator, **parameters):
     names = [name for name in BUDGET if name in estimator.get_params()]
     stated = dict.fromkeys(names) | {names[0]: math.inf}
     return clone(estimator).set_params(**stated, **parameters)
+
+
+def observed(estimator, X):
+    """The estimator fitted to X, and what an observer sees: values by label and round."""
+    with observe_releases() as seen:
+        estimator.fit(X)
+    values = {}
+    for release in seen:
+        values.setdefault(release.label, {})[release.round] = release.value
+    return estimator, values
 
 
 def simplest(cases):

@@ -15,6 +15,22 @@ F = np.float32
 LANES = 8
 
 
+N_WORDS, LAST = 11, 2**64 - 1
+DOCUMENTS = {
+    "several": [[0, 3, 3, 10], [], [5], [], [], [1, 2, 1, 1, 9, 0, 4, 4], [10] * 12, []],
+    "one token": [[7]],
+    "only empty ones": [[], []],
+    "none": [],
+}
+
+
+def random_words(n, seed=0):
+    """Words of which every fourth is the smallest or the largest there is."""
+    words = np.random.default_rng(seed).integers(0, 2**64, n, dtype=np.uint64)
+    words[::8], words[4::8] = 0, LAST
+    return words
+
+
 def corpus_of(documents):
     """Tokens, and where documents begin, from lists of words."""
     word = np.array([w for document in documents for w in document], np.int32)

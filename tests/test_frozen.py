@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference
 from numpy.testing import assert_array_equal
+from reference import DOCUMENTS, LAST, N_WORDS, random_words
 
 import dplda.word._frozen_table as gibbs
 from dplda.core._corpus import Corpus
@@ -14,23 +15,8 @@ from dplda.kernels import _frozen
 from dplda.privacy._streams import Purpose
 from dplda.word._frozen_table import NO_WORDS, HalfTable, draw_topics
 
-N_WORDS = 11
-LAST = 2**64 - 1
 TOP = 0x7BFF  # the bits of 65504
 SIZES = [1, 2, 16, 17, 33, 128, 129, 300]
-DOCUMENTS = {
-    "several": [[0, 3, 3, 10], [], [5], [], [], [1, 2, 1, 1, 9, 0, 4, 4], [10] * 12, []],
-    "one token": [[7]],
-    "only empty ones": [[], []],
-    "none": [],
-}
-
-
-def random_words(n, seed=0):
-    """Words of which every fourth is the smallest or the largest there is."""
-    words = np.random.default_rng(seed).integers(0, 2**64, n, dtype=np.uint64)
-    words[::8], words[4::8] = 0, LAST
-    return words
 
 
 def table_of(bits):

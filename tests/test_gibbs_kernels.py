@@ -6,26 +6,12 @@ import numpy as np
 import pytest
 import reference
 from numpy.testing import assert_array_equal
+from reference import DOCUMENTS, N_WORDS, random_words
 
 from dplda.core._fold_in import pad
 from dplda.kernels import _gibbs
 
 SIZES = [1, 2, 7, 8, 9, 20, 33]
-N_WORDS = 11
-LAST = 2**64 - 1
-DOCUMENTS = {
-    "several": [[0, 3, 3, 10], [], [5], [], [], [1, 2, 1, 1, 9, 0, 4, 4], [10] * 12, []],
-    "one token": [[7]],
-    "only empty ones": [[], []],
-    "none": [],
-}
-
-
-def random_words(n, seed=0):
-    """Words of which every fourth is the smallest or the largest there is."""
-    words = np.random.default_rng(seed).integers(0, 2**64, n, dtype=np.uint64)
-    words[::8], words[4::8] = 0, LAST
-    return words
 
 
 def on_copies(sweep, word, doc_ptr, topics, counts, totals, *rest):

@@ -31,6 +31,7 @@ class System(NamedTuple):
 
 
 SYSTEMS = {
+    "here": System("gcc", "gcc", variants=((), PLAIN)),
     "aarch64": System(
         "aarch64-linux-gnu-gcc",
         "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user",

@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 import pytest
+from estimators import observed
 
 import dplda.published._hdplda as module
 from dplda import GibbsLDA
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.kernels import _published_hdp
-from dplda.privacy._curator import observe_releases
 from dplda.published import CDPLDA, PublishedHDPLDA
 
 K = 3
@@ -23,15 +23,11 @@ def corpus():
     return make_topic_corpus(60, 40, K, doc_length=30, random_state=0).data
 
 
-def observed(model, X):
+def fitted(model, X):
     """The model fitted to X, and what the paper's adversary sees: counts and topics by sweep."""
-    with observe_releases() as seen:
-        model.fit(X)
-    assert {release.label for release in seen} == {"word-topic counts", "topics"}
-    counts = {r.round: r.value for r in seen if r.label == "word-topic counts"}
-    topics = {r.round: r.value for r in seen if r.label == "topics"}
-    assert list(counts) == list(range(1, model.n_iter_ + 1))
-    assert list(topics) == list(range(model.n_iter_ + 1))
+    model, seen = observed(model, X)
+    counts, topics = seen["word-topic counts"], seen["topics"]
+    assert (len(counts), len(topics)) == (model.n_iter_, model.n_iter_ + 1)
     return model, counts, topics
 
 
@@ -144,7 +140,7 @@ def test_live_counts_lose_more_with_every_related_word(m):
 
 def test_final_counts_give_the_last_moves_away(corpus):
     model = PublishedHDPLDA(K, noise_epsilon=0.7, count_clip=5.0, max_iter=4, random_state=0)
-    model, counts, topics = observed(model, corpus)
+    model, counts, topics = fitted(model, corpus)
     moves = true_counts(corpus, topics[4], K) - true_counts(corpus, topics[3], K)
     final = model.components_.T - model.topic_word_prior
     positive = final > 1e-9  # the model holds no negative counts
@@ -159,16 +155,13 @@ def test_noise_is_added_in_place():
     """The variance of the announced counts grows with the sweep: t times 2 (2 / epsilon)**2."""
     X = np.random.RandomState(0).poisson(5.0, (20, 8000))
     model = PublishedHDPLDA(1, noise_epsilon=0.5, count_clip=1.0, max_iter=8, random_state=0)
-    _, counts, _ = observed(model, X)
+    _, counts, _ = fitted(model, X)
     noise = np.array([counts[t][:, 0] - X.sum(axis=0) for t in range(1, 9)])
     np.testing.assert_allclose(noise.var(axis=1) / np.arange(1, 9), 2 * 4.0**2, rtol=0.1)
     fresh = np.diff(noise, axis=0, prepend=0)
     assert np.abs(np.corrcoef(fresh) - np.eye(8)).max() < 5 / math.sqrt(8000)
     np.testing.assert_allclose(np.abs(fresh).mean(axis=1), 4.0, rtol=0.06)
     assert abs(fresh.mean()) < 5 * math.sqrt(32 / fresh.size)
-
-
-# figures
 
 
 # CDP-LDA: the noise is that of the paper, and without it the sampler is that of GibbsLDA
@@ -227,14 +220,12 @@ def test_noise_of_one_sweep_has_scale_one_over_epsilon(noise_at, epsilon, wide, 
 
 
 def test_first_draws_once_and_the_noise_stays(sweeps, corpus):
-    with observe_releases() as seen:
-        CDPLDA(K, noise_epsilon=1.0, max_iter=4, random_state=0).fit(corpus)
+    _, seen = observed(CDPLDA(K, noise_epsilon=1.0, max_iter=4, random_state=0), corpus)
     assert len(sweeps) == 4
     for words, documents in sweeps[1:]:
         np.testing.assert_array_equal(words, sweeps[0][0])
         np.testing.assert_array_equal(documents, sweeps[0][1])
-    released = [release.value for release in seen if release.label == "word-topic counts"]
-    counts = released[-1] - sweeps[0][0][:, :K]
+    counts = seen["word-topic counts"][4] - sweeps[0][0][:, :K]
     np.testing.assert_array_equal(counts, np.rint(counts))
     np.testing.assert_array_equal(counts.sum(axis=1), corpus.toarray().sum(axis=0))
 

@@ -6,12 +6,11 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import gammaln
+from estimators import observed
 
 import dplda.published._sublda as module
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, Repeated, epsilon_of
-from dplda.privacy._curator import observe_releases
 from dplda.published import PublishedSubLDA
 from dplda.published._sublda import frequent_words, iteration_epsilon
 
@@ -26,13 +25,11 @@ def corpus():
     return make_topic_corpus(137, 40, K, doc_length=50, random_state=0).data
 
 
-def observed(model, X):
+def fitted(model, X):
     """The model fitted to X, and the noisy counts after its iterations."""
-    with observe_releases() as seen:
-        model.fit(X)
-    labels = [("word-topic counts", t) for t in range(1, model.n_iter_ + 1)]
-    assert [(release.label, release.round) for release in seen] == labels
-    return model, np.array([release.value for release in seen])
+    model, seen = observed(model, X)
+    assert list(seen["word-topic counts"]) == list(range(1, model.n_iter_ + 1))
+    return model, np.array(list(seen["word-topic counts"].values()))
 
 
 # Algorithm 1
@@ -96,7 +93,7 @@ def sweeps(monkeypatch):
 )
 def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
     model = PublishedSubLDA(K, noise_placement=placement, max_iter=3, **parameters)
-    model, released = observed(model, corpus[:20])
+    model, released = fitted(model, corpus[:20])
     word, document, _, topics, noisy, sizes, doc_counts, *rest = sweeps[-1]
     np.testing.assert_array_equal(released[-1], noisy)
     np.testing.assert_allclose(sizes, np.maximum(noisy, 0).sum(axis=0))
@@ -107,38 +104,6 @@ def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
     words = corpus[:20].toarray().sum(axis=0)
     np.testing.assert_array_equal(np.bincount(word, minlength=40), words)
     np.testing.assert_array_equal(model.components_.T, np.maximum(noisy, 0) + 0.01)
-
-
-def law_of_counts(X, tau, beta):
-    """Exact posterior of the word-topic counts of two topics, as {counts: probability}."""
-    word = [w for row in X for w, n in enumerate(row) for _ in range(n)]
-    document = [d for d, row in enumerate(X) for _ in range(sum(row))]
-    law = {}
-    for topics in itertools.product((0, 1), repeat=len(word)):
-        counts, doc_counts = np.zeros((len(X[0]), 2)), np.zeros((len(X), 2))
-        np.add.at(counts, (word, topics), 1)
-        np.add.at(doc_counts, (document, topics), 1)
-        log_p = gammaln(counts + beta).sum() - gammaln(counts.sum(0) + len(X[0]) * beta).sum()
-        key = tuple(counts.ravel().astype(int))
-        law[key] = law.get(key, 0) + math.exp(log_p + gammaln(doc_counts + tau).sum())
-    return {key: p / sum(law.values()) for key, p in law.items()}
-
-
-@both
-@pytest.mark.parametrize("ratio", [0.4, 1.0])
-def test_without_noise_it_samples_the_posterior(placement, ratio):
-    """Of all words, as a scan over a random part leaves the same law: 20000 iterations."""
-    X = [[2, 1, 0], [0, 1, 2]]
-    law = law_of_counts(X, 0.5, 0.3)
-    model = PublishedSubLDA(
-        2, subsampling_ratio=ratio, rdp_epsilon=math.inf, noise_placement=placement,
-        doc_topic_prior=0.5, topic_word_prior=0.3, max_iter=20_000, random_state=0,
-    )  # fmt: skip
-    _, released = observed(model, np.array(X))
-    found, n = np.unique(released.reshape(len(released), -1), axis=0, return_counts=True)
-    frequency = {tuple(row.astype(int)): k / len(released) for row, k in zip(found, n)}
-    assert set(frequency) <= set(law)
-    assert sum(abs(frequency.get(key, 0) - p) for key, p in law.items()) / 2 < 0.04
 
 
 def test_every_token_is_sampled_at_ratio_1_and_with_its_rate_below(sweeps, corpus):
@@ -161,12 +126,12 @@ WIDE = np.full((2, 4000), 2)  # with one topic, counts are known, and cells are 
 def test_noise_of_an_iteration_is_new_and_that_of_the_token_loop_adds_up():
     """Of words that nobody samples, and where all four tokens of each word are sampled."""
     bare = PublishedSubLDA(1, subsampling_ratio=1e-8, max_iter=5, random_state=0)
-    noise = observed(bare, WIDE)[1][:, :, 0] - 4  # the counts are those of all words
+    noise = fitted(bare, WIDE)[1][:, :, 0] - 4  # the counts are those of all words
     assert bare.published_epsilon_ < 1e-9
     in_place = PublishedSubLDA(
         1, subsampling_ratio=1.0, noise_placement="token", max_iter=5, random_state=0
     )
-    steps = np.diff(observed(in_place, WIDE)[1][:, :, 0], axis=0, prepend=4)
+    steps = np.diff(fitted(in_place, WIDE)[1][:, :, 0], axis=0, prepend=4)
     for draws, sigma in ((noise, SIGMA), (steps, 2 * SIGMA)):
         np.testing.assert_allclose(draws.std(axis=1), sigma, rtol=5 / math.sqrt(8000))
         assert np.abs(np.corrcoef(draws) - np.eye(5)).max() < 5 / math.sqrt(4000)
@@ -180,8 +145,8 @@ def test_a_word_that_no_document_has_gets_no_noise_in_the_token_loop(corpus):
     parameters = {"subsampling_ratio": 0.5, "noise_placement": "token", "max_iter": 10}
     for seed in range(20):
         model = PublishedSubLDA(2, random_state=seed, **parameters)
-        assert (observed(model, absent)[1][:, 7] == 0).all()
-        assert (observed(model, sp.csr_array(present))[1][:, 7] != 0).any(axis=1).all()
+        assert (fitted(model, absent)[1][:, 7] == 0).all()
+        assert (fitted(model, sp.csr_array(present))[1][:, 7] != 0).any(axis=1).all()
 
 
 def test_a_rare_word_is_seen_beyond_the_published_account():
@@ -192,7 +157,7 @@ def test_a_rare_word_is_seen_beyond_the_published_account():
     X = np.array([[5, 5, 1, 0], [5, 5, 0, 5]])
     without = X * np.array([1, 1, 0, 1])
     model = PublishedSubLDA(2, subsampling_ratio=0.1, max_iter=92)
-    score = [[observed(model, data)[1][:, 2].sum() for _ in range(150)] for data in (X, without)]
+    score = [[fitted(model, data)[1][:, 2].sum() for _ in range(150)] for data in (X, without)]
     mu = 92 / (SIGMA * math.sqrt(2 * 92))
     difference = (np.mean(score[0]) - np.mean(score[1])) / np.std(score, axis=1).mean()
     assert difference == pytest.approx(mu, abs=5 * math.sqrt((2 + mu**2 / 4) / 150))

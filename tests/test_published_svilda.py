@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from estimators import observed
 from scipy.special import psi
 from scipy.stats import norm
 
@@ -13,7 +14,6 @@ from dplda.core._fold_in import e_step, exp_dirichlet_expectation
 from dplda.datasets import make_topic_corpus
 from dplda.document._noisy_table import nearly_equal
 from dplda.privacy import Gaussian, Repeated, epsilon_of
-from dplda.privacy._curator import observe_releases
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.published import PublishedPrivateSVILDA
 from dplda.published._svilda import uniform_sample
@@ -27,14 +27,11 @@ def corpus():
     return make_topic_corpus(60, 40, K, doc_length=30, random_state=0).data
 
 
-def observed(model, X):
+def fitted(model, X):
     """The model fitted to X, and the noisy statistics of its rounds."""
-    with observe_releases() as seen:
-        model.fit(X)
-    assert [(r.label, r.round) for r in seen] == [
-        ("expected statistics", t) for t in range(1, model.n_iter_ + 1)
-    ]
-    return model, [release.value for release in seen]
+    model, seen = observed(model, X)
+    assert list(seen["expected statistics"]) == list(range(1, model.n_iter_ + 1))
+    return model, list(seen["expected statistics"].values())
 
 
 # Algorithm 1
@@ -52,7 +49,7 @@ def test_noise_is_that_of_the_mean_over_all_documents(epsilon, size):
     model = PublishedPrivateSVILDA(
         4, published_epsilon=epsilon, batch_size=size, max_iter=5, max_doc_tokens=30, random_state=0
     )
-    model, noise = observed(model, X)
+    model, noise = fitted(model, X)
     assert noise[0].shape == (2000, 4)
     scale = model.noise_multiplier_ * 30 / 50
     np.testing.assert_allclose(np.std(noise, axis=(1, 2)), scale, rtol=5 / math.sqrt(2 * 8000))
@@ -66,7 +63,7 @@ def test_statistics_are_a_mean_over_the_minibatch(corpus):
     model = PublishedPrivateSVILDA(
         1, published_epsilon=math.inf, batch_size=12, max_iter=3, random_state=5
     )
-    _, seen = observed(model, corpus)
+    _, seen = fitted(model, corpus)
     streams = Streams.from_random_state(5)
     for t, statistics in enumerate(seen, 1):
         batch = corpus[uniform_sample(60, 12, streams, t)].toarray()
@@ -78,7 +75,7 @@ def test_statistics_are_those_of_the_e_step(corpus):
     model = PublishedPrivateSVILDA(
         K, published_epsilon=math.inf, batch_size=60, max_iter=1, random_state=2
     )
-    _, (statistics,) = observed(model, corpus)
+    _, (statistics,) = fitted(model, corpus)
     table = first_table(2)
     gamma, _ = e_step(
         sp.csr_array(corpus, dtype=float),
@@ -101,7 +98,7 @@ def test_topics_step_towards_the_noisy_statistics(corpus):
         K, published_epsilon=1.0, batch_size=6, max_iter=4, learning_decay=0.6, learning_offset=3.0,
         topic_word_prior=0.02, random_state=4,
     )  # fmt: skip
-    model, seen = observed(model, corpus)
+    model, seen = fitted(model, corpus)
     table = first_table(4)
     for t, noisy in enumerate(seen, 1):
         assert (noisy < 0).any()
@@ -143,7 +140,7 @@ def test_a_document_is_seen_in_the_round_in_which_it_is_drawn():
                 max_doc_tokens=10,
                 random_state=seed,
             )
-            model, seen = observed(model, data)
+            model, seen = fitted(model, data)
             guess = np.array([statistics[0].sum() > 0.5 * 10 / 8 for statistics in seen])
             streams = Streams.from_random_state(seed)
             drawn = [0 in uniform_sample(400, 8, streams, t) for t in range(1, 61)]
@@ -162,7 +159,7 @@ def test_a_replaced_document_moves_the_mean_by_the_root_of_two_more(corpus):
     model = PublishedPrivateSVILDA(
         1, published_epsilon=math.inf, batch_size=10, max_iter=1, max_doc_tokens=20
     )
-    (one,), (two,) = (observed(model, data)[1] for data in (X, other))
+    (one,), (two,) = (fitted(model, data)[1] for data in (X, other))
     assert np.linalg.norm(one - two) == pytest.approx(math.sqrt(2) * 20 / 10, rel=1e-6)
 
 
