@@ -40,7 +40,7 @@ def steps_in_double(X, components, prior, n_steps):
 
 def steps_in_single(X, components, prior, n_steps):
     phi = topic_word_probabilities(components)
-    theta = uniform_theta(X.shape[0], len(components), phi.shape[1])
+    theta = uniform_theta(X.shape[0], len(components))
     update_theta(
         single_precision(X), theta, phi, np.arange(X.shape[0]), n_components=len(components),
         doc_topic_prior=prior, max_steps=n_steps,

@@ -139,7 +139,7 @@ def test_fold_in_follows_its_formulas(n_components, n_steps, instruction_sets):
 def test_acceleration_leads_to_the_same_weights_in_fewer_steps(n_components, instruction_sets):
     X = random_counts(3, n_docs=30, n_words=40)
     phi = random_topics(n_components, n_words=40)
-    start = uniform_theta(30, n_components, phi.shape[1])
+    start = uniform_theta(30, n_components)
 
     def run(n_steps, tol=0.0, **options):
         return fold_in(X, range(30), phi, 0.1, n_components, n_steps, tol, start, **options)
@@ -169,7 +169,7 @@ def test_a_table_that_does_not_fit_the_topics_is_refused():
 @pytest.mark.parametrize("prior", [0.05, 1.0])
 def test_variational_steps_lead_to_the_posterior_of_the_e_step(n_components, prior):
     X, phi = random_counts(8, n_docs=30, n_words=40), random_topics(n_components, n_words=40)
-    start = uniform_theta(30, n_components, phi.shape[1])
+    start = uniform_theta(30, n_components)
     theta = fold_in(X, range(30), phi, prior, n_components, 500, 0.0, start,
                     accelerated=True, variational=True)  # fmt: skip
     gamma = np.ones((30, phi.shape[1]), np.float32)
@@ -187,7 +187,7 @@ def test_words_that_no_topic_expects_do_not_spoil_a_document(smallest):
     phi = random_topics(4)
     phi[3] = smallest
     X = single_precision(np.full((1, N_WORDS), 50))
-    theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4, 16))
+    theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4))
     assert_allclose(theta.sum(), 1, rtol=1e-6)
     assert (theta[0, :4] > 0).all()
 

@@ -216,8 +216,11 @@ def row_blocks(
 
 
 def _are_whole(numbers: npt.NDArray[Any]) -> bool:
-    blocks = (numbers[i : i + BLOCK_ENTRIES] for i in range(0, len(numbers), BLOCK_ENTRIES))
-    return all(np.array_equal(np.rint(block), block) for block in blocks)
+    for start in range(0, len(numbers), BLOCK_ENTRIES):
+        block = numbers[start : start + BLOCK_ENTRIES]
+        if not np.array_equal(np.rint(block), block):
+            return False
+    return True
 
 
 def token_weights(X: sp.csr_array) -> sp.csr_array:

@@ -30,14 +30,14 @@ LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
     """Append zero columns up to a multiple of 16 topics, the vector length of the kernels."""
-    n_rows, n_components = table.shape
-    padded = aligned_zeros((n_rows, -(-n_components // LANES) * LANES), dtype)
-    padded[:, :n_components] = table
+    padded = aligned_zeros(table.shape, dtype)
+    padded[:, : table.shape[1]] = table
     return padded
 
 
 def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
-    """Zeros whose rows of 16 elements begin on a cache line: kernels read them faster."""
+    """Zeros, padded as by `pad`, whose rows begin on a cache line: kernels read them faster."""
+    shape = shape[0], -(-shape[1] // LANES) * LANES
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     skipped = -memory.ctypes.data % LINE
@@ -47,7 +47,7 @@ def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
 def topic_word_probabilities(components: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
     """The padded (V, K) table of word probabilities, from pseudo-counts (K, V)."""
     n_components, n_words = components.shape
-    phi = aligned_zeros((n_words, -(-n_components // LANES) * LANES), np.float32)
+    phi = aligned_zeros((n_words, n_components), np.float32)
     sizes = in_threads(
         lambda topics: components[topics].sum(axis=1, keepdims=True),
         slices(n_components, LANES), n_jobs,
@@ -66,8 +66,7 @@ def packed(phi: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
 
     The relative precision is 2**-8.
     """
-    n_words, padded = phi.shape
-    pairs = aligned_zeros((n_words, -(-padded // (2 * LANES)) * LANES), np.float32)
+    pairs = aligned_zeros((phi.shape[0], phi.shape[1] // 2), np.float32)
     _variational.pack(phi, pairs, n_threads(n_jobs))
     return pairs
 
@@ -157,9 +156,9 @@ def update_theta(
     )  # fmt: skip
 
 
-def uniform_theta(n_docs: int, n_components: int, padded: int) -> np.ndarray:
+def uniform_theta(n_docs: int, n_components: int) -> np.ndarray:
     """Equal topic weights (n_docs, padded), from which the inference of documents starts."""
-    theta = aligned_zeros((n_docs, padded), np.float32)
+    theta = aligned_zeros((n_docs, n_components), np.float32)
     theta[:, :n_components] = 1.0 / n_components
     return theta
 
@@ -172,7 +171,7 @@ def infer_topics(
     n_jobs: int | None = None,
 ) -> np.ndarray:
     """Topic weights (n_docs, n_components), float32, under word probabilities (n_words, padded)."""
-    theta = uniform_theta(X.shape[0], n_components, phi.shape[1])
+    theta = uniform_theta(X.shape[0], n_components)
     update_theta(
         single_precision(X),
         theta,
@@ -217,8 +216,7 @@ def exp_dirichlet_expectation(
     The result (n_words, padded) has columns that sum to less than 1, and a padding of zeros.
     """
     table = np.ascontiguousarray(table, float)
-    n_words, n_components = table.shape
-    result = aligned_zeros((n_words, -(-n_components // LANES) * LANES), dtype)
+    result = aligned_zeros(table.shape, dtype)
     _e_step.exp_expectations(table, table.sum(axis=0), result, n_threads(n_jobs))
     return result
 

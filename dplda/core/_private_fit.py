@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import html
-import inspect
 import math
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
@@ -15,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dplda.leaf._checks import LARGEST_DELTA, check_delta, check_number
-from dplda.leaf._compat import Interval, Options
+from dplda.leaf._compat import Interval, Options, _changed_params
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.privacy import (
     BudgetError,
@@ -57,9 +56,8 @@ PARAMETERS = "parameters"
 UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
 
 # Who is trusted with private data (docs/threat_model.md).
-PROCESS = "the process that computes it and whoever holds the texts; nobody who sees the result"
 TRUSTED_PROCESS = (
-    "the process that runs fit and whoever holds the texts; nobody who sees the result"
+    "the process that computes it and whoever holds the texts; nobody who sees the result"
 )
 TRUSTED_OWNER = "the program on the owner's own machine; neither the server nor the network"
 TRUSTED_PARTY = "each party with its own texts; neither the coordinator nor other parties"
@@ -69,7 +67,10 @@ _NOT_INPUTS = {
     "random_state", "n_jobs", "verbose", "callbacks", "copy_x",
 }  # fmt: skip
 _TABLES = {"prior_components": "public prior", "candidates": "candidate words"}
-_SIMPLE = (bool, Real, str, type(None))
+BY_THE_CALLER = (
+    "set by the caller; whether they were chosen by looking at private data is not known to the "
+    "model"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,11 +294,18 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
 
 def _described(estimator: PrivateEstimator, guarantee: Guarantee) -> Guarantee:
     """The guarantee with what is known of its surroundings, which no epsilon depends on."""
-    chosen = _provenance(estimator)
+    stated, others = {}, []
+    for name in _changed_params(estimator):  # in alphabetical order
+        if name in _TABLES:
+            stated[_TABLES[name]] = "public by declaration of the caller"
+        elif name not in _NOT_INPUTS:
+            others.append(name)
+    stated[PARAMETERS] = "defaults, which read no data"
+    if others:
+        stated[PARAMETERS] = f"{', '.join(others)}: {BY_THE_CALLER}"
     origins = dict(guarantee.provenance or UNKNOWN_WORDS)
-    for name in chosen:  # which come last
+    for name in stated:  # which come last
         origins.pop(name, None)
-    origins |= chosen
     ledger = getattr(estimator, "ledger", None) if estimator._charges_in_fit else None
     total, receipt = guarantee.ledger, guarantee.receipt
     if ledger is not None and not receipt:  # twice the same, for calls that publish again
@@ -306,32 +314,10 @@ def _described(estimator: PrivateEstimator, guarantee: Guarantee) -> Guarantee:
         guarantee,
         trusted=estimator._promise.trusted,
         theorem=estimator._promise.theorem,
-        provenance=tuple(origins.items()),
+        provenance=tuple((origins | stated).items()),
         ledger=total,
         receipt=receipt,
     )
-
-
-def _provenance(estimator: Any) -> dict[str, str]:
-    """Where the parameters of a fit come from, as far as the estimator knows."""
-    tables, chosen = {}, []
-    signature = inspect.signature(type(estimator).__init__).parameters
-    for name, value in estimator.get_params(deep=False).items():  # in alphabetical order
-        default = signature[name].default
-        simple = isinstance(value, _SIMPLE) and isinstance(default, _SIMPLE)
-        if name in _NOT_INPUTS or value is default or (simple and value == default):
-            continue
-        if name in _TABLES:
-            tables[_TABLES[name]] = "public by declaration of the caller"
-        else:
-            chosen.append(name)
-    origin = "defaults, which read no data"
-    if chosen:
-        origin = (
-            f"{', '.join(chosen)}: set by the caller; whether they were chosen by looking at "
-            "private data is not known to the model"
-        )
-    return dict(sorted(tables.items())) | {PARAMETERS: origin}
 
 
 def _ledger_total(ledger: Ledger) -> str:
@@ -400,7 +386,7 @@ def release_sum(
         seeded=streams.seeded,
         assumptions=assumptions,
         common=(COLUMNS, AES),
-        trusted=PROCESS,
+        trusted=TRUSTED_PROCESS,
         theorem=theorem,
     )
     return noisy * cell, guarantee

@@ -31,7 +31,6 @@ from dplda.core._fold_in import (
     e_step,
     over_rows,
     packed,
-    pad,
     single_precision,
     uniform_theta,
     update_theta,
@@ -100,9 +99,7 @@ class Documents:
 
         `users` (n_docs,) are the numbers of the documents' users. None: each document is a unit.
         """
-        n_docs, padded = X.shape[0], pad(np.zeros((0, n_components))).shape[1]
-        theta = uniform_theta(n_docs, n_components, padded)
-        ptr = np.arange(n_docs + 1)
+        theta, ptr = uniform_theta(X.shape[0], n_components), np.arange(X.shape[0] + 1)
         if users is not None:
             X = X[np.argsort(users, kind="stable")]
             ptr = np.append(0, np.cumsum(np.bincount(users)))

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import warn_of_empty_rows
-from dplda.core._fold_in import pad, uniform_theta
+from dplda.core._fold_in import uniform_theta
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import DaskEngine
@@ -145,8 +145,7 @@ class ShardWorker:
         self.check()
         theta = self.theta
         if theta is None:
-            padded = pad(np.zeros((0, self.n_components))).shape[1]
-            theta = uniform_theta(self.shard.shape[0], self.n_components, padded)
+            theta = uniform_theta(self.shard.shape[0], self.n_components)
         unit_ptr = self.shard.unit_ptr()
         documents = Documents(
             self.shard.counts(), theta, unit_ptr, np.ones(len(unit_ptr) - 1), self.n_components,

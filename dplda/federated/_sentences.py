@@ -333,7 +333,7 @@ def fold_in_sentences(
         (np.ones(n_sentences, np.float32), columns, corpus.document_ptr.astype(np.int32)),
         shape=(len(corpus), max(1, n_sentences)),
     )
-    theta = uniform_theta(len(corpus), n_components, likelihood.shape[1])
+    theta = uniform_theta(len(corpus), n_components)
     update_theta(
         documents, theta, likelihood, rows, n_components=n_components,
         doc_topic_prior=doc_topic_prior, max_steps=MAX_STEPS, tolerance=TOLERANCE,

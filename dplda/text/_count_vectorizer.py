@@ -46,7 +46,7 @@ from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
 from dplda.privacy._streams import Streams
-from dplda.text._selection import Selection, failure_event
+from dplda.text._selection import Selection, best_terms, failure_event
 
 MECHANISM = (
     "discrete Gaussian noise on weighted document frequencies; terms outside of the public list "
@@ -224,11 +224,34 @@ class PrivateCountVectorizer(
             selection.plan, streams, label=name, unit=charged, ledger=self.ledger
         ) as curator:
             terms = self._terms(texts_in(raw_documents), user_ids)  # private
-            found = selection.select(terms, candidates, curator, streams)  # public
+            found, weights = selection.select(terms, candidates, curator, streams)  # public
         # One unit spreads a vector of L2 norm `radius` over its own terms, in integers. Its terms
         # that nobody else has pass the threshold with probability `failure.delta`, all together.
-        best = found.best(candidates, self.max_features)  # public
-        self._publish(best, selection, curator.events, unit, streams.seeded)
+        if not len(found):
+            raise ValueError(
+                "no word passed the threshold, and the charge stands; use more documents, a larger "
+                "epsilon, or a public list of words as candidates"
+            )
+        multiplier = selection.noise_multiplier
+        best = best_terms(found, weights, multiplier, candidates, self.max_features)  # public
+        best = best[np.argsort(found[best])]
+        guarantee = make_guarantee(
+            curator.events, delta=self.delta, earlier=None, unit=unit, relation=RELATIONS[unit],
+            mechanism=MECHANISM, sensitivity=1.0, noise_scale=multiplier,
+            noise_multiplier=multiplier, seeded=streams.seeded,
+            assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
+            common=(AES,),
+            provenance=((VOCABULARY, "chosen from the documents, and its cost is in epsilon"),),
+        )  # fmt: skip
+        publish(
+            self,
+            guarantee,
+            vocabulary_={str(term): i for i, term in enumerate(found[best])},
+            word_weights_=weights[best],
+            word_weight_scale_=multiplier,
+            threshold_=selection.threshold / selection.radius,
+            noise_multiplier_=multiplier,
+        )
         return self
 
     def fit_transform(self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any) -> Any:
@@ -365,31 +388,6 @@ class PrivateCountVectorizer(
         for unit, document in zip(units, documents):
             sets[unit].update(analyze(document))
         return sets
-
-    def _publish(self, chosen, selection, events, unit, seeded) -> None:
-        if not len(chosen.terms):
-            raise ValueError(
-                "no word passed the threshold, and the charge stands; use more documents, a larger "
-                "epsilon, or a public list of words as candidates"
-            )
-        order, multiplier = np.argsort(chosen.terms), selection.noise_multiplier
-        guarantee = make_guarantee(
-            events, delta=self.delta, earlier=None, unit=unit, relation=RELATIONS[unit],
-            mechanism=MECHANISM, sensitivity=1.0, noise_scale=multiplier,
-            noise_multiplier=multiplier, seeded=seeded,
-            assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
-            common=(AES,),
-            provenance=((VOCABULARY, "chosen from the documents, and its cost is in epsilon"),),
-        )  # fmt: skip
-        publish(
-            self,
-            guarantee,
-            vocabulary_={str(term): i for i, term in enumerate(chosen.terms[order])},
-            word_weights_=chosen.weights[order],
-            word_weight_scale_=multiplier,
-            threshold_=selection.threshold / selection.radius,
-            noise_multiplier_=multiplier,
-        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

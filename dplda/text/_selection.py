@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -59,8 +59,8 @@ class Selection:
 
     def select(
         self, sets: Sequence[set[str]], asked: Sequence[str], curator: Curator, streams: Streams
-    ) -> Selected:
-        """Release the terms that pass."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Release the terms that pass, with noisy weights."""
         public = frozenset(asked)
         if not self.discover:
             sets = [of_unit & public for of_unit in sets]
@@ -71,8 +71,7 @@ class Selection:
             terms, total, np.array([term in public for term in terms], bool), self.mechanism,
             threshold=self.threshold, failure=self.failure, label=WORDS, round=0,
         )  # fmt: skip
-        scale = np.full(len(passing), self.noise_multiplier)
-        return Selected(passing, noisy / self.radius, scale)
+        return passing, noisy / self.radius
 
     def cut(self, terms: set[str], unit: int, streams: Streams) -> list[str]:
         """At most `max_terms` terms of a unit, a random choice with coins of its own."""
@@ -91,20 +90,18 @@ class Selection:
         return total
 
 
-class Selected(NamedTuple):
-    """Terms that became public, with noisy weights and the scales of their noise."""
-
-    terms: np.ndarray
-    weights: np.ndarray
-    scales: np.ndarray
-
-    def best(self, candidates: Sequence[str], n_terms: int | None) -> Selected:
-        """The terms with the largest expected weights, given their noise and the public list."""
-        position = {term: i for i, term in enumerate(candidates)}
-        places = np.array([position.get(term, len(position)) for term in self.terms])
-        ranked = expected_weights(self.weights, self.scales, places, len(position))
-        order = np.argsort(-ranked, kind="stable")[:n_terms]
-        return Selected(*(column[order] for column in self))
+def best_terms(
+    terms: np.ndarray,
+    weights: np.ndarray,
+    noise: float,
+    candidates: Sequence[str],
+    n_terms: int | None,
+) -> np.ndarray:
+    """Indices of the terms with the largest expected weights, given noise and the public list."""
+    position = {term: i for i, term in enumerate(candidates)}
+    places = np.array([position.get(term, len(position)) for term in terms])
+    ranked = expected_weights(weights, noise, places, len(position))
+    return np.argsort(-ranked, kind="stable")[:n_terms]
 
 
 def failure_event(delta: float) -> Event:
@@ -128,7 +125,7 @@ def selection_threshold(mechanism: DiscreteGaussian, delta: float, max_terms: in
 
 
 def expected_weights(
-    weights: np.ndarray, scales: np.ndarray, places: np.ndarray, n_listed: int
+    weights: np.ndarray, noise_scale: float, places: np.ndarray, n_listed: int
 ) -> np.ndarray:
     """Posterior means of true weights, given noisy ones and places in the public list.
 
@@ -139,10 +136,10 @@ def expected_weights(
     """
     expected = np.array(weights, dtype=np.float64)
     listed = np.flatnonzero(places < n_listed)
-    if not (scales.any() and listed.size):
+    if not (noise_scale and listed.size):
         return expected
     order = listed[np.argsort(places[listed], kind="stable")]
-    y, noise = expected[order], scales[order]
+    y, noise = expected[order], np.full(len(order), noise_scale)
     mean, variance = _prior(y, noise)
     for piece in np.array_split(np.arange(len(order)), -(-len(order) // 2000)):
         expected[order[piece]] = _posterior(y[piece], noise[piece], mean[piece], variance[piece])
