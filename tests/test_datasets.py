@@ -59,51 +59,30 @@ def test_the_english_list_is_the_same_everywhere():
     assert digest == "c11577bd8a07f3e239724b1b9832809eb09b76bfe22b046905d318672676bdb8"
 
 
-def test_words_of_other_languages_are_those_of_wordfreq():
+def test_words_of_other_languages_are_those_of_wordfreq(monkeypatch):
     pytest.importorskip("wordfreq")
     words = load_public_vocabulary(2000, language="de")
     assert {"leben", "stadt", "für"} & set(words) == {"leben", "stadt"}  # no stop words
     assert words[:100] == load_public_vocabulary(100, language="de")
-    with pytest.raises(ValueError, match=r"language must be one of .*'de'.*, got 'tlh'"):
-        load_public_vocabulary(language="tlh")
-
-
-def test_another_language_without_wordfreq_is_an_error_that_names_the_extra(monkeypatch):
+    for wrong in ({"language": "tlh"}, {"n_words": 0}, {"n_words": 2.0}):
+        with pytest.raises((TypeError, ValueError), match=r"language must be one of|n_words"):
+            load_public_vocabulary(**wrong)
     monkeypatch.setitem(sys.modules, "wordfreq", None)
     _words._by_wordfreq.cache_clear()
     with pytest.raises(ImportError, match="extra 'languages'"):
         load_public_vocabulary(language="de")
 
 
-@pytest.mark.parametrize(
-    ("n_words", "error"), [(0, ValueError), (10**9, ValueError), (2.0, TypeError)]
-)
-def test_vocabulary_refuses_a_wrong_length(n_words, error):
-    with pytest.raises(error, match="n_words"):
-        load_public_vocabulary(n_words)
-
-
 # The docword format
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "n_tokens", "n_entries", "first_word"),
-    [
-        ("kos", (3430, 6906), 467_714, 353_160, "aarp"),
-        ("nips", (1500, 12419), 1_932_365, 746_316, "a2i"),
-    ],
-)
-def test_real_corpora(shared_data, name, shape, n_tokens, n_entries, first_word):
-    files = shared_data / f"docword.{name}.txt.gz", shared_data / f"vocab.{name}.txt"
-    corpus = read_uci_bow(*files)
-    assert corpus.data.shape == shape
-    assert corpus.data.sum() == n_tokens
-    assert corpus.data.nnz == n_entries
-    assert corpus.data.format == "csr"
-    assert corpus.data.dtype == np.int32
-    assert corpus.data.has_canonical_format
-    assert corpus.feature_names.shape == (shape[1],)
-    assert corpus.feature_names[0] == first_word
+def test_a_real_corpus(shared_data):
+    corpus = read_uci_bow(shared_data / "docword.kos.txt.gz", shared_data / "vocab.kos.txt")
+    X = corpus.data
+    assert (X.shape, X.sum(), X.nnz) == ((3430, 6906), 467_714, 353_160)
+    assert (X.format, X.dtype, X.has_canonical_format) == ("csr", np.int32, True)
+    assert corpus.feature_names.shape == (6906,)
+    assert corpus.feature_names[0] == "aarp"
 
 
 @pytest.mark.parametrize(
@@ -128,10 +107,6 @@ def test_accepted_variants(tmp_path, monkeypatch, text, block_bytes, pack):
     assert matrix.has_canonical_format
 
 
-def test_no_entries(tmp_path):
-    assert read_docword(write(tmp_path / "docword", "2\n3\n0\n")).shape == (2, 3)
-
-
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
@@ -141,15 +116,11 @@ def test_no_entries(tmp_path):
         (SMALL.replace("1 4 1", "1 4.0 1"), 5, "expected 3 integers"),
         (SMALL.replace("1 4 1", "1 secret 1"), 5, "expected 3 integers"),
         (SMALL.replace("3 2 5", f"3 2 {10**30}"), 6, "must be in 1 to"),
-        (SMALL.replace("3 2 5", "3 2"), 6, "expected 3 integers"),
         (SMALL.replace("3 2 5\n", "3 2\n5 "), 6, "expected 3 integers"),
         (SMALL.replace("3 2 5", ""), 6, "expected 3 integers"),
-        (SMALL.replace("3 3 7", "4 3 7"), 7, "must be in 1 to"),
         (SMALL.replace("3 3 7", "3 5 7"), 7, "must be in 1 to"),
-        (SMALL.replace("3 3 7", "3 3 -7"), 7, "expected 3 integers"),
         (SMALL + "3 4 1\n", 8, "more entries"),
         (SMALL.replace("3 3 7\n", ""), 7, "the file ends"),
-        (f"3\n4\n{10**17}\n1 1 1\n", 5, "the file ends"),
         (SMALL + "1" * 100, 8, "expected 3 integers"),
     ],
 )
@@ -166,20 +137,9 @@ def test_counts_that_add_up_beyond_32_bits_are_refused(tmp_path):
     text = f"3\n4\n4\n2 3 7\n1 1 {2**31 - 1}\n2 2 {2**31 - 1}\n1 1 1\n"
     with pytest.raises(ValueError, match="add up to more"):
         read_docword(write(tmp_path / "docword", text))
-
-
-@pytest.mark.parametrize("place", [-20, -8], ids=["truncated", "another checksum"])
-def test_damaged_gzip(tmp_path, place):
-    packed = bytearray(gzip.compress(SMALL.encode() * 9))
-    packed[place] ^= 1
-    with pytest.raises(ValueError, match="is not a whole gzip file"):
-        read_docword(write(tmp_path / "docword", bytes(packed if place == -8 else packed[:place])))
-
-
-def test_vocabulary_file(tmp_path):
-    path = write(tmp_path / "docword", SMALL)
-    corpus = read_uci_bow(path, write(tmp_path / "vocab", "\ufeffab\ncaf\xe9\nde\nf\n"))
-    assert corpus.feature_names.tolist() == ["ab", "caf\xe9", "de", "f"]
+    for place in (-20, -1):
+        with pytest.raises(ValueError, match="is not a whole gzip file"):
+            read_docword(write(tmp_path / "docword", gzip.compress(text.encode())[:place]))
 
 
 @pytest.mark.parametrize(
@@ -189,13 +149,14 @@ def test_vocabulary_file(tmp_path):
         ("a\n\nc\nd\n", 2, "expected a word"),
         (b"a\nb\n\xff\nd\n", 3, "UTF-8"),
         ("a\nb\t7\nc\nd\n", 2, "control character"),
-        ("a\nb\nc\n\0\n", 4, "control character"),
     ],
 )
-def test_malformed_vocabulary(tmp_path, text, line, message):
+def test_vocabulary_files(tmp_path, text, line, message):
     docword, vocab = write(tmp_path / "docword", SMALL), write(tmp_path / "vocab", text)
     with pytest.raises(ValueError, match=re.escape(f"{vocab}, line {line}: ") + f".*{message}"):
         read_uci_bow(docword, vocab)
+    write(vocab, "\ufeffab\ncaf\xe9\nde\nf\n")
+    assert read_uci_bow(docword, vocab).feature_names.tolist() == ["ab", "caf\xe9", "de", "f"]
 
 
 # Synthetic documents
@@ -225,10 +186,7 @@ def test_synthetic_seeds(monkeypatch):
     assert (make_topic_corpus(random_state=state).data != first.data).nnz > 0
     monkeypatch.setattr(_synthetic, "_CELLS_AT_ONCE", 120)
     assert (make_topic_corpus(random_state=3).data != first.data).nnz == 0
-
-
-@pytest.mark.parametrize("name", ["doc_length", "doc_topic_prior", "topic_word_prior"])
-@pytest.mark.parametrize("value", [0, -1.0, np.inf, np.nan])
-def test_synthetic_refuses_wrong_numbers(name, value):
-    with pytest.raises(ValueError, match=name):
-        make_topic_corpus(**{name: value})
+    for name in ("doc_length", "doc_topic_prior", "topic_word_prior"):
+        for value in (0, -1.0, np.inf, np.nan):
+            with pytest.raises(ValueError, match=name):
+                make_topic_corpus(**{name: value})

@@ -70,9 +70,6 @@ def tick_labels(axes):
     return [label.get_text() for label in axes.get_yticklabels()]
 
 
-# top words
-
-
 def test_top_words_equal_a_naive_ranking(model):
     table = model.components_
     for k, words in enumerate(top_words(model, names(40), 40)):
@@ -114,27 +111,6 @@ def test_a_pipeline_shows_its_topics_with_its_words():
         top_words(make_pipeline(words).fit(texts))
 
 
-def test_names_of_another_length_are_refused(model):
-    with pytest.raises(ValueError, match=r"the 40 words .* got 3; pass vectorizer"):
-        top_words(model, ["a", "b", "c"])
-
-
-def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch, model):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert len(top_words(model)) == 4
-    with pytest.raises(ImportError, match="needs matplotlib; install it with: pip install"):
-        TopicDisplay.from_estimator(model)
-
-
-@pytest.mark.parametrize("show", [top_words, TopicDisplay.from_estimator])
-def test_a_model_that_is_not_fitted_is_refused(show):
-    with pytest.raises(NotFittedError):
-        show(GibbsLDA())
-
-
-# TopicDisplay
-
-
 def test_the_title_states_the_guarantee(model, baseline):
     private = TopicDisplay.from_estimator(model).figure_.get_suptitle()
     stated = f"epsilon = {model.epsilon_:.4g} at delta = 1e-05 for one document"
@@ -148,19 +124,28 @@ def test_the_title_states_the_guarantee(model, baseline):
     assert title == "PublishedSubLDA, 1 topics"
 
 
-@pytest.mark.parametrize(
-    ("topics", "error"),
-    [([], ValueError), ([4], ValueError), ([-1], ValueError), ([0.0], TypeError)],
-)
-def test_topics_are_those_chosen_and_others_are_refused(model, topics, error):
+def test_topics_are_those_chosen_and_others_are_refused(model, monkeypatch):
     chosen = TopicDisplay.from_estimator(model, names(40), 3, topics=[2, 0])
     listed = top_words(model, names(40), 3)
     assert chosen.words == [listed[2], listed[0]]
-    with pytest.raises(error, match="topics must"):
-        TopicDisplay.from_estimator(model, topics=topics)
-
-
-# without matplotlib
+    for topics, error in [
+        ([], ValueError),
+        ([4], ValueError),
+        ([-1], ValueError),
+        ([0.0], TypeError),
+    ]:
+        with pytest.raises(error, match="topics must"):
+            TopicDisplay.from_estimator(model, topics=topics)
+    for show in (top_words, TopicDisplay.from_estimator):
+        with pytest.raises(ValueError, match=r"the 40 words .* got 3; pass vectorizer"):
+            show(model, ["a", "b", "c"])
+        with pytest.raises(TypeError, match=r"^expected a fitted topic model, got list$"):
+            show(["a diagnosis of Ann"])
+        with pytest.raises(NotFittedError):
+            show(GibbsLDA())
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="needs matplotlib; install it with: pip install"):
+        TopicDisplay.from_estimator(model)
 
 
 def test_words_that_are_noise_are_gray():
@@ -192,12 +177,6 @@ def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(caps
     assert [line.split()[0] for line in lines[1:4]] == ["2", "1", "0"]
     assert ["%? " in line for line in lines[1:4]] == [False, False, True]
     assert "? marks 1 of 3 topics" in lines[4]
-
-
-def test_what_is_no_model_is_refused_and_not_printed():
-    for show in (top_words, TopicDisplay.from_estimator):
-        with pytest.raises(TypeError, match=r"^expected a fitted topic model, got list$"):
-            show(["a diagnosis of Ann"])
 
 
 HOSTILE = ["<img src=x onerror=alert(1)>", "\x1b]0;owned\x07\x1b[2J", "</script><script>alert(2)//",

@@ -15,13 +15,6 @@ def path(tmp_path):
     return tmp_path / "data"
 
 
-def test_a_write_replaces_the_whole_file(path):
-    _files.write_atomically(path, b"a long content")
-    _files.write_atomically(str(path), b"short")
-    assert path.read_bytes() == b"short"
-    assert os.listdir(path.parent) == ["data"]
-
-
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_only_the_owner_reads_unless_told_otherwise(path):
     umask = os.umask(0o027)

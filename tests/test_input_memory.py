@@ -69,19 +69,6 @@ def test_counts_in_order_are_not_copied(corpus, form, dtype, whole):
     assert shared(check_counts(BaseEstimator(), X, reset=True, whole=whole), X) == [*ARRAYS]
 
 
-def test_wide_indices_are_copied_and_counts_are_not(corpus):
-    X = corpus.copy()
-    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
-    X = frozen(X)
-    counts = check_counts(BaseEstimator(), X, reset=True)
-    assert shared(counts, X) == ["data"]
-    assert counts.indices.dtype == counts.indptr.dtype == np.int32
-    assert X.indices.dtype == X.indptr.dtype == np.int64
-    X.indices = corpus.indices  # SciPy's full check would make them 64 bits wide again, in X
-    check_counts(BaseEstimator(), X, reset=True)
-    assert X.indices is corpus.indices
-
-
 @each(CASES)
 @pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
 def test_a_file_of_counts_is_read_only_and_not_kept(estimator, corpus, stored):

@@ -7,13 +7,10 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import HDPLDA, PrivateSVILDA, SubLDA, plan
 from dplda.core._private_fit import exactly_one
-from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, make_topic_corpus
-from dplda.displays import top_words
-from dplda.document._document_budget import DocumentBudget
+from dplda.datasets import make_topic_corpus
 from dplda.metrics._signal import FALSE_POSITIVES, evidence, standing_words, with_signal
 from dplda.privacy import Ledger, LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.word._sweep_mechanisms import SweepMechanisms
@@ -29,9 +26,6 @@ def corpus():
 
 def frequencies():
     return 1 / np.arange(1, V + 1) / (1 / np.arange(1, V + 1)).sum()
-
-
-# the test of a table
 
 
 def test_pure_noise_and_word_frequencies_have_no_standing_word():
@@ -62,19 +56,6 @@ def test_a_word_of_a_frequency_table_stands_out_as_rarely_as_stated():
     assert n_false >= 1  # the test is not idle either
 
 
-def test_topics_of_a_clear_table_stand_out_by_their_words():
-    table = np.outer(np.full(K, 1000.0), np.full(V, 1 / V))
-    for k in range(K):
-        table[k, 10 * k : 10 * k + 10] += 50
-    noisy = np.maximum(table + rng.normal(0, 1, table.shape), 0)
-    mask = standing_words(noisy, np.full(V, 1.0))
-    np.testing.assert_array_equal(mask.sum(axis=1), 10)
-    assert all(mask[k, 10 * k : 10 * k + 10].all() for k in range(K))
-
-
-# the evidence of topics
-
-
 def test_evidence_is_the_divergence_from_the_word_frequencies_times_the_length():
     table = np.zeros((4, 40)) + 1e-9
     for k in range(4):
@@ -99,15 +80,6 @@ def test_a_topic_far_above_the_others_makes_none_of_them_weak():
     assert not with_signal(table[:1], np.ones(V), 2.0)["weak_topics_"].any()
 
 
-def test_a_topic_of_noise_is_weak_and_comes_last(corpus):
-    # three topics are there, and six are asked for
-    model = SubLDA(6, epsilon=8.0, delta=1e-5, max_iter=30, random_state=0)
-    with pytest.warns(SeededNoiseWarning):
-        model.fit(corpus)
-    weak = model.weak_topics_[np.argsort(-model.topic_evidence_)].tolist()
-    assert weak == sorted(weak)
-
-
 # ---- whole fits ------------------------------------------------------------------------------
 
 
@@ -115,16 +87,15 @@ def mails(n_docs, seed=0):
     """Documents of 12 topics, and as many mails from 3 templates of 30 words with 10 free ones."""
     rng = np.random.default_rng(seed)
     X = make_topic_corpus(n_docs, 1000, 12, doc_length=60, random_state=seed).data
-    templates = [rng.choice(1000, 30, replace=False) for _ in range(3)]
-    rows = sp.lil_array((n_docs, 1000))
-    for d in range(n_docs):
-        for word in (*templates[d % 3], *rng.integers(1000, size=10)):
-            rows[d, word] += 1
-    return sp.csr_array(sp.vstack([X, sp.csr_array(rows)]))
+    templates = np.array([rng.choice(1000, 30, replace=False) for _ in range(3)])
+    words = np.hstack([templates[np.arange(n_docs) % 3], rng.integers(1000, size=(n_docs, 10))])
+    rows = np.repeat(np.arange(n_docs), words.shape[1])
+    counts = sp.csr_array((np.ones(words.size), (rows, words.ravel())), shape=(n_docs, 1000))
+    return sp.csr_array(sp.vstack([X, counts]))
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
-@pytest.mark.parametrize("epsilon", [4.0, 16.0, math.inf])
+@pytest.mark.parametrize("epsilon", [8.0, math.inf])
 def test_templates_of_mails_make_no_other_topic_weak(epsilon):
     model = SubLDA(15, epsilon=epsilon, max_iter=40, random_state=0).fit(mails(3000))
     assert model.weak_topics_.sum() <= (3 if epsilon < math.inf else 0)
@@ -132,8 +103,10 @@ def test_templates_of_mails_make_no_other_topic_weak(epsilon):
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.parametrize("length", [(3, 12), (40, 80)])
-@pytest.mark.parametrize("epsilon", [1.0, 8.0, 64.0, math.inf])
-@pytest.mark.parametrize("estimator", [SubLDA, PrivateSVILDA])
+@pytest.mark.parametrize(
+    ("estimator", "epsilon"),
+    [(SubLDA, 1.0), (SubLDA, 8.0), (SubLDA, math.inf), (PrivateSVILDA, 8.0)],
+)
 def test_shuffled_words_have_no_topic(estimator, epsilon, length):
     rng = np.random.default_rng(2)
     n_docs, lengths = 4000, rng.integers(*length, 4000)
@@ -153,9 +126,6 @@ def test_the_first_release_counts_the_documents(corpus, users):
     ids = None if ids is None else np.append(ids, np.arange(50))
     model = SubLDA(3, epsilon=20.0, max_iter=2, random_state=0).fit(X, user_ids=ids)
     assert model._released.released.n_docs == pytest.approx(400, rel=0.3)
-
-
-# the stated noise
 
 
 @pytest.mark.parametrize("estimator", [SubLDA, PrivateSVILDA])
@@ -184,17 +154,6 @@ def test_noise_of_word_level_counts(epsilon):
     assert sweep.noise_std == pytest.approx(math.sqrt(2) * epsilon, rel=0.01)
 
 
-def test_average_of_sweeps_has_less_noise(corpus):
-    model = HDPLDA(3, epsilon=20.0, max_iter=8, random_state=0)
-    with pytest.warns(SeededNoiseWarning):
-        noise = model.fit(corpus).components_std_
-    assert noise.shape == (60,)
-    np.testing.assert_allclose(noise, model._mechanisms().noise_std / 2)  # the last 4 sweeps
-
-
-# the warning
-
-
 @pytest.mark.parametrize("words", ["as they are", "shuffled"])
 def test_300_documents_never_yield_topics_without_a_warning(words):
     X = make_topic_corpus(n_docs=300, n_words=2000, n_components=20, random_state=0).data
@@ -202,21 +161,6 @@ def test_300_documents_never_yield_topics_without_a_warning(words):
     with pytest.warns(LowSignalWarning, match="of 20 topics of SubLDA .* larger epsilon"):
         model.fit(X if words == "as they are" else shuffled(X))
     assert np.count_nonzero(~model.weak_topics_) <= 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_glosses_have_topics_and_300_of_them_have_none(seed):
-    X = gloss_counts()
-    model = SubLDA(20, epsilon=4.0, delta=1e-5, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", LowSignalWarning)
-        model.fit(X)
-        assert np.count_nonzero(~model.weak_topics_) >= 15
-        with pytest.warns(LowSignalWarning, match="are weak"):
-            model.fit(X[:300])
-        assert np.count_nonzero(~model.weak_topics_) <= 2
 
 
 def test_clear_topics_do_not_warn(corpus):
@@ -230,27 +174,12 @@ def test_clear_topics_do_not_warn(corpus):
         SubLDA(3, epsilon=0.1, max_iter=2).partial_fit(corpus)  # not the last round
 
 
-def test_top_words_are_marked_on_demand(corpus):
-    model = SubLDA(3, epsilon=8.0, delta=1e-5, max_iter=30).fit(corpus)
-    plain, marked = top_words(model), top_words(model, mark_noise=True)
-    assert not any(word.endswith("?") for topic in plain for word in topic)
-    assert [[word.rstrip("?") for word in topic] for topic in marked] == plain
-
-
-def gloss_counts():
-    names = load_public_vocabulary(2000)
-    return CountVectorizer(vocabulary=names).fit_transform(load_wordnet_glosses().data)
-
-
 def shuffled(X):
     X = sp.csr_array(X)
     words = np.random.default_rng(1).permutation(np.repeat(X.indices, X.data.astype(int)))
     lengths = X.sum(axis=1).astype(int)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     return sp.csr_array((np.ones(len(words)), (rows, words)), shape=X.shape)
-
-
-# the plan
 
 
 def test_a_plan_states_the_noise_of_the_fit(corpus):
@@ -260,28 +189,12 @@ def test_a_plan_states_the_noise_of_the_fit(corpus):
     np.testing.assert_allclose(weighted, expected.noise, rtol=1e-6)
 
 
-def test_sampling_has_more_noise():
-    def noise(ratio):
-        return DocumentBudget.from_noise_multiplier(
-            3.0, max_iter=5, subsampling_ratio=ratio
-        ).noise()
-
-    assert noise(0.1) > 5 * noise(1.0)
-
-
 # measured by benchmarks/planner.py
 MEASURED = [
-    (2989, 2000, 20, 1.0, 0.24),
-    (2989, 2000, 20, 4.0, 0.67),
-    (2989, 500, 20, 4.0, 0.86),
-    (1342, 2000, 20, 8.0, 0.57),
-    (5931, 2000, 20, 2.0, 0.52),
-    (5931, 2000, 5, 4.0, 0.65),
-    (2003, 2000, 20, 4.0, 0.50),
-    (8682, 2000, 20, 1.0, 0.46),
-    (1000, 2000, 20, 2.0, 0.0),
-    (300, 2000, 20, 4.0, 0.0),
-]
+    (2989, 2000, 20, 1.0, 0.24), (2989, 500, 20, 4.0, 0.86), (1342, 2000, 20, 8.0, 0.57),
+    (5931, 2000, 20, 2.0, 0.52), (5931, 2000, 5, 4.0, 0.65), (2003, 2000, 20, 4.0, 0.50),
+    (8682, 2000, 20, 1.0, 0.46), (1000, 2000, 20, 2.0, 0.0), (300, 2000, 20, 4.0, 0.0),
+]  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
@@ -351,12 +264,6 @@ def test_the_warning_names_the_numbers_that_would_do():
         plan(n_docs=n_docs, epsilon=4.0, n_components=40)
     with pytest.warns(LowSignalWarning, match=r"about 0 of 2 topics .*: use \d+ documents or more"):
         plan(n_docs=20, epsilon=1.0, n_components=2)
-
-
-def test_a_plan_has_the_default_rounds_of_the_rate():
-    sampled = plan(n_docs=10**5, epsilon=4.0, subsampling_ratio=0.25)
-    assert sampled == plan(n_docs=10**5, epsilon=4.0, subsampling_ratio=0.25, max_iter=320)
-    assert sampled != plan(n_docs=10**5, epsilon=4.0, subsampling_ratio=0.25, max_iter=80)
 
 
 def test_the_number_of_private_documents_is_never_counted(corpus):

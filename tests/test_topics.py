@@ -139,12 +139,9 @@ def test_a_merged_model_can_be_saved_merged_and_read(model, tmp_path):
         ([0, 1], r"one number for each of 6 topics, got shape \(2,\)"),
     ],
 )
-def test_groups_that_are_refused(model, groups, message):
+def test_what_is_not_merged(model, X, groups, message):
     with pytest.raises(ValueError, match=message):
         merge_topics(model, groups)
-
-
-def test_models_without_a_guarantee_are_not_merged(X):
     with pytest.raises(NotFittedError):
         merge_topics(SubLDA(3, epsilon=1.0), 2)
     with pytest.raises(TypeError, match="no privacy_"):
