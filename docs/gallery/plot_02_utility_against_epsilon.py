@@ -34,6 +34,7 @@ axes.axhline(unigram_perplexity(train, held_out), ls=":", color="0.4", label="wo
 axes.axhline(exact, ls="--", color="0.4", label="SubLDA, not private")
 axes.set(xlabel="epsilon of a document", ylabel="held-out perplexity", title="Measured")
 axes.set_xticks(epsilons[:-1], [f"{epsilon:g}" for epsilon in epsilons[:-1]])
+axes.minorticks_off()
 axes.legend()
 
 # %%
