@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._options import add_texts, check_output, say, show_card, show_topics, texts_of
+from dplda.cli._options import (
+    add_texts,
+    check_output,
+    check_picture,
+    draw,
+    say,
+    show_card,
+    show_topics,
+    texts_of,
+)
 from dplda.leaf._checks import check_delta, check_number
 from dplda.leaf._files import PUBLIC, reserved, write_atomically, write_elsewhere
 from dplda.leaf._messages import warn_user
@@ -38,6 +47,7 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
     add = parser.add_argument
     add("--out", type=Path, metavar="FILE", help="new file of the model, which may be published")
+    add("--picture", type=Path, metavar="FILE", help="draw the topics to this new file")
     add("--yes", action="store_true", help="spend the budget without asking")
     add("--example", action="store_true",
         help="take public texts that dplda holds, and epsilon 4 unless it is given")  # fmt: skip
@@ -113,9 +123,11 @@ def _fit(options: argparse.Namespace) -> int:
     else:
         choose_ledger(options)
     check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
+    inputs = (options.texts, options.ledger, options.stop_words, options.public_texts)
     if options.out is not None:
-        inputs = (options.texts, options.ledger, options.stop_words, options.public_texts)
         check_output(options.out, *inputs, is_new=True)
+    if options.picture is not None:
+        check_picture(options.picture, options.out, *inputs)
     model = model_of(options)
     # what is wrong with an option, a text or an id shows before anything is charged
     vectorizer, _, _ = model._planned()
@@ -135,6 +147,8 @@ def _fit(options: argparse.Namespace) -> int:
                 say(f"Model: {path}. It may be published.")
             show_topics(model.model_, model.vocabulary_)
             show_card(model.privacy_.summary())
+            if options.picture is not None:
+                draw(model, options.picture)
             sys.stdout.flush()  # a reader that has ended is noticed here
     return 0
 

@@ -85,6 +85,22 @@ def show_card(card: str) -> None:
         print(textwrap.fill(line, 96, subsequent_indent=" " * 13))
 
 
+def check_picture(path: Path, *inputs: Path | None) -> None:
+    """Refuse at the start a picture that could not be drawn at the end."""
+    from matplotlib.backend_bases import FigureCanvasBase  # of the extra `plot`
+
+    check_output(path, *inputs)
+    kinds = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix[1:].lower() not in kinds:
+        raise ValueError(f"a picture must end in one of {', '.join(kinds)}, got {path}")
+
+
+def draw(model: Any, path: Path) -> None:
+    """Draw the topics of a model to a file."""
+    dplda.displays.TopicDisplay.from_estimator(model).figure_.savefig(path)
+    say(f"Picture: {path}")
+
+
 def add_topics(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``dplda topics``."""
     parser.description = "Print the topics of a published model, and its guarantee."
@@ -95,13 +111,12 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
 
 def _topics(options: argparse.Namespace) -> None:
     if options.picture is not None:
-        check_output(options.picture, options.model)
+        check_picture(options.picture, options.model)
     model = dplda.load_release(options.model)
     show_topics(model)
     show_card(str(model.privacy_))
     if options.picture is not None:
-        dplda.displays.TopicDisplay.from_estimator(model).figure_.savefig(options.picture)
-        say(f"Picture: {options.picture}")
+        draw(model, options.picture)
 
 
 def add_transform(parser: argparse.ArgumentParser) -> None:
