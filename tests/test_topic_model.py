@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import dplda
 from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, SubLDA, load_release
 from dplda.datasets import load_wordnet_glosses
+from dplda.displays._topics import by_evidence
 from dplda.privacy import BudgetError, Gaussian, Ledger, split_epsilon
 
 GLOSSES = load_wordnet_glosses()
@@ -50,6 +51,7 @@ def test_topics_are_sorted_by_evidence_and_have_words_of_the_vocabulary(fitted):
         assert set(topic["words"]) <= set(fitted.vocabulary_)
     evidence = [fitted.model_.topic_evidence_[topic["topic"]] for topic in fitted.topics_]
     assert evidence == sorted(evidence, reverse=True)
+    assert by_evidence(fitted)[0].tolist() == [topic["topic"] for topic in fitted.topics_]
     assert str(fitted).endswith(fitted.privacy_.summary())
 
 

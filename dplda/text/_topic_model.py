@@ -103,6 +103,8 @@ class PrivateTopicModel(
         Cost of everything together, at `delta`.
     privacy_ : Guarantee
         The guarantee of words and topics together. `print` shows it in words.
+    topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
+        Those of the topic model: how much each topic tells, and which are not to be trusted.
     n_features_in_ : int
         Number of words.
 
@@ -284,7 +286,7 @@ class PrivateTopicModel(
         """Row, share, flag and ten words of each topic, the one with the most evidence first."""
         check_is_fitted(self, "components_")
         size = self.components_.sum(axis=1) / self.components_.sum()
-        order, weak = by_evidence(self.model_)
+        order, weak = by_evidence(self)
         n_words = min(10, len(self.vocabulary_))
         words = top_words(self.model_, self.vocabulary_, n_words)
         return [
@@ -393,6 +395,8 @@ class PrivateTopicModel(
             vocabulary_=self.vectorizer_.get_feature_names_out(),
             n_features_in_=model.n_features_in_,
             n_iter_=model.n_iter_,
+            topic_evidence_=model.topic_evidence_,
+            weak_topics_=model.weak_topics_,
         )
 
     def __sklearn_tags__(self):
