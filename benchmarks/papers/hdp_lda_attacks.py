@@ -20,7 +20,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import check_quoting_nothing
 from dplda.leaf._checks import check_integer
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._curator import Release
@@ -207,8 +206,7 @@ def membership_attack(
     n_shadows = check_integer("n_shadows", n_shadows, 1, 10**6)
     if not hasattr(classifier, "predict_proba"):
         raise TypeError(f"{type(classifier).__name__} has no predict_proba; give a classifier")
-    with check_quoting_nothing(X):
-        X, y = X.tocsr() if issparse(X) else np.asarray(X), np.asarray(y)
+    X, y = X.tocsr() if issparse(X) else np.asarray(X), np.asarray(y)
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise ValueError(
             "X must be a matrix of word counts and y have one class for each of its rows, got "

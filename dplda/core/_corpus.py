@@ -428,7 +428,7 @@ def _check_kind(X: Any) -> None:
     is_text = kind in ("U", "S") or str(dtype).lower().startswith("str")  # pandas, polars
     if is_text or isinstance(first, (str, bytes, list)):
         raise ValueError(NOT_COUNTS.format("text"))
-    if isinstance(first, Mapping):
+    if isinstance(first, Mapping) and isinstance(X, (list, tuple)):
         raise ValueError(NOT_COUNTS.format("dicts"))
     if kind in ("M", "m"):
         raise ValueError(NOT_COUNTS.format("dates or times"))
