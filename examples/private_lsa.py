@@ -23,18 +23,30 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
 
     Parameters
     ----------
+    n_components
     epsilon, noise_multiplier : float or None, default=None
         Total epsilon of a document, or the noise of a round. Give exactly one.
+    delta
+    max_iter : int, default=5
+        Number of rounds.
     contribution_norm : float, default=1.0
         Clipping bound of a document's contribution, in L2. A public constant.
-    n_components, delta, max_iter, ledger, n_jobs, random_state, verbose
-        See `dplda.SubLDA`.
+    ledger
+    n_jobs
+    random_state
+    verbose
 
     Notes
     -----
     **Privacy.** Unit: document. Relation: one document is added, removed, or replaced by an empty
     one. Sensitivity: `contribution_norm`, in L2, enforced by `sum_clipped`. Event: one ``Gaussian``
     a round.
+
+    Examples
+    --------
+    >>> model = PrivateLSA(2, epsilon=2.0).fit([[3, 0, 1], [0, 2, 2]])
+    >>> model.components_.shape
+    (2, 3)
     """
 
     _attack = "document"
@@ -54,16 +66,7 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
         self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6, max_iter=5,
         contribution_norm=1.0, ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.noise_multiplier = noise_multiplier
-        self.delta = delta
-        self.max_iter = max_iter
-        self.contribution_norm = contribution_norm
-        self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -78,7 +81,7 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
         entry = {"label": "PrivateLSA", "unit": "document", "ledger": self.ledger}
         with Curator(plan, streams, **entry) as curator:
             counts = check_counts(self, X, reset=True).astype(float)  # private
-            basis = self._rounds(counts, None, mechanism, curator, streams, n_rounds)  # public
+            basis = self._rounds(counts, mechanism, curator, streams, n_rounds)  # public
         guarantee = _private_fit.make_guarantee(
             curator.events, delta=self.delta, earlier=None, sensitivity=self.contribution_norm,
             noise_scale=None, noise_multiplier=None, seeded=streams.seeded, **vars(self._promise),
@@ -87,12 +90,23 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
         return self
 
     def transform(self, X):
-        """Coordinates of documents, (n_docs, n_components): private, like the documents."""
+        """Coordinates of documents, which are private, like the documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+
+        Returns
+        -------
+        coordinates : ndarray of shape (n_docs, n_components)
+            Scalar products of documents and components.
+        """
         check_is_fitted(self)
         X = check_counts(self, X, reset=False)
         return (X @ self.components_.T).astype(X.dtype)
 
-    def _rounds(self, X, table, mechanism, curator, streams, n_rounds):
+    def _rounds(self, X, mechanism, curator, streams, n_rounds):
         """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
         n_components, n_words = min(int(self.n_components), X.shape[1]), X.shape[1]
         words = streams.words(128, 0, 0, n_words * n_components)

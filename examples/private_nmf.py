@@ -12,7 +12,6 @@ from dplda.core._base import BaseTopicModel
 from dplda.core._corpus import check_counts
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
-from dplda.leaf._users import RELATIONS
 from dplda.privacy import mechanisms
 from dplda.privacy.mechanisms import Curator, Streams
 
@@ -39,14 +38,19 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
 
     Notes
     -----
-    **Privacy.** Unit: document. Relation and mechanism are in `_promise`. Sensitivity:
-    `contribution_norm`, in L2, enforced by `sum_clipped`. Event: one ``Gaussian`` a round.
+    **Privacy.** Unit: document. Sensitivity: `contribution_norm`, in L2, enforced by `sum_clipped`.
+    Event: one ``Gaussian`` a round.
+
+    Examples
+    --------
+    >>> PrivateNMF(2, epsilon=2.0).fit([[3, 0, 1], [0, 2, 2]]).components_.shape
+    (2, 3)
     """
 
     _attack = "document"
     _promise = _private_fit.Promise(
         unit="document",
-        relation=RELATIONS["document"],
+        relation="one document is added, removed, or replaced by an empty one",
         mechanism="discrete Gaussian noise on W'W and X'W in each round",
         theorem="docs/extending.md",
     )
@@ -60,16 +64,7 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
         self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6, max_iter=20,
         contribution_norm=1.0, ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.noise_multiplier = noise_multiplier
-        self.delta = delta
-        self.max_iter = max_iter
-        self.contribution_norm = contribution_norm
-        self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -83,7 +78,7 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
         with Curator(plan, streams, label=name, unit="document", ledger=self.ledger) as curator:
             counts = check_counts(self, X, reset=True).astype(float)  # private
-            topics = self._rounds(counts, None, mechanism, curator, streams, n_rounds)  # public
+            topics = self._rounds(counts, mechanism, curator, streams, n_rounds)  # public
         guarantee = _private_fit.make_guarantee(
             curator.events, delta=self.delta, earlier=None, sensitivity=self.contribution_norm,
             noise_scale=None, noise_multiplier=None, seeded=streams.seeded, **vars(self._promise),
@@ -92,12 +87,23 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
         return self
 
     def transform(self, X):
-        """Weights of documents, (n_docs, n_components): private, like the documents."""
+        """Weights of documents, which are private, like the documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_docs, n_components)
+            Non-negative weights of the components in each document.
+        """
         check_is_fitted(self)
         X = check_counts(self, X, reset=False)
         return weights(X.astype(float), self.components_).astype(X.dtype)
 
-    def _rounds(self, X, table, mechanism, curator, streams, n_rounds):
+    def _rounds(self, X, mechanism, curator, streams, n_rounds):
         """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
         n_topics, n_words = int(self.n_components), X.shape[1]
         start = mechanisms.uniform(streams.words(128, 0, 0, n_topics * n_words))  # public
@@ -129,11 +135,7 @@ def contributions(X, topics):
 
 
 def weights(X, topics):
-    """Non-negative w with x ~ w H, document by document.
-
-    A matrix product over all documents may round one row differently when another row is removed.
-    Every contribution would then depend on that row.
-    """
+    """Non-negative w with x ~ w H, one document at a time: docs/extending.md says why."""
     result, gram = np.zeros((X.shape[0], len(topics))), topics @ topics.T
     for d, (start, end) in enumerate(zip(X.indptr, X.indptr[1:])):
         projection = topics[:, X.indices[start:end]] @ X.data[start:end]
