@@ -755,6 +755,59 @@ def a_message_states_half(patch):
     wrap(patch, message, "from_estimator", half)
 
 
+SECURE_SUM = "tests/test_secure_sum.py"
+
+
+@around("federated._secure_sum:SecureSum._mask", SECURE_SUM)
+def a_mask_does_not_depend_on_what_was_seen(original, self, *args):
+    seen, self._transcript = self._transcript, bytes(32)
+    try:
+        return original(self, *args)
+    finally:
+        self._transcript = seen
+
+
+@found_by(SECURE_SUM)
+def a_second_attempt_has_the_noise_of_the_first(patch):
+    curator = module("privacy._curator")
+    wrap(patch, module("privacy._streams").Streams, "take", lambda *_: None)
+    wrap(patch, curator.Curator, "_add_noise",
+         lambda original, self, value, mechanism, round, n_jobs:
+             original(self, value, mechanism, round % curator.ATTEMPTS, n_jobs))  # fmt: skip
+
+
+@around("federated._secure_sum:fit_share", SECURE_SUM)
+def a_party_forgets_its_share(original, model, X, parties, user_ids=None):
+    noise = module("privacy._mechanisms").GaussianShare
+    draw, noise.add_to = noise.add_to, lambda *args, **options: None
+    try:
+        return original(model, X, parties, user_ids)
+    finally:
+        noise.add_to = draw
+
+
+@around("federated._secure_sum:Terms.shares", SECURE_SUM)
+def the_noise_of_all_parties_pays(original, self):
+    return original(self)._replace(n_honest=self.n_parties)
+
+
+@around("privacy._mechanisms:GaussianShare.event_variance", SECURE_SUM)
+def the_noise_of_a_party_is_stated_as_that_of_all(original, self):
+    return original(self) * self.n_parties
+
+
+@around("document._document_budget:DocumentBudget.plan", SECURE_SUM)
+def a_second_attempt_is_charged_as_sampled(original, self, n_done, n_rounds):
+    plan = original(self, n_done, n_rounds)
+    n = len(plan) - self.n_spare
+    return plan[:n] + [(label, plan[n - 1][1]) for label, _ in plan[n:]]
+
+
+@around("federated._secure_sum:SecureSum.public_streams", SECURE_SUM)
+def parties_begin_with_topics_of_their_own(original, self):
+    return module("privacy._streams").Streams.from_random_state(None)
+
+
 # audits
 
 

@@ -238,13 +238,14 @@ def make_guarantee(
     assumptions: tuple[str, ...] = (),
     common: tuple[str, ...] = ASSUMPTIONS,
     provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS,
+    total_variation: float = TOTAL_VARIATION,
     **stated: Any,
 ) -> Guarantee:
     """The guarantee of what this call released and, in `partial_fit`, of all earlier calls.
 
     `stated` are the other fields of `Guarantee`.
     """
-    events, distance = tuple(events), TOTAL_VARIATION
+    events, distance = tuple(events), total_variation
     if earlier is not None:
         events = (*earlier.events, *events)
         seeded = seeded or earlier.seeded

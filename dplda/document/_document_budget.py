@@ -28,9 +28,15 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy._accounting import is_within
-from dplda.privacy._curator import TOTAL_VARIATION, sampled
+from dplda.privacy._curator import SPARE, TOTAL_VARIATION, sampled
 from dplda.privacy._events import Event
-from dplda.privacy._mechanisms import EVENT_VARIANCE, MAX_RADIUS, DiscreteGaussian, NoNoise
+from dplda.privacy._mechanisms import (
+    MAX_RADIUS,
+    NOISE_VARIANCE,
+    DiscreteGaussian,
+    GaussianShare,
+    NoNoise,
+)
 
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
@@ -64,6 +70,38 @@ OTHER_DOCUMENTS = (
     "no document of this fit is in the fits that were added as earlier, and which fit it is in "
     "does not depend on other documents"
 )
+
+
+class Shares(NamedTuple):
+    """Who adds noise to a release: one curator, or several parties (docs/federated.md).
+
+    Attributes
+    ----------
+    n_honest, n_parties : int
+        Shares of noise that pay for the event of a release, and shares that it has.
+    n_spare : int
+        Further attempts of a release that are charged.
+    """
+
+    n_honest: int = 1
+    n_parties: int = 1
+    n_spare: int = 0
+
+    @property
+    def total_variation(self) -> float:
+        """Distance of all random words of a fit from ideal ones."""
+        return self.n_parties * TOTAL_VARIATION
+
+    def gaussian(self, noise_multiplier: float) -> DiscreteGaussian:
+        """The mechanism of a release with this noise multiplier."""
+        if self.n_parties == 1:
+            return DiscreteGaussian.for_noise_multiplier(noise_multiplier)
+        return GaussianShare.for_noise_multiplier(
+            noise_multiplier, n_honest=self.n_honest, n_parties=self.n_parties
+        )
+
+
+ONE_CURATOR = Shares()
 
 
 def default_rounds(n_passes: int, subsampling_ratio: float) -> int:
@@ -119,12 +157,16 @@ class DocumentBudget:
         Highest probability with which a unit takes part in a round.
     noise_multiplier : float
         Noise multiplier of an average round; 0 without noise.
+    n_spare : int
+        Further attempts that are charged, each as a round without sampling: a unit that is in the
+        sample of a failed attempt is in that of the next one.
     """
 
     totals: Sequence[Any]
     rounds: Sequence[Any]
     subsampling_ratio: float
     noise_multiplier: float
+    n_spare: int = 0
 
     @classmethod
     def from_statement(
@@ -135,17 +177,22 @@ class DocumentBudget:
         *,
         max_iter: int,
         subsampling_ratio: float,
+        shares: Shares = ONE_CURATOR,
     ) -> DocumentBudget:
         """Make the budget of a total epsilon, or of a noise multiplier if `epsilon` is None."""
         ratio = float(subsampling_ratio)
         if epsilon is not None and epsilon < math.inf:
-            return _calibrated(float(epsilon), float(delta), max_iter, ratio)
+            return _calibrated(float(epsilon), float(delta), max_iter, ratio, shares)
         noise = 0.0 if epsilon is not None else float(noise_multiplier or 0.0)
-        return cls.from_noise_multiplier(noise, max_iter=max_iter, subsampling_ratio=ratio)
+        return cls.from_noise_multiplier(noise, max_iter, ratio, shares)
 
     @classmethod
     def from_noise_multiplier(
-        cls, noise_multiplier: float, *, max_iter: int, subsampling_ratio: float
+        cls,
+        noise_multiplier: float,
+        max_iter: int,
+        subsampling_ratio: float,
+        shares: Shares = ONE_CURATOR,
     ) -> DocumentBudget:
         """Split a budget over the releases.
 
@@ -158,10 +205,10 @@ class DocumentBudget:
             totals, rounds = [NoNoise()] * 2, [NoNoise()] * max_iter
         else:
             of_totals, of_rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
-            gaussian = lru_cache(DiscreteGaussian.for_noise_multiplier)
+            gaussian = lru_cache(shares.gaussian)
             totals = [gaussian(m) for m in of_totals.tolist()]
             rounds = [gaussian(m) for m in of_rounds.tolist()]
-        return cls(totals, rounds, subsampling_ratio, noise_multiplier)
+        return cls(totals, rounds, subsampling_ratio, noise_multiplier, shares.n_spare)
 
     @property
     def exact(self) -> bool:
@@ -236,6 +283,9 @@ class DocumentBudget:
             if mechanism not in events:
                 events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
             plan.append((COUNTS, events[mechanism]))
+        if self.n_spare:
+            loudest = max(self.rounds, key=lambda mechanism: mechanism.radius)
+            plan.extend([(SPARE, loudest.event)] * self.n_spare)
         return plan
 
 
@@ -266,20 +316,21 @@ def growing_share(t: int, max_iter: int) -> float:
 
 @lru_cache(maxsize=16)  # each call of `partial_fit` asks for the same budget
 def _calibrated(
-    epsilon: float, delta: float, max_iter: int, subsampling_ratio: float
+    epsilon: float, delta: float, max_iter: int, subsampling_ratio: float, shares: Shares
 ) -> DocumentBudget:
     """The budget of a total epsilon. The plan that runs costs at most `epsilon`."""
+    distance = shares.total_variation
     if not is_within(
-        Repeated(Gaussian(LARGEST_TOTALS), 2), epsilon, delta, total_variation=TOTAL_VARIATION
+        Repeated(Gaussian(LARGEST_TOTALS), 2), epsilon, delta, total_variation=distance
     ):
         raise _too_small(epsilon, delta, 0, max_iter)
 
     def noise_of(n_rounds: int) -> float:
         return calibrate(
-            lambda m: _merged_plan(m, n_rounds, subsampling_ratio),
+            lambda m: _merged_plan(m, n_rounds, subsampling_ratio, shares),
             epsilon,
             delta,
-            total_variation=TOTAL_VARIATION,
+            total_variation=distance,
         )
 
     most, multiplier = max_iter, noise_of(max_iter)
@@ -291,10 +342,10 @@ def _calibrated(
     step = 1e-9  # by which the merged plan may differ from the plan that runs
     while True:
         budget = DocumentBudget.from_noise_multiplier(
-            multiplier, max_iter=max_iter, subsampling_ratio=subsampling_ratio
-        )  # fmt: skip
+            multiplier, max_iter, subsampling_ratio, shares
+        )
         plan = [event for _, event in budget.plan(0, max_iter)]
-        if epsilon_of(plan, delta, total_variation=TOTAL_VARIATION) <= epsilon:
+        if epsilon_of(plan, delta, total_variation=distance) <= epsilon:
             return budget
         multiplier, step = multiplier * (1.0 + step), 2.0 * step
 
@@ -308,23 +359,27 @@ def _too_small(epsilon: float, delta: float, most: int, max_iter: int) -> ValueE
     )
 
 
-def _merged_plan(noise_multiplier: float, max_iter: int, subsampling_ratio: float) -> list[Event]:
+def _merged_plan(
+    noise_multiplier: float, max_iter: int, subsampling_ratio: float, shares: Shares
+) -> list[Event]:
     """The plan of a fit, in few events of the same cost: thousands of rounds take long to list.
 
     More noise than a mechanism takes is priced as well, so that a search need not stop there.
     """
     totals, rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
-    totals, rounds = _on_grid(totals), _on_grid(rounds)
+    totals, rounds = _on_grid(totals, shares), _on_grid(rounds, shares)
+    spare = np.full(shares.n_spare, rounds.min())
     if subsampling_ratio == 1:
-        return [Gaussian(1 / math.hypot(*(1 / totals), *(1 / rounds)))]
+        return [Gaussian(1 / math.hypot(*(1 / totals), *(1 / rounds), *(1 / spare)))]
     one_round = sampled(Gaussian(float(rounds[0])), subsampling_ratio)  # all are equal
-    return [*(Gaussian(float(m)) for m in totals), Repeated(one_round, max_iter)]
+    return [*(Gaussian(float(m)) for m in (*totals, *spare)), Repeated(one_round, max_iter)]
 
 
-def _on_grid(multipliers: np.ndarray) -> np.ndarray:
-    """The noise multipliers that `DiscreteGaussian.for_noise_multiplier` takes for these."""
-    radii = np.minimum(np.floor(math.sqrt(EVENT_VARIANCE) / multipliers), MAX_RADIUS)
-    on_grid = math.sqrt(EVENT_VARIANCE) / np.maximum(radii, 1.0)
+def _on_grid(multipliers: np.ndarray, shares: Shares) -> np.ndarray:
+    """The noise multipliers that `Shares.gaussian` takes for these."""
+    width = math.sqrt(shares.n_honest * NOISE_VARIANCE - 9)
+    radii = np.minimum(np.floor(width / multipliers), MAX_RADIUS)
+    on_grid = width / np.maximum(radii, 1.0)
     return np.where(multipliers <= LARGEST_NOISE, on_grid, multipliers)
 
 
@@ -356,6 +411,7 @@ def document_guarantee(
     seeded: bool,
     mechanism: str,
     assumptions: tuple[str, ...],
+    total_variation: float,
 ) -> Guarantee:
     """The guarantee of all calls: `events` and clipping bounds `norms` are those of this one."""
     multipliers, scales = [], []
@@ -385,4 +441,5 @@ def document_guarantee(
         noise_multiplier=tuple(multipliers),
         seeded=seeded,
         assumptions=(ROWS_OF_A_UNIT[unit], *assumptions),
+        total_variation=total_variation,
     )

@@ -32,6 +32,7 @@ from dplda.document._contributions import (
 from dplda.document._document_budget import (
     DOCUMENT_CONSTRAINTS,
     N_PASSES,
+    ONE_CURATOR,
     OTHER_DOCUMENTS,
     PUBLIC_START,
     DocumentBudget,
@@ -112,6 +113,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         Number of rounds so far.
     """
 
+    _parties: Any = None  # of `dplda.federated.fit_together`
     _attack = "document"
     _promise = Promise(
         unit="document",  # or "user", if `fit` gets `user_ids`
@@ -259,7 +261,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         warn_if_seeded(name, streams.seeded and not budget.exact)
         interrupt = None
         charged = unit if user_ids is None else charged_unit(user_ids, unit)  # public
-        with Curator(plan, streams, label=name, unit=charged, ledger=self.ledger) as curator:
+        first = streams if self._parties is None else self._parties.public_streams()
+        with Curator(
+            plan, streams, label=name, unit=charged, ledger=self.ledger, parties=self._parties
+        ) as curator:
             counts = self._read_counts(X, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
@@ -269,15 +274,18 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             users = None if user_ids is None else number_users(user_ids, counts.shape[0])  # private
             try:
                 table = self._rounds(
-                    counts, table, budget, curator, streams, n_rounds, users, others
+                    counts, table, budget, curator, first, n_rounds, users, others
                 )  # public
             except Interrupted as error:
                 interrupt, table = error, error.table  # public
         steps = table.schedule(budget, n_done + 1, n_done + n_rounds, self.contribution_norm)
         norms = [] if n_done else [self.contribution_norm] * len(budget.totals)
         norms.extend(step.norm for step in steps)
+        norms.extend([self.contribution_norm] * budget.n_spare)
         assumptions: tuple[str, ...] = () if self.prior_components is None else (PUBLIC_START,)
         assumptions += () if others is None else (OTHER_DOCUMENTS,)
+        if self._parties is not None:
+            assumptions += self._parties.assumptions(curator.events, self.delta)
         guarantee = document_guarantee(
             curator.events,
             unit=unit,
@@ -287,6 +295,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             seeded=streams.seeded,
             mechanism=self._promise.mechanism,
             assumptions=assumptions,
+            total_variation=curator.total_variation,
         )
         if interrupt is not None:
             done = f"{table.n_rounds} of {n_done + n_rounds}, then an interrupt; all are charged"
@@ -456,6 +465,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         return DocumentBudget.from_statement(
             self.epsilon, self.noise_multiplier, self.delta, max_iter=self._max_iter(),
             subsampling_ratio=self._highest_rate(),
+            shares=ONE_CURATOR if self._parties is None else self._parties.shares,
         )  # fmt: skip
 
     def _plan(self) -> list[tuple[str, Event]]:

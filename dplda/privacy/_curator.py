@@ -14,14 +14,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._messages import warn_user
 from dplda.privacy._accounting import epsilon_of, grouped
-from dplda.privacy._events import Event, NonPrivate, PoissonSampled, Repeated
+from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled, Repeated
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
@@ -39,7 +39,22 @@ TOO_MANY_WORDS = (
     f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or words"
 )
 
+ATTEMPTS = 2**20  # from the noise stream of a release to that of its next attempt
+SPARE = "a further attempt"
+
 Step: TypeAlias = tuple[str, Event]
+
+
+class Parties(Protocol):
+    """The other parties of a release that none of them could make alone (docs/federated.md)."""
+
+    n_parties: int
+
+    def add_up(self, cells: NDArray[np.int64], label: str) -> bool:
+        """Put the sum over all parties in the place of own noisy cells.
+
+        Nobody sees own cells. False if a party was lost: the others begin anew, with new noise.
+        """
 
 
 def sampled(event: Event, sampling_probability: float) -> Event:
@@ -89,11 +104,15 @@ class Curator:
         Name and unit of the ledger's entry, for example "document".
     ledger : Ledger, str, path-like or None, default=None
         Where the plan is charged. None records the charge in `events` only.
+    parties : Parties or None, default=None
+        Who adds up what is released. None releases own sums.
 
     Attributes
     ----------
     events : tuple of Event
         Events of the plan, in order.
+    total_variation : float
+        Distance from ideal randomness that is charged.
 
     Raises
     ------
@@ -115,7 +134,14 @@ class Curator:
     """
 
     def __new__(
-        cls, plan: Any, streams: Any, *, label: str, unit: str, ledger: Any = None
+        cls,
+        plan: Any,
+        streams: Any,
+        *,
+        label: str,
+        unit: str,
+        ledger: Any = None,
+        parties: Any = None,
     ) -> Curator:
         return object.__new__(_STAND_IN.get() or cls)
 
@@ -127,6 +153,7 @@ class Curator:
         label: str,
         unit: str,
         ledger: Any = None,
+        parties: Parties | None = None,
     ) -> None:
         labels: tuple[str, ...]
         self.events: tuple[Event, ...]
@@ -134,6 +161,8 @@ class Curator:
         self._plan = list(plan)
         self._unchecked = Counter(labels)  # those whose number of words may not be allowed
         self._streams = streams
+        self._parties = parties
+        self.total_variation = TOTAL_VARIATION * (1 if parties is None else parties.n_parties)
         self._n_released = 0
         self._has_sample = False  # for the plan's next step
         # Two threads that check the plan at once would take one step, or one stream, twice.
@@ -145,7 +174,7 @@ class Curator:
                 label,
                 unit,
                 condensed(self.events),
-                total_variation=TOTAL_VARIATION,
+                total_variation=self.total_variation,
                 seeded=streams.seeded,
             )
 
@@ -200,8 +229,12 @@ class Curator:
             self._take(label, sampled(mechanism.event, sampling_probability))
             flags, kinds = value.flags, (np.int32, np.int64)
             in_place = overwrite_value and value.dtype in kinds and flags.carray
-            noisy = value if in_place else value.astype(np.int64, order="C", casting="safe")
-            self._add_noise(noisy, mechanism, round, n_jobs)
+            noisy: Cells
+            if self._parties is not None:  # whose sum may need 64 bits
+                noisy = self._add_up(value, mechanism, label, round, n_jobs)
+            else:
+                noisy = value if in_place else value.astype(np.int64, order="C", casting="safe")
+                self._add_noise(noisy, mechanism, round, n_jobs)
             # a copy, as the caller may use the array again
             announce(label, round, noisy.copy, mechanism)
             return noisy
@@ -348,6 +381,32 @@ class Curator:
         self._has_sample = False
         self._n_released += 1
 
+    def _add_up(
+        self, own: Cells, mechanism: Mechanism, label: str, round: int, n_jobs: int | None
+    ) -> NDArray[np.int64]:
+        """Add own noise, and let all parties add up; again with new noise if a party was lost.
+
+        Two sums with the same noise would differ by what the lost party holds and its own noise,
+        which is less than the event says.
+        """
+        assert self._parties is not None
+        attempt, event = 0, mechanism.event
+        while True:
+            cells = own.astype(np.int64, order="C", casting="safe")
+            self._add_noise(cells, mechanism, round + attempt * ATTEMPTS, n_jobs)
+            if self._parties.add_up(cells, f"{label} {round}.{attempt}"):
+                return cells
+            spare, paid = self._plan.pop() if self._plan else ("", NonPrivate())
+            if not (
+                spare == SPARE and isinstance(paid, Gaussian) and isinstance(event, Gaussian)
+                and paid.noise_multiplier <= event.noise_multiplier
+            ):  # fmt: skip
+                raise RuntimeError(
+                    f"a party was lost, and the plan has no further attempt for {label!r}"
+                )
+            attempt += 1
+            self._n_released += 1
+
     def _add_noise(
         self, value: Cells, mechanism: Mechanism, round: int, n_jobs: int | None
     ) -> None:
@@ -402,7 +461,7 @@ class Curator:
         try:
             if self._ledger is not None:
                 delta = self._ledger.delta
-            spent = epsilon_of(self.events, delta, total_variation=TOTAL_VARIATION)
+            spent = epsilon_of(self.events, delta, total_variation=self.total_variation)
             made += f", and epsilon {spent:.4g} of this fit is spent (delta {delta:g})"
             return made if self._ledger is None else f"{made}: {self._ledger}"
         except (OSError, ValueError, RuntimeError):

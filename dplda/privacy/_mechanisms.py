@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -248,35 +248,42 @@ class DiscreteGaussian(Mechanism):
         check_integer("radius", self.radius, MIN_RADIUS, MAX_RADIUS)
 
     @classmethod
-    def for_noise_multiplier(cls, noise_multiplier: float) -> DiscreteGaussian:
+    def for_noise_multiplier(cls, noise_multiplier: float, **shares: int) -> Self:
         """Take the largest radius, at most 2**30, with at least this noise multiplier.
 
         Parameters
         ----------
         noise_multiplier : float
             Standard deviation of the noise divided by the sensitivity, in (0, 9601.1].
+        **shares : int
+            Other parameters of the class; `DiscreteGaussian` has none.
 
         Returns
         -------
         DiscreteGaussian
             Its `noise_multiplier` is at least the given one.
         """
-        radius = 0
+        radius, variance = 0, cls(MAX_RADIUS, **shares).event_variance
         if 0 < noise_multiplier < math.inf:
-            radius = math.isqrt(EVENT_VARIANCE // Fraction(min(noise_multiplier, 10**9)) ** 2)
+            radius = math.isqrt(variance // Fraction(min(noise_multiplier, 10**9)) ** 2)
         if radius < MIN_RADIUS:
-            largest = math.sqrt(EVENT_VARIANCE) / MIN_RADIUS
+            largest = math.sqrt(variance) / MIN_RADIUS
             raise ValueError(
                 f"noise_multiplier must be above 0 and at most {largest:.2f}, got "
                 f"{noise_multiplier}; more noise would leave no signal: raise epsilon, lower "
                 "max_iter"
             )
-        return cls(min(radius, MAX_RADIUS))
+        return cls(min(radius, MAX_RADIUS), **shares)
+
+    @property
+    def event_variance(self) -> int:
+        """Variance of the event's Gaussian."""
+        return EVENT_VARIANCE
 
     @property
     def noise_multiplier(self) -> float:
         """Standard deviation of the event's Gaussian, divided by `radius`."""
-        return math.sqrt(EVENT_VARIANCE) / self.radius
+        return math.sqrt(self.event_variance) / self.radius
 
     @property
     def sensitivity(self) -> float:  # type: ignore[override]
@@ -290,6 +297,36 @@ class DiscreteGaussian(Mechanism):
 
     def _kernels(self) -> tuple[Draw, DrawTied, AliasTables]:
         return add_gaussian, add_tied_gaussian, gaussian_tables()
+
+
+@dataclass(frozen=True)
+class GaussianShare(DiscreteGaussian):
+    """The noise of one of several parties, for integers that are released as one sum.
+
+    Each of `n_parties` parties adds the noise of `DiscreteGaussian` to its own integers. The shares
+    of `n_honest` of them pay for the event: their sum is discrete Gaussian noise of `n_honest`
+    times the variance, up to 10**(-1.6e12) of each probability (docs/proofs_document.md).
+
+    Parameters
+    ----------
+    radius : int
+        L2 sensitivity of the integers of a party, from 64 to 2**30.
+    n_honest, n_parties : int
+        Shares that pay for the event, and shares that are drawn.
+    """
+
+    n_honest: int = 1
+    n_parties: int = 1
+
+    @property
+    def event_variance(self) -> int:
+        """Variance of the Gaussian that `n_honest` shares are a post-processing of."""
+        return self.n_honest * NOISE_VARIANCE - 9
+
+    @property
+    def scale(self) -> float:  # type: ignore[override]
+        """Standard deviation of all shares together."""
+        return math.sqrt(self.n_parties * NOISE_VARIANCE)
 
 
 @dataclass(frozen=True)

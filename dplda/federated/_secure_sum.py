@@ -1,0 +1,417 @@
+"""Several parties fit one model of documents: nobody sees a sum that is not everybody's.
+
+A party runs `fit` on its own documents, and the public side with it. A release differs: own sum,
+own share of the noise and masks go out, and the sum over all parties comes back. Masks of a pair
+cancel in the sum. The coordinator adds up what it cannot read. docs/federated.md has the protocol
+and who may collude; docs/proofs_document.md the proof.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from dplda.document._document_budget import Shares
+from dplda.document._document_lda import DocumentLDA
+from dplda.leaf._checks import check_integer
+from dplda.privacy import Gaussian, PoissonSampled, epsilon_of
+from dplda.privacy._events import Event
+from dplda.privacy._mechanisms import NOISE_VARIANCE
+from dplda.privacy._streams import Streams
+
+try:  # cryptography 47 and later, where its OpenSSL has it
+    from cryptography.hazmat.primitives.asymmetric.mlkem import (
+        MLKEM768PrivateKey,
+        MLKEM768PublicKey,
+    )
+
+    MLKEM768PrivateKey.generate()
+    HAS_KEM = True
+except Exception:
+    HAS_KEM = False
+
+MAX_PARTIES = 50  # the lemma of shares is stated for these
+SETUP = 2  # replies before the first sum: public keys, and encapsulated keys
+KEY, KEM_KEY, KEM_TEXT, DIGEST = 32, 1184, 1088, 32  # bytes
+SUM, LOST = b"S", b"L"
+Exchange = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all parties agree on in advance.
+
+    Attributes
+    ----------
+    n_parties : int
+        From 2 to 50.
+    colluding : int
+        Parties that may share all they know with each other, the coordinator and the public. A
+        party that only looks at the results counts as one.
+    lost : int
+        Parties that may drop out of the fit.
+    digest : bytes
+        Of everything else that is agreed on.
+    kem : bool
+        Whether keys are also agreed on by ML-KEM-768.
+    """
+
+    n_parties: int
+    colluding: int = 1
+    lost: int = 0
+    digest: bytes = b""
+    kem: bool = HAS_KEM
+
+    def __post_init__(self) -> None:
+        check_integer("the number of parties", self.n_parties, 2, MAX_PARTIES)
+        check_integer("colluding", self.colluding, 1, self.n_parties - 1)
+        check_integer("lost", self.lost, 0, self.n_parties - 1 - self.colluding)
+        if self.kem and not HAS_KEM:
+            raise ValueError("ML-KEM-768 needs cryptography 47 or later; install it, or set no kem")
+
+    @property
+    def shares(self) -> Shares:
+        """The noise of a release: that of the honest parties who stay pays for it."""
+        honest = self.n_parties - self.colluding - self.lost
+        return Shares(honest, self.n_parties, self.lost)
+
+    def agreed(self) -> bytes:
+        """Digest of all terms."""
+        terms = dataclasses.asdict(self) | {"digest": self.digest.hex()}
+        return hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).digest()
+
+
+class Keys:
+    """The keys of a party in one fit. They are in memory only, and no other fit uses them."""
+
+    def __init__(self, kem: bool, seed: bytes | None = None) -> None:
+        seed = os.urandom(KEY + 64) if seed is None else hashlib.shake_256(seed).digest(KEY + 64)
+        self._x25519 = X25519PrivateKey.from_private_bytes(seed[:KEY])
+        self._kem = MLKEM768PrivateKey.from_seed_bytes(seed[KEY:]) if kem else None
+        self._encapsulated: dict[int, bytes] = {}
+
+    def public(self) -> bytes:
+        """Public keys, for everybody."""
+        key = self._x25519.public_key().public_bytes_raw()
+        return key if self._kem is None else key + self._kem.public_key().public_bytes_raw()
+
+    def encapsulate(self, me: int, publics: Sequence[bytes]) -> bytes:
+        """Encapsulated keys for the parties after this one, in order."""
+        texts = []
+        if self._kem is not None:
+            for j in range(me + 1, len(publics)):
+                key = MLKEM768PublicKey.from_public_bytes(publics[j][KEY:])
+                self._encapsulated[j], text = key.encapsulate()
+                texts.append(text)
+        return b"".join(texts)
+
+    def secrets(self, me: int, publics: Sequence[bytes], texts: bytes) -> dict[int, bytes]:
+        """The secret that is shared with each other party; `texts` are those of all, in order."""
+        n, secrets = len(publics), {}
+        for j in {*range(n)} - {me}:
+            secrets[j] = self._x25519.exchange(X25519PublicKey.from_public_bytes(publics[j][:KEY]))
+            if self._kem is not None and j < me:
+                place = j * n - j * (j + 1) // 2 + me - j - 1  # of the text from j to this party
+                text = texts[place * KEM_TEXT : (place + 1) * KEM_TEXT]
+                secrets[j] += self._kem.decapsulate(text)
+            elif self._kem is not None:
+                secrets[j] += self._encapsulated[j]
+        return secrets
+
+
+class SecureSum:
+    """A party's side of the sums of one fit: what `Curator` and `DocumentLDA` ask for as `parties`.
+
+    The masks of a pair depend on all that both have seen: the terms, the keys of all, every reply.
+    Two parties that were shown different things have masks that do not cancel, and what they send
+    is uniform. Agreement therefore takes no message, and secrecy does not depend on the transport.
+
+    `exchange` gives a message to the coordinator and returns its reply. `prove` wraps own public
+    keys for the others, and `check` unwraps those of a party, or raises an error.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        me: int,
+        exchange: Exchange,
+        *,
+        seed: bytes | None = None,
+        prove: Callable[[bytes], bytes] = bytes,
+        check: Callable[[int, bytes], bytes] = lambda party, message: message,
+    ) -> None:
+        self.n_parties, self.shares = terms.n_parties, terms.shares
+        self._me, self._exchange, self._terms = me, exchange, terms
+        self._present, keys = list(range(self.n_parties)), Keys(terms.kem, seed)
+        own, agreed = keys.public(), terms.agreed()
+        proved = unpack(exchange(pack([agreed, prove(own)])), self.n_parties)
+        publics = [check(i, message) for i, message in enumerate(proved)]
+        size = KEY + KEM_KEY * terms.kem
+        if publics[me] != own or len({*publics}) < len(publics) or {*map(len, publics)} != {size}:
+            raise ConnectionError(
+                "the coordinator has changed the keys of the parties; this party sends nothing"
+            )
+        # Nobody chose it: the keys of all parties are in it. Random topics need no secret.
+        self._first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
+        texts = b"".join(
+            unpack(exchange(pack([agreed, keys.encapsulate(me, publics)])), self.n_parties)
+        )
+        self._secrets = keys.secrets(me, publics, texts)
+        self._transcript = hashlib.sha256(agreed + b"".join(publics) + texts).digest()
+
+    def public_streams(self) -> Streams:
+        """The random first table, the same for all parties."""
+        return Streams(self._first, seeded=False)
+
+    def add_up(self, cells: NDArray[np.int64], label: str) -> bool:
+        """Put the sum over all parties in the place of own noisy cells; False if one was lost."""
+        place = f"{label} {cells.size}".encode()
+        total = cells.reshape(-1).view(np.uint64).copy()
+        # What leaves the party: own sum, own noise, and for each other party a mask that is uniform
+        # for everybody but the two. Without all the others, the vector is uniform.
+        for j in self._present:
+            if j != self._me:
+                mask = self._mask(j, place, total.size)
+                total = total + mask if self._me < j else total - mask  # modulo 2**64
+        reply = self._exchange(self._transcript + total.astype("<u8").tobytes())
+        self._transcript = hashlib.sha256(self._transcript + place + reply).digest()
+        kind, body = reply[:1], reply[1:]
+        if kind == SUM and len(body) == 8 * cells.size:
+            cells.reshape(-1)[:] = np.frombuffer(body, "<i8")
+            return True
+        present, fewest = sorted({*body}), self.n_parties - self._terms.lost
+        if not (
+            kind == LOST and self._me in present and {*present} < {*self._present}
+            and len(present) >= fewest
+        ):  # fmt: skip
+            raise ConnectionError("too few parties are left, or the coordinator has ended the fit")
+        self._present = present
+        return False
+
+    def _mask(self, other: int, place: bytes, n: int) -> NDArray[np.uint64]:
+        """The mask of this party and another one, (n,) words, for one attempt of one release."""
+        pair = bytes(sorted((self._me, other)))
+        key = HKDF(SHA256(), 32, salt=self._transcript, info=b"mask" + pair + place)
+        cipher = Cipher(algorithms.AES(key.derive(self._secrets[other])), modes.CTR(bytes(16)))
+        words = np.frombuffer(cipher.encryptor().update(bytes(8 * n)), "<u8")
+        return words.astype(np.uint64, copy=False)
+
+    def assumptions(self, events: Sequence[Event], delta: float) -> tuple[str, ...]:
+        """What the card says of parties, in three lines."""
+        m, c, n_honest = self.n_parties, self._terms.colluding, self.shares.n_honest
+        of_one = math.sqrt((NOISE_VARIANCE - 9) / (n_honest * NOISE_VARIANCE - 9))
+        distance = self.shares.total_variation
+        alone = epsilon_of([quieter(e, of_one) for e in events], delta, total_variation=distance)
+        kem = " with ML-KEM-768" if self._terms.kem else ""
+        return (
+            f"at most {c} of the {m} parties collude, with the coordinator and anyone else, and at "
+            f"most {self._terms.lost} drop out: the noise of {n_honest} pays",
+            f"X25519{kem}, HKDF and AES-256 hide what a party sends; without them, or if all "
+            f"others collude, epsilon is {alone:.3g}",
+            "no person has documents with two parties; any party can spoil the model unnoticed",
+        )
+
+
+def quieter(event: Event, share: float) -> Event:
+    """The event of a Gaussian step with this share of its noise."""
+    gaussian = event.event if isinstance(event, PoissonSampled) else event
+    assert isinstance(gaussian, Gaussian)
+    quiet = Gaussian(gaussian.noise_multiplier * share)
+    if isinstance(event, PoissonSampled):
+        return PoissonSampled(event.sampling_probability, quiet)
+    return quiet
+
+
+class Adder:
+    """The coordinator's side: it hands keys on, and adds up vectors that it cannot read."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms, self._n_replies = terms, 0
+        self.present = {*range(terms.n_parties)}
+
+    def reply(self, messages: Mapping[int, bytes]) -> bytes:
+        """What all parties get for their messages; those without a message are lost."""
+        lost = self.present - {*messages}
+        if len(messages) < self._terms.n_parties - self._terms.lost or (
+            lost and self._n_replies < SETUP
+        ):
+            raise ConnectionError(f"{len(messages)} parties are left, which are too few")
+        given = [messages[i] for i in sorted(self.present - lost)]
+        self._n_replies += 1
+        if self._n_replies <= SETUP:
+            agreed, parts = zip(*(unpack(message, 2) for message in given))
+            if len({*agreed}) > 1:
+                raise ConnectionError("the parties do not have the same plan")
+            return pack(parts)
+        if lost:
+            self.present -= lost
+            return LOST + bytes(sorted(self.present))
+        if len({message[:DIGEST] for message in given}) > 1 or len({*map(len, given)}) > 1:
+            raise ConnectionError("the parties do not agree on what was released so far")
+        total = np.zeros((len(given[0]) - DIGEST) // 8, "<u8")
+        for message in given:
+            total += np.frombuffer(message, "<u8", offset=DIGEST)
+        return SUM + total.tobytes()
+
+
+def pack(parts: Sequence[bytes]) -> bytes:
+    """Byte strings as one."""
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def unpack(data: bytes, n: int) -> list[bytes]:
+    """The `n` byte strings of `pack`."""
+    parts = list[bytes]()
+    while data and len(parts) < n:
+        end = 4 + int.from_bytes(data[:4], "big")
+        parts.append(data[4:end])
+        data = data[end:]
+    if data or len(parts) != n:
+        raise ConnectionError("a message of the setup is malformed")
+    return parts
+
+
+def fit_share(model: Any, X: Any, parties: SecureSum, user_ids: Any = None) -> Any:
+    """Fit a party's model, which is that of all parties, on its own documents."""
+    m, shares = parties.n_parties, parties.shares
+    model._parties, promise = parties, model._promise
+    model._promise = dataclasses.replace(
+        promise,
+        mechanism=f"{promise.mechanism}, each the sum over {m} parties, with a share of noise from "
+        f"each of them, {shares.n_honest} of which pay",
+        trusted="each party with its own texts; neither the coordinator nor other parties",
+    )
+    try:
+        return model.fit(X) if user_ids is None else model.fit(X, user_ids=user_ids)
+    finally:
+        del model._parties  # which holds keys
+
+
+def check_model(estimator: Any) -> None:
+    """Refuse what parties cannot fit together, before anything is charged."""
+    if not isinstance(estimator, DocumentLDA):
+        raise TypeError(
+            f"parties fit a SubLDA or a PrivateSVILDA together, got {type(estimator).__name__}"
+        )
+    if estimator.epsilon == math.inf:
+        raise ValueError("epsilon=inf has no noise: the sum of all parties would be exact")
+
+
+def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int = 1) -> Any:
+    """Fit one private model to the documents of several parties, in one process.
+
+    For experiments: what runs is what ``dplda federation`` runs over a network, with keys, masks
+    and shares of the noise. There, nobody else than a party sees its documents or their sum.
+
+    Parameters
+    ----------
+    estimator : SubLDA or PrivateSVILDA
+        Not changed. Its `epsilon` is finite, and its `ledger` None: over a network, each party
+        charges its own.
+    parties : mapping of str to X, or to a tuple (X, user_ids)
+        The documents of 2 to 50 parties, in the same columns, and the users of their rows for all
+        parties or for none. A user is with one party.
+    colluding : int, default=1
+        How many parties may share all they know with the coordinator and with each other. The noise
+        of the others pays for epsilon. A party that only looks at the results counts as one.
+
+    Returns
+    -------
+    model : SubLDA or PrivateSVILDA
+        The fitted model, which all parties have.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the arguments do not fit together. Nothing is read then.
+
+    Notes
+    -----
+    **Privacy.** Unit, relation and events: those of the estimator, for units of one party.
+    Sensitivity: that of a party's own sum. Mechanism: `len(parties)` shares of discrete Gaussian
+    noise; the events are those of ``len(parties) - colluding`` shares. The proof is in
+    ``docs/proofs_document.md``.
+
+    Examples
+    --------
+    >>> from dplda import SubLDA
+    >>> from dplda.datasets import make_topic_corpus
+    >>> from dplda.federated import fit_together
+    >>> X = make_topic_corpus(n_docs=600, n_words=30, n_components=3, random_state=0).data
+    >>> parties = {"north": X[:200], "south": X[200:400], "west": X[400:]}
+    >>> model = fit_together(SubLDA(3, epsilon=4.0, max_iter=10), parties)
+    >>> round(model.epsilon_, 2), model.components_.shape
+    (4.0, (3, 30))
+    """
+    check_model(estimator)
+    if estimator.ledger is not None:
+        raise ValueError(
+            "fit_together runs all parties in one process, and a ledger belongs to one party: set "
+            "ledger=None, or let each party run `dplda federation party` with its own"
+        )
+    if not isinstance(parties, Mapping):
+        raise TypeError(f"parties must be a mapping of names, got {type(parties).__name__}")
+    data = [pair if isinstance(pair, tuple) else (pair, None) for pair in parties.values()]
+    terms = Terms(len(data), colluding)
+    if len({np.shape(X)[1:] for X, _ in data}) > 1 or len({ids is None for _, ids in data}) > 1:
+        raise ValueError("all parties need the same columns, and user_ids for all or for none")
+    seeds: list[Any] = [None] * len(data)
+    if estimator.random_state is not None:
+        seeds = check_random_state(estimator.random_state).randint(2**31, size=len(data)).tolist()
+    room = Room(Adder(terms), len(data))
+
+    def run(me: int) -> Any:
+        seed = seeds[me]  # one seed for all would give equal noise
+        model = clone(estimator).set_params(random_state=seed)
+        key = None if seed is None else b"%d" % seed
+        try:
+            secure_sum = SecureSum(terms, me, lambda message: room.exchange(me, message), seed=key)
+            return fit_share(model, data[me][0], secure_sum, data[me][1])
+        except BaseException:
+            room.leave()
+            raise
+
+    with ThreadPoolExecutor(len(data)) as pool:
+        calls = [pool.submit(run, me) for me in range(len(data))]
+    failures = [error for call in calls if (error := call.exception()) is not None]
+    for error in sorted(failures, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
+        raise error
+    return calls[0].result()
+
+
+class Room:
+    """Where the parties of one process meet: each waits for the messages of all."""
+
+    def __init__(self, adder: Adder, n_parties: int) -> None:
+        self._adder, self._reply, self._messages = adder, b"", dict[int, bytes]()
+        self._all = threading.Barrier(n_parties, self._add)
+
+    def _add(self) -> None:
+        self._reply = self._adder.reply(self._messages)
+
+    def exchange(self, me: int, message: bytes) -> bytes:
+        """Give a message, and get the reply to the messages of all."""
+        self._messages[me] = message
+        self._all.wait()
+        return self._reply
+
+    def leave(self) -> None:
+        """Let nobody wait for a party that has failed."""
+        self._all.abort()

@@ -1,0 +1,484 @@
+"""Parties that fit one model: the sum is right, nobody sees more of it, and it pays as stated."""
+
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+
+from dplda import HDPLDA, PrivateSVILDA, SubLDA
+from dplda.audit import replay
+from dplda.datasets import make_topic_corpus
+from dplda.document._document_budget import Shares
+from dplda.federated import _secure_sum, fit_together
+from dplda.federated._secure_sum import Adder, Room, SecureSum, Terms, fit_share, pack
+from dplda.privacy import Ledger, PoissonSampled, epsilon_of
+from dplda.privacy._curator import TOTAL_VARIATION
+from dplda.privacy._mechanisms import NOISE_VARIANCE, DiscreteGaussian, GaussianShare
+from dplda.privacy._streams import Streams
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.LowSignalWarning"
+)
+V = 40
+MODEL = SubLDA(3, epsilon=4.0, max_iter=6, n_jobs=1)
+
+
+@pytest.fixture(scope="module")
+def X():
+    return make_topic_corpus(n_docs=600, n_words=V, n_components=3, random_state=0).data
+
+
+def thirds(X, user_ids=None):
+    rows = [slice(200 * i, 200 * i + 200) for i in range(3)]
+    names = ("north", "south", "west")
+    return {n: X[r] if user_ids is None else (X[r], user_ids[r]) for n, r in zip(names, rows)}
+
+
+class Alone:
+    """The other parties, if they hold nothing and draw no noise."""
+
+    def __init__(self, terms, first=bytes(32)):
+        self.n_parties, self.shares, self.first = terms.n_parties, terms.shares, first
+
+    def public_streams(self):
+        return Streams(self.first, seeded=False)
+
+    def add_up(self, cells, label):
+        return True
+
+    def assumptions(self, events, delta):
+        return ()
+
+
+def no_noise(self, cells, reader, n_jobs=1):
+    pass
+
+
+# the sum is right
+
+
+@pytest.mark.parametrize(
+    ("model", "with_users"),
+    [
+        (MODEL, False), (MODEL, True),
+        (PrivateSVILDA(3, epsilon=4.0, max_iter=6, subsampling_ratio=1.0, n_jobs=1), False),
+        (clone(MODEL).set_params(prior_components=np.ones((3, V)) + np.eye(3, V)), False),
+    ],
+)  # fmt: skip
+def test_without_noise_the_model_is_that_of_all_documents_to_the_last_bit(
+    model, with_users, X, monkeypatch
+):
+    """With the same mechanisms, masks and first table."""
+    monkeypatch.setattr(GaussianShare, "add_to", no_noise)
+    first = []
+    streams = SecureSum.public_streams
+    monkeypatch.setattr(
+        SecureSum, "public_streams", lambda self: first.append(self._first) or streams(self)
+    )
+    users = np.arange(600) // 4 if with_users else None
+    together = fit_together(model, thirds(X, users))
+    assert len({*first}) == 1
+    pooled = fit_share(clone(model), X, Alone(Terms(3), first[0]), users)
+    assert_array_equal(together.components_, pooled.components_)
+    assert together.privacy_.unit == ("user" if with_users else "document")
+
+
+def test_a_seed_gives_one_model_and_no_seed_another(X):
+    seeded = clone(MODEL).set_params(random_state=1)
+    one, two, other = (fit_together(m, thirds(X)) for m in (seeded, seeded, MODEL))
+    assert_array_equal(one.components_, two.components_)
+    assert not np.array_equal(one.components_, other.components_)
+    assert one.privacy_.seeded > other.privacy_.seeded
+
+
+def test_noise_of_the_parties_is_independent(X, monkeypatch):
+    seen, add_to = [], GaussianShare.add_to
+
+    def draw(self, cells, reader, n_jobs=1):
+        before = cells.copy()
+        add_to(self, cells, reader, n_jobs)
+        seen.append((cells - before)[:V].astype(float))
+
+    monkeypatch.setattr(GaussianShare, "add_to", draw)
+    fit_together(clone(MODEL).set_params(max_iter=2, random_state=0), thirds(X))
+    correlation = np.corrcoef(seen) - np.eye(len(seen))
+    assert len(seen) == 3 * 4
+    assert np.abs(correlation).max() < 0.8
+
+
+def test_the_noise_of_the_model_is_nearly_that_of_one_curator():
+    X = make_topic_corpus(n_docs=4000, n_words=V, n_components=3, random_state=1).data
+    parts = {str(i): X[400 * i : 400 * i + 400] for i in range(10)}
+    one, half = (fit_together(MODEL, parts, colluding=c)._released.variance for c in (1, 5))
+    pooled = clone(MODEL).fit(X)._released.variance
+    assert one / pooled == pytest.approx(10 / 9, rel=1e-4)
+    assert half / pooled == pytest.approx(10 / 5, rel=1e-4)
+
+
+# what it costs
+
+
+@pytest.mark.parametrize(("colluding", "lost"), [(1, 0), (2, 0), (1, 1)])
+@pytest.mark.parametrize("ratio", [1.0, 0.3])
+def test_the_noise_of_the_honest_pays(colluding, lost, ratio, X):
+    terms = Terms(4, colluding, lost)
+    model = SubLDA(3, epsilon=2.0, max_iter=5, subsampling_ratio=ratio)
+    model._parties = Alone(terms)
+    budget, h = model._budget(), 4 - colluding - lost
+    for mechanism in (*budget.totals, *budget.rounds):
+        assert (mechanism.n_honest, mechanism.n_parties) == (h, 4)
+        # the event: integers of norm at most `radius`, and noise of variance h S^2 - 9
+        multiplier = mechanism.event.noise_multiplier
+        assert mechanism.radius * multiplier <= math.sqrt(h * NOISE_VARIANCE - 9) * (1 + 1e-15)
+        assert mechanism.scale == math.sqrt(4 * NOISE_VARIANCE)
+    events = [event for _, event in budget.plan(0, 5)]
+    cost = epsilon_of(events, model.delta, total_variation=4 * TOTAL_VARIATION)
+    assert 1.99 < cost <= 2.0
+    loudest = max(budget.rounds, key=lambda mechanism: mechanism.radius).event
+    assert events[7:] == [loudest] * lost  # a failed attempt and the next one have one sample
+    assert all(isinstance(e, PoissonSampled) == (ratio < 1) for e in events[2:7])
+
+
+def test_the_card_and_the_ledger_of_a_party(X, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", epsilon=3.0)
+    model = clone(MODEL).set_params(epsilon=2.0, ledger=ledger)
+    fit_share(model, X, party_of(Terms(4, 2, 1)))
+    card = str(model.privacy_)
+    assert "at most 2 of the 4 parties collude" in card
+    assert "at most 1 drop out: the noise of 1 pays" in card
+    assert "neither the coordinator nor other parties" in card
+    assert "no person has documents with two parties" in card
+    assert model.privacy_.total_variation == 4 * TOTAL_VARIATION
+    (entry,) = ledger.entries()
+    assert entry.total_variation == 4 * TOTAL_VARIATION
+    assert ledger.epsilon_spent == pytest.approx(model.epsilon_, rel=1e-6)
+    assert not hasattr(model, "_secrets")
+    assert model._parties is None
+
+
+def party_of(terms):
+    """A party whose coordinator hands its own words back, as if the others held nothing."""
+
+    class Party(Alone):
+        assumptions = SecureSum.assumptions
+        _terms = terms
+
+    return Party(terms)
+
+
+def test_what_is_left_if_all_masks_fall():
+    """The page of the protocol: epsilon 4 becomes 15.1 with 9 shares."""
+    model = SubLDA(20, epsilon=4.0, delta=1e-5)
+    model._parties = party_of(Terms(10))
+    events = [event for _, event in model._plan()]
+    assert "epsilon is 15.1" in model._parties.assumptions(events, 1e-5)[1]
+
+
+@pytest.mark.parametrize("width", [0.5, 0.7, 1.0])
+def test_shares_add_up(width):
+    """The lemma of shares on small widths, where it can be seen, in sums of 40 digits."""
+    with localcontext(prec=40):
+
+        def law(variance, n=60):
+            variance = Decimal(variance)
+            weights = np.array(
+                [(-x * x / (2 * variance)).exp() for x in map(Decimal, range(-n, n + 1))]
+            )
+            return weights / weights.sum()
+
+        total, h = law(width**2), 4
+        for _ in range(h - 1):
+            total = np.convolve(total, law(width**2))
+        n = len(total) // 2
+        ratio = (total / law(h * width**2, n))[n - 10 : n + 11]
+        largest = float(max(ratio.max(), 1 / ratio.min()))
+    eta = [2 * math.exp(-2 * math.pi**2 * width**2 * j / (j + 1)) for j in range(1, h)]
+    assert 1 + eta[0] / 40 < largest <= math.prod((1 + e) / (1 - e) for e in eta)
+
+
+def test_shares_have_the_variance_that_the_event_states():
+    h, n = 9, 200_000
+    noise = np.zeros(n, np.int64)
+    for i in range(h):
+        GaussianShare(64, h, h + 1).add_to(noise, Streams.from_random_state(i).reader(4, 0))
+    z = noise / math.sqrt(h * NOISE_VARIANCE)
+    assert z.var() == pytest.approx(1, abs=5 * math.sqrt(2 / n))
+    assert (z**4).mean() == pytest.approx(3, abs=5 * math.sqrt(96 / n))
+    share = GaussianShare.for_noise_multiplier(10.0, n_honest=h, n_parties=h + 1)
+    assert share.radius == math.isqrt((h * NOISE_VARIANCE - 9) // 100)
+    assert share.radius > 2.9 * DiscreteGaussian.for_noise_multiplier(10.0).radius
+
+
+# what others see
+
+
+def meet(terms, act, lie=None):
+    """Run ``act(me, secure_sum)`` for each party; `lie` changes the reply to a party."""
+    room = Room(Adder(terms), terms.n_parties)
+
+    def run(me):
+        def exchange(message):
+            reply = room.exchange(me, message)
+            return reply if lie is None else lie(me, message, reply)
+
+        try:
+            return act(me, SecureSum(terms, me, exchange))
+        except BaseException:
+            room.leave()
+            raise
+
+    with ThreadPoolExecutor(terms.n_parties) as pool:
+        return list(pool.map(run, range(terms.n_parties)))
+
+
+def uniform(words):
+    """Chi-square of the bytes of some words, in standard deviations from its mean."""
+    counts = np.bincount(np.ascontiguousarray(words).view(np.uint8), minlength=256)
+    expected = counts.sum() / 256
+    return abs((((counts - expected) ** 2 / expected).sum() - 255) / math.sqrt(510)) < 6
+
+
+N = 4000
+CELLS = np.random.default_rng(0).integers(-(2**20), 2**20, (5, N))
+
+
+def sent_by(terms, n_sums=1, **options):
+    """What each party sends for its row of CELLS, and what it gets, in each of some sums."""
+    messages = {}
+
+    def act(me, party):
+        got = []
+        exchange = party._exchange
+
+        def keep(message):
+            messages.setdefault(me, []).append(np.frombuffer(message, "<u8", offset=32))
+            return exchange(message)
+
+        party._exchange = keep
+        for t in range(n_sums):
+            cells = CELLS[me].copy()
+            assert party.add_up(cells, f"sum {t}")
+            got.append(cells)
+        return got
+
+    got = meet(terms, act, **options)
+    return messages, got
+
+
+@pytest.mark.parametrize("kem", [False, True] if _secure_sum.HAS_KEM else [False])
+def test_a_coordinator_with_some_parties_sees_the_sum_of_the_others_only(kem):
+    messages, got = sent_by(Terms(5, kem=kem), n_sums=2)
+    for t in range(2):
+        for me in range(5):
+            assert_array_equal(got[me][t], CELLS.sum(axis=0))
+            assert uniform(messages[me][t])
+        assert uniform(sum(messages[me][t] for me in range(4)))  # without one honest party
+        assert uniform(messages[0][t] - messages[0][1 - t])  # no mask is used twice
+    # parties 0, 1, 2 tell the coordinator what they have sent for nothing of their own
+    known = sum(messages[me][0] - CELLS[me].astype(np.uint64) for me in range(3))
+    others = messages[3][0] + messages[4][0] + known
+    assert_array_equal(others.view(np.int64), CELLS[3] + CELLS[4])
+
+
+def test_parties_that_were_shown_different_things_send_noise():
+    """The attack by inconsistent models: masks hang on all that a pair has seen."""
+
+    def lie(me, message, reply):
+        if reply[:1] == b"S" and me == 2 and len(reply) == 8 * N + 1:
+            reply = reply[:-1] + bytes([reply[-1] ^ 1])
+        return reply
+
+    seen = []
+    reply = Adder.reply
+
+    def watch(self, messages):
+        seen.append(sum(np.frombuffer(m[32:], "<u8") for m in messages.values() if len(m) > 8000))
+        return reply(self, messages)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Adder, "reply", watch)
+        with pytest.raises((ConnectionError, threading.BrokenBarrierError)):
+            sent_by(Terms(3), n_sums=2, lie=lie)
+    assert uniform(seen[-1])
+    assert not uniform(seen[-2])
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_coordinator_that_changes_keys_gets_nothing(step):
+    """Own keys are missed in the setup; those of others make masks that do not cancel."""
+    terms = Terms(3)
+    strange = pack([_secure_sum.Keys(terms.kem).public() for _ in range(3)])
+
+    def lie(me, message, reply):
+        return strange if step == 0 and len(reply) == len(strange) and me == 1 else reply
+
+    if step == 0:
+        with pytest.raises(Exception, match=r"has changed the keys|^$"):
+            sent_by(terms, lie=lie)
+        return
+    with pytest.raises(Exception, match=r"malformed|^$"):
+        sent_by(terms, lie=lambda me, message, reply: reply + b"x" if me == 1 else reply)
+
+
+def test_parties_of_other_terms_do_not_meet():
+    room = Room(Adder(Terms(2)), 2)
+
+    def run(me):
+        return SecureSum(Terms(2, digest=bytes([me])), me, lambda m: room.exchange(me, m))
+
+    with ThreadPoolExecutor(2) as pool:
+        errors = [call.exception() for call in [pool.submit(run, me) for me in range(2)]]
+    assert any("do not have the same plan" in str(error) for error in errors)
+
+
+# a party is lost
+
+
+def losing(terms, at, X, max_iter=6):
+    """Fit with the last party, which dies after its message number `at`."""
+    adder, n = Adder(terms), terms.n_parties
+    lock, messages, replies = threading.Condition(), {}, {}
+    count = dict.fromkeys(range(n), 0)
+
+    def exchange(me, message):
+        with lock:
+            number = count[me] = count[me] + 1
+            if me == n - 1 and number > at:
+                raise SystemExit
+            messages.setdefault(number, {})[me] = message
+            expected = {*adder.present} - ({n - 1} if number > at else set())
+            if {*messages[number]} >= expected:
+                try:
+                    replies[number] = adder.reply(messages[number])
+                except ConnectionError as error:
+                    replies[number] = error
+                lock.notify_all()
+            assert lock.wait_for(lambda: number in replies, 60)
+        if isinstance(replies[number], Exception):
+            raise replies[number]
+        return replies[number]
+
+    def run(me):
+        party = SecureSum(terms, me, lambda message: exchange(me, message))
+        model = clone(MODEL).set_params(max_iter=max_iter)
+        return fit_share(model, X[200 * me : 200 * me + 200], party)
+
+    with ThreadPoolExecutor(n) as pool:
+        calls = [pool.submit(run, me) for me in range(n)]
+    return [call.exception() or call.result() for call in calls]
+
+
+def test_the_others_go_on_without_a_lost_party(X):
+    """With noise of its own, which is charged in advance."""
+    one, two, dead = losing(Terms(3, 1, 1), 6, X)
+    assert isinstance(dead, SystemExit)
+    assert_array_equal(one.components_, two.components_)
+    assert one.n_iter_ == 6
+    assert one.epsilon_ <= 4.0
+
+
+@pytest.mark.parametrize(("terms", "at"), [(Terms(3), 6), (Terms(3, 1, 1), 2), (Terms(3, 1, 1), 1)])
+def test_a_loss_that_is_not_planned_ends_the_fit(terms, at, X):
+    """Also that of a party in the word totals, which cost more, or in the setup."""
+    found = losing(terms, at, X, max_iter=40)
+    assert all(isinstance(error, (RuntimeError, ConnectionError, SystemExit)) for error in found)
+
+
+def test_two_attempts_have_different_noise():
+    """With one noise, their difference would show a lost party's sum with its own share alone."""
+    seen = []
+
+    class Lossy(Alone):
+        def add_up(self, cells, label):
+            seen.append(cells.copy())
+            return len(seen) != 4
+
+    model = clone(MODEL).set_params(max_iter=3)
+    X = np.zeros((4, V))
+    X[:, 0] = 1
+    fit_share(model, X, Lossy(Terms(4, 1, 1)))
+    failed, again = seen[3], seen[4]
+    difference = (again - failed).std() / math.sqrt(NOISE_VARIANCE)
+    assert difference == pytest.approx(math.sqrt(2), rel=0.2)
+    assert len(seen) == 6
+
+
+def test_a_false_loss_is_refused():
+    terms = Terms(4, 1, 1)
+    for reply in (b"L" + bytes([1, 2, 3]), b"L" + bytes([0, 1]), b"L" + bytes(range(4)), b"", b"S"):
+        party = SecureSum.__new__(SecureSum)
+        party.n_parties, party._terms, party._me = 4, terms, 0
+        party._present, party._transcript = [0, 1, 2, 3], bytes(32)
+        party._secrets = {j: bytes(32) for j in (1, 2, 3)}
+        party._exchange = lambda message, reply=reply: reply
+        with pytest.raises(ConnectionError, match="too few parties are left"):
+            party.add_up(np.zeros(3, np.int64), "x")
+    party._exchange = lambda message: b"L" + bytes([0, 1, 3])
+    assert not party.add_up(np.zeros(3, np.int64), "x")
+    assert party._present == [0, 1, 3]
+
+
+# one party's own side
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_a_unit_moves_what_its_party_adds_by_the_radius_and_no_more(ratio, X):
+    """A replay over the seam: what the curator adds noise to."""
+    others = Alone(Terms(5, 2))
+
+    def party(X, random_state=0):
+        model = clone(MODEL).set_params(subsampling_ratio=ratio, random_state=0)
+        return fit_share(model, X, others)
+
+    one = X[:60].toarray()
+    other = one.copy()
+    other[7] = 0
+    result = replay(party, one, other)
+    assert result.passed, str(result)
+    assert max(result.distances) > 0.1
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("model", "parties", "options", "message"),
+    [
+        (HDPLDA(3, epsilon=4.0), thirds, {}, "fit a SubLDA or a PrivateSVILDA together, got HDP"),
+        (clone(MODEL).set_params(epsilon=math.inf), thirds, {}, "epsilon=inf has no noise"),
+        (clone(MODEL).set_params(ledger=Ledger()), thirds, {}, "a ledger belongs to one party"),
+        (MODEL, lambda X: [X, X], {}, "must be a mapping of names, got list"),
+        (MODEL, lambda X: {"a": X}, {}, "the number of parties must be"),
+        (MODEL, thirds, {"colluding": 3}, "colluding must be an integer from 1 to 2"),
+        (MODEL, thirds, {"colluding": 0}, "colluding must be"),
+        (MODEL, lambda X: {"a": X, "b": X[:, :5]}, {}, "the same columns"),
+        (MODEL, lambda X: {"a": (X, np.arange(600)), "b": X}, {}, "user_ids for all or for none"),
+        (MODEL, lambda X: {"a": X, "b": -X}, {}, "Negative values"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_fitted_together(model, parties, options, message, X):
+    with pytest.raises((TypeError, ValueError), match=message):
+        fit_together(model, parties(X), **options)
+
+
+def test_a_party_twice_in_the_plan_is_refused():
+    """It would know two shares of the noise, and both ends of a mask."""
+    terms = Terms(3)
+
+    def exchange(message):
+        own = _secure_sum.unpack(message, 2)[1]
+        return pack([own, _secure_sum.Keys(terms.kem).public(), own])
+
+    with pytest.raises(ConnectionError, match="has changed the keys"):
+        SecureSum(terms, 0, exchange)
+
+
+def test_terms_are_agreed_on_by_a_digest():
+    others = [Terms(4), Terms(3), Terms(4, 2), Terms(4, 1, 1), Terms(4, digest=b"x")]
+    assert len({terms.agreed() for terms in others}) == 5
+    assert Terms(4, 1, 1).shares == Shares(2, 4, 1)
