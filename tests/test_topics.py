@@ -1,4 +1,4 @@
-"""Matching, merging and a tree of topics; the input of pyLDAvis."""
+"""Matching, merging and a tree of topics."""
 
 import itertools
 import math
@@ -12,7 +12,6 @@ from sklearn.exceptions import NotFittedError
 
 from dplda import SubLDA, load_release, save_release
 from dplda.datasets import make_topic_corpus
-from dplda.displays import to_pyldavis
 from dplda.topics import match_topics, merge_topics, topic_tree
 
 K = 6
@@ -146,31 +145,3 @@ def test_what_is_not_merged(model, X, groups, message):
         merge_topics(SubLDA(3, epsilon=1.0), 2)
     with pytest.raises(TypeError, match="no privacy_"):
         merge_topics(LatentDirichletAllocation(3, max_iter=1).fit(X), 2)
-
-
-# ---- pyLDAvis -----------------------------------------------------------------------------
-
-
-def test_pyldavis_gets_released_values_only(model):
-    arguments = to_pyldavis(model)
-    topics, documents = arguments["topic_term_dists"], arguments["doc_topic_dists"]
-    amount = model.components_.sum(axis=1)
-    assert_allclose(topics, model.components_ / amount[:, None])
-    # the sizes that pyLDAvis computes: the released amount of each topic
-    assert_allclose(documents.T @ arguments["doc_lengths"], amount)
-    assert_allclose(arguments["term_frequency"], model.components_.sum(axis=0))
-    assert_allclose(amount @ topics, arguments["term_frequency"])
-    assert arguments["vocab"][:2] == ["x0", "x1"]
-    assert to_pyldavis(model, [f"w{v}" for v in range(40)])["vocab"][39] == "w39"
-    with pytest.raises(ValueError, match="40 words"):
-        to_pyldavis(model, ["a"])
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_pyldavis_takes_it(model):
-    vis = pytest.importorskip("pyLDAvis")
-    prepared = vis.prepare(**to_pyldavis(model), sort_topics=False)
-    amount = model.components_.sum(axis=1)
-    assert_allclose(prepared.topic_coordinates.Freq / 100, amount / amount.sum())
-    assert "x0" in vis.prepared_data_to_html(prepared)

@@ -1,5 +1,5 @@
 """Topics of fitted models as lists and pictures: functions of released values."""
 
-from dplda.displays._topics import TopicDisplay, to_pyldavis, top_words
+from dplda.displays._topics import TopicDisplay, top_words
 
-__all__ = ["TopicDisplay", "to_pyldavis", "top_words"]
+__all__ = ["TopicDisplay", "top_words"]

@@ -91,48 +91,6 @@ def top_words(
     ]
 
 
-def to_pyldavis(estimator: Any, feature_names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Prepare a model for pyLDAvis, from its released table alone.
-
-    pyLDAvis uses the topics and lengths of the training documents for the sizes of the topics only.
-    Here each topic takes the place of one document, whose length is its released amount of words.
-
-    Parameters
-    ----------
-    estimator, feature_names : object
-        As in `top_words`.
-
-    Returns
-    -------
-    arguments : dict
-        Arguments of ``pyLDAvis.prepare(**arguments)``: ``topic_term_dists``, ``doc_topic_dists``,
-        ``doc_lengths``, ``vocab``, ``term_frequency``. Words are escaped: pyLDAvis puts them into
-        the script of a page. It is not needed to make them.
-
-    Notes
-    -----
-    **Privacy.** For a released model this costs nothing. ``model.transform(X)`` and the lengths of
-    private documents are not for pyLDAvis: its page shows sums of them without noise.
-
-    Examples
-    --------
-    >>> from dplda import GibbsLDA
-    >>> from dplda.displays import to_pyldavis
-    >>> X = [[9, 7, 1, 0], [0, 1, 5, 8], [7, 8, 0, 0], [0, 0, 6, 7]]
-    >>> arguments = to_pyldavis(GibbsLDA(n_components=2, max_iter=50, random_state=0).fit(X))
-    >>> page = pyLDAvis.prepare(**arguments)  # doctest: +SKIP
-    """
-    estimator, names = _with_names(estimator, feature_names)
-    components = np.asarray(estimator.components_, dtype=np.float64)
-    return {
-        "topic_term_dists": _word_probabilities(components),
-        "doc_topic_dists": np.eye(len(components)),
-        "doc_lengths": components.sum(axis=1),
-        "vocab": [escaped(name, "html") for name in names],
-        "term_frequency": components.sum(axis=0),
-    }
-
-
 def _steps(estimator: Any) -> list[tuple[str, Any]]:
     """The steps of a pipeline up to its topic model; a model alone is one step."""
     check_model(estimator)

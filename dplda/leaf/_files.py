@@ -41,44 +41,28 @@ def write_atomically(
     """
     path = Path(path)
     with _drafted(path, data, permissions) as draft:
-        _put(draft, path)
+        os.replace(draft, path)
+        _sync_folder(path.absolute().parent)
 
 
 @contextmanager
-def reserved(
-    path: str | os.PathLike[str], size: int, *, permissions: int = OWNER_ONLY
-) -> Iterator[Callable[[bytes], None]]:
-    """Reserve room on the disk for a file whose content costs privacy, before that is paid.
+def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
+    """Hold `size` bytes on the disk for a file whose content costs privacy, before that is paid.
 
-    Gives ``write(data)``, which replaces the file as `write_atomically` does. Up to `size` bytes
-    are then on the disk already, where the file system keeps what it was given.
+    The file itself is not changed, and is not created.
     """
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the path of a file")
     with ExitStack() as stack:
         try:
-            draft = stack.enter_context(_drafted(path, bytes(size), permissions))
+            stack.enter_context(_drafted(path, bytes(size)))
         except OSError as error:
             raise OSError(
                 f"{path} cannot be written: {error.strerror or error}; give a path in a folder "
                 f"that exists, can be written, and has room for {size} bytes"
             ) from error
-
-        def write(data: bytes) -> None:
-            with draft.open("r+b") as file:
-                file.write(data)
-                file.truncate()
-                file.flush()
-                os.fsync(file.fileno())
-            _put(draft, path)
-
-        yield write
-
-
-def _put(draft: Path, path: Path) -> None:
-    os.replace(draft, path)
-    _sync_folder(path.absolute().parent)
+        yield
 
 
 def write_elsewhere(path: str | os.PathLike[str], data: bytes) -> Path:
@@ -120,11 +104,8 @@ def opened(path: str | os.PathLike[str], name: str | None = None) -> Iterator[An
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Find out whether `write_atomically` could write a file, before there is something to lose.
-
-    The file is not changed, and is not created.
-    """
-    with reserved(path, 1):
+    """Find out whether `write_atomically` could write a file, before there is something to lose."""
+    with reserved(path):
         pass
 
 
