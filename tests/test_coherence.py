@@ -41,16 +41,6 @@ def test_stored_values_of_gensim(measure):
     assert_allclose(found, GENSIM[measure], rtol=1e-12)
 
 
-def test_ends_of_the_scale():
-    together = [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
-    assert_allclose(coherence([[3, 2, 1]], together, n_top_words=2), 1.0)
-    assert_allclose(coherence([[3, 2, 1]], together, measure="u_mass", n_top_words=2), 0, atol=1e-9)
-    apart = coherence([[3, 1, 2]], together, n_top_words=2)
-    assert -1 <= apart[0] < -0.9
-    always = [[1, 1, 1], [1, 1, 1]]  # the mutual information and its bound are both 0
-    assert_allclose(coherence([[3, 2, 1]], always), 1.0)
-
-
 @pytest.mark.parametrize("measure", MEASURES)
 def test_words_without_reference_are_left_out(measure):
     """No log of 0, and no warning: the texts say nothing about such a pair."""

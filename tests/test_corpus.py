@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from dplda import GibbsLDA
 from dplda.core import _corpus as module
-from dplda.core._corpus import LARGEST_WEIGHT, MAX_TOKENS, Corpus, check_counts
+from dplda.core._corpus import MAX_TOKENS, Corpus, check_counts
 from dplda.datasets import write_shards
 from dplda.kernels import _release
 from dplda.metrics._perplexity import check_same_words
@@ -37,12 +37,6 @@ class Counter(BaseEstimator):
 
 def checked(X, **options):
     return check_counts(Counter(), X, **{"reset": True, **options})
-
-
-def test_lists_and_data_frames():
-    pd = pytest.importorskip("pandas")
-    assert_array_equal(checked(COUNTS.tolist()).toarray(), COUNTS)
-    assert_array_equal(checked(pd.DataFrame(COUNTS)).toarray(), COUNTS)
 
 
 def test_stored_zeros_duplicates_and_order_do_not_matter():
@@ -121,20 +115,6 @@ def test_the_tokens_of_a_row_depend_on_that_row_only(X, random):
     together = checked(X, whole=False).toarray()
     alone = [checked(row, whole=False).toarray()[0] for row in X[:, None]]
     assert_array_equal(together, alone)
-
-
-@settings(deadline=None)
-@given(weight_matrices)
-def test_weights_become_finite_tokens_in_proportion(X):
-    tokens = checked(X, whole=False).toarray()
-    assert np.isfinite(tokens).all()
-    for row, own in zip(X, tokens):
-        if (np.rint(row) == row).all():
-            assert_array_equal(own, row)
-            continue
-        assert own.max() <= 2 * LARGEST_WEIGHT
-        unit = max(row[row > 0].min(), row.max() / LARGEST_WEIGHT)
-        np.testing.assert_allclose(own, row / unit, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("read", ["fit", "score", "shards"])
@@ -281,13 +261,6 @@ def test_blocks_and_threads_do_not_change_the_order(monkeypatch):
     assert not np.array_equal(many.word, one.word)
     other = corpus.shuffled(Streams.from_random_state(0), 4)
     assert not np.array_equal(other.word, one.word)
-
-
-def test_a_column_may_have_the_name_of_an_attribute_of_shards():
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame([[3, 1], [0, 2]], columns=["word", "n_shards"])
-    model = GibbsLDA(2, max_iter=1, random_state=0).fit(frame)
-    assert model.transform(frame).shape == (2, 2)
 
 
 def test_a_dictionary_of_keys_is_a_sparse_matrix():

@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-import sklearn
 from oracle import Oracle
 from reference_noise import unpack, weights_of
 from sklearn.base import clone
@@ -178,16 +177,6 @@ def test_only_what_passes_becomes_public():
     assert not any(word in str(pickle.dumps(vectorizer)) for word in secret)
 
 
-def test_a_vocabulary_without_discovery_costs_its_noise_alone():
-    """There is no threshold that could fail."""
-    words = {"noise_multiplier": 3.0, "candidates": ["common", "rare"], "delta": 1e-6}
-    listed = PrivateCountVectorizer(**words, discover=False).fit(["common rare"] * 9)
-    found = PrivateCountVectorizer(**words).fit(["common rare"] * 9)
-    noise = [e for e in listed.privacy_.events if isinstance(e, Gaussian)]
-    assert listed.epsilon_ == pytest.approx(epsilon_of(noise, 1e-6), rel=1e-9)
-    assert found.epsilon_ > listed.epsilon_
-
-
 def test_frequent_words_are_discovered_and_rare_ones_are_not():
     texts = ["common words here"] * 2000 + ["rare"] * 3
     found = PrivateCountVectorizer(epsilon=1.0, candidates=None).fit(texts).vocabulary_
@@ -284,12 +273,3 @@ def test_what_is_no_text_is_refused_alike_by_fit_and_transform(documents, messag
         with pytest.raises(ValueError, match=message) as caught:
             read(documents)
         assert SECRET not in str(caught.value)
-
-
-def test_a_pipeline_gives_tables_behind_sparse_counts():
-    """As behind a CountVectorizer, which has no set_output: its counts stay sparse."""
-    vectorizer = PrivateCountVectorizer(epsilon=5.0, candidates=WORDS)
-    pipeline = make_pipeline(vectorizer, SubLDA(2, epsilon=20.0, max_iter=2))
-    with sklearn.config_context(transform_output="pandas"):
-        weights = pipeline.fit(COMMON).transform(COMMON[:2])
-    assert list(weights.columns) == ["sublda0", "sublda1"]

@@ -121,9 +121,7 @@ DAMAGED = b"".join([CUT[:12], b"\xff" * 8, CUT[20:]])
 # Files by their names, what is read with which options, and what the error says.
 FAULTS = {
     "no folder": ({}, "missing", {}, "there is no file or folder"),
-    "unknown kind": ({"a.docx": SECRET}, "a.docx", {}, "a.docx is of an unknown kind"),
     "several kinds": ({"a.csv": "text\n", "a.txt": SECRET}, "", {}, r"several kinds \(CSV, text\)"),
-    "empty file": ({"a.csv": ""}, "a.csv", {}, "a.csv is empty"),
     "no header": ({"a.csv": f"{SECRET},1\n{SECRET},2"}, "", {}, "no columns 'text' among 2"),
     "no user column": (
         {"a.csv": "text,n\na,1"}, "a.csv", {"id_column": "person"},
@@ -137,9 +135,6 @@ FAULTS = {
         {"a.jsonl": f'{{"text": "{SECRET}", "u": 1.0}}'}, "", {"id_column": "u"},
         "line 1, column 'u' is empty, or no id",
     ),
-    "text that is a number": (
-        {"a.jsonl": '{"text": 17}'}, "", {}, "line 1, column 'text': int is not text"
-    ),
     "cp1252": (
         {"a.csv": f"text\n{SECRET}\xe9".encode("cp1252")}, "", {},
         "a.csv is not encoded in utf-8; give --encoding",
@@ -151,7 +146,6 @@ FAULTS = {
         {"a.csv": f"n,text\n1,{SECRET}, and more\n"}, "", {},
         "line 2 has more or fewer columns than the header",
     ),
-    "open quote": ({"a.csv": f'text\n"{SECRET}\n'}, "", {}, "not valid CSV after line"),
     "broken json": (
         {"a.jsonl": '{"text": "a"}\n{"text": "' + SECRET}, "", {}, "line 2 is not a JSON object"
     ),
@@ -203,11 +197,7 @@ def test_a_text_under_two_names_is_refused(tmp_path):
     table = write_csv(tmp_path / "a.csv", ["file"], [["a/ward/0.txt"], ["a/copy.txt"]])
     with pytest.raises(ValueError, match="names a file that an earlier row names"):
         read_texts(table, file_column="file")
-
-
-def test_a_link_to_a_folder_is_not_left_out_in_silence(tmp_path):
-    write_notes(tmp_path / "a")
-    (tmp_path / "a" / "others").symlink_to(write_notes(tmp_path / "b") or tmp_path / "b")
+    (tmp_path / "a" / "others").symlink_to(write_notes(tmp_path / "b"))
     with pytest.raises(ValueError, match="holds a link to a folder"):
         read_texts(tmp_path / "a")
 
@@ -459,19 +449,16 @@ def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_
 def test_another_language_brings_its_list_and_its_stop_words(tmp_path):
     pytest.importorskip("wordfreq")
     texts = ["der befund ist unauffällig und die lunge belüftet"] * 200
+    stop_words = tmp_path / "stop.txt"
+    stop_words.write_bytes(b"caf\xe9")
+    options = parse(["fit", "--example", "--stop-words", str(stop_words)])
+    with pytest.raises(ValueError, match=r"stop\.txt is not encoded in utf-8"):
+        stop_words_of(options)
+    stop_words.write_bytes("\ufeffCafé and of\n".encode())
+    assert stop_words_of(options) == ["and", "café", "of"]
     table = write_table(tmp_path / "notes.csv", texts, map(str, range(200)))
     fit = ["fit", str(table), "--language", "de", "--epsilon", "8", "--n-components", "2"]
     assert main([*fit, "--max-features", "50", "--out", str(tmp_path / "m")]) == 0
     words = set(load_release(tmp_path / "m").vocabulary_)
     assert "belüftet" in words - set(load_public_vocabulary(None, language="de"))
     assert not words & {"und", "der", "die", "ist"}
-
-
-def test_stop_words_are_those_of_a_file_if_there_is_one(tmp_path):
-    path = tmp_path / "words.txt"
-    path.write_bytes("\ufeffCafé and of\n".encode())
-    options = parse(["fit", "--example", "--stop-words", str(path)])
-    assert stop_words_of(options) == ["and", "café", "of"]
-    path.write_bytes(b"caf\xe9")
-    with pytest.raises(ValueError, match=r"words\.txt is not encoded in utf-8"):
-        stop_words_of(options)

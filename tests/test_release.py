@@ -32,7 +32,6 @@ from dplda import (
     GibbsLDA,
     PrivateCountVectorizer,
     PrivateSVILDA,
-    PrivateTopicModel,
     SubLDA,
     load_release,
     pipeline_guarantee,
@@ -127,19 +126,6 @@ def test_a_loaded_model_is_the_same_model(estimator, X, path):
     public = {k: v for k, v in model.get_params().items() if k not in _release.NOT_RELEASED}
     assert again.parameters_ == public
     assert f" of {type(model).__name__}, <Guarantee: epsilon" in repr(again)
-
-
-def test_parameters_that_changed_after_the_training_are_not_saved(X, path):
-    """What a reader takes for the statement of the budget is never below what was spent."""
-    model = SubLDA(K, epsilon=4.0, max_iter=2).fit(X)
-    for changed_parameter in (dict(epsilon=0.1), dict(delta=1e-9)):
-        given = model.get_params()
-        model.set_params(**changed_parameter)
-        with pytest.raises(ValueError, match="that it was trained with"):
-            save_release(model, path)
-        assert not path.exists()
-        model.set_params(**given)
-    save_release(model, path)
 
 
 def test_words_of_the_columns(model, X, path):
@@ -298,11 +284,6 @@ def fitted(vectorizer, texts=TEXTS):
     return make_pipeline(vectorizer, SubLDA(2, epsilon=3.0, max_iter=2)).fit(texts)
 
 
-def one_line(guarantee):
-    """The text without its layout."""
-    return " ".join(str(guarantee).split())
-
-
 def given(**options):
     """A public vocabulary, in another order than the alphabet."""
     words = ["plum", "pear", "cherry", "apfel", "äpfel", "ripe plum", "the", "zebra"]
@@ -328,6 +309,10 @@ def test_a_released_pipeline_counts_texts_as_the_pipeline_did(vectorizer, path):
     save_release(pipeline, path)
     again = load_release(path)
     assert again.privacy_ == pipeline_guarantee(pipeline)
+    chosen = "vocabulary: chosen from the documents, and its cost is in epsilon"
+    is_private = isinstance(vectorizer, PrivateCountVectorizer)
+    assert (chosen in " ".join(str(again.privacy_).split())) == is_private
+    assert (again.epsilon_ > 3.05) == is_private
     counts = pipeline[0].transform(TEXTS)
     assert counts.nnz
     np.testing.assert_array_equal(again.vectorizer_.transform(TEXTS).toarray(), counts.toarray())
@@ -341,18 +326,6 @@ def test_a_released_pipeline_counts_texts_as_the_pipeline_did(vectorizer, path):
     content = path.read_bytes()
     save_release(pickle.loads(pickle.dumps(again)), path)
     assert path.read_bytes() == content
-
-
-def test_a_released_pipeline_states_all_of_its_cost(path):
-    vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=["plum", "pear"])
-    pipeline = fitted(vectorizer)
-    save_release(pipeline, path)
-    released = load_release(path)
-    assert released.epsilon_ > 3.05 > pipeline[-1].epsilon_
-    assert "vocabulary: chosen from the documents, and its cost" in one_line(released.privacy_)
-    pipeline[-1].set_params(epsilon=0.1)
-    with pytest.raises(ValueError, match="that it was trained with"):
-        save_release(pipeline, path)
 
 
 @pytest.mark.parametrize(
@@ -540,13 +513,22 @@ def test_lies_are_refused(written, path, keys, value, message):
         load_release(path)
 
 
-def test_parameters_of_a_file_do_not_contradict_its_guarantee(model, path):
+def test_parameters_do_not_contradict_the_guarantee(X, path, monkeypatch):
+    """What a reader takes for the statement of the budget is never below what was spent."""
+    model = SubLDA(K, epsilon=4.0, max_iter=2).fit(X)
     save_release(model, path)
     header, table = parts(path)
-    for name, value in {"epsilon": 0.01, "delta": 1e-9}.items():
+    for name, value in {"epsilon": 0.1, "delta": 1e-9}.items():
+        given = model.get_params()[name]
+        with pytest.raises(ValueError, match=f"{name}={value}.*that it was trained with"):
+            save_release(model.set_params(**{name: value}), path)
+        model.set_params(**{name: given})
         forge(path, changed(header, "parameters", name, value=value), table)
         with pytest.raises(ValueError, match=f"its parameters say {name}={value}"):
             load_release(path)
+    monkeypatch.setattr(_release, "MAX_HEADER", 500)
+    with pytest.raises(ValueError, match="leave the vocabulary out"):
+        save_release(model, path)
 
 
 def test_tables_that_are_none_of_counts_are_refused(written, path):
@@ -565,17 +547,6 @@ def test_tables_that_are_none_of_counts_are_refused(written, path):
         forge(path, header, wrong, **more)
         with pytest.raises(ValueError, match=r"one table, components|must be a table|no empty"):
             load_release(path)
-
-
-def test_texts_of_a_file_are_no_code_of_a_page(written, path):
-    header, table = written
-    script = "<script>alert(1)</script>"
-    header = changed(header, "estimator", value=script)
-    header = changed(header, "vocabulary", value=[f"{script}{i}" for i in range(8)])
-    forge(path, changed(header, GUARANTEE, "relation", value=script), table)
-    released = load_release(path)
-    pages = [released._repr_html_(), released.privacy_._repr_markdown_()]
-    assert [("alert" in page, script in page) for page in pages] == [(True, False)] * 2
 
 
 @pytest.mark.parametrize(
@@ -627,13 +598,6 @@ def test_extreme_events_are_an_error_or_a_valid_claim(written, path):
     assert 10 < n_loaded < 60
 
 
-def test_a_vocabulary_that_is_too_long_is_not_written(model, path, monkeypatch):
-    monkeypatch.setattr(_release, "MAX_HEADER", 500)
-    with pytest.raises(ValueError, match="leave the vocabulary out"):
-        save_release(model, path)
-    assert not path.exists()
-
-
 @pytest.mark.parametrize(
     ("X", "message"),
     [
@@ -648,25 +612,3 @@ def test_a_model_of_texts_says_which_texts_it_takes(X, message, path):
     save_release(make_pipeline(vectorizer, GibbsLDA(2, max_iter=1)).fit(["apple banana"] * 9), path)
     with pytest.raises(ValueError, match=message):
         load_release(path).transform(X)
-
-
-def test_mlflow_keeps_the_model_and_its_guarantee(tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    sklearn_flavor = pytest.importorskip("mlflow.sklearn")
-    skops_io = pytest.importorskip("skops.io")
-    from mlflow.models import Model
-
-    texts = ["a pear", "plum, cherry"] * 50
-    fitted = PrivateTopicModel(2, epsilon=4.0, vocabulary=["pear", "plum", "cherry"]).fit(texts)
-    fitted.save(tmp_path / "topics.dplda")
-    for model in (fitted, load_release(tmp_path / "topics.dplda")):
-        trusted = skops_io.get_untrusted_types(data=skops_io.dumps(model))
-        card = model.privacy_.to_dict()
-        tags = {name: card[name] for name in ("epsilon", "delta", "unit", "ledger")}
-        path = tmp_path / type(model).__name__
-        sklearn_flavor.save_model(model, path, skops_trusted_types=trusted, metadata=tags)
-        again = sklearn_flavor.load_model(str(path))
-        assert all(name.startswith("dplda.") for name in trusted)
-        assert again.privacy_ == model.privacy_
-        np.testing.assert_array_equal(again.transform(texts[:2]), model.transform(texts[:2]))
-        assert Model.load(str(path)).metadata == tags

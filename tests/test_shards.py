@@ -103,21 +103,15 @@ def test_weights_are_stated_in_tokens_as_in_memory(corpus, tmp_path):
     assert models[0].privacy_ == models[1].privacy_
 
 
-def test_counts_are_mapped_and_not_loaded(shards):
-    counts = next(iter(shards[3]))
-    for array in (counts.data, counts.indices, counts.indptr):
-        base = array
-        while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
-            base = base.base
-        assert isinstance(base, np.memmap)
-        assert not array.flags.writeable
-
-
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_only_the_owner_can_read_the_files(shards):
+def test_only_the_owner_can_read_the_files_which_are_mapped(shards):
     folder = Path(shards[1].folder)
     assert folder.stat().st_mode & 0o077 == 0
     assert all(file.stat().st_mode & 0o077 == 0 for file in folder.iterdir())
+    counts = next(iter(shards[3]))
+    for array in (counts.data, counts.indices, counts.indptr):
+        assert isinstance(array.base, np.memmap) or isinstance(array.base.base, np.memmap)
+        assert not array.flags.writeable
 
 
 REFUSED = [
@@ -206,17 +200,10 @@ def test_shards_of_users_train_the_model_of_the_matrix(name, corpus, user_ids, t
         model = clone(MODELS[name]).fit(written.on(engine))
         assert_array_equal(model.components_, expected.components_)
         assert model.privacy_.unit == expected.privacy_.unit == "user"
-
-
-def test_scores_of_shards_protect_their_users(corpus, user_ids, tmp_path):
-    model = SubLDA(K, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
-    written = write_shards(corpus, tmp_path / "x", user_ids=user_ids, rows_per_shard=20)
-    of_shards = noisy_score(model, written, epsilon=1.0, random_state=0)
-    of_matrix = noisy_score(
-        model, corpus.astype(np.float32), epsilon=1.0, random_state=0, user_ids=user_ids
-    )
-    assert of_shards.gain == of_matrix.gain
-    assert of_shards.privacy_.unit == of_matrix.privacy_.unit == "user"
+    score = partial(noisy_score, expected, epsilon=1.0, random_state=0)
+    of_matrix = score(corpus.astype(np.float32), user_ids=user_ids)
+    assert score(written).gain == of_matrix.gain
+    assert score(written).privacy_.unit == of_matrix.privacy_.unit == "user"
 
 
 def test_shards_have_one_kind_of_unit(corpus, shards, user_ids, tmp_path):
@@ -592,10 +579,6 @@ DAMAGES = {
         "shard 000001 .*rows do not fit",
     ),
     "a huge count": (hide(1, "data", larger_than_any_count), "shard 000001 .*not counts"),
-    "a list with another size": (
-        lambda f: edit(f / "shards.json", lambda c: c["shards"][1].update(n_docs=29)),
-        "shard 000001 .*size of the list",
-    ),
     "a list with other units": (
         lambda f: edit(f / "shards.json", lambda c: c["shards"][1].update(n_docs=29, n_units=31)),
         "shard 000001 .*SHA-256|rows do not fit",
@@ -605,11 +588,9 @@ DAMAGES = {
 LISTS = {
     "a copy of a shard": (lambda c: c["shards"].append(c["shards"][0]), "000003 .*same documents"),
     "another format": (lambda c: c.update(format="x"), "not written by write_shards"),
-    "another unit": (lambda c: c.update(unit="word"), "not written by write_shards"),
     "sizes that are not numbers": (lambda c: c["shards"][0].update(n_docs="a"), "damaged"),
     "a negative size": (lambda c: c["shards"][0].update(n_docs=-1, n_entries=0), "damaged"),
     "no shards": (lambda c: c.update(shards=[]), "damaged"),
-    "words that are one text": (lambda c: c.update(words="a" * 40), "damaged"),
     "a list without sizes": (lambda c: c["shards"][0].pop("n_entries"), "damaged"),
 }  # fmt: skip
 

@@ -24,11 +24,6 @@ def test_results_are_in_the_order_of_the_pieces(n, n_jobs):
     assert in_threads(square, range(n), n_jobs) == [x * x for x in range(n)]
 
 
-def test_pieces_run_side_by_side():
-    together = threading.Barrier(3, timeout=60)
-    in_threads(lambda _: together.wait(), range(3), 3)
-
-
 @pytest.mark.parametrize("error", [ValueError, IndexError, KeyboardInterrupt])
 def test_an_error_ends_the_work_of_all_threads_and_is_raised(error):
     begun = []

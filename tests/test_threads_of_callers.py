@@ -26,7 +26,7 @@ from dplda.privacy import BudgetError, Gaussian, Laplace, Ledger, PoissonSampled
 from dplda.privacy._accounting import grouped
 from dplda.privacy._curator import Curator, observe_releases
 from dplda.privacy._mechanisms import DiscreteGaussian
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Streams
 
 FREE = sysconfig.get_config_var("Py_GIL_DISABLED") == 1
 MECHANISM = DiscreteGaussian.for_noise_multiplier(2.0)
@@ -172,14 +172,6 @@ class SlowLabel(str):
     __hash__ = str.__hash__
 
 
-class SlowNumber(int):
-    """A number to which another one is added for a while."""
-
-    def __add__(self, other):
-        time.sleep(0.02)
-        return int(self) + other
-
-
 def outcome(call):
     try:
         return call()
@@ -196,14 +188,6 @@ def test_threads_take_each_step_of_a_plan_once():
     found = at_once(*[partial(outcome, call) for call in release])
     assert sum(isinstance(value, np.ndarray) for value in found) == 1
     assert sum("was not planned" in value for value in found if isinstance(value, str)) == 3
-
-
-def test_threads_count_all_words_that_they_draw():
-    """Their number is limited, and the charge covers no more."""
-    streams = Streams.from_random_state(0)
-    streams.n_words = SlowNumber(0)
-    at_once(*[partial(streams.words, Purpose.NOISE, 0, block, 6) for block in range(4)])
-    assert streams.n_words == 4 * 6
 
 
 @pytest.mark.filterwarnings("ignore")
