@@ -168,9 +168,16 @@ def test_a_later_call_does_not_read_the_topics_of_the_fit(corpus):
     np.testing.assert_array_equal(*drawn)
 
 
-@pytest.mark.parametrize("changed", [{"noise_epsilon": 2.0}, {"noise": "gaussian"}], ids=str)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"noise_epsilon": 2.0}, {"noise": "gaussian"}, {"count_clip": 0.5},
+        {"count_clip": 0.1, "topic_word_prior": 0.001},
+    ],
+    ids=str,
+)  # fmt: skip
 def test_releases_of_other_noise_do_not_enter_the_average(changed, corpus):
-    """`components_std_` states the noise of one mechanism."""
+    """Nor is a table drawn from under a smaller prior than its clip was charged for."""
     model = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=2).fit(corpus)
     before = model.privacy_
     if "noise" in changed:

@@ -211,18 +211,18 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             If this call would exceed `epsilon` or the budget of the ledger. No data have been read
             then.
         ValueError
-            If `n_components`, the noise or the width of `X` changed since the first call.
+            If `n_components`, noise, clip, prior or the width of `X` changed since the first call.
         """
         return self._train(X, released_so_far(self, "word"), 1)
 
     def _train(self, X: Any, released: NoisyCounts | None, n_sweeps: int) -> HDPLDA:
         """Private sweeps on top of what earlier calls released; None starts from scratch."""
         mechanisms = self._mechanisms()  # public
-        if released is not None and released.mechanisms.mechanism != mechanisms.mechanism:
+        if released is not None and released.mechanisms != mechanisms:
             raise ValueError(
-                "partial_fit continues with the noise of the calls before, and epsilon, delta, "
-                "max_iter, noise, noise_epsilon or noise_multiplier have changed; call fit to "
-                "start from scratch"
+                "partial_fit continues with the noise and the clip of the calls before, and "
+                "epsilon, delta, max_iter, noise, noise_epsilon, noise_multiplier, count_clip or "
+                "topic_word_prior have changed; call fit to start from scratch"
             )
         one_sweep = [(TOPICS, mechanisms.topic_event), (COUNTS, mechanisms.mechanism.event)]
         plan = (one_sweep * n_sweeps)[released is None :]  # the first topics are uniform, and free
