@@ -3,9 +3,12 @@
 import math
 import os
 import pickle
+import re
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -30,6 +33,8 @@ from dplda.federated import (
     run_rounds,
     vocabulary_hash,
 )
+from dplda.federated._rounds import read_state, state_bytes
+from dplda.leaf._files import write_atomically
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import Ledger, PrivacyLeakWarning
 
@@ -190,6 +195,21 @@ def test_a_round_without_enough_models_is_not_made():
     assert before == (master.components_.tolist(), master.next_models_)
     with pytest.raises(TypeError, match="must be a mapping of names to messages, got list"):
         master.update([say("a", round=1)])
+
+
+def test_a_state_continues_in_another_process(tmp_path):
+    """With all that parties have stated: the largest epsilon of any round."""
+    master, again, path = IFTMMaster(N_WORDS), IFTMMaster(N_WORDS), tmp_path / "state"
+    send(master, say("a.T", seed=1, epsilon=6.0), say("b", seed=2, n_topics=5))
+    send(master, say("a.T", seed=3, round=1, epsilon=1.0), say("b", seed=4, round=1))
+    write_atomically(path, state_bytes("us", *master._state()))
+    again._restore(*read_state(path, "us"))
+    assert (again.round_, again.next_models_) == (2, master.next_models_)
+    assert again.released_model().privacy_ == master.released_model().privacy_
+    assert again.released_model().epsilon_ == 6.0
+    assert_array_equal(again.released_model().components_, master.released_model().components_)
+    messages = say("a.T", seed=5, round=2), say("c", seed=6, round=2)
+    assert send(master, *messages) == send(again, *messages)
 
 
 # ---------------------------------------------------------------- the global model as a release
@@ -504,7 +524,8 @@ def test_an_answer_is_on_the_disk_before_it_is_given_out(tmp_path, corpus, monke
     monkeypatch.setattr(os, "fsync", spy_fsync)
     monkeypatch.setattr(os, "replace", spy_replace)
     party.answer(request())
-    assert steps == ["file", "name", "folder"]
+    # room for the fit, what it privatized, the answer
+    assert steps == ["file"] + ["file", "name", "folder"] * 2
     steps.clear()
     party.answer(request())
     assert steps == []
@@ -594,15 +615,49 @@ def test_a_party_does_not_answer_without_its_lock(tmp_path, corpus, monkeypatch)
     assert load.n_reads == 0
 
 
-def test_a_fit_that_could_not_be_written_is_not_paid_again(tmp_path, corpus, monkeypatch):
-    ledger = Ledger(tmp_path / "ledger", epsilon=6.0)
-    with stored(tmp_path / "a", lambda: corpus, token_epsilon=5.0, ledger=ledger) as party:
-        with monkeypatch.context() as patch:
-            patch.setattr("os.replace", _disk_is_full)
-            with pytest.raises(OSError, match="full"):
+def test_a_full_disk_is_found_before_anything_is_charged(tmp_path, corpus):
+    """However often the party is started; no file grows beyond 64 kB here."""
+    resource = pytest.importorskip("resource")
+    ledger, path = Ledger(tmp_path / "ledger", epsilon=10.0), tmp_path / "a"
+    options = dict(token_epsilon=5.0, ledger=ledger)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, hard))
+    try:
+        for _ in range(3):
+            with (
+                stored(path, lambda: corpus, **options) as party,
+                pytest.raises(OSError, match=r"/a cannot be written: .* has room for \d+ bytes"),
+            ):
                 party.answer(request())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert ledger.entries() == []
+    with stored(path, lambda: corpus, **options) as party:
         party.answer(request())
+        assert path.stat().st_size < party._estimator._state_size(corpus)
     assert len(ledger.entries()) == 1
+
+
+def test_a_fit_that_is_paid_for_is_kept_where_there_is_room(tmp_path, corpus, monkeypatch):
+    """The error says what it cost and where it is; the party goes on from there."""
+    path, fit = tmp_path / "disk" / "a", IFTMParty.fit
+    path.parent.mkdir()
+
+    def lose_the_disk(self, X):
+        fit(self, X)
+        shutil.rmtree(path.parent)
+
+    options = dict(token_epsilon=5.0, ledger=Ledger(tmp_path / "ledger", epsilon=6.0))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with monkeypatch.context() as patch, stored(path, lambda: corpus, **options) as party:
+        patch.setattr(IFTMParty, "fit", lose_the_disk)
+        with pytest.raises(OSError, match="The fit has cost epsilon 5, and its") as found:
+            party.answer(request())
+    kept = re.search(r"its result is (\S+):", str(found.value))[1]
+    path.parent.mkdir()
+    shutil.move(kept, path)
+    with stored(path, None, **options) as party:
+        assert LocalModel.from_bytes(party.answer(request())).epsilon == pytest.approx(5, rel=1e-4)
 
 
 def test_two_threads_fit_once(tmp_path, corpus):

@@ -15,7 +15,7 @@ from typing import Any
 import dplda.federated  # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._options import add_texts, texts_of
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._files import check_writable
+from dplda.leaf._files import check_writable, write_atomically
 
 log = logging.getLogger("dplda.federated")
 
@@ -87,7 +87,7 @@ def coordinate(options: argparse.Namespace) -> int:
     """
     from dplda.federated._messages import MAX_ROUND
     from dplda.federated._network import Coordinator, certificate_of, tls_context
-    from dplda.federated._rounds import make_rounds, read_state, write_state
+    from dplda.federated._rounds import make_rounds, read_state, state_bytes
 
     check_integer("--rounds", options.rounds, 1, MAX_ROUND)
     check_number("--round-timeout", options.round_timeout, 0, 1e9, closed="right")
@@ -110,14 +110,14 @@ def coordinate(options: argparse.Namespace) -> int:
     check_writable(state)
     identity = json.dumps([master.vocabulary_hash, [*names.values()]])
     if state.exists():
-        vars(master).update(read_state(state, identity))
+        master._restore(*read_state(state, identity))
         if master.round_ > options.rounds:
             raise ValueError(f"{state} is after round {master.round_}: remove it, or give --rounds")
         log.info("%s: continuing with round %d", state, master.round_ + 1)
 
     def store() -> None:
         dplda.save_release(master.released_model(), options.out)
-        write_state(state, identity, {name: vars(master)[name] for name in master.STATE})
+        write_atomically(state, state_bytes(identity, *master._state()))
 
     async def run() -> None:
         network = Coordinator(names, master.max_bytes)

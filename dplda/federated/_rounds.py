@@ -7,9 +7,9 @@ import hashlib
 import json
 import logging
 import os
-import pickle
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -32,25 +32,27 @@ from dplda.leaf._files import (
     ExclusiveLock,
     check_kept_secret,
     check_writable,
+    reserved,
     write_atomically,
+    write_elsewhere,
 )
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Ledger
-from dplda.release._container import pack, unpack
+from dplda.release._container import Tables, pack, unpack
 
 if TYPE_CHECKING:
     from dplda.federated._network import Coordinator
 
 log = logging.getLogger("dplda.federated")
 
-STATE, MAX_HEADER = "dplda-federation", 2**16
+STATE, MAX_HEADER = "dplda-federation", 2**24
 NOT_THE_MODEL = {"ledger", "n_jobs", "verbose"}  # parameters that do not define the model
 
 
-def take_part(estimator: Any, X: Any, party: str, request: NextModel) -> LocalModel:
+def take_part(estimator: Any, fit: Callable[[], Any], party: str, request: NextModel) -> LocalModel:
     """Make one round of a party: fit, or refine what the master sent, and answer."""
     if not hasattr(estimator, "components_"):
-        estimator.fit(X)  # a party that joins late answers with its own first model
+        fit()  # a party that joins late answers with its own first model
     elif request.n_topics:
         estimator.refine(request.table)
     return LocalModel.from_estimator(estimator, party, request.round, request.vocabulary)
@@ -126,7 +128,8 @@ def run_rounds(
         failure: Exception | None = None
         for name, (estimator, X) in parties.items():
             try:
-                answers[name] = take_part(estimator, X, name, master.request(name))
+                fit = partial(estimator.fit, X)
+                answers[name] = take_part(estimator, fit, name, master.request(name))
             except Exception as error:
                 failure = error
                 warn_user(
@@ -196,25 +199,24 @@ async def _models(
     return models
 
 
-def write_state(path: Path, identity: str, values: Any) -> None:
-    """Keep what a process needs to go on, readable by its owner only."""
-    tables = {"pickle": np.frombuffer(pickle.dumps(values), np.uint8)}
-    write_atomically(path, pack(STATE, {"identity": identity}, tables, max_header=MAX_HEADER))
+def state_bytes(identity: str, fields: Mapping[str, Any], tables: Tables) -> bytes:
+    """What a process needs to go on, as `read_state` reads it."""
+    return pack(STATE, {**fields, "identity": identity}, tables, max_header=MAX_HEADER)
 
 
-def read_state(path: Path, identity: str) -> Any:
-    """What `write_state` kept, of the process with this identity and of no other."""
+def read_state(path: Path, identity: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `state_bytes` wrote for the process with this identity, and for no other."""
     check_kept_secret(path, "state")
     try:
         fields, tables = unpack(STATE, path.read_bytes(), max_header=MAX_HEADER)
-        if fields != {"identity": identity}:
+        if fields.pop("identity", None) != identity:
             raise ValueError("it is that of another name, vocabulary or parameters")
     except ValueError as error:
         raise ValueError(
             f"{path} is no state of this federation: {error}; restore the file or the parameters, "
             "or choose another path, with a fit that is charged again"
         ) from error
-    return pickle.loads(tables["pickle"].tobytes())
+    return fields, tables
 
 
 class StoredParty:
@@ -239,8 +241,7 @@ class StoredParty:
         The words of the party's columns, or their number, as the master knows them.
     path : str or path-like
         The file, on a local disk, readable by its owner only; created if it does not exist. It
-        holds a pickle: do not take one from others. With ``token_epsilon=inf`` or a seed it reveals
-        the documents.
+        is a safetensors file. With ``token_epsilon=inf`` or a seed it reveals the documents.
 
     Raises
     ------
@@ -289,8 +290,10 @@ class StoredParty:
             ) from error
         try:
             if self.path.exists():
-                fitted, self._request, self._answer = read_state(self.path, self._identity)
-                vars(estimator).update(fitted)
+                fields, tables = read_state(self.path, self._identity)
+                self._request = tables.pop("request").tobytes()
+                self._answer = tables.pop("answer").tobytes()
+                estimator._restore(fields, tables)
         except BaseException:
             self.close()
             raise
@@ -340,8 +343,8 @@ class StoredParty:
         BudgetError
             If the party's ledger does not allow the fit.
         OSError
-            If the file cannot be written. Nothing is sent then; this object keeps its fit, and
-            writes it with the next answer.
+            If the file cannot be written. Its room is reserved before a fit is charged; if a fit
+            cannot be stored all the same, the error says what it cost and where it is.
         RuntimeError
             If the object is closed, or this process is a copy of the one that created it.
         """
@@ -352,13 +355,33 @@ class StoredParty:
                 raise MessageError("the master has another vocabulary than this party")
             digest = hashlib.sha256(request).digest()
             if digest != self._request:
-                X = None if self.is_fitted else self._documents()
-                answer = take_part(self._estimator, X, self.name, next_model).to_bytes()
-                parameters = self._estimator.get_params()
-                fitted = {k: v for k, v in vars(self._estimator).items() if k not in parameters}
-                write_state(self.path, self._identity, (fitted, digest, answer))
+                answer = take_part(self._estimator, self._fit, self.name, next_model).to_bytes()
+                write_atomically(self.path, self._state(digest, answer))
                 self._request, self._answer = digest, answer  # only what is on the disk may be sent
             return self._answer
+
+    def _fit(self) -> None:
+        """Fit, and store what is paid for, whatever follows."""
+        X = self._documents()
+        with reserved(self.path, self._estimator._state_size(X)):
+            self._estimator.fit(X)
+        state = self._state(b"", b"")
+        try:
+            write_atomically(self.path, state)
+        except OSError as error:
+            other = write_elsewhere(self.path, state)
+            raise OSError(
+                f"{self.path} cannot be written: {error.strerror or error}. The fit has cost "
+                f"epsilon {self._estimator.epsilon_:.4g}, and its result is {other}: make room, "
+                f"and move that file to {self.path} before this party is started again"
+            ) from error
+
+    def _state(self, request: bytes, answer: bytes) -> bytes:
+        """The content of the file: the fit, and the digest of the request that was answered."""
+        fields, tables = self._estimator._state()
+        tables |= {"request": np.frombuffer(request, np.uint8)}
+        tables |= {"answer": np.frombuffer(answer, np.uint8)}
+        return state_bytes(self._identity, fields, tables)
 
     def _documents(self) -> Any:
         """The documents. They are checked before anything is charged."""
