@@ -1,8 +1,9 @@
 """The corpora of the benchmarks, all prepared in the same way.
 
-KOS, NIPS and BBC are read from a folder given by ``--data`` or the variable DPLDA_DATA (UCI's
-docword files, and bbc.jsonl.gz with one {"text", "label"} a line). A script prints which of these
-corpora are missing, and continues without them. The docstrings need no file.
+KOS, NIPS and BBC are read from the folder that the variable DPLDA_DATA names (UCI's docword files,
+and bbc.jsonl.gz with one {"text", "label"} a line). UCI's files are downloaded if they are missing.
+A script of several corpora prints which it leaves out; without any it fails. The docstrings need no
+file.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlretrieve
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +23,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, read_uci_bow
 
+UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/"
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -46,8 +49,26 @@ def data_folder() -> Path:
 
 def uci_bow(name: str):
     """A corpus of the UCI bags of words."""
-    folder = data_folder()
-    return read_uci_bow(folder / f"docword.{name}.txt.gz", folder / f"vocab.{name}.txt")
+    return read_uci_bow(found(f"docword.{name}.txt.gz"), found(f"vocab.{name}.txt"))
+
+
+def found(name: str) -> Path:
+    """A file in the folder of the data; one of UCI's is downloaded to it."""
+    path = data_folder() / name
+    if path.exists():
+        return path
+    reason = "and is not public"
+    if name.startswith(("docword.", "vocab.")):
+        part = path.with_name(f"{name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            urlretrieve(UCI + name, part)
+            return part.rename(path)
+        except OSError as error:
+            reason = f"and its download failed: {error}"
+    raise FileNotFoundError(
+        f"{name} is not in {path.parent}, {reason}; DPLDA_DATA names another folder"
+    )
 
 
 def prepare(
@@ -109,7 +130,7 @@ def bbc() -> Split:
 
 
 def bbc_texts() -> tuple[list[str], list[str]]:
-    with gzip.open(data_folder() / "bbc.jsonl.gz", "rt", encoding="utf-8") as file:
+    with gzip.open(found("bbc.jsonl.gz"), "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     return [row["text"] for row in rows], [row["label"] for row in rows]
 
@@ -138,4 +159,6 @@ def load(names) -> list[Split]:
             splits.append(LOADERS[name]())
         except OSError as error:
             print(f"left out: {name} ({error})")
+    if not splits:
+        raise SystemExit("none of the corpora is there")
     return splits

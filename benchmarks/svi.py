@@ -1,12 +1,11 @@
 """Private stochastic variational inference: utility, next to SubLDA and scikit-learn.
 
 ``python benchmarks/svi.py [--corpora kos nips docstrings] [--epsilons 2 4 8] [--seeds 3]
-[--online] [--calibration]``
+[--online]``
 
 Default: held-out perplexity of PrivateSVILDA and SubLDA at the same epsilon (K = 20, V = 2000,
 delta = 1e-5, one tenth held out, document completion). ``--online``: without noise, next to
-scikit-learn's online LDA at equal passes, minibatches and priors. ``--calibration``: noise and true
-epsilon of the paper's compositions (its figure 1 rests on them).
+scikit-learn's online LDA at equal passes, minibatches and priors.
 """
 
 from __future__ import annotations
@@ -21,16 +20,8 @@ from sklearn.decomposition import LatentDirichletAllocation
 from utility import DELTA, K, spread
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda.metrics import held_out_perplexity, perplexity_bound
-from dplda.privacy import (
-    Gaussian,
-    PoissonSampled,
-    Repeated,
-    SeededNoiseWarning,
-    calibrate,
-    epsilon_of,
-)
-from dplda.published._svilda import vips_calibration
+from dplda.metrics import held_out_perplexity
+from dplda.privacy import SeededNoiseWarning
 
 BATCH = 128
 SETTINGS = {  # of PrivateSVILDA
@@ -48,12 +39,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--online", action="store_true")
-    parser.add_argument("--calibration", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore", SeededNoiseWarning)
-    if options.calibration:
-        calibration()
-        return
     for split in load(options.corpora):
         print(f"\n{split}; {split.test.shape[0]} held out\n")
         (online if options.online else utility)(split, options)
@@ -87,9 +74,8 @@ def utility(split, options) -> None:
 
 def online(split, options) -> None:
     """Plain online LDA, theirs and ours."""
-    print("| seed | scikit-learn | PrivateSVILDA(epsilon=inf) | ratio | bounds, theirs / ours |"
-          " CPU s, theirs / ours |")  # fmt: skip
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| seed | scikit-learn | PrivateSVILDA(epsilon=inf) | ratio | CPU s, theirs / ours |")
+    print("| --- | --- | --- | --- | --- |")
     ratio = BATCH / split.train.shape[0]
     for seed in range(options.seeds):
         start = time.process_time()
@@ -113,34 +99,8 @@ def online(split, options) -> None:
         ).fit(split.train)
         end = time.process_time()
         a, b = (held_out_perplexity(m.components_, split.test) for m in (peer, ours))
-        bounds = [perplexity_bound(m.components_, split.test) for m in (peer, ours)]
-        print(f"| {seed} | {a:.0f} | {b:.0f} | {b / a:.3f} | {bounds[0]:.0f} / {bounds[1]:.0f} | "
+        print(f"| {seed} | {a:.0f} | {b:.0f} | {b / a:.3f} | "
               f"{middle - start:.1f} / {end - middle:.1f} |", flush=True)  # fmt: skip
-
-
-def calibration(n_docs: int = 400_000, n_seen: int = 160_000, delta: float = 1e-4) -> None:
-    """Per minibatch size: the noise that epsilon needs, the paper's, and the latter's epsilon."""
-    for epsilon in (0.5, 1.0, 4.0, 8.0):
-        print(f"\nepsilon = {epsilon:g}, delta = {delta:g}; sigma (true epsilon of it)\n")
-        print("| S | needed | zcdp | advanced | linear |")
-        print("| --- | --- | --- | --- | --- |")
-        for size in (10, 20, 50, 100, 200, 400):
-            q, rounds = size / n_docs, n_seen // size
-
-            def events(sigma: float, q=q, rounds=rounds):
-                return Repeated(PoissonSampled(q, Gaussian(sigma)), rounds)
-
-            cells = [f"{calibrate(events, epsilon, delta):.4f}"]
-            for composition in ("zcdp", "advanced", "linear"):
-                sigma = vips_calibration(
-                    epsilon,
-                    delta,
-                    subsampling_ratio=q,
-                    max_iter=rounds,
-                    composition=composition,
-                ).noise_multiplier
-                cells.append(f"{sigma:.4f} ({epsilon_of(events(sigma), delta):.3f})")
-            print(f"| {size} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

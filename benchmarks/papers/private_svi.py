@@ -24,17 +24,26 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import psi
+from sklearn.decomposition import LatentDirichletAllocation
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import embedded, kos, nips, uci_bow
 from docstrings import python_words
-from svi import calibration
 
 import dplda
 from dplda.displays import top_words
-from dplda.metrics import perplexity_bound
-from dplda.privacy import Gaussian, PrivacyLeakWarning, Repeated, SeededNoiseWarning, epsilon_of
+from dplda.privacy import (
+    Gaussian,
+    PoissonSampled,
+    PrivacyLeakWarning,
+    Repeated,
+    SeededNoiseWarning,
+    calibrate,
+    epsilon_of,
+)
 from dplda.published import PublishedPrivateSVILDA
+from dplda.published._svilda import vips_calibration
 
 K, DELTA = 20, 1e-4
 PAPER_DOCS, PAPER_SEEN = 400_000, 160_000
@@ -112,7 +121,15 @@ def sound(X, size, options) -> dplda.PrivateSVILDA:
 
 
 def bound(model, test) -> float:
-    return perplexity_bound(model.components_, test, doc_topic_prior=model.doc_topic_prior)
+    """The paper's bound on perplexity, which scikit-learn's model computes of a table."""
+    lda = LatentDirichletAllocation(
+        K, doc_topic_prior=model.doc_topic_prior, topic_word_prior=model.topic_word_prior
+    ).partial_fit(test[:1])
+    lda.components_ = model.components_
+    lda.exp_dirichlet_component_ = np.exp(
+        psi(lda.components_) - psi(lda.components_.sum(axis=1, keepdims=True))
+    )
+    return lda.perplexity(test)
 
 
 def claims(values) -> None:
@@ -203,6 +220,31 @@ def true_table(options) -> None:
         proved = epsilon_of(Repeated(Gaussian(effective / math.sqrt(2)), rounds), DELTA)
         drawn = -math.expm1(rounds * math.log1p(-size / PAPER_DOCS))
         print(f"| {size} | {rounds} | {sigma:.4f} | {effective:.2g} | {proved:.2g} | {drawn:.0%} |")
+
+
+def calibration(n_docs: int = 400_000, n_seen: int = 160_000, delta: float = 1e-4) -> None:
+    """Per minibatch size: the noise that epsilon needs, the paper's, and the latter's epsilon."""
+    for epsilon in (0.5, 1.0, 4.0, 8.0):
+        print(f"\nepsilon = {epsilon:g}, delta = {delta:g}; sigma (true epsilon of it)\n")
+        print("| S | needed | zcdp | advanced | linear |")
+        print("| --- | --- | --- | --- | --- |")
+        for size in (10, 20, 50, 100, 200, 400):
+            q, rounds = size / n_docs, n_seen // size
+
+            def events(sigma: float, q=q, rounds=rounds):
+                return Repeated(PoissonSampled(q, Gaussian(sigma)), rounds)
+
+            cells = [f"{calibrate(events, epsilon, delta):.4f}"]
+            for composition in ("zcdp", "advanced", "linear"):
+                sigma = vips_calibration(
+                    epsilon,
+                    delta,
+                    subsampling_ratio=q,
+                    max_iter=rounds,
+                    composition=composition,
+                ).noise_multiplier
+                cells.append(f"{sigma:.4f} ({epsilon_of(events(sigma), delta):.3f})")
+            print(f"| {size} | " + " | ".join(cells) + " |", flush=True)
 
 
 TABLES = {"1": table_1, "figure-1": figure_1, "noise": noise_table, "true": true_table}
