@@ -146,8 +146,11 @@ def test_bad_counts(estimator, corpus):
         with pytest.warns(UserWarning, match="not whole") as record:
             clone(estimator).fit(np.where(X > 0, X + 0.25, 0))
         assert ["not whole" in str(warning.message) for warning in record].count(True) == 1
+    failed = clone(estimator)
+    with pytest.raises(ValueError, match="Negative"):
+        failed.fit(-X)
     with pytest.raises(NotFittedError):
-        clone(estimator).transform(X)
+        failed.transform(X)
 
 
 @pytest.mark.parametrize(

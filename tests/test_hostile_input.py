@@ -432,11 +432,3 @@ def test_sparse_matrix_that_points_outside(make):
     ):
         with pytest.raises(ValueError, match="index arrays do not fit its shape; build it again"):
             call(make())
-
-
-def test_after_a_failed_fit_a_model_is_not_fitted():
-    for estimator in (SubLDA(2, noise_multiplier=1.0), RandomizedResponse(bit_epsilon=99.0)):
-        with pytest.raises(ValueError, match=r"Negative values|epsilon must be"):
-            estimator.fit(-COUNTS)
-        with pytest.raises(NotFittedError):
-            estimator.transform(COUNTS)

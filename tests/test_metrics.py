@@ -52,17 +52,6 @@ def test_the_split_of_a_row_depends_on_that_row_only(X, random):
     assert_array_equal(split_documents(X[-1:])[0].toarray(), whole[-1:])
 
 
-def test_the_split_does_not_depend_on_how_the_matrix_is_stored():
-    plain = sp.csr_array(np.array([[5, 0, 2, 9, 1, 0, 30]]))
-    data, indices = np.array([30, 9, 0, 2, 4, 1, 1]), np.array([6, 3, 1, 2, 0, 0, 4])
-    stored = sp.csr_array((data.copy(), indices, np.array([0, 7])), (1, 7))
-    expected = [part.toarray() for part in split_documents(plain)]
-    for X in (stored, plain.astype(float), plain.tocoo(), plain.toarray()):
-        for part, other in zip(split_documents(X), expected):
-            assert_array_equal(part.toarray(), other)
-    assert_array_equal(stored.data, data)
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 62])
 def test_tokens_are_tossed_like_fair_coins(count):
     """The observed part of a count is binomial; documents differ in which words they have."""
@@ -136,14 +125,6 @@ TABLE, DOCUMENTS = np.ones((2, 3)), np.array([[4, 4, 4]])
 def test_what_is_refused(components, X, options, message, completion):
     with pytest.raises(ValueError, match=message):
         held_out_perplexity(components, X, completion=completion, **options)
-
-
-def test_halves_of_weights_add_up_and_split_the_whole_tokens_as_counts():
-    X = sp.csr_array(np.array([[5.75, 0, 0.5, 1], [1, 2.25, 0, 0]]))
-    observed, held_out = split_documents(X)
-    assert_array_equal((observed + held_out).toarray(), X.toarray())
-    whole = split_documents(sp.csr_array(np.floor(X.toarray())))[0].toarray()
-    assert_array_equal(np.floor(observed.toarray()), whole)
 
 
 def test_a_probability_that_underflows_makes_perplexity_infinite():

@@ -87,14 +87,6 @@ def test_parameters_are_those_of_a_named_step():
     assert origins["parameters of SubLDA"].startswith("max_iter, n_components: set by")
 
 
-def test_an_assumption_of_two_steps_is_stated_once():
-    users = np.arange(len(TEXTS))
-    words, topics = chooser(), model()
-    topics.fit(words.fit_transform(TEXTS, user_ids=users), user_ids=users)
-    said = pipeline_guarantee(make_pipeline(words, topics)).assumptions
-    assert sum("share an id" in sentence for sentence in said) == 1
-
-
 def test_a_classifier_inside_is_named_by_its_path():
     inner = make_pipeline(model(), LogisticRegression())
     pipeline = make_pipeline(chooser(), inner).fit(TEXTS, LABELS)
@@ -166,14 +158,6 @@ def test_settings_that_may_read_documents_are_assumed_to_be_public(step, is_assu
     assert ("treats each document by itself" in text) == is_assumed
 
 
-def test_what_is_no_pipeline_is_refused_and_not_printed():
-    fitted = model().fit(CountVectorizer(vocabulary=FRUIT).transform(TEXTS))
-    with pytest.raises(TypeError, match="got SubLDA; a single model states its guarantee"):
-        pipeline_guarantee(fitted)
-    with pytest.raises(TypeError, match=r"^expected a fitted Pipeline, got list$"):
-        pipeline_guarantee(TEXTS)
-
-
 def test_a_frozen_step_is_the_step(tmp_path):
     """FrozenEstimator keeps a fitted vectorizer as it is while a pipeline is fitted."""
     words = chooser().fit(TEXTS)
@@ -201,3 +185,7 @@ def test_steps_without_a_guarantee_are_named():
     assert "'featureunion' was fitted" in pipeline_guarantee(pipeline).mechanism
     with pytest.raises(ValueError, match="no step has a guarantee: featureunion"):
         pipeline_guarantee(pipeline[:1])
+    with pytest.raises(TypeError, match="got SubLDA; a single model states its guarantee"):
+        pipeline_guarantee(pipeline[-1])
+    with pytest.raises(TypeError, match=r"^expected a fitted Pipeline, got list$"):
+        pipeline_guarantee(TEXTS)

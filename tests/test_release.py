@@ -7,9 +7,7 @@ import hashlib
 import json
 import math
 import pickle
-import random
 import warnings
-from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -40,8 +38,7 @@ from dplda import (
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
-from dplda.privacy import PrivacyLeakWarning, epsilon_of
-from dplda.privacy._events import from_record
+from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy.mechanisms import Curator
 from dplda.published import CDPLDA
 from dplda.release import _release
@@ -380,20 +377,18 @@ def test_columns_of_other_words_are_refused(model, X, path):
         for table in (right, sparse, pd.DataFrame(X.toarray()), X):
             np.testing.assert_array_equal(released.transform(table), model.transform(X))
     for wrong in (words[::-1], [f"other {i}" for i in range(N_WORDS)]):
-        for method in (released.transform, released.score, released.perplexity):
+        mixed = make_pipeline(CountVectorizer(vocabulary=wrong), released)
+        for use in (released.transform, released.score):
             with pytest.raises(ValueError, match="are not the 20 words of this model"):
-                method(right.set_axis(wrong, axis=1))
-        counter = CountVectorizer(vocabulary=wrong)
-        mixed = make_pipeline(counter, released)
-        with pytest.raises(ValueError, match="are not the 20 words"):
+                use(right.set_axis(wrong, axis=1))
+        with pytest.raises(ValueError, match="are not the 20 words of this model"):
             mixed.get_feature_names_out()
-        with pytest.raises(ValueError, match="trained on other words than 'countvectorizer'"):
-            pipeline_guarantee(mixed)
-        with pytest.raises(ValueError, match="trained on other words"):
-            save_release(mixed, path)
-    counter = CountVectorizer(vocabulary=words)
-    assert len(make_pipeline(counter, released).get_feature_names_out()) == K
-    assert pipeline_guarantee(make_pipeline(counter, released)).epsilon == released.epsilon_
+        for use in (pipeline_guarantee, lambda pipeline: save_release(pipeline, path)):
+            with pytest.raises(ValueError, match="trained on other words than 'countvectorizer'"):
+                use(mixed)
+    pipeline = make_pipeline(CountVectorizer(vocabulary=words), released)
+    assert len(pipeline.get_feature_names_out()) == K
+    assert pipeline_guarantee(pipeline).epsilon == released.epsilon_
 
 
 # ---- files that cannot be trusted ---------------------------------------------------------
@@ -571,31 +566,6 @@ def test_events_that_would_take_hours_are_refused_at_once(written, path, step):
         forge(path, changed(header, GUARANTEE, "events", value=events), table)
         with pytest.raises(ValueError, match=r"private steps|less than what|events cannot be"):
             load_release(path)
-
-
-def test_extreme_events_are_an_error_or_a_valid_claim(written, path):
-    """Never another exception, a crash, or a claim below the cost."""
-    header, table = written
-    chance = random.Random(0)
-    kinds = [("Gaussian", "noise_multiplier"), ("Laplace", "scale"), ("BoundedRange", "epsilon"),
-             ("ZeroConcentrated", "rho")]  # fmt: skip
-    n_loaded = 0
-    for _ in range(60):
-        name, field = chance.choice(kinds)
-        event = {
-            "event": name,
-            field: 10.0 ** chance.choice([-320, -160, -9, -3, 0, 3, 9, 160, 300]),
-        }
-        claim = changed(header, GUARANTEE, "events", value=[event])
-        claim = changed(claim, GUARANTEE, "epsilon", value=chance.choice([0.5, 50.0, 1e6]))
-        forge(path, claim, table)
-        with suppress(ValueError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            stated = load_release(path).privacy_
-            cost = epsilon_of(from_record(event), 1e-6, total_variation=stated.total_variation)
-            assert stated.epsilon >= cost * (1 - 1e-9)
-            n_loaded += 1
-    assert 10 < n_loaded < 60
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Corpora in shards: the same bits as in memory, and errors before anything is charged."""
 
 import asyncio
-import copy
 import json
 import math
 import os
@@ -319,20 +318,6 @@ class Travels(InProcess):
 def test_processes_without_a_memory_train_the_same_model(name, engine, corpus, shards):
     model, expected = MODELS[name], in_memory(name, corpus)
     assert_array_equal(model.fit(shards[3].on(engine)).components_, expected)
-
-
-def test_an_engine_that_loses_topic_weights_is_refused(shards):
-    class Forgets(InProcess):
-        def start(self, workers):
-            super().start(workers)
-            self.fresh = workers
-
-        def sum(self, *args):
-            self._workers = copy.deepcopy(self.fresh)
-            return super().sum(*args)
-
-    with pytest.raises(RuntimeError, match="did not see the round before"):
-        SubLDA(K, epsilon=4.0, max_iter=2).fit(shards[3].on(Forgets()))
 
 
 @pytest.mark.parametrize("engine", [None, InProcess()])

@@ -13,7 +13,6 @@ from dplda.core._private_fit import exactly_one
 from dplda.datasets import make_topic_corpus
 from dplda.metrics._signal import FALSE_POSITIVES, evidence, standing_words, with_signal
 from dplda.privacy import Ledger, LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
-from dplda.word._sweep_mechanisms import SweepMechanisms
 
 V, K = 400, 8
 rng = np.random.default_rng(0)
@@ -142,16 +141,6 @@ def test_noise_of_a_cell_is_what_repeated_fits_without_words_show(estimator, rat
         shrunk.append(model.components_ / model.components_std_)
     assert np.std(seen) == pytest.approx(1, abs=0.06)
     assert np.std(shrunk, axis=0).mean() < 1  # the estimate shrinks the noise
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 2.0, 20.0])
-def test_noise_of_word_level_counts(epsilon):
-    sweep = SweepMechanisms.from_noise("laplace", epsilon, 1.0, 0.01)
-    draws = np.floor(rng.laplace(0, 2 / epsilon, 10**5))
-    assert sweep.noise_std == pytest.approx(draws.std(), rel=0.02)
-    sweep = SweepMechanisms.from_noise("gaussian", epsilon, 1.0, 0.01)
-    # the scale is stated over a sensitivity of sqrt(2), rounded up in integers
-    assert sweep.noise_std == pytest.approx(math.sqrt(2) * epsilon, rel=0.01)
 
 
 @pytest.mark.parametrize("words", ["as they are", "shuffled"])

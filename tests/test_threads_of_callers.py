@@ -20,10 +20,8 @@ from numpy.testing import assert_array_equal
 from test_threads_of_fits import FITS, X
 
 from dplda.datasets import make_topic_corpus
-from dplda.leaf._messages import rehearsal
 from dplda.leaf._threads import in_threads
-from dplda.privacy import BudgetError, Gaussian, Laplace, Ledger, PoissonSampled, epsilon_of
-from dplda.privacy._accounting import grouped
+from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
 from dplda.privacy._curator import Curator, observe_releases
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
@@ -147,18 +145,6 @@ def test_threads_never_overspend_a_ledger(place, composition, tmp_path):
     assert epsilon_of([event for entry in counted for event in entry.events], 1e-6) <= 1.0
 
 
-def test_accounting_in_threads_is_that_of_one():
-    sampled = [PoissonSampled(0.1, Gaussian(2.0 + i)) for i in range(6)]
-    events = [Gaussian(3.0), Laplace(2.0), *sampled, Gaussian(4.0), *sampled]
-    lists = [events[:k] for k in range(3, len(events))]  # a ledger grows in this way
-    calls = [partial(epsilon_of, events, 10.0**-k) for events in lists for k in (5, 7)]
-    calls += [partial(grouped, events) for events in lists]
-    forget_caches()
-    together = at_once(*calls)
-    forget_caches()
-    assert together == [call() for call in calls]
-
-
 # ---- releases -----------------------------------------------------------------------------
 
 
@@ -236,17 +222,6 @@ def test_pieces_see_the_context_of_their_caller():
     calls = [partial(in_context, str(i), over) for i, over in enumerate(["raise", "call", "print"])]
     assert at_once(*calls) == [{(str(i), o)} for i, o in enumerate(["raise", "call", "print"])]
     assert names(3) == {("none", "warn")}
-
-
-def test_threads_keep_nothing_of_the_caller_that_started_them(monkeypatch):
-    """What a thread began with it would keep, and hold, as long as the process lasts."""
-    begun_in, pool = [], ThreadPoolExecutor(4, initializer=lambda: begun_in.append(NAME.get()))
-    monkeypatch.setattr("dplda.leaf._threads._pool", pool)
-    with rehearsal():
-        assert in_context("first", "raise") == {("first", "raise")}
-    assert begun_in
-    assert set(begun_in) == {"none"}
-    pool.shutdown()
 
 
 # ---- the interpreter ----------------------------------------------------------------------

@@ -142,8 +142,7 @@ def _check_words(steps: Steps) -> None:
 
 def _leak(name: str, step: Any) -> str | None:
     """What a step shows of the data without privacy; None if nothing."""
-    is_private = hasattr(step, "privacy_")
-    if is_private or not get_tags(step).requires_fit or _has_given_words(step):
+    if hasattr(step, "privacy_") or not get_tags(step).requires_fit or _has_given_words(step):
         return None
     if hasattr(step, "vocabulary_"):
         return (
@@ -162,7 +161,16 @@ def _has_given_words(step: Any) -> bool:
 
 def _provenance(steps: Steps, private: Steps) -> tuple[tuple[str, str], ...]:
     """What the steps state, and where the words of a vectorizer come from."""
-    origins = [(VOCABULARY, origin) for name, step in steps if (origin := _origin(name, step))]
+    origins = []
+    for name, step in steps:
+        if hasattr(step, "vocabulary_") and not hasattr(step, "privacy_"):
+            origin = (
+                f"given to {name!r}, public by assumption"
+                if _has_given_words(step)
+                else f"learned from the documents, not private; give {name!r} a public "
+                "vocabulary, or take PrivateCountVectorizer"
+            )
+            origins.append((VOCABULARY, origin))
     origins += [
         (f"parameters of {type(step).__name__}" if what == PARAMETERS else what, origin)
         for _, step in private
@@ -170,20 +178,6 @@ def _provenance(steps: Steps, private: Steps) -> tuple[tuple[str, str], ...]:
     ]
     known = any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins)
     return tuple(dict.fromkeys(o for o in origins if not (known and o in UNKNOWN_WORDS)))
-
-
-def _origin(name: str, step: Any) -> str | None:
-    """Where a vectorizer without a guarantee has its words from; None for any other step."""
-    if hasattr(step, "privacy_"):
-        return None
-    if _has_given_words(step):
-        return f"given to {name!r}, public by assumption"
-    if hasattr(step, "vocabulary_"):
-        return (
-            f"learned from the documents, not private; give {name!r} a public vocabulary, or take "
-            "PrivateCountVectorizer"
-        )
-    return None
 
 
 def _assumptions(steps: Steps, parts: list[Guarantee]) -> tuple[str, ...]:

@@ -95,20 +95,7 @@ class ReleasedModel(BaseLDA):
         return model
 
     def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:
-        """Do nothing: a released model is not trained.
-
-        Parameters
-        ----------
-        X : Ignored
-            Ignored.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : ReleasedModel
-            The model itself.
-        """
+        """Do nothing: a released model is not trained."""
         check_is_fitted(self)
         return self
 
