@@ -265,6 +265,10 @@ def test_blocks_and_threads_do_not_change_the_order(monkeypatch):
 
 def test_a_dictionary_of_keys_is_a_sparse_matrix():
     assert_array_equal(checked(sp.dok_matrix(COUNTS)).toarray(), COUNTS)
+    X = sp.lil_array(COUNTS)
+    X.data[0] = [1] * 100_000  # SciPy would write beyond the end of an array
+    with pytest.raises(ValueError, match=r"\(lil\) whose index arrays do not fit its shape"):
+        checked(X)
     X = sp.dok_array(COUNTS)
     assert_array_equal(checked(X).toarray(), COUNTS)
     X._dict[0, 4] = 1  # outside of the matrix

@@ -122,6 +122,7 @@ def test_accepted_variants(tmp_path, monkeypatch, text, block_bytes, pack):
         (SMALL + "3 4 1\n", 8, "more entries"),
         (SMALL.replace("3 3 7\n", ""), 7, "the file ends"),
         (SMALL + "1" * 100, 8, "expected 3 integers"),
+        (f"{2**31 - 1}\n4\n1\n1 1 1\n", 1, "D may be at most 1048576"),
     ],
 )
 @pytest.mark.parametrize("block_bytes", [40, 1 << 20])

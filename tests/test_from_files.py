@@ -202,6 +202,34 @@ def test_a_text_under_two_names_is_refused(tmp_path):
         read_texts(tmp_path / "a")
 
 
+def bomb(path, rows):
+    """A Parquet file of few bytes that unpacks to `rows`, texts or nulls."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"text": rows(pa)}), path, compression="zstd", store_schema=False)
+
+
+BOMBS = {
+    "one text in many rows": lambda pa: pa.DictionaryArray.from_arrays(
+        pa.array([0] * 3000, pa.int32()), pa.array(["a" * 100_000])
+    ),
+    "rows without texts": lambda pa: pa.nulls(2_000_000, pa.string()),
+    "one long text": lambda pa: pa.array(["a" * 50_000_000]),
+}
+
+
+@pytest.mark.parametrize("kind", [*BOMBS, "a.txt.gz", "a.csv.gz", "a.jsonl.gz"])
+def test_a_small_file_does_not_exhaust_the_memory(kind, tmp_path):
+    path = tmp_path / ("a.parquet" if kind in BOMBS else kind)
+    if kind in BOMBS:
+        bomb(path, BOMBS[kind])
+    else:
+        path.write_bytes(gzip.compress(b"a" * 20_000_000))
+    with pytest.raises(ValueError, match="unpacks to more than 100 times its size"):
+        read_texts(path)
+
+
 # the commands
 
 SMALL = ("--n-components", "3", "--max-features", "60")

@@ -384,6 +384,8 @@ def _check_structure(X: Any) -> None:
         if X.format in ("csr", "csc", "bsr"):
             copy.copy(X).check_format(full_check=True)  # which replaces arrays of its matrix
         else:
+            if X.format == "lil" and any(len(r) != len(x) for r, x in zip(X.rows, X.data)):
+                raise ValueError
             entries = X.tocoo()
             sp.coo_array((entries.data, entries.coords), shape=X.shape)  # which checks them
     except (ValueError, TypeError, AttributeError):

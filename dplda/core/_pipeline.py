@@ -82,7 +82,10 @@ def combined_guarantee(
     private = [(name, step) for name, step in steps if hasattr(step, "privacy_")]
     parts: list[Guarantee] = [step.privacy_ for _, step in private]
     if not parts:
-        raise ValueError(f"no step has a guarantee: {', '.join(name for name, _ in steps)}")
+        raise ValueError(
+            f"no step has a guarantee: {', '.join(name for name, _ in steps)}; models inside of a "
+            "FeatureUnion or ColumnTransformer state their own, and one ledger adds them up"
+        )
     for what in ("unit", "relation"):
         values = dict.fromkeys(getattr(part, what) for part in parts)
         if len(values) > 1:

@@ -44,6 +44,9 @@ def _header_and_pieces(path: Path) -> Iterator[np.ndarray]:
                 _fail(path, number, f"expected the number of {name}, an integer up to {largest}")
             header.append(int(line))
         n_docs, n_words, n_entries = header
+        # every document takes memory, even an empty one
+        if n_docs > (most := max(1 << 20, 64 * n_entries)):
+            _fail(path, 1, f"D may be at most {most} with the NNZ of line 3")
         yield np.array(header)
         n_found, limits = 0, np.array([n_docs, n_words, _LARGEST])
         while text := file.read(BLOCK) + file.readline(BLOCK):

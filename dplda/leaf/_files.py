@@ -21,6 +21,10 @@ from typing import Any
 OWNER_ONLY = 0o600
 PUBLIC = 0o666  # less what the umask removes
 
+# Limits against files made to exhaust the memory: real texts shrink by a factor of 3 to 10.
+FREE_SIZE = 1 << 24  # bytes that any file may unpack to
+MAX_EXPANSION = 100  # times the size of a larger file
+
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # follows no link
 _HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -98,9 +102,27 @@ def opened(path: str | os.PathLike[str], name: str | None = None) -> Iterator[An
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         try:
+            if packed:  # unpacked once before, as far as its content may go
+                most = largest_size(path)
+                check_unpacked(gzip.GzipFile(fileobj=file).seek(most + 1) <= most, name or path)
+                file.seek(0)
             yield gzip.GzipFile(fileobj=file) if packed else file
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise ValueError(f"{name or path} is not a whole gzip file; get it again") from None
+
+
+def largest_size(path: str | os.PathLike[str]) -> int:
+    """Bytes that the content of a compressed file may have."""
+    return max(FREE_SIZE, MAX_EXPANSION * os.path.getsize(path))
+
+
+def check_unpacked(is_within: bool, name: str | os.PathLike[str]) -> None:
+    """Refuse a file whose content is larger than `largest_size`."""
+    if not is_within:
+        raise ValueError(
+            f"{name} unpacks to more than {MAX_EXPANSION} times its size; if you trust it, unpack "
+            "it first (Parquet: write CSV or JSON Lines)"
+        )
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

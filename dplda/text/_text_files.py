@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from dplda.leaf._files import opened
+from dplda.leaf._files import check_unpacked, largest_size, opened
 
 # Kind of file by suffix. All but Parquet may be compressed by gzip.
 KINDS = {
@@ -24,6 +24,7 @@ KINDS = {
     ".parquet": "Parquet",
 }  # fmt: skip
 ALLOWED = "a folder of text files (.txt), or .csv, .tsv, .jsonl, .ndjson or .parquet"
+PARQUET_ROWS, LEAST_ROW = 32, 64  # rows that are read at a time; bytes of a row without text
 LARGEST_CELL = 2**31 - 1  # characters; the default of the module csv is 131,072
 
 
@@ -247,12 +248,21 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
         from pyarrow import parquet
     except ImportError:
         raise ImportError(f"reading {path} needs pyarrow (dplda's extra 'files')") from None
+    rows: list[dict[str, Any]] = []
+    left = largest_size(path)
     try:
         file = parquet.ParquetFile(path)
-        names, rows = file.schema_arrow.names, file.read(columns).to_pylist()
+        groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+        left -= sum(group.total_byte_size for group in groups)
+        # a cell may be as large as all that is stored, and stand in many rows: few at a time
+        batches = file.iter_batches(batch_size=PARQUET_ROWS, columns=columns)
+        while left >= 0 and (batch := next(batches, None)) is not None:
+            left -= batch.nbytes + LEAST_ROW * batch.num_rows
+            rows += batch.to_pylist()
     except (OSError, ValueError):
         raise ValueError(f"{path} is not a valid Parquet file") from None
-    _check_header(names, path, columns)
+    _check_header(file.schema_arrow.names, path, columns)
+    check_unpacked(left >= 0, path)
     return rows
 
 
