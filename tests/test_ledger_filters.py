@@ -163,24 +163,6 @@ def make_ledger(request, tmp_path):
     return lambda epsilon=4.0, **more: Ledger(path, epsilon=epsilon, composition="adaptive", **more)
 
 
-def fill(ledger, event):
-    number = 0
-    try:
-        while True:
-            ledger.reserve("a", "document", event)
-            number += 1
-    except BudgetError:
-        return number
-
-
-def test_a_filter_costs_nothing_for_gaussian_noise(make_ledger):
-    """As many charges as with a plan, and the same total."""
-    ledger, planned = make_ledger(2.0), Ledger(epsilon=2.0)
-    assert fill(ledger, Gaussian(7.0)) == fill(planned, Gaussian(7.0)) > 5
-    assert ledger.epsilon_spent == pytest.approx(planned.epsilon_spent, rel=1e-4)
-    assert ledger.remaining == 2.0 - ledger.epsilon_spent
-
-
 @pytest.mark.parametrize(
     "model",
     [SubLDA(2, epsilon=4.0), SubLDA(2, epsilon=4.0, subsampling_ratio=0.1),
@@ -190,7 +172,7 @@ def test_a_fit_may_take_the_whole_budget(model):
     ledger = Ledger(epsilon=model.epsilon, composition="adaptive")
     model.set_params(ledger=ledger).fit(DOCUMENTS)
     assert ledger.epsilon_at(1e-6) == model.epsilon
-    with pytest.raises(BudgetError, match=r"does not fit.*used up before"):
+    with pytest.raises(BudgetError, match="would spend"):
         model.fit(DOCUMENTS)
     assert len(ledger.entries()) == 1
 
@@ -198,7 +180,7 @@ def test_a_fit_may_take_the_whole_budget(model):
 def test_a_first_plan_above_the_budget_fixes_nothing(make_ledger):
     ledger = make_ledger()
     for events in (Gaussian(0.1), NonPrivate(), PoissonSampled(0.5, Gaussian(0.1))):
-        with pytest.raises(BudgetError, match="does not fit"):
+        with pytest.raises(BudgetError, match="would spend"):
             ledger.reserve("a", "document", events)
     assert ledger._read().filters == ""
     assert ledger.entries() == []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from estimators import LOCAL, PRIVATE, each
+from estimators import PRIVATE, each
 from sklearn.base import clone
 
 import dplda
@@ -20,7 +20,6 @@ from dplda import SubLDA
 from dplda.__main__ import main
 from dplda.audit import observe_releases
 from dplda.privacy import Gaussian, Ledger
-from dplda.privacy.mechanisms import Streams
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -223,21 +222,9 @@ class Untouchable:
 def test_a_fit_with_a_broken_ledger_reads_nothing(estimator, content, tmp_path):
     path = tmp_path / "privacy.sqlite"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"\b(no|not a) privacy ledger"):
+    with pytest.raises(ValueError, match="not a privacy ledger"):
         clone(estimator).set_params(ledger=str(path)).fit(Untouchable())
     assert path.read_bytes() == content
-
-
-@each(LOCAL)
-def test_local_models_randomize_nothing_with_a_broken_ledger(estimator, tmp_path, monkeypatch):
-    """They read the width of the data first."""
-    path = tmp_path / "privacy.sqlite"
-    path.write_bytes(b"hello")
-    monkeypatch.setattr(Streams, "reader", None)
-    model = clone(estimator).set_params(ledger=str(path))
-    with pytest.raises(ValueError, match=r"\b(no|not a) privacy ledger"):
-        model.fit(np.ones((3, 4)))
-    assert not hasattr(model, "components_")
 
 
 FULL = (
@@ -343,7 +330,7 @@ def test_a_charge_that_cannot_be_canceled_does_not_hide_why_the_fit_ended(monkey
     monkeypatch.setattr(ledger, "cancel", ledger.begin_release)
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
     with (
-        pytest.warns(UserWarning, match="entry 1.*could not be canceled.*nothing was released"),
+        pytest.warns(UserWarning, match="entry 1.*keeps its status.*counts until it is canceled"),
         pytest.raises(ValueError, match="NaN"),
     ):
         model.fit(np.full((3, 4), np.nan))

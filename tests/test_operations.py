@@ -127,7 +127,7 @@ def test_check_exits_with_2_for_what_it_cannot_read(path, tmp_path, capsys):
     missing = str(tmp_path / "missing")
     for arguments in (
         [missing], [str(tmp_path / "text")], [path, "--releases", str(tmp_path / "text")],
-        [path, "--releases", missing], [path, "--receipt", "7"],
+        [path, "--releases", missing],
     ):  # fmt: skip
         assert main(["ledger", "check", *arguments]) == 2
         printed = capsys.readouterr()
@@ -155,8 +155,7 @@ def test_a_receipt_stands_for_the_entries_that_came_first(path):
     assert receipts[2].startswith(f"{ledger.id[:8]}-2-")
     assert Ledger(path).has(receipts[3])
     for wrong in ("", "x", receipts[1] + "0", receipts[1].upper() + "\n"):
-        with pytest.raises(ValueError, match="no receipt of a ledger"):
-            ledger.has(wrong)
+        assert not ledger.has(wrong)
 
 
 def test_a_backup_is_a_complete_ledger_that_only_its_owner_can_read(path, tmp_path, capsys):

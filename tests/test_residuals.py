@@ -121,14 +121,6 @@ def test_sound_estimators_pass(name, X):
     assert result.n_cells >= 50_000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_sound_estimators_pass_for_many_seeds(name, X):
-    for seed in range(20):
-        result = residual_check(MODELS[name], X, random_state=seed)
-        assert result.passed, str(result)
-
-
 @pytest.mark.parametrize(
     "model",
     [
@@ -190,16 +182,6 @@ def test_normal_scores_of_the_declared_noise_are_normal(mechanism):
     noisy = mechanism(value, streams.reader(Purpose.NOISE, 1))
     scores = normal_scores(step_of(noisy - value, mechanism), rng.uniform(size=value.size))
     assert kstest(scores, "norm").pvalue > 1e-3
-
-
-def test_normal_scores_are_monotone_and_finite_far_out():
-    noise = np.array([-(10**12), -5000, -1, 0, 1, 5000, 10**12])
-    for mechanism in (DiscreteGaussian(1000), FlooredLaplace(7.0)):
-        scores = normal_scores(step_of(noise, mechanism), np.full(len(noise), 0.5))
-        assert np.isfinite(scores).all()
-        assert (np.diff(scores) >= 0).all()
-        assert scores[0] < -30
-        assert scores[-1] > 30
 
 
 def test_lines_fail_as_rarely_as_stated(monkeypatch):

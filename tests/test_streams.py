@@ -5,7 +5,6 @@ import os
 import pickle
 import re
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -23,7 +22,6 @@ from dplda.datasets import make_topic_corpus
 from dplda.privacy._streams import (
     MAX_WORDS,
     Purpose,
-    Reader,
     Streams,
     keystream_total_variation,
 )
@@ -93,19 +91,6 @@ def test_a_reader_does_not_run_into_the_next_stream(streams):
         reader.words(MAX_WORDS - 2)
 
 
-def test_purposes_leave_half_of_a_byte_to_others():
-    numbers = [number for name, number in vars(Purpose).items() if name.isupper()]
-    assert len(numbers) == len(set(numbers)) > 10
-    assert all(0 < number < 128 for number in numbers)
-    # they enter every seeded result
-    assert [Purpose.INITIAL_TABLE, Purpose.MEMBERSHIP, Purpose.TOPICS, Purpose.NOISE] == [
-        1,
-        2,
-        3,
-        4,
-    ]
-
-
 # ---------------------------------------------------------------- requests
 
 
@@ -136,30 +121,13 @@ def test_the_last_words_of_a_stream_can_be_read_and_no_more(streams):
             streams.words(Purpose.TOPICS, 0, 0, 1, skip=skip)
 
 
-def test_reader_goes_on_where_it_was(streams):
-    reader = streams.reader(Purpose.NOISE, 2, 5)
-    pieces = [reader.words(n) for n in (1, 0, 3, 8192, 5, 10_000)]
-    assert_array_equal(np.concatenate(pieces), streams.words(Purpose.NOISE, 2, 5, 18_201))
-
-
 def test_spare_words_do_not_move_the_main_stream(streams):
     reader = streams.reader(Purpose.NOISE, 2)
-    first, spare, second = reader.words(3), reader.words(5, spare=True), reader.words(3)
-    assert_array_equal(np.append(first, second), streams.words(Purpose.NOISE, 2, 0, 6))
+    pieces = [reader.words(3), reader.words(0)]
+    spare = reader.words(5, spare=True)
+    pieces += [reader.words(n) for n in (3, 8192, 5, 10_000)]
+    assert_array_equal(np.concatenate(pieces), streams.words(Purpose.NOISE, 2, 0, 18_203))
     assert_array_equal(spare, streams.words(Purpose.NOISE, 2, 0, 5, spare=True))
-
-
-def test_threads_change_nothing(streams):
-    def words(block):
-        return streams.words(Purpose.TOPICS, 0, block, 5000)
-
-    expected = [words(block) for block in range(20)]
-    drawn = streams.n_words
-    with ThreadPoolExecutor(4) as pool:
-        for result, one in zip(pool.map(words, range(20)), expected):
-            assert_array_equal(result, one)
-    assert drawn == 100_000
-    assert streams.n_words == 200_000
 
 
 # ---------------------------------------------------------------- keys
@@ -230,14 +198,15 @@ def addresses(monkeypatch):
     monkeypatch.setattr("dplda.word._frozen_table.PIECE_TOKENS", 120)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_BITS", 400)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
-    begun, begin = [], Reader._begin
+    begun = []
 
-    def record(self, spare):
-        numbers = (int.from_bytes(self._address[i:j], "big") for i, j in ((0, 1), (1, 5), (5, 10)))
-        begun.append((self._streams._algorithm.key, Address(*numbers, spare), self._skip))
-        begin(self, spare)
+    def record(algorithm, mode):
+        ends = ((0, 1), (1, 5), (5, 10), (10, 11), (11, 16))
+        *address, skipped = (int.from_bytes(mode.nonce[i:j], "big") for i, j in ends)
+        begun.append((algorithm.key, Address(*address), skipped))
+        return Cipher(algorithm, mode)
 
-    monkeypatch.setattr(Reader, "_begin", record)
+    monkeypatch.setattr("dplda.privacy._streams.Cipher", record)
     return begun
 
 

@@ -15,9 +15,8 @@ from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import check_size, common_documents, privatize, randomized_bits
 from dplda.privacy import RandomizedResponseEvent, epsilon_of
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
-from dplda.privacy._mechanisms import FlooredLaplace
+from dplda.privacy._mechanisms import FlooredLaplace, survivor_tables
 from dplda.privacy._streams import Purpose, Streams
-from dplda.privacy._tables import survivor_tables
 
 STEP = ThresholdedLaplace.STEP
 KEY = bytes(range(32))

@@ -16,9 +16,10 @@ import math
 import numpy as np
 import scipy.sparse as sp
 from lower_bounds import Line, show
+from published_attacks import cost_of_counts
 
 from dplda.audit import Attack, audit_epsilon
-from dplda.audit._attacks import cost_of_counts, count_matrix
+from dplda.audit._attacks import count_matrix
 from dplda.published import PublishedSubLDA
 
 N_NEUTRAL, N_SUPPORT, N_TOPIC_WORDS, DOC_LENGTH, DOC_SUPPORT = 4, 100, 10, 100, 10
@@ -68,9 +69,9 @@ def cost(target, model, delta):
     while part >= 1e-12:
         epsilon = model.privacy_.epsilon_at(part)
         if part * (1 + math.exp(epsilon)) <= delta:
-            return 2 * epsilon, ()
+            return 2 * epsilon
         part = 0.9 * delta / (1 + math.exp(epsilon))
-    return math.inf, ()
+    return math.inf
 
 
 ANCHORED_WORD = Attack(

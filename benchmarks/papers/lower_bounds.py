@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import beta
 
-from dplda.audit._bounds import one_run_lower_bound
+from dplda.audit._audit import one_run_lower_bound
 
 
 class Line(NamedTuple):

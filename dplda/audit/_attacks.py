@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,11 +17,9 @@ from sklearn.base import BaseEstimator
 
 from dplda.audit._replay import Tape, fit_watched
 from dplda.privacy import Repeated, epsilon_of
-from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import FlooredLaplace, Streams, uniform
-from dplda.published import recover_counts
 from dplda.word._frozen_table import HalfTable
 from dplda.word._sweep_mechanisms import SweepMechanisms
 
@@ -29,9 +27,6 @@ TOKENS_OVER_NORM = 16  # of a canary: with many tokens, its topics hardly depend
 FAVOR = 1.3  # weight of the topic that a canary's word favors in the first table; others have 1
 UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
 MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger
-
-# What a coin is claimed to cost: epsilon, and its events if the claim is their sum.
-Cost: TypeAlias = tuple[float, tuple[Event, ...]]
 
 
 @dataclass
@@ -70,11 +65,11 @@ def fit_once(model: BaseEstimator, data: dict[str, Any]) -> None:
     model.fit(**data)
 
 
-def declared_cost(target: Target, model: BaseEstimator, delta: float) -> Cost:
-    """Epsilon of the model's own guarantee at `delta`, for one coin, and its events."""
+def declared_cost(target: Target, model: BaseEstimator, delta: float) -> float:
+    """Epsilon of the model's own guarantee at `delta`, for one coin."""
     n = target.attack.n_units
-    events = tuple(Repeated(event, n) for event in model.privacy_.events)
-    return epsilon_of(events, delta, total_variation=n * model.privacy_.total_variation), events
+    events = [Repeated(event, n) for event in model.privacy_.events]
+    return epsilon_of(events, delta, total_variation=n * model.privacy_.total_variation)
 
 
 @dataclass(frozen=True)
@@ -104,8 +99,7 @@ class Attack:
     train : callable, default=`fit_once`
         ``train(model, data)`` calls `fit` with what `plant` returned.
     cost : callable, default=`declared_cost`
-        ``cost(target, model, delta)`` is the epsilon that is claimed for one coin, and the events
-        whose sum it is; empty if it is none.
+        ``cost(target, model, delta)`` is the epsilon that is claimed for one coin.
     n_units : int, default=1
         Steps of the guarantee's relation between the two worlds of a coin.
     """
@@ -116,7 +110,7 @@ class Attack:
     scores: Callable[[Target, BaseEstimator, Tape], np.ndarray]
     prepare: Callable[[Target], None] | None = None
     train: Callable[[BaseEstimator, dict[str, Any]], None] = fit_once
-    cost: Callable[[Target, BaseEstimator, float], Cost] = declared_cost
+    cost: Callable[[Target, BaseEstimator, float], float] = declared_cost
     n_units: int = 1
 
 
@@ -168,35 +162,29 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
         return {"X": X} | ({"user_ids": ids} if n_each > 1 else {})
 
     def scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
+        """Exact log-likelihood ratios of all noisy sums.
+
+        The contributions of a canary depend on past releases only. A second fit, to the canaries
+        alone and with the released sums, computes them.
+        """
         canaries, owners = _documents(target, n_each)
-        users = {"user_ids": owners} if n_each > 1 else {}
-        return _scores_of_sums(target, model, tape, {"X": canaries} | users)
+        data = {"X": canaries} | ({"user_ids": owners} if n_each > 1 else {})
+        n, total = target.n_canaries, np.zeros(target.n_canaries)
+        _, own = fit_watched(model, data, model.random_state, tape, lambda i, rates: np.arange(n))
+        for step, first in zip(own.steps, tape.steps):
+            # the canaries' words are the last ones in every release
+            cells = step.value.size // canaries.shape[1] * n
+            value, noisy = (
+                part.reshape(-1)[-cells:].reshape(n, -1).astype(float)
+                for part in (step.value, first.noisy)
+            )
+            ratio = ((noisy - value / 2) * value).sum(axis=1) / step.mechanism.scale**2
+            rates = np.ones(n) if step.sample is None else own.samples[step.sample][0][:n]
+            with np.errstate(divide="ignore"):  # the sample is secret: a mixture of both cases
+                total += np.logaddexp(np.log1p(-rates), np.log(rates) + ratio)
+        return total
 
     return Attack(unit, relation, plant, scores, prepare=_prepare_documents)
-
-
-def _scores_of_sums(
-    target: Target, model: BaseEstimator, tape: Tape, canaries: dict[str, Any]
-) -> np.ndarray:
-    """Exact log-likelihood ratios of all noisy sums.
-
-    The contributions of a canary depend on past releases only. A second fit, to the canaries alone
-    and with the released sums, computes them.
-    """
-    n, total = target.n_canaries, np.zeros(target.n_canaries)
-    _, own = fit_watched(model, canaries, model.random_state, tape, lambda i, rates: np.arange(n))
-    for step, first in zip(own.steps, tape.steps):
-        # the canaries' words are the last ones in every release
-        cells = step.value.size // canaries["X"].shape[1] * n
-        value, noisy = (
-            part.reshape(-1)[-cells:].reshape(n, -1).astype(float)
-            for part in (step.value, first.noisy)
-        )
-        ratio = ((noisy - value / 2) * value).sum(axis=1) / step.mechanism.scale**2
-        rates = np.ones(n) if step.sample is None else own.samples[step.sample][0][:n]
-        with np.errstate(divide="ignore"):  # the sample is secret: a mixture of both cases
-            total += np.logaddexp(np.log1p(-rates), np.log(rates) + ratio)
-    return total
 
 
 DOCUMENT = _attack_on_documents("document", "a document is there or not", 1)
@@ -277,7 +265,7 @@ WORD = Attack("word", "a word is one or another", Target.planted_words, _word_sc
 # reports and tokens: each row is randomized by itself
 
 
-def fit_to_reports(model: BaseEstimator, data: dict[str, Any]) -> None:
+def _fit_to_reports(model: BaseEstimator, data: dict[str, Any]) -> None:
     """Call `fit`; a randomizer releases what it returns."""
     model.fit(**data)
     if not hasattr(model, "components_"):
@@ -323,7 +311,7 @@ def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarra
 
 REPORT = Attack(
     "report", "a document is one or another", _plant_sets, _scores_of_rows(_set_ratios),
-    prepare=_refuse_server, train=fit_to_reports,
+    prepare=_refuse_server, train=_fit_to_reports,
 )  # fmt: skip
 
 
@@ -358,104 +346,8 @@ TOKEN = Attack(
 )  # fmt: skip
 
 
-# the papers' algorithms as printed: each attack exploits one error. The published epsilon is the
-# claim, which is no sum of events whose noise could be scaled.
-
-
-def _published_cost(target: Target, model: BaseEstimator, delta: float) -> Cost:
-    return target.attack.n_units * float(model.published_epsilon_), ()
-
-
-def _difference(target: Target, table: np.ndarray) -> np.ndarray:
-    """Row sum of the word of coin 1 minus that of the word of coin 0, for each canary."""
-    sums = table[target.n_words :].sum(axis=1).astype(float)
-    return sums[::2] - sums[1::2]
-
-
-# HDP-LDA: the model minus the last noisy counts shows the moved topics without noise
-
-
-def _scores_of_moves(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
-    last = next(r.value for r in reversed(tape.releases) if r.label == "word-topic counts")
-    before = np.maximum(last, 0) + float(model.topic_word_prior)
-    return _difference(target, np.abs(model.components_.T - before) > 0.5)
-
-
-# private SVI: the mean of a minibatch gets noise for the mean of all documents
-
-
-def _plant_long_documents(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    return target.planted_words(X, coins, int(target.estimator.max_doc_tokens))
-
-
-def _scores_of_batches(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
-    return np.sum([_difference(target, r.value) for r in tape.releases], axis=0)
-
-
-def _cost_of_batches(target: Target, model: BaseEstimator, delta: float) -> Cost:
-    if delta < model.delta:
-        raise ValueError(
-            f"the published epsilon is stated at delta {model.delta} and says nothing at "
-            f"{delta}; give delta={delta} to the estimator too"
-        )
-    return float(model.published_epsilon_), ()
-
-
-# iFTM: exact word counts follow from the message
-
-
-def _scores_of_recovered(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
-    table = model.components_  # a message has its rows, divided by their sums
-    sent = (table / table.sum(axis=1, keepdims=True)).astype(np.float32)
-    counts = recover_counts(sent, topic_word_prior=float(model.topic_word_prior))
-    return _difference(target, counts.T)
-
-
-# SUB-LDA: every iteration releases the count of every word, sampled or not
-
-
-def _plant_one_word(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    rows = np.flatnonzero(coins)
-    shape = (target.n_canaries, target.n_words + target.n_canaries)
-    canaries = count_matrix(rows, target.n_words + rows, np.ones(len(rows), int), shape)
-    return {"X": sp.csr_array(sp.vstack([widened(X, target.n_canaries), canaries]))}
-
-
-def _scores_of_counts(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
-    rows = [r.value[-target.n_canaries :].reshape(target.n_canaries, -1) for r in tape.releases]
-    return np.sum([row.sum(axis=1) - 0.5 for row in rows], axis=0)
-
-
-def cost_of_counts(target: Target, model: BaseEstimator, delta: float) -> Cost:
-    """Epsilon at delta of the paper's divergence or, for the sound form, of its guarantee."""
-    if not hasattr(model, "published_epsilon_"):
-        return model.privacy_.epsilon_at(delta), ()
-    if delta == 0:
-        return math.inf, ()
-    return float(model.published_epsilon_) - math.log(delta) / (int(model.rdp_order) - 1), ()
-
-
-_WORD = "a document has one word or another"
-PUBLISHED = (
-    Attack(
-        "published SUB-LDA", "a document has one word more or less",
-        _plant_one_word, _scores_of_counts, cost=cost_of_counts,
-    ),
-    Attack(
-        "published HDP-LDA", _WORD, Target.planted_words, _scores_of_moves, cost=_published_cost
-    ),
-    Attack(
-        "published private SVI", _WORD, _plant_long_documents, _scores_of_batches,
-        cost=_cost_of_batches,
-    ),
-    Attack(  # replacing a word blanks one and writes one
-        "published iFTM", _WORD, Target.planted_words, _scores_of_recovered,
-        cost=_published_cost, n_units=2,
-    ),
-)  # fmt: skip
-
 # By unit. An estimator's class names its attack in `_attack`.
-ATTACKS = {attack.unit: attack for attack in (DOCUMENT, USER, WORD, TOKEN, REPORT, *PUBLISHED)}
+ATTACKS = {attack.unit: attack for attack in (DOCUMENT, USER, WORD, TOKEN, REPORT)}
 
 
 def n_rounds_of(model: BaseEstimator) -> int:

@@ -107,10 +107,14 @@ class _Watch(Curator):
         first = self._keep(step)
         return (shown, noisy) if first is None else (first.shown, first.noisy.copy())
 
-    def publish(self, label: str, round: int, value: Any) -> Any:
+    def publish(self, draw: Callable[[], Any], events: Any, **options: Any) -> Any:
         n, played = len(self.tape.published), [] if self.first is None else self.first.published
-        self.tape.published.append(copy.deepcopy(value))
-        return super().publish(label, round, copy.deepcopy(played[n]) if n < len(played) else value)
+
+        def drawn() -> Any:
+            self.tape.published.append(copy.deepcopy(value := draw()))
+            return copy.deepcopy(played[n]) if n < len(played) else value
+
+        return super().publish(drawn, events, **options)
 
     def _keep(self, step: Step) -> Step | None:
         """Write a release down, and find the one that is given out in its place."""

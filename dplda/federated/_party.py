@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -210,13 +211,11 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             counts = check_counts(self, X, reset=True)  # private
             corpus = self._units(X, counts, streams)  # private
             check_size(corpus, bits)  # public: the number of tokens
-            for label, event in plan:
-                curator.account(event, label=label)
             # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
             # all tokens depend on lengths and coins only. Each coordinate of each token has noise
             # of that sensitivity, so that the event of one coordinate is the cost of the token.
-            tokens = privatize(corpus, bits, streams)  # public
-            tokens = curator.publish(NOISY_TOKENS, 0, tokens)
+            draw = partial(privatize, corpus, bits, streams)  # public
+            tokens = curator.publish(draw, events, label=NOISY_TOKENS, round=0)
         del corpus, counts, X  # everything below is post-processing
         noise = (
             f"randomized response on each of the {tokens.n_words} bits of each token's one-hot "

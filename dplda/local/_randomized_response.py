@@ -112,8 +112,8 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     Relation: one document is replaced by any other. Trust: its owner only. Sensitivity: at most
     ``2 * max_doc_words`` bits differ, and never more than the number of columns; Theorem 4 of [1]_
     charges all columns. Mechanism: randomized response on each bit. Events: one
-    ``RandomizedResponseEvent`` for each bit that differs; with "oue", an ``ErasedResponse`` of
-    epsilon ``2 * bit_epsilon`` for each pair of them.
+    ``RandomizedResponseEvent`` for each bit that differs; with "oue", one with an erasure of 1/2
+    and epsilon ``2 * bit_epsilon`` for each pair of them.
 
     References
     ----------
@@ -286,9 +286,12 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
                     f"{n_flips:.3g} false ones, and a call draws at most {MAX_FLIPS}; report fewer "
                     "documents in a call, use a smaller vocabulary, or raise epsilon"
                 )
-            for step, event in plan:
-                curator.account(event, label=step)
-            return curator.publish("reports", 0, randomize(X, self._bits, max_ones, streams))
+            return curator.publish(
+                lambda: randomize(X, self._bits, max_ones, streams),  # public
+                curator.events,
+                label="reports",
+                round=0,
+            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "privacy_")  # a fit that failed leaves n_features_in_ behind

@@ -6,8 +6,7 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 `dplda.privacy.mechanisms`.
 """
 
-from dplda.privacy._accounting import epsilon_bounds, epsilon_of
-from dplda.privacy._calibration import calibrate, split_epsilon
+from dplda.privacy._accounting import calibrate, epsilon_bounds, epsilon_of, split_epsilon
 from dplda.privacy._events import (
     ApproximateDP,
     Gaussian,
@@ -16,7 +15,6 @@ from dplda.privacy._events import (
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
-    ZeroConcentrated,
 )
 from dplda.privacy._guarantee import (
     Guarantee,
@@ -24,9 +22,9 @@ from dplda.privacy._guarantee import (
     PrivacyLeakWarning,
     PrivateDataWarning,
     SeededNoiseWarning,
+    limit_rows,
 )
-from dplda.privacy._ledger import BudgetError, Ledger
-from dplda.privacy._persons import limit_rows, user_part
+from dplda.privacy._ledger import BudgetError, Ledger, user_part
 
 __all__ = [
     "ApproximateDP",
@@ -43,7 +41,6 @@ __all__ = [
     "RandomizedResponseEvent",
     "Repeated",
     "SeededNoiseWarning",
-    "ZeroConcentrated",
     "calibrate",
     "epsilon_bounds",
     "epsilon_of",

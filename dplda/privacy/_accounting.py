@@ -11,17 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
-from operator import is_
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.leaf._checks import check_number, check_probability
-from dplda.privacy._composition import TILTS, Composition, Groups, Steps, log_peak, saddle
+from dplda.leaf._checks import check_delta, check_number, check_probability
+from dplda.privacy._composition import TILTS, Composition, Groups, log_peak, saddle
 from dplda.privacy._curves import (
     LARGEST_LOSS,
     ORDERS,
-    BoundedRanges,
     Curve,
     FloatArray,
     divergences,
@@ -34,7 +32,6 @@ from dplda.privacy._events import (
     MAX_COUNT,
     ApproximateDP,
     BoundedRange,
-    ErasedResponse,
     Event,
     Gaussian,
     Laplace,
@@ -44,11 +41,10 @@ from dplda.privacy._events import (
     Repeated,
 )
 
-SMALLEST_DELTA = 1e-200  # besides 0
+SMALLEST_DELTA = 1e-200  # below it, only pure epsilons count
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
 _UP = 1.0 + 2.0**-46  # margin on the rounding errors of a few steps together
 _PRECISE = 1e-7  # relative precision of delta in the search for an epsilon
-_STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps together
 
 # The distance from the ideal law is charged to delta up to this share of delta.
 _CHARGEABLE_SHARE = 1e-3
@@ -67,8 +63,8 @@ def epsilon_of(
     events : Event or iterable of Event
         Events of the composition, in any order.
     delta : float
-        The delta of (epsilon, delta)-differential privacy: 0, or from 1e-200 to below 1. With
-        ``delta=0`` only the sum of pure epsilons counts.
+        The delta of (epsilon, delta)-differential privacy, in [0, 1). Below 1e-200 only the sum of
+        pure epsilons counts.
     total_variation : float, default=0.0
         Distance between the noise that runs and its ideal law, over the whole composition. The
         charge ``(1 + exp(epsilon)) * total_variation`` is subtracted from delta if it is at most
@@ -98,7 +94,7 @@ def epsilon_of(
     >>> round(epsilon_of(Repeated(Gaussian(30.0), 40), delta=1e-6), 2)
     0.88
     """
-    delta = _check_delta(delta)
+    delta = check_probability("delta", delta)
     distance = check_probability("total_variation", total_variation)
     groups, lost, shift = without_statements(grouped(events))
     if lost > delta:
@@ -116,7 +112,7 @@ def epsilon_bounds(
     events : Event or iterable of Event
         Events of the composition.
     delta : float
-        The delta of (epsilon, delta)-differential privacy: 0, or from 1e-200 to below 1.
+        The delta of (epsilon, delta)-differential privacy, in [0, 1).
     total_variation : float, default=0.0
         As for `epsilon_of`. It counts in the upper bound alone.
 
@@ -130,29 +126,19 @@ def epsilon_bounds(
     """
     upper = epsilon_of(events, delta, total_variation=total_variation)
     groups, _, _ = without_statements(grouped(events))
-    return min(_bounds(groups, float(delta), upper=False), upper), upper
-
-
-def _check_delta(delta: float) -> float:
-    delta = check_probability("delta", delta)
-    if 0.0 < delta < SMALLEST_DELTA:
-        raise ValueError(
-            f"delta must be 0, or from {SMALLEST_DELTA:g} to below 1, got {delta:g}; "
-            "0 asks for the pure epsilon"
-        )
-    return delta
+    return min(bound_epsilon(groups, float(delta), upper=False), upper), upper
 
 
 def charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
     """Epsilon at a delta that is reduced by the charge, with a margin of two on the charge."""
-    epsilon, charge = upper_epsilon(groups, delta), 0.0
+    epsilon, charge = bound_epsilon(groups, delta), 0.0
     if not is_chargeable(total_variation, epsilon, delta):
         return epsilon
     while delta_charge(total_variation, epsilon) > charge:
         charge = 2.0 * delta_charge(total_variation, epsilon)
         if charge >= delta:
             return math.inf
-        epsilon = upper_epsilon(groups, min(delta - charge, math.nextafter(delta, 0.0)))
+        epsilon = bound_epsilon(groups, min(delta - charge, math.nextafter(delta, 0.0)))
     return epsilon
 
 
@@ -172,14 +158,9 @@ def is_within(
 
 def delta_charge(total_variation: float, epsilon: float) -> float:
     """What a distance from the ideal law adds to delta: (1 + exp(epsilon)) * total_variation."""
-    total_variation = check_probability("total_variation", total_variation)
-    if total_variation == 0.0:
-        return 0.0
-    epsilon = check_number("epsilon", epsilon, -math.inf, math.inf)
-    if abs(epsilon) >= 1e4:  # the exponential of such a number is not a float
-        return math.inf
-    log_charge = math.log(total_variation) + max(epsilon, 0.0) + math.log1p(math.exp(-abs(epsilon)))
-    return math.exp(log_charge) if log_charge < 709.0 else math.inf
+    if total_variation == 0.0 or epsilon > 700.0:  # whose exponential may be no float
+        return math.inf if total_variation else 0.0
+    return (1.0 + math.exp(epsilon)) * total_variation
 
 
 def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
@@ -188,7 +169,6 @@ def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
     Otherwise the guarantee is stated differently: the release is within this total variation of an
     (epsilon, delta)-DP one.
     """
-    check_probability("delta", delta)
     return delta_charge(total_variation, epsilon) <= _CHARGEABLE_SHARE * delta
 
 
@@ -199,7 +179,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     It is below the exact root by a relative 1e-13 or less.
     """
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
-    delta = _check_delta(check_number("delta", delta, 0.0, 1.0, closed="neither"))
+    delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
 
     def is_too_large(mus: FloatArray) -> NDArray[np.bool_]:
         deltas = _gaussian_deltas(np.full(len(mus), epsilon), np.maximum(mus, 1e-300), upper=True)
@@ -210,64 +190,35 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 # ---- events in groups ---------------------------------------------------------------------
 
-# The events that were grouped last, with their counts and groups. A fit asks for the same events
-# several times, and each call of `partial_fit` for a few more. They are replaced, never changed.
-_last: tuple[tuple[Event, ...], Counter[Event], Groups] = (), Counter(), ()
-
 
 def grouped(events: Event | Iterable[Event]) -> Groups:
     """Flatten events into sorted pairs (event, count); equal compositions become equal.
 
     All Gaussian events without sampling become a single one, which costs exactly as much.
     """
-    global _last
     if not isinstance(events, (Event, Iterable)):
         raise TypeError(f"expected privacy events, got {type(events).__name__}")
-    every = (events,) if isinstance(events, Event) else tuple(events)
-    known, counts, groups = _last
-    if len(known) > len(every) or not all(map(is_, known, every)):
-        known, counts = (), Counter()
-    elif len(known) == len(every) and every:
-        return groups
-    counts = counts.copy()
-    for event in every[len(known) :]:
-        _add(event, 1, counts)
-    groups = _merged(counts)
-    _last = every, counts, groups
-    return groups
-
-
-def _add(event: Event, count: int, counts: Counter[Event]) -> None:
-    match event:
-        case Repeated(inner, inner_count):
-            _add(inner, inner_count * count, counts)
-        case PoissonSampled(1.0, inner):
-            counts[inner] += count
-        case _ if isinstance(event, Event):
-            counts[event] += count
-        case _:
+    counts: Counter[Event] = Counter()
+    for event in (events,) if isinstance(events, Event) else events:
+        n = 1
+        while isinstance(event, Repeated):
+            n, event = n * event.count, event.event
+        if isinstance(event, PoissonSampled) and event.sampling_probability == 1.0:
+            event = event.event
+        if not isinstance(event, Event):
             raise TypeError(f"expected privacy events, got {type(event).__name__}")
-
-
-def _merged(counts: Counter[Event]) -> Groups:
+        counts[event] += n
     if sum(counts.values()) > MAX_COUNT:
         raise ValueError(
             f"a composition may have at most 2**36 = {MAX_COUNT} steps, got {sum(counts.values())}"
         )
-    gaussians: list[tuple[Gaussian, int]] = []
-    others: list[tuple[Event, int]] = []
-    for event, n in counts.items():
-        if isinstance(event, Gaussian):
-            gaussians.append((event, n))
-        else:
-            others.append((event, n))
+    noises = sorted((e.noise_multiplier, n) for e, n in counts.items() if isinstance(e, Gaussian))
+    others = [(event, n) for event, n in counts.items() if not isinstance(event, Gaussian)]
     others.sort(key=lambda group: repr(group[0]))
-    if gaussians and (len(gaussians) > 1 or gaussians[0][1] > 1):  # one alone keeps all digits
-        gaussians.sort(key=lambda group: group[0].noise_multiplier)
-        multipliers, times = zip(*((event.noise_multiplier, n) for event, n in gaussians))
-        each = np.sqrt(np.array(times, np.float64)) * (1.0 / np.array(multipliers))
-        gaussians = [(Gaussian(1.0 / math.hypot(*each.tolist())), 1)]
-    return *gaussians, *others
+    if len(noises) > 1 or any(n > 1 for _, n in noises):  # one alone keeps all digits
+        mu = math.hypot(*(math.sqrt(n) * (1.0 / noise) for noise, n in noises))
+        noises = [(1.0 / mu, 1)]
+    return *((Gaussian(noise), n) for noise, n in noises), *others
 
 
 def without_statements(groups: Groups) -> tuple[Groups, float, float]:
@@ -288,14 +239,10 @@ def without_statements(groups: Groups) -> tuple[Groups, float, float]:
 # ---- both sides ---------------------------------------------------------------------------
 
 
-def upper_epsilon(groups: Groups, delta: float) -> float:
-    """The smallest epsilon at a delta that is proved, of events without statements."""
-    return _bounds(groups, delta if delta >= SMALLEST_DELTA else 0.0, upper=True)
-
-
 @lru_cache(maxsize=1024)
-def _bounds(groups: Groups, delta: float, *, upper: bool) -> float:
-    if delta == 0.0:
+def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
+    """The smallest epsilon at a delta, of events without statements: from above or from below."""
+    if delta < SMALLEST_DELTA:
         return pure_epsilon(groups) if upper else 0.0
     if not groups:
         return 0.0
@@ -347,34 +294,10 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     known = start * _UP if lost <= delta / 2.0 else math.inf
     if start > _LARGEST_EPSILON:
         return known if upper else 0.0
-    composed = _composition(groups, delta, best, logs, added=added, upper=upper)
+    composed = Composition(groups, delta, best, logs, added=added, upper=upper)
     if not upper:
-        return _largest_epsilon(composed.below, delta, start)
-    return min(known, _least_epsilon(composed.above, delta, start, composed.tilt))
-
-
-def _composition(
-    groups: Groups, delta: float, best: int, logs: FloatArray, *, added: bool, upper: bool
-) -> Composition:
-    # At a smaller tilt where rare losses take over soon: the window would be long. The variance of
-    # the tilted law comes from smaller tilts for the same reason.
-    best = min(max(best, 3), len(logs) - 3)
-    while best > 3 and logs[best + 2] - logs[best] > 6.0 * (logs[best] - logs[best - 2]):
-        best -= 1
-    (a, b, c), (x, y, z) = TILTS[best - 2 : best + 1], logs[best - 2 : best + 1]
-    variance = 2.0 * ((z - y) / (c - b) - (y - x) / (b - a)) / (c - a)
-    steps = sum(count for _, count in groups)
-    parts: Steps = groups
-    if upper:  # all bounded-range choices of a kind are one step, which has a curve
-        parts = tuple(
-            (BoundedRanges(event.epsilon, n), 1) if isinstance(event, BoundedRange) else (event, n)
-            for event, n in groups
-        )
-    tail = 2.0 ** (8 * math.floor(math.log2(_STEP_TAIL * delta / steps) / 8.0))
-    return Composition(
-        parts, added=added, upper=upper, tilt=float(c), spread=math.sqrt(max(variance, 0.0)),
-        tail=max(tail, 1e-240),
-    )  # fmt: skip
+        return _largest_epsilon(composed.delta, delta, start)
+    return min(known, _least_epsilon(composed.delta, delta, start, composed.tilt))
 
 
 def _least_epsilon(above: Callable[[float], float], delta: float, x: float, tilt: float) -> float:
@@ -430,8 +353,8 @@ def upper_deltas(groups: Groups, epsilons: FloatArray) -> FloatArray:
         best = np.ones(len(epsilons))
         places = [int((found[0] - TILTS * e).argmin()) for e in epsilons]
         for place in sorted(set(places)):
-            composed = _composition(groups, 1e-12, place, found[0], added=added, upper=True)
-            own = [composed.above(float(e)) if abs(p - place) <= 8 else 1.0
+            composed = Composition(groups, 1e-12, place, found[0], added=added, upper=True)
+            own = [composed.delta(float(e)) if abs(p - place) <= 8 else 1.0
                    for e, p in zip(epsilons, places, strict=True)]  # fmt: skip
             best = np.minimum(best, own)
         worst = np.maximum(worst, best)
@@ -443,14 +366,17 @@ def upper_deltas(groups: Groups, epsilons: FloatArray) -> FloatArray:
 
 def pure_epsilon(groups: Groups) -> float:
     """Sum of the epsilons of the events, rounded up; infinite unless every event has one."""
-    each = [(count, pure_epsilon_of(event)) for event, count in groups]
-    if any(epsilon == math.inf for _, epsilon in each):
-        return math.inf
-    return _rounded_up(sum((count * Fraction(epsilon) for count, epsilon in each), Fraction(0)))
-
-
-def _rounded_up(exact: Fraction) -> float:
-    """The smallest float that is not below a number."""
+    exact = Fraction(0)
+    for event, count in groups:
+        match event:
+            case Laplace(scale):
+                exact += count / Fraction(scale)
+            case BoundedRange(epsilon):
+                exact += count * Fraction(epsilon)
+            case RandomizedResponseEvent():
+                exact += count * Fraction(response_loss(event, upper=True))
+            case _:
+                return math.inf
     try:
         nearest = float(exact)
     except OverflowError:
@@ -458,30 +384,16 @@ def _rounded_up(exact: Fraction) -> float:
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
-def pure_epsilon_of(event: Event) -> float:
-    """Epsilon of one event, rounded up."""
-    match event:
-        case Laplace(scale):
-            return _rounded_up(1 / Fraction(scale))
-        case BoundedRange(epsilon):
-            return epsilon
-        case RandomizedResponseEvent() | ErasedResponse():
-            return response_loss(event, upper=True)
-        case _:
-            return math.inf
-
-
 def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
     """The mu of Gaussian differential privacy without sampling; infinite for other events."""
-    return math.hypot(*(math.sqrt(count) * _mu(event) for event, count in groups))
-
-
-def _mu(event: Event) -> float:
-    match event:
-        case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
-            return 1.0 / s
-        case _:
-            return math.inf
+    mus = []
+    for event, n in groups:
+        match event:
+            case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
+                mus.append(math.sqrt(n) * (1.0 / s))
+            case _:
+                return math.inf
+    return math.hypot(*mus)
 
 
 def all_gaussian(groups: Groups) -> bool:
@@ -524,3 +436,175 @@ def _switch(holds: Callable[[FloatArray], NDArray[np.bool_]], guess: float) -> t
         if high - low <= 1e-14 * high or not low < 0.5 * (low + high) < high:
             return low, high
         points = np.linspace(low, high, 65)
+
+
+# ---- the noise for a given budget, and the budget of each of several fits --------------------
+
+# Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
+THRESHOLD_SHARE = 0.1
+# Logarithms of the noise: the range of the search, and its longest step.
+_LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
+
+
+def calibrate(
+    make_events: Callable[[float], Event | Iterable[Event]],
+    epsilon: float,
+    delta: float,
+    *,
+    total_variation: float = 0.0,
+) -> float:
+    """Find the smallest noise multiplier that meets (epsilon, delta).
+
+    Parameters
+    ----------
+    make_events : callable
+        Maps a noise multiplier (or any other noise scale) to the events of the whole fit. Their
+        cost must decrease as the argument grows.
+    epsilon : float
+        The epsilon to spend, in (0, 1e9].
+    delta : float
+        The delta of (epsilon, delta)-differential privacy, from 1e-200 to 0.01.
+    total_variation : float, default=0.0
+        Distance between the noise that runs and its ideal law, over the whole composition; it is
+        charged to delta.
+
+    Returns
+    -------
+    float
+        The noise multiplier. It is never too small: `epsilon_of` of its events is at most
+        `epsilon`. It is hardly too large: that of a multiplier smaller by a relative 1e-4 exceeds
+        `epsilon`, or by 1e-7 if all events are Gaussian without sampling.
+
+    Raises
+    ------
+    ValueError
+        If no noise meets the target because some events do not depend on it, or if every noise
+        meets it.
+
+    Examples
+    --------
+    >>> from dplda.privacy import Gaussian, Repeated, calibrate
+    >>> round(calibrate(lambda m: Repeated(Gaussian(m), 40), epsilon=1.0, delta=1e-6), 2)
+    26.72
+    """
+    if not callable(make_events):
+        raise TypeError(
+            "make_events must be a function of the noise multiplier that returns events, such as "
+            f"lambda m: Gaussian(m), got an object of class {type(make_events).__name__}"
+        )
+    epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    delta = check_delta(delta, SMALLEST_DELTA)
+    groups, lost, shift = without_statements(grouped(make_events(1.0)))
+    epsilon, delta = epsilon - shift, delta - lost
+    if (lost or shift) and (epsilon <= 0.0 or delta <= 0.0):
+        raise ValueError(
+            "no noise meets this target: the ApproximateDP events alone cost all of epsilon or "
+            "delta; raise the target, or use fewer of them"
+        )
+    mu = gaussian_mu(epsilon, delta)
+
+    def excess_of(cost: Callable[[Groups], float]) -> Callable[[float], float]:
+        """Logarithm of a cost over its target, at a logarithm of the noise. It decreases."""
+
+        def excess(log_noise: float) -> float:
+            spent = cost(without_statements(grouped(make_events(math.exp(log_noise))))[0])
+            return math.log(min(max(spent / epsilon, 1e-3), 1e3))
+
+        return excess
+
+    exact = excess_of(lambda groups: charged_epsilon(groups, delta, total_variation))
+    if all_gaussian(groups):  # in closed form first: the search then takes two steps
+        closed = excess_of(lambda groups: epsilon / mu * gaussian_mu_of(groups))
+        return math.exp(_least(exact, _least(closed, 0.0, _OCTAVE, 1e-9), 5e-8, 1e-7))
+    quick = excess_of(lambda groups: quick_epsilon(groups, delta))
+    try:
+        start = _least(quick, 0.0, _OCTAVE, 0.02)
+    except ValueError:  # a bound that is never small enough, where the better one may be
+        start = 0.0
+    return math.exp(_least(exact, start, 1e-3, 1e-4))
+
+
+def _least(excess: Callable[[float], float], start: float, step: float, tolerance: float) -> float:
+    """A point at which an excess is at most 0, at most `tolerance` above one where it is not.
+
+    The point is bracketed in growing steps from `start`. Then the ends of the bracket move by
+    the secant, which lands a little above the root, and by halving where it does not help.
+    """
+    x, value = start, excess(start)
+    low = high = None
+    while low is None or high is None:
+        if value > 0.0:
+            low = (x, value)
+            x += max(step, min(value, _OCTAVE)) if high is None else 0.0
+        else:
+            high = (x, value)
+            x -= max(step, min(-value, _OCTAVE)) if low is None else 0.0
+        if x > _LARGEST:
+            raise ValueError(
+                "no noise meets this target: some events do not depend on the noise and cost "
+                "too much; raise epsilon, or use fewer or less expensive steps"
+            )
+        if x < _SMALLEST:
+            raise ValueError(
+                "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
+                "for no privacy"
+            )
+        if low is None or high is None:
+            value, step = excess(x), min(2.0 * step, _OCTAVE)
+    for halving in range(200):
+        (a, above), (b, below) = low, high
+        if b - a <= tolerance or not a < 0.5 * (a + b) < b:
+            break
+        x = a + (b - a) * above / (above - below) + 0.3 * tolerance
+        if halving % 3 == 2 or not a < x < b:
+            x = 0.5 * (a + b)
+        value = excess(x)
+        low, high = ((x, value), high) if value > 0.0 else (low, (x, value))
+        if value <= 0.0 and x - a > tolerance:  # how far the root is below, by one look
+            y = x - tolerance
+            if (value := excess(y)) > 0.0:
+                return x
+            high = (y, value)
+    return high[0]
+
+
+def split_epsilon(
+    epsilon: float, shares: Iterable[float], *, delta: float = 1e-6
+) -> tuple[float, ...]:
+    """Split a total epsilon over several fits, such as a vocabulary and a model.
+
+    Gaussian noise adds up in squares, so that the results add up to more than `epsilon`.
+
+    Parameters
+    ----------
+    epsilon : float
+        The total, in (0, 1e9].
+    shares : iterable of float
+        Share of each fit in the budget, measured in ``1 / noise_multiplier**2``. Only their ratios
+        count. A share of 8% buys about a quarter of the total epsilon.
+    delta : float, default=1e-6
+        The delta of the total and of each fit, up to 0.01.
+
+    Returns
+    -------
+    epsilons : tuple of float
+        One epsilon for each fit. Fits with these epsilons fit into a ledger with the total if their
+        noise is Gaussian without sampling. A tenth of `delta` is kept for the threshold of a
+        `PrivateCountVectorizer`.
+
+    Examples
+    --------
+    >>> from dplda.privacy import split_epsilon
+    >>> [round(epsilon, 2) for epsilon in split_epsilon(4.0, shares=(0.08, 0.92))]
+    [1.0, 3.8]
+    """
+    if not isinstance(shares, Iterable):
+        raise TypeError(
+            "shares must be a list of numbers, one for each fit, such as (0.08, 0.92), got "
+            f"{type(shares).__name__}"
+        )
+    parts = [check_number("shares", share, 0.0, math.inf, closed="neither") for share in shares]
+    delta = check_delta(delta, SMALLEST_DELTA)
+    # what is kept covers the threshold, and the distance of the noise from its ideal law
+    mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - 1e-3) * delta)
+    return tuple(epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts)

@@ -20,7 +20,6 @@ from dplda.privacy._curves import (
     LARGEST_LOSS,
     TINY,
     Atoms,
-    BoundedRanges,
     Curve,
     FloatArray,
     U,
@@ -30,17 +29,15 @@ from dplda.privacy._curves import (
 )
 from dplda.privacy._events import (
     BoundedRange,
-    ErasedResponse,
     Event,
     Gaussian,
     Laplace,
     PoissonSampled,
     RandomizedResponseEvent,
-    ZeroConcentrated,
+    Repeated,
 )
 
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
-Steps: TypeAlias = tuple[tuple[Event | BoundedRanges, int], ...]
 
 # The tilts that are tried: any is valid, and a factor sqrt(2) off costs nothing that is seen.
 TILTS = 2.0 ** np.arange(-8.0, 32.25, 0.25)
@@ -49,6 +46,7 @@ _COARSE_TAIL = 1e-240
 # Orders of the bounds on what wraps around, as shares of the tilt.
 _SHARES = (-4.0, -2.0, -1.0, -0.5, -0.25, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0)
 _TAIL = 1e-12  # of a tilted law, beyond the window of the transforms
+_STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps together
 _FAR = 200.0  # exponents of the tilt beyond which masses enter an error alone
 _NOTHING = 1e-26  # below it, a power of a transform is not kept
 # Cells for each standard deviation of a loss. The excess of epsilon falls with the square: at 64 it
@@ -57,7 +55,7 @@ _CELLS, _CELLS_OF_MANY, _MANY = 64.0, 16.0, 200
 _MOST_KNOTS, _MOST_CELLS = 2**19, 2**22
 
 
-def deviation(event: Event | BoundedRanges) -> float:
+def deviation(event: Event) -> float:
     """Rough standard deviation of one privacy loss; infinite if it has no curve."""
     match event:
         case Gaussian(s):
@@ -68,11 +66,9 @@ def deviation(event: Event | BoundedRanges) -> float:
             return 1.0 / scale
         case BoundedRange(epsilon):
             return 0.5 * epsilon
-        case BoundedRanges(epsilon, count):
+        case Repeated(BoundedRange(epsilon), count):
             return 0.5 * epsilon * math.sqrt(count)
-        case ZeroConcentrated(rho):
-            return math.sqrt(2.0 * rho)
-        case RandomizedResponseEvent() | ErasedResponse():
+        case RandomizedResponseEvent():
             return response_loss(event, upper=True)
         case _:
             return math.inf
@@ -87,13 +83,11 @@ def cumulants(event: Event, added: bool) -> tuple[FloatArray, float] | None:
     """
     if isinstance(event, BoundedRange):  # of the worst choice for each tilt
         return TILTS * bounded_range_divergence(event.epsilon, 1.0 + TILTS), 0.0
-    pair = pair_of(event, added=added, upper=True)
-    if pair is None:
+    reach = _reach(event, added, True, _COARSE_TAIL)
+    if reach is None:
         return None
+    pair, (low, high) = reach
     if isinstance(pair, Curve):
-        low, high = pair.span(_COARSE_TAIL)
-        if not -LARGEST_LOSS < low < high < LARGEST_LOSS:
-            return None
         unit = 0.1 * min(deviation(event), high - low)
         knots = unit * np.sinh(
             np.linspace(np.arcsinh(low / unit), np.arcsinh(high / unit), _N_COARSE)
@@ -130,19 +124,13 @@ class _Power:
 
 @lru_cache(maxsize=4096)
 def _power(
-    event: Event | BoundedRanges,
-    count: int,
-    added: bool,
-    upper: bool,
-    tilt: float,
-    h: float,
-    n: int,
-    tail: float,
+    event: Event, count: int, added: bool, upper: bool, tilt: float, h: float, n: int, tail: float
 ) -> _Power:
     from scipy import fft
 
-    pair, (low, high) = _reach(event, added, upper, tail)
-    assert pair is not None  # the caller has looked
+    reach = _reach(event, added, upper, tail)
+    assert reach is not None  # the caller has looked
+    pair, (low, high) = reach
     first, last = math.floor(low / h) - 1, math.ceil(high / h) + 1
     places = np.arange(first, last + 1, dtype=np.float64)
     losses = places * h
@@ -177,13 +165,14 @@ def _power(
 
 
 def _reach(
-    event: Event | BoundedRanges, added: bool, upper: bool, tail: float
-) -> tuple[Curve | Atoms | None, tuple[float, float]]:
-    """The pair of a step, and the range of its losses."""
+    event: Event, added: bool, upper: bool, tail: float
+) -> tuple[Curve | Atoms, tuple[float, float]] | None:
+    """The pair of a step, and the range of its losses; None if no float holds them."""
     pair = pair_of(event, added=added, upper=upper)
     if pair is None:
-        return None, (-math.inf, math.inf)
-    return pair, pair.span(tail) if isinstance(pair, Curve) else (pair.losses[0], pair.losses[-1])
+        return None
+    ends = pair.span(tail) if isinstance(pair, Curve) else (pair.losses[0], pair.losses[-1])
+    return (pair, ends) if -LARGEST_LOSS < ends[0] < ends[1] < LARGEST_LOSS else None
 
 
 def _log_sum(exponents: FloatArray) -> float:
@@ -209,21 +198,45 @@ def _raised(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128
 
 
 class Composition:
-    """Delta of a composition in one direction, from one side, near the tilt's own epsilon.
+    """Delta of a composition in one direction, from one side, near the epsilon of one tilt.
 
-    `tail` is the mass of one step that may count as an infinite loss.
+    `place` is that of the tilt in `TILTS`, and `logs` are the composition's cumulants there.
     """
 
     def __init__(
-        self, groups: Steps, *, added: bool, upper: bool, tilt: float, spread: float, tail: float
+        self,
+        groups: Groups,
+        delta: float,
+        place: int,
+        logs: FloatArray,
+        *,
+        added: bool,
+        upper: bool,
     ) -> None:
         from scipy import fft
 
-        self.tilt, self.h, self.eta = tilt, _interval(groups, upper), math.inf
+        # A smaller tilt where rare losses take over soon: the window would be long. The variance of
+        # the tilted law comes from smaller tilts for the same reason.
+        place = min(max(place, 3), len(logs) - 3)
+        while place > 3 and logs[place + 2] - logs[place] > 6.0 * (logs[place] - logs[place - 2]):
+            place -= 1
+        (a, b, c), (x, y, z) = TILTS[place - 2 : place + 1], logs[place - 2 : place + 1]
+        spread = math.sqrt(max(2.0 * ((z - y) / (c - b) - (y - x) / (b - a)) / (c - a), 0.0))
+        # the mass of one step that may count as an infinite loss
+        tail = _STEP_TAIL * delta / sum(count for _, count in groups)
+        tail = max(2.0 ** (8 * math.floor(math.log2(tail) / 8.0)), 1e-240)
+        if upper:  # all bounded-range choices of a kind are one step, which has a curve
+            groups = tuple(
+                (Repeated(event, n), 1) if isinstance(event, BoundedRange) else (event, n)
+                for event, n in groups
+            )
+        tilt = float(c)
+        self._upper, self.tilt, self.h, self.eta = upper, tilt, _interval(groups, upper), math.inf
         for event, _ in groups:
-            pair, (low, high) = _reach(event, added, upper, tail)
-            if pair is None or not -LARGEST_LOSS < low < high < LARGEST_LOSS:
+            reach = _reach(event, added, upper, tail)
+            if reach is None:
                 return
+            low, high = reach[1]
             while max((high - low) / _MOST_KNOTS, 20.0 * spread / _MOST_CELLS) > self.h:
                 self.h *= 2.0
         n = 1 << max(4, math.ceil(math.log2(20.0 * spread / self.h + 1.0)))
@@ -233,9 +246,7 @@ class Composition:
                 self.h, n = 2.0 * self.h, n // 2
             if self.h > longest:
                 return
-            parts = [
-                _power(event, count, added, upper, tilt, self.h, n, tail) for event, count in groups
-            ]
+            parts = [_power(*group, added, upper, tilt, self.h, n, tail) for group in groups]
             outside = self._place(parts, n)
             if outside <= _TAIL:
                 break
@@ -245,19 +256,18 @@ class Composition:
         with np.errstate(under="ignore"):
             for part in parts:
                 product, bounds = product * part.values[:n_kept], bounds * part.bounds[:n_kept]
-        steps = sum(count for _, count in groups)
         sizes = np.abs(product)
         wrong = np.maximum(bounds - sizes, 0.0) + 8.0 * U * len(parts) * bounds
         spectrum = np.zeros(n // 2 + 1, complex)
         spectrum[:n_kept] = product
         masses = np.roll(fft.irfft(spectrum, n), -((self._first - sum(p.first for p in parts)) % n))
         self._masses = masses
-        self.infinite = math.fsum(part.infinite for part in parts) * 1.001
+        self._infinite = math.fsum(part.infinite for part in parts) * 1.001
         self.log_mass = math.fsum(part.log_mass for part in parts)
         entries = math.expm1(min(sum(part.entries for part in parts), 1.0))
         self.eta = outside + 2.0 * float(wrong.sum()) + n * _NOTHING
         self.eta += 2.0 * _depth(n) * float(sizes.sum()) + entries
-        self.eta *= 1.0 + 1e-6 + 8.0 * U * steps
+        self.eta *= 1.0 + 1e-6 + 8.0 * U * sum(count for _, count in groups)
         self._scale_error = 4.0 * U * sum(abs(part.log_mass) for part in parts)
 
     def _place(self, parts: list[_Power], n: int) -> float:
@@ -276,8 +286,10 @@ class Composition:
         above = min(x for x, share in zip(logs, _SHARES, strict=True) if share > 0.0)
         return 2.0 * (math.exp(min(below, 0.0)) + math.exp(min(above, 0.0)))
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        """Delta of the composed laws at an epsilon, and the error of the number."""
+    def delta(self, epsilon: float) -> float:
+        """Delta of the composition at an epsilon: never too small, or else never too large."""
+        if self.eta == math.inf:
+            return math.inf if self._upper else 0.0
         i = max(0, math.floor(epsilon / self.h) - self._first)
         end = i + math.ceil(min(_FAR / self.tilt / self.h, 2.0**40)) + 2
         masses = self._masses[i:end]
@@ -289,39 +301,26 @@ class Composition:
         theta, peak = self.tilt, math.exp(log_peak(self.tilt))
         exponent = self.log_mass - theta * epsilon
         if exponent > 700.0:
-            return math.inf, math.inf
+            return math.inf if self._upper else -math.inf
         scale = math.exp(exponent)
         relative = (
             self._scale_error + 4.0 * U * theta * abs(epsilon) + len(losses) * 2.0 * U + 1e-13
         )
         value = scale * inner
-        return value, scale * (peak * self.eta + math.exp(-_FAR)) * (1.0 + 1e-9) + value * relative
-
-    def above(self, epsilon: float) -> float:
-        """Delta, never too small."""
-        if self.eta == math.inf:
-            return math.inf
-        value, error = self.delta(epsilon)
-        return value + error + self.infinite
-
-    def below(self, epsilon: float) -> float:
-        """Delta, never too large."""
-        if self.eta == math.inf:
-            return 0.0
-        value, error = self.delta(epsilon)
-        return value - error
+        error = scale * (peak * self.eta + math.exp(-_FAR)) * (1.0 + 1e-9) + value * relative
+        return value + error + self._infinite if self._upper else value - error
 
 
-def _interval(groups: Steps, upper: bool) -> float:
+def _interval(groups: Groups, upper: bool) -> float:
     """Length of a cell: a power of two, or such a share of the loss of a response."""
     steps = sum(count for _, count in groups)
     typical = math.sqrt(sum(n * deviation(event) ** 2 for event, n in groups) / steps)
     responses = [
-        (n * response_loss(event, upper=upper) ** 2, response_loss(event, upper=upper))
+        (response_loss(event, upper=upper), n)
         for event, n in groups
-        if isinstance(event, (RandomizedResponseEvent, ErasedResponse))
+        if isinstance(event, RandomizedResponseEvent)
     ]
-    unit = max(responses)[1] if responses else 1.0
+    unit = max(responses, key=lambda one: one[1] * one[0] ** 2)[0] if responses else 1.0
     cells = _CELLS if len(groups) <= _MANY else _CELLS_OF_MANY
     return unit * 2.0 ** math.floor(math.log2(typical / cells / unit))
 

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._messages import warn_user
-from dplda.privacy._accounting import epsilon_of, grouped
-from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled, Repeated
+from dplda.privacy._accounting import grouped
+from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled, repeated
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
@@ -80,11 +80,6 @@ def sampled(event: Event, sampling_probability: float) -> Event:
 def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
     """How many of the 2**64 words put a unit into the sample; 0 for rate 1, which needs no word."""
     return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
-
-
-def condensed(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Merge equal events, and all Gaussian ones: the cost is the same, the entry is shorter."""
-    return tuple(event if n == 1 else Repeated(event, n) for event, n in grouped(events))
 
 
 class Curator:
@@ -155,11 +150,9 @@ class Curator:
         ledger: Any = None,
         parties: Parties | None = None,
     ) -> None:
-        labels: tuple[str, ...]
-        self.events: tuple[Event, ...]
-        labels, self.events = zip(*plan) if plan else ((), ())
+        self.events = tuple(event for _, event in plan)
         self._plan = list(plan)
-        self._unchecked = Counter(labels)  # those whose number of words may not be allowed
+        self._n_planned = Counter(label for label, _ in plan)
         self._streams = streams
         self._parties = parties
         self.total_variation = TOTAL_VARIATION * (1 if parties is None else parties.n_parties)
@@ -170,12 +163,10 @@ class Curator:
         self._ledger: Ledger | None = None
         if ledger is not None:
             self._ledger = as_ledger(ledger)
+            # equal events, and all Gaussian ones, as one: the cost is the same
+            condensed = [repeated(event, n) for event, n in grouped(self.events)]
             self._entry = self._ledger.reserve(
-                label,
-                unit,
-                condensed(self.events),
-                total_variation=self.total_variation,
-                seeded=streams.seeded,
+                label, unit, condensed, total_variation=self.total_variation, seeded=streams.seeded
             )
 
     def release(
@@ -223,8 +214,7 @@ class Curator:
         with self._alone:
             # All releases of a label have one size. Too many words are refused before the first,
             # by public sizes only: an error then cancels the charge.
-            n_planned = 0 if mechanism.exact else self._unchecked.pop(label, 0)
-            if value.size * n_planned > MAX_WORDS:
+            if not mechanism.exact and value.size * self._n_planned[label] > MAX_WORDS:
                 raise ValueError(TOO_MANY_WORDS)
             self._take(label, sampled(mechanism.event, sampling_probability))
             flags, kinds = value.flags, (np.int32, np.int64)
@@ -332,34 +322,30 @@ class Curator:
             words = self._streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
             return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
 
-    def account(self, event: Event, *, label: str) -> None:
-        """Charge a step that is private by construction, such as sampling topics from a table.
+    def publish(
+        self, draw: Callable[[], Any], events: Iterable[Event], *, label: str, round: int
+    ) -> Any:
+        """Draw a value that is private by construction, such as topics from a table.
 
         Parameters
         ----------
-        event : Event
-            Privacy cost of the step.
-        label : str
-            Label of the step in the plan.
-        """
-        with self._alone:
-            self._take(label, event)
-
-    def publish(self, label: str, round: int, value: Any) -> Any:
-        """Make a value public without more noise; `account` has charged what it cost.
-
-        Parameters
-        ----------
+        draw : callable
+            Returns the value. It is called when its cost has been marked: a draw that fails has
+            spent it.
+        events : iterable of Event
+            What the value costs: the next steps of the plan.
         label, round : str, int
             As in `release`.
-        value : object
-            The value.
 
         Returns
         -------
         value : object
-            The same.
+            Public. What `draw` returned.
         """
+        with self._alone:
+            for event in events:
+                self._take(label, event)
+        value = draw()
         announce(label, round, lambda: copy.deepcopy(value))
         return value
 
@@ -434,38 +420,25 @@ class Curator:
     ) -> None:
         if error is None:
             self._check_limit()  # the last step may have drawn words after the last release
-        canceled = error is not None and self._n_released == 0
-        if self._ledger is not None and error is None:
-            left = "costs the same, and the fit is complete"
-            self._settle(self._ledger.confirm, "confirmed", left, OSError)
-        elif self._ledger is not None and canceled:
-            left = "counts until it is canceled; nothing was released"
-            self._settle(self._ledger.cancel, "canceled", left, OSError, ValueError)
-        if error is not None:
-            error.add_note("nothing was released" if canceled else self._spent())
-
-    def _settle(
-        self, change: Callable[[int], None], status: str, left: str, *errors: type[Exception]
-    ) -> None:
-        """Change the status of the charge; an error loses neither a result nor an earlier error."""
-        try:
-            change(self._entry)
-        except errors as error:
-            warn_user(
-                f"entry {self._entry} of the ledger could not be {status} ({error}); it {left}"
+        elif self._n_released == 0:
+            error.add_note("nothing was released")
+        else:
+            ledger = "" if self._ledger is None else f": {self._ledger}"
+            error.add_note(
+                f"{self._n_released} of {len(self.events)} releases have begun, and the whole plan "
+                f"is spent{ledger}"
             )
-
-    def _spent(self) -> str:
-        """What the releases cost that were made before an error or an interrupt."""
-        made, delta = f"{self._n_released} of {len(self.events)} releases have begun", 1e-6
+        # An error of the ledger loses neither a result nor an earlier error.
         try:
-            if self._ledger is not None:
-                delta = self._ledger.delta
-            spent = epsilon_of(self.events, delta, total_variation=self.total_variation)
-            made += f", and epsilon {spent:.4g} of this fit is spent (delta {delta:g})"
-            return made if self._ledger is None else f"{made}: {self._ledger}"
-        except (OSError, ValueError, RuntimeError):
-            return f"{made}, and their cost is spent"
+            if self._ledger is not None and error is None:
+                self._ledger.confirm(self._entry)
+            elif self._ledger is not None and self._n_released == 0:
+                self._ledger.cancel(self._entry)
+        except (OSError, ValueError) as problem:
+            if error is None and isinstance(problem, ValueError):
+                raise  # it is another ledger now, or a damaged one
+            left = "costs the same" if error is None else "counts until it is canceled"
+            warn_user(f"entry {self._entry} of the ledger keeps its status ({problem}); it {left}")
 
 
 # ---- what the adversary of the theorems sees: for audits ---------------------------------------
@@ -489,9 +462,6 @@ _STAND_IN: ContextVar[type[Curator] | None] = ContextVar("_STAND_IN", default=No
 @contextmanager
 def observe_releases() -> Iterator[list[Release]]:
     """Collect what this thread releases inside of the ``with`` block, oldest first.
-
-    Threads that the block starts are observed too where threads inherit context variables, as
-    without a global interpreter lock.
 
     Yields
     ------

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from dplda.privacy._events import (
     BoundedRange,
-    ErasedResponse,
     Event,
     Gaussian,
     Laplace,
     PoissonSampled,
     RandomizedResponseEvent,
-    ZeroConcentrated,
+    Repeated,
 )
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -59,10 +58,11 @@ class Atoms:
     masses: tuple[float, ...]
 
 
-def pair_of(event: Event | BoundedRanges, *, added: bool, upper: bool) -> Curve | Atoms | None:
+def pair_of(event: Event, *, added: bool, upper: bool) -> Curve | Atoms | None:
     """The pair that dominates a step, or with ``upper=False`` one that some such step attains.
 
     None if there is none. `added`: whether the unit is added or removed; only sampled steps differ.
+    Repeated bounded-range choices of one kind are one step: the best attack on them is adaptive.
     """
     match event:
         case Gaussian(s):
@@ -76,27 +76,19 @@ def pair_of(event: Event | BoundedRanges, *, added: bool, upper: bool) -> Curve 
             return _laplace_curve(e)
         case BoundedRange(epsilon):
             return _bounded_range_atoms(epsilon)
-        case BoundedRanges(epsilon, count):
-            return _bounded_ranges_curve(epsilon, count)
-        case ZeroConcentrated(rho):
-            return _concentrated_curve(rho) if upper else _gaussian_curve(math.sqrt(0.5 / rho))
-        case RandomizedResponseEvent(_, k):
+        case Repeated(BoundedRange(epsilon), count):
+            return bounded_ranges_curve(epsilon, count)
+        case RandomizedResponseEvent(_, erasure):
             e = response_loss(event, upper=upper)
-            right = 1.0 / (1.0 + (k - 1.0) * math.exp(-e))
-            wrong = math.exp(-e) * right
-            return Atoms((-e, 0.0, e), (wrong, (k - 2.0) * wrong, right))
-        case ErasedResponse():
-            e = response_loss(event, upper=upper)
-            right = 0.5 / (1.0 + math.exp(-e))
-            return Atoms((-e, 0.0, e), (math.exp(-e) * right, 0.5, right))
+            right = (1.0 - erasure) / (1.0 + math.exp(-e))
+            return Atoms((-e, 0.0, e), (math.exp(-e) * right, erasure, right))
         case _:
             return None
 
 
-def response_loss(event: RandomizedResponseEvent | ErasedResponse, *, upper: bool) -> float:
+def response_loss(event: RandomizedResponseEvent, *, upper: bool) -> float:
     """Largest loss of a randomized response, rounded up or down."""
-    k = event.n_buckets if isinstance(event, RandomizedResponseEvent) else 2
-    e = math.log1p(k * (1.0 - event.flip_mixture) / event.flip_mixture)
+    e = math.log1p(2.0 * (1.0 - event.flip_mixture) / event.flip_mixture)
     return e * (1.0 + 2.0 * ELEMENTARY if upper else 1.0 - 2.0 * ELEMENTARY)
 
 
@@ -241,41 +233,14 @@ def _laplace_curve(e: float) -> Curve:
     return Curve(at, lambda tail: (-e, e))
 
 
-@dataclass(frozen=True)
-class BoundedRanges:
-    """All bounded-range choices of one kind, as a single event: the best attack is adaptive."""
-
-    epsilon: float
-    count: int
-
-
-def _bounded_ranges_curve(e: float, count: int) -> Curve | None:
+@lru_cache(maxsize=64)
+def bounded_ranges_curve(e: float, count: int) -> Curve | None:
     """Delta of `count` choices, each with the range that is worst after the earlier outcomes.
 
-    docs/accounting.md proves the recursion. None if it would take more than seconds.
-    """
-    found = _bounded_ranges(e, count)
-    if found is None:
-        return None
-    knots, values = found
-    t_values, values = np.append(0.0, np.exp(knots)), np.append(1.0, values)
-
-    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        t = np.exp(epsilons) * (1.0 - 2.0 * ELEMENTARY - 4.0 * U * np.abs(epsilons))
-        delta = np.interp(t, t_values, values)
-        delta = np.where(epsilons > knots[-1] * (1.0 + 8.0 * U), 0.0, delta)
-        return delta, 1e-12 * delta, np.zeros(len(delta))
-
-    return Curve(at, lambda tail: (float(knots[0]), float(knots[-1])))
-
-
-@lru_cache(maxsize=64)
-def _bounded_ranges(e: float, count: int) -> tuple[FloatArray, FloatArray] | None:
-    """Knots with a distance of e / m, and upper bounds of delta there, after `count` choices.
-
-    Let V be delta of the remaining choices. A choice between losses a and a - e multiplies it to
-    p V(t / u) + (1 - p) V(t exp(e) / u), with u = exp(a) and p = (1 - u exp(-e)) / (1 - exp(-e)).
-    Between two knots, V is at most its chord, and the best u has a closed form.
+    Bounds are computed on knots with a distance of e / m. Let V be delta of the remaining choices.
+    A choice between losses a and a - e multiplies it to p V(t / u) + (1 - p) V(t exp(e) / u), with
+    u = exp(a) and p = (1 - u exp(-e)) / (1 - exp(-e)). Between two knots, V is at most its chord,
+    and the best u has a closed form (docs/accounting.md). None if it would take more than seconds.
     """
     below = math.ceil(16.0 * math.sqrt(count)) + 2  # more steps down are improbable
     m = min(16, int(math.sqrt(_MOST_WORK / count / (count + below))))
@@ -308,7 +273,15 @@ def _bounded_ranges(e: float, count: int) -> tuple[FloatArray, FloatArray] | Non
             best = np.maximum(best, p * high + (1.0 - p) * low)
         values = np.minimum(best * (1.0 + 1e-13), 1.0)
     knots = np.arange(first, last + 1, dtype=np.float64) * g
-    return knots, values
+    t_values, values = np.append(0.0, np.exp(knots)), np.append(1.0, values)
+
+    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        t = np.exp(epsilons) * (1.0 - 2.0 * ELEMENTARY - 4.0 * U * np.abs(epsilons))
+        delta = np.interp(t, t_values, values)
+        delta = np.where(epsilons > knots[-1] * (1.0 + 8.0 * U), 0.0, delta)
+        return delta, 1e-12 * delta, np.zeros(len(delta))
+
+    return Curve(at, lambda tail: (float(knots[0]), float(knots[-1])))
 
 
 def _bounded_range_atoms(e: float) -> Atoms:
@@ -317,31 +290,6 @@ def _bounded_range_atoms(e: float) -> Atoms:
     loss = (e + math.log(-math.expm1(-e) / e)) if e > 1e-3 else e / 2.0 + e * e / 24.0
     margin = 1e-12 * (1.0 + e)  # on both roundings and the series: a smaller loss costs less
     return Atoms((loss - e - margin, loss - margin), ((1.0 - high) * (1 - 1e-12), high - 1e-12))
-
-
-def _concentrated_curve(rho: float) -> Curve:
-    """The smallest delta that the divergences rho * order prove (Canonne et al. 2020, prop. 12)."""
-
-    def half(x: FloatArray) -> FloatArray:
-        best = np.full(len(x), math.sqrt(-math.expm1(-rho)))  # total variation, by rho >= KL
-        start = np.maximum(x / rho - 1.0, 0.0) / 2.0 + math.sqrt(0.5 / rho)
-        for k in range(-24, 9):
-            a = 1.0 + start * 2.0 ** (k / 8.0)
-            log_delta = (a - 1.0) * (rho * a - x) + a * np.log1p(-1.0 / a) - np.log(a - 1.0)
-            best = np.minimum(best, np.exp(np.minimum(log_delta, 0.0)))
-        return best
-
-    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        delta = half(np.abs(epsilons))
-        t = np.exp(np.minimum(epsilons, 0.0))
-        delta = np.where(epsilons < 0.0, 1.0 - t + t * delta, delta)
-        return delta, 1e-9 * delta + TINY, np.zeros(len(delta))
-
-    def span(tail: float) -> tuple[float, float]:
-        reach = 2.0 * math.sqrt(rho * -math.log(tail))
-        return rho - reach, rho + reach
-
-    return Curve(at, span)
 
 
 # ---- Renyi divergences: the costs of privacy filters ---------------------------------------
@@ -355,30 +303,30 @@ _MARGIN = 1.0 + 1e-9
 @lru_cache(maxsize=8192)
 def divergences(event: Event) -> FloatArray:
     """Renyi divergence of one event at each of `ORDERS`, never too small."""
-    a = np.array(ORDERS, np.float64)
+    a, margin = np.array(ORDERS, np.float64), _MARGIN
     match event:
         case Gaussian(s):
             values = a / (2.0 * s * s)
         case PoissonSampled(q, Gaussian(s)):
             values = np.array([_sampled(q, s, order) for order in ORDERS])
             values = np.minimum(values, a / (2.0 * s * s))
-        case ZeroConcentrated(rho):
-            values = rho * a
         case BoundedRange(e):
-            return _frozen(bounded_range_divergence(e, a))
+            values, margin = bounded_range_divergence(e, a), 1.0  # it has the margin
         case Laplace(scale):
             e = 1.0 / scale  # (a exp((a-1) e) + (a-1) exp(-a e)) / (2 a - 1)
             parts = np.log(a) + (a - 1.0) * e, np.log(a - 1.0) - a * e
             values = (np.logaddexp(*parts) - np.log(2.0 * a - 1.0)) / (a - 1.0)
             values = np.minimum(np.maximum(values, 0.0) + 1e-15, e)
-        case RandomizedResponseEvent() | ErasedResponse():
-            values = _response(event, a)
+        case RandomizedResponseEvent(f, erasure):
+            # With probability w of a wrong bit and loss e, the mean of the power is
+            # 1 + w (exp(a e) - 1) (1 - exp(-(a - 1) e)).
+            wrong, e = (1.0 - erasure) * f / 2.0, response_loss(event, upper=True)
+            log_growth = a * e + np.log(-np.expm1(-a * e))
+            log_excess = math.log(wrong) + log_growth + np.log(-np.expm1(-(a - 1.0) * e))
+            values = np.logaddexp(0.0, log_excess) / (a - 1.0)
         case _:
-            return np.full(len(a), math.inf)
-    return _frozen(values * _MARGIN)
-
-
-def _frozen(values: FloatArray) -> FloatArray:
+            values = np.full(len(a), math.inf)
+    values = values * margin
     values.flags.writeable = False  # the cache hands out one array to all
     return values
 
@@ -428,29 +376,15 @@ def _log_sinhc(x: FloatArray) -> FloatArray:
     return np.where(y < 1.0, np.log1p(series), by_exponentials)
 
 
-def _response(event: RandomizedResponseEvent | ErasedResponse, a: FloatArray) -> FloatArray:
-    """With probability q of each wrong value and loss e, the mean of the power is
-    1 + q (exp(a e) - 1) (1 - exp(-(a - 1) e)); half of the second term if half are erased.
-    """
-    k = event.n_buckets if isinstance(event, RandomizedResponseEvent) else 2
-    wrong, e = event.flip_mixture / k, response_loss(event, upper=True)
-    if isinstance(event, ErasedResponse):
-        wrong /= 2.0
-    log_growth = a * e + np.log(-np.expm1(-a * e))
-    log_excess = math.log(wrong) + log_growth + np.log(-np.expm1(-(a - 1.0) * e))
-    values: FloatArray = np.logaddexp(0.0, log_excess) / (a - 1.0)
-    return values
-
-
 def renyi_epsilon(total: FloatArray, delta: float) -> float:
     """The smallest epsilon that a sum of divergences proves (Canonne et al. 2020, prop. 12)."""
     if delta == 0.0:
         return math.inf
+    return max(0.0, float((total + conversion(delta)).min()))
+
+
+def conversion(delta: float) -> FloatArray:
+    """What is added to a divergence at each of `ORDERS` to make it an epsilon at delta."""
     a = np.array(ORDERS, np.float64)
-    return max(0.0, float((total + conversion(a, delta)).min()))
-
-
-def conversion(orders: FloatArray, delta: float) -> FloatArray:
-    """What is added to a divergence of an order to make it an epsilon at delta."""
-    values: FloatArray = np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
-    return values
+    added: FloatArray = np.log1p(-1.0 / a) - np.log(delta * a) / (a - 1.0)
+    return added

@@ -11,16 +11,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias, get_args
+from typing import Any
 
 from dplda.leaf._checks import check_integer, check_number
 
-SMALLEST_FLIP = 1e-290  # of a bucket; Renyi divergences of far smaller ones underflow to 0
+SMALLEST_FLIP = 2e-290  # Renyi divergences of far smaller ones underflow to 0
 MAX_COUNT = 2**36  # of steps; the rounding errors of more could not be bounded
 
 
-@dataclass(frozen=True, slots=True)
-class Gaussian:
+class Event:
+    """A privacy event: one of the classes below."""
+
+    def _set(
+        self, name: str, low: float = 0.0, high: float = math.inf, closed: str = "neither"
+    ) -> None:
+        """Make a field a plain float of an interval."""
+        number = check_number(name, getattr(self, name), low, high, closed=closed)
+        object.__setattr__(self, name, number)
+
+
+@dataclass(frozen=True)
+class Gaussian(Event):
     """Gaussian noise on a vector.
 
     Parameters
@@ -32,11 +43,11 @@ class Gaussian:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _set_number(self, "noise_multiplier")
+        self._set("noise_multiplier")
 
 
-@dataclass(frozen=True, slots=True)
-class Laplace:
+@dataclass(frozen=True)
+class Laplace(Event):
     """Laplace noise on one cell.
 
     Parameters
@@ -49,11 +60,11 @@ class Laplace:
     scale: float
 
     def __post_init__(self) -> None:
-        _set_number(self, "scale")
+        self._set("scale")
 
 
-@dataclass(frozen=True, slots=True)
-class BoundedRange:
+@dataclass(frozen=True)
+class BoundedRange(Event):
     """A random choice whose log probability ratios span at most `epsilon`.
 
     It is `epsilon`-DP and ``epsilon**2 / 8``-zCDP (Cesar and Rogers, ALT 2021); the accountant
@@ -63,66 +74,35 @@ class BoundedRange:
     epsilon: float
 
     def __post_init__(self) -> None:
-        _set_number(self, "epsilon")
+        self._set("epsilon")
 
 
-@dataclass(frozen=True, slots=True)
-class RandomizedResponseEvent:
-    """One value replaced, with some probability, by a uniform one.
+@dataclass(frozen=True)
+class RandomizedResponseEvent(Event):
+    """A bit that a fair coin replaces with some probability; or nothing, if it is erased.
 
     Parameters
     ----------
     flip_mixture : float
-        Probability, strictly between 0 and 1, that the value is replaced by a uniform draw
-        from all buckets. A bit is therefore reported wrongly with half this probability.
-    n_buckets : int, default=2
-        Number of possible values.
+        Probability, strictly between 0 and 1, that a fair coin replaces the bit. The bit is
+        therefore reported wrongly with half this probability. The pure epsilon is
+        ``log(2 / flip_mixture - 1)``.
+    erasure : float, default=0.0
+        Probability, below 1, that nothing is reported. Two bits of optimized unary encoding, of
+        which one is a one in one document and the other in the other document, are such a response
+        with 1/2: with this probability they are reported alike.
     """
 
     flip_mixture: float
-    n_buckets: int = 2
+    erasure: float = 0.0
 
     def __post_init__(self) -> None:
-        _set_number(self, "flip_mixture", 1.0)
-        _set_integer(self, "n_buckets", at_least=2)
-        _check_flip(self.flip_mixture, self.n_buckets)
+        self._set("flip_mixture", SMALLEST_FLIP, 1.0, "left")
+        self._set("erasure", 0.0, 1.0, "left")
 
 
-@dataclass(frozen=True, slots=True)
-class ErasedResponse:
-    """A bit after randomized response, or nothing: each with probability 1/2.
-
-    Two bits of optimized unary encoding are such a response, if one of them is a one in one
-    document and the other in the other document: with probability 1/2 they are reported alike. If
-    there is a report, a fair coin replaces the bit with probability `flip_mixture`, strictly
-    between 0 and 1. The pure epsilon is ``log(2 / flip_mixture - 1)``.
-    """
-
-    flip_mixture: float
-
-    def __post_init__(self) -> None:
-        _set_number(self, "flip_mixture", 1.0)
-        _check_flip(self.flip_mixture)
-
-
-@dataclass(frozen=True, slots=True)
-class ZeroConcentrated:
-    """Any step that satisfies `rho`-zCDP.
-
-    Parameters
-    ----------
-    rho : float
-        The Renyi divergence of every order a > 1 is at most ``rho * a``.
-    """
-
-    rho: float
-
-    def __post_init__(self) -> None:
-        _set_number(self, "rho")
-
-
-@dataclass(frozen=True, slots=True)
-class PoissonSampled:
+@dataclass(frozen=True)
+class PoissonSampled(Event):
     """A Gaussian step on a secret sample: each record takes part independently.
 
     Parameters
@@ -137,7 +117,7 @@ class PoissonSampled:
     event: Gaussian
 
     def __post_init__(self) -> None:
-        _set_number(self, "sampling_probability", 1.0, closed="right")
+        self._set("sampling_probability", 0.0, 1.0, "right")
         if not isinstance(self.event, Gaussian):
             raise TypeError(
                 "only a Gaussian event can be Poisson-sampled, "
@@ -145,8 +125,8 @@ class PoissonSampled:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+@dataclass(frozen=True)
+class Repeated(Event):
     """The same event several times, each time with fresh randomness.
 
     Parameters
@@ -163,11 +143,11 @@ class Repeated:
     def __post_init__(self) -> None:
         if not isinstance(self.event, Event):
             raise TypeError(f"Repeated needs a privacy event, got {type(self.event).__name__}")
-        _set_integer(self, "count", at_least=1)
+        object.__setattr__(self, "count", check_integer("count", self.count, 1, MAX_COUNT))
 
 
-@dataclass(frozen=True, slots=True)
-class ApproximateDP:
+@dataclass(frozen=True)
+class ApproximateDP(Event):
     """Any step that is (`epsilon`, `delta`)-differentially private, for instance by a statement.
 
     Parameters
@@ -182,29 +162,21 @@ class ApproximateDP:
     delta: float
 
     def __post_init__(self) -> None:
-        _set_number(self, "epsilon", closed="left")
-        _set_number(self, "delta", 1.0, closed="left")
+        self._set("epsilon", closed="left")
+        self._set("delta", 0.0, 1.0, "left")
 
 
-@dataclass(frozen=True, slots=True)
-class NonPrivate:
+@dataclass(frozen=True)
+class NonPrivate(Event):
     """A step without protection. Its epsilon is infinite."""
 
 
-Event: TypeAlias = (
-    Gaussian
-    | Laplace
-    | BoundedRange
-    | RandomizedResponseEvent
-    | ErasedResponse
-    | ZeroConcentrated
-    | PoissonSampled
-    | Repeated
-    | ApproximateDP
-    | NonPrivate
-)
+_BY_NAME = {cls.__name__: cls for cls in Event.__subclasses__()}
 
-_BY_NAME = {cls.__name__: cls for cls in get_args(Event)}
+
+def repeated(event: Event, count: int) -> Event:
+    """The event of `count` repetitions."""
+    return event if count == 1 else Repeated(event, count)
 
 
 def to_record(event: Event) -> dict[str, Any]:
@@ -213,7 +185,7 @@ def to_record(event: Event) -> dict[str, Any]:
     The class is under ``"event"``, an inner event under ``"of"``, other fields have their names.
     """
     record: dict[str, Any] = {"event": type(event).__name__}
-    for field in fields(event):
+    for field in fields(event):  # type: ignore[arg-type]
         value = getattr(event, field.name)
         inner = field.name == "event"
         record["of" if inner else field.name] = to_record(value) if inner else value
@@ -233,24 +205,3 @@ def from_record(record: Mapping[str, Any]) -> Event:
     except TypeError as error:
         raise ValueError(f"the record of a {name} event has the wrong fields") from error
     return event
-
-
-def _set_number(event: Any, name: str, high: float = math.inf, *, closed: str = "neither") -> None:
-    """Make a field a plain float above 0 and below `high`."""
-    number = check_number(name, getattr(event, name), 0.0, high, closed=closed)
-    object.__setattr__(event, name, number)
-
-
-def _set_integer(event: Any, name: str, *, at_least: int) -> None:
-    """Make a field a plain int of at least the given value."""
-    number = check_integer(name, getattr(event, name), at_least, MAX_COUNT)
-    object.__setattr__(event, name, number)
-
-
-def _check_flip(flip_mixture: float, n_buckets: int = 2) -> None:
-    """Refuse a response with hardly any noise."""
-    if flip_mixture / n_buckets < SMALLEST_FLIP:
-        raise ValueError(
-            f"flip_mixture / n_buckets must be at least {SMALLEST_FLIP:g}, got "
-            f"{flip_mixture / n_buckets:g}; take NonPrivate() for hardly any noise"
-        )

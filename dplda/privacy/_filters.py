@@ -13,18 +13,15 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplda.privacy import _accounting as composition
-from dplda.privacy._accounting import delta_charge, gaussian_mu, grouped, is_within
+from dplda.privacy._accounting import delta_charge, gaussian_mu, gaussian_mu_of, grouped, is_within
 from dplda.privacy._composition import Groups
-from dplda.privacy._curves import ORDERS, divergences
+from dplda.privacy._curves import ORDERS, FloatArray, conversion, divergences
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_record, to_record
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 # Shares of delta: of the distance from ideal noise, and of each filter of a plan that is not
 # Gaussian.
@@ -77,8 +74,7 @@ class Renyi:
 
     def cost(self, groups: Groups) -> list[float]:
         at = ORDERS.index(self.order)
-        costs = (n * float(divergences(event)[at]) for event, n in groups)
-        return [math.fsum(costs) * _UP]
+        return [math.fsum(n * float(divergences(event)[at]) for event, n in groups) * _UP]
 
 
 Filter: TypeAlias = FixedSteps | Renyi
@@ -86,15 +82,12 @@ Filter: TypeAlias = FixedSteps | Renyi
 
 def squared_mu(event: Event) -> float:
     """Squared mu of a Gaussian step that dominates a step; infinite if there is none."""
-    mu = composition.gaussian_mu_of([(event, 1)])
+    mu = gaussian_mu_of([(event, 1)])
     if mu == math.inf:
-        from scipy.special import erfinv, expit, ndtri
+        from scipy.special import expit, ndtri
 
-        half = 0.5 * composition.pure_epsilon(((event, 1),))
-        # two forms of one number: the first loses the digits of small ones, the second overflows
-        mu = -2.0 * float(ndtri(expit(-2.0 * half)))
-        mu = mu if half > 1.0 else 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(half)))
-        mu *= _UP
+        pure = composition.pure_epsilon(((event, 1),))
+        mu = -2.0 * float(ndtri(expit(-pure))) * _UP + 1e-14  # above all rounding errors
     return mu**2
 
 
@@ -110,43 +103,39 @@ class Filters:
     filters: tuple[Filter, ...]
 
     def cost(self, events: tuple[Event, ...], total_variation: float) -> FloatArray:
-        """Costs of a charge: numbers that add up, in the order of `limits`."""
+        """Costs of a charge: numbers that add up, in the order of the limits."""
         groups, lost, shift = composition.without_statements(grouped(events))
         costs = [number for one in self.filters for number in one.cost(groups)]
         return np.array([total_variation, lost, shift, *costs])
 
-    @property
-    def limits(self) -> list[float]:
-        return [*self.reserved, *(x for one in self.filters for x in one.limits)]
-
     def used(self, costs: FloatArray) -> float:
         """Used share of the budget: that of the filter with the most room; above 1 is refused."""
-        n_reserved = len(self.reserved)
-        if (costs[:n_reserved] > self.reserved).any():
+        reserved, spent = costs[:3], iter(costs[3:].tolist())
+        if (reserved > self.reserved).any():
             return math.inf
-        shares = map(_share, costs[n_reserved:].tolist(), self.limits[n_reserved:])
-        return min(max(islice(shares, len(one.limits))) for one in self.filters)
+        return min(max(map(_share, islice(spent, len(one.limits)), one.limits))
+                   for one in self.filters)  # fmt: skip
 
     def to_text(self) -> str:
         """Write the filters down as JSON, without loss: fixed steps end in a list."""
-        records: list[Any] = []
-        for one in self.filters:
-            if isinstance(one, Renyi):
-                records.append([one.order, one.divergence])
-            else:
-                records.append([one.squared_mu, [[to_record(e), n] for e, n in one.counts]])
+        records = [
+            [one.order, one.divergence]
+            if isinstance(one, Renyi)
+            else [one.squared_mu, [[to_record(e), n] for e, n in one.counts]]
+            for one in self.filters
+        ]
         return json.dumps([self.reserved, records])
 
     @classmethod
     def from_text(cls, text: str) -> Filters:
         """Read what `to_text` wrote."""
         reserved, records = json.loads(text)
-        filters: list[Filter] = []
-        for first, last in records:
-            if isinstance(last, list):
-                filters.append(FixedSteps(first, tuple((from_record(e), n) for e, n in last)))
-            else:
-                filters.append(Renyi(first, last))
+        filters = (
+            FixedSteps(first, tuple((from_record(e), n) for e, n in last))
+            if isinstance(last, list)
+            else Renyi(first, last)
+            for first, last in records
+        )
         return cls(tuple(reserved), tuple(filters))
 
 
@@ -165,12 +154,10 @@ def choose_filters(
     gets all of delta. None if the plan exceeds the budget.
     """
     groups, lost, shift = composition.without_statements(grouped(events))
-    per_distance = delta_charge(0.5, epsilon) / 0.5
-    distances = _DISTANCE_SHARE * delta / per_distance, 2.0 * total_variation
+    distances = _DISTANCE_SHARE * delta / delta_charge(1.0, epsilon), 2.0 * total_variation
     for distance, copies in product(distances, (2.0, 1.0) if lost or shift else (1.0,)):
         epsilon_left = epsilon - copies * shift
-        charge = per_distance * distance if distance else 0.0  # of no distance: 0, not inf * 0
-        delta_left = delta - copies * lost - charge
+        delta_left = delta - copies * lost - delta_charge(distance, epsilon)
         if total_variation > distance or min(epsilon_left, delta_left) <= 0.0:
             continue
         for some in _candidates(groups, epsilon_left, delta_left):
@@ -199,7 +186,7 @@ def _gaussian(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
     allowed.
     """
     largest = gaussian_mu(epsilon, delta) ** 2
-    sizes = (composition.gaussian_mu_of(groups) ** 2, largest, largest * (1.0 - 1e-9))
+    sizes = (gaussian_mu_of(groups) ** 2, largest, largest * (1.0 - 1e-9))
     return FixedSteps(
         max(x for x in sizes if composition.epsilon_of_mu(math.sqrt(x), delta) <= epsilon)
     )
@@ -207,13 +194,13 @@ def _gaussian(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
 
 def _copies(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
     """The largest number of copies of a plan."""
+    plain = [group for group in groups if isinstance(group[0], Gaussian)]
 
     def copies(n: int) -> FixedSteps:
-        plain = [group for group in groups if isinstance(group[0], Gaussian)]
         # the sum of several equal numbers may exceed their multiple in the last digit
-        rounding = 1.0 if n <= 1 else 1.0 + 1e-12
+        rounding = 1.0 if n <= 1 else _UP
         return FixedSteps(
-            n * rounding * composition.gaussian_mu_of(plain) ** 2,
+            n * rounding * gaussian_mu_of(plain) ** 2,
             tuple((event, n * count) for event, count in groups if (event, count) not in plain),
         )
 
@@ -228,13 +215,11 @@ def _copies(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
 
 def _renyi(groups: Groups, epsilon: float, delta: float) -> Renyi:
     """The order that allows the largest number of copies of a plan."""
-
-    def filter_of(order: int) -> Renyi:
-        cost = math.log1p(-1.0 / order) - math.log(delta * order) / (order - 1)
-        return Renyi(order, max(0.0, epsilon - cost))
+    left = np.maximum(0.0, epsilon - conversion(delta)).tolist()
+    filters = [Renyi(order, divergence) for order, divergence in zip(ORDERS, left, strict=True)]
 
     def n_copies(one: Renyi) -> float:
         (spent,) = one.cost(groups)
         return one.divergence / spent if spent > 0.0 else 0.0
 
-    return max(map(filter_of, ORDERS), key=n_copies)
+    return max(filters, key=n_copies)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import numbers
 import os
 import re
 from collections.abc import Iterable
@@ -11,9 +13,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dplda.leaf._checks import check_delta, check_integer, check_number, check_probability
 from dplda.leaf._messages import INFO, WARNING, is_logged, log_event
+from dplda.leaf._users import visible
 from dplda.privacy._accounting import epsilon_of, epsilon_of_mu, gaussian_mu, is_within
 from dplda.privacy._events import Event
 from dplda.privacy._filters import Filters, choose_filters
@@ -25,14 +29,16 @@ from dplda.privacy._store import (
     MemoryStore,
     Page,
     Status,
-    Store,
     is_of_users,
     open_file,
 )
 
-__all__ = ["Ledger"]
-
-_RECEIPT = re.compile(r"[0-9a-f]{8}-(\d{1,18})-[0-9a-f]{16}", re.ASCII)
+_ADVICE = "lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger budget"
+_DELTA_ADVICE = (
+    "each vocabulary that is chosen from texts takes a tenth of its delta, and together they take "
+    "all of that of the ledger: lower the delta of the fits, give public words, or use a ledger "
+    "with a larger delta"
+)
 
 
 class BudgetError(ValueError):
@@ -182,13 +188,7 @@ class Ledger:
         that uses the same share of it. The guarantee is then `epsilon`, whatever was spent.
         """
         page = self._read()
-        if self.composition == "planned":
-            return _total(page.counted(), self.delta)
-        if not page.filters:
-            return 0.0
-        filters, entries = Filters.from_text(page.filters), page.counted()
-        used = max(_used(filters, _paid_by(part, entries)) for part in _parts(entries))
-        return _epsilon_of_share(used, self._store.budget)
+        return _spent(page.counted(), page)
 
     @property
     def remaining(self) -> float:
@@ -293,7 +293,7 @@ class Ledger:
             Each has `id`, `label`, `unit`, `events`, `total_variation`, `seeded`, `status`,
             `created`, `process` and `part`.
         """
-        return list(self._read().entries())
+        return self._read().entries()
 
     @property
     def receipt(self) -> str:
@@ -319,14 +319,8 @@ class Ledger:
             before the receipt, whatever was charged to the copy since. The status of entries is no
             part of a receipt: cancel no entry of a copy that was restored.
         """
-        match = _RECEIPT.fullmatch(receipt)
-        if match is None:
-            raise ValueError(
-                f"{receipt[:80]!r} is no receipt of a ledger; take it from Ledger.receipt, from "
-                "privacy_.receipt of a model, or from `dplda ledger show`"
-            )
-        page, n = self._read(), int(match[1])
-        return n <= len(page.entries()) and page.receipt(n) == receipt
+        match = re.fullmatch(r"[0-9a-f]{8}-(\d{1,18})-[0-9a-f]{16}", receipt, re.ASCII)
+        return match is not None and self._read().receipt(int(match[1])) == receipt
 
     def _read(self) -> Page:
         with self._store.transaction(write=False) as page:
@@ -388,7 +382,7 @@ class Ledger:
         )
         try:
             with self._store.transaction(write=True) as page:
-                page.filters = _check_affordable(entry, page)
+                _check_affordable(entry, page)
                 number = page.add(entry)
                 receipt = page.receipt(number)
         except BudgetError:
@@ -474,14 +468,6 @@ class Ledger:
     def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self._store, MemoryStore):
-            raise TypeError(
-                "a ledger in memory cannot be sent to another process or saved; give it a "
-                "path, as in Ledger('privacy.sqlite')"
-            )
-        return _attach, (self.path, self._store.budget, self._store.ledger_id, self._part)
-
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
         if self._part is not None:
@@ -502,13 +488,6 @@ def as_ledger(given: Ledger | str | os.PathLike[str]) -> Ledger:
     return given if isinstance(given, Ledger) else Ledger(given)
 
 
-def _attach(path: str, budget: Budget, ledger_id: str, part: str | None) -> Ledger:
-    """Attach to an existing file, which is opened at the first use."""
-    ledger = Ledger.__new__(Ledger)
-    ledger._store, ledger._part = Store(path, budget, ledger_id), part
-    return ledger
-
-
 def _check_name(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, got {type(value).__name__}")
@@ -517,7 +496,7 @@ def _check_name(name: str, value: Any) -> str:
     return value
 
 
-# ---- parts --------------------------------------------------------------------------------
+# ---- what entries cost together -----------------------------------------------------------
 
 
 def _paid_by(part: str | None, entries: list[Entry]) -> list[Entry]:
@@ -527,9 +506,6 @@ def _paid_by(part: str | None, entries: list[Entry]) -> list[Entry]:
 
 def _parts(entries: list[Entry]) -> set[str | None]:
     return {entry.charged_part for entry in entries} or {None}
-
-
-# ---- what entries cost together -----------------------------------------------------------
 
 
 def _summed(entries: list[Entry]) -> tuple[list[Event], float]:
@@ -561,13 +537,35 @@ def _total(entries: list[Entry], delta: float) -> float:
     return max(totals)
 
 
-def _check_affordable(new: Entry, page: Page) -> str:
-    """Refuse an entry that the budget does not allow. Returns the filters to write down.
+def _spent(entries: list[Entry], page: Page) -> float:
+    """Epsilon of entries or, by the filters, that of Gaussian noise that uses the same share."""
+    epsilon, delta, composition = page.budget
+    if composition == "planned" or not page.filters:
+        return _total(entries, delta)
+    used = max(_used(page.filters, _paid_by(part, entries)) for part in _parts(entries))
+    return epsilon_of_mu(math.sqrt(used) * gaussian_mu(epsilon, delta), delta)
 
-    With adaptive composition, the filters decide that the first entry has chosen:
+
+def _used(filters: str, entries: list[Entry]) -> float:
+    """Used share of the filters. Costs are added with the sum rounded up, in the entries' order.
+
+    Zero plus a number is exact, so that a first plan may take all of a budget.
+    """
+    chosen, total = Filters.from_text(filters), np.zeros(1)
+    for entry in entries:
+        cost = chosen.cost(entry.events, entry.total_variation)
+        exact = (total == 0.0) | (cost == 0.0)
+        total = np.where(exact, total + cost, np.nextafter(total + cost, math.inf))
+    return chosen.used(total) if entries else 0.0
+
+
+def _check_affordable(new: Entry, page: Page) -> None:
+    """Refuse an entry that the budget does not allow.
+
+    With adaptive composition, the first entry chooses the filters, which the page keeps:
     docs/accounting.md has the theorem.
     """
-    budget, counted = page.budget, page.counted()
+    (epsilon, delta, composition), counted = page.budget, page.counted()
     if counted and counted[0].unit != new.unit:
         raise ValueError(
             f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
@@ -580,66 +578,71 @@ def _check_affordable(new: Entry, page: Page) -> str:
                 f"{new.part!r} may overlap with {part!r}, which was charged before; divide the "
                 "data in one way, or charge this to the whole ledger"
             )
-    if budget.epsilon == math.inf:
-        return ""
-    reason = _why_infinite([*counted, new], budget.delta)
-    if reason:
+    if epsilon == math.inf:
+        return
+    entries = [*counted, new]
+    if reason := _why_infinite(entries, delta):
         raise BudgetError(f"{new.label!r} has no finite epsilon in this ledger: {reason}")
-    (epsilon, delta, _), own, entries = budget, new.charged_part, [*counted, new]
-    parts = _parts(entries) if own is None else {own}
-    if budget.composition == "planned":
-        for part in parts:
-            events, distance = _summed(_paid_by(part, entries))
-            if not is_within(events, epsilon, delta, total_variation=distance):
-                total, before = _total(entries, delta), _total(counted, delta)
-                advice = _ADVICE if total < math.inf else _DELTA_ADVICE
-                raise BudgetError(
-                    f"{new.label!r} would spend epsilon {total:.6g} of {epsilon:g} (delta "
-                    f"{delta:g}), {before:.4g} of it spent before; {advice}"
-                )
-        return ""
-    if not page.filters:  # the first entry, before any release
+
+    def fits(paid: list[Entry]) -> bool:
+        if composition == "adaptive":
+            return _used(page.filters, paid) <= 1.0
+        events, distance = _summed(paid)
+        return is_within(events, epsilon, delta, total_variation=distance)
+
+    if composition == "adaptive" and not page.filters:  # the first entry, before any release
         chosen = choose_filters(new.events, new.total_variation, epsilon, delta)
-        if chosen is None:
-            raise _refused(new, budget, 0.0)
-        return chosen.to_text()
-    filters = Filters.from_text(page.filters)
-    for part in parts:
-        if _used(filters, _paid_by(part, entries)) > 1.0:
-            raise _refused(new, budget, _used(filters, _paid_by(part, counted)))
-    return page.filters
+        page.filters, is_allowed = "" if chosen is None else chosen.to_text(), chosen is not None
+    else:
+        parts = _parts(entries) if new.charged_part is None else {new.charged_part}
+        is_allowed = all(fits(_paid_by(part, entries)) for part in parts)
+    if not is_allowed:
+        total, before = _spent(entries, page), _spent(counted, page)
+        advice = _DELTA_ADVICE if total == math.inf and composition == "planned" else _ADVICE
+        raise BudgetError(
+            f"{new.label!r} would spend epsilon {total:.6g} of {epsilon:g} (delta {delta:g}), "
+            f"{before:.4g} of it spent before; {advice}"
+        )
 
 
-_ADVICE = "lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger budget"
-_DELTA_ADVICE = (
-    "each vocabulary that is chosen from texts takes a tenth of its delta, and together they take "
-    "all of that of the ledger: lower the delta of the fits, give public words, or use a ledger "
-    "with a larger delta"
-)
+def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
+    """Divide users into parts by a public hash of their identifiers.
 
+    Users of different parts share no budget: pass ``ledger.part(k, of=n_parts)`` to a fit of part
+    `k`.
 
-def _used(filters: Filters, entries: list[Entry]) -> float:
-    """Used share of the filters. Costs are added with the sum rounded up, in the entries' order.
+    Parameters
+    ----------
+    user_ids : iterable of str or int
+        Identifier of the user of each document. The integer 7 and the text "7" are one user.
+    n_parts : int
+        Number of parts, 1 or more.
 
-    Zero plus a number is exact, so that a first plan may take all of a budget.
+    Returns
+    -------
+    parts : ndarray of int64, of shape (n_docs,)
+        Numbers from 0 to ``n_parts - 1``, the same on every machine.
+
+    Raises
+    ------
+    TypeError
+        If an identifier is neither a text nor an integer. A float has several spellings.
+
+    Examples
+    --------
+    >>> from dplda.privacy import user_part
+    >>> user_part(["ada", "bob", "ada"], 5).tolist()
+    [3, 0, 3]
     """
-    total = np.zeros(len(filters.limits))
-    for entry in entries:
-        cost = filters.cost(entry.events, entry.total_variation)
-        exact = (total == 0.0) | (cost == 0.0)
-        total = np.where(exact, total + cost, np.nextafter(total + cost, math.inf))
-    return filters.used(total)
+    n_parts = check_integer("n_parts", n_parts, 1, 2**31)
+    return np.array([_hash(user) % n_parts for user in user_ids], dtype=np.int64)
 
 
-def _refused(new: Entry, budget: Budget, used: float) -> BudgetError:
-    return BudgetError(
-        f"{new.label!r} does not fit into what is left of epsilon {budget.epsilon:g} (delta "
-        f"{budget.delta:g}), of which {_epsilon_of_share(used, budget):.4g} was used up before; "
-        f"{_ADVICE}"
-    )
-
-
-def _epsilon_of_share(share: float, budget: Budget) -> float:
-    """Epsilon of Gaussian noise that uses this share of the squared mu of the budget."""
-    mu = math.sqrt(share) * gaussian_mu(budget.epsilon, budget.delta)
-    return epsilon_of_mu(mu, budget.delta)
+def _hash(user: str | int) -> int:
+    if isinstance(user, bool) or not isinstance(user, (str, numbers.Integral)):
+        raise TypeError(
+            f"user_ids must be texts or integers, got {type(user).__name__}; convert them so that "
+            "each user has one identifier"
+        )
+    text = str(visible(user)).encode("utf-8", "surrogatepass")  # an error would show the id
+    return int.from_bytes(hashlib.sha256(text).digest()[:16])

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from dplda.kernels._noise import find_survivors
 from dplda.leaf._checks import check_number
-from dplda.privacy._events import ErasedResponse, Event, RandomizedResponseEvent
+from dplda.privacy._events import Event, RandomizedResponseEvent, repeated
 from dplda.privacy._mechanisms import (
     MAX_SCALE,
+    N_COLUMNS,
     PIECE,
     SPARE_PIECE,
     FlooredLaplace,
     Integers,
-    repeated,
+    survivor_tables,
 )
 from dplda.privacy._streams import Reader
-from dplda.privacy._tables import N_COLUMNS, survivor_tables
 
 # Probability of a flip: the scale is at most MAX_SCALE, and rounding does not exceed one half.
 MIN_FLIP = 1.2e-5
@@ -99,7 +99,9 @@ class RandomizedBits:
         flip_mixture = 2.0 * self.probability
         if not self.fair_ones:
             return (repeated(RandomizedResponseEvent(flip_mixture), n_ones + n_pairs),)
-        pair = ErasedResponse(flip_mixture)  # two fair coins tell the two documents apart or not
+        pair = RandomizedResponseEvent(
+            flip_mixture, 0.5
+        )  # two fair coins tell the two documents apart or not
         single = RandomizedResponseEvent(2.0 * flip_mixture / (1.0 + flip_mixture))
         counted = ((pair, n_pairs), (single, n_ones - n_pairs))
         return tuple(repeated(event, n) for event, n in counted if n)

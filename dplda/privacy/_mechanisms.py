@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -27,18 +28,15 @@ from numpy.typing import NDArray
 from dplda.kernels._noise import add_gaussian, add_laplace, add_tied_gaussian, add_tied_laplace
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._threads import n_threads
-from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Laplace, NonPrivate, Repeated
-from dplda.privacy._streams import Reader, Words
-from dplda.privacy._tables import LEVEL_WIDTH, AliasTables, gaussian_tables, geometric_tables
+from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Laplace, NonPrivate, repeated
+from dplda.privacy._streams import Reader
 
 Integers: TypeAlias = NDArray[np.int64]
 Cells: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
-Fast: TypeAlias = NDArray[np.uint32]
-Draw: TypeAlias = Callable[[Words, Fast, Cells, int], Integers]
-DrawTied: TypeAlias = Callable[[Words, Words, Fast, Words, Cells, Integers], tuple[int, int]]
 
 SHRINK = 1.0 - 2.0**-16  # removes at most 2**-16 of a vector that rounding left too long
 
+LEVEL_WIDTH = 150
 # The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and that of the continuous
 # Gaussian whose post-processing it is.
 NOISE_VARIANCE = LEVEL_WIDTH**2 * (1 + 64**2 + 64**4)
@@ -99,17 +97,22 @@ def sum_clipped(contributions: Any, norm: float, radius: int) -> NDArray[np.int6
 def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
     """Integer rows of L2 norm at most `radius`, int64."""
     n_entries = np.diff(rows.indptr)
+    row = np.repeat(np.arange(rows.shape[0]), n_entries)
     with np.errstate(over="ignore", invalid="ignore"):
-        length = np.sqrt(_squared_lengths(rows))
+        # `bincount` adds entry after entry: a row's rounding does not depend on its place among the
+        # rows. A contribution may read no other unit, not even its presence.
+        length = np.sqrt(np.bincount(row, rows.data**2, rows.shape[0]).astype(np.float64))
         usable = (length > 1e-15) & np.isfinite(length)  # False for NaN
         scale = radius / np.maximum(np.where(usable, length, norm), norm)
-    values = np.where(np.repeat(usable, n_entries), rows.data, 0.0)
+    values = np.where(usable[row], rows.data, 0.0)
     kept = np.zeros(len(values), np.int64)
     for shrink in (1.0, SHRINK):
-        integers = np.trunc(values * np.repeat(scale * shrink, n_entries)).astype(np.int64)
-        # 64 bits suffice: |scaled row| is at most radius * (1 + 1e-12), and radius**2 <= 2**60
-        fits = _exact_row_sums(integers**2, rows.indptr) <= radius**2
-        kept = np.where(np.repeat(fits & usable, n_entries), integers, kept)
+        integers = np.trunc(values * (scale * shrink)[row]).astype(np.int64)
+        # 64 bits suffice: |scaled row| is at most radius * (1 + 1e-12), and radius**2 <= 2**60; the
+        # running sum may wrap around
+        running = np.concatenate([[0], np.cumsum(integers**2)])
+        fits = running[rows.indptr[1:]] - running[rows.indptr[:-1]] <= radius**2
+        kept = np.where((fits & usable)[row], integers, kept)
         usable &= ~fits
     return sp.csr_array((kept, rows.indices, rows.indptr), rows.shape)
 
@@ -151,23 +154,6 @@ def add_duplicates(matrix: Any) -> sp.csr_array:
     return rows
 
 
-def _squared_lengths(rows: sp.csr_array) -> NDArray[np.float64]:
-    """Sum of squares of each row, added in the order of its entries.
-
-    `bincount` adds entry after entry: a row's rounding does not depend on its place among the rows.
-    A contribution may read no other unit, not even its presence.
-    """
-    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    return np.bincount(row, rows.data**2, rows.shape[0]).astype(np.float64)
-
-
-def _exact_row_sums(values: NDArray[np.int64], indptr: NDArray[Any]) -> NDArray[np.int64]:
-    """Integer sums of consecutive pieces; the running sum may wrap around."""
-    running: NDArray[np.int64] = np.concatenate([[0], np.cumsum(values)])
-    sums: NDArray[np.int64] = running[indptr[1:]] - running[indptr[:-1]]
-    return sums
-
-
 # ---- noise ---------------------------------------------------------------------------------
 
 
@@ -189,9 +175,9 @@ class Mechanism(ABC):
     def event(self) -> Event:
         """Privacy cost of one call."""
 
-    @abstractmethod
-    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables] | None:
+    def _kernels(self) -> tuple[Callable[..., Any], Callable[..., Any], AliasTables] | None:
         """What draws the noise: for most cells, for cells with a tie, and their tables."""
+        return None
 
     def __call__(self, value: Integers, reader: Reader) -> Integers:
         """Integers of any shape with one draw added to each."""
@@ -295,7 +281,7 @@ class DiscreteGaussian(Mechanism):
         """Privacy cost of one call: a `Gaussian` event."""
         return Gaussian(self.noise_multiplier)
 
-    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables]:
+    def _kernels(self) -> tuple[Callable[..., Any], Callable[..., Any], AliasTables]:
         return add_gaussian, add_tied_gaussian, gaussian_tables()
 
 
@@ -365,7 +351,7 @@ class FlooredLaplace(Mechanism):
         """Privacy cost of one call: `n_cells` `Laplace` events."""
         return repeated(Laplace(self.scale), self.n_cells)
 
-    def _kernels(self) -> tuple[Draw, DrawTied, AliasTables]:
+    def _kernels(self) -> tuple[Callable[..., Any], Callable[..., Any], AliasTables]:
         return add_laplace, add_tied_laplace, geometric_tables(self.scale)
 
 
@@ -382,10 +368,139 @@ class NoNoise(Mechanism):
         """Privacy cost of one call: `NonPrivate`."""
         return NonPrivate()
 
-    def _kernels(self) -> None:
-        """Nothing is drawn."""
+
+# ---- alias tables: exact integers in, packed arrays for the kernels out ---------------------
+
+# The weights of a law on 4096 values are integers P_i with sum 2**149. The table draws value i with
+# probability exactly P_i / 2**149. docs/proofs_document.md bounds the distance to the ideal law.
+
+N_COLUMNS = 4096
+COLUMN_TOTAL = 2**137
+TOTAL = N_COLUMNS * COLUMN_TOTAL
+CENTER = 2048  # the column of the value 0 in the Gaussian table
+
+# Thousands of successive multiplications lose a dozen digits at worst; 2**149 has 45.
+DIGITS = Context(prec=90)
 
 
-def repeated(event: Event, count: int) -> Event:
-    """The event of `count` repetitions."""
-    return event if count == 1 else Repeated(event, count)
+@dataclass(frozen=True, eq=False)
+class AliasTables:
+    """One or more tables of 4096 columns, one after the other, as the kernel reads them.
+
+    `fast` has the first 9 bits of the threshold, shifted by 12, and the alias. `slow`, of two
+    columns, has the other 128 bits of the threshold, high word first; it is rarely read.
+    """
+
+    fast: NDArray[np.uint32]
+    slow: NDArray[np.uint64]
+
+
+@lru_cache(maxsize=1)
+def gaussian_tables() -> AliasTables:
+    """The one table behind all Gaussian noise."""
+    return pack([gaussian_weights()])
+
+
+@lru_cache(maxsize=16)
+def geometric_tables(scale: float) -> AliasTables:
+    """The low and the high digit of a geometric variable of ratio exp(-1/scale)."""
+    return pack(geometric_weights(scale))
+
+
+@lru_cache(maxsize=16)
+def survivor_tables(scale: float, threshold: int) -> tuple[AliasTables, bool]:
+    """Tables of both digits of the gap between two survivors, and of a survivor's excess.
+
+    The second result tells whether the high digit can be anything but 0.
+
+    A coordinate without a token survives with probability exp(-threshold / scale) / 2, which is
+    the probability that floored Laplace noise is at least `threshold`. Its excess over the
+    threshold is geometric with ratio exp(-1/scale), cut at 4095. `scale` is taken exactly.
+    """
+    with localcontext(DIGITS):
+        survival = (-threshold / Decimal(scale)).exp() / 2
+        gaps = _digits(-(1 - survival).ln())
+        return pack([*gaps, _capped(1 / Decimal(scale))]), gaps[1][0] < TOTAL
+
+
+def gaussian_weights() -> list[int]:
+    """Weights of the values -2048, ..., 2047 under the discrete Gaussian of width 150."""
+    with localcontext(DIGITS):
+        rate = Decimal(1) / (2 * LEVEL_WIDTH**2)
+        ratio, step = (-rate).exp(), (-2 * rate).exp()
+        half = [Decimal(1)]  # exp(-rate i**2) for i = 0, ..., 2048
+        for _ in range(CENTER):
+            half.append(half[-1] * ratio)
+            ratio *= step
+        return _integers(half[:0:-1] + half[:-1], remainder_to=CENTER)
+
+
+def geometric_weights(scale: float) -> tuple[list[int], list[int]]:
+    """Weights of the low and the high base-4096 digit of a geometric variable.
+
+    The digits are independent and each is geometric again. The last column of the high digit
+    takes all larger values.
+    """
+    with localcontext(DIGITS):
+        return _digits(1 / Decimal(scale))  # the float, exactly
+
+
+def _digits(rate: Decimal) -> tuple[list[int], list[int]]:
+    """Both digits of a geometric variable of ratio exp(-rate)."""
+    return _integers(_powers(rate), remainder_to=0), _capped(N_COLUMNS * rate)
+
+
+def _capped(rate: Decimal) -> list[int]:
+    """A geometric variable of ratio exp(-rate); the last column takes all larger values."""
+    law = _powers(rate)
+    law[-1] /= 1 - (-rate).exp()
+    return _integers(law, remainder_to=0)
+
+
+def alias(weights: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Thresholds in [0, 2**137) and aliases of the columns, in exact arithmetic.
+
+    Column i returns i with probability threshold / 2**137, and its alias otherwise. A full column
+    is its own alias.
+    """
+    thresholds, aliases = [0] * N_COLUMNS, list(range(N_COLUMNS))
+    left = list(weights)
+    small = [i for i in range(N_COLUMNS) if left[i] < COLUMN_TOTAL]
+    large = [i for i in range(N_COLUMNS) if left[i] > COLUMN_TOTAL]
+    while small:
+        i, giver = small.pop(), large[-1]
+        thresholds[i], aliases[i] = left[i], giver
+        left[giver] -= COLUMN_TOTAL - left[i]
+        if left[giver] <= COLUMN_TOTAL:
+            large.pop()
+        if left[giver] < COLUMN_TOTAL:
+            small.append(giver)
+    return thresholds, aliases
+
+
+def pack(laws: Iterable[Sequence[int]]) -> AliasTables:
+    """Alias tables of several laws, in the kernel's format and read-only."""
+    fast, slow = [], []
+    for weights in laws:
+        for threshold, other in zip(*alias(weights)):
+            fast.append(threshold >> 128 << 12 | other)
+            slow.append((threshold >> 64 & 2**64 - 1, threshold & 2**64 - 1))
+    tables = AliasTables(np.array(fast, dtype=np.uint32), np.array(slow, dtype=np.uint64))
+    tables.fast.flags.writeable = tables.slow.flags.writeable = False
+    return tables
+
+
+def _powers(rate: Decimal) -> list[Decimal]:
+    """exp(-rate i), i = 0, ..., 4095."""
+    ratio, powers = (-rate).exp(), [Decimal(1)]
+    while len(powers) < N_COLUMNS:
+        powers.append(powers[-1] * ratio)
+    return powers
+
+
+def _integers(law: Sequence[Decimal], remainder_to: int) -> list[int]:
+    """floor(2**149 law_i / sum law); one weight also gets the remainder up to 2**149."""
+    factor = TOTAL / sum(law, Decimal(0))
+    weights = [int(value * factor) for value in law]
+    weights[remainder_to] += TOTAL - sum(weights)
+    return weights

@@ -14,11 +14,11 @@ import threading
 import uuid
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from dplda.leaf._files import check_locks, create_whole, explained_sqlite_errors
 from dplda.privacy._events import Event, from_record, to_record
@@ -30,7 +30,7 @@ USERS = "users/"  # the rule of parts of users begins so, and ends with their nu
 _BUSY_SECONDS = 600.0
 # Written into the header of the file, so that no other database is taken for a ledger.
 _APPLICATION_ID = 0x64706C64
-_SCHEMA = 8
+_SCHEMA = 1
 _TABLES = (
     "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, composition TEXT NOT NULL, "
     "ledger TEXT NOT NULL, filters TEXT NOT NULL, digest TEXT NOT NULL)",
@@ -103,15 +103,10 @@ class Page:
     """A ledger during one transaction, and what it was afterwards. A changed one is refused."""
 
     def __init__(self, connection: sqlite3.Connection, path: str | None) -> None:
-        self._connection, self._path = connection, path
-        if _journal_mode(connection) == "wal":  # in the transaction, which keeps it from changing
-            raise OSError(
-                f"the ledger {path} cannot be used: another program has set it to a write-ahead "
-                "log (PRAGMA journal_mode = WAL), and has it open; close it there"
-            )
+        self._connection = connection
         budgets = connection.execute("SELECT * FROM budget").fetchall()
         self._rows = _rows(connection)
-        self._n_before = len(self._rows)
+        self._added: _Row | None = None
         digest = None
         if len(budgets) == 1:
             # filters of an adaptive ledger; there are none before its first entry
@@ -128,9 +123,9 @@ class Page:
     def _digest(self) -> str:
         return _digest(self.budget, self.ledger_id, self.filters, self._rows)
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> list[Entry]:
         """All entries, oldest first."""
-        return tuple(_entry(*row) for row in self._rows)
+        return [_entry(*row) for row in self._rows]
 
     def counted(self) -> list[Entry]:
         """The entries that count as spent."""
@@ -148,15 +143,13 @@ class Page:
 
     def add(self, entry: Entry) -> int:
         """Append an entry and return its number."""
-        fields = {name: getattr(entry, name) for name in _RECORDED}
+        fields: dict[str, Any] = {name: getattr(entry, name) for name in _RECORDED}
         fields["events"] = [to_record(event) for event in entry.events]
-        return self._append(json.dumps(fields), entry.status)
-
-    def _append(self, record: str, status: Status) -> int:
-        number = len(self._rows) + 1
-        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, record, status))
-        self._rows.append((number, record.encode(), status.encode()))
-        return number
+        row = len(self._rows) + 1, json.dumps(fields), entry.status
+        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
+        self._added = row[0], row[1].encode(), row[2].encode()
+        self._rows.append(self._added)
+        return row[0]
 
     def set_status(self, entry_id: int, status: Status) -> None:
         """Change the status of one entry."""
@@ -170,13 +163,11 @@ class Page:
         self._connection.execute(change, (self.filters, self._digest()))
 
     def check_written(self) -> None:
-        """Read new entries back. Without working file locks, another process may overwrite them."""
-        added = [row[:2] for row in self._rows[self._n_before :]]
-        found = _rows(self._connection)[self._n_before :][: len(added)] if added else []
-        if [row[:2] for row in found] != added:
+        """Read a new entry back. Without working file locks, another process may overwrite it."""
+        if self._added is not None and self._added not in _rows(self._connection):
             raise OSError(
-                f"an entry of the ledger {self._path} was overwritten as soon as it was written; "
-                "file locks do not work there: move the ledger to a local disk"
+                "an entry of the ledger was overwritten as soon as it was written; file locks do "
+                "not work there: move the ledger to a local disk"
             )
 
 
@@ -193,15 +184,9 @@ def _digest(budget: Budget, ledger_id: str, filters: str, rows: list[_Row]) -> s
 
 @lru_cache(maxsize=2**16)  # records never change, and many transactions read them
 def _entry(number: int, record: bytes, status: bytes) -> Entry:
-    try:
-        fields = json.loads(record)
-        fields["events"] = tuple(from_record(event) for event in fields["events"])
-        return Entry(id=number, status=status.decode(), **fields)  # type: ignore[arg-type]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(
-            f"entry {number} of the ledger cannot be read, so nothing more can be charged to it; "
-            "restore the file or start a new ledger"
-        ) from error
+    fields = json.loads(record)
+    fields["events"] = tuple(from_record(event) for event in fields["events"])
+    return Entry(id=number, status=status.decode(), **fields)  # type: ignore[arg-type]
 
 
 class Store:
@@ -268,20 +253,18 @@ class MemoryStore(Store):
         with self._lock:
             yield self._connection
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a ledger in memory cannot be sent to another process or saved; give it a path, as in "
+            "Ledger('privacy.sqlite')"
+        )
+
 
 def open_file(path: str, budget: Budget) -> Store:
     """Open the ledger in a file. If there is no file, create it with this budget."""
     path = os.path.abspath(path)
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"the ledger {path} is a folder; give the path of a file in it")
     if not os.path.exists(path):
-        with _explained(path):
-            _create(path, budget)
-    if os.path.isfile(path) and os.path.getsize(path) == 0:
-        raise ValueError(
-            f"{path} is empty: it is not a privacy ledger, or its content was lost; "
-            "restore it, or choose a path where there is no file"
-        )
+        _create(path, budget)
     check_locks(os.path.dirname(path))
     with _ledger_connection(path) as connection:
         connection.execute("BEGIN")
@@ -333,22 +316,22 @@ def _create_tables(connection: sqlite3.Connection, budget: Budget) -> str:
 
 @contextmanager
 def _ledger_connection(path: str) -> Iterator[sqlite3.Connection]:
-    with _explained(path), _connection(path) as connection:
+    with _connection(path) as connection:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != _APPLICATION_ID:
+        if (application, schema) != (_APPLICATION_ID, _SCHEMA):
             raise ValueError(
-                f"{path} is a database, but not a privacy ledger, or is damaged; choose another "
-                "path, or restore the file"
+                f"{path} is not a privacy ledger of this version of dplda, or its content was "
+                "lost; choose a path where there is no file, or restore the file"
             )
-        if schema != _SCHEMA:
-            raise ValueError(
-                f"{path} is a ledger of format {schema}, and this version reads format {_SCHEMA}; "
-                "use the version of dplda that wrote it"
+        mode = None
+        with suppress(sqlite3.OperationalError):  # a write-ahead log that another program uses
+            (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        if mode != "delete":
+            raise OSError(
+                f"the ledger {path} cannot be used: another program has set it to a write-ahead "
+                "log (PRAGMA journal_mode = WAL), and has it open; close it there"
             )
-        if _journal_mode(connection) == "wal":  # another tool has set this mode
-            with suppress(sqlite3.OperationalError):  # in use; `Page` reports it
-                connection.execute("PRAGMA journal_mode = DELETE")
         yield connection
 
 
@@ -356,6 +339,7 @@ def _ledger_connection(path: str) -> Iterator[sqlite3.Connection]:
 def _connection(path: str) -> Iterator[sqlite3.Connection]:
     where = f"{Path(path).as_uri()}?mode=rw"
     with (
+        explained_sqlite_errors(path, "ledger", "privacy ledger", busy_seconds=_BUSY_SECONDS),
         _CONNECTED,
         closing(
             sqlite3.connect(where, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -367,11 +351,3 @@ def _connection(path: str) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA fullfsync = ON")
         yield connection
-
-
-def _journal_mode(connection: sqlite3.Connection) -> str:
-    return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
-
-
-def _explained(path: str) -> AbstractContextManager[None]:
-    return explained_sqlite_errors(path, "ledger", "privacy ledger", busy_seconds=_BUSY_SECONDS)

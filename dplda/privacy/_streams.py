@@ -124,18 +124,15 @@ class Streams:
 
         Parameters
         ----------
-        purpose : int
-            Purpose of the words, from 0 to 255; a `Purpose` inside of this package.
-        round : int
-            Number of the round, from 0 to 2**32 - 1.
-        block : int
-            Number of the block of units or cells, from 0 to 2**40 - 1.
+        purpose, round, block : int
+            Address of the stream. The purpose is from 0 to 255, a `Purpose` inside of this package;
+            the round is below 2**32, and the block of units or cells below 2**40.
         n : int
             Number of words, at most 2**41.
         spare : bool, default=False
             Whether to read the spare stream of the same address.
         skip : int, default=0
-            Words before the first one that is returned, so that threads can share a stream.
+            Words before the first one that is returned: threads can share a stream.
 
         Returns
         -------
@@ -150,12 +147,12 @@ class Streams:
         Parameters
         ----------
         purpose, round, block : int
-            Address of the stream, as in `words`.
+            Address, as in `words`.
 
         Returns
         -------
         Reader
-            Begins with the first word of the stream.
+            Begins with the first word.
         """
         return Reader(self, purpose, round, block)
 
@@ -187,13 +184,6 @@ class Reader:
         self._skip = check_integer("skip", skip, 0, MAX_WORDS - 1)
         self._running: dict[bool, tuple[CipherContext, int]] = {}  # with the words read so far
 
-    def _begin(self, spare: bool) -> None:
-        half = self._skip % 2  # a cipher block has two words
-        counter = self._address + bytes([spare]) + (self._skip // 2).to_bytes(5, "big")
-        cipher = Cipher(self._streams._algorithm, modes.CTR(counter)).encryptor()
-        self._running[spare] = cipher, self._skip - half
-        self.words(half, spare=spare)
-
     def words(self, n: int, *, spare: bool = False) -> Words:
         """Return the next `n` words, shape (n,), uint64."""
         if os.getpid() != self._streams._process:
@@ -202,7 +192,11 @@ class Reader:
                 "randomness; make new ones in each process"
             )
         if spare not in self._running:
-            self._begin(spare)
+            half = self._skip % 2  # a cipher block has two words
+            counter = self._address + bytes([spare]) + (self._skip // 2).to_bytes(5, "big")
+            cipher = Cipher(self._streams._algorithm, modes.CTR(counter)).encryptor()
+            self._running[spare] = cipher, self._skip - half
+            self.words(half, spare=spare)
         cipher, position = self._running[spare]
         check_integer("n", n, 0, MAX_WORDS - position)
         self._running[spare] = cipher, position + n

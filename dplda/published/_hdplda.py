@@ -88,7 +88,6 @@ class PublishedHDPLDA(PublishedLDA):
     1023.02
     """
 
-    _attack = "published HDP-LDA"
     _hole = (
         "later draws read live counts, which a replaced word continues to change; noise is added "
         "in place, so that changes are released twice; and the changes of the last sweep are "

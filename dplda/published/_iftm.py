@@ -100,7 +100,6 @@ class PublishedIFTMParty(PublishedLDA):
     >>> party = PublishedIFTMParty(n_components=3, published_epsilon=8.0, max_iter=5)
     """
 
-    _attack = "published iFTM"
     _unit, _relation = "token", "one token is blanked, its position stays"
     _hole = (
         "raw words propose and weigh the topics, and the exact counts of words in topics are sent; "

@@ -111,7 +111,6 @@ class PublishedSubLDA(PublishedLDA):
     89.67
     """
 
-    _attack = "published SUB-LDA"
     _relation = "a document gets one word more"
     _instead = "dplda.SubLDA to protect documents"
     _parameter_constraints = {

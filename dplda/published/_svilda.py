@@ -106,7 +106,6 @@ class PublishedPrivateSVILDA(PublishedLDA):
     >>> model = PublishedPrivateSVILDA(n_components=3, published_epsilon=1.0, batch_size=10)
     """
 
-    _attack = "published private SVI"
     _hole = (
         "the noise is calibrated for the mean over all documents, which one document changes by "
         "max_doc_tokens / n_docs, but the release is the mean over a minibatch, which one document "

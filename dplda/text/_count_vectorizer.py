@@ -41,7 +41,7 @@ from dplda.leaf._users import (
     protected_unit,
 )
 from dplda.privacy import ApproximateDP, NonPrivate, calibrate
-from dplda.privacy._calibration import THRESHOLD_SHARE
+from dplda.privacy._accounting import THRESHOLD_SHARE
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -45,7 +46,7 @@ from dplda.word._sweep_mechanisms import (
 )
 
 COUNTS = "word-topic counts"
-TOPICS = "topic sampling"
+TOPICS = "topics"
 # Words of a document that the evidence of topics is stated for: a model is a function of releases,
 # and these say no length. At epsilon 4 and 20 the noise hides all topics of four corpora.
 DOC_WORDS = 30.0
@@ -285,12 +286,11 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         # Two words' probabilities of a topic differ at most by exp(sampling_epsilon), because the
         # clip bounds the ratio of their weights. One draw depends on the replaced word; all other
         # draws read public topics and the table only.
-        curator.account(mechanisms.topic_event, label=TOPICS)
-        topics = draw_topics(
-            tokens, topics, table,
+        draw = partial(
+            draw_topics, tokens, topics, table,
             doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
         )  # public  # fmt: skip
-        return curator.publish("topics", t, topics)
+        return curator.publish(draw, [mechanisms.topic_event], label=TOPICS, round=t)
 
     def _mechanisms(self) -> SweepMechanisms:
         """The mechanisms of a sweep, unless their statements are contradictory or missing."""
