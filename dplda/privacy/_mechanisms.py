@@ -99,9 +99,7 @@ def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
     n_entries = np.diff(rows.indptr)
     row = np.repeat(np.arange(rows.shape[0]), n_entries)
     with np.errstate(over="ignore", invalid="ignore"):
-        # `bincount` adds entry after entry: a row's rounding does not depend on its place among the
-        # rows. A contribution may read no other unit, not even its presence.
-        length = np.sqrt(np.bincount(row, rows.data**2, rows.shape[0]).astype(np.float64))
+        length = np.sqrt(_squared_lengths(rows))
         usable = (length > 1e-15) & np.isfinite(length)  # False for NaN
         scale = radius / np.maximum(np.where(usable, length, norm), norm)
     values = np.where(usable[row], rows.data, 0.0)
@@ -115,6 +113,16 @@ def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
         kept = np.where((fits & usable)[row], integers, kept)
         usable &= ~fits
     return sp.csr_array((kept, rows.indices, rows.indptr), rows.shape)
+
+
+def _squared_lengths(rows: sp.csr_array) -> NDArray[np.float64]:
+    """Sum of squares of each row, added in the order of its entries.
+
+    `bincount` adds entry after entry: a row's rounding does not depend on its place among the rows.
+    A contribution may read no other unit, not even its presence.
+    """
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    return np.bincount(row, rows.data**2, rows.shape[0]).astype(np.float64)
 
 
 def count_unit(radius: int, n_moved: int) -> int:
