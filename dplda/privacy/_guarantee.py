@@ -179,6 +179,8 @@ class Guarantee:
     theorem: str = ""
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # a file has lists
+            object.__setattr__(self, field.name, _tuples(getattr(self, field.name)))
         if not 0.0 <= self.total_variation <= LARGEST_VARIATION:
             raise ValueError(
                 f"total_variation must be from 0 to {LARGEST_VARIATION:g}, got "
@@ -556,6 +558,10 @@ def upward(value: float) -> float:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(value)) - 2)
     return float(f"{math.ceil(value / step - 1e-9) * step:.3g}")
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _jsonable(value: Any) -> Any:
