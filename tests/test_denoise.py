@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from dplda.core._fold_in import pad
 from dplda.document import _table_estimate
 from dplda.document._noisy_table import ExactTable, NoisyTable
+from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
     FACTORS,
     TableEstimate,
@@ -36,7 +37,7 @@ def noisy_table(scale):
 @pytest.mark.parametrize("scale", [5.0, 30.0, 200.0])
 def test_table_estimate_beats_cutting_at_zero(scale):
     table, noisy, totals = noisy_table(scale)
-    estimate = TableEstimate(totals)(noisy, np.full(600, scale), last=True)
+    estimate = TableEstimate(totals)(noisy, np.full(600, scale))
     assert (estimate >= 0).all()
     cut = np.maximum(noisy, 0)
     assert np.square(estimate - table).mean() < 0.9 * np.square(cut - table).mean()
@@ -55,18 +56,18 @@ def any_table(n_words, n_topics, scale=3.0, seed=0):
     return totals, table + noise_scale[:, None] * rng.normal(size=table.shape), noise_scale
 
 
-def three_estimates(make, noisy, noise_scale, **options):
-    """The first estimate of a fit, the next one and the last one."""
-    estimate = make
-    return [
-        np.array(estimate(noisy, noise_scale, last=last, least=0.01, **options))
-        for last in (False, False, True)
-    ]
+def any_public(totals, n_topics):
+    """Vectors of some of the words, and public counts of some."""
+    random = np.random.default_rng(4)
+    vectors = random.normal(size=(len(totals), 3)) * (random.random((len(totals), 1)) > 0.2)
+    counts = random.poisson(random.gamma(0.3, 5, (n_topics, len(totals)))).astype(float)
+    return PublicWords.of(vectors + (np.arange(len(totals)) == 0)[:, None], counts + 0.1)
 
 
+@pytest.mark.parametrize("is_public", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_estimate_is_the_same_for_any_set_and_number_of_threads(
-    shape, monkeypatch, instruction_sets
+    shape, is_public, monkeypatch, instruction_sets
 ):
     monkeypatch.setattr(_table_estimate, "PIECE", 200)
     monkeypatch.setattr(_table_estimate, "SAMPLE", 200)
@@ -74,9 +75,28 @@ def test_estimate_is_the_same_for_any_set_and_number_of_threads(
     results = []
     for name, n_jobs in itertools.product(instruction_sets, (1, 2)):
         _sets.use(name)
-        results.append(three_estimates(TableEstimate(totals, n_jobs=n_jobs), noisy, noise_scale))
+        public = any_public(totals, shape[1]) if is_public else None
+        estimate = TableEstimate(totals, public, n_jobs=n_jobs)
+        results.append([estimate(noisy, noise_scale, renew=n < 1) for n in range(2)])
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
+
+
+@pytest.mark.parametrize("scale", [0.01, 3.0, 3000.0])
+def test_the_estimate_is_the_posterior_mean_of_the_mixture(scale, instruction_set):
+    """Within a fiftieth of the noise: between the nodes of a table of means."""
+    totals, noisy, noise_scale = any_table(301, 20, scale)
+    estimate = TableEstimate(totals)
+    found = estimate(noisy, noise_scale)
+    center = totals[:, None, None] * estimate.expected[0, :20, None] * FACTORS
+    variance = (center / 4) ** 2 + noise_scale[:, None, None] ** 2
+    off = noisy[..., None] - center
+    log_joint = np.log(estimate.prior) - 0.5 * (off**2 / variance + np.log(variance))
+    joint = np.exp(log_joint - log_joint.max(axis=-1, keepdims=True))
+    mean = (joint * (center + off * (center / 4) ** 2 / variance)).sum(axis=-1) / joint.sum(axis=-1)
+    error = np.abs(found - np.maximum(mean, 0)) / noise_scale[:, None]
+    assert np.median(error) < 0.02
+    assert error.max() < 0.3
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -151,7 +151,7 @@ def test_topics_of_seeds_alone_keep_their_places():
     prior = public_prior(seed_words=seeds, n_components=8, vocabulary=names)
     others = ~prior.any(axis=0)
     for seed in (1, 2):
-        model = SubLDA(8, epsilon=4.0, delta=1e-5, prior_components=prior, random_state=seed)
+        model = SubLDA(8, epsilon=8.0, delta=1e-5, prior_components=prior, random_state=seed)
         found = model.fit(data.data).components_[:, others]
         near = np.corrcoef(np.sqrt(found), np.sqrt(true[:, others]))[:3, 8:]
         assert near.argmax(axis=1).tolist() == order

@@ -209,7 +209,7 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
         "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vectorizer", "guarantee",
         "topic_evidence", "weak_topics",
     }  # fmt: skip
-    hidden = {"random_state", "ledger", "n_jobs", "verbose", "prior_components"}
+    hidden = {"random_state", "ledger", "n_jobs", "verbose", "prior_components", "word_vectors"}
     assert set(header["parameters"]) == set(model.get_params()) - hidden
     np.testing.assert_array_equal(table, model.components_)
     data = path.read_bytes()

@@ -374,7 +374,7 @@ def test_an_interrupt_leaves_a_model_of_the_rounds_so_far(kind, monkeypatch):
         assert model.transform(MADE.data).shape == (400, 4)
         models.append(model)
     for model in models[1:]:  # nothing of the round that was not completed
-        np.testing.assert_array_equal(model.components_, models[0].components_)
+        np.testing.assert_array_equal(model._released.average, models[0]._released.average)
         np.testing.assert_array_equal(model.components_std_, models[0].components_std_)
     assert (models[0].components_std_ > 0).all()
 

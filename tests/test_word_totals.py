@@ -219,9 +219,9 @@ def test_public_tables_leave_rounds_to_topics_as_far_as_they_match(corpus):
     same = np.tile(np.asarray(X.sum(axis=0)).ravel() / 5, (5, 1))
     other = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(1, 1e4, 300)
     alone = fit(X, max_iter=4)._released.share_for_totals
-    for public, least, most in ((same, 0.0, 0.6), (other, 0.8, 1.0)):
+    for public, least, most in ((same, 0.0, 0.6), (other, 0.6, 1.0)):
         model = fit(X, max_iter=4, prior_components=public)
-        assert least * alone < model._released.share_for_totals < most * alone
+        assert least * alone <= model._released.share_for_totals <= most * alone
 
 
 def test_calls_of_partial_fit_release_what_fit_releases(corpus):

@@ -24,7 +24,7 @@ from dplda.word._frozen_table import HalfTable
 from dplda.word._sweep_mechanisms import SweepMechanisms
 
 TOKENS_OVER_NORM = 16  # of a canary: with many tokens, its topics hardly depend on the prior
-FAVOR = 1.3  # weight of the topic that a canary's word favors in the first table; others have 1
+FAVOR = 1.05  # weight of the topic that a canary's word favors in the first table; others have 1
 UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
 MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger
 
@@ -138,6 +138,8 @@ def _prepare_documents(target: Target) -> None:
     own, each = np.ones((n_components, target.n_canaries)), np.arange(target.n_canaries)
     own[each % n_components, each] = FAVOR
     model.set_params(prior_components=np.hstack([others, own * np.mean(others)]))
+    if model.word_vectors is not None:
+        model.set_params(word_vectors=np.pad(model.word_vectors, ((0, target.n_canaries), (0, 0))))
 
 
 def _documents(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:

@@ -217,6 +217,8 @@ def _with_more(
     if table is not None:
         more = np.full((len(table), n_more), np.mean(table))
         model.set_params(prior_components=np.hstack([table, more]))
+    if (vectors := parameters.get("word_vectors")) is not None:
+        model.set_params(word_vectors=np.pad(vectors, ((0, n_more), (0, 0))))
     words = streams.words(Purpose.AUDIT, 2, 0, N_LOUD * X.shape[1])
     loud = sp.csr_array(uniform_integers(words, 2).reshape(N_LOUD, X.shape[1]) * 20)
     sampled = float(parameters.get("subsampling_ratio", 1.0)) < 1

@@ -375,6 +375,42 @@ def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.flo
     return array
 
 
+def check_word_vectors(
+    vectors: Any, n_words: int, names: Any = None
+) -> npt.NDArray[np.float64] | None:
+    """The checked `word_vectors`, (n_words, n_dimensions), zeros for words without one.
+
+    `names` are those of the columns, which the index of a data frame must have in their order.
+    """
+    if vectors is None:
+        return None
+    array = check_table(vectors, "word_vectors", ensure_all_finite="allow-nan")
+    unknown = np.isnan(array)
+    if array.shape[0] != n_words:
+        raise ValueError(
+            f"word_vectors must have a row for each of {n_words} words, got shape {array.shape}; "
+            "load_word_vectors(vocabulary) makes the rows of the vocabulary in its order"
+        )
+    if (unknown.any(axis=1) != unknown.all(axis=1)).any():
+        raise ValueError(
+            "a row of word_vectors must be finite, or NaN throughout for a word without a vector, "
+            "got rows with some NaN; fill them, or leave these columns out"
+        )
+    index = list(getattr(vectors, "index", ())) if hasattr(vectors, "columns") else []
+    if names is not None and index and isinstance(index[0], str) and index != list(names):
+        raise ValueError(
+            "the index of word_vectors must be the words of the columns of X in their order, got "
+            "other words or another order; pass word_vectors.loc[X.columns]"
+        )
+    array = np.where(unknown, 0.0, array)
+    if not array.any():
+        raise ValueError(
+            "word_vectors has a vector for none of the words, only zeros or NaN; give vectors of "
+            "the language of the vocabulary, or leave word_vectors=None"
+        )
+    return array
+
+
 def _check_structure(X: Any) -> None:
     """Refuse a sparse matrix whose index arrays point outside of it.
 

@@ -66,7 +66,10 @@ _NOT_INPUTS = {
     "epsilon", "delta", "noise_multiplier", "bit_epsilon", "token_epsilon", "ledger",
     "random_state", "n_jobs", "verbose", "callbacks", "copy_x",
 }  # fmt: skip
-_TABLES = {"prior_components": "public prior", "candidates": "candidate words"}
+_TABLES = {
+    "prior_components": "public prior", "word_vectors": "word vectors",
+    "candidates": "candidate words",
+}  # fmt: skip
 BY_THE_CALLER = (
     "set by the caller; whether they were chosen by looking at private data is not known to the "
     "model"
@@ -298,7 +301,8 @@ def _described(estimator: PrivateEstimator, guarantee: Guarantee) -> Guarantee:
     stated, others = {}, []
     for name in _changed_params(estimator):  # in alphabetical order
         if name in _TABLES:
-            stated[_TABLES[name]] = "public by declaration of the caller"
+            if getattr(estimator, name) is not None:
+                stated[_TABLES[name]] = "public by declaration of the caller"
         elif name not in _NOT_INPUTS:
             others.append(name)
     stated[PARAMETERS] = "defaults, which read no data"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -55,6 +56,22 @@ def in_order(words: Any) -> list[str]:
             )
         return [str(word) for word in sorted(words, key=words.__getitem__)]
     return [str(word) for word in words]
+
+
+def column_words(vocabulary: Any) -> list[str]:
+    """The words of the columns that a vectorizer counts, or of a given list or dict."""
+    if isinstance(vocabulary, str):
+        raise TypeError(f"vocabulary must be a vectorizer or a list of words, got {vocabulary!r}")
+    if not hasattr(vocabulary, "get_feature_names_out"):
+        return in_order(vocabulary)
+    try:
+        return [str(word) for word in vocabulary.get_feature_names_out()]
+    except NotFittedError:
+        raise ValueError(
+            f"the {type(vocabulary).__name__} has no words yet; fit it, with a charge, if it is a "
+            "PrivateCountVectorizer, or give it a public vocabulary. The columns must be those of "
+            "the private matrix"
+        ) from None
 
 
 def words_of(estimator: Any) -> list[str] | None:

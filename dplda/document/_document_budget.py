@@ -49,6 +49,7 @@ FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the 
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
 LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
+CLIP = 0.4  # clipping bound of a round, over the norm that documents are scaled to
 LATER_BUDGET = 0.75  # round t without sampling gets a budget in proportion to this power of t
 SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
 FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (decision 19)
@@ -58,6 +59,7 @@ DOCUMENT_CONSTRAINTS = {
     "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both"), None],
     "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
     "prior_components": [None, "array-like"],
+    "word_vectors": [None, "array-like"],
     "expected_n_docs": EXPECTED_N_DOCS,
 }
 
@@ -66,6 +68,7 @@ PUBLIC_START = (
     "prior_components is public and was not made of the private documents, or only of releases "
     "that are charged besides"
 )
+PUBLIC_VECTORS = "word_vectors is public, and was not made of the private documents"
 OTHER_DOCUMENTS = (
     "no document of this fit is in the fits that were added as earlier, and which fit it is in "
     "does not depend on other documents"
@@ -231,46 +234,33 @@ class DocumentBudget:
     ) -> list[Round]:
         """The rounds `first` to `last`; documents are scaled to `norm`.
 
-        The first `n_examining` rounds have an average of their own, and the schedule begins anew
-        after them. `share_for_totals` of the others release word totals, spread evenly, but never
-        the first one: an average could be left without any counts.
+        `share_for_totals` of the rounds release word totals, spread evenly, but never the first
+        one: an average could be left without any counts.
         """
 
         def of_topics(n: int) -> int:  # of n rounds
             return n - int(n * share_for_totals)
 
         result, max_iter = [], len(self.rounds)
-        n_last = of_topics(max_iter - (n_examining if max_iter > n_examining else 0))
+        n_last = of_topics(max_iter)
         for t in range(first, last + 1):
-            before = n_examining if t > n_examining else 0
-            clip, power = document_schedule(t - before, max(1, max_iter - before), powers)
-            n = of_topics(t - before)
-            for_totals = n == of_topics(t - before - 1)
+            power = tempering_power(t, max_iter, powers)
+            n = of_topics(t)
+            power = 0.0 if n <= n_examining else power
+            for_totals = n == of_topics(t - 1)
             result.append(
                 Round(
                     t, len(self.totals) + t, self.mechanism(t), self.subsampling_ratio,
-                    norm if for_totals else clip * norm, power, n, n_last, for_totals,
+                    norm if for_totals else CLIP * norm, power, n, n_last, for_totals,
                 )
             )  # fmt: skip
         return result
 
-    def noise(self, n_rounds: int | None = None) -> float:
-        """Standard deviation of a cell of the average of all rounds, over the norm of documents.
-
-        With `n_rounds`, of the first ones.
-        """
-        rounds = self.schedule(1, len(self.rounds), 1.0)[:n_rounds]
-        noise, norms = np.array(
-            [(r.mechanism.scale / r.mechanism.radius, r.norm) for r in rounds]
-        ).T
-        weight = np.arange(1.0, len(rounds) + 1) ** 2
-        noise = weight * (noise / self.subsampling_ratio) * norms
-        return float(np.linalg.norm(noise) / weight.sum())
-
-    def rounds_of_share(self, share: float) -> int:
-        """How many first rounds have at most this share of the budget of all rounds."""
-        precision = np.cumsum([(m.radius / m.scale) ** 2 for m in self.rounds])
-        return int(np.searchsorted(precision, share * precision[-1], side="right"))
+    def noise(self) -> float:
+        """Standard deviation of a cell of the average of all rounds, over the norm of documents."""
+        noise = CLIP * np.array([m.scale / m.radius for m in self.rounds]) / self.subsampling_ratio
+        weight = np.arange(1.0, len(noise) + 1) ** 2
+        return float(np.linalg.norm(weight * noise) / weight.sum())
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
         """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
@@ -289,20 +279,14 @@ class DocumentBudget:
         return plan
 
 
-def document_schedule(
-    t: int, max_iter: int, powers: tuple[float, float] = (0.3, 1.0)
-) -> tuple[float, float]:
-    """Clipping bound and tempering power of round t = 1, 2, ...
+def tempering_power(t: int, max_iter: int, powers: tuple[float, float] = (0.3, 1.0)) -> float:
+    """Tempering power of the word factor of round t = 1, 2, ...
 
-    The clipping bound is a fraction of the norm that documents are scaled to. It grows, because
-    early contributions are small while responsibilities are flat; a constant 0.4 is within 2 points
-    of the gap, and 0.25 loses up to 2.8. The power of the word factor grows from the first of
-    `powers` to the second, so that early noise in a word's row does not reinforce itself (decision
-    16); a first power of 0.65 loses 7 points on docstrings.
+    It grows from the first of `powers` to the second in the first 0.7 of the rounds, so that early
+    noise in a word's row does not reinforce itself.
     """
-    late = min(1.0, (t - 1) / max(1.0, 0.6 * max_iter))
     done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
-    return 0.15 + 0.25 * late, powers[0] + (powers[1] - powers[0]) * done
+    return powers[0] + (powers[1] - powers[0]) * done
 
 
 def growing_share(t: int, max_iter: int) -> float:

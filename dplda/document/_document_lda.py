@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import check_counts, check_public_table, check_shards
+from dplda.core._corpus import check_counts, check_public_table, check_shards, check_word_vectors
 from dplda.core._fold_in import pad, single_precision
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
@@ -35,26 +35,32 @@ from dplda.document._document_budget import (
     ONE_CURATOR,
     OTHER_DOCUMENTS,
     PUBLIC_START,
+    PUBLIC_VECTORS,
     DocumentBudget,
     Round,
     default_rounds,
     document_guarantee,
 )
-from dplda.document._noisy_table import ExactTable, NoisyTable, exponential, share_of_rounds
+from dplda.document._noisy_table import (
+    EXAMINED,
+    ExactTable,
+    NoisyTable,
+    exponential,
+    share_of_rounds,
+)
 from dplda.document._plan import warn_of_expectation
-from dplda.document._prior import PublicPrior
+from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.metrics._signal import warn_if_weak, with_signal
+from dplda.privacy import LowSignalWarning
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
 
-# Largest share of the budget of rounds, for those that examine public topics, and the noise of
-# their slope at which fewer of them are enough (docs/public_prior.md).
-EXAMINATION, CLEAR_SLOPE = 0.04, 0.01
+HARDLY = 0.1  # trust below which a fit warns
 
 
 class Interrupted(KeyboardInterrupt):
@@ -84,8 +90,12 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         Public pseudo-counts of words in topics, for instance of a model of public texts of the
         same kind: the prior of the estimate. Their scale says how many public tokens stand behind
         them: do not normalize them. They cost no budget, and must not come from the private texts.
-        They are believed as far as the releases agree with them. `partial_fit` goes on with those
+        They are believed if the first rounds agree with them. `partial_fit` goes on with those
         of its first call. See ``docs/public_prior.md``.
+    word_vectors : array-like of shape (n_features_in_, n_dimensions) or None, default=None
+        Public vectors of the words, zeros or NaN in the rows of words without one: what words mean.
+        Words with similar vectors get similar topics, as far as the releases agree. They cost no
+        budget. `dplda.datasets.load_word_vectors` has those of English words, and makes others.
     expected_n_docs : int or None, default=None
         Expected number of documents, a public number: never count the private documents. With it,
         `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
@@ -102,9 +112,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         both times word weights. ``inf`` without noise. Below 0.3 the model knows word frequencies,
         and little of topics.
     prior_trust_ : float or None
-        Share of the private tokens whose words are within a factor of 2 of their frequencies in
-        `prior_components`, estimated from the noisy word totals: how far the public texts are
-        believed. None without them, and if they have less than a quarter of the words.
+        How far the topics of `prior_components` are believed, from 0 to 1: as the first rounds say.
+        None without them.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     noise_multiplier_ : float
@@ -124,7 +133,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     )
     _n_passes = N_PASSES
     _ratios = staticmethod(exponential)  # of the first table
-    # L2 norm that documents are scaled to; the clipping bound of a round is 0.15 to 0.4 of it. A
+    # L2 norm that documents are scaled to; the clipping bound of a round is 0.4 of it. A
     # constant: at 3 and 12 the perplexity on KOS differs by less than 0.1% (epsilon 4).
     contribution_norm = 6.0
     _parameter_constraints = {
@@ -181,8 +190,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
         LowSignalWarning
-            If the public texts behind `prior_components` hardly match the private documents, or if
-            each topic of the table sums to 1.
+            If the first rounds do not agree with the topics of `prior_components`, or if each of
+            them sums to 1.
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
@@ -283,6 +292,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         norms.extend(step.norm for step in steps)
         norms.extend([self.contribution_norm] * budget.n_spare)
         assumptions: tuple[str, ...] = () if self.prior_components is None else (PUBLIC_START,)
+        assumptions += () if self.word_vectors is None else (PUBLIC_VECTORS,)
         assumptions += () if others is None else (OTHER_DOCUMENTS,)
         if self._parties is not None:
             assumptions += self._parties.assumptions(curator.events, self.delta)
@@ -314,7 +324,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             n_iter_=table.n_rounds,
             noise_multiplier_=budget.noise_multiplier,
             _released=table,
-            prior_trust_=None if public is None or public.is_hint else public.trust,
+            prior_trust_=public.trust if public is not None and public.has_frequencies else None,
         )
         if interrupt is not None:
             warn_user(
@@ -325,8 +335,13 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             raise interrupt
         if table.n_rounds >= len(budget.rounds):
             warn_if_weak(self)
-        if public is not None:
-            public.warn_of_mismatch(name)
+        if (self.prior_trust_ or 1.0) < HARDLY:
+            warn_user(
+                f"the first rounds of {name} do not agree with the topics of prior_components "
+                f"(prior_trust_ is {self.prior_trust_:.2g}, below {HARDLY}), and they were all but "
+                "ignored; use public texts of the same kind, or leave prior_components=None",
+                LowSignalWarning,
+            )
         return self
 
     def _rounds(
@@ -360,8 +375,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         scratch = pad(np.zeros_like(table.table)), pad(np.zeros_like(table.table))
         try:
             for _, step in zip(rounds(self, first, last), steps):
-                if step.t == table.n_examining + 1 > 1:
-                    table.begin_after_examination(streams, self._ratios)  # public
                 if step.for_totals:
                     noisy, scale = release_totals_again(
                         documents, table.weight, step, curator, n_components, self.n_jobs
@@ -386,18 +399,15 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> NoisyTable:
         """The table before round 1, from two releases of word totals; public."""
         norm, n_components = self.contribution_norm, int(self.n_components)
-        public = self._prior(documents.n_words, earlier)  # public
+        public = self._public(documents.n_words, earlier)  # public
         released, weight = release_word_totals(
             documents, budget.totals, curator, norm, most
         )  # public
-        totals = released.smooth() if public is None else public.learn_totals(released)  # public
-        n_examining = 0
-        if public is not None and public.has_topics and not (budget.exact or earlier):
-            n_examining = self._examining_rounds(public, totals, weight, budget)
+        totals = released.smooth() if public is None else public.totals(released)  # public
         kind = ExactTable if budget.exact else NoisyTable
         table = kind.from_totals(
             totals, weight, n_components, streams,
-            public=public, ratios=self._ratios, n_examining=n_examining, released=released,
+            public=public, ratios=self._ratios, released=released,
         )  # public  # fmt: skip
         table.estimate.n_jobs = self.n_jobs
         if earlier is not None:
@@ -407,32 +417,24 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if not budget.exact:
             noise = math.hypot(norm * budget.noise(), table.earlier_noise())
             share = share_of_rounds(table.totals, weight, noise)
-            # public texts know the word totals as far as they match
-            table.share_for_totals = share * (1.0 if public is None else 1 - public.trust)
+            table.share_for_totals = share
+            if public is not None and public.has_frequencies:  # which know the word totals, too
+                table.share_for_totals *= 1 - public.agreement
+                table.n_examining = int(EXAMINED * len(budget.rounds))
         return table
 
-    def _examining_rounds(
-        self, public: PublicPrior, totals: np.ndarray, weight: np.ndarray, budget: DocumentBudget
-    ) -> int:
-        """How many first rounds examine the public topics: until the slope is clear; public."""
-        most = budget.rounds_of_share(EXAMINATION)
-        for n in range(1, most):
-            noise_scale = self.contribution_norm * budget.noise(n) / weight
-            if public.noise_of_slope(totals, noise_scale) < CLEAR_SLOPE:
-                return n
-        return most
-
-    def _prior(self, n_words: int, earlier: NoisyTable | None) -> PublicPrior | None:
-        """What `prior_components` says, checked; nothing private is read."""
+    def _public(self, n_words: int, earlier: NoisyTable | None) -> PublicWords | None:
+        """What is public of the words, checked; nothing private is read."""
         if earlier is not None and len(earlier.weight) != n_words:
             raise ValueError(
                 f"earlier was fitted to {len(earlier.weight)} words, and X has {n_words}; use one "
                 "vocabulary for both"
             )
-        if self.prior_components is None:
-            return None
-        table = check_public_table(self.prior_components, (int(self.n_components), n_words))
-        return None if table is None else PublicPrior.from_table(table)
+        names = getattr(self, "feature_names_in_", None)
+        return PublicWords.of(
+            check_word_vectors(self.word_vectors, n_words, names),
+            check_public_table(self.prior_components, (int(self.n_components), n_words)),
+        )
 
     def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:
         """The table that a fit without noise begins with; None: random topics."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from dplda.core._fold_in import exp_dirichlet_expectation
 from dplda.document._document_budget import DocumentBudget, Round
-from dplda.document._prior import PublicPrior
+from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
     TableEstimate,
     WordTotals,
@@ -29,6 +29,8 @@ from dplda.leaf._threads import n_threads
 from dplda.privacy._streams import Purpose, Streams, uniform
 
 CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
+EXAMINED = 0.15  # of the rounds: the first ones, which examine public topics
+RENEWED = 4  # rounds after which what is expected of the words is computed again
 
 
 def exponential(draws: np.ndarray) -> np.ndarray:
@@ -85,7 +87,7 @@ class NoisyTable:
     share_for_totals : float
         Share of the rounds that release word totals again, in [0, 1).
     n_examining : int
-        Number of first rounds that examine the public topics, and enter no average.
+        Number of first rounds of topics that examine the public topics.
     earlier : Earlier or None
         Releases of fits to other documents, which are added.
     """
@@ -109,19 +111,14 @@ class NoisyTable:
         n_components: int,
         streams: Streams,
         *,
-        public: PublicPrior | None = None,
+        public: PublicWords | None = None,
         ratios: Callable[[np.ndarray], np.ndarray] = exponential,
-        n_examining: int = 0,
         **fields: Any,
     ) -> NoisyTable:
-        """The table before round 1: see `first_table`, or `examining_table`."""
-        if n_examining:
-            assert public is not None
-            average = examining_table(totals, public)
-        else:
-            average = first_table(totals, n_components, streams, public, ratios)
+        """The table before round 1: see `first_table`."""
+        average = first_table(totals, n_components, streams, public, ratios)
         estimate, table = TableEstimate(totals, public), average.astype(np.float32)
-        return cls(weight, table, average, estimate, n_examining=n_examining, **fields)
+        return cls(weight, table, average, estimate, **fields)
 
     # ---- what a round asks; `ExactTable` has other answers -----------------------------------
 
@@ -155,12 +152,6 @@ class NoisyTable:
         _denoise.shares(self.table, None, out, n_threads(self.estimate.n_jobs))
         return out
 
-    def weights_of(self, step: Round) -> np.ndarray:
-        """Word weights of the contributions of a round; 0 for words that it says nothing about."""
-        if step.t > self.n_examining:
-            return self.weight
-        return np.where(self.public.examined, self.weight, 0.0)
-
     # ---- what a round changes ----------------------------------------------------------------
 
     def update(
@@ -190,8 +181,17 @@ class NoisyTable:
             _denoise.learn(*added)
         finally:  # an interrupt comes after the kernel, never within: the round has been learned
             self.variance, self.n_rounds = variance, self.n_rounds + 1
-        if self.n_rounds > self.n_examining:  # before, the next round reads the same table
-            self.table = self.estimate(*self.sums(), least=topic_word_prior, out=self.table)
+        if self.n_examining == self.n_of_topics > 0:
+            self.estimate.examine(*self.sums())
+        renew = self.n_rounds % RENEWED == 0 or self.n_rounds < RENEWED
+        self.table = self.estimate(
+            *self.sums(), renew=renew, least=topic_word_prior, out=self.table
+        )
+
+        if self.public is not None and self.public.is_hint:  # seed words hold their topics
+            held, expected = self.public.known, self.estimate.expected
+            assert expected is not None
+            self.table[held] = totals[held, None] * expected[held, : self.table.shape[1]]
 
     def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray) -> None:
         """Learn from one more release of the word totals, (n_words,), and its noise (n_words,)."""
@@ -199,17 +199,6 @@ class NoisyTable:
         released = self.released.and_release(noisy, noise_scale)
         self.estimate.totals = None
         self.released, self.n_rounds = released, self.n_rounds + 1
-
-    def begin_after_examination(
-        self, streams: Streams, ratios: Callable[[np.ndarray], np.ndarray] = exponential
-    ) -> None:
-        """Begin anew, with what the first rounds say of the public topics."""
-        totals, public = self.totals, self.public
-        public.examine(self.average, totals, np.sqrt(self.variance) / self.weight)
-        average = first_table(totals, self.average.shape[1], streams, public, ratios)
-        estimate = TableEstimate(totals, public, n_jobs=self.estimate.n_jobs)
-        table = average.astype(np.float32)
-        self.average, self.table, self.variance, self.estimate = average, table, 0.0, estimate
 
     def add_earlier(self, other: NoisyTable) -> None:
         """Add the releases of a fit to other documents, and begin with its topics.
@@ -231,8 +220,13 @@ class NoisyTable:
 
     @property
     def public(self) -> Any:
-        """The `PublicPrior` of the estimate, or None."""
+        """The `PublicWords` of the estimate, or None."""
         return self.estimate.public
+
+    @property
+    def n_of_topics(self) -> int:
+        """Number of rounds so far that released topics."""
+        return self.n_rounds - int(self.n_rounds * self.share_for_totals)
 
     @property
     def totals(self) -> np.ndarray:
@@ -251,7 +245,7 @@ class NoisyTable:
         if self.earlier is not None:
             self.earlier = self.earlier._replace(today=released.smooth())
             released = released.and_documents(self.earlier.totals)
-        return released.smooth() if self.public is None else self.public.learn_totals(released)
+        return released.smooth() if self.public is None else self.public.totals(released)
 
     def schedule(self, budget: DocumentBudget, first: int, last: int, norm: float) -> list[Round]:
         """The rounds `first` to `last`."""
@@ -296,15 +290,16 @@ class NoisyTable:
         return self.sums()[1] * np.sqrt(1 - 1 / self.average.shape[1])
 
     def finish(self, topic_word_prior: float) -> np.ndarray:
-        """The final table (n_components, n_words), estimated from scratch.
+        """The final table (n_components, n_words).
 
         With noise, the cells of a word add up to the word's total, which is better known than they
         are (decision 18).
         """
         totals, (noisy, scale) = self.totals, self.sums()
-        table = self.estimate(noisy, scale, last=True).astype(float)
+        estimate = replace(self.estimate)  # the next round goes on as if nobody had looked
+        table = estimate(noisy, scale).astype(float)
         if scale.any():
-            add_up(table, totals, self.estimate.slopes(noisy, scale), self.estimate.n_jobs)
+            add_up(table, totals, estimate.slopes(noisy, scale), estimate.n_jobs)
         return table.T + topic_word_prior
 
 
@@ -339,17 +334,15 @@ def first_table(
     totals: np.ndarray,
     n_components: int,
     streams: Streams,
-    public: PublicPrior | None = None,
+    public: PublicWords | None = None,
     ratios: Callable[[np.ndarray], np.ndarray] = exponential,
 ) -> np.ndarray:
     """Word totals, divided among random topics, (n_words, n_components).
 
-    As far as `public` is trusted, its shares take the place of random ones. `ratios` maps uniform
-    random numbers to multiplicative perturbations, one for each word and topic.
+    As far as public topics are trusted, their shares take the place of random ones. `ratios` maps
+    uniform random numbers to multiplicative perturbations, one for each word and topic.
     """
     table = np.empty((len(totals), n_components))
-    if public is not None:
-        streams = Streams.from_random_state(0)  # a public one, which audits can repeat
     reader = streams.reader(Purpose.INITIAL_TABLE, 0)
     for piece in pieces_of(table.shape):
         words = reader.words(table[piece].size)
@@ -357,22 +350,10 @@ def first_table(
         np.multiply(totals[piece, None], draws, out=table[piece])
     table /= table.sum(axis=0)
     table *= totals.sum() / n_components
-    if public is not None:
-        trust = public.trust_of_words()[:, None]
+    if public is not None and public.shares is not None:
+        trust = public.trust * public.known[:, None]
         table *= 1 - trust
         table += trust * totals[:, None] * public.shares
-    return table
-
-
-def examining_table(totals: np.ndarray, public: PublicPrior) -> np.ndarray:
-    """Word totals, divided as public topics say, (n_words, n_components).
-
-    Words that are examined say nothing: they have the same probability in each topic.
-    """
-    table = totals[:, None] * public.shares
-    words = public.examined
-    sizes = table[~words].sum(axis=0)
-    table[words] = totals[words, None] * (sizes / sizes.sum())
     return table
 
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._corpus import Corpus, positive_entries
-from dplda.core._texts import in_order, texts_in
+from dplda.core._texts import column_words, texts_in
 from dplda.document._table_estimate import smooth_totals
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
@@ -174,18 +173,7 @@ def _words(vocabulary: Any, X: Any) -> list[str] | None:
     if vocabulary is None:
         columns = getattr(X, "columns", None)
         return None if columns is None else [str(column) for column in columns]
-    if isinstance(vocabulary, str):
-        raise TypeError(f"vocabulary must be a vectorizer or a list of words, got {vocabulary!r}")
-    if not hasattr(vocabulary, "get_feature_names_out"):
-        return in_order(vocabulary)
-    try:
-        return [str(word) for word in vocabulary.get_feature_names_out()]
-    except NotFittedError:
-        raise ValueError(
-            f"the {type(vocabulary).__name__} has no words yet; fit it, with a charge, if it is a "
-            "PrivateCountVectorizer, or give it a public vocabulary. The columns must be those of "
-            "the private matrix"
-        ) from None
+    return column_words(vocabulary)
 
 
 def _counts(X: Any, vocabulary: Any, words: list[str] | None) -> sp.csr_array:

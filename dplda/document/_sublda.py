@@ -44,6 +44,7 @@ class SubLDA(DocumentLDA):
     doc_topic_prior
     topic_word_prior
     prior_components
+    word_vectors
     expected_n_docs
     ledger
     n_jobs
@@ -113,8 +114,8 @@ class SubLDA(DocumentLDA):
     def __init__(
         self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6,
         subsampling_ratio=1.0, boost=1.0, max_iter=None, doc_topic_prior=0.1, topic_word_prior=0.01,
-        prior_components=None, expected_n_docs=None, ledger=None, n_jobs=None, random_state=None,
-        verbose=0,
+        prior_components=None, word_vectors=None, expected_n_docs=None, ledger=None, n_jobs=None,
+        random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
 
@@ -136,7 +137,7 @@ class SubLDA(DocumentLDA):
         bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
         total = documents.sum_topics(
             units, temper(phi, step.power, self.n_jobs), center,
-            weight=table.weights_of(step), norm=bound, radius=radius,
+            weight=table.weight, norm=bound, radius=radius,
             upweight=None if self.boost == 1 else step.rate / rates,
         )  # private  # fmt: skip
         # One unit moves `total` by at most `radius` in L2: its contribution is clipped to `radius`

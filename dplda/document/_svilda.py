@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 
 from dplda.document._contributions import Documents
-from dplda.document._document_budget import COUNTS, Round, growing_share
+from dplda.document._document_budget import COUNTS, Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable, nearly_equal
 from dplda.document._table_estimate import temper
@@ -43,6 +43,7 @@ class PrivateSVILDA(DocumentLDA):
         Exponent of the learning rate, in (0.5, 1] (kappa): round t enters the average with the rate
         ``(1 + t) ** -learning_decay``, as with ``learning_offset=1`` in scikit-learn.
     prior_components
+    word_vectors
     expected_n_docs
     ledger
     n_jobs
@@ -113,8 +114,8 @@ class PrivateSVILDA(DocumentLDA):
     def __init__(
         self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6,
         subsampling_ratio=0.2, max_iter=None, doc_topic_prior=0.1, topic_word_prior=0.01,
-        learning_decay=0.8, prior_components=None, expected_n_docs=None, ledger=None, n_jobs=None,
-        random_state=None, verbose=0,
+        learning_decay=0.8, prior_components=None, word_vectors=None, expected_n_docs=None,
+        ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
 
@@ -135,7 +136,7 @@ class PrivateSVILDA(DocumentLDA):
         bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
         total = documents.sum_topics(
             units, temper(factor, power, self.n_jobs), table.center(center),
-            weight=table.weights_of(step), norm=bound, radius=radius,
+            weight=table.weight, norm=bound, radius=radius,
         )  # private  # fmt: skip
         # One unit moves `total` by at most `radius` in L2: its expected statistics are clipped to
         # `radius` in integers. They read the unit's documents and past releases only. The size of
@@ -146,10 +147,7 @@ class PrivateSVILDA(DocumentLDA):
         )  # public  # fmt: skip
         # An offset of 10 in the place of 1 costs 1.2% to 18% of perplexity with noise (KOS and BBC,
         # epsilon 1 and 4), and changes -0.5% to +0.7% without.
-        # The rounds that examine public topics are the whole of their average: a slope shrinks with
-        # what is left of the first table, and a small one is that of made-up topics.
-        examines = step.t <= table.n_examining
-        share = growing_share(step.n, step.n) if examines else (1 + step.n) ** -self.learning_decay
+        share = (1 + step.n) ** -self.learning_decay
         unit = bound / radius / step.rate
         table.update(
             noisy, unit=unit, noise_scale=step.mechanism.scale * unit, share=share,

@@ -7,9 +7,11 @@ has no privacy cost.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from dplda.core._fold_in import pad, slices
 from dplda.kernels import _denoise
@@ -17,27 +19,27 @@ from dplda.leaf._threads import in_threads, n_threads
 
 SCALE_UP = 5.0  # short documents count at most five times
 
-# Figures are points of the gap between word frequencies and a model without noise, at epsilon 1 and
-# 4 on KOS, BBC and NIPS. Normal shrinkage in the place of the mixture of factors loses 21 to 75.
+# What each of these constants is worth: docs/results.md.
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
-# The first weights with public texts: both centers have a mean factor of 1, so that each has the
-# weight of its texts where releases say nothing.
-TILT = 0.2771  # of the weights of factors: exp(-TILT factor)
-SPREAD = 0.15  # share of the weight of the public center that is spread so; 1 has the rest
+WIDTH = 0.25  # standard deviation around a factor, over the factor
+TILT = 0.2771  # of the first weights, exp(-TILT factor): their mean factor is 1
+SURE = 0.85  # first weight of the factor 1 where public topics are trusted
 ONE = 6  # place of the factor 1
-# With one class, or without a new start at the end, a fit without public texts is as good (0 to
-# +2.5). Words that public texts have, and others, need classes of their own. More than two steps a
-# round lose up to 2.6.
-N_CLASSES = 6
-SAMPLE = 2**16  # cells of a class of words that its prior is learned from, about
-FIRST_STEPS, NEXT_STEPS, LAST_STEPS = 8, 2, 30
+STEPS = 2  # of expectation-maximization a round, from the weights of the last one
+SAMPLE = 2**18  # cells that the weights are learned from, about
 STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
 PIECE = 2**14  # cells that a thread works on before it takes the next ones; enters results
 FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
+LEVELS = 40  # of the word totals that a word may have whatever public numbers say
+RATIOS = np.geomspace(1 / 16, 16, 17)  # of a word's frequency to the one that is expected
+NEAR = 0.8  # of the first weights of the mixture: the ratios' share
+CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
+FIRST_RATIO = 0.5  # of the first weights of two ratios, of which the second is closer to 1
+OVERDISPERSION = 4.0  # of public word counts: their variance over that of Poisson variables
 
-Public = np.ndarray | None
-Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, Public, Public]
+
+Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,9 @@ class WordTotals:
         noisy, mean = self.noisy + other.noisy, self.mean + other.mean
         return WordTotals(noisy, noise_scale, mean, self.n_docs + other.n_docs)
 
-    def smooth(self) -> np.ndarray:
-        """Estimated word totals, positive."""
-        return smooth_totals(self.noisy, self.noise_scale)
+    def smooth(self, expected: np.ndarray | None = None, error: Any = 0.0) -> np.ndarray:
+        """Estimated word totals, positive; see `smooth_totals`."""
+        return smooth_totals(self.noisy, self.noise_scale, self.mean, expected, error)
 
 
 def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
@@ -99,26 +101,49 @@ def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]
     return (precision * values).sum(axis=0) / total, 1 / np.sqrt(total)
 
 
-def smooth_totals(noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
+def smooth_totals(
+    noisy: np.ndarray,
+    noise_scale: np.ndarray,
+    mean: float | None = None,
+    expected: np.ndarray | None = None,
+    error: Any = 0.0,
+) -> np.ndarray:
     """Posterior means of word totals, positive, under a prior learned from all of them.
 
-    The prior is a mixture of 40 normal distributions. Their centers range from a hundredth of the
-    mean total to sixty times the mean total (or the largest total). The width of each is half the
-    distance to the next center. Fifty steps of expectation-maximization fit the weights. Without
-    noise, totals below 1 become 1.
+    The prior is a mixture of normal distributions. 40 of them are the same for all words: their
+    centers range from a hundredth of the mean total to sixty times the mean total (or the largest
+    total). With `expected` word frequencies (n_words,), 17 more have a word's expected total times
+    one of `RATIOS` as center. The width of each is half the distance to the next center; `error` is
+    the relative variance of what is expected besides. Fifty steps of expectation-maximization fit
+    the weights. Unless they fit better than by chance, all words have the ratio 1. Without noise,
+    totals below 1 become 1.
     """
     if not noise_scale.any():
         return np.maximum(noisy, 1.0)  # later documents may have other words
-    mean = max(float(noisy.mean()), 0.01 * float(noise_scale.mean()))
-    grid = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), 40)
-    spread = (0.5 * np.log(grid[1] / grid[0]) * grid) ** 2
-    likelihood, means = under_components(noisy, noise_scale, grid, spread)
-    prior = np.full(len(grid), 1 / len(grid))
+    mean = max(float(noisy.mean()) if mean is None else mean, 0.01 * float(noise_scale.mean()))
+    levels = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), LEVELS)
+    centers = np.broadcast_to(levels, (len(noisy), LEVELS))
+    variances = (0.5 * np.log(levels[1] / levels[0]) * centers) ** 2
+    if expected is not None:
+        near = np.outer(expected * (mean * len(noisy) / expected.sum()), RATIOS)
+        centers = np.hstack([centers, near])
+        relative = np.reshape(error + (0.5 * np.log(RATIOS[1] / RATIOS[0])) ** 2, (-1, 1))
+        variances = np.hstack([variances, relative * near**2])
+    likelihood, means = under_components(noisy, noise_scale, centers, variances)
+    prior = np.full(LEVELS, 1 / LEVELS)
+    if expected is not None:
+        weight = FIRST_RATIO ** np.abs(np.arange(len(RATIOS)) - len(RATIOS) // 2)
+        prior = np.append((1 - NEAR) * prior, NEAR * weight / weight.sum())
     for _ in range(49):  # einsum, unlike BLAS, adds in one order whatever the number of threads
         evidence = np.einsum("vg,g->v", likelihood, prior)
         prior *= np.einsum("vg,v->g", likelihood, 1 / evidence) / len(noisy)
-    means = np.einsum("vg,vg,g->v", likelihood, means, prior)
-    return np.maximum(means / np.einsum("vg,g->v", likelihood, prior), grid[0])
+    evidence = np.einsum("vg,g->v", likelihood, prior)
+    found = np.einsum("vg,vg,g->v", likelihood, means, prior) / evidence
+    if expected is not None:
+        exactly = LEVELS + len(RATIOS) // 2  # the ratio 1, which learned weights beat by chance
+        gain = np.log(evidence).sum() - np.log(np.maximum(likelihood[:, exactly], 1e-300)).sum()
+        found += expit(CHANCE - gain) * (means[:, exactly] - found)
+    return np.maximum(found, levels[0])
 
 
 def under_components(
@@ -146,66 +171,64 @@ def word_weights(totals: np.ndarray) -> np.ndarray:
 class TableEstimate:
     """Posterior mean of a noisy word-topic table, under a prior learned from the table.
 
-    A cell is p_v N_k g plus noise. Here p_v is the word's share of all tokens, N_k is the topic's
-    size, and g is normal around one of `FACTORS`, with a quarter of the factor as its standard
-    deviation. The frequencies of the factors are learned by expectation-maximization in each of 6
-    classes of word frequency, from a fixed part of a large class. Cells with strong noise shrink
-    toward p_v N_k; cells with weak noise hardly change.
-
-    Public pseudo-counts add a second center, U_v R_vk a_k, with the same factors: the word's total,
-    its public share of the topic, and the root of the topic's size over the size that the public
-    shares expect, within a factor of 2.
+    A cell is n_v m_vk g plus noise. Here n_v is the word's total, m_vk is the share of the topic
+    that is expected of the word, and g is normal around one of `FACTORS`, with a quarter of the
+    factor as its standard deviation. The frequencies of the factors are learned by
+    expectation-maximization. Cells with strong noise shrink toward n_v m_vk; cells with weak noise
+    hardly change. m_vk is what public numbers and the rows of other words say
+    (`PublicWords.expect`), and without public numbers the topic's share of all tokens.
 
     Parameters
     ----------
     totals : ndarray of shape (n_words,)
         Word totals; None while there are releases that nobody has read.
-    public : PublicPrior or None
-        The public shares, and how far they are trusted at first.
+    public : PublicWords or None
+        What is public of the words.
+    prior : ndarray of shape (n_factors,) or None
+        The frequencies of the factors, once they have been learned.
+    expected : ndarray of shape (n_words or 1, n_components to whole vectors) or None
+        m_vk, float32, once it has been computed; one row if all words have the same.
     n_jobs : int or None
         Number of threads. It never changes a result.
     """
 
     totals: np.ndarray | None
-    public: Any = None  # a PublicPrior
+    public: Any = None  # PublicWords
     prior: np.ndarray | None = None
+    expected: np.ndarray | None = None
     n_jobs: int | None = None
-
-    def __post_init__(self) -> None:
-        assert self.totals is not None
-        self._classes = word_classes(self.totals, self.public)
-        self._class_of = np.empty(len(self.totals), np.uint8)
-        for c, words in enumerate(self._classes):
-            self._class_of[words] = c
-        self._n_words = np.bincount(self._class_of)  # of each class
-        self._shares = None if self.public is None else pad(self.public.shares)
 
     def __call__(
         self,
         noisy: np.ndarray,
         noise_scale: np.ndarray,
         *,
-        last: bool = False,
+        renew: bool = True,
         least: float = 0.0,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Estimate the table (n_words, n_components), float32, from its noisy form.
 
         `noise_scale` (n_words,) holds the standard deviation of a cell of each word. `least` is
-        added to each cell. `last` starts from an even prior and takes more steps. Otherwise a few
-        steps improve the prior of the previous round.
+        added to each cell. Each call improves the prior of the last one, and with `renew` what is
+        expected of the words.
         """
         out = np.empty(noisy.shape, np.float32) if out is None else out
         if not noise_scale.any():
             np.maximum(noisy, 0.0, out=out, casting="same_kind")
             out += np.float32(least)
             return out
-        prior, steps = self.prior, NEXT_STEPS
-        if prior is None or last:
-            prior = np.array([first_prior(self.public, words) for words in self._classes])
-            steps = LAST_STEPS if last else FIRST_STEPS
+        if renew or self.expected is None:
+            self.expected = self._expect(noisy, noise_scale)
         cells = self._cells(noisy, noise_scale)
-        self.prior = improve_prior(prior, *self._likelihood(cells), steps, self.n_jobs)
+        counts = np.zeros(nodes()[0].shape[1:], np.int64)
+        _denoise.count(*cells, max(1, noisy.size // SAMPLE), counts)
+        if self.prior is None:
+            self.prior = np.exp(-TILT * FACTORS.astype(float))
+            near = SURE * (0.0 if self.public is None else self.public.trust_in_topics)
+            self.prior *= (1 - near) / self.prior.sum()
+            self.prior[ONE] += near
+        self.prior = improve_prior(self.prior, counts)
         return self._means(cells, least, out)
 
     def slopes(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
@@ -221,99 +244,69 @@ class TableEstimate:
         more -= less
         return np.maximum(more, FLATTEST * step, out=more, casting="same_kind")
 
-    def _cells(self, noisy: np.ndarray, noise_scale: np.ndarray) -> Cells:
-        """A noisy table, and what the kernels need to know of its cells.
+    def examine(self, noisy: np.ndarray, noise_scale: np.ndarray) -> None:
+        """Learn how far public topics are to be trusted."""
+        self.public.examine(noisy, noise_scale, self.totals, self._topic_shares(noisy))
+        self.prior = None
 
-        A cell is expected to be `rate` times the topic's size, in units of its noise. Public shares
-        expect `rate` times share times gain.
-        """
-        totals, shares, gains = self.totals, self._shares, None
-        assert totals is not None
+    def _expect(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
+        """The expected shares of topics, (n_words, n_components to whole vectors)."""
+        shares = self._topic_shares(noisy)
+        if self.public is None or len(shares) == 1:
+            return pad(shares[None])
+        return pad(self.public.expect(noisy, noise_scale, self.totals, shares))
+
+    def _topic_shares(self, noisy: np.ndarray) -> np.ndarray:
+        """The share of each topic of all tokens, (n_components,), positive."""
         sizes = topic_sizes(noisy, self.n_jobs)
         sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
-        whole = pad(sizes.astype(np.float32)[None])[0]
-        rate = (totals / totals.sum() / noise_scale).astype(np.float32)
-        if shares is not None:
+        return sizes / sizes.sum()
 
-            def expect(words: slice) -> np.ndarray:  # no BLAS: its threads add in any order
-                return (totals[words, None] * shares[words, : len(sizes)]).sum(axis=0)
-
-            expected = np.sum(in_threads(expect, pieces_of(noisy.shape), self.n_jobs), axis=0)
-            expected = np.maximum(expected, 1e-12)
-            gains = np.sqrt(np.clip(sizes / expected, 0.5, 2.0)) * totals.sum()
-            gains = pad(gains.astype(np.float32)[None])[0]
-        return noisy, rate, noise_scale.astype(np.float32), whole, FACTORS, shares, gains
-
-    def _likelihood(self, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
-        """Likelihood of the cells of each class under each factor, (n_vectors, n_factors, 16).
-
-        Also where the vectors of each class begin, (n_classes + 1,). If a class has more than
-        `SAMPLE` cells, vectors of 16 topics are left out, evenly.
-        """
-        noisy, _, _, sizes, _, shares, _ = cells
-        per_word = len(sizes) // 16
-        strides = -(-self._n_words * noisy.shape[1] // SAMPLE)
-        while (shared := np.gcd(strides, per_word) > 1).any():
-            strides[shared] += 1  # else some topics would never be in the part
-        ptr = np.append(0, np.cumsum(-(-self._n_words * per_word // strides)))
-        n_found = len(FACTORS) * (1 if shares is None else 2)
-        likelihood = np.empty((ptr[-1], n_found, 16), np.float32)
-        _denoise.likelihood(
-            *cells, np.concatenate(self._classes), np.cumsum(self._n_words) - self._n_words,
-            strides, ptr, likelihood, n_threads(self.n_jobs),
-        )  # fmt: skip
-        return likelihood, ptr
+    def _cells(self, noisy: np.ndarray, noise_scale: np.ndarray) -> Cells:
+        """A noisy table, and what the kernels need to know of its cells."""
+        assert self.totals is not None
+        assert self.expected is not None
+        rate = (self.totals / noise_scale).astype(np.float32)
+        center = np.broadcast_to(self.expected, (len(noisy), self.expected.shape[1]))
+        return noisy, rate, noise_scale.astype(np.float32), center
 
     def _means(self, cells: Cells, least: float, out: np.ndarray) -> np.ndarray:
         """Posterior means under the present prior, (n_words, n_components) float32."""
-        assert self.prior is not None
-        prior = self.prior.astype(np.float32)
-        _denoise.estimate(*cells, prior, self._class_of, least, out, n_threads(self.n_jobs))
+        likelihood, means = nodes()
+        prior = np.asarray(self.prior, np.float32)
+        evidence = np.einsum("guz,g->uz", likelihood, prior)
+        table = np.einsum("guz,guz,g->uz", likelihood, means, prior) / evidence
+        _denoise.estimate(*cells, table, least, out, n_threads(self.n_jobs))
         return out
 
 
-def word_classes(totals: np.ndarray, public: Any) -> list[np.ndarray]:
-    """The words of each class: by frequency, those that public texts have apart from the others."""
-    order = np.argsort(totals, kind="stable")
-    known = np.zeros(len(totals), bool) if public is None else public.counts > 0
-    n_known = 1 if public is not None and public.is_hint else N_CLASSES  # few seed words: one class
-    classes = [
-        *np.array_split(order[~known[order]], N_CLASSES),
-        *np.array_split(order[known[order]], n_known),
-    ]
-    return [np.sort(words) for words in classes if len(words)]
+@lru_cache(maxsize=1)
+def nodes() -> tuple[np.ndarray, np.ndarray]:
+    """Likelihood and posterior mean of a cell under each factor, (n_factors, n_nodes, n_nodes).
 
-
-def first_prior(public: Any, words: np.ndarray) -> np.ndarray:
-    """The frequencies that expectation-maximization starts from, in the class of `words`.
-
-    The factors of the public center, which come last, have the weight that public texts are trusted
-    with.
+    At the nodes of ``_denoise.h``: of what is expected (u) and of what is seen (z), in units of the
+    noise. The likelihood is relative to that of the most likely factor.
     """
-    if public is None:
-        return np.full(len(FACTORS), 1 / len(FACTORS))
-    spread = np.exp(-TILT * FACTORS.astype(float))
-    spread /= spread.sum()
-    near = SPREAD * spread
-    near[ONE] += 1 - SPREAD
-    trust = public.trust_of_words()[words[0]]
-    return np.concatenate([(1 - trust) * spread, trust * near])
+    u = ((np.arange(97) + (115 << 2)) << 21).astype(np.int32).view(np.float32).astype(float)
+    z = ((np.arange(320) + (127 << 5)) << 18).astype(np.int32).view(np.float32) - 8.0
+    center = FACTORS[:, None, None].astype(float) * u[:, None]
+    variance = (WIDTH * center) ** 2
+    off = z - center
+    likelihood = -0.5 * (off**2 / (1 + variance) + np.log(1 + variance))
+    likelihood = np.exp(np.maximum(likelihood - likelihood.max(axis=0), -80.0))
+    means = center + off * variance / (1 + variance)
+    return likelihood.astype(np.float32), means.astype(np.float32)
 
 
-def improve_prior(
-    prior: np.ndarray,
-    likelihood: np.ndarray,
-    ptr: np.ndarray,
-    n_steps: int,
-    n_jobs: int | None = None,
-) -> np.ndarray:
-    """Expectation-maximization for the prior over the factors of each class."""
-    sums = np.empty_like(prior)
-    for _ in range(n_steps):
-        _denoise.expectation(likelihood, ptr, prior, sums, n_threads(n_jobs))
-        prior = prior * sums
-        prior = prior / prior.sum(axis=1, keepdims=True) + 1e-5
-        prior = prior / prior.sum(axis=1, keepdims=True)
+def improve_prior(prior: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Expectation-maximization for the prior over the factors, from the counts of the nodes."""
+    rows, columns = np.nonzero(counts)
+    likelihood, n = nodes()[0][:, rows, columns], counts[rows, columns]
+    for _ in range(STEPS):
+        share = n / np.einsum("gi,g->i", likelihood, prior)
+        prior = prior * np.einsum("gi,i->g", likelihood, share)
+        prior = prior / prior.sum() + 1e-5
+        prior = prior / prior.sum()
     return prior
 
 

@@ -1,7 +1,7 @@
 /* The public side of a document-level round, 16 topics at a time: average, estimate, power.
  *
  * Every result is the same for each instruction set: all operations round as IEEE 754 says, and
- * sums have a fixed order. The formulas are those of tests/reference.py (`TableEstimate`).
+ * sums have a fixed order.
  */
 #ifndef DPLDA_SET
 #ifndef DPLDA_DENOISE_H
@@ -11,51 +11,38 @@
 
 #include "_sets.h"
 
+/* Nodes of the table of posterior means, at whole numbers of the leading bits of two floats: u, what
+ * a cell is expected to be, from 2**-12 on, 4 an octave; and z, what is seen, as z + 8 from 1 on, 32
+ * an octave. Both are in units of the noise of the cell. */
 enum {
-    DPLDA_FACTORS = 14,
-    DPLDA_MOST = 2 * DPLDA_FACTORS, /* components of the prior of a cell: the factors of each center */
-    DPLDA_RUN = 64 /* vectors whose shares are added in float, before they are added in double */
+    DPLDA_EXPECTED = 97,
+    DPLDA_SEEN = 320,
+    DPLDA_EXPECTED_SHIFT = 21,
+    DPLDA_SEEN_SHIFT = 18,
+    DPLDA_FIRST_EXPECTED = (127 - 12) << 2,
+    DPLDA_FIRST_SEEN = 127 << 5
 };
 
 /* A noisy table (n_words, n_topics), and what is known of its cells. */
 typedef struct {
     const double *average; /* the noisy cells */
     ptrdiff_t n_topics;
-    const float *rate;    /* (n_words,) a word's share of all tokens, over the noise of its cells */
-    const float *scale;   /* (n_words,) standard deviation of that noise */
-    const float *sizes;   /* (n_topics, rounded up to whole vectors), the rest 0 */
-    const float *factors; /* (DPLDA_FACTORS,) */
-    const float *shares;  /* (n_words, topics to whole vectors), public p(topic | word), or NULL */
-    const float *gains;   /* (topics to whole vectors), of the public shares, or NULL */
+    const float *rate;   /* (n_words,) a word's total, over the noise of its cells */
+    const float *scale;  /* (n_words,) standard deviation of that noise */
+    const float *center; /* rows of expected shares of topics, to whole vectors */
+    ptrdiff_t stride;    /* floats from one row of `center` to the next; 0: one row for all words */
 } dplda_noisy_table;
-
-/* The place of vector i of a class of words: the vectors of a word follow each other. */
-typedef struct {
-    ptrdiff_t word, topic;
-} dplda_place;
-
-DPLDA_INLINE dplda_place dplda_place_of(const int64_t *words, ptrdiff_t i, ptrdiff_t n_topics) {
-    const ptrdiff_t a_word = (n_topics + 15) / 16;
-    dplda_place place;
-    place.word = words[i / a_word];
-    place.topic = i % a_word * 16;
-    return place;
-}
 #endif
 #define DPLDA_KERNEL "_denoise.h"
 #include "_each_set.h"
 
-static void dplda_likelihood(int set, const dplda_noisy_table *t, const int64_t *words,
-                             ptrdiff_t n_vectors, ptrdiff_t stride, float *likelihood) {
-    DPLDA_CALL(dplda_likelihood, set)(t, words, n_vectors, stride, likelihood);
-}
-static void dplda_expectation(int set, const float *likelihood, ptrdiff_t n_vectors,
-                              int n_centers, const double *prior, double *sums) {
-    DPLDA_CALL(dplda_expectation, set)(likelihood, n_vectors, n_centers, prior, sums);
+static void dplda_count(int set, const dplda_noisy_table *t, ptrdiff_t n_words, ptrdiff_t stride,
+                        int64_t *counts) {
+    DPLDA_CALL(dplda_count, set)(t, n_words, stride, counts);
 }
 static void dplda_estimate(int set, const dplda_noisy_table *t, ptrdiff_t first, ptrdiff_t last,
-                           const float *prior, const uint8_t *class_of, float least, float *table) {
-    DPLDA_CALL(dplda_estimate, set)(t, first, last, prior, class_of, least, table);
+                           const float *means, float least, float *table) {
+    DPLDA_CALL(dplda_estimate, set)(t, first, last, means, least, table);
 }
 static void dplda_learn(int set, const int64_t *noisy, ptrdiff_t stride, const float *table,
                         ptrdiff_t n_topics, ptrdiff_t first, ptrdiff_t last, double kept,
@@ -75,14 +62,9 @@ static void dplda_temper(int set, float *x, ptrdiff_t n, float power) {
 
 #define load_cells NAME(load_cells)
 #define store_some NAME(store_some)
-#define inverse_root NAME(inverse_root)
 #define power_of_2 NAME(power_of_2)
 #define log_2 NAME(log_2)
-#define likelihood_of NAME(likelihood_of)
-#define centers_of NAME(centers_of)
-#define likelihoods NAME(likelihoods)
-#define expectations NAME(expectations)
-#define estimates NAME(estimates)
+#define nodes_of NAME(nodes_of)
 #define sum_row NAME(sum_row)
 
 /* The first n of 16 elements, the others 0. */
@@ -110,17 +92,6 @@ DPLDA_INLINE void store_some(float *to, vec a, ptrdiff_t n) {
     for (int j = 0; j < n; j++) {
         to[j] = x[j];
     }
-}
-
-/* 1 / sqrt(x) for x in [2**-120, 2**126], relative error below 3e-7: half of the exponent's bits,
- * a step of third order and one of Newton's. */
-DPLDA_INLINE vec inverse_root(vec x) {
-    vec y = v_as_float(vi_sub(vi_all(0x5f3759df), vi_shift_right(v_as_int(x), 1)));
-    vec h = v_mul(v_mul(x, y), y);
-    h = v_sub(v_all(1.875f), v_mul(h, v_sub(v_all(1.25f), v_mul(v_all(0.375f), h))));
-    y = v_mul(y, h);
-    h = v_mul(v_mul(x, y), y);
-    return v_mul(y, v_sub(v_all(1.5f), v_mul(v_all(0.5f), h)));
 }
 
 /* 2**x for x in [-125, 125], relative error below 2e-7: sums with `magic` end with round(x). */
@@ -151,161 +122,71 @@ DPLDA_INLINE vec log_2(vec x) {
     return v_add(v_float(exponent), v_mul(sum, z));
 }
 
-/* What 16 cells of a word are expected to be under factor 1, in units of their noise: from the
- * word's and the topic's sizes, and from the public shares. */
-DPLDA_INLINE void centers_of(const dplda_noisy_table *t, int n_centers, dplda_place at, vec *unit) {
-    const vec rate = v_all(t->rate[at.word]);
-    unit[0] = v_mul(v_load(t->sizes + at.topic), rate);
-    if (n_centers == 2) {
-        const ptrdiff_t row = (t->n_topics + 15) / 16 * 16;
-        const vec share = v_load(t->shares + at.word * row + at.topic);
-        unit[1] = v_mul(v_mul(share, v_load(t->gains + at.topic)), rate);
-    }
+/* What 16 cells of a word are expected to be, and what is seen, at most the last nodes. */
+DPLDA_INLINE void nodes_of(const dplda_noisy_table *t, ptrdiff_t word, ptrdiff_t topic, vec *seen,
+                           vec *u, vec *y) {
+    const double *cells = t->average + word * t->n_topics + topic;
+    const vec share = v_load(t->center + word * t->stride + topic);
+    *seen = v_mul(load_cells(cells, t->n_topics - topic), v_all(1 / t->scale[word]));
+    *u = v_min(v_mul(v_all(t->rate[word]), share), v_all(4095));
+    *y = v_max(v_min(v_add(*seen, v_all(8)), v_all(1007)), v_all(1));
 }
 
-/* What each component of the prior says of 16 cells in units of their noise: a cell is `seen`. The
- * components are the factors of the first center, and then those of the second.
- *
- * likelihood: normal densities, but for a constant a cell; relative to the nearest component, so
- * that they do not all underflow. mean: posterior means. */
-DPLDA_INLINE void likelihood_of(const vec *unit, int n_centers, vec seen, const float *factors,
-                                vec *likelihood, vec *mean) {
-    const vec largest = v_all(1e18f); /* squares stay finite */
-    vec distance[DPLDA_MOST], root[DPLDA_MOST], least = v_all(INFINITY);
-    seen = v_max(v_min(seen, largest), v_all(-1e18f));
-    for (int c = 0; c < n_centers; c++) {
-        const vec one = v_min(unit[c], largest);
-        for (int g = 0; g < DPLDA_FACTORS; g++) {
-            const int i = c * DPLDA_FACTORS + g;
-            const vec center = v_mul(one, v_all(factors[g])), off = v_sub(seen, center);
-            const vec spread = v_mul(center, v_all(0.25f)), variance = v_mul(spread, spread);
-            vec share; /* of the noise in the cell's variance, times the distance */
-            root[i] = inverse_root(v_add(variance, v_all(1)));
-            share = v_mul(off, v_mul(root[i], root[i]));
-            mean[i] = v_add(center, v_mul(variance, share));
-            distance[i] = v_mul(off, share);
-            least = v_min(least, distance[i]);
-        }
-    }
-    for (int i = 0; i < n_centers * DPLDA_FACTORS; i++) {
-        const vec x = v_mul(v_sub(least, distance[i]), v_all(0.72134752f)); /* 1 / (2 log 2) */
-        likelihood[i] = v_mul(power_of_2(v_max(x, v_all(-125))), root[i]);
-    }
-}
-
-/* The loops below are compiled for one and for two centers. */
-
-DPLDA_INLINE void likelihoods(const dplda_noisy_table *t, const int64_t *words,
-                              ptrdiff_t n_vectors, ptrdiff_t stride, float *likelihood,
-                              int n_centers) {
-    const int n_found = n_centers * DPLDA_FACTORS;
-    for (ptrdiff_t i = 0; i < n_vectors; i++) {
-        const dplda_place at = dplda_place_of(words, i * stride, t->n_topics);
-        const ptrdiff_t n = t->n_topics - at.topic;
-        const vec cells = load_cells(t->average + at.word * t->n_topics + at.topic, n);
-        vec unit[2], found[DPLDA_MOST], mean[DPLDA_MOST];
-        float exists[16];
-        for (int j = 0; j < 16; j++) {
-            exists[j] = j < n;
-        }
-        centers_of(t, n_centers, at, unit);
-        likelihood_of(unit, n_centers, v_mul(cells, v_all(1 / t->scale[at.word])), t->factors,
-                      found, mean);
-        for (int g = 0; g < n_found; g++) {
-            v_store(likelihood + (i * n_found + g) * 16, v_mul(found[g], v_load(exists)));
-        }
-    }
-}
-
-/* Likelihoods of the vectors 0, stride, 2 * stride, ... of a class of words.
- *
- * likelihood: (n_vectors, components, 16); those of elements beyond the last topic are 0. */
-static void NAME(dplda_likelihood)(const dplda_noisy_table *t, const int64_t *words,
-                                   ptrdiff_t n_vectors, ptrdiff_t stride, float *likelihood) {
-    if (t->shares) {
-        likelihoods(t, words, n_vectors, stride, likelihood, 2);
-    } else {
-        likelihoods(t, words, n_vectors, stride, likelihood, 1);
-    }
-}
-
-DPLDA_INLINE void expectations(const float *likelihood, ptrdiff_t n_vectors, const double *prior,
-                               double *sums, int n_centers) {
-    const int n_found = n_centers * DPLDA_FACTORS;
-    for (int g = 0; g < n_found; g++) {
-        sums[g] = 0;
-    }
-    for (ptrdiff_t first = 0; first < n_vectors; first += DPLDA_RUN) {
-        const ptrdiff_t last = first + DPLDA_RUN < n_vectors ? first + DPLDA_RUN : n_vectors;
-        vec run[DPLDA_MOST];
-        for (int g = 0; g < n_found; g++) {
-            run[g] = v_all(0);
-        }
-        for (ptrdiff_t i = first; i < last; i++) {
-            const float *row = likelihood + i * n_found * 16;
-            vec evidence = v_all(0x1p-120f); /* where no cell is, 0 / 2**-120 */
-            for (int g = 0; g < n_found; g++) {
-                evidence = v_add(evidence, v_mul(v_load(row + g * 16), v_all((float)prior[g])));
-            }
-            evidence = v_div(v_all(1), evidence);
-            for (int g = 0; g < n_found; g++) {
-                run[g] = v_add(run[g], v_mul(v_load(row + g * 16), evidence));
+/* counts (DPLDA_EXPECTED, DPLDA_SEEN) += the cells of every `stride`-th word at their nearest nodes.
+ */
+static void NAME(dplda_count)(const dplda_noisy_table *t, ptrdiff_t n_words, ptrdiff_t stride,
+                              int64_t *counts) {
+    const veci half_u = vi_all(1 << (DPLDA_EXPECTED_SHIFT - 1));
+    const veci half_y = vi_all(1 << (DPLDA_SEEN_SHIFT - 1));
+    for (ptrdiff_t word = 0; word < n_words; word += stride) {
+        for (ptrdiff_t k = 0; k < t->n_topics; k += 16) {
+            vec seen, u, y;
+            int32_t row[16], column[16];
+            nodes_of(t, word, k, &seen, &u, &y);
+            u = v_max(u, v_all(0x1p-12f));
+            vi_store(row, vi_shift_right(vi_add(v_as_int(u), half_u), DPLDA_EXPECTED_SHIFT));
+            vi_store(column, vi_shift_right(vi_add(v_as_int(y), half_y), DPLDA_SEEN_SHIFT));
+            for (int j = 0; j < 16 && k + j < t->n_topics; j++) {
+                counts[(row[j] - DPLDA_FIRST_EXPECTED) * DPLDA_SEEN + column[j] - DPLDA_FIRST_SEEN]++;
             }
         }
-        for (int g = 0; g < n_found; g++) {
-            sums[g] += v_sum(run[g]);
-        }
     }
 }
 
-/* Sums over the cells of likelihood / evidence, for each component; evidence: its mean under the
- * prior. */
-static void NAME(dplda_expectation)(const float *likelihood, ptrdiff_t n_vectors, int n_centers,
-                                    const double *prior, double *sums) {
-    if (n_centers == 2) {
-        expectations(likelihood, n_vectors, prior, sums, 2);
-    } else {
-        expectations(likelihood, n_vectors, prior, sums, 1);
-    }
-}
-
-DPLDA_INLINE void estimates(const dplda_noisy_table *t, ptrdiff_t first, ptrdiff_t last,
-                            const float *prior, const uint8_t *class_of, float least, float *table,
-                            int n_centers) {
-    const ptrdiff_t n_topics = t->n_topics;
-    const int n_found = n_centers * DPLDA_FACTORS;
-    for (ptrdiff_t word = first; word < last; word++) {
-        const float *weight = prior + class_of[word] * n_found;
-        const double *cells = t->average + word * n_topics;
-        const vec scale = v_all(t->scale[word]), inverse = v_all(1 / t->scale[word]);
-        for (ptrdiff_t k = 0; k < n_topics; k += 16) {
-            const dplda_place at = {word, k};
-            const vec noisy = load_cells(cells + k, n_topics - k);
-            vec unit[2], found[DPLDA_MOST], mean[DPLDA_MOST], evidence = v_all(0), sum = v_all(0);
-            centers_of(t, n_centers, at, unit);
-            likelihood_of(unit, n_centers, v_mul(noisy, inverse), t->factors, found, mean);
-            for (int g = 0; g < n_found; g++) {
-                const vec joint = v_mul(found[g], v_all(weight[g]));
-                evidence = v_add(evidence, joint);
-                sum = v_add(sum, v_mul(joint, mean[g]));
-            }
-            sum = v_max(v_mul(scale, v_div(sum, evidence)), v_all(0));
-            sum = v_add(sum, v_all(least));
-            store_some(table + word * n_topics + k, sum, n_topics - k);
-        }
-    }
-}
-
-/* Posterior means of the words first, ..., last - 1, cut at 0, plus `least`.
- *
- * prior: (n_classes, components); class_of: the class of each word. */
+/* Posterior means of the words first, ..., last - 1, cut at 0, plus `least`: between the `means`
+ * (DPLDA_EXPECTED, DPLDA_SEEN) at the four nodes around a cell. Beyond the last node, noise is
+ * nothing beside the cell, and the mean grows as the cell does. Below the first node, the mean is in
+ * proportion to what is expected. */
 static void NAME(dplda_estimate)(const dplda_noisy_table *t, ptrdiff_t first, ptrdiff_t last,
-                                 const float *prior, const uint8_t *class_of, float least,
-                                 float *table) {
-    if (t->shares) {
-        estimates(t, first, last, prior, class_of, least, table, 2);
-    } else {
-        estimates(t, first, last, prior, class_of, least, table, 1);
+                                 const float *means, float least, float *table) {
+    const veci fraction_u = vi_all((1 << DPLDA_EXPECTED_SHIFT) - 1);
+    const veci fraction_y = vi_all((1 << DPLDA_SEEN_SHIFT) - 1);
+    for (ptrdiff_t word = first; word < last; word++) {
+        for (ptrdiff_t k = 0; k < t->n_topics; k += 16) {
+            vec seen, u, y, p, q, low, high, below;
+            int32_t row[16], column[16];
+            float corner[4][16];
+            nodes_of(t, word, k, &seen, &u, &y);
+            below = v_min(v_mul(u, v_all(0x1p12f)), v_all(1));
+            u = v_max(u, v_all(0x1p-12f));
+            vi_store(row, vi_shift_right(v_as_int(u), DPLDA_EXPECTED_SHIFT));
+            vi_store(column, vi_shift_right(v_as_int(y), DPLDA_SEEN_SHIFT));
+            for (int j = 0; j < 16; j++) {
+                const float *at = means + (row[j] - DPLDA_FIRST_EXPECTED) * DPLDA_SEEN + column[j] -
+                                  DPLDA_FIRST_SEEN;
+                corner[0][j] = at[0], corner[1][j] = at[1];
+                corner[2][j] = at[DPLDA_SEEN], corner[3][j] = at[DPLDA_SEEN + 1];
+            }
+            p = v_mul(v_float(vi_and(v_as_int(y), fraction_y)), v_all(0x1p-18f));
+            q = v_mul(v_float(vi_and(v_as_int(u), fraction_u)), v_all(0x1p-21f));
+            low = v_load(corner[0]), high = v_load(corner[2]);
+            low = v_add(low, v_mul(p, v_sub(v_load(corner[1]), low)));
+            high = v_add(high, v_mul(p, v_sub(v_load(corner[3]), high)));
+            low = v_mul(v_add(low, v_mul(q, v_sub(high, low))), below);
+            low = v_add(low, v_max(v_sub(seen, v_all(999)), v_all(0)));
+            low = v_add(v_max(v_mul(v_all(t->scale[word]), low), v_all(0)), v_all(least));
+            store_some(table + word * t->n_topics + k, low, t->n_topics - k);
+        }
     }
 }
 
@@ -397,13 +278,8 @@ static void NAME(dplda_temper)(float *x, ptrdiff_t n, float power) {
 
 #undef load_cells
 #undef store_some
-#undef inverse_root
 #undef power_of_2
 #undef log_2
-#undef likelihood_of
-#undef centers_of
-#undef likelihoods
-#undef expectations
-#undef estimates
+#undef nodes_of
 #undef sum_row
 #endif

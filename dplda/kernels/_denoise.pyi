@@ -5,16 +5,13 @@ from numpy.typing import NDArray
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
-U8 = NDArray[np.uint8]
 
-def likelihood(
-    average: F64, rate: F32, scale: F32, sizes: F32, factors: F32, shares: F32 | None,
-    gains: F32 | None, words: I64, first: I64, stride: I64, ptr: I64, out: F32, n_threads: int,
+def count(
+    average: F64, rate: F32, scale: F32, center: F32, stride: int, out: I64
 ) -> None: ...
-def expectation(likelihood: F32, ptr: I64, prior: F64, sums: F64, n_threads: int) -> None: ...
 def estimate(
-    average: F64, rate: F32, scale: F32, sizes: F32, factors: F32, shares: F32 | None,
-    gains: F32 | None, prior: F32, class_of: U8, least: float, table: F32, n_threads: int,
+    average: F64, rate: F32, scale: F32, center: F32, means: F32, least: float, table: F32,
+    n_threads: int,
 ) -> None: ...
 def learn(
     noisy: I64, table: F32, kept: float, added: F64, of_table: F64, centered: bool, average: F64,

@@ -6,7 +6,7 @@ Results are the same for every instruction set and number of threads. The loops 
 """
 
 from cython cimport floating
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 
 import numpy as np
 
@@ -15,25 +15,21 @@ from dplda.kernels._team cimport Piece, pieces_of, rows_of_piece, run_pieces
 
 cdef extern from "_denoise.h":
     enum:
-        FACTORS "DPLDA_FACTORS"
+        EXPECTED "DPLDA_EXPECTED"
+        SEEN "DPLDA_SEEN"
     ctypedef struct noisy_table "dplda_noisy_table":
         const double* average
         Py_ssize_t n_topics
         const float* rate
         const float* scale
-        const float* sizes
-        const float* factors
-        const float* shares
-        const float* gains
-    void c_likelihood "dplda_likelihood"(
-        int set, const noisy_table* t, const int64_t* words, Py_ssize_t n_vectors,
-        Py_ssize_t stride, float* likelihood) noexcept nogil
-    void c_expectation "dplda_expectation"(
-        int set, const float* likelihood, Py_ssize_t n_vectors, int n_centers,
-        const double* prior, double* sums) noexcept nogil
+        const float* center
+        Py_ssize_t stride
+    void c_count "dplda_count"(
+        int set, const noisy_table* t, Py_ssize_t n_words, Py_ssize_t stride,
+        int64_t* counts) noexcept nogil
     void c_estimate "dplda_estimate"(
-        int set, const noisy_table* t, Py_ssize_t first, Py_ssize_t last, const float* prior,
-        const uint8_t* class_of, float least, float* table) noexcept nogil
+        int set, const noisy_table* t, Py_ssize_t first, Py_ssize_t last, const float* means,
+        float least, float* table) noexcept nogil
     void c_learn "dplda_learn"(
         int set, const int64_t* noisy, Py_ssize_t stride, const float* table, Py_ssize_t n_topics,
         Py_ssize_t first, Py_ssize_t last, double kept, const double* added,
@@ -48,28 +44,19 @@ cdef noisy_table bind(
     const double[:, ::1] average,
     const float[::1] rate,
     const float[::1] scale,
-    const float[::1] sizes,
-    const float[::1] factors,
-    const float[:, ::1] shares,
-    const float[::1] gains,
+    const float[:, :] center,
 ) except *:
     cdef noisy_table t
     cdef Py_ssize_t n_words = average.shape[0], n_topics = average.shape[1]
     if n_words == 0 or n_topics == 0:
         raise ValueError(f"a table must have cells, got {n_words} words and {n_topics} topics")
-    if rate.shape[0] != n_words or scale.shape[0] != n_words:
-        raise ValueError("rate and scale must have one element a word")
-    if sizes.shape[0] != (n_topics + 15) // 16 * 16 or factors.shape[0] != FACTORS:
-        raise ValueError(f"sizes must have whole vectors of topics, and factors {FACTORS} elements")
+    if rate.shape[0] != n_words or scale.shape[0] != n_words or center.shape[0] != n_words:
+        raise ValueError("rate, scale and center must have one row a word")
+    if center.shape[1] != (n_topics + 15) // 16 * 16 or center.strides[1] != sizeof(float):
+        raise ValueError("a row of center must be whole vectors of topics, one after the other")
     t.average, t.n_topics = &average[0, 0], n_topics
-    t.rate, t.scale, t.sizes, t.factors = &rate[0], &scale[0], &sizes[0], &factors[0]
-    t.shares, t.gains = NULL, NULL
-    if shares is not None:
-        if shares.shape[0] != n_words or shares.shape[1] != sizes.shape[0]:
-            raise ValueError("shares must have a row of whole vectors a word")
-        if gains is None or gains.shape[0] != sizes.shape[0]:
-            raise ValueError("gains must have as many elements as sizes")
-        t.shares, t.gains = &shares[0, 0], &gains[0]
+    t.rate, t.scale, t.center = &rate[0], &scale[0], &center[0, 0]
+    t.stride = center.strides[0] // <Py_ssize_t>sizeof(float)
     return t
 
 
@@ -87,104 +74,28 @@ cdef int check_words(
     return 0
 
 
-cdef struct Classes:
-    noisy_table table
-    const int64_t* words
-    const int64_t* first
-    const int64_t* stride
-    const int64_t* ptr
-    Py_ssize_t size                     # floats of a vector
-    int n_centers
-    const double* prior
-    float* likelihood
-    double* sums
-
-
-cdef void likelihood_of_class(void* loop, Py_ssize_t c, int thread) noexcept nogil:
-    cdef Classes* a = <Classes*>loop
-    c_likelihood(in_use, &a.table, a.words + a.first[c], a.ptr[c + 1] - a.ptr[c], a.stride[c],
-                 a.likelihood + a.ptr[c] * a.size)
-
-
-def likelihood(
+def count(
     const double[:, ::1] average,       # in: (n_words, n_components) the noisy table
-    const float[::1] rate,              # in: (n_words,) share of all tokens, over `scale`
+    const float[::1] rate,              # in: (n_words,) word totals, over `scale`
     const float[::1] scale,             # in: (n_words,) standard deviation of a cell's noise
-    const float[::1] sizes,             # in: (n_components to whole vectors,) topic sizes, then 0
-    const float[::1] factors,           # in: (14,)
-    const float[:, ::1] shares,         # in: (n_words, as sizes) public p(topic | word), or None
-    const float[::1] gains,             # in: (as sizes) of a second center shares * gains * rate
-    const int64_t[::1] words,           # in: the words of all classes, one class after the other
-    const int64_t[::1] first,           # in: (n_classes,) the first word of each class
-    const int64_t[::1] stride,          # in: (n_classes,) every how many vectors of 16 to take
-    const int64_t[::1] ptr,             # in: (n_classes + 1,) where the vectors of a class begin
-    float[:, :, ::1] out,               # out: (n_vectors, 14 or 28, 16)
-    int n_threads,
+    const float[:, :] center,           # in: (n_words, n_components to whole vectors) rows of any
+                                        # stride, expected shares of topics
+    Py_ssize_t stride,                  # in: every how many words to count
+    int64_t[:, ::1] out,                # in/out: (97, 320)
 ):
-    """Likelihood under each component of a part of the cells of each class of words.
-
-    The components are the factors of the center sizes * rate and, if there are shares, those of the
-    second center.
-    """
-    cdef Classes loop
-    cdef Py_ssize_t n_found = FACTORS if shares is None else 2 * FACTORS
-    cdef Py_ssize_t c, n_words, n_classes = first.shape[0], per_word = sizes.shape[0] // 16
-    loop.table = bind(average, rate, scale, sizes, factors, shares, gains)
-    if stride.shape[0] != n_classes or ptr.shape[0] != n_classes + 1 or ptr[0] != 0:
-        raise ValueError("each class must have a stride and a place")
-    if out.shape[0] != ptr[n_classes] or out.shape[1] != n_found or out.shape[2] != 16:
-        raise ValueError(f"out must have room for vectors of ({n_found}, 16)")
-    for c in range(n_classes):
-        n_words = (first[c + 1] if c + 1 < n_classes else words.shape[0]) - first[c]
-        if first[c] < 0 or n_words < 1 or stride[c] < 1:
-            raise ValueError("a class must have words, and a stride")
-        if ptr[c + 1] - ptr[c] != (n_words * per_word + stride[c] - 1) // stride[c]:
-            raise ValueError("out must have room for every vector")
-    loop.words, loop.first, loop.stride, loop.ptr = &words[0], &first[0], &stride[0], &ptr[0]
-    loop.size, loop.likelihood = 16 * n_found, &out[0, 0, 0]
+    """Count the cells at the nearest nodes of what is expected, and of what is seen."""
+    cdef noisy_table table = bind(average, rate, scale, center)
+    if out.shape[0] != EXPECTED or out.shape[1] != SEEN or stride < 1:
+        raise ValueError(f"out must be ({EXPECTED}, {SEEN}), and the stride positive")
     with nogil:
-        run_pieces(likelihood_of_class, &loop, n_classes, n_threads)
-
-
-cdef void expectation_of_class(void* loop, Py_ssize_t c, int thread) noexcept nogil:
-    cdef Classes* a = <Classes*>loop
-    cdef Py_ssize_t n_found = a.n_centers * FACTORS
-    c_expectation(in_use, a.likelihood + a.ptr[c] * a.size, a.ptr[c + 1] - a.ptr[c], a.n_centers,
-                  a.prior + c * n_found, a.sums + c * n_found)
-
-
-def expectation(
-    const float[:, :, ::1] likelihood,  # in: (n_vectors, 14 or 28, 16)
-    const int64_t[::1] ptr,             # in: (n_classes + 1,) where the vectors of a class begin
-    const double[:, ::1] prior,         # in: (n_classes, 14 or 28)
-    double[:, ::1] sums,                # out: as prior
-    int n_threads,
-):
-    """Sums over the cells of each class of likelihood / evidence: an E-step."""
-    cdef Classes loop
-    cdef Py_ssize_t c, n_classes = prior.shape[0], n_found = likelihood.shape[1]
-    cdef int n_centers = 1 if n_found == FACTORS else 2
-    if n_found != n_centers * FACTORS or likelihood.shape[2] != 16:
-        raise ValueError(f"vectors must be ({FACTORS}, 16) or ({2 * FACTORS}, 16)")
-    if prior.shape[1] != n_found or sums.shape[0] != n_classes or sums.shape[1] != n_found:
-        raise ValueError(f"prior and sums must have {n_found} columns")
-    if ptr.shape[0] != n_classes + 1 or ptr[0] != 0 or ptr[n_classes] != likelihood.shape[0]:
-        raise ValueError("each vector must have a class")
-    for c in range(n_classes):
-        if ptr[c] >= ptr[c + 1]:
-            raise ValueError("a class must have vectors")
-    loop.likelihood, loop.size, loop.ptr = <float*>&likelihood[0, 0, 0], 16 * n_found, &ptr[0]
-    loop.n_centers, loop.prior, loop.sums = n_centers, &prior[0, 0], &sums[0, 0]
-    with nogil:
-        run_pieces(expectation_of_class, &loop, n_classes, n_threads)
+        c_count(in_use, &table, average.shape[0], stride, &out[0, 0])
 
 
 cdef struct Words:
     Py_ssize_t n_words
     Py_ssize_t n_topics
     noisy_table noisy                   # of `estimate`
-    const float* prior
-    const uint8_t* class_of
+    const float* means
     float least
     const int64_t* sums                 # of `learn`
     Py_ssize_t stride
@@ -220,36 +131,27 @@ cdef inline Py_ssize_t first_word(Words* loop, Py_ssize_t piece) noexcept nogil:
 
 cdef void estimate_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
     cdef Words* a = <Words*>loop
-    c_estimate(in_use, &a.noisy, first_word(a, piece), first_word(a, piece + 1), a.prior,
-               a.class_of, a.least, a.table)
+    c_estimate(in_use, &a.noisy, first_word(a, piece), first_word(a, piece + 1), a.means, a.least,
+               a.table)
 
 
 def estimate(
-    const double[:, ::1] average,       # in: as for `likelihood`
+    const double[:, ::1] average,       # in: as for `count`
     const float[::1] rate,              # in
     const float[::1] scale,             # in
-    const float[::1] sizes,             # in
-    const float[::1] factors,           # in
-    const float[:, ::1] shares,         # in
-    const float[::1] gains,             # in
-    const float[:, ::1] prior,          # in: (n_classes, 14 or 28)
-    const uint8_t[::1] class_of,        # in: (n_words,)
+    const float[:, :] center,           # in
+    const float[:, ::1] means,          # in: (97, 320) posterior means at the nodes, over the noise
     float least,                        # in: added to each cell
     float[:, ::1] table,                # out: (n_words, n_components)
     int n_threads,
 ):
     """Posterior means of the cells, not negative."""
     cdef Words loop = words_of(average.shape[0], average.shape[1])
-    cdef Py_ssize_t word, n_found = FACTORS if shares is None else 2 * FACTORS
-    loop.noisy = bind(average, rate, scale, sizes, factors, shares, gains)
-    check_words(average, table, class_of.shape[0])
-    if prior.shape[1] != n_found:
-        raise ValueError(f"the prior must have {n_found} columns, got {prior.shape[1]}")
-    for word in range(loop.n_words):
-        if class_of[word] >= prior.shape[0]:
-            raise ValueError("the prior must have a row for each class")
-    loop.prior, loop.class_of = &prior[0, 0], &class_of[0]
-    loop.least, loop.table = least, &table[0, 0]
+    loop.noisy = bind(average, rate, scale, center)
+    check_words(average, table, average.shape[0])
+    if means.shape[0] != EXPECTED or means.shape[1] != SEEN:
+        raise ValueError(f"means must be ({EXPECTED}, {SEEN})")
+    loop.means, loop.least, loop.table = &means[0, 0], least, &table[0, 0]
     with nogil:
         run_words(estimate_words, &loop, n_threads)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sklearn.base import _fit_context
+from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
-from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils._pprint import _changed_params
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_non_negative, validate_data
@@ -21,6 +21,7 @@ except ImportError:
 
 __all__ = [
     "CallbackSupportMixin",
+    "HasMethods",
     "Interval",
     "Options",
     "StrOptions",

@@ -39,7 +39,9 @@ MAX_STEPS, MAX_KINDS = 1_000_000, 50
 
 # A seed would remove the noise, and a path would describe the owner. The others do not define the
 # model.
-NOT_RELEASED = ("random_state", "ledger", "n_jobs", "verbose", "prior_components")
+NOT_RELEASED = (
+    "random_state", "ledger", "n_jobs", "verbose", "prior_components", "word_vectors",
+)  # fmt: skip
 
 _FIELDS = {
     "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vectorizer", "guarantee",

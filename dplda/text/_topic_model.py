@@ -24,13 +24,14 @@ from dplda.core._private_fit import (
     Promise,
     publish,
 )
+from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import stop_words_of
 from dplda.displays._topics import by_evidence, top_words
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
-from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._compat import HasMethods, Interval, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import LowSignalWarning, split_epsilon
@@ -70,6 +71,10 @@ class PrivateTopicModel(
         Public words that do not count. "auto" takes those of the language.
     public_texts : array-like of str or None, default=None
         Public texts of the same kind: better topics at no cost. See `dplda.public_prior`.
+    word_vectors : "auto", "en", mapping, KeyedVectors, list of str or None, default="auto"
+        What words mean, which is public: better topics at no cost. "en" takes the embedded English
+        table, "auto" does so if `vocabulary` is "en". Others are a source of
+        `dplda.datasets.load_word_vectors`. The card says what was used.
     model : SubLDA, PrivateSVILDA or None, default=None
         The topic model, whose `n_components`, budget, ledger, `n_jobs`, `random_state` and
         `verbose` are set to those of this estimator; None takes ``SubLDA()``.
@@ -145,6 +150,7 @@ class PrivateTopicModel(
         "max_features": [Interval(Integral, 1, None, closed="left")],
         "stop_words": [StrOptions({"auto"}), "array-like", None],
         "public_texts": ["array-like", None],
+        "word_vectors": [StrOptions({"auto", "en"}), HasMethods("__contains__"), None],
         "model": [DocumentLDA, None],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],
         "random_state": ["random_state"],
@@ -152,8 +158,8 @@ class PrivateTopicModel(
 
     def __init__(
         self, n_components=20, *, epsilon=None, delta=1e-6, vocabulary="en", max_features=2000,
-        stop_words="auto", public_texts=None, model=None, expected_n_docs=None, ledger=None,
-        n_jobs=None, random_state=None, verbose=0,
+        stop_words="auto", public_texts=None, word_vectors="auto", model=None, expected_n_docs=None,
+        ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         parameters = locals()
         del parameters["self"]
@@ -227,6 +233,7 @@ class PrivateTopicModel(
                 n_jobs=self.n_jobs,
             )  # public
             model.set_params(prior_components=prior)
+        model.set_params(word_vectors=self._vectors(vectorizer))  # public
         try:
             model.fit(vectorizer.transform(texts), user_ids=user_ids)  # public
         finally:
@@ -372,6 +379,25 @@ class PrivateTopicModel(
         )  # fmt: skip
         return vectorizer, model
 
+    @property
+    def _is_english(self) -> bool:
+        """Whether the embedded word vectors are used."""
+        given, words = self.word_vectors, self.vocabulary
+        return isinstance(given, str) and (
+            given == "en" or (isinstance(words, str) and words == "en")
+        )
+
+    def _vectors(self, vectorizer: Any) -> np.ndarray | None:
+        """Vectors of the words that were chosen; None if there are none, which is no error: the
+        words are paid for."""
+        if self.word_vectors is None or (self.word_vectors == "auto" and not self._is_english):
+            return None
+        try:
+            return load_word_vectors(vectorizer, None if self._is_english else self.word_vectors)
+        except ValueError as error:
+            warn_user(f"topics are found without word_vectors: {error}")
+            return None
+
     def _stop_words(self) -> list[str] | None:
         """Public words that do not count, as far as a text can have them."""
         words = self.stop_words
@@ -386,10 +412,12 @@ class PrivateTopicModel(
         """Set the fitted attributes of both steps, with one guarantee."""
         both = combined_guarantee(make_pipeline(self.vectorizer_, model), seeds_differ=True)
         # the steps' settings are those of this estimator, which it states itself
-        inputs = tuple(i for i in both.provenance if not i[0].startswith(PARAMETERS))
+        inputs = dict(i for i in both.provenance if not i[0].startswith(PARAMETERS))
+        if self._is_english and "word vectors" in inputs:
+            inputs["word vectors"] = SOURCE
         publish(
             self,
-            dataclasses.replace(both, provenance=inputs),
+            dataclasses.replace(both, provenance=tuple(inputs.items())),
             model_=model,
             components_=model.components_,
             vocabulary_=self.vectorizer_.get_feature_names_out(),

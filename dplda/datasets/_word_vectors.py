@@ -1,0 +1,163 @@
+"""The embedded table of what English words mean, and vectors from other public sources."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import eigsh
+from sklearn.feature_extraction.text import CountVectorizer
+
+from dplda.core._texts import column_words
+
+# `scripts/word_vectors` writes the file.
+_DIGEST = "b4e9749cad8687222496bb9923bd6669bef4759699de3385d07fa24d4678dbe5"
+SOURCE = "GloVe 6B, 50 numbers a word, of the 30,000 most frequent English words, part of dplda"
+MOST_DIMENSIONS = 100  # of vectors that are made of texts
+SMOOTHED = 0.75  # power of the frequencies of neighbors, which makes rare ones less surprising
+
+
+def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
+    """Load public vectors of words: what the words mean, for `word_vectors` of a private model.
+
+    Words with similar vectors go together in topics. The embedded table is a file of the package:
+    the same on every machine, and nothing is downloaded.
+
+    Parameters
+    ----------
+    vocabulary : vectorizer, sequence of str or dict
+        The words of the columns: a fitted vectorizer, or its words.
+    source : mapping, gensim KeyedVectors, list of str or None, default=None
+        Where the vectors come from, which must be public. None takes the embedded table of English
+        words [1]_. A mapping has a vector for each word, of any language or subject. A list of
+        public texts makes vectors of the words that occur together in them; they need not resemble
+        the private texts, and a few thousand are enough.
+
+    Returns
+    -------
+    vectors : ndarray of shape (n_words, n_dimensions), float32
+        A row for each word, zeros for a word that the source does not have. The length of a row of
+        the embedded table, or of texts, is the word's expected frequency: 1 over its rank in the
+        table, or its share of the texts. A model reads both, the directions and the lengths.
+
+    Raises
+    ------
+    TypeError
+        If `vocabulary` or `source` is of another type.
+    ValueError
+        If the source has none of the words, or vectors of several lengths.
+    OSError
+        If the file of the package is damaged.
+
+    See Also
+    --------
+    dplda.SubLDA : Takes the vectors as `word_vectors`.
+    dplda.public_prior : Public texts of the same kind, which help more.
+
+    Notes
+    -----
+    The table has the directions of GloVe 6B, learned from Wikipedia of 2014 and from newswire of
+    1994 to 2010, in 8 bits. It is in the public domain
+    (``dplda/datasets/glove/LICENSE``).
+
+    References
+    ----------
+    .. [1] J. Pennington, R. Socher, C. D. Manning, "GloVe: Global Vectors for Word
+       Representation", EMNLP 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dplda.datasets import load_word_vectors
+    >>> vectors = load_word_vectors(["doctor", "hospital", "football", "xyzzyx"])
+    >>> vectors.shape
+    (4, 50)
+    >>> directions = vectors[:3] / np.linalg.norm(vectors[:3], axis=1, keepdims=True)
+    >>> likeness = directions @ directions[0]
+    >>> bool(likeness[1] > likeness[2])
+    True
+    """
+    words = column_words(vocabulary)
+    if source is None:
+        place, table = _embedded()
+        vectors = np.array([
+            table[place[w]] / (place[w] + 1) if w in place else np.zeros(table.shape[1])
+            for w in words
+        ])  # fmt: skip
+    elif (
+        hasattr(source, "__getitem__")
+        and hasattr(source, "__contains__")
+        and not isinstance(source, (str, bytes, list, tuple))
+    ):
+        vectors = _of_mapping(words, source)
+    elif isinstance(source, (list, tuple)) and all(isinstance(text, str) for text in source):
+        vectors = word_basis(source, words)
+    else:
+        raise TypeError(
+            "source must be a mapping of words to vectors, gensim's KeyedVectors, a list of public "
+            f"texts (str) or None, got {type(source).__name__}"
+        )
+    if not vectors.any():
+        raise ValueError(
+            f"the source has a vector of none of the {len(words)} words; take one of their "
+            "language, in the form that the vectorizer gives words (for instance lower case)"
+        )
+    return vectors.astype(np.float32)
+
+
+def _of_mapping(words: list[str], source: Any) -> np.ndarray:
+    found = {word: np.asarray(source[word], float) for word in words if word in source}
+    shapes = {vector.shape for vector in found.values()}
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        raise ValueError(
+            f"all vectors of source must have one dimension and one length, got {sorted(shapes)}"
+        )
+    zeros = np.zeros(shapes.pop() if shapes else 1)
+    return np.array([found.get(word, zeros) for word in words])
+
+
+def word_basis(texts: Iterable[str], words: list[str]) -> np.ndarray:
+    """Vectors (n_words, n_dimensions) of words that occur together in public texts.
+
+    The largest eigenvectors of the positive pointwise mutual information of the words, times the
+    roots of their eigenvalues. A text counts with the weight 1 over the square root of its length.
+    The length of a row is the word's share of the texts.
+    """
+    X = sp.csr_array(CountVectorizer(vocabulary=words).transform(texts).astype(float))
+    frequency = (X > 0).sum(axis=0) / max(X.shape[0], 1)
+    X.data = np.minimum(X.data, 3.0)
+    size = X.sum(axis=1)
+    X = sp.diags_array(1 / np.sqrt(np.maximum(size, 1))) @ X
+    together = (X.T @ X).toarray()
+    np.fill_diagonal(together, 0)
+    sums = together.sum(axis=1)
+    smoothed = sums**SMOOTHED / max((sums**SMOOTHED).sum(), 1e-9)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        surprise = np.log(together / (sums[:, None] * smoothed))
+    surprise = np.where(np.isfinite(surprise) & (surprise > 0), surprise, 0)
+    n_dimensions = min(MOST_DIMENSIONS, len(words) - 1)
+    start = np.ones(len(words))
+    values, vectors = eigsh((surprise + surprise.T) / 2, n_dimensions, which="LA", v0=start)
+    vectors = vectors * np.sqrt(np.maximum(values, 0))
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.where(length > 1e-9, vectors / np.maximum(length, 1e-9), 0) * frequency[:, None]
+
+
+@lru_cache(maxsize=1)
+def _embedded() -> tuple[Mapping[str, int], np.ndarray]:
+    """The rank of each word, and directions in the order of the ranks."""
+    file = resources.files("dplda.datasets") / "glove" / "vectors.npz"
+    data = file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != _DIGEST:
+        raise OSError(f"the table {file} is damaged; install dplda again")
+    with np.load(io.BytesIO(data)) as arrays:
+        words, table = arrays["words"].item().decode().split("\n"), arrays["vectors"]
+    table = table.astype(np.float64)
+    table /= np.linalg.norm(table, axis=1, keepdims=True)
+    return {word: rank for rank, word in enumerate(words)}, table

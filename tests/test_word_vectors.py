@@ -1,0 +1,241 @@
+"""Public word vectors as the prior: docs/public_prior.md."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import CountVectorizer
+
+from dplda import PrivateSVILDA, PrivateTopicModel, SubLDA
+from dplda.datasets import load_word_vectors, load_wordnet_glosses, make_topic_corpus
+from dplda.document._public_words import PublicWords, inverted, left_out
+from dplda.privacy import Ledger
+
+pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+K, N_WORDS = 5, 200
+OPTIONS = {"epsilon": 1.0, "delta": 1e-5, "max_iter": 30, "random_state": 0, "n_jobs": 1}
+both = pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_topic_corpus(1100, N_WORDS, K, doc_length=50, random_state=3)
+
+
+@pytest.fixture(scope="module")
+def vectors(made):
+    """The topics of each word, turned, with errors, and none of every tenth word."""
+    random = np.random.default_rng(0)
+    shares = (made.components / made.components.sum(axis=0)).T
+    found = shares @ random.normal(size=(K, 12)) + 0.1 * random.normal(size=(N_WORDS, 12))
+    found[::10] = 0
+    return found
+
+
+# ---- what they promise ----------------------------------------------------------------------
+
+
+@both
+def test_vectors_help_and_wrong_ones_do_no_harm(kind, made, vectors):
+    train, test = made.data[:1000], made.data[1000:]
+    options = OPTIONS | {"subsampling_ratio": 1.0}
+    alone, helped, permuted = (
+        kind(K, **options | given).fit(train).perplexity(test)
+        for given in (
+            {},
+            {"word_vectors": vectors},
+            {"word_vectors": np.random.default_rng(1).permutation(vectors)},
+        )
+    )
+    assert helped < 0.95 * alone
+    assert permuted < 1.01 * alone
+
+
+@both
+def test_vectors_change_no_charge_and_are_on_the_card(kind, made, vectors):
+    one, other = (
+        kind(K, **OPTIONS | {"max_iter": 3}, word_vectors=given).fit(made.data)
+        for given in (vectors, None)
+    )
+    assert one.privacy_.events == other.privacy_.events
+    assert one.epsilon_ == other.epsilon_
+    assert one.privacy_.noise_scale == other.privacy_.noise_scale
+    assert set(one.privacy_.assumptions) - set(other.privacy_.assumptions) == {
+        "word_vectors is public, and was not made of the private documents"
+    }
+    assert ("word vectors", "public by declaration of the caller") in one.privacy_.provenance
+
+
+def test_any_number_of_threads_gives_the_same_model(made, vectors):
+    one, two = (
+        SubLDA(K, **OPTIONS | {"n_jobs": n}, word_vectors=vectors).fit(made.data).components_
+        for n in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_partial_fit_goes_on_with_the_vectors_of_its_first_call(made, vectors):
+    model = SubLDA(K, **OPTIONS, word_vectors=vectors).partial_fit(made.data)
+    model.set_params(word_vectors=None).partial_fit(made.data)
+    assert model._released.public.directions is not None
+
+
+def test_without_noise_vectors_change_nothing(made, vectors):
+    options = OPTIONS | {"epsilon": math.inf, "max_iter": 3}
+    one, other = (
+        SubLDA(K, **options, word_vectors=v).fit(made.data).components_ for v in (vectors, None)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+# ---- bad input ------------------------------------------------------------------------------
+
+
+def wrong(vectors):
+    some = vectors.copy()
+    some[3, 2] = np.nan
+    infinite = vectors.copy()
+    infinite[3, 2] = np.inf
+    return {
+        "a row for each of 200 words, got shape": vectors[:-1],
+        "rows with some NaN": some,
+        "infinity": infinite,
+        "vector for none of the words": 0 * vectors,
+        "vector for none": np.full_like(vectors, np.nan),
+        "None or an array-like": sp.csr_array(vectors),
+    }
+
+
+def test_wrong_vectors_are_refused_before_anything_is_spent(made, vectors):
+    ledger = Ledger(epsilon=2.0)
+    for said, given in wrong(vectors).items():
+        with pytest.raises((ValueError, TypeError), match=said):
+            SubLDA(K, **OPTIONS, word_vectors=given, ledger=ledger).fit(made.data)
+    words = [f"w{v}" for v in range(N_WORDS)]
+    X = pd.DataFrame(made.data.toarray(), columns=words)
+    frame = pd.DataFrame(vectors, index=words)
+    with pytest.raises(ValueError, match=r"another order; pass word_vectors\.loc"):
+        SubLDA(K, **OPTIONS, word_vectors=frame[::-1], ledger=ledger).fit(X)
+    assert ledger.epsilon_spent == 0
+    SubLDA(K, **OPTIONS | {"max_iter": 1}, word_vectors=frame, ledger=ledger).fit(X)
+
+
+@pytest.mark.parametrize("change", ["float16", "huge", "nan", "one dimension", "all the same"])
+def test_unusual_vectors_are_plain_ones(change, made, vectors):
+    given = {
+        "float16": vectors.astype(np.float16),
+        "huge": vectors * 1e300,
+        "nan": np.where((vectors == 0).all(axis=1, keepdims=True), np.nan, vectors),
+        "one dimension": vectors[:, :1],
+        "all the same": np.ones((N_WORDS, 3)),
+    }[change]
+    model = SubLDA(K, **OPTIONS | {"max_iter": 3}, word_vectors=given).fit(made.data)
+    assert np.isfinite(model.components_).all()
+    if change in ("huge", "nan"):
+        plain = SubLDA(K, **OPTIONS | {"max_iter": 3}, word_vectors=vectors).fit(made.data)
+        np.testing.assert_allclose(model.components_, plain.components_, rtol=1e-3)
+
+
+# ---- the regression -------------------------------------------------------------------------
+
+
+def test_a_word_is_left_out_exactly():
+    random = np.random.default_rng(0)
+    features, rows = random.normal(size=(30, 4)), random.normal(size=(30, 3))
+    precision = random.uniform(0.1, 2, 30)
+    found = left_out(features, rows, precision, 1.7)
+    for word in range(30):
+        others = np.arange(30) != word
+        E, w = features[others], precision[others, None]
+        weights = np.linalg.solve(E.T @ (w * E) + 1.7 * np.eye(4), E.T @ (w * rows[others]))
+        np.testing.assert_allclose(found[word], features[word] @ weights, rtol=1e-9)
+
+
+def test_the_inverse():
+    square = np.cov(np.random.default_rng(0).normal(size=(7, 40)))
+    np.testing.assert_allclose(
+        inverted(square, 0.3) @ (square + 0.3 * np.eye(7)), np.eye(7), atol=1e-12
+    )
+
+
+def test_what_is_expected_of_a_word_does_not_depend_on_its_own_row(vectors):
+    random = np.random.default_rng(0)
+    public = PublicWords.of(vectors, None)
+    totals, noise = random.gamma(1, 100, N_WORDS), np.full(N_WORDS, 5.0)
+    noisy = totals[:, None] * random.dirichlet(np.ones(K), N_WORDS)
+    rows = noisy / totals[:, None] - 1 / K
+    one = left_out(public.directions, rows, np.ones(N_WORDS), 1.0)
+    rows[7] = 9.0
+    other = left_out(public.directions, rows, np.ones(N_WORDS), 1.0)
+    np.testing.assert_allclose(other[7], one[7], rtol=1e-6)
+    assert not np.allclose(other[8], one[8])
+    expected = public.expect(noisy, noise, totals, np.full(K, 1 / K))
+    np.testing.assert_allclose(expected.sum(axis=1), 1)
+    assert expected.min() > 0
+
+
+# ---- where they come from -------------------------------------------------------------------
+
+
+def test_the_embedded_table_knows_what_goes_together_and_what_is_frequent():
+    words = ["doctor", "hospital", "football", "qxqxqx", "the"]
+    vectors = load_word_vectors(CountVectorizer(vocabulary=words))
+    assert vectors.shape == (5, 50)
+    assert not vectors[3].any()
+    size = np.linalg.norm(vectors, axis=1)
+    assert size[4] == size.max() == pytest.approx(1)  # the first word of the table
+    unit = vectors[:3] / size[:3, None]
+    assert unit[0] @ unit[1] > unit[0] @ unit[2] + 0.2
+
+
+def test_other_sources():
+    class KeyedVectors:  # as gensim's: neither a Mapping nor a list
+        def __init__(self, vectors):
+            self.vectors = vectors
+
+        def __contains__(self, word):
+            return word in self.vectors
+
+        def __getitem__(self, word):
+            return self.vectors[word]
+
+    given = {"herz": [1.0, 2.0], "puls": [0.5, 2.0]}
+    for source in (given, KeyedVectors(given)):
+        found = load_word_vectors(["puls", "knochen", "herz"], source)
+        assert found.tolist() == [[0.5, 2.0], [0.0, 0.0], [1.0, 2.0]]
+    texts = ["a heart and a pulse"] * 5 + ["a bone, a joint"] * 5
+    found = load_word_vectors(["heart", "bone", "pulse", "joint", "knee"], texts)
+    likeness = found @ found.T
+    assert likeness[0, 2] > 0 < likeness[1, 3]
+    assert abs(likeness[0, 1]) < 1e-6
+    assert not found[4].any()
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "said"),
+    [
+        ({"heart": [1.0], "bone": [1.0, 2.0]}, ValueError, "one length, got"),
+        ({"foot": [1.0]}, ValueError, "none of the 2 words"),
+        ("a text", TypeError, "got str"),
+        ([1, 2], TypeError, "got list"),
+        (7, TypeError, "got int"),
+    ],
+)
+def test_wrong_sources(source, error, said):
+    with pytest.raises(error, match=said):
+        load_word_vectors(["heart", "bone"], source)
+
+
+def test_a_model_of_english_texts_takes_the_table_and_says_so():
+    texts = load_wordnet_glosses().data[:600]
+    options = {"epsilon": 8.0, "max_features": 60}
+    origin = dict(PrivateTopicModel(3, **options).fit(texts).privacy_.provenance)
+    assert origin["word vectors"].startswith("GloVe 6B, 50 numbers a word")
+    other = PrivateTopicModel(3, **options, word_vectors=None).fit(texts)
+    assert "word vectors" not in dict(other.privacy_.provenance)
+    given = PrivateTopicModel(3, **options, word_vectors={"used": [1.0, 0.5]}).fit(texts)
+    assert "declaration" in dict(given.privacy_.provenance)["word vectors"]
+    with pytest.warns(UserWarning, match="topics are found without word_vectors: the source has"):
+        PrivateTopicModel(3, **options, word_vectors={"?": [1.0, 0.5]}).fit(texts)
