@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import PrivateCountVectorizer, PrivateSVILDA, SubLDA, public_prior
-from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, make_topic_corpus
+from dplda.datasets import make_topic_corpus
 from dplda.topics import match_topics
 
 K, N_WORDS = 4, 40
@@ -61,23 +61,6 @@ def test_seeds_of_a_few_topics_leave_the_others_free(corpus):
     place, distance = match_topics(prior + 0.01, corpus.components)
     assert place[2] == 0
     assert distance.max() < 0.3
-
-
-@pytest.mark.slow
-def test_seeds_hold_in_real_texts():
-    texts = load_wordnet_glosses(return_X_y=True)[0][::4]
-    words = load_public_vocabulary(2000)
-    seeds = [["disease", "blood", "skin"], ["language", "word"]]
-    vectorizer = CountVectorizer(vocabulary=words)
-    prior = public_prior(
-        texts, n_components=10, seed_words=seeds, vocabulary=vectorizer, max_iter=60, random_state=0
-    )
-    shares = prior / prior.sum(axis=0).clip(1e-9)
-    for k, group in enumerate(seeds):
-        assert shares[k, [words.index(word) for word in group]].mean() > 0.6
-    # words that occur with the seeds, and are no seeds themselves
-    for k, word in enumerate(["infection", "speech"]):
-        assert shares[:, words.index(word)].argmax() == k
 
 
 def test_seeds_alone_are_the_table():
@@ -156,12 +139,6 @@ def test_topics_of_seeds_alone_keep_their_places():
         near = np.corrcoef(np.sqrt(found), np.sqrt(true[:, others]))[:3, 8:]
         assert near.argmax(axis=1).tolist() == order
         assert model.prior_trust_ is None
-
-
-def test_a_model_takes_seeds_alone(corpus):
-    prior = public_prior(n_components=K, seed_words=[["w3"], ["w7"]], vocabulary=WORDS)
-    model = SubLDA(K, epsilon=8.0, max_iter=10, prior_components=prior).fit(corpus.data)
-    assert model.components_.sum(axis=1).min() > 0.01 * model.components_.sum()
 
 
 TEXTS = ["heart pulse", "bone"] * 3

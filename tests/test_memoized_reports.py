@@ -182,14 +182,6 @@ def reported(corpus, tmp_path):
     return memo, tmp_path / "reports", older
 
 
-def test_a_file_that_is_gone_is_not_begun_again(reported, corpus):
-    memo, path, _ = reported
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match="is gone, and what it held was reported"):
-        memo.reports([0], corpus[:1])
-    assert not path.exists()
-
-
 @pytest.mark.parametrize("content", ["other", "other with as many", "older", "empty"])
 def test_a_file_that_was_replaced_is_refused(reported, corpus, tmp_path, content):
     memo, path, older = reported
@@ -211,6 +203,9 @@ def test_a_file_that_lost_its_content_is_not_begun_again(reported, corpus):
     with pytest.raises(ValueError, match="one that lost them"):
         MemoizedReports(memo.randomizer, path)
     path.unlink()
+    with pytest.raises(FileNotFoundError, match="is gone, and what it held was reported"):
+        memo.reports([0], corpus[:1])
+    assert not path.exists()
     path.with_name("reports-journal").write_bytes(b"")
     with pytest.raises(ValueError, match=r"its journal .* is there"):
         MemoizedReports(memo.randomizer, path)

@@ -92,27 +92,22 @@ def test_an_order_is_not_an_epsilon():
 # ---- variational inference (Park et al.) --------------------------------------------------
 
 
-def test_advanced_and_linear_composition_give_the_total_back():
-    settings = {"subsampling_ratio": 1e-3, "max_iter": 400}
-    adv = vips_calibration(1.0, 1e-4, composition="advanced", **settings)
-    total = 400 * adv.epsilon_round * math.expm1(adv.epsilon_round)
-    slack = 1e-4 - 400 * adv.delta_round
-    total += math.sqrt(2 * 400 * math.log(1 / slack)) * adv.epsilon_round
-    assert total == pytest.approx(1.0, rel=1e-12)
-    lin = vips_calibration(1.0, 1e-4, composition="linear", **settings)
-    assert (400 * lin.epsilon_round, 400 * lin.delta_round) == pytest.approx((1.0, 1e-4))
-    zcdp = vips_calibration(1.0, 1e-4, **settings)
-    assert zcdp.noise_multiplier < adv.noise_multiplier < lin.noise_multiplier
-
-
 @pytest.mark.parametrize("composition", ["zcdp", "advanced", "linear"])
-def test_published_budget_of_a_sampled_round(composition):
-    rate = 1e-3
+def test_published_budgets_of_a_round_give_the_total_back(composition):
+    rate, delta, n = 1e-3, 1e-5, 50
     noise = vips_calibration(
-        2.0, 1e-5, subsampling_ratio=rate, max_iter=50, composition=composition
+        2.0, delta, subsampling_ratio=rate, max_iter=n, composition=composition
     )
-    amplified = math.log1p(rate * math.expm1(noise.epsilon_iter))
-    assert amplified == pytest.approx(noise.epsilon_round)
+    x, slack = noise.epsilon_round, delta - n * noise.delta_round
+    if composition == "advanced":
+        total = n * x * math.expm1(x) + math.sqrt(2 * n * math.log(1 / slack)) * x
+    elif composition == "linear":
+        total = n * x
+    else:
+        rho = n * x**2 / (4 * math.log(1.25 / noise.delta_round))
+        total = rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    assert total == pytest.approx(2.0, rel=1e-9)
+    assert math.log1p(rate * math.expm1(noise.epsilon_iter)) == pytest.approx(x)
     assert rate * noise.delta_iter == pytest.approx(noise.delta_round)
     gaussian = math.sqrt(2 * math.log(1.25 / noise.delta_iter)) / noise.epsilon_iter
     assert noise.noise_multiplier == pytest.approx(gaussian)

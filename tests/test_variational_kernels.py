@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda.core._fold_in import packed, pad, single_precision, uniform_theta
 from dplda.document._contributions import Documents
-from dplda.kernels import _e_step, _sets, _variational
+from dplda.kernels import _sets, _variational
 
 SIZES = [1, 2, 7, 16, 17, 20, 33]
 N_DOCS, N_WORDS = 7, 13
@@ -163,23 +163,6 @@ def test_a_table_that_does_not_fit_the_topics_is_refused():
         _variational.pack(phi, phi, 1)
     with pytest.raises(ValueError, match="half of its topics"):
         _variational.pack(phi[1:], packed(phi), 1)
-
-
-@pytest.mark.parametrize("n_components", [2, 5, 20])
-@pytest.mark.parametrize("prior", [0.05, 1.0])
-def test_variational_steps_lead_to_the_posterior_of_the_e_step(n_components, prior):
-    X, phi = random_counts(8, n_docs=30, n_words=40), random_topics(n_components, n_words=40)
-    start = uniform_theta(30, n_components)
-    theta = fold_in(X, range(30), phi, prior, n_components, 500, 0.0, start,
-                    accelerated=True, variational=True)  # fmt: skip
-    gamma = np.ones((30, phi.shape[1]), np.float32)
-    expected = np.zeros_like(gamma)
-    longest = int(np.diff(X.indptr).max())
-    _e_step.e_step(
-        X.indptr, X.indices, X.data, np.arange(30), phi, prior, n_components, 5000, 0.0, gamma,
-        expected, np.empty((1, _e_step.scratch_size(longest, n_components)), np.float32),
-    )  # fmt: skip
-    assert_allclose(theta, expected, rtol=0.01, atol=1e-3)
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-45, 1e-39, 1e-30, 1e-20])
