@@ -25,7 +25,6 @@ from dplda.core._private_fit import (
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.metrics._signal import warn_if_weak, with_signal
-from dplda.privacy import Guarantee
 from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 from dplda.word._frozen_table import (
@@ -264,9 +263,34 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                 if t < last:  # nothing reads topics after the last release
                     table = NoisyCounts(noisy, 1, mechanisms)
                     topics = self._draw(tokens, topics, table, curator, streams, t)  # public
-        return self._publish(
-            NoisyCounts(total, n, mechanisms), curator, earlier, streams.seeded, last
+        # functions of released values only
+        average = NoisyCounts(total, n, mechanisms)
+        scale = mechanisms.mechanism.scale / mechanisms.unit
+        multiplier = scale / mechanisms.sensitivity
+        guarantee = make_guarantee(
+            curator.events, delta=self.delta, earlier=earlier, unit="word", relation=RELATION,
+            mechanism=f"{mechanisms.noise} {self._promise.mechanism}",
+            sensitivity=mechanisms.sensitivity, noise_scale=scale, noise_multiplier=multiplier,
+            seeded=streams.seeded,
+        )  # fmt: skip
+        components = average.mean(self.n_jobs).T
+        np.maximum(components, 0, out=components)
+        components += float(self.topic_word_prior)
+        noise = np.full(shape[0], mechanisms.noise_std / math.sqrt(n))
+        publish(
+            self,
+            guarantee,
+            **with_signal(components, noise, DOC_WORDS),
+            n_iter_=last,
+            noise_epsilon_=mechanisms.noise_epsilon,
+            sampling_epsilon_=mechanisms.sampling_epsilon,
+            count_clip_=mechanisms.count_clip,
+            noise_multiplier_=multiplier,
+            _released=average,
         )
+        if last >= self.max_iter:
+            warn_if_weak(self)
+        return self
 
     def _draw(
         self,
@@ -323,42 +347,3 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                 f"{clip}; such a clip protects nothing"
             )
         return SweepMechanisms.from_noise(self.noise, level, clip, prior)
-
-    def _publish(
-        self, released: NoisyCounts, curator: Curator, earlier: Guarantee | None, seeded: bool,
-        n_iter: int,
-    ) -> HDPLDA:  # fmt: skip
-        """Set the fitted attributes: functions of released values only."""
-        mechanisms = released.mechanisms
-        scale = mechanisms.mechanism.scale / mechanisms.unit
-        multiplier = scale / mechanisms.sensitivity
-        guarantee = make_guarantee(
-            curator.events,
-            delta=self.delta,
-            earlier=earlier,
-            unit="word",
-            relation=RELATION,
-            mechanism=f"{mechanisms.noise} {self._promise.mechanism}",
-            sensitivity=mechanisms.sensitivity,
-            noise_scale=scale,
-            noise_multiplier=multiplier,
-            seeded=seeded,
-        )
-        components = released.mean(self.n_jobs).T
-        np.maximum(components, 0, out=components)
-        components += float(self.topic_word_prior)
-        noise = mechanisms.noise_std / math.sqrt(released.n)
-        publish(
-            self,
-            guarantee,
-            **with_signal(components, np.full(components.shape[1], noise), DOC_WORDS),
-            n_iter_=n_iter,
-            noise_epsilon_=mechanisms.noise_epsilon,
-            sampling_epsilon_=mechanisms.sampling_epsilon,
-            count_clip_=mechanisms.count_clip,
-            noise_multiplier_=multiplier,
-            _released=released,
-        )
-        if n_iter >= self.max_iter:
-            warn_if_weak(self)
-        return self
