@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dplda.core._corpus import Corpus
+from dplda.core._fold_in import LANES, aligned_zeros, slices
 from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
@@ -26,10 +27,8 @@ PIECE_TOKENS = 1 << 15  # tokens that a thread takes at a time when few are left
 MAX_COMPONENTS = 2048
 TOPIC = np.int16  # of a token; -1 for none yet
 NO_WORDS = np.empty(0, np.uint64)
-WIDTH = 16  # topics in a vector of the kernels
 PIECE_CELLS = 1 << 16  # cells whose sizes are added up in single precision; enters results
 PIECE_WORDS = 1 << 16  # random words at a time
-CACHE_LINE = 64  # bytes
 SMALLEST, LARGEST = 2.0**-14, 65504.0  # of the normal halves
 BITS_OF_LARGEST = 0x7BFF
 FRACTION = 1023  # mask of the last ten bits of a half
@@ -67,7 +66,7 @@ class HalfTable:
         lemma on halves. The number of threads never changes a result.
         """
         n_words, n_components = counts.shape
-        padded = -(-n_components // WIDTH) * WIDTH
+        padded = -(-n_components // LANES) * LANES
         threads = n_threads(n_jobs)
         factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)  # weights are in units of the prior
         weight = factor, -mean * factor, min(count_clip / prior, 1e30)
@@ -75,7 +74,8 @@ class HalfTable:
         pieces = row_pieces(n_words, n_components)
         sums, largest = np.zeros((2, len(pieces), padded), np.float32)
         largest += 1
-        _release.add_weights(counts, *weight, _n_rows(n_components), sums, largest, threads)
+        n_rows = max(1, PIECE_CELLS // n_components)
+        _release.add_weights(counts, *weight, n_rows, sums, largest, threads)
         sizes = sum(sums.astype(np.float64), np.zeros(padded))  # row after row
         # smallest and largest half of each topic, and what a weight of 1 becomes
         low, high, scale = columns = np.zeros((3, padded), np.float32)
@@ -85,10 +85,7 @@ class HalfTable:
         bits = smallest.view(np.uint16).astype(np.int64)
         bits = np.minimum(bits + _steps(count_clip, prior)[bits & FRACTION], BITS_OF_LARGEST)
         columns[:, topics] = smallest, bits.astype(np.uint16).view(np.float16), exact
-        # rows begin with a line of the cache: they are in as few lines as possible
-        cells = np.zeros(n_words * padded + CACHE_LINE // 2, np.uint16)
-        first = -cells.ctypes.data % CACHE_LINE // 2
-        half = cells[first : first + n_words * padded].reshape(n_words, padded)
+        half = aligned_zeros((n_words, padded), np.uint16)
         _release.write_halves(counts, *weight, scale, low, high, half, threads)
         return cls(half, n_components)
 
@@ -114,14 +111,9 @@ def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
     return np.array(steps, np.int64)
 
 
-def _n_rows(n_components: int) -> int:
-    return max(1, PIECE_CELLS // n_components)
-
-
 def row_pieces(n_words: int, n_components: int) -> list[slice]:
     """Fixed pieces of rows, for threads."""
-    size = _n_rows(n_components)
-    return [slice(i, min(i + size, n_words)) for i in range(0, n_words, size)]
+    return slices(n_words, max(1, PIECE_CELLS // n_components))
 
 
 def add_rows(total: np.ndarray, table: np.ndarray, n_jobs: int | None) -> None:

@@ -50,13 +50,12 @@ class GibbsLDA(BaseLDA):
     doc_topic_prior
     topic_word_prior
     exact : bool, default=False
-        If True, run collapsed Gibbs sampling [1]_: each draw reads live counts of all other tokens,
-        one token after the other. It is slower, and `components_` holds the counts of the last
-        sweep.
+        If True, run collapsed Gibbs sampling [1]_: each draw reads live counts of all other tokens.
+        It is slower, and `components_` holds the counts of the last sweep.
     n_jobs : int or None, default=None
         Number of threads. It never changes a result. With `exact` training is sequential.
     random_state : int, RandomState instance or None, default=None
-        Seed of the sampler. None takes it from the entropy of the operating system.
+        Seed of the sampler.
     verbose
 
     Attributes
@@ -234,8 +233,8 @@ def live_counts(
 ) -> np.ndarray:
     """Counts (n_words, n_components) of one live sweep over the documents of some matrices.
 
-    They are exact, and for fits without noise. How the documents are divided changes no result. A
-    weight counts as the next whole number: no word that occurs is left out.
+    They are exact, for fits without noise, however the documents are divided. A weight counts as
+    the next whole number.
     """
     counts = pad(np.broadcast_to(np.int32(0), (n_words, n_components)), np.int32)
     totals, reader = np.zeros(n_components, np.int64), streams.reader(Purpose.TOPICS, 0)

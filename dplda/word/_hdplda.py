@@ -68,9 +68,9 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     n_components : int, default=10
         Number of topics, at most 2048.
     epsilon : float or None, default=None
-        Total epsilon of a word, above 0; ``inf`` trains without noise and without privacy. It is
-        split evenly between noise and topic draws, in zCDP. Give this, `noise_epsilon` or
-        `noise_multiplier`. After `fit`, ``epsilon_ <= epsilon``.
+        Total epsilon of a word; ``inf`` trains without noise and without privacy. It is split
+        evenly between noise and topic draws, in zCDP. Give this, `noise_epsilon` or
+        `noise_multiplier`.
     noise_epsilon : float or None, default=None
         Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to 40. It and
         `noise_multiplier` need `count_clip`.
@@ -85,8 +85,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C in [1]_).
         A draw costs ``2 log(count_clip / topic_word_prior + 1)``. Not with `epsilon`.
     max_iter : int, default=50
-        Number of sweeps. Topics are drawn in all of them but the last, after which nothing reads
-        them.
+        Number of sweeps.
     doc_topic_prior
     topic_word_prior
     ledger
