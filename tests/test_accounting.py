@@ -77,6 +77,7 @@ def test_record_round_trip_is_exact(event):
     ("make", "error"),
     [
         (lambda: Gaussian(0.0), ValueError),
+        (lambda: Gaussian(1e-160), ValueError),
         (lambda: Gaussian(math.nan), ValueError),
         (lambda: Gaussian("1"), TypeError),
         (lambda: Laplace(-1.0), ValueError),
@@ -92,6 +93,14 @@ def test_record_round_trip_is_exact(event):
 def test_constructors_check_their_arguments(make, error):
     with pytest.raises(error):
         make()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("noise", [1e-3, 1e-60, 1e-80, 1e-100])
+@pytest.mark.parametrize("kind", [Gaussian, lambda noise: PoissonSampled(0.5, Gaussian(noise))])
+def test_next_to_no_noise_costs_next_to_everything(noise, kind):
+    assert epsilon_of([kind(noise), Laplace(1.0)], 1e-6) >= 0.5 / noise**2
+    assert epsilon_of(kind(noise), 1e-6) >= 0.5 / noise**2
 
 
 @pytest.mark.parametrize("scale", [3.0, 7.0, 0.1, 49.0, 1e-310])

@@ -497,9 +497,19 @@ LIES = [
         (GUARANTEE, "events"), [{"event": "Laplace", "scale": 100.0 + i} for i in range(51)],
         "50 different kinds",
     ),
+    *(
+        ((GUARANTEE, "events"), [{"event": name, field: value}], "not a valid release file")
+        for name, field, values in [
+            ("Gaussian", "noise_multiplier", [1e-320, 1e-160, 1e-9]),
+            ("Laplace", "scale", [1e-320, 1e-160, 1e-9]), ("BoundedRange", "epsilon", [1e9, 1e300]),
+            ("ZeroConcentrated", "rho", [1e9, 1e160, 1e300]),
+        ]
+        for value in values
+    ),
 ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of absurd numbers
 @pytest.mark.parametrize(("keys", "value", "message"), LIES, ids=lambda value: repr(value)[:60])
 def test_lies_are_refused(written, path, keys, value, message):
     header, table = written

@@ -429,7 +429,10 @@ def _switch(holds: Callable[[FloatArray], NDArray[np.bool_]], guess: float) -> t
     """Neighboring numbers from 0 on, of which only the second satisfies a monotone condition."""
     points = np.append(0.0, guess * 2.0 ** np.arange(60.0))
     while True:
-        first = int(holds(points).argmax())
+        held = holds(points)
+        first = int(held.argmax())
+        if not held[first]:  # nowhere, or the numbers are too large to know
+            return 0.0, math.inf
         if first == 0:  # at 0 already
             return float(points[0]), float(points[0])
         low, high = float(points[first - 1]), float(points[first])

@@ -43,7 +43,7 @@ class Gaussian(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        self._set("noise_multiplier")
+        self._set("noise_multiplier", 1e-100, closed="left")  # the square of a smaller one is 0
 
 
 @dataclass(frozen=True)
