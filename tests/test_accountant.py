@@ -17,7 +17,8 @@ from dplda.privacy import (
     epsilon_bounds,
     epsilon_of,
 )
-from dplda.privacy._composition import law_above, law_below
+from dplda.privacy._accounting import epsilon_of_mu
+from dplda.privacy._composition import TILTS, Composition, law_above, law_below, saddle
 from dplda.privacy._curves import Curve, bounded_ranges_curve, gaussian, pair_of
 from dplda.privacy._events import BoundedRange
 
@@ -162,6 +163,21 @@ def test_two_kinds_of_steps_are_enclosed_by_integration():
     assert below <= epsilon <= above < epsilon * (1 + 1e-3)
 
 
+@pytest.mark.parametrize("event", [BoundedRange(2.0), RandomizedResponseEvent(0.5)], ids=repr)
+def test_a_bound_that_no_float_holds_bounds_nothing(event):
+    """At a tilt far too large for a bounded loss, not a number was taken for a lower bound."""
+    groups = ((event, 1),)
+    logs, _ = saddle(groups, False)
+    for upper, useless in ((True, 1.0), (False, 0.0)):
+        law = Composition(groups, 1e-12, len(TILTS) - 1, logs, added=False, upper=upper)
+        deltas = np.array([law.delta(epsilon) for epsilon in np.linspace(0.0, 1.0, 11)])
+        assert ((deltas >= useless) if upper else (deltas <= useless)).all()
+    delta = 1e-12
+    below, above = epsilon_bounds(BoundedRange(2.0), delta)
+    y = 1.0 - math.sqrt(-delta * math.expm1(-2.0))  # the worst choice, in closed form
+    assert below <= 2.0 + 2.0 * math.log(y) <= above
+
+
 def brute_force(e, count, t, steps=40):
     """The best adaptive choice of ranges on a fine grid of their ends: an attack, from below."""
     if count == 0:
@@ -208,6 +224,7 @@ def test_assumed_errors_of_special_functions_hold():
 )
 def test_what_cannot_be_bounded_is_refused_or_never_too_small(event, delta):
     assert epsilon_of(event, delta) > 1e5
+    assert epsilon_of_mu(1.0, 1e-310) == math.inf  # which no computed delta is below
     with pytest.raises(ValueError, match=r"at most 2\*\*36"):
         epsilon_of([Repeated(Laplace(1.0), 2**36), Laplace(1.0)], delta)
     with pytest.raises(ValueError, match=r"2\*\*36|68719476736"):

@@ -403,7 +403,7 @@ def all_gaussian(groups: Groups) -> bool:
 
 def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
     """Epsilon of Gaussian differential privacy (Balle and Wang 2018, theorem 8)."""
-    if mu == 0.0 or mu == math.inf or delta == 0.0:
+    if mu == 0.0 or mu == math.inf or delta < SMALLEST_DELTA:
         return 0.0 if mu == 0.0 else math.inf
 
     def is_private(epsilons: FloatArray) -> NDArray[np.bool_]:

@@ -18,7 +18,14 @@ from typing import TypeAlias
 import numpy as np
 
 from dplda.privacy import _accounting as composition
-from dplda.privacy._accounting import delta_charge, gaussian_mu, gaussian_mu_of, grouped, is_within
+from dplda.privacy._accounting import (
+    SMALLEST_DELTA,
+    delta_charge,
+    gaussian_mu,
+    gaussian_mu_of,
+    grouped,
+    is_within,
+)
 from dplda.privacy._composition import Groups
 from dplda.privacy._curves import ORDERS, FloatArray, conversion, divergences
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_record, to_record
@@ -158,7 +165,7 @@ def choose_filters(
     for distance, copies in product(distances, (2.0, 1.0) if lost or shift else (1.0,)):
         epsilon_left = epsilon - copies * shift
         delta_left = delta - copies * lost - delta_charge(distance, epsilon)
-        if total_variation > distance or min(epsilon_left, delta_left) <= 0.0:
+        if total_variation > distance or epsilon_left <= 0.0 or delta_left < SMALLEST_DELTA:
             continue
         for some in _candidates(groups, epsilon_left, delta_left):
             filters = Filters((distance, copies * lost, copies * shift), some)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from dplda.leaf._files import check_locks, create_whole, explained_sqlite_errors
+from dplda.privacy._accounting import SMALLEST_DELTA
 from dplda.privacy._events import Event, from_record, to_record
 
 Status: TypeAlias = Literal["reserved", "releasing", "confirmed", "canceled"]
@@ -297,10 +298,13 @@ def _create(path: str, budget: Budget) -> None:
 
 def _create_tables(connection: sqlite3.Connection, budget: Budget) -> str:
     """Write a ledger without entries, and return its identity."""
-    if budget.composition == "adaptive" and not (budget.epsilon <= 1e9 and budget.delta > 0.0):
+    if budget.composition == "adaptive" and not (
+        budget.epsilon <= 1e9 and budget.delta >= SMALLEST_DELTA
+    ):
         raise ValueError(
-            "adaptive composition needs a budget with epsilon up to 1e9 and delta above 0, got "
-            f"epsilon {budget.epsilon:g} and delta {budget.delta:g}; a filter is a budget"
+            "adaptive composition needs a budget with epsilon up to 1e9 and delta from "
+            f"{SMALLEST_DELTA:g}, got epsilon {budget.epsilon:g} and delta {budget.delta:g}; a "
+            "filter is a budget"
         )
     identity = uuid.uuid4().hex
     connection.execute("BEGIN IMMEDIATE")
