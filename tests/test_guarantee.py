@@ -406,37 +406,6 @@ def test_provenance_names_what_the_caller_has_set():
     assert origins["public prior"] == "public by declaration of the caller"
 
 
-@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
-def test_a_public_prior_stays_on_the_card_after_it_is_no_longer_given():
-    model = SubLDA(3, noise_multiplier=9.0, max_iter=2, prior_components=np.ones((3, 2)))
-    model.partial_fit([[3, 1], [0, 2]])
-    later = model.set_params(prior_components=None).partial_fit([[3, 1], [0, 2]]).privacy_
-    assert dict(later.provenance)["public prior"] == "public by declaration of the caller"
-    assert any(line.startswith("prior_components is public") for line in later.assumptions)
-
-
-def test_the_card_states_the_total_of_the_ledger_at_the_time_of_the_fit():
-    ledger, X = Ledger(), [[3, 1], [0, 2]]
-    first, second = (SubLDA(2, noise_multiplier=9.0, max_iter=4, ledger=ledger) for _ in range(2))
-    for model in (first, second):
-        model.fit(X)
-        said = model.privacy_.ledger
-        assert said.startswith(
-            f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = "
-        )
-        stated = float(said.split("epsilon = ")[1].split(" at")[0])
-        assert ledger.epsilon_spent <= stated <= ledger.epsilon_spent + 1e-3
-    assert first.privacy_.ledger != second.privacy_.ledger
-    sampled = SubLDA(
-        2, noise_multiplier=3.0, subsampling_ratio=0.2, max_iter=3, ledger=ledger
-    ).fit(X).privacy_.ledger  # fmt: skip
-    stated = float(sampled.split("epsilon = ")[1].split(" at")[0])
-    assert ledger.epsilon_spent <= stated <= 1.2 * ledger.epsilon_spent
-    adaptive = Ledger(epsilon=5.0, composition="adaptive")
-    said = SubLDA(2, epsilon=1.0, max_iter=3, ledger=adaptive).fit(X).privacy_.ledger
-    assert "epsilon = 5 at delta = 1e-06, their budget;" in said
-
-
 @pytest.mark.parametrize("distance", [0.99, 2e-9, -1e-18, math.nan])
 def test_a_distance_that_proves_nothing_is_refused(distance):
     with pytest.raises(ValueError, match="total_variation must be"):

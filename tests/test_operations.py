@@ -10,7 +10,6 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from sklearn.pipeline import make_pipeline
 
 import dplda
 from dplda import HDPLDA, PrivateCountVectorizer, PrivateSVILDA, SubLDA, load_release, save_release
@@ -225,13 +224,3 @@ def test_a_receipt_of_another_ledger_is_called_so(path, capsys):
     printed = capsys.readouterr().out
     assert "lacks entries" in printed
     assert "another ledger" not in printed
-
-
-def test_a_pipeline_has_the_receipt_after_its_last_step(path):
-    ledger = Ledger(path)
-    vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=["plum", "pear"], ledger=ledger)
-    pipeline = make_pipeline(vectorizer, SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger))
-    pipeline.fit(["plum pear", "pear"] * 20)
-    receipt = dplda.pipeline_guarantee(pipeline).receipt
-    assert receipt == ledger.receipt
-    assert receipt.split("-")[1] == "2"

@@ -60,11 +60,6 @@ class Target:
         return self.planted(X, words, np.full_like(words, n_tokens), 2 * self.n_canaries)
 
 
-def fit_once(model: BaseEstimator, data: dict[str, Any]) -> None:
-    """Call `fit`."""
-    model.fit(**data)
-
-
 def declared_cost(target: Target, model: BaseEstimator, delta: float) -> float:
     """Epsilon of the model's own guarantee at `delta`, for one coin."""
     n = target.attack.n_units
@@ -96,8 +91,8 @@ class Attack:
         favor of coin 1.
     prepare : callable, default=None
         ``prepare(target)`` sets parameters of the copy, or refuses it, before anything is spent.
-    train : callable, default=`fit_once`
-        ``train(model, data)`` calls `fit` with what `plant` returned.
+    train : callable, default=None
+        ``train(model, data)`` calls `fit` with what `plant` returned, and perhaps more methods.
     cost : callable, default=`declared_cost`
         ``cost(target, model, delta)`` is the epsilon that is claimed for one coin.
     n_units : int, default=1
@@ -109,7 +104,7 @@ class Attack:
     plant: Callable[[Target, sp.csr_array, np.ndarray], dict[str, Any]]
     scores: Callable[[Target, BaseEstimator, Tape], np.ndarray]
     prepare: Callable[[Target], None] | None = None
-    train: Callable[[BaseEstimator, dict[str, Any]], None] = fit_once
+    train: Callable[[BaseEstimator, dict[str, Any]], None] | None = None
     cost: Callable[[Target, BaseEstimator, float], float] = declared_cost
     n_units: int = 1
 
@@ -350,12 +345,6 @@ TOKEN = Attack(
 
 # By unit. An estimator's class names its attack in `_attack`.
 ATTACKS = {attack.unit: attack for attack in (DOCUMENT, USER, WORD, TOKEN, REPORT)}
-
-
-def n_rounds_of(model: BaseEstimator) -> int:
-    """The rounds of a `fit`: `max_iter`, or what None stands for; 1 without such a parameter."""
-    resolve = getattr(model, "_max_iter", None)
-    return int(getattr(model, "max_iter", 1)) if resolve is None else resolve()
 
 
 def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:

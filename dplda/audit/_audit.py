@@ -196,7 +196,7 @@ def audit_epsilon(
         if "random_state" in model.get_params():
             model.set_params(random_state=None if random_state is None else int(words[0] >> 33))
         with watched() as tape:
-            attack.train(model, data)
+            model.fit(**data) if attack.train is None else attack.train(model, data)
         claim = attack.cost(target, model, float(delta))
         _check_claim(estimator, claim)
         all_coins.append(coins == 1)

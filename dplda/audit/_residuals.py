@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from scipy.stats import binom, chi2, laplace, norm
 from sklearn.base import BaseEstimator, clone
 
-from dplda.audit._attacks import n_rounds_of, widened
+from dplda.audit._attacks import widened
 from dplda.audit._replay import (
     Step,
     Tape,
@@ -211,7 +211,9 @@ def _with_more(
 ) -> tuple[BaseEstimator, sp.csr_array]:
     """Add loud and empty documents, and words that no document has: their cells are noise only."""
     model, parameters = clone(estimator), estimator.get_params()
-    cells = int(parameters.get("n_components", 1)) * n_rounds_of(estimator)
+    # `max_iter`, or what None stands for; 1 without such a parameter
+    n_rounds = getattr(model, "_max_iter", lambda: int(parameters.get("max_iter", 1)))()
+    cells = int(parameters.get("n_components", 1)) * n_rounds
     n_more = min(-(-N_CELLS // cells), MAX_MORE_WORDS)
     table = parameters.get("prior_components")
     if table is not None:

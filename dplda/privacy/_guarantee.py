@@ -482,8 +482,8 @@ class Guarantee:
             scale = f"a delta above {_LARGEST_DELTA:g} allows that some units are published whole"
         yield "strength", f"{self._grade()} protection ({scale})"
         if self.gaussian_mu is not None:
-            mu = upward(self.gaussian_mu)
-            yield "strength", f"Gaussian differential privacy with mu = {mu:g}"
+            mu = _rounded(self.gaussian_mu, 3)
+            yield "strength", f"Gaussian differential privacy with mu = {mu}"
         if self._is_of_events():
             low, high = epsilon_bounds(
                 self.events, self.delta, total_variation=self.total_variation
@@ -501,12 +501,12 @@ class Guarantee:
                 f"of one {self.unit}, such as one of several texts or persons in it, is protected "
                 f"with {bound} while the rest of the {self.unit} stays.",
             )
-        found = min(100.0, upward(100.0 * self.detection_rate(_FALSE_ALARMS)))
+        found = _rounded(100.0 * self.detection_rate(_FALSE_ALARMS), 3)
         yield (
             "detection",
             "Someone sees everything that was released, knows all other data, and tests for one "
             f"particular {self.unit} with a false alarm in 1 of 100 cases. The best such test "
-            f"finds it in at most {found:g} of 100 cases in which it is present (blind guessing: "
+            f"finds it in at most {found} of 100 cases in which it is present (blind guessing: "
             "1).",
         )
 
@@ -546,18 +546,10 @@ def _spread(value: float | tuple[float, ...]) -> str:
     return f"{value:.4g}"
 
 
-def _rounded(number: float, *, down: bool = False) -> str:
-    """Five digits, never too small or never too large; at least zero."""
+def _rounded(number: float, digits: int = 5, *, down: bool = False) -> str:
+    """So many digits, never too small or never too large."""
     mode = ROUND_FLOOR if down else ROUND_CEILING
-    return f"{Decimal(number).normalize(Context(prec=5, rounding=mode)):f}"
-
-
-def upward(value: float) -> float:
-    """The smallest number of three digits that is not below."""
-    if value <= 0.0:
-        return 0.0
-    step = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return float(f"{math.ceil(value / step - 1e-9) * step:.3g}")
+    return f"{Decimal(number).normalize(Context(prec=digits, rounding=mode)):f}"
 
 
 def _tuples(value: Any) -> Any:

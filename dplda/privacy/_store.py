@@ -105,6 +105,12 @@ class Page:
 
     def __init__(self, connection: sqlite3.Connection, path: str | None) -> None:
         self._connection = connection
+        # in the transaction, which keeps it from changing
+        if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+            raise OSError(
+                f"the ledger {path} cannot be used: another program has set it to a write-ahead "
+                "log (PRAGMA journal_mode = WAL), and has it open; close it there"
+            )
         budgets = connection.execute("SELECT * FROM budget").fetchall()
         self._rows = _rows(connection)
         self._added: _Row | None = None
@@ -328,14 +334,8 @@ def _ledger_connection(path: str) -> Iterator[sqlite3.Connection]:
                 f"{path} is not a privacy ledger of this version of dplda, or its content was "
                 "lost; choose a path where there is no file, or restore the file"
             )
-        mode = None
-        with suppress(sqlite3.OperationalError):  # a write-ahead log that another program uses
-            (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
-        if mode != "delete":
-            raise OSError(
-                f"the ledger {path} cannot be used: another program has set it to a write-ahead "
-                "log (PRAGMA journal_mode = WAL), and has it open; close it there"
-            )
+        with suppress(sqlite3.OperationalError):  # in use by another program; `Page` reports it
+            connection.execute("PRAGMA journal_mode = DELETE")
         yield connection
 
 
