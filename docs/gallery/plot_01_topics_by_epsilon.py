@@ -27,7 +27,7 @@ words = vectorizer.get_feature_names_out()
 
 def fit_and_draw(epsilon):
     model = SubLDA(20, epsilon=epsilon).fit(X)
-    best = np.argsort(-model.topic_evidence_)[:5]
+    best = np.argsort(-model.topic_evidence_)[:4]
     TopicDisplay.from_estimator(model, words, n_top_words=8, topics=best)
     print(f"{np.count_nonzero(~model.weak_topics_)} of 20 topics are not weak")
     print(f"a cell has {model.signal_to_noise_:.2f} times its noise")

@@ -34,7 +34,7 @@ colors = np.where(model.weak_topics_[order], "0.7", "#0072B2")
 _, ax = plt.subplots(figsize=(7, 2.5), layout="constrained")
 ax.bar(range(20), model.topic_evidence_[order], color=colors)
 ax.set_title("evidence (gray: weak topics)", loc="left")
-ax.set_xlabel("topics, the best first")
+ax.set(xlabel="topics, the best first", xticks=[])
 plt.show()
 
 # %%

@@ -59,7 +59,9 @@ axes[0].errorbar(list(scores), gains, yerr=errors, fmt="o", capsize=4)
 axes[0].set(xlabel="topics", ylabel="gain over word frequencies", title="noisy scores, 2 errors")
 axes[1].step([0, 1, 2, 3], [0, *spent], where="post")
 axes[1].axhline(ledger.epsilon, color="0.5", ls=":")
-axes[1].set(xlabel="fits and scores", ylabel="epsilon spent", title="the ledger")
+axes[1].set(
+    xlabel="rounds of the search", ylabel="epsilon spent", title="the ledger", xticks=range(4)
+)
 
 # %%
 # A fourth fit does not fit into the budget. It is refused before it reads a text.

@@ -35,7 +35,7 @@ print(master.round_, "rounds,", len(master.components_), "topics")
 
 # %%
 model = master.released_model()
-TopicDisplay.from_estimator(model, words, n_top_words=8, topics=range(5))
+TopicDisplay.from_estimator(model, words, n_top_words=8, topics=range(4))
 
 # %%
 # Alone and together
