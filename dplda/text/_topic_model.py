@@ -394,7 +394,7 @@ class PrivateTopicModel(
             return None
         try:
             return load_word_vectors(vectorizer, None if self._is_english else self.word_vectors)
-        except ValueError as error:
+        except Exception as error:  # whatever the source of the caller raises
             warn_user(f"topics are found without word_vectors: {error}")
             return None
 
