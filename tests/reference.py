@@ -171,79 +171,141 @@ def fold_in(X, rows, phi, prior, n_components, n_steps, theta, *, variational=Fa
     return theta
 
 
-def contribution(words, counts, factor, center, word_weight, theta, width):
-    """Float cells (n, padded) of a document's contribution."""
-    cells = []
-    for w, count in zip(words, counts):
-        scale = word_weight[w] * count
-        share = dot(theta, factor[w], width)
-        share = scale / share if share > 0 else F(0)
-        cells.append(theta * factor[w] * share - scale * center[w])
-    return np.array(cells)
+# ---------------------------------------------------------------- contributions
 
 
-def cells_of_words(words, factor, center, theta):
-    """What a document of one unit contributes to its words, over weight and count."""
-    shares = [dot(theta, factor[w]) for w in words]
-    shares = [F(1) / share if share > 0 else F(0) for share in shares]
-    return np.array([theta * factor[w] * a - center[w] for w, a in zip(words, shares)])
+def widths(n_topics):
+    """The chunks that rows of `n_topics`, a multiple of 32, are cut into."""
+    while n_topics:
+        width = next(w for w in (256, 128, 64, 32) if w <= n_topics)
+        yield width
+        n_topics -= width
 
 
-def document_contribution(X, d, theta, factor, center, word_weight):
-    """What `unit_contribution` returns, of a document that is a unit.
-
-    Its squares are added in one sum for each piece of the words.
-    """
-    span = slice(X.indptr[d], X.indptr[d + 1])
-    words = X.indices[span].tolist()
-    cells = cells_of_words(words, factor, center, theta[d])
-    s = word_weight[words] * X.data[span]
-    squares = np.zeros(16)
-    for w, cell, of_word in sorted(zip(words, cells, s.astype(float)), key=lambda each: each[0]):
-        squares[w % 16] += of_word * of_word * (float(dot(cell, cell)) + len(cell) * 2.0**-126)
-    return words, cells, s, sum(squares.tolist())
+def in_chunks(rows):
+    """Rows of integers in the order of the kernels: one chunk of topics after the other."""
+    ends = np.cumsum(list(widths(rows.shape[1])))[:-1]
+    chunks = [chunk.ravel() for chunk in np.split(rows, ends, axis=1)]
+    return np.concatenate(chunks).astype(np.int16).reshape(rows.shape)
 
 
-def unit_contribution(X, documents, theta, factor, center, word_weight):
-    """Words of a unit, float cells of its contribution, their factors, and the squared norm."""
-    added = {}  # word: cells
+def narrow(table, *, is_relative=True):
+    """Rows of integers from 0 to 32767, padded to a multiple of 32 topics."""
+    rows = np.zeros((len(table), -(-table.shape[1] // 32) * 32), np.int64)
+    for row, x in zip(rows, table):
+        largest = np.maximum(x, 0).max() if np.isfinite(x).all() else F(0)
+        factor = F(32767) if not is_relative else F(0)
+        if is_relative and largest >= 2.0**-100:
+            factor = F(32767) / largest
+        with np.errstate(all="ignore"):
+            x = np.nan_to_num(x * factor, nan=0, posinf=32767, neginf=0)
+        row[: len(x)] = np.floor(np.minimum(np.maximum(x, F(0)), F(32767)) + F(0.5))
+    return rows
+
+
+def product16(a, b):
+    return (a * b + 2**14) >> 15
+
+
+def sums_of_entry(theta, factor, center):
+    """The exact sum of the products, and the two sums of a squared length, chunk by chunk."""
+    total, squares, products, k = 0, F(0), F(0), 0
+    for width in widths(len(theta)):
+        p, c = product16(theta, factor)[k : k + width], center[k : k + width]
+        if c.sum() <= 49152:
+            eighth = product16(p, 4096)
+            lanes = (eighth**2).reshape(-1, 16, 2).sum(axis=(0, 2)) >> 4
+            total += int(p.sum())
+            squares, products = squares + F(lanes.sum()), products + F((eighth * c).sum())
+        k += width
+    return total, squares, products
+
+
+def square_of_entry(sums, size, center):
+    """The squared length of an entry of `size` weighted counts, a float."""
+    total, squares, products = sums
+    inverse = F(1) / np.maximum(F(total), F(1))
+    r = squares * F(1024) * inverse * inverse
+    of_center, k = F(0), 0
+    for width in widths(len(center)):
+        c = center[k : k + width].astype(F).reshape(-1, 2, 16)
+        lanes = np.zeros(16, F)
+        for first, last in c:
+            lanes = lanes + (first * first + last * last)
+        of_center, k = of_center + total_of(lanes), k + width
+    cells = np.maximum(r - products * F(2.0**-11) * inverse + of_center * F(2.0**-30), F(0))
+    return size * size * (cells if total > 0 else F(0))
+
+
+def integers_of_entry(theta, factor, center, total, u):
+    """The integers that an entry adds to its row, before the shift."""
+    cells = np.zeros(len(theta), object)
+    if total <= 0 or not 0 <= u < 2**26:
+        return cells
+    a = u * F(32768) / F(total)
+    e = min(max(134 - (int(a.view(np.int32)) >> 23), 0), 10)
+    A, U = int(a * F(2**e) + F(0.5)), int(u + F(0.5))
+    k = 0
+    for width in widths(len(theta)):
+        p, c = product16(theta, factor)[k : k + width], center[k : k + width]
+        if c.sum() <= 49152:
+            p = product16(p, 32768 >> e) if e else p
+            for i in range(width):
+                cells[k + i] = product16(int(p[i]), A) - product16(int(c[i]), U)
+        k += width
+    return cells
+
+
+def contribution(X, documents, theta, factor, center, word_weight, relative, radius, shift):
+    """Words of a unit, and the integers that it adds to their rows, before the shift."""
+    factor, center = np.maximum(factor, 0), np.maximum(center, 0)
+    entries = []
     for d in documents:
         span = slice(X.indptr[d], X.indptr[d + 1])
-        words = X.indices[span].tolist()
-        cells = contribution(words, X.data[span], factor, center, word_weight, theta[d], LANES)
-        for w, cell in zip(words, cells):
-            added[w] = added[w] + cell if w in added else cell
-    square = sum(float(dot(cell, cell, LANES)) for cell in added.values())
-    return list(added), np.array(list(added.values())), np.ones(len(added), F), square
+        for w, count in zip(X.indices[span].tolist(), X.data[span]):
+            sums = sums_of_entry(theta[d], factor[w], center[w])
+            entries.append((w, d, word_weight[w] * count, sums))
+    words, most, squares = sorted({w for w, *_ in entries}), radius >> shift, np.zeros(16)
+    for w in words:
+        of_word = [square_of_entry(sums, s, center[w]) for v, _, s, sums in entries if v == w]
+        *others, last = map(float, of_word)
+        root = sum(map(np.sqrt, others))
+        squares[w // 16 % 16] += (root + np.sqrt(last)) ** 2 if root else last
+    length, nearly = sum(squares.tolist()) ** 0.5, (1 - 2.0**-10) * most
+    if not (length < np.inf and 0 <= relative < np.inf):
+        return words, np.zeros((len(words), theta.shape[1]), object)
+    unclipped = nearly * relative
+
+    def integers(scale):
+        cells = {w: 0 for w in words}
+        for w, d, s, (total, *_) in entries:
+            own = integers_of_entry(theta[d], factor[w], center[w], total, s * scale)
+            cells[w] = cells[w] + own
+        cells = np.array([cells[w] for w in words], object).reshape(len(words), theta.shape[1])
+        return cells, sum(min(int(x) ** 2, 2**48) for x in cells.flat)
+
+    scale = F(unclipped if unclipped * length <= nearly else nearly / length)
+    if len(documents) > 1:
+        square = integers(scale)[1]
+        scale = F(min(nearly / max(square, 1) ** 0.5 * float(scale), most * relative))
+    for _ in range(2):
+        cells, square = integers(scale)
+        if square <= most**2:
+            return words, cells
+        scale = F(nearly / max(square, 1) ** 0.5 * float(scale))
+    return words, cells * 0
 
 
-def round_to_grid(cells, scale):
-    """Integers toward zero, and their exact sum of squares."""
-    integers = [int(x) for x in (cells * scale[:, None]).flat]
-    return np.array(integers).reshape(cells.shape), sum(i**2 for i in integers)
-
-
-def add_contributions(
-    X, units, theta, factor, center, word_weight, unit_scale, norm, radius, unit_ptr=None,
-    *, alone=False,
-):  # fmt: skip
-    """Sum of the units' integer contributions, (n_words, padded)."""
-    total = np.zeros(factor.shape, np.int64)
-    ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
+def sum_topics(
+    X, units, theta, factor, center, word_weight, unit_scale, norm, radius, shift, unit_ptr
+):
+    """Sum of the units' integer contributions, (n_words, padded); tables are rows of integers."""
+    total = np.zeros(factor.shape, object)
     for u in units:
-        documents = range(ptr[u], ptr[u + 1])
-        tables = theta, factor, center, word_weight
-        words, cells, factors, square = (
-            document_contribution(X, u, *tables) if alone
-            else unit_contribution(X, documents, *tables)
+        documents = range(unit_ptr[u], unit_ptr[u + 1])
+        words, cells = contribution(
+            X, documents, theta, factor, center, word_weight, float(unit_scale[u]) / norm, radius,
+            shift,
         )  # fmt: skip
-        length, relative = square**0.5, float(unit_scale[u]) / norm
-        if not 1e-15 < length < np.inf:
-            continue
-        scale = F(radius * (relative if relative * length < 1 else 1 / length))
-        integers, square = round_to_grid(cells, factors * scale)
-        if square > radius**2:
-            integers, square = round_to_grid(cells, factors * (scale * F(1 - 2.0**-16)))
-        if square <= radius**2:
-            np.add.at(total, words, integers)
+        np.add.at(total, words, cells * 2**shift)
     return total

@@ -1,18 +1,18 @@
 """Fold-in and contributions: equal to plain twins bit for bit, and never above the sensitivity."""
 
-from functools import partial
+import itertools
 
 import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dplda.core._fold_in import packed, pad, single_precision, uniform_theta
-from dplda.document._contributions import Documents
+from dplda.core._fold_in import in_16_bits, packed, pad, single_precision, uniform_theta
+from dplda.document._contributions import Documents, integer_shift
 from dplda.kernels import _sets, _variational
 
 SIZES = [1, 2, 7, 16, 17, 20, 33]
@@ -56,40 +56,23 @@ def fold_in(
     return theta
 
 
-def add_contributions(
-    X, units, theta, factor, center, weight, scale, norm, radius, total=None, unit_ptr=None
-):
-    """The kernel, as its twin."""
-    total = np.zeros(factor.shape, np.int64) if total is None else total
+def sum_topics(X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None):
+    """What `Documents` returns for tables of integers, (n_words, padded)."""
     ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else np.array(unit_ptr)
-    n_words = min(X.shape[1], int(np.diff(X.indptr[ptr]).max(initial=1)))
-    size, place = n_words * factor.shape[1], np.full(X.shape[1], -1, np.int32)
-    _variational.add_contributions(
-        X.indptr, X.indices, X.data, ptr, np.array(units, np.int64), theta, factor, center, weight,
-        scale, norm, radius, total, place, np.full(n_words, -9, np.int32),
-        np.full(size, np.nan, np.float32), np.full(size, -9, np.int32),
+    documents = Documents(X, theta, ptr, scale, n_components=factor.shape[1])
+    return documents.sum_topics(
+        np.array(units, np.int64), reference.in_chunks(factor), reference.in_chunks(center),
+        weight=weight, norm=norm, radius=radius,
     )  # fmt: skip
-    assert (place == -1).all()
-    return total
 
 
-def sum_documents(X, units, theta, factor, center, weight, scale, norm, radius, total=None):
-    """The kernels of units of one document, as `Documents` calls them, in one sum or added."""
-    ptr, padded = np.arange(X.shape[0] + 1), factor.shape[1]
-    documents = Documents(X, theta, ptr, scale, n_components=padded)
-    result = documents.sum_topics(
-        np.array(units, np.int64), factor, center, weight=weight, norm=norm, radius=radius,
+def twin(X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None):
+    """The same, in Python's integers."""
+    ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
+    return reference.sum_topics(
+        X, units, reference.narrow(theta), factor, center, weight, scale, norm, radius,
+        integer_shift(norm, radius), ptr,
     )  # fmt: skip
-    return result if total is None else total + result
-
-
-def twin_of(kernel):
-    """The twin of `add_contributions` or `sum_documents`."""
-    return partial(reference.add_contributions, alone=kernel is sum_documents)
-
-
-KERNELS = [add_contributions, sum_documents]
-each_kernel = pytest.mark.parametrize("kernel", KERNELS)
 
 
 def squared_norm(total):
@@ -175,65 +158,101 @@ def test_words_that_no_topic_expects_do_not_spoil_a_document(smallest):
     assert (theta[0, :4] > 0).all()
 
 
+# ---------------------------------------------------------------- tables of 16 bits
+
+
+@pytest.mark.parametrize("n_components", [*SIZES, 70, 300])
+@pytest.mark.parametrize("is_relative", [True, False])
+def test_tables_of_16_bits_equal_their_twin(n_components, is_relative, instruction_set):
+    table = random_theta(n_components, n_docs=40)
+    table[3], table[4, 0], table[5, 0], table[6] = 0, np.nan, np.inf, -1
+    chunks = in_16_bits(table, is_relative=is_relative)
+    assert_array_equal(
+        chunks, reference.in_chunks(reference.narrow(table, is_relative=is_relative))
+    )
+
+
+def test_a_table_of_other_topics_is_refused():
+    table, chunks = random_theta(40), np.zeros((N_DOCS, 64), np.int16)
+    for rows, topics in [(N_DOCS - 1, 64), (N_DOCS, 96), (N_DOCS, 32)]:
+        with pytest.raises(ValueError, match="rows and topics of the table"):
+            _variational.narrow(table, True, np.zeros((rows, topics), np.int16), 1)
+    _variational.narrow(table, True, chunks, 1)
+
+
 # ---------------------------------------------------------------- contributions: twin and values
 
 
 def random_arguments(n_components, seed=0):
     rng = np.random.default_rng(seed)
     X = random_counts(seed)
-    center = rng.dirichlet(np.full(n_components, 0.5), N_WORDS)
+    center = pad(rng.dirichlet(np.full(n_components, 0.5), N_WORDS))
     weight = rng.uniform(0.2, 4, N_WORDS).astype(np.float32)
     scale = rng.uniform(0, 5, N_DOCS)
     return (
-        X, range(N_DOCS), random_theta(n_components, seed), random_topics(n_components, seed),
-        pad(center), weight, scale,
+        X, range(N_DOCS), random_theta(n_components, seed),
+        reference.narrow(random_topics(n_components, seed)),
+        reference.narrow(center, is_relative=False), weight, scale,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("n_components", SIZES)
-@pytest.mark.parametrize(("norm", "radius"), [(0.5, 64), (30.0, 12345), (1e4, MAX_RADIUS)])
-@each_kernel
-def test_contributions_equal_their_twin(kernel, n_components, norm, radius, instruction_set):
+NORMS = pytest.mark.parametrize(
+    ("norm", "radius"), [(0.5, 64), (3.0, 12345), (3.0, 10**6), (1e4, MAX_RADIUS)]
+)
+
+
+@pytest.mark.parametrize("n_components", [*SIZES, 70, 300])
+@NORMS
+def test_contributions_equal_their_twin(n_components, norm, radius, instruction_set):
     arguments = *random_arguments(n_components), norm, radius
-    total = kernel(*arguments)
-    assert_array_equal(total, twin_of(kernel)(*arguments))
+    total = sum_topics(*arguments)
+    assert_array_equal(total, twin(*arguments))
     assert not total[:, n_components:].any()
 
 
-@pytest.mark.parametrize("n_components", SIZES)
-@pytest.mark.parametrize(("norm", "radius"), [(0.5, 64), (30.0, 12345), (1e4, MAX_RADIUS)])
+@pytest.mark.parametrize("n_components", [*SIZES, 70])
+@NORMS
 @pytest.mark.parametrize("unit_ptr", [(0, 7), (0, 1, 2, 5, 7), (0, 2, 3, 3, 7)], ids=str)
 def test_contributions_of_users_equal_their_twin(n_components, norm, radius, unit_ptr):
     X, _, *rest, scale = random_arguments(n_components, seed=5)
     units = range(len(unit_ptr) - 1)
-    arguments = X, units, *rest, scale[: len(units)], norm, radius
-    total = add_contributions(*arguments, unit_ptr=unit_ptr)
-    assert_array_equal(total, reference.add_contributions(*arguments, unit_ptr=unit_ptr))
-    assert total.any() == (n_components > 1)  # one topic says nothing: it is centered on itself
-    for u in units:
-        alone = add_contributions(X, [u], *arguments[2:], unit_ptr=unit_ptr)
-        assert squared_norm(alone) <= radius**2
+    arguments = X, units, *rest, scale[: len(units)], norm, radius, unit_ptr
+    total = sum_topics(*arguments)
+    assert_array_equal(total, twin(*arguments))
+    alone = [sum_topics(X, [u], *arguments[2:]) for u in units]
+    assert_array_equal(total, sum(alone))
+    assert max(map(squared_norm, alone)) <= radius**2
 
 
-@each_kernel
+@pytest.mark.parametrize("n_components", [3, 70])
+def test_contributions_are_those_of_the_formula(n_components):
+    X, units, theta, factor, center, weight, scale = random_arguments(n_components)
+    norm, radius, expected = 0.9, 20_000, np.zeros(factor.shape)
+    scale = scale + 0.1
+    for d in units:
+        shares = reference.narrow(theta)[d] * factor.astype(float)
+        shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
+        cells = (scale[d] * weight * X[[d]].toarray()[0])[:, None] * (shares - center / 2**15)
+        expected += cells * min(1, norm / max(np.linalg.norm(cells), 1e-9)) * radius / norm
+    total = sum_topics(X, units, theta, factor, center, weight, scale, norm, radius)
+    # a word whose factor and topic weights hardly overlap is coarse in 16 bits
+    assert np.linalg.norm(total - expected) < 0.03 * np.linalg.norm(expected)
+
+
 @pytest.mark.parametrize("n_components", SIZES)
-def test_pieces_add_up(kernel, n_components):
+def test_pieces_add_up(n_components):
     X, rows, *rest = random_arguments(n_components, seed=3)
     rest = *rest, 3.0, 10**6
-    whole = kernel(X, rows, *rest)
-    total = None
-    for piece in ([6, 2, 0], [], [1, 4], [5, 3]):
-        total = kernel(X, piece, *rest, total)
-    assert_array_equal(total, whole)
+    pieces = [sum_topics(X, piece, *rest) for piece in ([6, 2, 0], [], [1, 4], [5, 3])]
+    whole = sum_topics(X, rows, *rest)
+    assert_array_equal(sum(pieces), whole)
     assert whole.any()
 
 
-@each_kernel
-def test_documents_out_of_the_sample_and_empty_ones_add_nothing(kernel):
-    arguments = random_arguments(9)
-    empty = kernel(arguments[0], [], *arguments[2:], 1.0, 1000)
-    assert not empty.any()
-    assert not kernel(arguments[0], [1, 6], *arguments[2:], 1.0, 1000).any()
+def test_documents_out_of_the_sample_and_empty_ones_add_nothing():
+    X, _, *rest = random_arguments(9)
+    assert not sum_topics(X, [], *rest, 1.0, 1000).any()
+    assert not sum_topics(X, [1, 6], *rest, 1.0, 1000).any()
 
 
 # ---------------------------------------------------------------- contributions: sensitivity
@@ -243,152 +262,208 @@ wild_floats = st.one_of(
     st.sampled_from([0.0, 1e-45, 1e-38, 1e-23, 1e-20, 1.0, 1e19, 1e38, np.inf, -np.inf, np.nan]),
 )
 moderate_floats = st.floats(2**-10, 2**10, width=32)
-radii = st.one_of(st.integers(64, MAX_RADIUS), st.sampled_from([64, 2**24, MAX_RADIUS]))
+radii = st.one_of(st.integers(64, MAX_RADIUS), st.sampled_from([64, 2**15 - 1, MAX_RADIUS]))
+shorts = st.one_of(st.integers(-(2**15), 2**15 - 1), st.sampled_from([-(2**15), 0, 1, 32767]))
 
 
 @st.composite
-def one_document(draw, numbers, signed, positive):
+def one_document(draw, numbers, positive, tables):
     """Arguments for a document of some words, with every array drawn from `numbers`."""
     n, width = draw(st.integers(1, 5)), draw(st.sampled_from([16, 32]))
-    array = lambda shape, elements: draw(  # noqa: E731
-        arrays.arrays(np.float32, shape, elements=elements, fill=elements)
+    array = lambda shape, elements, dtype=np.float32: draw(  # noqa: E731
+        arrays.arrays(dtype, shape, elements=elements, fill=elements)
     )
     X = sp.csr_array(
         (array(n, numbers), np.arange(n, dtype=np.int32), np.array([0, n], np.int32)), (1, n)
     )
+    factor, center = array((n, 32), tables, np.int64), array((n, 32), tables, np.int64)
+    if draw(st.booleans()):  # a center of probabilities
+        center = np.maximum(center, 0) // 32
     return (
-        X, [0], array((1, width), numbers), array((n, width), numbers),
-        array((n, width), signed), array(n, numbers), np.array([draw(positive)]),
-        draw(positive), draw(radii),
+        X, [0], array((1, width), numbers), factor, center, array(n, numbers),
+        np.array([draw(positive)]), draw(positive), draw(radii),
     )  # fmt: skip
 
 
-usual = one_document(moderate_floats, st.floats(-1024, 1024, width=32), st.floats(1e-3, 1e3))
-wild = one_document(wild_floats, wild_floats, st.one_of(st.floats(), st.floats(1e-300, 1e300)))
+usual = one_document(moderate_floats, st.floats(1e-3, 1e3), st.integers(0, 32767))
+wild = one_document(wild_floats, st.one_of(st.floats(), st.floats(1e-300, 1e300)), shorts)
 
 
-# both kernels get each of these documents: to draw one takes longer than to sum it
 @settings(deadline=None, max_examples=400)
 @given(usual)
 def test_integer_norm_never_exceeds_the_radius(arguments):
-    for kernel in KERNELS:
-        total = kernel(*arguments)
-        assert squared_norm(total) <= arguments[-1] ** 2
-        assert_array_equal(total, twin_of(kernel)(*arguments))
+    total = sum_topics(*arguments)
+    assert squared_norm(total) <= arguments[-1] ** 2
+    assert_array_equal(total, twin(*arguments))
 
 
 @settings(deadline=None, max_examples=400)
 @given(wild)
-def test_integer_norm_never_exceeds_the_radius_whatever_the_floats(arguments):
-    numbers = [arguments[0].data, *arguments[2:8]]
-    bad = any(np.isnan(x).any() for x in numbers)
-    for kernel in KERNELS:
-        with np.errstate(all="ignore"):
-            total = kernel(*arguments)
-        assert squared_norm(total) <= arguments[-1] ** 2
-        if bad:
-            assert not total.any()
+def test_integer_norm_never_exceeds_the_radius_whatever_the_numbers(arguments):
+    with np.errstate(all="ignore"):
+        total = sum_topics(*arguments)
+    assert squared_norm(total) <= arguments[-1] ** 2
+    if any(np.isnan(x).any() for x in (arguments[0].data, *arguments[5:8])):
+        assert not total.any()
 
 
 @settings(deadline=None, max_examples=60)
 @given(wild, st.integers(1, 4))
-def test_a_user_never_exceeds_the_radius_whatever_the_floats(arguments, n_copies):
+def test_a_user_never_exceeds_the_radius_whatever_the_numbers(arguments, n_copies):
     X, _, theta, *rest = arguments
     X, theta = X[[0] * n_copies], np.tile(theta, (n_copies, 1))
     with np.errstate(all="ignore"):
-        total = add_contributions(X, [0], theta, *rest, unit_ptr=(0, n_copies))
+        total = sum_topics(X, [0], theta, *rest, unit_ptr=(0, n_copies))
     assert squared_norm(total) <= rest[-1] ** 2
 
 
-@each_kernel
 @settings(deadline=None)
-@given(usual, st.sampled_from([np.nan, np.inf, -np.inf]), st.integers(0, 5), st.data())
-def test_one_bad_number_silences_the_document(kernel, arguments, bad, which, data):
-    X, rows, *floats, norm, radius = arguments
-    array = [X.data, *floats][which]
+@given(usual, st.sampled_from([np.nan, np.inf, -np.inf]), st.integers(0, 3), st.data())
+def test_one_bad_number_silences_the_document(arguments, bad, which, data):
+    X, _, theta, _, _, weight, scale, *_ = arguments
+    array = [X.data, theta, weight, scale][which]
     index = data.draw(st.integers(0, array.size - 1))
     array.flat[index] = bad
-    assert not kernel(X, rows, *floats, norm, radius).any()
+    with np.errstate(all="ignore"):
+        assert not sum_topics(*arguments).any()
 
 
-@each_kernel
 @pytest.mark.parametrize("scale", [-1.0, -np.inf, np.nan, np.inf, 1e308])
 @pytest.mark.parametrize("norm", [0.0, -1.0, np.nan, 1.0, 1e-308, np.inf])
-def test_impossible_scales_and_clips(kernel, scale, norm):
+def test_impossible_scales_and_clips(scale, norm):
     X, rows, *rest, _ = random_arguments(9)
-    total = kernel(X, rows[:1], *rest, np.full(N_DOCS, scale), norm, MAX_RADIUS)
-    assert squared_norm(total) <= MAX_RADIUS**2
     with np.errstate(all="ignore"):
+        total = sum_topics(X, rows[:1], *rest, np.full(N_DOCS, scale), norm, MAX_RADIUS)
         relative = np.float64(scale) / norm
+    assert squared_norm(total) <= MAX_RADIUS**2
     assert total.any() == (0 < relative < np.inf)
 
 
-def along(cells):
+def along(cells, n_docs=1):
     """Arguments by which a document contributes these cells, one word each, before the clip."""
     n = len(cells)
-    X = sp.csr_array(np.ones((1, n), np.float32))
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    one = pad(np.ones((n, 1)))
-    theta, weight = pad(np.ones((1, 1))), np.array(cells, np.float32)
-    return X, [0], theta, one, np.zeros_like(one), weight, np.ones(1)
+    X = single_precision(np.ones((n_docs, n)))
+    one, weight = np.zeros((n, 32), np.int64), np.array(cells, np.float32)
+    one[:, 0] = 32767
+    return (
+        X, range(n_docs), pad(np.ones((n_docs, 1))), one, np.zeros_like(one), weight,
+        np.ones(n_docs),
+    )  # fmt: skip
 
 
-@each_kernel
-@pytest.mark.parametrize(
-    "cells",
-    [[2**30, 1], [2**30, 2**12], [2**24] * 4096 + [1], [2**29] * 4 + [1] * 7],
-    ids=["1", "2**24", "many", "7"],
-)
-def test_rounding_just_above_the_radius_is_shrunk(kernel, cells):
-    """The float norm forgets the small cells, so the scale is 1 and the integers are too long."""
-    arguments = *along(cells), 1.0, MAX_RADIUS
-    assert sum(x**2 for x in cells) > MAX_RADIUS**2
-    total = kernel(*arguments)
-    assert_allclose(np.sqrt(float(squared_norm(total))), MAX_RADIUS, rtol=2e-5)
-    assert squared_norm(total) <= MAX_RADIUS**2
-    assert_array_equal(total, twin_of(kernel)(*arguments))
+@pytest.mark.parametrize("n_words", [*range(60, 100), 4000, 17000])
+def test_rounding_above_the_radius_is_shrunk(n_words):
+    """Equal cells, which are rounded upwards together."""
+    arguments = *along([1] * n_words), 1e-3, 64
+    total = sum_topics(*arguments)
+    assert squared_norm(total) <= 64**2
+    assert_array_equal(total, twin(*arguments))
 
 
-@each_kernel
-def test_cells_whose_float_squares_vanish_do_not_escape_the_bound(kernel):
-    """The smallest float is the first cell's square; 64 cells of half its size square to 0."""
-    cell = np.float32(2.0**-74.5)
-    assert cell**2 > 0 == (cell / 2) ** 2
-    total = kernel(*along([cell] + [cell / 2] * 64), 1e-30, MAX_RADIUS)
-    assert squared_norm(total) <= MAX_RADIUS**2
+def test_some_units_get_a_second_try_and_none_a_third(monkeypatch):
+    """96 equal cells are 7 each at first; then 6."""
+    calls, kernel = [], _variational.add_words
+    monkeypatch.setattr(_variational, "add_words", lambda *a: (calls.append(a[11]), kernel(*a))[1])
+    total = sum_topics(*along([1] * 96), 1e-3, 64)
+    assert calls == [1, -1, 1]
+    assert (total[:, 0] == 6).all()
 
 
-@each_kernel
-@settings(deadline=None)
-@given(
-    st.lists(st.integers(0, 2**24), min_size=1, max_size=40).filter(any),
-    st.floats(0.999999, 1.000001),
-    st.integers(0, 3),
-)
-def test_contributions_at_the_limit_stay_below_it(kernel, cells, stretch, below):
-    """Whole cells whose exact norm is about the radius, scaled by about 1."""
-    radius = int(np.sqrt(float(sum(x**2 for x in cells)))) - below
-    assume(64 <= radius <= MAX_RADIUS)
-    for norm in (float(radius), 1e-3):
-        X, rows, *rest, scale = along(cells)
-        arguments = X, rows, *rest, scale * stretch, norm, radius
-        total = kernel(*arguments)
-        assert squared_norm(total) <= radius**2
-        assert_array_equal(total, twin_of(kernel)(*arguments))
+@pytest.mark.parametrize("factor", [1.001, 1.5, 3, 1e3, 1e5, 1e9, 1e30, np.inf, np.nan])
+@pytest.mark.parametrize("unit_ptr", [range(8), (0, 1, 4, 7)], ids=["documents", "users"])
+@pytest.mark.parametrize("n_components", [9, 300])
+def test_the_integers_decide_whatever_the_scales(monkeypatch, factor, unit_ptr, n_components):
+    """A unit whose scale is too large is taken out, to the last bit, and the others stay."""
+    X, _, *rest, scale = random_arguments(n_components)
+    units = range(len(unit_ptr) - 1)
+    rest = *rest, scale[: len(units)] + 0.1, 0.5, 20_000, unit_ptr
+    expected = sum_topics(X, units[:2], *rest)
+    kernel = _variational.clip_scales
+
+    def too_wide(square, relative, most, scale):
+        kernel(square, relative, most, scale)
+        with np.errstate(all="ignore"):
+            scale[2:] *= np.float32(factor)
+
+    monkeypatch.setattr(_variational, "clip_scales", too_wide)
+    with np.errstate(all="ignore"):
+        total = sum_topics(X, units, *rest)
+        alone = [sum_topics(X, [*units[:2], u], *rest) - expected for u in units[2:]]
+    assert max(map(squared_norm, alone)) <= 20_000**2
+    assert_array_equal(total, expected + sum(alone))
+
+
+def squares_of(monkeypatch):
+    """The sums of squares of all calls of the kernel, in units of the integers."""
+    seen, kernel = [], _variational.add_words
+
+    def add_words(*arguments):
+        kernel(*arguments)
+        seen.append(arguments[13].sum(axis=0))
+
+    monkeypatch.setattr(_variational, "add_words", add_words)
+    return seen
+
+
+@pytest.mark.parametrize("count", [1, 100, 2046, 2047, 2048, 5000, 10**6])
+@pytest.mark.parametrize("n_documents", [1, 3])
+def test_squares_are_exact_at_the_edge_of_16_bits(monkeypatch, count, n_documents, instruction_set):
+    """16 times the count is the integer of the cell, and its opposite in the center."""
+    X, _, theta, one, center, weight, _ = along([count / n_documents] * 3, n_documents)
+    center[:, 1] = 32767
+    seen, norm = squares_of(monkeypatch), 2.0**15
+    arguments = X, [0], theta, one, center, weight, np.ones(1), norm, MAX_RADIUS, (0, n_documents)
+    total, shift = sum_topics(*arguments), integer_shift(norm, MAX_RADIUS)
+    assert seen[-1] == squared_norm(total // 2**shift)
+    assert_array_equal(total, twin(*arguments))
+    if count < 5000:
+        assert_allclose(total[:, 0] / 2.0**shift, 16 * count, rtol=1e-3, atol=3)
+
+
+@pytest.mark.parametrize("n_documents", [3, 17, 300])
+@pytest.mark.parametrize("count", [3, 150, 2047, 2600])
+def test_sums_of_many_documents_do_not_overflow(n_documents, count, instruction_set):
+    arguments = *along([count], n_documents), 2.0**15, MAX_RADIUS
+    one = sum_topics(arguments[0], [0], *arguments[2:])
+    assert one.any()
+    assert_array_equal(sum_topics(*arguments), n_documents * one)
+
+
+def test_sums_beyond_32_bits_do_not_overflow():
+    arguments = *along([2047], 70_000), 2.0**15, MAX_RADIUS
+    one = sum_topics(arguments[0], [0], *arguments[2:])
+    assert one.max() * 70_000 >> integer_shift(2.0**15, MAX_RADIUS) > 2**31
+    assert_array_equal(sum_topics(*arguments), 70_000 * one)
+
+
+def test_small_documents_of_all_tables():
+    """Two words, two topics: every table of few values, against Python's integers."""
+    values = [0, 1, 16384, 32767]
+    tables = np.array(list(itertools.product(values, repeat=4)))
+    X = single_precision([[1, 3]])
+    factor, center = np.zeros((2, 2, 32), np.int64)
+    for i, table in enumerate(tables):
+        factor[:, :2], center[:, :2] = table.reshape(2, 2), tables[i * 7 % 256].reshape(2, 2) // 2
+        for theta in ([1, 0], [0.5, 0.5], [1e-5, 1]):
+            arguments = (
+                X, [0], pad(np.array([theta])), factor, center, np.ones(2, np.float32), np.ones(1),
+                0.7, 100,
+            )  # fmt: skip
+            total = sum_topics(*arguments)
+            assert squared_norm(total) <= 100**2
+            assert_array_equal(total, twin(*arguments))
 
 
 @pytest.mark.parametrize("n_components", [1, 9, 16, 20, 1000])
-@pytest.mark.parametrize("cell", [2.0**-63.01, 2.0**-63.5])
-def test_squares_that_are_flushed_to_zero_do_not_escape_the_bound(
-    n_components, cell, instruction_set, flushed
+@pytest.mark.parametrize("count", [1e-30, 2.0**-63.5, 1e12])
+def test_floats_that_are_flushed_to_zero_do_not_escape_the_bound(
+    n_components, count, instruction_set, flushed
 ):
-    """The float squares of all cells vanish; those of 9 of the longest integers overflow a sum."""
-    X, one = single_precision([[1e12]]), np.ones(1, np.float32)
-    theta, center = pad(np.ones((1, n_components))), pad(np.full((1, n_components), -cell))
-    total = sum_documents(
-        X, [0], theta, np.zeros_like(center), center, one, np.array([1e300]), 1e-3, MAX_RADIUS
-    )
-    assert 0 < squared_norm(total) <= MAX_RADIUS**2
+    X, one = single_precision([[count]]), np.ones(1, np.float32)
+    theta, width = pad(np.ones((1, n_components))), -(-n_components // 32) * 32
+    factor, center = np.full((1, width), 32767), np.zeros((1, width), int)
+    arguments = X, [0], theta, factor, center, one, np.array([1e300]), 1e-3, MAX_RADIUS
+    assert squared_norm(sum_topics(*arguments)) <= MAX_RADIUS**2
 
 
 # ---------------------------------------------------------------- arrays that change meanwhile
@@ -408,15 +483,22 @@ def during(monkeypatch, step, change):
 @pytest.mark.parametrize("step", ["measure_words", "clip_scales", "add_words"])
 def test_counts_that_change_during_a_sum_do_not_change_it(step, monkeypatch):
     """What is taken out of a sum is what was added, whatever the caller's array holds by then."""
-    X, *rest = along([2**24] * 4096 + [1])
-    expected = sum_documents(X, *rest, 1.0, MAX_RADIUS)
+    X, *rest = along([1] * 96)
+    expected = sum_topics(X, *rest, 1e-3, 64)
     assert expected.any()
     during(monkeypatch, step, lambda: np.multiply(X.data, 1e-3, out=X.data))
-    assert_array_equal(sum_documents(X, *rest, 1.0, MAX_RADIUS), expected)
+    assert_array_equal(sum_topics(X, *rest, 1e-3, 64), expected)
 
 
 def test_an_entry_that_stands_twice_is_one_cell():
     """Two entries of one word are as long as their sum, not as two words."""
     X, *rest = along([300, 400])
     X.indices[:] = 0  # behind the back of every check
-    assert squared_norm(sum_documents(X, *rest, 1.0, 1000)) <= 1000**2
+    assert squared_norm(sum_topics(X, *rest, 1.0, 1000)) <= 1000**2
+
+
+def test_tables_that_do_not_fit_are_refused():
+    X, units, theta, factor, _, weight, scale = random_arguments(20)
+    for bad in (factor[1:], np.pad(factor, ((0, 0), (0, 32)))):
+        with pytest.raises(ValueError, match="a row for each word"):
+            sum_topics(X, units, theta, factor, bad, weight, scale, 1.0, 1000)

@@ -71,6 +71,20 @@ def packed(phi: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
     return pairs
 
 
+def in_16_bits(
+    table: np.ndarray, n_jobs: int | None = None, *, is_relative: bool = True
+) -> np.ndarray:
+    """A table (n_rows, padded) in integers from 0 to 32767, with the padding of the sums.
+
+    They are relative to the largest of each row, or to 1. Memory holds one chunk of topics after
+    the other: see ``_contributions.h``.
+    """
+    n_rows, padded = table.shape
+    chunks = aligned_zeros((n_rows, -(-padded // (2 * LANES)) * 2 * LANES), np.int16)
+    _variational.narrow(table, is_relative, chunks, n_threads(n_jobs))
+    return chunks
+
+
 def slices(n: int, size: int) -> list[slice]:
     """The numbers below `n` in pieces of `size`."""
     edges = [*range(0, n, size), n]

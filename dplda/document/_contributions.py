@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,8 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import row_blocks
 from dplda.core._fold_in import (
-    aligned_zeros,
     e_step,
+    in_16_bits,
     over_rows,
     packed,
     single_precision,
@@ -47,13 +46,13 @@ from dplda.kernels import _variational
 from dplda.kernels._columns import by_column
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._curator import Curator
-from dplda.privacy._mechanisms import SHRINK
 
 INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
 STEPS_ANEW = 15  # accelerated, from equal weights
 COUNT_SHARE = 10  # a tenth of the bound: the words of the first release keep 99.5% of it
 DOCS_OF_A_USER = 10  # that are counted
 N_PIECES = 16  # of the words, which threads share; a public constant
+NEARLY = 1 - 2**-10  # of the radius: rounding makes most integers longer by less
 
 
 @dataclass
@@ -281,56 +280,58 @@ class Documents:
 
         Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk - center_vk) with
         r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands for `radius` integer units.
-        s_u is the unit's scale, times `upweight` (n_units,) if that is given.
-        The sum over a unit of several documents is formed before the clip. How the contribution of
-        a unit is computed depends on its own number of documents, never on that of others.
+        s_u is the unit's scale, times `upweight` (n_units,) if that is given. Tables are those of
+        `in_16_bits`, the center relative to 1.
         """
-        weight = weight.astype(np.float32)
-        scale = self.scale if upweight is None else self.scale * upweight
-        if self._are_documents:
-            return self._sum_documents(units, factor, center, weight, scale, norm, radius, out)
-        alone = np.diff(self.unit_ptr)[units] == 1
-        total = self._sum_documents(units[alone], factor, center, weight, scale, norm, radius, out)
-        if not alone.all():
-            total += self._sum_users(units[~alone], factor, center, weight, scale, norm, radius)
-        return total
-
-    def _sum_documents(self, units, factor, center, weight, scale, norm, radius, out=None):
-        """The sum over units of one document each, word by word."""
-        docs = units if self._are_documents else self.unit_ptr[units]
+        docs = self.rows_of(units)
         theta, columns = self._columns(docs)
         total = np.zeros((columns.shape[1], self.n_components), np.int64) if out is None else out
         if not columns.nnz:
             return total
-        of_words = columns.indptr, columns.indices, columns.data
-        tables = theta, factor, center, weight
-        share = np.empty(columns.nnz, np.float32)
-        # One sum of squares for each piece: their order does not depend on the threads, and
-        # which words they hold does not depend on the documents.
-        lengths = np.zeros((N_PIECES, len(docs)))
-
-        part = aligned_zeros((N_PIECES, factor.shape[1]), np.int32)
+        n_docs, of_entries = np.diff(self.unit_ptr)[units], columns.indices
+        several = n_docs > 1
+        if len(docs) != len(units) or several.any():
+            numbers = np.arange(len(units), dtype=np.int32)
+            of_entries = np.repeat(numbers, n_docs)[of_entries]
         threads = n_threads(self.n_jobs)
+        arrays = (
+            columns.indptr, columns.indices, columns.data, of_entries,
+            in_16_bits(theta, self.n_jobs), factor, center, weight.astype(np.float32),
+            np.empty(columns.nnz, np.int32),
+        )  # fmt: skip
+        shift = integer_shift(norm, radius)
+        most = radius >> shift  # a longer contribution is taken out again
 
         def add(scale, sign):
-            """Add the integers of documents to `total`, times `sign`; return their squares."""
-            squares = np.zeros((N_PIECES, len(docs)), np.int64)
-            _variational.add_words(
-                *of_words, *tables, share, scale, radius, sign, total, part, squares, threads
-            )
+            """Add the integers of units to `total`, times `sign`; return their squares."""
+            squares = np.zeros((N_PIECES, len(units)), np.int64)
+            _variational.add_words(*arrays, scale, shift, sign, total, squares, threads)
             return squares.sum(axis=0)
 
-        _variational.measure_words(*of_words, *tables, share, lengths, threads)
-        clipped = np.empty(len(docs), np.float32)
-        _variational.clip_scales(lengths, scale[units], norm, radius, clipped)
-        # A document whose integers exceed the radius is taken out. It gets a second try.
+        # One sum of squares for each piece: their order does not depend on the threads, and
+        # which words they hold does not depend on the documents.
+        lengths = np.zeros((N_PIECES, len(units)))
+        scratch = np.empty((2, columns.nnz), np.float32)
+        _variational.measure_words(*arrays, scratch, lengths, threads)
+        relative = self.scale[units] / norm
+        if upweight is not None:
+            relative = relative * upweight[units]
+        scale = np.empty(len(units), np.float32)
+        _variational.clip_scales(lengths, relative, NEARLY * most, scale)
+        if several.any():  # their lengths are bounds: what is missing is known from their squares
+            squares = add(np.where(several, scale, np.float32(0)), 0)
+            longer = NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale
+            longer = np.minimum(longer, most * relative)
+            scale = np.where(several, longer, scale).astype(np.float32)
+        # A unit whose integers exceed the radius is taken out. It gets a second try.
         for _ in range(2):
-            too_long = add(clipped, 1) > radius**2
+            squares = add(scale, 1)
+            too_long = squares > most**2
             if not too_long.any():
                 break
-            clipped = np.where(too_long, clipped, np.float32(0))
-            add(clipped, -1)
-            clipped *= np.float32(SHRINK)
+            scale = np.where(too_long, scale, np.float32(0))
+            add(scale, -1)
+            scale = (NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale).astype(np.float32)
         return total
 
     def _columns(self, docs):
@@ -348,28 +349,15 @@ class Documents:
             self._all_columns = _distinct(X.tocsc())
         return self.theta, self._all_columns
 
-    def _sum_users(self, units, factor, center, weight, scale, norm, radius):
-        """The sum over units of any number of documents."""
-        n_words, padded = self.X.shape[1], factor.shape[1]
-        stored = np.diff(self.X.indptr[self.unit_ptr]).max(initial=1)
-        longest = min(int(stored), n_words)  # no unit has more different words
 
-        def kernel(piece):
-            total = np.zeros((n_words, padded), np.int64)
-            size = longest * padded
-            _variational.add_contributions(
-                self.X.indptr, self.X.indices, self.X.data, self.unit_ptr, piece, self.theta,
-                factor, center, weight, scale, norm, radius, total,
-                np.full(n_words, -1, np.int32), np.empty(longest, np.int32),
-                np.empty(size, np.float32), np.empty(size, np.int32),
-            )  # fmt: skip
-            with one_at_a_time:  # no more totals than threads are kept
-                np.add(whole, total[:, : self.n_components], out=whole)
+def integer_shift(norm: float, radius: int) -> int:
+    """How many bits of the `radius` the integers of a contribution leave out; public.
 
-        # integer sums have no order: the result does not depend on the number of pieces
-        whole, one_at_a_time = np.zeros((n_words, self.n_components), np.int64), Lock()
-        over_rows(kernel, units.astype(np.int64, copy=False), self.n_jobs)
-        return whole
+    The radius keeps 15 bits: most integers then have 16. Without noise, where the norm is that of
+    the longest document, a token keeps 10 bits, and the radius 20 at most.
+    """
+    bits, of_norm = radius.bit_length(), int(np.frexp(norm)[1])
+    return max(0, min(bits - 15, max(bits - 20, bits - of_norm - 10)))
 
 
 def _distinct(columns: sp.csc_array) -> sp.csc_array:

@@ -6,6 +6,7 @@ from numbers import Real
 
 import numpy as np
 
+from dplda.core._fold_in import in_16_bits
 from dplda.document._contributions import Documents
 from dplda.document._document_budget import COUNTS, Round, growing_share
 from dplda.document._document_lda import DocumentLDA
@@ -136,7 +137,8 @@ class SubLDA(DocumentLDA):
         documents.infer(units, phi, self.doc_topic_prior_, others)  # private
         bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
         total = documents.sum_topics(
-            units, temper(phi, step.power, self.n_jobs), center,
+            units, in_16_bits(temper(phi, step.power, self.n_jobs), self.n_jobs),
+            in_16_bits(center, self.n_jobs, is_relative=False),
             weight=table.weight, norm=bound, radius=radius,
             upweight=None if self.boost == 1 else step.rate / rates,
         )  # private  # fmt: skip

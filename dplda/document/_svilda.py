@@ -6,6 +6,7 @@ from numbers import Real
 
 import numpy as np
 
+from dplda.core._fold_in import in_16_bits
 from dplda.document._contributions import Documents
 from dplda.document._document_budget import COUNTS, Round
 from dplda.document._document_lda import DocumentLDA
@@ -135,7 +136,8 @@ class PrivateSVILDA(DocumentLDA):
         table.infer(documents, units, factor, self.doc_topic_prior_)  # private
         bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
         total = documents.sum_topics(
-            units, temper(factor, power, self.n_jobs), table.center(center),
+            units, in_16_bits(temper(factor, power, self.n_jobs), self.n_jobs),
+            in_16_bits(table.center(center), self.n_jobs, is_relative=False),
             weight=table.weight, norm=bound, radius=radius,
         )  # private  # fmt: skip
         # One unit moves `total` by at most `radius` in L2: its expected statistics are clipped to

@@ -29,7 +29,7 @@
 #define DPLDA_BEGIN_AVX2 \
     _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,bmi,bmi2,popcnt\"))), apply_to = function)")
 #define DPLDA_BEGIN_AVX512                                                                        \
-    _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,bmi,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl\"))), apply_to = function)")
+    _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,bmi,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni\"))), apply_to = function)")
 #define DPLDA_END _Pragma("clang attribute pop")
 #else
 /* tune: else gcc 12 stores a vec in pieces of 16 bytes, which doubles the time of some kernels */
@@ -38,7 +38,7 @@
     _Pragma("GCC target(\"avx2,fma,bmi,bmi2,popcnt,tune=skylake-avx512\")")
 #define DPLDA_BEGIN_AVX512        \
     _Pragma("GCC push_options")   \
-    _Pragma("GCC target(\"avx2,fma,bmi,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl\")")
+    _Pragma("GCC target(\"avx2,fma,bmi,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni\")")
 #define DPLDA_END _Pragma("GCC pop_options")
 #endif
 #endif

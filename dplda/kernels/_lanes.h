@@ -32,11 +32,24 @@
 #define vi_and NAME(vi_and)
 #define vi_shift_left NAME(vi_shift_left)
 #define vi_shift_right NAME(vi_shift_right)
-#define vi_squares NAME(vi_squares)
-#define vw NAME(vw)
-#define vw_add_squares NAME(vw_add_squares)
-#define vw_sum NAME(vw_sum)
-#define vw_sums NAME(vw_sums)
+#define vi_sum NAME(vi_sum)
+#define vi_sums4 NAME(vi_sums4)
+#define vi_add_products NAME(vi_add_products)
+#define vi_first NAME(vi_first)
+#define vi_last NAME(vi_last)
+#define vs NAME(vs)
+#define vs_load NAME(vs_load)
+#define vs_store NAME(vs_store)
+#define vs_all NAME(vs_all)
+#define vs_pairs NAME(vs_pairs)
+#define vs_add NAME(vs_add)
+#define vs_sub NAME(vs_sub)
+#define vs_mul NAME(vs_mul)
+#define vs_larger NAME(vs_larger)
+#define vs_products NAME(vs_products)
+#define vs_widen NAME(vs_widen)
+#define vs_positive NAME(vs_positive)
+#define vs_pack NAME(vs_pack)
 #define vd NAME(vd)
 #define vd_load NAME(vd_load)
 #define vd_store NAME(vd_store)
@@ -56,7 +69,7 @@ typedef struct {
 typedef struct {
     __m256i low, high;
 } veci;
-typedef veci vw; /* 8 sums of integers */
+typedef veci vs; /* 32 integers of 16 bits */
 typedef struct {
     __m256d low, high;
 } vd; /* eight doubles */
@@ -114,7 +127,6 @@ DPLDA_INLINE vec v_above(vec a, vec b, vec x) {
 #elif defined(DPLDA_HAS_VECTORS)
 typedef float vec __attribute__((vector_size(64)));
 typedef int32_t veci __attribute__((vector_size(64)));
-typedef int64_t vw __attribute__((vector_size(64))); /* 8 sums of integers */
 #define DPLDA_OPERATION(type, name, a, b, result) \
     DPLDA_INLINE type name(type a, type b) { return result; }
 DPLDA_INLINE vec v_all(float a) { return a - (vec){0}; }
@@ -141,9 +153,6 @@ typedef struct {
 typedef struct {
     int32_t lane[16];
 } veci;
-typedef struct {
-    int64_t lane[8];
-} vw;
 #define DPLDA_OPERATION(type, name, result)                     \
     DPLDA_INLINE type name(type x, type y) {                    \
         type z;                                                 \
@@ -318,68 +327,223 @@ DPLDA_INLINE vec v_sums(const vec *a) {
 #endif
 }
 
-/* The sum of the squares, exact. */
-DPLDA_INLINE int64_t vi_squares(veci a) {
-    int32_t x[16];
-    int64_t total = 0;
-    vi_store(x, a);
-    for (int j = 0; j < 16; j++) {
-        total += (int64_t)x[j] * x[j];
-    }
-    return total;
-}
-
-/* Add the squares of 16 integers to 8 sums, exact: of two integers to each. */
-DPLDA_INLINE vw vw_add_squares(vw sum, veci a) {
+/* Modulo 2^32. */
+DPLDA_INLINE int32_t vi_sum(veci a) {
 #if defined(DPLDA_USE_AVX512)
-    const __m512i even = (__m512i)a, odd = _mm512_srli_epi64(even, 32);
-    return sum + (vw)_mm512_mul_epi32(even, even) + (vw)_mm512_mul_epi32(odd, odd);
-#elif defined(DPLDA_USE_AVX2)
-    const __m256i low = _mm256_srli_epi64(a.low, 32), high = _mm256_srli_epi64(a.high, 32);
-    const __m256i first = _mm256_add_epi64(_mm256_mul_epi32(a.low, a.low), _mm256_mul_epi32(low, low));
-    const __m256i last =
-        _mm256_add_epi64(_mm256_mul_epi32(a.high, a.high), _mm256_mul_epi32(high, high));
-    sum.low = _mm256_add_epi64(sum.low, first);
-    sum.high = _mm256_add_epi64(sum.high, last);
-    return sum;
+    return _mm512_reduce_add_epi32((__m512i)a);
 #else
     int32_t x[16];
-    int64_t sums[8];
+    uint32_t total = 0;
     vi_store(x, a);
-    memcpy(sums, &sum, sizeof sums);
-    for (int j = 0; j < 8; j++) {
-        sums[j] += (int64_t)x[j] * x[j] + (int64_t)x[j + 8] * x[j + 8];
+    for (int j = 0; j < 16; j++) {
+        total += (uint32_t)x[j];
     }
-    memcpy(&sum, sums, sizeof sum);
-    return sum;
+    return (int32_t)total;
 #endif
 }
 
-DPLDA_INLINE int64_t vw_sum(vw a) {
-    int64_t x[8];
-    memcpy(x, &a, sizeof x);
-    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
-}
-
-/* The vw_sum of each of n vectors; fast for 4. */
-DPLDA_INLINE void vw_sums(const vw *a, int n, int64_t *to) {
-#if defined(DPLDA_USE_AVX512)
-#define DPLDA_FOLD(a, b) _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
-    if (n == 4) {
-        const __m512i x = DPLDA_FOLD((__m512i)a[0], (__m512i)a[1]);
-        const __m512i y = DPLDA_FOLD((__m512i)a[2], (__m512i)a[3]);
-        const __m512i lower = _mm512_shuffle_i64x2(x, y, 0x44), upper = _mm512_shuffle_i64x2(x, y, 0xee);
-        const __m512i z = _mm512_add_epi64(lower, upper); /* two parts of x, and two of y */
-        const __m512i sums = _mm512_add_epi64(z, _mm512_shuffle_i64x2(z, z, 0xb1));
-        _mm_storeu_si128((__m128i *)to, _mm512_castsi512_si128(sums));
-        _mm_storeu_si128((__m128i *)(to + 2), _mm512_extracti32x4_epi32(sums, 2));
-        return;
+/* 32 integers of 16 bits at a time. Products of vs_mul are rounded, times 2^-15. */
+#if defined(DPLDA_USE_AVX2)
+#define DPLDA_OF_TWO(name, f)                                            \
+    DPLDA_INLINE vs name(vs a, vs b) {                                   \
+        const vs x = {f(a.low, b.low), f(a.high, b.high)};               \
+        return x;                                                        \
     }
+DPLDA_OF_TWO(vs_add, _mm256_add_epi16)
+DPLDA_OF_TWO(vs_sub, _mm256_sub_epi16)
+DPLDA_OF_TWO(vs_mul, _mm256_mulhrs_epi16)
+DPLDA_OF_TWO(vs_larger, _mm256_max_epi16)
+DPLDA_OF_TWO(vs_products, _mm256_madd_epi16)
+#undef DPLDA_OF_TWO
+DPLDA_INLINE vs vs_load(const int16_t *from) { return vi_load((const int32_t *)from); }
+DPLDA_INLINE void vs_store(int16_t *to, vs a) { vi_store((int32_t *)to, a); }
+DPLDA_INLINE vs vs_pairs(int32_t a) { return vi_all(a); }
+DPLDA_INLINE veci vi_add_products(veci sum, vs a, vs b) { return vi_add(sum, vs_products(a, b)); }
+DPLDA_INLINE vs vs_positive(vs a) { return vs_larger(a, vi_all(0)); }
+DPLDA_INLINE veci vs_widen(__m256i a) {
+    const veci x = {_mm256_cvtepi16_epi32(_mm256_castsi256_si128(a)),
+                    _mm256_cvtepi16_epi32(_mm256_extracti128_si256(a, 1))};
+    return x;
+}
+DPLDA_INLINE veci vi_first(vs a) { return vs_widen(a.low); }
+DPLDA_INLINE veci vi_last(vs a) { return vs_widen(a.high); }
+DPLDA_INLINE vs vs_pack(veci a, veci b) {
+    const vs x = {_mm256_permute4x64_epi64(_mm256_packs_epi32(a.low, a.high), 0xd8),
+                  _mm256_permute4x64_epi64(_mm256_packs_epi32(b.low, b.high), 0xd8)};
+    return x;
+}
+#elif defined(DPLDA_USE_AVX512)
+typedef int16_t vs __attribute__((vector_size(64)));
+DPLDA_INLINE vs vs_load(const int16_t *from) { return (vs)_mm512_loadu_si512(from); }
+DPLDA_INLINE void vs_store(int16_t *to, vs a) { _mm512_storeu_si512(to, (__m512i)a); }
+DPLDA_INLINE vs vs_pairs(int32_t a) { return (vs)vi_all(a); }
+DPLDA_INLINE vs vs_add(vs a, vs b) { return (vs)_mm512_add_epi16((__m512i)a, (__m512i)b); }
+DPLDA_INLINE vs vs_sub(vs a, vs b) { return (vs)_mm512_sub_epi16((__m512i)a, (__m512i)b); }
+DPLDA_INLINE vs vs_mul(vs a, vs b) { return (vs)_mm512_mulhrs_epi16((__m512i)a, (__m512i)b); }
+DPLDA_INLINE vs vs_positive(vs a) {
+    return (vs)_mm512_max_epi16((__m512i)a, _mm512_setzero_si512());
+}
+/* in place: gcc 12 copies the sums of the intrinsic back and forth */
+DPLDA_INLINE veci vi_add_products(veci sum, vs a, vs b) {
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b));
+    return sum;
+}
+DPLDA_INLINE veci vi_first(vs a) {
+    return (veci)_mm512_cvtepi16_epi32(_mm512_castsi512_si256((__m512i)a));
+}
+DPLDA_INLINE veci vi_last(vs a) {
+    return (veci)_mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64((__m512i)a, 1));
+}
+DPLDA_INLINE vs vs_pack(veci a, veci b) {
+    const __m512i low = _mm512_castsi256_si512(_mm512_cvtsepi32_epi16((__m512i)a));
+    return (vs)_mm512_inserti64x4(low, _mm512_cvtsepi32_epi16((__m512i)b), 1);
+}
+#else /* four times eight, as all processors of 64 bits have them */
+#ifndef DPLDA_EIGHT
+#define DPLDA_EIGHT
+#if defined(DPLDA_PLAIN) || !(defined(__SSE2__) || defined(_M_X64) || defined(__aarch64__))
+#define DPLDA_LOOP(n, type, result) \
+    type z;                         \
+    for (int j = 0; j < n; j++) {   \
+        z.lane[j] = result;         \
+    }                               \
+    return z;
+typedef struct {
+    int16_t lane[8];
+} dplda_eight;
+typedef struct {
+    int32_t lane[4];
+} dplda_four;
+#define DPLDA_OPERATION(name, result) \
+    DPLDA_INLINE dplda_eight name(dplda_eight a, dplda_eight b) { DPLDA_LOOP(8, dplda_eight, result) }
+DPLDA_OPERATION(dplda_add8, (int16_t)(a.lane[j] + b.lane[j]))
+DPLDA_OPERATION(dplda_sub8, (int16_t)(a.lane[j] - b.lane[j]))
+DPLDA_OPERATION(dplda_mul8, (int16_t)((a.lane[j] * b.lane[j] + (1 << 14)) >> 15))
+DPLDA_OPERATION(dplda_max8, a.lane[j] > b.lane[j] ? a.lane[j] : b.lane[j])
+DPLDA_INLINE dplda_four dplda_products8(dplda_four s, dplda_eight a, dplda_eight b) {
+    DPLDA_LOOP(4, dplda_four, (int32_t)((uint32_t)s.lane[j] + (uint32_t)(a.lane[2 * j] * b.lane[2 * j]) +
+                                        (uint32_t)(a.lane[2 * j + 1] * b.lane[2 * j + 1])))
+}
+DPLDA_INLINE dplda_four dplda_low4(dplda_eight a) { DPLDA_LOOP(4, dplda_four, a.lane[j]) }
+DPLDA_INLINE dplda_four dplda_high4(dplda_eight a) { DPLDA_LOOP(4, dplda_four, a.lane[j + 4]) }
+DPLDA_INLINE dplda_eight dplda_pack8(dplda_four a, dplda_four b) {
+    DPLDA_LOOP(8, dplda_eight, (int16_t)(j < 4 ? a.lane[j & 3] : b.lane[j & 3]))
+}
+#undef DPLDA_LOOP
+#undef DPLDA_OPERATION
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+typedef int16x8_t dplda_eight;
+typedef int32x4_t dplda_four;
+#define dplda_add8 vaddq_s16
+#define dplda_sub8 vsubq_s16
+#define dplda_mul8 vqrdmulhq_s16
+#define dplda_max8 vmaxq_s16
+#define dplda_low4(a) vmovl_s16(vget_low_s16(a))
+#define dplda_high4(a) vmovl_s16(vget_high_s16(a))
+#define dplda_pack8(a, b) vcombine_s16(vqmovn_s32(a), vqmovn_s32(b))
+DPLDA_INLINE dplda_four dplda_products8(dplda_four sum, dplda_eight a, dplda_eight b) {
+    const dplda_four low = vmull_s16(vget_low_s16(a), vget_low_s16(b));
+    return vaddq_s32(sum, vpaddq_s32(low, vmull_high_s16(a, b)));
+}
+#else
+#include <emmintrin.h>
+typedef __m128i dplda_eight;
+typedef __m128i dplda_four;
+#define dplda_add8 _mm_add_epi16
+#define dplda_sub8 _mm_sub_epi16
+#define dplda_max8 _mm_max_epi16
+#define dplda_low4(a) _mm_srai_epi32(_mm_unpacklo_epi16(a, a), 16)
+#define dplda_high4(a) _mm_srai_epi32(_mm_unpackhi_epi16(a, a), 16)
+#define dplda_pack8 _mm_packs_epi32
+#define dplda_products8(sum, a, b) _mm_add_epi32(sum, _mm_madd_epi16(a, b))
+DPLDA_INLINE dplda_eight dplda_mul8(dplda_eight a, dplda_eight b) {
+    const __m128i low = _mm_mullo_epi16(a, b), high = _mm_slli_epi16(_mm_mulhi_epi16(a, b), 1);
+    const __m128i half = _mm_and_si128(_mm_srli_epi16(low, 14), _mm_set1_epi16(1));
+    return _mm_add_epi16(_mm_add_epi16(high, _mm_srli_epi16(low, 15)), half);
+}
+#endif
+#endif
+typedef struct {
+    dplda_eight part[4];
+} vs;
+#define DPLDA_OPERATION(name, f)                            \
+    DPLDA_INLINE vs name(vs a, vs b) {                      \
+        for (int j = 0; j < 4; j++) {                       \
+            a.part[j] = f(a.part[j], b.part[j]);            \
+        }                                                   \
+        return a;                                           \
+    }
+DPLDA_OPERATION(vs_add, dplda_add8)
+DPLDA_OPERATION(vs_sub, dplda_sub8)
+DPLDA_OPERATION(vs_mul, dplda_mul8)
+DPLDA_OPERATION(vs_larger, dplda_max8)
+#undef DPLDA_OPERATION
+DPLDA_INLINE vs vs_load(const int16_t *from) {
+    vs a;
+    memcpy(&a, from, sizeof a);
+    return a;
+}
+DPLDA_INLINE void vs_store(int16_t *to, vs a) { memcpy(to, &a, sizeof a); }
+DPLDA_INLINE vs vs_pairs(int32_t pair) {
+    const veci pairs = vi_all(pair);
+    vs a;
+    memcpy(&a, &pairs, sizeof a);
+    return a;
+}
+DPLDA_INLINE vs vs_positive(vs a) { return vs_larger(a, vs_pairs(0)); }
+DPLDA_INLINE veci vi_add_products(veci sum, vs a, vs b) {
+    dplda_four four[4];
+    memcpy(four, &sum, sizeof sum);
+    for (int j = 0; j < 4; j++) {
+        four[j] = dplda_products8(four[j], a.part[j], b.part[j]);
+    }
+    memcpy(&sum, four, sizeof sum);
+    return sum;
+}
+DPLDA_INLINE veci vs_widen(dplda_eight a, dplda_eight b) {
+    const dplda_four four[4] = {dplda_low4(a), dplda_high4(a), dplda_low4(b), dplda_high4(b)};
+    veci wide;
+    memcpy(&wide, four, sizeof wide);
+    return wide;
+}
+DPLDA_INLINE veci vi_first(vs a) { return vs_widen(a.part[0], a.part[1]); }
+DPLDA_INLINE veci vi_last(vs a) { return vs_widen(a.part[2], a.part[3]); }
+DPLDA_INLINE vs vs_pack(veci a, veci b) {
+    dplda_four four[8];
+    vs packed;
+    memcpy(four, &a, sizeof a), memcpy(four + 4, &b, sizeof b);
+    for (int j = 0; j < 4; j++) {
+        packed.part[j] = dplda_pack8(four[2 * j], four[2 * j + 1]);
+    }
+    return packed;
+}
+#endif
+DPLDA_INLINE vs vs_all(int16_t a) { return vs_pairs((int32_t)((uint16_t)a * 0x10001u)); }
+
+/* The sum of each of four vectors, modulo 2^32. */
+DPLDA_INLINE void vi_sums4(const veci *a, int32_t *to) {
+#if defined(DPLDA_USE_AVX512)
+#define DPLDA_FOLD(size, a, b) \
+    _mm512_add_epi32(_mm512_unpacklo_##size(a, b), _mm512_unpackhi_##size(a, b))
+    const __m512i x = DPLDA_FOLD(epi32, (__m512i)a[0], (__m512i)a[1]);
+    const __m512i y = DPLDA_FOLD(epi32, (__m512i)a[2], (__m512i)a[3]), z = DPLDA_FOLD(epi64, x, y);
+    const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(z), _mm512_extracti64x4_epi64(z, 1));
+#undef DPLDA_FOLD
+#elif defined(DPLDA_USE_AVX2)
+#define DPLDA_FOLD(i) _mm256_add_epi32(a[i].low, a[i].high)
+    const __m256i x = _mm256_hadd_epi32(DPLDA_FOLD(0), DPLDA_FOLD(1));
+    const __m256i half = _mm256_hadd_epi32(x, _mm256_hadd_epi32(DPLDA_FOLD(2), DPLDA_FOLD(3)));
 #undef DPLDA_FOLD
 #endif
-    for (int i = 0; i < n; i++) {
-        to[i] = vw_sum(a[i]);
+#if defined(DPLDA_USE_AVX512) || defined(DPLDA_USE_AVX2)
+    const __m128i upper = _mm256_extracti128_si256(half, 1);
+    _mm_storeu_si128((__m128i *)to, _mm_add_epi32(_mm256_castsi256_si128(half), upper));
+#else
+    for (int i = 0; i < 4; i++) {
+        to[i] = vi_sum(a[i]);
     }
+#endif
 }
 
 /* Eight doubles at a time. */

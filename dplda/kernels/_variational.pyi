@@ -4,6 +4,7 @@ from numpy.typing import NDArray
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
+I16 = NDArray[np.int16]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 
@@ -13,22 +14,18 @@ def fold_in(
     theta: F32, scratch: F32, inverse_size: F32, least: float, places: I32, others: F32,
 ) -> None: ...
 def pack(phi: F32, pairs: F32, n_threads: int) -> None: ...
+def narrow(table: F32, is_relative: bool, chunks: I16, n_threads: int) -> None: ...
 def measure_words(
-    indptr: I32, indices: I32, data: F32, theta: F32, factor: F32, center: F32, word_weight: F32,
-    share: F32, length: F64, n_threads: int,
+    indptr: I32, indices: I32, data: F32, units: I32, theta: I16, factor: I16, center: I16,
+    word_weight: F32, sums: I32, scratch: F32, length: F64, n_threads: int,
 ) -> None: ...
-def clip_scales(square: F64, doc_scale: F64, norm: float, radius: int, scale: F32) -> None: ...
+def clip_scales(square: F64, relative: F64, most: float, scale: F32) -> None: ...
 def add_words(
-    indptr: I32, indices: I32, data: F32, theta: F32, factor: F32, center: F32, word_weight: F32,
-    share: F32, scale: F32, radius: int, sign: int, total: I64, part: I32, square: I64,
+    indptr: I32, indices: I32, data: F32, units: I32, theta: I16, factor: I16, center: I16,
+    word_weight: F32, sums: I32, scale: F32, shift: int, sign: int, total: I64, square: I64,
     n_threads: int,
 ) -> None: ...
 def add_word_totals(
     indptr: I32, indices: I32, data: F32, units: I64, word_weight: F32, unit_scale: F64,
     norm: float, radius: int, total: I64, scratch: F32, rounded: I32,
-) -> None: ...
-def add_contributions(
-    indptr: I32, indices: I32, data: F32, unit_ptr: I64, units: I64, theta: F32, factor: F32,
-    center: F32, word_weight: F32, unit_scale: F64, norm: float, radius: int, total: I64,
-    place: I32, known: I32, scratch: F32, rounded: I32,
 ) -> None: ...

@@ -3,14 +3,14 @@
 Documents are rows of a CSR matrix. Tables are (n_words, padded), where the padding (to a multiple
 of 16 topics) is zero. Rows do not depend on each other, and threads share them.
 
-Units of one document go through `measure_words`, `clip_scales` and `add_words`, which work word by
-word. Other units go through `add_contributions`. The loops are in ``_fold_in.h`` and
-``_contributions.h``, compiled for each instruction set. All sets give the same bits.
+Contributions go through `narrow`, `measure_words`, `clip_scales` and `add_words`, word by word. The
+loops are in ``_fold_in.h`` and ``_contributions.h``, compiled for each instruction set. All sets
+give the same bits.
 """
 
 cimport cython
-from libc.math cimport sqrt
-from libc.stdint cimport int32_t, int64_t
+from libc.math cimport INFINITY, sqrt
+from libc.stdint cimport int16_t, int32_t, int64_t
 
 from dplda.kernels._sets cimport in_use
 from dplda.kernels._team cimport pieces_of, rows_of_piece, run_pieces
@@ -35,28 +35,48 @@ cdef extern from "_variational.h" nogil:
     static void dplda_pack(int set, const float *row, ptrdiff_t padded, float *pairs) {
         DPLDA_CALL(pack, set)(row, padded, pairs);
     }
-    static void dplda_measure_word(int set, const dplda_word *word, const int32_t *doc,
-                                   const float *count, float weight, ptrdiff_t n, float *shares,
-                                   double *square) {
-        DPLDA_CALL(measure_word, set)(word, doc, count, weight, n, shares, square);
+    static float dplda_relative(int set, const float *row, ptrdiff_t padded) {
+        return DPLDA_CALL(relative, set)(row, padded);
     }
-    static void dplda_add_word(int set, const dplda_word *word, const int32_t *doc,
-                               const float *count, float weight, ptrdiff_t n, const float *shares,
-                               const float *scale, int64_t radius, int sign,
-                               ptrdiff_t n_components, int64_t *total, int32_t *part,
-                               int64_t *square) {
-        DPLDA_CALL(add_word, set)(word, doc, count, weight, n, shares, scale, radius, sign,
-                                  n_components, total, part, square);
+    static void dplda_narrow(int set, const float *row, ptrdiff_t k, ptrdiff_t padded, float factor,
+                             ptrdiff_t width, int16_t *to) {
+        DPLDA_CALL(narrow, set)(row, k, padded, factor, width, to);
+    }
+    static void dplda_measure_word(int set, const dplda_word *word, ptrdiff_t width, int first,
+                                   int32_t *sum, float *squares, float *products) {
+        DPLDA_CALL(measure_word, set)(word, width, first, sum, squares, products);
+    }
+    static float dplda_center_square(int set, const int16_t *center, ptrdiff_t width) {
+        return DPLDA_CALL(center_square, set)(center, width);
+    }
+    static void dplda_add_lengths(int set, const dplda_word *word, float center, const int32_t *sum,
+                                  const float *squares, const float *products, double *length) {
+        DPLDA_CALL(add_lengths, set)(word, center, sum, squares, products, length);
+    }
+    static void dplda_add_word(int set, const dplda_word *word, const dplda_sum *to,
+                               ptrdiff_t width, const int32_t *sum) {
+        DPLDA_CALL(add_word, set)(word, to, width, sum);
     }
     """
     enum:
         PORTABLE "DPLDA_PORTABLE"
     ctypedef struct dplda_word:
-        Py_ssize_t padded
-        const float* theta
-        const float* factor
-        const float* center
-    float dplda_scale(double length, double relative, int64_t radius)
+        const int16_t* theta
+        const int16_t* factor
+        const int16_t* center
+        const int32_t* doc
+        const int32_t* unit
+        bint several
+        const float* count
+        float weight
+        Py_ssize_t n
+    ctypedef struct dplda_sum:
+        const float* scale
+        int shift
+        int sign
+        int64_t* total
+        Py_ssize_t n_topics
+        int64_t* square
     bint dplda_clip(const float* value, int64_t size, double length, double relative,
                     int64_t radius, int32_t* out)
     void dplda_fold_in(
@@ -70,13 +90,21 @@ cdef extern from "_variational.h" nogil:
         float* scratch, float* rows)
     void dplda_pack(int set, const float* row, Py_ssize_t padded, float* pairs)
     Py_ssize_t dplda_pairs(Py_ssize_t padded)
+    Py_ssize_t dplda_chunk(Py_ssize_t n)
+    float dplda_relative(int set, const float* row, Py_ssize_t padded)
+    void dplda_narrow(
+        int set, const float* row, Py_ssize_t k, Py_ssize_t padded, float factor, Py_ssize_t width,
+        int16_t* to)
     void dplda_measure_word(
-        int set, const dplda_word* word, const int32_t* doc, const float* count, float weight,
-        Py_ssize_t n, float* shares, double* square)
+        int set, const dplda_word* word, Py_ssize_t width, bint first, int32_t* sum,
+        float* squares, float* products)
+    float dplda_center_square(int set, const int16_t* center, Py_ssize_t width)
+    void dplda_add_lengths(
+        int set, const dplda_word* word, float center, const int32_t* sum, const float* squares,
+        const float* products, double* length)
     void dplda_add_word(
-        int set, const dplda_word* word, const int32_t* doc, const float* count, float weight,
-        Py_ssize_t n, const float* shares, const float* scale, int64_t radius, int sign,
-        Py_ssize_t n_components, int64_t* total, int32_t* part, int64_t* square)
+        int set, const dplda_word* word, const dplda_sum* to, Py_ssize_t width,
+        const int32_t* sum)
 
 
 cdef enum:
@@ -233,140 +261,243 @@ def pack(
         run_pieces(pack_words, &loop, pieces_of(loop.n_words, loop.padded), n_threads)
 
 
+cdef struct Narrowing:
+    const float* table
+    Py_ssize_t n_rows
+    Py_ssize_t padded
+    bint is_relative
+    int16_t* to
+    Py_ssize_t n_topics                  # with the padding of the result
+
+
+cdef void narrow_rows(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
+    cdef Narrowing* a = <Narrowing*>loop
+    cdef Py_ssize_t i, k, width, size = rows_of_piece(a.n_topics)
+    cdef const float* row
+    cdef float factor
+    for i in range(piece * size, min((piece + 1) * size, a.n_rows)):
+        row, factor = a.table + i * a.padded, 32767
+        if a.is_relative:
+            factor = dplda_relative(in_use, row, a.padded)
+        k = 0
+        while k < a.n_topics:
+            width = dplda_chunk(a.n_topics - k)
+            dplda_narrow(in_use, row, k, a.padded, factor, width, a.to + k * a.n_rows + i * width)
+            k += width
+
+
+def narrow(
+    const float[:, ::1] table,           # in: (n_rows, padded)
+    bint is_relative,                    # in: to the largest of a row; else to 1
+    int16_t[:, ::1] chunks,              # out: (n_rows, padded to 32), chunk by chunk
+    int n_threads,
+):
+    """Round a table to integers from 0 to 32767. A relative row that is not finite is 0."""
+    cdef Narrowing loop
+    loop.n_rows, loop.padded, loop.n_topics = table.shape[0], table.shape[1], chunks.shape[1]
+    if chunks.shape[0] != loop.n_rows or not 0 <= loop.n_topics - loop.padded <= 16 or (
+            loop.n_topics % 32 or loop.padded % 16):
+        raise ValueError("chunks must have the rows and topics of the table")
+    if loop.n_rows == 0:
+        return
+    loop.table, loop.to, loop.is_relative = &table[0, 0], &chunks[0, 0], is_relative
+    with nogil:
+        run_pieces(narrow_rows, &loop, pieces_of(loop.n_rows, loop.n_topics), n_threads)
+
+
 cdef struct Columns:
     const int32_t* indptr
-    const int32_t* indices
-    const float* data
     Py_ssize_t n_words
-    Py_ssize_t n_docs
+    Py_ssize_t n_units
     Py_ssize_t n_pieces
-    dplda_word tables                    # those of word 0
+    dplda_word first                     # word 0, in the first chunk
     const float* word_weight
-    float* share
-    double* length                       # of `measure_words`
-    const float* scale                   # of `add_words`
-    int64_t radius
-    int sign
+    int32_t* sum
+    float* squares                       # of `measure_words`
+    float* products
+    double* length
+    dplda_sum to                         # of `add_words`: row 0 of the total
     Py_ssize_t n_components
-    int64_t* total
-    int32_t* part
-    int64_t* square
+    Py_ssize_t chunk                     # first topic of the chunk
+    Py_ssize_t width
+    Py_ssize_t n_topics                  # with the padding
 
 
 cdef Columns columns_of(
     const int32_t[::1] indptr, const int32_t[::1] indices, const float[::1] data,
-    const float[:, ::1] theta, const float[:, ::1] factor, const float[:, ::1] center,
-    const float[::1] word_weight
-) noexcept:
+    const int32_t[::1] units, const int16_t[:, ::1] theta, const int16_t[:, ::1] factor,
+    const int16_t[:, ::1] center, const float[::1] word_weight, const int32_t[::1] sums
+):
     cdef Columns loop
-    loop.indptr, loop.indices, loop.data = &indptr[0], &indices[0], &data[0]
-    loop.n_words, loop.word_weight = indptr.shape[0] - 1, &word_weight[0]
-    loop.tables.padded, loop.tables.theta = theta.shape[1], &theta[0, 0]
-    loop.tables.factor, loop.tables.center = &factor[0, 0], &center[0, 0]
+    cdef Py_ssize_t n_words = indptr.shape[0] - 1
+    loop.n_topics = theta.shape[1]
+    if loop.n_topics % 32 or not 0 < loop.n_topics <= 1 << 16:
+        raise ValueError("tables must have a multiple of 32 topics, at most 2**16")
+    if factor.shape[1] != loop.n_topics or center.shape[1] != loop.n_topics or (
+            factor.shape[0] != n_words or center.shape[0] != n_words):
+        raise ValueError("factor and center must have a row for each word, and the topics of theta")
+    loop.indptr, loop.n_words, loop.word_weight = &indptr[0], n_words, &word_weight[0]
+    loop.first.doc, loop.first.count, loop.first.unit = &indices[0], &data[0], &units[0]
+    loop.first.several = &units[0] != &indices[0]
+    loop.first.theta, loop.first.factor = &theta[0, 0], &factor[0, 0]
+    loop.first.center, loop.sum = &center[0, 0], <int32_t*>&sums[0]
+    loop.chunk, loop.width = 0, dplda_chunk(loop.n_topics)
     return loop
 
 
-cdef inline dplda_word tables_of(const Columns* loop, Py_ssize_t v) noexcept nogil:
-    cdef dplda_word word = loop.tables
-    word.factor += v * word.padded
-    word.center += v * word.padded
+cdef bint next_chunk(Columns* loop, Py_ssize_t n_docs) noexcept nogil:
+    """Move to the next chunk, if there is one."""
+    loop.first.theta += n_docs * loop.width
+    loop.first.factor += loop.n_words * loop.width
+    loop.first.center += loop.n_words * loop.width
+    loop.chunk += loop.width
+    loop.width = dplda_chunk(loop.n_topics - loop.chunk)
+    return loop.chunk < loop.n_topics
+
+
+cdef inline dplda_word word_of(const Columns* loop, Py_ssize_t v) noexcept nogil:
+    cdef dplda_word word = loop.first
+    cdef Py_ssize_t begin = loop.indptr[v]
+    word.factor += v * loop.width
+    word.center += v * loop.width
+    word.doc += begin
+    word.unit += begin
+    word.count += begin
+    word.weight, word.n = loop.word_weight[v], loop.indptr[v + 1] - begin
     return word
+
+
+cdef enum:
+    WORDS = 16                           # in sequence, of a piece
+
+
+cdef inline Py_ssize_t first_word(Py_ssize_t piece) noexcept nogil:
+    return piece * WORDS
+
+
+cdef inline Py_ssize_t next_word(Py_ssize_t v, Py_ssize_t n_pieces) noexcept nogil:
+    return v + 1 if (v + 1) % WORDS else v + 1 + (n_pieces - 1) * WORDS
 
 
 cdef void measure_some_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
     cdef Columns* a = <Columns*>loop
-    cdef Py_ssize_t begin, v = piece
+    cdef Py_ssize_t begin, k, width, v = first_word(piece)
     cdef dplda_word word
+    cdef float square
     while v < a.n_words:
-        begin = a.indptr[v]
-        if begin < a.indptr[v + 1]:
-            word = tables_of(a, v)
+        begin, word = a.indptr[v], word_of(a, v)
+        if word.n:
             dplda_measure_word(
-                in_use, &word, a.indices + begin, a.data + begin, a.word_weight[v],
-                a.indptr[v + 1] - begin, a.share + begin, a.length + piece * a.n_docs)
-        v += a.n_pieces
+                in_use, &word, a.width, a.chunk == 0, a.sum + begin, a.squares + begin,
+                a.products + begin)
+            if a.chunk + a.width == a.n_topics:
+                k, square, word.center = 0, 0, a.first.center - a.n_words * a.chunk
+                while k < a.n_topics:
+                    width = dplda_chunk(a.n_topics - k)
+                    square += dplda_center_square(
+                        in_use, word.center + k * a.n_words + v * width, width)
+                    k += width
+                dplda_add_lengths(
+                    in_use, &word, square * <float>2**-30, a.sum + begin, a.squares + begin,
+                    a.products + begin, a.length + piece * a.n_units)
+        v = next_word(v, a.n_pieces)
 
 
 def measure_words(
-    const int32_t[::1] indptr,           # in: CSC of the documents, of which each is a unit
-    const int32_t[::1] indices,          # in: documents
+    const int32_t[::1] indptr,           # in: CSC of the documents
+    const int32_t[::1] indices,          # in: documents, in increasing order in each column
     const float[::1] data,               # in: counts
-    const float[:, ::1] theta,           # in: (n_docs, padded) topic weights
-    const float[:, ::1] factor,          # in: (n_words, padded) word factor of responsibilities
-    const float[:, ::1] center,          # in: (n_words, padded) subtracted from responsibilities
+    const int32_t[::1] units,            # in: of the documents, increasing in each column
+    const int16_t[:, ::1] theta,         # in: (n_docs, padded) topic weights, as from `narrow`
+    const int16_t[:, ::1] factor,        # in: (n_words, padded) word factor of responsibilities
+    const int16_t[:, ::1] center,        # in: (n_words, padded) subtracted from responsibilities
     const float[::1] word_weight,        # in: (n_words,)
-    float[::1] share,                    # out: count over the sum of responsibilities, as `data`
-    double[:, ::1] length,               # out: (n_pieces, n_docs) squared lengths of contributions
+    int32_t[::1] sums,                   # out: of responsibilities, exact, as `data`
+    float[:, ::1] scratch,               # scratch: two rows as `data`
+    double[:, ::1] length,               # out: (n_pieces, n_units) squared lengths
     int n_threads,
 ):
-    """Squared lengths of the documents' contributions: the words i, i + n_pieces, ... in row i."""
-    cdef Columns loop = columns_of(indptr, indices, data, theta, factor, center, word_weight)
-    loop.share, loop.length = &share[0], &length[0, 0]
-    loop.n_pieces, loop.n_docs = length.shape[0], length.shape[1]
+    """Squared lengths of the units' contributions: the words of piece i in row i.
+
+    They are floats. That of a unit of several documents is a bound: of a sum of such floats.
+    """
+    cdef Columns loop = columns_of(
+        indptr, indices, data, units, theta, factor, center, word_weight, sums)
+    loop.squares, loop.products = &scratch[0, 0], &scratch[1, 0]
+    loop.n_pieces, loop.n_units, loop.length = length.shape[0], length.shape[1], &length[0, 0]
     with nogil:
         run_pieces(measure_some_words, &loop, loop.n_pieces, n_threads)
+        while next_chunk(&loop, theta.shape[0]):
+            run_pieces(measure_some_words, &loop, loop.n_pieces, n_threads)
 
 
 def clip_scales(
-    const double[:, ::1] square,         # in: (n_pieces, n_docs) squared lengths, to be added
-    const double[::1] doc_scale,         # in: (n_docs,) scale of each document before the clip
-    double norm,                         # in: L2 norm at which the radius is reached
-    int64_t radius,                      # in: the same norm in integer units, at most 2**30
-    float[::1] scale,                    # out: (n_docs,) from floats to integers; 0: left out
+    const double[:, ::1] square,         # in: (n_pieces, n_units) squared lengths, to be added
+    const double[::1] relative,          # in: (n_units,) scale before the clip, over the norm of it
+    double most,                         # in: largest length after the clip
+    float[::1] scale,                    # out: (n_units,) from floats to integers; 0: left out
 ):
-    """Scale that clips each document's contribution."""
-    cdef Py_ssize_t d, i
-    cdef double total
-    for d in range(square.shape[1]):
-        total = 0
+    """Scale that clips each unit's contribution."""
+    cdef Py_ssize_t u, i
+    cdef double length, unclipped
+    for u in range(square.shape[1]):
+        length = 0
         for i in range(square.shape[0]):
-            total += square[i, d]
-        scale[d] = dplda_scale(sqrt(total), doc_scale[d] / norm, radius)
+            length += square[i, u]
+        length, unclipped = sqrt(length), most * relative[u]
+        scale[u] = 0
+        if length < INFINITY and 0 <= relative[u] < INFINITY:
+            scale[u] = <float>(unclipped if unclipped * length <= most else most / length)
 
 
 cdef void add_some_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
     cdef Columns* a = <Columns*>loop
-    cdef Py_ssize_t begin, v = piece
+    cdef Py_ssize_t v = first_word(piece)
     cdef dplda_word word
+    cdef dplda_sum to = a.to
+    to.n_topics = min(a.width, a.n_components - a.chunk)
+    to.square += piece * a.n_units
     while v < a.n_words:
-        begin, word = a.indptr[v], tables_of(a, v)
-        dplda_add_word(
-            in_use, &word, a.indices + begin, a.data + begin, a.word_weight[v],
-            a.indptr[v + 1] - begin, a.share + begin, a.scale, a.radius, a.sign, a.n_components,
-            a.total + v * a.n_components, a.part + piece * word.padded,
-            a.square + piece * a.n_docs)
-        v += a.n_pieces
+        word = word_of(a, v)
+        if word.n:
+            to.total = a.to.total + v * a.n_components + a.chunk
+            dplda_add_word(in_use, &word, &to, a.width, a.sum + a.indptr[v])
+        v = next_word(v, a.n_pieces)
 
 
-@cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
 def add_words(
-    const int32_t[::1] indptr,           # in: CSC of the documents
-    const int32_t[::1] indices,          # in: documents
-    const float[::1] data,               # in: counts
-    const float[:, ::1] theta,           # in: (n_docs, padded)
-    const float[:, ::1] factor,          # in: (n_words, padded)
-    const float[:, ::1] center,          # in: (n_words, padded)
-    const float[::1] word_weight,        # in: (n_words,)
-    const float[::1] share,              # in: of `measure_words`
-    const float[::1] scale,              # in: of `clip_scales`
-    int64_t radius,                      # in
-    int sign,                            # in: 1 to add, -1 to take out
+    const int32_t[::1] indptr,           # in: as for `measure_words`
+    const int32_t[::1] indices,          # in
+    const float[::1] data,               # in
+    const int32_t[::1] units,            # in
+    const int16_t[:, ::1] theta,         # in
+    const int16_t[:, ::1] factor,        # in
+    const int16_t[:, ::1] center,        # in
+    const float[::1] word_weight,        # in
+    const int32_t[::1] sums,             # in: of `measure_words`
+    const float[::1] scale,              # in: (n_units,) of `clip_scales`
+    int shift,                           # in: an integer of the sum stands for 2**shift
+    int sign,                            # in: 1 to add, -1 to take out, 0 for the squares alone
     int64_t[:, ::1] total,               # in/out: (n_words, n_components) rows of the words
-    int32_t[:, ::1] part,                # scratch: (n_pieces, padded) zeros before and after
-    int64_t[:, ::1] square,              # in/out: (n_pieces, n_docs) sums of squared integers
+    int64_t[:, ::1] square,              # in/out: (n_pieces, n_units) sums of squared integers
     int n_threads,
 ):
-    """Add the documents' integer contributions to the rows of the words, times the sign.
+    """Add the units' integer contributions to the rows of the words, times the sign.
 
-    The integers of a document are the same bits in each call with its scale: what was added can be
-    taken out.
+    The integers of a unit are the same bits in each call with its scale: what was added can be
+    taken out. Squares are in units of 4**shift, exact up to 2**56, and at least that beyond.
     """
-    cdef Columns loop = columns_of(indptr, indices, data, theta, factor, center, word_weight)
-    loop.share, loop.scale, loop.radius, loop.sign = <float*>&share[0], &scale[0], radius, sign
-    loop.n_components, loop.total, loop.part = total.shape[1], &total[0, 0], &part[0, 0]
-    loop.n_pieces, loop.n_docs, loop.square = square.shape[0], square.shape[1], &square[0, 0]
+    cdef Columns loop = columns_of(
+        indptr, indices, data, units, theta, factor, center, word_weight, sums)
+    loop.to.scale, loop.to.shift, loop.to.sign = &scale[0], shift, sign
+    loop.to.total, loop.to.square, loop.n_components = &total[0, 0], &square[0, 0], total.shape[1]
+    loop.n_pieces, loop.n_units = square.shape[0], square.shape[1]
+    if not 0 <= loop.n_topics - loop.n_components < 32 or not 0 <= shift <= 30:
+        raise ValueError("total must have the topics of theta, and shift be at most 30")
     with nogil:
         run_pieces(add_some_words, &loop, loop.n_pieces, n_threads)
+        while next_chunk(&loop, theta.shape[0]):
+            run_pieces(add_some_words, &loop, loop.n_pieces, n_threads)
 
 
 def add_word_totals(
@@ -398,109 +529,3 @@ def add_word_totals(
                                 &rounded[0]):
                 for j in range(n):
                     total[indices[begin + j]] += rounded[j]
-
-
-cdef inline float dot(const float* a, const float* b, Py_ssize_t padded) noexcept nogil:
-    """a . b in 8 strided partial sums, which the compiler turns into vector operations."""
-    cdef float lane[8]
-    cdef Py_ssize_t k, j
-    for j in range(8):
-        lane[j] = 0
-    for k in range(0, padded, 8):
-        for j in range(8):
-            lane[j] += a[k + j] * b[k + j]
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))
-
-
-cdef inline Py_ssize_t add_document(
-    const int32_t* word, const float* count, Py_ssize_t n, const float[:, ::1] factor,
-    const float[:, ::1] center, const float[::1] word_weight, const float* theta,
-    int32_t* place, int32_t* known, Py_ssize_t n_known, float* out
-) noexcept nogil:
-    """out[place[v], k] += w_v x_v (r_vk - center_vk), r_vk ~ theta_k factor_vk.
-
-    `known` lists the words that have a place. A word without one (place < 0) gets the next. Returns
-    the number of words that have a place now.
-    """
-    cdef Py_ssize_t j, k, v, padded = factor.shape[1]
-    cdef const float* row
-    cdef const float* middle
-    cdef float* cell
-    cdef float scale, share
-    for j in range(n):
-        v = word[j]
-        row = &factor[v, 0]
-        middle = &center[v, 0]
-        scale = word_weight[v] * count[j]
-        share = dot(theta, row, padded)
-        share = scale / share if share > 0 else 0
-        if place[v] < 0:
-            cell = out + n_known * padded
-            place[v] = <int32_t>n_known
-            known[n_known] = <int32_t>v
-            n_known += 1
-            for k in range(padded):     # not zeros first: all words of a unit of one come here
-                cell[k] = theta[k] * row[k] * share - scale * middle[k]
-        else:
-            cell = out + place[v] * padded
-            for k in range(padded):
-                cell[k] += theta[k] * row[k] * share - scale * middle[k]
-    return n_known
-
-
-def add_contributions(
-    const int32_t[::1] indptr,           # in: CSR of the documents, those of a unit in sequence
-    const int32_t[::1] indices,          # in
-    const float[::1] data,               # in: counts
-    const int64_t[::1] unit_ptr,         # in: (n_units + 1,) first document of each unit
-    const int64_t[::1] units,            # in: the units that take part
-    const float[:, ::1] theta,           # in: (n_docs, padded) topic weights
-    const float[:, ::1] factor,          # in: (n_words, padded) word factor of responsibilities
-    const float[:, ::1] center,          # in: (n_words, padded) subtracted from responsibilities
-    const float[::1] word_weight,        # in: (n_words,)
-    const double[::1] unit_scale,        # in: (n_units,) scale of each unit before the clip
-    double norm,                         # in: clip: L2 norm at which the radius is reached
-    int64_t radius,                      # in: the same norm in integer units, at most 2**30
-    int64_t[:, ::1] total,               # in/out: (n_words, padded) sum of integer contributions
-    int32_t[::1] place,                  # scratch: (n_words,), all -1 before and after
-    int32_t[::1] known,                  # scratch: (most words of a unit,)
-    float[::1] scratch,                  # scratch: (most words of a unit * padded,)
-    int32_t[::1] rounded,                # scratch: (most words of a unit * padded,)
-):
-    """Add each unit's clipped contribution, in integers of L2 norm at most `radius`.
-
-    A unit is all documents of one user, or any document. The contributions of its documents are
-    added cell by cell, and the sum is clipped. The bound is checked in integers. A contribution
-    that is too long after rounding is shrunk a little and rounded again. It is left out if it is
-    still too long. The sensitivity is therefore at most `radius` for every input.
-    """
-    cdef Py_ssize_t r, u, d, j, k, begin, end, n, padded = theta.shape[1]
-    cdef double square
-    cdef int64_t* cell
-    cdef int32_t* share
-    cdef bint fits
-    with nogil:
-        for r in range(units.shape[0]):
-            u = units[r]
-            n = 0
-            for d in range(unit_ptr[u], unit_ptr[u + 1]):
-                begin, end = indptr[d], indptr[d + 1]
-                if begin < end:
-                    n = add_document(
-                        &indices[begin], &data[begin], end - begin, factor, center, word_weight,
-                        &theta[d, 0], &place[0], &known[0], n, &scratch[0])
-            if n == 0:
-                continue
-            square = 0
-            for j in range(n):
-                square += dot(&scratch[j * padded], &scratch[j * padded], padded)
-            fits = dplda_clip(&scratch[0], n * padded, sqrt(square), unit_scale[u] / norm, radius,
-                              &rounded[0])
-            for j in range(n):
-                place[known[j]] = -1
-                if not fits:
-                    continue
-                cell = &total[known[j], 0]
-                share = &rounded[j * padded]
-                for k in range(padded):
-                    cell[k] += share[k]
