@@ -181,8 +181,10 @@ def documents_are_clipped_too_wide(original, self, mechanism, norm):
 
 
 @around("document._contributions:Documents.sum_topics", RESIDUALS)
-def documents_are_clipped_a_unit_too_wide(original, self, *args, radius, **options):
-    return original(self, *args, radius=radius + 10, **options)
+def documents_are_clipped_a_little_too_wide(original, self, *args, norm, radius, **options):
+    """By less than a thousandth."""
+    wider = radius + (radius >> 10)
+    return original(self, *args, norm=norm * wider / radius, radius=wider, **options)
 
 
 @around("document._contributions:Documents.sum_words", RESIDUALS)

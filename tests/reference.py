@@ -256,7 +256,7 @@ def integers_of_entry(theta, factor, center, total, u):
     return cells
 
 
-def contribution(X, documents, theta, factor, center, word_weight, relative, radius, shift):
+def contribution(X, documents, theta, factor, center, word_weight, relative, most):
     """Words of a unit, and the integers that it adds to their rows, before the shift."""
     factor, center = np.maximum(factor, 0), np.maximum(center, 0)
     entries = []
@@ -265,16 +265,17 @@ def contribution(X, documents, theta, factor, center, word_weight, relative, rad
         for w, count in zip(X.indices[span].tolist(), X.data[span]):
             sums = sums_of_entry(theta[d], factor[w], center[w])
             entries.append((w, d, word_weight[w] * count, sums))
-    words, most, squares = sorted({w for w, *_ in entries}), radius >> shift, np.zeros(16)
+    words, squares = sorted({w for w, *_ in entries}), np.zeros(16)
     for w in words:
         of_word = [square_of_entry(sums, s, center[w]) for v, _, s, sums in entries if v == w]
         *others, last = map(float, of_word)
         root = sum(map(np.sqrt, others))
         squares[w // 16 % 16] += (root + np.sqrt(last)) ** 2 if root else last
-    length, nearly = sum(squares.tolist()) ** 0.5, (1 - 2.0**-10) * most
+    length, nearly = sum(squares.tolist()) ** 0.5, (1 - 2.0**-12) * most
     if not (length < np.inf and 0 <= relative < np.inf):
         return words, np.zeros((len(words), theta.shape[1]), object)
-    unclipped = nearly * relative
+
+    unclipped = most * relative
 
     def integers(scale):
         cells = {w: 0 for w in words}
@@ -287,7 +288,7 @@ def contribution(X, documents, theta, factor, center, word_weight, relative, rad
     scale = F(unclipped if unclipped * length <= nearly else nearly / length)
     if len(documents) > 1:
         square = integers(scale)[1]
-        scale = F(min(nearly / max(square, 1) ** 0.5 * float(scale), most * relative))
+        scale = F(min(nearly / max(square, 1) ** 0.5 * float(scale), unclipped))
     for _ in range(2):
         cells, square = integers(scale)
         if square <= most**2:
@@ -300,12 +301,11 @@ def sum_topics(
     X, units, theta, factor, center, word_weight, unit_scale, norm, radius, shift, unit_ptr
 ):
     """Sum of the units' integer contributions, (n_words, padded); tables are rows of integers."""
-    total = np.zeros(factor.shape, object)
+    total, most = np.zeros(factor.shape, object), radius >> shift
     for u in units:
         documents = range(unit_ptr[u], unit_ptr[u + 1])
         words, cells = contribution(
-            X, documents, theta, factor, center, word_weight, float(unit_scale[u]) / norm, radius,
-            shift,
+            X, documents, theta, factor, center, word_weight, unit_scale[u] / norm, most
         )  # fmt: skip
         np.add.at(total, words, cells * 2**shift)
     return total

@@ -343,7 +343,7 @@ def test_a_document_of_one_word_moves_every_sum_by_its_radius(kind, seed):
     _, steps = exact.two_worlds(estimator, TOY, exact.without(TOY, 0), 0)
     for step in steps:
         length = math.sqrt(sum(s * s for s in step.shift))
-        assert 1 - 1e-4 < length / step.mechanism.radius <= 1
+        assert 1 - 1e-3 < length / step.mechanism.radius <= 1  # in 16 bits
 
 
 @both

@@ -62,7 +62,7 @@ FOUND = [
     ("gaussian_noise_is_stated_twice", "SubLDA", "do not cover"),
     ("word_totals_are_not_stated", "SubLDA", "do not cover"),
     ("documents_are_clipped_too_wide", "SubLDA", "a document changes, over"),
-    ("documents_are_clipped_a_unit_too_wide", "SubLDA", "a document changes, over"),
+    ("documents_are_clipped_a_little_too_wide", "SubLDA", "a document changes, over"),
     ("word_totals_count_twice", "SubLDA", "a document changes, over"),
     ("words_count_twice", "HDPLDA, Laplace", "a word changes"),
     ("a_replaced_word_moves_one_cell", "HDPLDA, Laplace", "a word changes"),

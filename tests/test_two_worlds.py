@@ -179,7 +179,7 @@ def test_a_party_is_a_function_of_its_noisy_tokens():
 @pytest.mark.parametrize(
     "fault",
     [
-        "documents_are_clipped_too_wide", "documents_are_clipped_a_unit_too_wide",
+        "documents_are_clipped_too_wide", "documents_are_clipped_a_little_too_wide",
         "word_totals_count_twice", "contributions_read_others", "user_ids_are_ignored",
         "components_hold_raw_counts", "one_unit_is_clipped_too_wide", "sums_count_the_unsampled",
     ],

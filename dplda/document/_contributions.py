@@ -52,7 +52,7 @@ STEPS_ANEW = 15  # accelerated, from equal weights
 COUNT_SHARE = 10  # a tenth of the bound: the words of the first release keep 99.5% of it
 DOCS_OF_A_USER = 10  # that are counted
 N_PIECES = 16  # of the words, which threads share; a public constant
-NEARLY = 1 - 2**-10  # of the radius: rounding makes most integers longer by less
+NEARLY = 1 - 2**-12  # of the radius: rounding lengthens less, on NIPS with 20 to 1000 topics
 
 
 @dataclass
@@ -220,11 +220,11 @@ class Documents:
         """The clipping bound of a release: an L2 norm and the integer radius that stands for it.
 
         With noise both are public constants. Without noise, where nothing is protected, the bound
-        is one that no unit reaches.
+        is one that no unit reaches, a power of two.
         """
         if not mechanism.exact:
             return norm, mechanism.radius
-        return 1.0 + float(np.sqrt(self.longest_square())), 2**30
+        return 2.0 ** np.frexp(1 + np.sqrt(float(self.longest_square())))[1], 2**30
 
     def sum_words(
         self,
@@ -317,7 +317,7 @@ class Documents:
         if upweight is not None:
             relative = relative * upweight[units]
         scale = np.empty(len(units), np.float32)
-        _variational.clip_scales(lengths, relative, NEARLY * most, scale)
+        _variational.clip_scales(lengths, relative, most, NEARLY * most, scale)
         if several.any():  # their lengths are bounds: what is missing is known from their squares
             squares = add(np.where(several, scale, np.float32(0)), 0)
             longer = NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale

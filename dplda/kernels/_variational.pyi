@@ -19,7 +19,9 @@ def measure_words(
     indptr: I32, indices: I32, data: F32, units: I32, theta: I16, factor: I16, center: I16,
     word_weight: F32, sums: I32, scratch: F32, length: F64, n_threads: int,
 ) -> None: ...
-def clip_scales(square: F64, relative: F64, most: float, scale: F32) -> None: ...
+def clip_scales(
+    square: F64, relative: F64, most: float, nearly: float, scale: F32
+) -> None: ...
 def add_words(
     indptr: I32, indices: I32, data: F32, units: I32, theta: I16, factor: I16, center: I16,
     word_weight: F32, sums: I32, scale: F32, shift: int, sign: int, total: I64, square: I64,

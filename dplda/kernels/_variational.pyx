@@ -433,8 +433,9 @@ def measure_words(
 
 def clip_scales(
     const double[:, ::1] square,         # in: (n_pieces, n_units) squared lengths, to be added
-    const double[::1] relative,          # in: (n_units,) scale before the clip, over the norm of it
-    double most,                         # in: largest length after the clip
+    const double[::1] relative,          # in: (n_units,) scale before the clip, over its norm
+    double most,                         # in: the length that stands for the norm
+    double nearly,                       # in: the longest that comes out
     float[::1] scale,                    # out: (n_units,) from floats to integers; 0: left out
 ):
     """Scale that clips each unit's contribution."""
@@ -447,7 +448,7 @@ def clip_scales(
         length, unclipped = sqrt(length), most * relative[u]
         scale[u] = 0
         if length < INFINITY and 0 <= relative[u] < INFINITY:
-            scale[u] = <float>(unclipped if unclipped * length <= most else most / length)
+            scale[u] = <float>(unclipped if unclipped * length <= nearly else nearly / length)
 
 
 cdef void add_some_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
