@@ -1,64 +1,148 @@
-"""Federated topic models, compared with each party alone and with all data together.
+"""Parties with documents of their own: what secure sums and merged topics reach.
 
-``python benchmarks/federated.py [--corpora kos] [--epsilons 4 6 8 11] [--seeds 3] [--rounds 5]
-[--parts alone literal]``
+``python benchmarks/federated.py [--parts secure rounds alone literal] [--corpora kos bbc glosses]
+[--epsilons 2 4] [--n-parties 3 10 30] [--sorted] [--seeds 3] [--rounds 5]``
 
-Three parties of unequal size and content, after figures 5 to 7 and table 3 of the iFTM paper. KOS
-is split by topic: nine of ten documents go to the party that their main topic belongs to, the
-others to any party. BBC is split by label, in the same way. Epsilon is that of one token; 20 topics
-per party, 50 sweeps per round, V = 2000, one tenth held out; mean and standard deviation over seeds
-of held-out log-likelihood per token by document completion (higher is better). `alone` without an
-epsilon and `all data` are GibbsLDA, without privacy, with as many sweeps as all rounds. `literal`
-compares the party as published with the sound one: what is learned, and for how many words the
+`secure`: all documents of a corpus (V = 2000, K = 20, one tenth held out) are dealt to parties
+evenly, or sorted by label (KOS: by topic). Held-out perplexity by document completion at epsilon of
+a document, delta 1e-5: each party alone (mean), its topics merged by `IFTMMaster`, a sum in which
+each party carries all of the noise (no cryptography is needed), secure sums with m / 2 and with 1
+colluding parties, and one trusted curator of all documents.
+
+`rounds`: seconds and bytes of a round for a party, at 40,000 and 2,000,000 cells.
+
+`alone`: `IFTMParty`, with an epsilon of one token, for three parties of unequal size and content,
+after figure 5 of the iFTM paper; log-likelihood per token, mean and standard deviation over seeds.
+`literal`: the party as published and the sound one: what is learned, and for how many words the
 master recovers the exact frequency in a party's documents.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+import corpora
 import numpy as np
-from corpora import Split, load
+from corpora import Split
+from sklearn.base import clone
 
-from dplda import GibbsLDA
-from dplda.federated import IFTMMaster, IFTMParty, LocalModel, run_rounds, vocabulary_hash
-from dplda.metrics import held_out_perplexity
-from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
+from dplda import GibbsLDA, SubLDA
+from dplda.federated import (
+    IFTMMaster,
+    IFTMParty,
+    LocalModel,
+    fit_together,
+    run_rounds,
+    vocabulary_hash,
+)
+from dplda.federated._secure_sum import Adder, Room, SecureSum, Terms
+from dplda.metrics import held_out_perplexity, unigram_perplexity
+from dplda.metrics._perplexity import held_out_log_likelihood
+from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty as LiteralParty
 from dplda.published import recover_counts
 
 K, SWEEPS = 20, 50
 SHARES = np.array([1, 2, 3]) / 6
 STRAYS = 0.1  # documents that go to any party
+PARTS = ["secure", "rounds", "alone", "literal"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpora", nargs="+", default=["kos"], choices=["kos", "bbc"])
-    parser.add_argument("--epsilons", nargs="+", type=float, default=[4.0, 6.0, 8.0, 11.0])
+    parser.add_argument("--parts", nargs="+", default=["secure"], choices=PARTS)
+    parser.add_argument("--corpora", nargs="+", default=["kos"], choices=["kos", "bbc", "glosses"])
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[2.0, 4.0])
+    parser.add_argument("--n-parties", nargs="+", type=int, default=[3, 10, 30])
+    parser.add_argument("--sorted", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--parts", nargs="+", default=["alone"], choices=["alone", "literal"])
     options = parser.parse_args()
-    warnings.simplefilter("ignore", SeededNoiseWarning)
-    warnings.simplefilter("ignore", PrivacyLeakWarning)
-    for split in load(options.corpora):
-        owner = deal(split)
-        sizes = [f"{(owner == p).sum()} documents" for p in range(3)]
-        print(f"\n## {split}; {split.test.shape[0]} held out; parties: {', '.join(sizes)}\n")
+    for category in (SeededNoiseWarning, PrivacyLeakWarning, LowSignalWarning):
+        warnings.simplefilter("ignore", category)
+    for name in options.corpora if options.parts != ["rounds"] else [None]:
+        split = getattr(corpora, name)() if name else None
+        print(f"\n## {split or 'rounds'}\n")
         for part in options.parts:
-            globals()[part](split, owner, options)
+            globals()[part](split, options)
+
+
+def secure(split: Split, options) -> None:
+    """Parties that fit one `SubLDA`: alone, topics merged, sums, one curator."""
+    names = ["alone", "topics merged", "sum, each with all noise", "secure sum, c = m / 2",
+             "secure sum, c = 1", "one curator"]  # fmt: skip
+    print(f"| parties of documents, epsilon | {' | '.join(names)} |")
+    print("| --- |" + " --- |" * len(names))
+    for epsilon, m in itertools.product(options.epsilons, options.n_parties):
+        rows = np.random.default_rng(0).permutation(split.train.shape[0])
+        if options.sorted:
+            rows = rows[np.argsort(kinds_of(split)[rows], kind="stable")]
+        parts = {f"P{i}": split.train[part] for i, part in enumerate(np.array_split(rows, m))}
+        model = SubLDA(K, epsilon=epsilon, delta=1e-5, n_jobs=1)
+        lone = {name: clone(model).fit(X) for name, X in parts.items()}
+        master = IFTMMaster(split.train.shape[1])
+        master.update({
+            name: LocalModel.from_estimator(one, name, 0, master.vocabulary_hash)
+            for name, one in lone.items()
+        })  # fmt: skip
+        tables = [
+            master.released_model(), fit_together(model, parts, colluding=m - 1),
+            fit_together(model, parts, colluding=m // 2), fit_together(model, parts),
+            clone(model).fit(split.train),
+        ]  # fmt: skip
+        scores = [np.mean([held_out_perplexity(x.components_, split.test) for x in lone.values()])]
+        scores += [held_out_perplexity(table.components_, split.test) for table in tables]
+        cells = " | ".join(f"{score:.0f}" for score in scores)
+        print(f"| {m} of {len(rows) // m}, {epsilon:g} | {cells} |", flush=True)
+    print(f"\nword frequencies: {unigram_perplexity(split.train, split.test):.0f}")
+
+
+def rounds(split: None, options) -> None:
+    """Seconds of CPU and bytes of a party's message in a round, masks and sum."""
+    print("| parties | cells | seconds | megabytes each way |\n| --- | --- | --- | --- |")
+    for m, n_cells in itertools.product(options.n_parties, (40_000, 2_000_000)):
+        terms, sizes, seconds = Terms(m), [], []
+        room = Room(Adder(terms), m)
+
+        def take_part(me: int, room=room, terms=terms, n_cells=n_cells):
+            party = SecureSum(terms, me, lambda message: room.exchange(me, message))
+            party.begin()
+            return party
+
+        with ThreadPoolExecutor(m) as pool:
+            party = next(pool.map(take_part, range(m)))
+        party._exchange = partial(reply_to, sizes=sizes, n_cells=n_cells)
+        for _ in range(5):
+            start = time.process_time()
+            party.add_up(np.zeros(n_cells, np.int64), "round")
+            seconds.append(time.process_time() - start)
+        print(
+            f"| {m} | {n_cells:,} | {np.median(seconds):.4f} | {sizes[0] / 1e6:.2f} |", flush=True
+        )
+
+
+def reply_to(message: bytes, *, sizes: list[int], n_cells: int) -> bytes:
+    """A sum of zeros, in the place of the coordinator's."""
+    sizes.append(len(message))
+    return b"S" + bytes(8 * n_cells)
+
+
+def kinds_of(split: Split) -> np.ndarray:
+    """The label of each document, or its main topic."""
+    if split.y_train is not None:
+        return np.unique(split.y_train, return_inverse=True)[1]
+    model = GibbsLDA(12, max_iter=60, random_state=0).fit(split.train)
+    return model.transform(split.train).argmax(axis=1)
 
 
 def deal(split: Split) -> np.ndarray:
-    """The party of each document (n_docs,)."""
-    rng = np.random.default_rng(0)
-    if split.y_train is not None:
-        kind = np.unique(split.y_train, return_inverse=True)[1]
-    else:
-        model = GibbsLDA(12, max_iter=60, random_state=0).fit(split.train)
-        kind = model.transform(split.train).argmax(axis=1)
+    """The party of each document (n_docs,): kinds go to parties whole, but for some strays."""
+    rng, kind = np.random.default_rng(0), kinds_of(split)
     sizes, home, load = np.bincount(kind), {}, np.zeros(3)
     for k in np.argsort(-sizes):  # the largest kinds first, to the party that lacks most
         home[k] = int(np.argmin((load + sizes[k]) / SHARES))
@@ -68,15 +152,7 @@ def deal(split: Split) -> np.ndarray:
     return np.where(stray, rng.choice(3, len(owner), p=SHARES), owner)
 
 
-def federation(
-    split: Split,
-    owner: np.ndarray,
-    seed: int,
-    kind: type = IFTMParty,
-    *,
-    epsilon: float,
-    **parameters,
-) -> dict:
+def federation(split, owner, seed, kind=IFTMParty, *, epsilon, **parameters) -> dict:
     name = "token_epsilon" if kind is IFTMParty else "published_epsilon"
     parameters = {"max_iter": SWEEPS, name: epsilon, **parameters}
     return {
@@ -89,63 +165,30 @@ def federation(
 
 
 def score(components: np.ndarray, split: Split) -> float:
-    return -np.log(held_out_perplexity(components, split.test))
+    return held_out_log_likelihood(components, split.test)
 
 
-def last(split: Split, owner: np.ndarray, options, **parameters) -> list[float]:
-    """Score of the global model after the last round, of each seed."""
-    results = []
-    for seed in range(options.seeds):
-        parties = federation(split, owner, seed, **parameters)
-        master = run_rounds(IFTMMaster(split.train.shape[1]), parties, options.rounds)
-        results.append(score(master.components_, split))
-    return results
-
-
-def baselines(split: Split, owner: np.ndarray, options) -> dict[str, list[float]]:
-    """Scores of each party alone and of all data together, without privacy."""
-    sweeps = SWEEPS * options.rounds
+def alone(split: Split, options) -> None:
+    """Figure 5: what a party gains from the federation."""
+    owner, sweeps = deal(split), SWEEPS * options.rounds
     data = {f"P{p + 1} alone": split.train[np.flatnonzero(owner == p)] for p in range(3)}
     data["all data"] = split.train
-    seeds = range(options.seeds)
-    scores = {
-        name: [score(gibbs(K, X, sweeps, seed).components_, split) for seed in seeds]
-        for name, X in data.items()
-    }
-    scores[f"all data, {3 * K} topics"] = [
-        score(gibbs(3 * K, split.train, sweeps, seed).components_, split) for seed in seeds
-    ]
-    return scores
-
-
-def gibbs(n_components: int, X, sweeps: int, seed: int) -> GibbsLDA:
-    return GibbsLDA(n_components, max_iter=sweeps, random_state=seed).fit(X)
-
-
-def lone(split: Split, owner: np.ndarray, seed: int, epsilon: float, options) -> IFTMParty:
-    """The largest party alone, with privacy and the sweeps of all rounds."""
-    sweeps = SWEEPS * options.rounds
-    estimator, X = federation(split, owner, seed, epsilon=epsilon, max_iter=sweeps)["P3"]
-    return estimator.fit(X)
-
-
-def alone(split: Split, owner: np.ndarray, options) -> None:
-    """Figure 5: what a party gains from the federation."""
-    scores = baselines(split, owner, options)
     print("| model | log-likelihood per token |\n| --- | --- |")
-    for epsilon in options.epsilons:
-        scores[f"P3 alone, epsilon {epsilon:g}"] = [
-            score(lone(split, owner, seed, epsilon, options).components_, split)
-            for seed in range(options.seeds)
-        ]
+    for name, X in data.items():
+        models = [GibbsLDA(K, max_iter=sweeps, random_state=s).fit(X) for s in range(options.seeds)]
+        print(f"| {name} | {spread([score(m.components_, split) for m in models])} |", flush=True)
     for epsilon in [*options.epsilons, np.inf]:
-        scores[f"iFTM, epsilon {epsilon:g}"] = last(split, owner, options, epsilon=epsilon)
-    for name, values in scores.items():
-        print(f"| {name} | {spread(values)} |", flush=True)
+        scores = []
+        for seed in range(options.seeds):
+            parties = federation(split, owner, seed, epsilon=epsilon)
+            master = run_rounds(IFTMMaster(split.train.shape[1]), parties, options.rounds)
+            scores.append(score(master.components_, split))
+        print(f"| iFTM, epsilon {epsilon:g} of a token | {spread(scores)} |", flush=True)
 
 
-def literal(split: Split, owner: np.ndarray, options) -> None:
+def literal(split: Split, options) -> None:
     """The party as published and the sound one, at the paper's threshold and at a better one."""
+    owner = deal(split)
     print("\n| epsilon | party | log-likelihood per token | words recovered |")
     print("| --- | --- | --- | --- |")
     for epsilon in options.epsilons:
@@ -162,8 +205,7 @@ def literal(split: Split, owner: np.ndarray, options) -> None:
                 found = [recovered(estimator, X) for estimator, X in parties.values()]
                 values.append((score(master.components_, split), np.mean(found)))
             value, share = zip(*values)
-            cells = [spread(value), f"{np.mean(share):.1%}"]
-            print(f"| {epsilon:g} | {name} | {' | '.join(cells)} |", flush=True)
+            print(f"| {epsilon:g} | {name} | {spread(value)} | {np.mean(share):.1%} |", flush=True)
 
 
 def recovered(estimator, X) -> float:

@@ -805,8 +805,9 @@ def a_second_attempt_is_charged_as_sampled(original, self, n_done, n_rounds):
     return plan[:n] + [(label, plan[n - 1][1]) for label, _ in plan[n:]]
 
 
-@around("federated._secure_sum:SecureSum.public_streams", SECURE_SUM)
+@around("federated._secure_sum:SecureSum.begin", SECURE_SUM)
 def parties_begin_with_topics_of_their_own(original, self):
+    original(self)
     return module("privacy._streams").Streams.from_random_state(None)
 
 

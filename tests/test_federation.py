@@ -88,16 +88,15 @@ def keys(tmp_path_factory):
 
 
 def server_side(keys, *names):
-    files = {name: keys / f"{name}.pem" for name in names}
-    tls = tls_context(
-        ssl.PROTOCOL_TLS_SERVER, keys / "server.pem", keys / "server.key", [*files.values()]
-    )
-    return {certificate_of(path): name for name, path in files.items()}, tls
+    known = {certificate_of(keys / f"{name}.pem"): name for name in names}
+    own = keys / "server.pem", keys / "server.key"
+    return known, tls_context(ssl.PROTOCOL_TLS_SERVER, *own, [*known])
 
 
 def client_side(keys, certificate, authority="ca", key=None):
     files = keys / f"{certificate}.pem", keys / f"{key or certificate}.key"
-    return tls_context(ssl.PROTOCOL_TLS_CLIENT, *files, [keys / f"{authority}.pem"])
+    known = [certificate_of(keys / f"{authority}.pem")]
+    return tls_context(ssl.PROTOCOL_TLS_CLIENT, *files, known)
 
 
 @asynccontextmanager
@@ -470,7 +469,7 @@ COORDINATOR = {
 def command_line(command, options):
     given = (f"--{name}={value}" if value else f"--{name}"
              for name, value in options.items() if name and value is not None)  # fmt: skip
-    return ["federation", command, *given, *([options[""]] if "" in options else [])]
+    return ["federation", f"iftm-{command}", *given, *([options[""]] if "" in options else [])]
 
 
 def fails(arguments, capsys):
@@ -612,7 +611,7 @@ class Deployment(Processes):
 
     def coordinator(self, *arguments):
         return self.start(
-            "coordinator", *PROGRAM, "coordinator", "--vocabulary", "words.txt",
+            "coordinator", *PROGRAM, "iftm-coordinator", "--vocabulary", "words.txt",
             "--port", self.port, "--home", "home", "--certificate", "server.pem",
             "--key", "server.key", "--party=north=north.pem", "--party=south=south.pem", *arguments,
         )  # fmt: skip
@@ -620,7 +619,7 @@ class Deployment(Processes):
     def party(self, name):
         n_components, seed = PARAMETERS[name]
         return self.start(
-            name, *PROGRAM, "party", f"{name}.npz", "--name", name,
+            name, *PROGRAM, "iftm-party", f"{name}.npz", "--name", name,
             "--vocabulary", "words.txt", "--epsilon", 6.0, "--n-components", n_components,
             "--max-iter", 5, "--random-state", seed, "--ledger", f"{name}.sqlite",
             "--state", f"{name}.state", "--coordinator", f"127.0.0.1:{self.port}",

@@ -42,11 +42,12 @@ def thirds(X, user_ids=None):
 class Alone:
     """The other parties, if they hold nothing and draw no noise."""
 
-    def __init__(self, terms, first=bytes(32)):
-        self.n_parties, self.shares, self.first = terms.n_parties, terms.shares, first
+    def __init__(self, terms, first=None):
+        self.n_parties, self.shares = terms.n_parties, terms.shares
+        self.first = first or Streams(bytes(32), seeded=False)
 
-    def public_streams(self):
-        return Streams(self.first, seeded=False)
+    def begin(self):
+        return self.first
 
     def add_up(self, cells, label):
         return True
@@ -75,14 +76,10 @@ def test_without_noise_the_model_is_that_of_all_documents_to_the_last_bit(
 ):
     """With the same mechanisms, masks and first table."""
     monkeypatch.setattr(GaussianShare, "add_to", no_noise)
-    first = []
-    streams = SecureSum.public_streams
-    monkeypatch.setattr(
-        SecureSum, "public_streams", lambda self: first.append(self._first) or streams(self)
-    )
+    first, begin = [], SecureSum.begin
+    monkeypatch.setattr(SecureSum, "begin", lambda self: first.append(begin(self)) or first[-1])
     users = np.arange(600) // 4 if with_users else None
     together = fit_together(model, thirds(X, users))
-    assert len({*first}) == 1
     pooled = fit_share(clone(model), X, Alone(Terms(3), first[0]), users)
     assert_array_equal(together.components_, pooled.components_)
     assert together.privacy_.unit == ("user" if with_users else "document")
@@ -227,7 +224,9 @@ def meet(terms, act, lie=None):
             return reply if lie is None else lie(me, message, reply)
 
         try:
-            return act(me, SecureSum(terms, me, exchange))
+            party = SecureSum(terms, me, exchange)
+            party.begin()
+            return act(me, party)
         except BaseException:
             room.leave()
             raise
@@ -329,7 +328,8 @@ def test_parties_of_other_terms_do_not_meet():
     room = Room(Adder(Terms(2)), 2)
 
     def run(me):
-        return SecureSum(Terms(2, digest=bytes([me])), me, lambda m: room.exchange(me, m))
+        terms = Terms(2, digest=bytes([me]))
+        return SecureSum(terms, me, lambda message: room.exchange(me, message)).begin()
 
     with ThreadPoolExecutor(2) as pool:
         errors = [call.exception() for call in [pool.submit(run, me) for me in range(2)]]
@@ -475,7 +475,7 @@ def test_a_party_twice_in_the_plan_is_refused():
         return pack([own, _secure_sum.Keys(terms.kem).public(), own])
 
     with pytest.raises(ConnectionError, match="has changed the keys"):
-        SecureSum(terms, 0, exchange)
+        SecureSum(terms, 0, exchange).begin()
 
 
 def test_terms_are_agreed_on_by_a_digest():

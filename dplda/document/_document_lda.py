@@ -270,7 +270,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         warn_if_seeded(name, streams.seeded and not budget.exact)
         interrupt = None
         charged = unit if user_ids is None else charged_unit(user_ids, unit)  # public
-        first = streams if self._parties is None else self._parties.public_streams()
         with Curator(
             plan, streams, label=name, unit=charged, ledger=self.ledger, parties=self._parties
         ) as curator:
@@ -281,6 +280,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                     n_components=self.n_components, delta=self.delta,
                 )  # fmt: skip
             users = None if user_ids is None else number_users(user_ids, counts.shape[0])  # private
+            first = streams if self._parties is None else self._parties.begin()
             try:
                 table = self._rounds(
                     counts, table, budget, curator, first, n_rounds, users, others

@@ -35,6 +35,7 @@ RETRY_SECONDS = 3.0
 END_SECONDS = 2 * RETRY_SECONDS  # to tell the parties that the federation is over
 NUMBER = 8  # bytes of the number of a request
 OVER = "over"
+GONE = "the connection has ended"
 MAX_REASON = 200  # characters of what the other side gives as a reason
 
 
@@ -146,7 +147,7 @@ class Coordinator:
             self._in_use.discard(request.protocol)
             if self._sockets.get(name) is socket:
                 del self._sockets[name], self._owed[name]
-                self._answers.put_nowait((name, "the connection has ended"))
+                self._answers.put_nowait((name, GONE))
             await _quietly(socket.close())
         return socket
 
@@ -274,7 +275,7 @@ def certificate_of(path: Path) -> bytes:
     return data
 
 
-def tls_context(protocol: int, certificate: Path, key: Path, known: list[Path]) -> ssl.SSLContext:
+def tls_context(protocol: int, certificate: Path, key: Path, known: list[bytes]) -> ssl.SSLContext:
     """TLS 1.3 that shows an own certificate, and asks the other side for one of the known ones.
 
     A certificate that was handed over in person is trusted without its authority. The known
@@ -284,8 +285,8 @@ def tls_context(protocol: int, certificate: Path, key: Path, known: list[Path]) 
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-    for path in known:
-        context.load_verify_locations(cadata=certificate_of(path))
+    for other in known:
+        context.load_verify_locations(cadata=other)
     certificate_of(certificate)
     with key.open("rb"):  # the error of a missing file names it
         pass

@@ -144,7 +144,8 @@ class SecureSum:
     is uniform. Agreement therefore takes no message, and secrecy does not depend on the transport.
 
     `exchange` gives a message to the coordinator and returns its reply. `prove` wraps own public
-    keys for the others, and `check` unwraps those of a party, or raises an error.
+    keys for the others, and `check` unwraps those of a party, or raises an error. Nothing is sent
+    before `begin`.
     """
 
     def __init__(
@@ -159,26 +160,30 @@ class SecureSum:
     ) -> None:
         self.n_parties, self.shares = terms.n_parties, terms.shares
         self._me, self._exchange, self._terms = me, exchange, terms
-        self._present, keys = list(range(self.n_parties)), Keys(terms.kem, seed)
-        own, agreed = keys.public(), terms.agreed()
-        proved = unpack(exchange(pack([agreed, prove(own)])), self.n_parties)
-        publics = [check(i, message) for i, message in enumerate(proved)]
-        size = KEY + KEM_KEY * terms.kem
+        self._keys, self._prove, self._check = Keys(terms.kem, seed), prove, check
+        self._present = list(range(self.n_parties))
+
+    def begin(self) -> Streams:
+        """Agree on keys with all parties; gives the public streams of the first table.
+
+        A party that is absent, or cannot pay, ends the fit here for all, before any release.
+        """
+        keys, me, agreed = self._keys, self._me, self._terms.agreed()
+        own = keys.public()
+        proved = unpack(self._exchange(pack([agreed, self._prove(own)])), self.n_parties)
+        publics = [self._check(i, message) for i, message in enumerate(proved)]
+        size = KEY + KEM_KEY * self._terms.kem
         if publics[me] != own or len({*publics}) < len(publics) or {*map(len, publics)} != {size}:
             raise ConnectionError(
                 "the coordinator has changed the keys of the parties; this party sends nothing"
             )
-        # Nobody chose it: the keys of all parties are in it. Random topics need no secret.
-        self._first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
-        texts = b"".join(
-            unpack(exchange(pack([agreed, keys.encapsulate(me, publics)])), self.n_parties)
-        )
+        encapsulated = pack([agreed, keys.encapsulate(me, publics)])
+        texts = b"".join(unpack(self._exchange(encapsulated), self.n_parties))
         self._secrets = keys.secrets(me, publics, texts)
         self._transcript = hashlib.sha256(agreed + b"".join(publics) + texts).digest()
-
-    def public_streams(self) -> Streams:
-        """The random first table, the same for all parties."""
-        return Streams(self._first, seeded=False)
+        # Nobody chose it: the keys of all parties are in it. Random topics need no secret.
+        first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
+        return Streams(first, seeded=False)
 
     def add_up(self, cells: NDArray[np.int64], label: str) -> bool:
         """Put the sum over all parties in the place of own noisy cells; False if one was lost."""

@@ -1,0 +1,410 @@
+"""Secure sums over a network: the plan, both sides with TLS, and what happens if one fails."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+from test_federation import (
+    Processes,
+    StartedError,
+    client_side,
+    free_port,
+    make_certificates,
+    server_side,
+    within_seconds,
+)
+
+import dplda
+from dplda import load_release
+from dplda.__main__ import main
+from dplda.cli import _federation as _command
+from dplda.datasets import make_topic_corpus
+from dplda.federated import _joint_fit, _network
+from dplda.federated._joint_fit import Party, Plan, make_sums
+from dplda.federated._network import Coordinator, take_part
+from dplda.federated._secure_sum import Adder
+from dplda.privacy import BudgetError, Ledger
+
+NAMES = ("north", "south", "west")
+WORDS = [f"word{i}" for i in range(30)]
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("keys")
+    make_certificates(folder, [*NAMES, "stranger"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def documents():
+    X = sp.csr_array(make_topic_corpus(300, 30, 3, random_state=0).data)
+    return {name: X[100 * i : 100 * i + 100] for i, name in enumerate(NAMES)}
+
+
+def plan_of(keys, names=NAMES, **changes):
+    fields = dict(
+        version=dplda.__version__, fit="a", model="SubLDA", unit="document", colluding=1, lost=0,
+        parameters={"n_components": 3, "epsilon": 4.0, "max_iter": 5}, kem=_joint_fit.HAS_KEM,
+        words=WORDS, parties={name: (keys / f"{name}.pem").read_text() for name in names},
+    )  # fmt: skip
+    return Plan(**{**fields, **changes})
+
+
+def party_of(keys, plan, documents, name, **own):
+    return Party(plan, name, keys / f"{name}.key", lambda: (documents[name], None), **own)
+
+
+async def fit(keys, plan, parties, *, timeout=20.0, absent=(), answers=None):
+    """Both sides on loopback; returns the coordinator's error or None."""
+    names, tls = server_side(keys, *plan.parties)
+    network, error = Coordinator(names, plan.max_bytes), None
+    async with network.listening("127.0.0.1", 0, tls) as port:
+        tasks = [
+            asyncio.create_task(
+                take_part(
+                    f"127.0.0.1:{port}", (answers or {}).get(name, party.answer),
+                    max_bytes=plan.max_bytes, tls=client_side(keys, name),
+                )
+            )
+            for name, party in parties.items() if name not in absent
+        ]  # fmt: skip
+        try:
+            await make_sums(network, plan, timeout)
+        except ConnectionError as found:
+            error = found
+            await network.end()
+        for task in tasks:
+            task.cancel()
+    for party in parties.values():
+        await asyncio.to_thread(party.end)
+    return error
+
+
+def dying(party, at):
+    """Answers of a party that is gone before its answer number `at`, from 0."""
+    count = iter(range(10**6))
+
+    def answer(request):
+        if next(count) >= at:
+            raise MemoryError
+        return party.answer(request)
+
+    return answer
+
+
+def three(keys, plan, documents, **own):
+    return {name: party_of(keys, plan, documents, name, **own) for name in NAMES}
+
+
+@within_seconds
+async def test_all_parties_have_one_model(keys, documents, tmp_path):
+    plan = plan_of(keys)
+    parties = {
+        name: party_of(keys, plan, documents, name, ledger=tmp_path / name) for name in NAMES
+    }
+    assert await fit(keys, plan, parties) is None
+    one, *others = (party.model for party in parties.values())
+    for other in others:
+        assert_array_equal(one.components_, other.components_)
+    assert 3.99 < one.epsilon_ <= 4.0
+    for name in NAMES:
+        (entry,) = Ledger(tmp_path / name).entries()
+        assert entry.status == "confirmed"
+
+
+# a table of what goes wrong: docs/federated.md has one row for each test
+
+
+@within_seconds
+async def test_a_party_that_is_absent_ends_the_fit_before_anything_is_charged(
+    keys, documents, tmp_path
+):
+    plan = plan_of(keys, lost=1)
+    parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
+    error = await fit(keys, plan, parties, timeout=1.0, absent=["west"])
+    assert "2 parties are left" in str(error)
+    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {"canceled"}
+
+
+@pytest.mark.parametrize("at", [4, 7])
+@within_seconds
+async def test_the_others_go_on_without_a_party_that_dies(keys, documents, at):
+    plan = plan_of(keys, lost=1)
+    parties = three(keys, plan, documents)
+    answers = {"west": dying(parties["west"], at)}
+    assert await fit(keys, plan, parties, answers=answers, timeout=2.0) is None
+    assert_array_equal(parties["north"].model.components_, parties["south"].model.components_)
+    assert not parties["west"].is_fitted
+
+
+@within_seconds
+async def test_a_death_that_is_not_planned_ends_the_fit_and_stays_charged(
+    keys, documents, tmp_path
+):
+    plan = plan_of(keys)
+    parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
+    error = await fit(keys, plan, parties, answers={"west": dying(parties["west"], 6)}, timeout=1.0)
+    assert "too few" in str(error)
+    assert not any(party.is_fitted for party in parties.values())
+    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {"releasing"}
+
+
+@within_seconds
+async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(keys, documents):
+    """Its keys were in memory only. It says so, and sends and charges nothing."""
+    plan = plan_of(keys)
+    party = party_of(keys, plan, documents, "north")
+    with pytest.raises(ConnectionError, match="has begun without this party"):
+        party.answer(b"S" + bytes(800))
+    assert party.answer(b"")
+    party.end()
+
+
+@within_seconds
+async def test_a_connection_that_breaks_costs_nothing(keys, documents):
+    """The same request has the same answer, and no second mask."""
+    plan = plan_of(keys)
+    parties = three(keys, plan, documents)
+
+    def twice(request):
+        first = parties["north"].answer(request)
+        assert parties["north"].answer(request) == first
+        return first
+
+    assert await fit(keys, plan, parties, answers={"north": twice}) is None
+    assert parties["north"].is_fitted
+
+
+@within_seconds
+async def test_a_party_that_lies_spoils_the_model_and_learns_nothing(keys, documents):
+    plan = plan_of(keys)
+    parties = three(keys, plan, documents)
+
+    def lie(request):
+        answer = parties["west"].answer(request)
+        return answer[:32] + os.urandom(len(answer) - 32) if request[:1] == b"S" else answer
+
+    error = await fit(keys, plan, parties, answers={"west": lie})
+    assert error is None or "agree" in str(error)
+
+
+@within_seconds
+async def test_a_party_that_cannot_pay_ends_the_fit(keys, documents, tmp_path):
+    """And costs the others nothing."""
+    plan = plan_of(keys)
+    parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
+    parties["west"] = party_of(
+        keys, plan, documents, "west", ledger=Ledger(tmp_path / "small", epsilon=1.0)
+    )
+    error = await fit(keys, plan, parties, timeout=1.0)
+    assert "too few" in str(error)
+    assert isinstance(parties["west"].error, BudgetError)
+    assert Ledger(tmp_path / "small").entries() == []
+    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {"canceled"}
+
+
+@within_seconds
+async def test_a_coordinator_that_lies_to_one_party_ends_the_fit(keys, documents):
+    plan = plan_of(keys)
+    parties = three(keys, plan, documents)
+
+    def lied_to(request):
+        return parties["south"].answer(
+            request[:-1] + bytes([request[-1] ^ 1]) if request[:1] == b"S" else request
+        )
+
+    error = await fit(keys, plan, parties, answers={"south": lied_to})
+    assert "do not agree" in str(error)
+    assert not any(party.is_fitted for party in parties.values())
+
+
+@within_seconds
+async def test_a_false_loss_is_one_more_attempt_and_no_more_than_planned(
+    keys, documents, monkeypatch
+):
+    plan, reply = plan_of(keys, lost=1), Adder.reply
+    parties = three(keys, plan, documents)
+
+    def forget(self, messages):
+        if self._n_replies == 5:  # west has answered
+            messages = {i: message for i, message in messages.items() if i != 2}
+        return reply(self, messages)
+
+    monkeypatch.setattr(Adder, "reply", forget)
+    assert await fit(keys, plan, parties, timeout=5.0) is None
+    north, south, west = parties.values()
+    assert_array_equal(north.model.components_, south.model.components_)
+    assert not west.is_fitted
+    assert north.model.epsilon_ <= 4.0
+
+
+@within_seconds
+async def test_a_coordinator_that_invents_a_party_gets_nothing(keys, documents):
+    """It has no key of a certificate of the plan."""
+    plan = plan_of(keys)
+    parties = three(keys, plan, documents)
+    other = plan_of(keys, (*NAMES[:2], "stranger"))
+    invented = party_of(keys, other, {"stranger": documents["west"]}, "stranger")
+    error = await fit(keys, plan, parties, answers={"west": invented.answer})
+    assert error is not None
+    invented.end()
+    assert "not have the same plan" in str(error)
+    forged = Party.__new__(Party)
+    forged.plan, forged._key = plan, invented._key  # the right plan, and another's key
+    with pytest.raises(ConnectionError, match="'west' are not signed by its certificate"):
+        parties["north"]._check(2, forged._prove(bytes(32 + 1184 * plan.kem)))
+
+
+@within_seconds
+async def test_a_coordinator_that_begins_anew_ends_the_fit(keys, documents):
+    plan = plan_of(keys)
+    party = party_of(keys, plan, documents, "north")
+    party.answer(b"")
+    with pytest.raises(ConnectionError, match="has ended with an error"):
+        party.answer(b"x")
+    assert "malformed" in str(party.error)
+    party.end()
+
+
+# plans
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": "0.0.1"}, r"for dplda 0\.0\.1, and this is"),
+        ({"model": "HDPLDA"}, "another model than"), ({"unit": "word"}, "or unit"),
+        ({"words": ["a", "a"]}, "all different"), ({"words": []}, "at least one"),
+        ({"colluding": 3}, "colluding must be"), ({"lost": 2}, "lost must be"),
+        ({"parameters": {"n_components": 0, "epsilon": 1.0}}, "n_components"),
+        ({"parameters": {"n_components": 3, "epsilon": float("inf")}}, "has no noise"),
+        ({"parameters": {"n_topics": 3}}, "n_topics"),
+        ({"parties": {}}, "number of parties"), ({"parties": {"a": "x", "b": "y"}}, "PEM"),
+        ({"extra": 1}, "extra"),
+    ],
+)  # fmt: skip
+def test_bad_plans(keys, tmp_path, changes, message):
+    path, fields = tmp_path / "plan.json", json.loads(plan_of(keys).text())
+    path.write_text(json.dumps(fields | changes))
+    with pytest.raises(ValueError, match=rf"plan.json is no plan that can be used: .*{message}"):
+        Plan.read(path)
+
+
+def test_a_party_twice_in_the_plan_is_refused(keys):
+    pem = (keys / "north.pem").read_text()
+    with pytest.raises(ValueError, match="have one certificate"):
+        plan_of(keys, parties={"north": pem, "south": pem})
+
+
+def test_a_plan_has_one_digest(keys, tmp_path):
+    plan = plan_of(keys)
+    (tmp_path / "plan.json").write_text(plan.text(), "utf-8")
+    assert Plan.read(tmp_path / "plan.json") == plan
+    others = [plan_of(keys, fit="b"), plan_of(keys, lost=1), plan_of(keys, words=WORDS[::-1])]
+    assert len({other.digest for other in (plan, *others)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "X", "message"),
+    [
+        ("east", "north", None, "is no party of the plan"),
+        ("north", "south", None, "is not the key of this party's certificate"),
+        ("north", "locked", None, "without a password"),
+        ("north", "north", np.ones((2, 3)), "the plan has 30 words"),
+    ],
+)
+def test_a_party_checks_everything_first(keys, documents, name, key, X, message):
+    X = documents["north"] if X is None else X
+    with pytest.raises(ValueError, match=message):
+        Party(plan_of(keys), name, keys / f"{key}.key", lambda: (X, None))
+
+
+def test_a_plan_for_users_needs_users(keys, documents):
+    X = documents["north"]
+    for unit, users in (("user", None), ("document", np.arange(100))):
+        with pytest.raises(ValueError, match=f"protects one {unit}"):
+            Party(plan_of(keys, unit=unit), "north", keys / "north.key", lambda u=users: (X, u))
+
+
+# commands
+
+
+@pytest.fixture
+def folder(tmp_path, keys, documents, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_command.log, "handlers", [])
+    for path in keys.iterdir():
+        Path(path.name).write_bytes(path.read_bytes())
+        Path(path.name).chmod(0o600)
+    Path("words.txt").write_text("\n".join(WORDS), "utf-8")
+    for name, X in documents.items():
+        sp.save_npz(f"{name}.npz", X)
+    return tmp_path
+
+
+PLAN = ["federation", "plan", "--vocabulary=words.txt", "--epsilon=4", "--n-components=3",
+        "--max-iter=5", *(f"--party={name}={name}.pem" for name in NAMES)]  # fmt: skip
+
+
+def party_command(name, port):
+    return [
+        "federation", "party", f"{name}.npz", "--plan=plan.json", f"--name={name}",
+        f"--certificate={name}.pem", f"--key={name}.key", f"--coordinator=127.0.0.1:{port}",
+        "--coordinator-certificate=ca.pem", f"--ledger={name}.ledger", f"--out={name}.model",
+    ]  # fmt: skip
+
+
+def coordinator_command(port):
+    return ["federation", "coordinator", "--plan=plan.json", "--certificate=server.pem",
+            "--key=server.key", f"--port={port}", "--round-timeout=30"]  # fmt: skip
+
+
+def test_commands_check_everything_first(folder, capsys, monkeypatch):
+    def start(*_, **__):
+        raise StartedError
+
+    monkeypatch.setattr(_network, "take_part", start)
+    assert main(PLAN) == 0
+    assert Plan.read(folder / "plan.json").digest.hex() in capsys.readouterr().out
+    with pytest.raises(StartedError):
+        main(party_command("north", 1))
+    for change, message in (
+        ("--certificate=south.pem", "is not the certificate of 'north'"),
+        ("--key=south.key", "south.key holds no key of the certificate"),
+        ("--plan=words.txt", "words.txt is no plan"),
+        ("--out=missing/x", "missing/x cannot be written"),
+    ):
+        assert main([*party_command("north", 1), change]) == 1
+        assert message in capsys.readouterr().err
+    assert not (folder / "north.ledger").exists()
+    assert main([*PLAN, "--colluding=3"]) == 1
+    assert main([*PLAN, "--party=north=stranger.pem"]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
+def test_three_commands_fit_one_model(folder):
+    assert main([*PLAN, "--lost=1"]) == 0
+    processes, port = Processes(folder), free_port()
+    try:
+        program = [sys.executable, "-m", "dplda"]
+        processes.start("coordinator", *program, *coordinator_command(port))
+        for name in NAMES:
+            processes.start(name, *program, *party_command(name, port))
+        processes.wait_for_end("coordinator", *NAMES)
+    finally:
+        processes.end()
+    one, two, three = (load_release(f"{name}.model") for name in NAMES)
+    assert_array_equal(one.components_, two.components_)
+    assert_array_equal(one.components_, three.components_)
+    assert "at most 1 of the 3 parties collude" in str(one.privacy_)
+    for name in NAMES:
+        (entry,) = Ledger(f"{name}.ledger").entries()
+        assert entry.status == "confirmed"
