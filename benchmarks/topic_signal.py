@@ -1,15 +1,14 @@
 """Weak topics on corpora as they are, and topics that stand out where words are shuffled.
 
 ``python benchmarks/topic_signal.py [--corpora kos nips bbc docstrings glosses mails texts]
-[--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--texts FILE] [--party]``
+[--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--texts FILE]``
 
 V = 2000, delta = 1e-5. Shuffled words: all tokens of the corpus are dealt to the documents at
 random, so that lengths and word frequencies stay, and there are no topics. Mails are BBC and as
 many texts of five templates: 40 words each, and 15 free ones. ``texts`` are the lines of FILE,
 10,000 of 3 to 20 words of the vocabulary. The last line has the largest evidence of a shuffled
 topic with noise, the largest mean without, and the number of topics that are not weak over
-documents / (documents for half of the gap), the constant STANDING of `dplda.plan`. ``--party``
-fits `IFTMParty`, whose epsilons are those of a token.
+documents / (documents for half of the gap), the constant STANDING of `dplda.plan`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from sklearn.feature_extraction.text import CountVectorizer
 from dplda import SubLDA
 from dplda.document._document_budget import DocumentBudget
 from dplda.document._plan import docs_for_half
-from dplda.federated import IFTMParty
 
 DELTA = 1e-5
 KINDS = ("as they are", "shuffled")
@@ -40,7 +38,6 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--texts", type=Path)
-    parser.add_argument("--party", action="store_true", help="IFTMParty in the place of SubLDA")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     LOADERS.update(glosses=glosses, mails=mails, texts=lambda: short_texts(options.texts))
@@ -54,10 +51,7 @@ def main() -> None:
                 n_read = []
                 for seed in range(options.seeds):
                     X = shuffled(split.train, seed) if kind == "shuffled" else split.train
-                    if options.party:
-                        model = IFTMParty(options.topics, token_epsilon=epsilon)
-                    else:
-                        model = SubLDA(options.topics, epsilon=epsilon, delta=DELTA)
+                    model = SubLDA(options.topics, epsilon=epsilon, delta=DELTA)
                     model.set_params(random_state=seed).fit(X)
                     n_read.append(np.count_nonzero(~model.weak_topics_))
                     if kind != "shuffled" and epsilon < np.inf:

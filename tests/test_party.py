@@ -16,7 +16,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty, LocalModel, MessageError, vocabulary_hash
 from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Ledger, LowSignalWarning, PrivacyLeakWarning, epsilon_of
+from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, epsilon_of
 from dplda.privacy._events import Repeated
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
@@ -261,22 +261,3 @@ def test_no_fitted_word_and_no_key_is_in_a_party(corpus):
         content = pickle.dumps(clone(party).fit(corpus))
         assert corpus._split().word.tobytes() not in content
         assert b"Streams" not in content
-
-
-def test_topics_that_the_noisy_vectors_do_not_show_are_weak():
-    X = make_topic_corpus(n_docs=500, n_words=60, n_components=4, random_state=0).data
-    model = IFTMParty(4, token_epsilon=8.0, max_iter=30, random_state=0).fit(X)
-    assert not model.weak_topics_.any()
-    counts = X.toarray()
-    word = np.repeat(np.tile(np.arange(60), 500), counts.ravel())
-    np.random.default_rng(0).shuffle(word)  # lengths and word frequencies stay, topics go
-    rows = np.repeat(np.arange(500), counts.sum(axis=1))
-    shuffled = np.zeros_like(counts)
-    np.add.at(shuffled, (rows, word), 1)
-    for parameters, data in (({}, shuffled), ({"token_epsilon": 0.5}, X)):
-        with pytest.warns(LowSignalWarning, match="4 of 4 topics of IFTMParty are weak"):
-            assert clone(model).set_params(**parameters).fit(data).weak_topics_.all()
-    # the topics of `refine` are judged by the same vectors
-    assert not model.refine(np.random.default_rng(1).dirichlet(np.ones(60), 4)).weak_topics_.any()
-    free = clone(model).set_params(token_epsilon=math.inf).fit(shuffled)
-    assert not free.weak_topics_.any()

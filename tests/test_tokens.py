@@ -8,11 +8,11 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 import reference_noise as reference
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 from dplda.federated import _tokens
 from dplda.federated._sentences import SentenceCorpus
-from dplda.federated._tokens import check_size, common_documents, privatize, randomized_bits
+from dplda.federated._tokens import check_size, privatize, randomized_bits
 from dplda.privacy import RandomizedResponseEvent, epsilon_of
 from dplda.privacy._local_mechanisms import ThresholdedLaplace
 from dplda.privacy._mechanisms import FlooredLaplace, survivor_tables
@@ -98,34 +98,6 @@ def test_too_many_tokens_are_refused():
 def test_bad_mechanisms(epsilon, message):
     with pytest.raises(ValueError, match=message):
         randomized_bits(epsilon)
-
-
-def test_common_documents_sum_over_pairs_of_tokens():
-    """T_d word by word and token by token, over more than one block of documents."""
-    rng, n_words, lengths = np.random.default_rng(0), 12, [9, 1, 0, 14, 6]
-    ptr = np.append(0, np.cumsum(lengths))
-    word = rng.integers(0, n_words, ptr[-1])
-    corpus = SentenceCorpus(word, np.arange(len(word) + 1), ptr, n_words)
-    tokens = privatize(corpus, randomized_bits(3.0), streams())
-    count = np.zeros((len(word), n_words))
-    count[np.repeat(np.arange(len(word)), np.diff(tokens.ptr)), tokens.word] = 1
-    count -= count.mean(axis=0)
-    topics = np.array([[0, 3, 5], [7, 3, 11]])
-    expected = []
-    for words in topics:
-        sums = [
-            sum(
-                count[t, v] * count[u, w]
-                for t, u in itertools.permutations(range(a, b), 2)
-                for v, w in itertools.permutations(words, 2)
-            )
-            for a, b in itertools.pairwise(ptr)
-        ]
-        expected.append(np.sum(sums) / np.linalg.norm(sums))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_tokens, "BLOCK_TOKENS", 10)
-        assert len(tokens.blocks()) > 1
-        assert_allclose(common_documents(tokens, topics), expected, rtol=1e-9)
 
 
 # the thresholded Laplace vectors of the published party

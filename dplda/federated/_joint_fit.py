@@ -59,40 +59,18 @@ MAX_PLAN = 2**26  # bytes of a file
 
 @dataclass(frozen=True)
 class Plan:
-    """What all parties of a fit have agreed on: a file of JSON, the same for everybody.
+    """What all parties of a fit have agreed on: a file of JSON, the same for everybody."""
 
-    Attributes
-    ----------
-    version : str
-        Of dplda, at all parties.
-    fit : str
-        Random digits: each fit has a plan of its own.
-    model : str
-        "SubLDA" or "PrivateSVILDA".
-    parameters : dict
-        Of the model.
-    unit : {"document", "user"}
-        What is protected.
-    colluding, lost : int
-        As in `Terms`.
-    kem : bool
-        Whether keys are also agreed on by ML-KEM-768.
-    words : list of str
-        The vocabulary: public.
-    parties : dict of str to str
-        The certificate of each party by its name (PEM).
-    """
-
-    version: str
-    fit: str
-    model: str
-    parameters: dict[str, Any]
-    unit: str
-    colluding: int
+    version: str  # of dplda
+    fit: str  # random digits: each fit has a plan of its own
+    model: str  # SubLDA or PrivateSVILDA
+    parameters: dict[str, Any]  # of the model
+    unit: str  # document or user
+    colluding: int  # and the next two: as in `Terms`
     lost: int
     kem: bool
-    words: list[str]
-    parties: dict[str, str]
+    words: list[str]  # the vocabulary: public
+    parties: dict[str, str]  # the certificate of each by its name (PEM)
 
     def __post_init__(self) -> None:
         if self.version != __version__:

@@ -26,24 +26,18 @@ from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
 from dplda.federated._tokens import (
     Tokens,
     check_size,
-    common_documents,
     privatize,
     randomized_bits,
 )
 from dplda.leaf._compat import Interval, StrOptions, _fit_context
-from dplda.leaf._messages import rounds, warn_user
-from dplda.metrics._signal import FEWEST_TOPICS
-from dplda.privacy import LowSignalWarning, NonPrivate, epsilon_of
+from dplda.leaf._messages import rounds
+from dplda.privacy import NonPrivate, epsilon_of
 from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator
 from dplda.release._release import guarantee_record, read_guarantee
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
-N_TOP = 10  # words of a topic whose documents are its evidence
-# Largest evidence of 20 topics in shuffled words: 4.3 in 42 fits to 300 to 5,000 texts of four
-# corpora, token_epsilon 4 to inf (benchmarks/topic_signal.py --party).
-CHANCE = 4.5
 NOISY_TOKENS = "noisy tokens"
 TOKEN_RELATION = "one token is blanked, its position stays"
 TOKEN_ASSUMPTIONS = (
@@ -97,12 +91,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     document_epsilon_ : float
         Pure epsilon of a document whose `max_doc_tokens` tokens are all blanked; infinite without
         that bound. ``privacy_.for_groups(n)`` states what n tokens cost at `delta`.
-    topic_evidence_ : ndarray of shape (n_components,)
-        How much oftener the ten top words of a topic share documents than independent words do, in
-        standard errors. It is known from the noisy vectors.
-    weak_topics_ : ndarray of shape (n_components,), bool
-        Topics with less evidence than chance can have. None is without noise, or if there is only
-        one.
     n_iter_ : int
         Number of sweeps so far.
     n_features_in_
@@ -111,8 +99,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     -----
     SeededNoiseWarning
         In `fit`, if the noise comes from a given `random_state`.
-    LowSignalWarning
-        If more than half of the topics are weak.
 
     See Also
     --------
@@ -241,13 +227,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         publish(
             self,
             guarantee,
-            **with_evidence(components, tokens),
+            components_=components,
             n_iter_=self.max_iter,
             token_epsilon_=epsilon,
             document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
             _tokens=tokens,
         )
-        self._warn_if_weak()
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -275,8 +260,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         streams = Streams.from_random_state(self.random_state)
         n_iter = self.n_iter_ + self.max_iter
         components = self._learn(self._tokens, table, streams, n_iter)  # public
-        publish(self, self.privacy_, **with_evidence(components, self._tokens), n_iter_=n_iter)
-        self._warn_if_weak()
+        publish(self, self.privacy_, components_=components, n_iter_=n_iter)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -308,18 +292,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         """Continue where the party of the same parameters was that returned a state."""
         components, guarantee = tables.pop("components"), read_guarantee(fields.pop("guarantee"))
         tokens = Tokens(**tables, n_words=components.shape[1], flip=fields.pop("flip"))
-        fields |= with_evidence(components, tokens) | {"privacy_": guarantee, "_tokens": tokens}
+        fields |= {"components_": components, "privacy_": guarantee, "_tokens": tokens}
         self.__dict__.update(fields, epsilon_=guarantee.epsilon, delta_=guarantee.delta)
-
-    def _warn_if_weak(self) -> None:
-        n_topics, n_weak = len(self.weak_topics_), np.count_nonzero(self.weak_topics_)
-        if n_topics - n_weak < FEWEST_TOPICS * n_topics:
-            warn_user(
-                f"{n_weak} of {n_topics} topics of {type(self).__name__} are weak: their top words "
-                "share documents no oftener than chance explains; use more documents, a larger "
-                "token_epsilon, or fewer words",
-                LowSignalWarning,
-            )
 
     def _check_sentences(self, X: Any) -> None:
         if self.model == "sentence_lda" and not isinstance(X, SentenceCorpus):
@@ -376,17 +350,3 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             n_jobs=self.n_jobs,
         )
         return counts + self.topic_word_prior
-
-
-def with_evidence(components: np.ndarray, tokens: Tokens) -> dict[str, np.ndarray]:
-    """Fitted attributes: the topics, and which of them the noisy vectors show."""
-    rank = components**2 / components.sum(axis=0)
-    n_top = min(N_TOP, components.shape[1] // 2)
-    words = np.argsort(-rank, axis=1, kind="stable")[:, :n_top]
-    evidence = common_documents(tokens, words) if n_top > 1 else np.zeros(len(components))
-    tested = min(words.shape) > 1 and tokens.flip > 0
-    return {
-        "components_": components,
-        "topic_evidence_": evidence,
-        "weak_topics_": (evidence < CHANCE) & tested,
-    }

@@ -56,28 +56,15 @@ Exchange = Callable[[bytes], bytes]
 
 @dataclass(frozen=True)
 class Terms:
-    """What all parties agree on in advance.
+    """What all parties agree on in advance."""
 
-    Attributes
-    ----------
-    n_parties : int
-        From 2 to 50.
-    colluding : int
-        Parties that may share all they know with each other, the coordinator and the public. A
-        party that only looks at the results counts as one.
-    lost : int
-        Parties that may drop out of the fit.
-    digest : bytes
-        Of everything else that is agreed on.
-    kem : bool
-        Whether keys are also agreed on by ML-KEM-768.
-    """
-
-    n_parties: int
+    n_parties: int  # from 2 to 50
+    # Parties that may share all they know with each other, the coordinator and the public. A party
+    # that only looks at the results counts as one.
     colluding: int = 1
-    lost: int = 0
-    digest: bytes = b""
-    kem: bool = HAS_KEM
+    lost: int = 0  # parties that may drop out of the fit
+    digest: bytes = b""  # of everything else that is agreed on
+    kem: bool = HAS_KEM  # whether keys are also agreed on by ML-KEM-768
 
     def __post_init__(self) -> None:
         check_integer("the number of parties", self.n_parties, 2, MAX_PARTIES)

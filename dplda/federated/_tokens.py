@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dplda.federated._sentences import SentenceCorpus
@@ -125,43 +124,3 @@ def privatize(corpus: SentenceCorpus, bits: RandomizedBits | None, streams: Stre
         ones.append((positions - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
     ptr = np.cumsum(np.concatenate(lengths))
     return Tokens(*boundaries, ptr, np.concatenate(ones), n_words, bits.probability)
-
-
-def common_documents(tokens: Tokens, words: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How much oftener words of a topic share documents than by chance, in standard errors, (K,).
-
-    `words` (K, m) are the top words of each topic. With s_tw, the report of word w in token t less
-    its mean over all tokens, let T_d be the sum of s_tv s_uw over pairs of different words of a
-    topic in different tokens of document d. Its expectation is zero for tokens that are independent
-    draws, however long the documents are. The result is sum(T_d) / sqrt(sum(T_d^2)).
-    """
-    columns, place = np.unique(words, return_inverse=True)
-    member = sp.csr_array(
-        (np.ones(words.size), (place.ravel(), np.repeat(np.arange(len(words)), words.shape[1])))
-    )
-    column = np.full(tokens.n_words, -1)
-    column[columns] = np.arange(len(columns))
-    mean = np.bincount(tokens.word, minlength=tokens.n_words)[columns] / max(tokens.n_tokens, 1)
-    token_ptr = tokens.unit_ptr[tokens.document_ptr]
-    total, square = np.zeros((2, len(words)))
-    for block in tokens.blocks():
-        ptr = token_ptr[block[0] : block[1] + 1]
-        reports = tokens.ptr[ptr[0] : ptr[-1] + 1]
-        place = column[tokens.word[reports[0] : reports[-1]]]
-        token = np.repeat(np.arange(ptr[-1] - ptr[0]), np.diff(reports))[place >= 0]
-        place = place[place >= 0]
-        shape = ptr[-1] - ptr[0], len(columns)
-        reported = sp.csr_array((np.ones(len(place)), (token, place)), shape)
-        ptr = ptr - ptr[0]
-        found = _pairs(reported @ member, mean @ member, ptr) - _pairs(reported, mean, ptr) @ member
-        total += found.sum(axis=0)
-        square += np.square(found).sum(axis=0)
-    return total / np.sqrt(np.maximum(square, np.finfo(float).tiny))
-
-
-def _pairs(values: sp.csr_array, mean: NDArray[np.float64], ptr: Pointers) -> NDArray[np.float64]:
-    """Products of `values` less their `mean`, over pairs of tokens of each document, (D, m)."""
-    n, lengths = values.shape[0], np.diff(ptr)[:, None]
-    documents = sp.csr_array((np.ones(n), np.arange(n), ptr), (len(lengths), n))
-    sums, squares = (documents @ values).toarray(), (documents @ values.power(2)).toarray()
-    return (sums - lengths * mean) ** 2 - (squares - 2 * mean * sums + lengths * mean**2)
