@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -363,7 +364,7 @@ def party_command(name, port):
 
 def coordinator_command(port):
     return ["federation", "coordinator", "--plan=plan.json", "--certificate=server.pem",
-            "--key=server.key", f"--port={port}", "--round-timeout=30"]  # fmt: skip
+            "--key=server.key", f"--port={port}", "--round-timeout=20"]  # fmt: skip
 
 
 def test_commands_check_everything_first(folder, capsys, monkeypatch):
@@ -408,3 +409,42 @@ def test_three_commands_fit_one_model(folder):
     for name in NAMES:
         (entry,) = Ledger(f"{name}.ledger").entries()
         assert entry.status == "confirmed"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
+def test_nine_of_ten_processes_survive_the_tenth(tmp_path):
+    """It is killed at a random release; DPLDA_KILLS is how often."""
+    names = [f"party{i}" for i in range(10)]
+    make_certificates(tmp_path, names)
+    X = sp.csr_array(make_topic_corpus(1000, 1000, 10, random_state=0).data)
+    (tmp_path / "words.txt").write_text("\n".join(f"word{i}" for i in range(1000)), "utf-8")
+    for i, name in enumerate(names):
+        sp.save_npz(tmp_path / f"{name}.npz", X[100 * i : 100 * i + 100])
+    for number in range(int(os.environ.get("DPLDA_KILLS", "1"))):
+        kill_one_of(names, tmp_path, random.Random(number))
+
+
+def kill_one_of(names, folder, chance):
+    at, victim, port = chance.randrange(5, 60), chance.choice(names), free_port()
+    processes, program = Processes(folder), [sys.executable, "-m", "dplda"]
+    plan = [*PLAN[:2], "--vocabulary=words.txt", "--epsilon=4", "--n-components=10", "--lost=1",
+            *(f"--party={name}={name}.pem" for name in names)]  # fmt: skip
+    for path in [*folder.glob("*.ledger"), *folder.glob("*.log"), *folder.glob("*.model")]:
+        path.unlink()
+    try:
+        processes.start("plan", *program, *plan)
+        processes.wait_for_end("plan")
+        processes.start("coordinator", *program, *coordinator_command(port))
+        for name in names:
+            processes.start(name, *program, *party_command(name, port))
+        processes.wait_for(lambda: f"reply {at}," in processes.text("coordinator"), 300)
+        processes.processes[victim].kill()
+        others = [name for name in names if name != victim]
+        processes.wait_for_end("coordinator", *others)
+    finally:
+        processes.end()
+    first, *rest = (load_release(folder / f"{name}.model").components_ for name in others)
+    for table in rest:
+        assert_array_equal(first, table)
+    assert "to 9 parties" in processes.text("coordinator")

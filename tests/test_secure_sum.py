@@ -117,6 +117,21 @@ def test_the_noise_of_the_model_is_nearly_that_of_one_curator():
     assert half / pooled == pytest.approx(10 / 5, rel=1e-4)
 
 
+def test_missing_noise_is_noticed(monkeypatch, caplog):
+    """In the sum itself, without knowing who adds none."""
+    X = make_topic_corpus(600, 300, 2, doc_length=200, random_state=0).data
+    parts, model = {str(i): X[120 * i : 120 * i + 120] for i in range(5)}, SubLDA(2, epsilon=8.0)
+    with caplog.at_level("INFO", "dplda.federated"):
+        fit_together(model, parts)
+    found = [record.args[1] for record in caplog.records if "noise of" in record.message]
+    assert len(found) == 5 * 80
+    assert np.mean(found) == pytest.approx(5, abs=0.2)
+    add_to, count = GaussianShare.add_to, iter(range(10**6))
+    monkeypatch.setattr(GaussianShare, "add_to", lambda *a: next(count) % 5 or add_to(*a))
+    with pytest.warns(UserWarning, match=r"has the noise of \d\.\d\d parties, and 5 take part"):
+        fit_together(model, parts)
+
+
 # what it costs
 
 

@@ -54,7 +54,6 @@ log = logging.getLogger("dplda.federated")
 
 MODELS: dict[str, Any] = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}
 DOMAIN = b"dplda: keys of a party for one fit\0"
-MAX_PLAN = 2**26  # bytes of a file
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,6 @@ class Plan:
     def read(cls, path: Path) -> Plan:
         """The plan of a file; ValueError if it is none."""
         try:
-            if path.stat().st_size > MAX_PLAN:
-                raise ValueError(f"it has more than {MAX_PLAN} bytes")
             return cls(**json.loads(path.read_text("utf-8")))
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is no plan that can be used: {error}") from error

@@ -134,11 +134,6 @@ class NextModel(_Message):
         Probabilities of words in topics; rows sum to 1. Kept as read-only float32. Without topics,
         the party starts from a model of its own.
 
-    Raises
-    ------
-    MessageError
-        If a value is not allowed.
-
     Notes
     -----
     **Privacy.** Post-processing of local models, which have been released.
@@ -172,11 +167,6 @@ class LocalModel(_Message):
         Privacy cost of the party so far; an infinite epsilon for a party without privacy.
     unit : {"word", "token", "document", "user"}
         The unit of the party's guarantee.
-
-    Raises
-    ------
-    MessageError
-        If a value is not allowed.
 
     Notes
     -----

@@ -58,19 +58,6 @@ def take_part(estimator: Any, fit: Callable[[], Any], party: str, request: NextM
     return LocalModel.from_estimator(estimator, party, request.round, request.vocabulary)
 
 
-def pairs_by_name(parties: Any) -> list[tuple[str, Any, Any]]:
-    """Name, estimator and documents of each party."""
-    if not isinstance(parties, Mapping):
-        parties = {"parties": parties}
-    for name, pair in parties.items():
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(
-                f"party {name!r} must be a pair (IFTMParty, X) in a mapping of names, got "
-                f"{type(pair).__name__}"
-            )
-    return [(name, *pair) for name, pair in parties.items()]
-
-
 def check_party(name: str, estimator: object) -> None:
     """Refuse an estimator that would need another fit, at full cost, in every round."""
     if not hasattr(estimator, "refine"):
@@ -121,8 +108,13 @@ def run_rounds(
     (30, 2)
     """
     check_integer("n_rounds", n_rounds, 1, MAX_ROUND)
-    for name, estimator, _ in pairs_by_name(parties):
-        check_party(name, estimator)
+    for name, pair in (parties if isinstance(parties, Mapping) else {"parties": parties}).items():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(
+                f"party {name!r} must be a pair (IFTMParty, X) in a mapping of names, got "
+                f"{type(pair).__name__}"
+            )
+        check_party(name, pair[0])
     for _ in range(n_rounds):
         answers: dict[str, LocalModel] = {}
         failure: Exception | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 import math
 import os
 import threading
@@ -31,6 +32,7 @@ from sklearn.utils import check_random_state
 from dplda.document._document_budget import Shares
 from dplda.document._document_lda import DocumentLDA
 from dplda.leaf._checks import check_integer
+from dplda.leaf._messages import warn_user
 from dplda.privacy import Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import NOISE_VARIANCE
@@ -46,6 +48,8 @@ try:  # cryptography 47 and later, where its OpenSSL has it
     HAS_KEM = True
 except Exception:
     HAS_KEM = False
+
+log = logging.getLogger("dplda.federated")
 
 MAX_PARTIES = 50  # the lemma of shares is stated for these
 SETUP = 2  # replies before the first sum: public keys, and encapsulated keys
@@ -187,6 +191,7 @@ class SecureSum:
         kind, body = reply[:1], reply[1:]
         if kind == SUM and len(body) == 8 * cells.size:
             cells.reshape(-1)[:] = np.frombuffer(body, "<i8")
+            self._count_shares(cells, label)
             return True
         present, fewest = sorted({*body}), self.n_parties - self._terms.lost
         if not (
@@ -196,6 +201,19 @@ class SecureSum:
             raise ConnectionError("too few parties are left, or the coordinator has ended the fit")
         self._present = present
         return False
+
+    def _count_shares(self, total: NDArray[np.int64], label: str) -> None:
+        """Tell if noise is missing. Contributions sum to zero over topics: row sums are noise."""
+        if total.ndim == 2:
+            m, (n_words, n_topics) = len(self._present), total.shape
+            rows = total.sum(axis=1, dtype=np.float64)
+            n_shares = float(np.mean(rows**2)) / (n_topics * NOISE_VARIANCE)
+            log.info("%s: noise of %.2f parties", label, n_shares)
+            if n_shares < m * (1 - 5 * math.sqrt(2 / n_words)) - 0.5:
+                warn_user(
+                    f"{label} has the noise of {n_shares:.2f} parties, and {m} take part: somebody "
+                    "adds none, and counts among those who collude"
+                )
 
     def _mask(self, other: int, place: bytes, n: int) -> NDArray[np.uint64]:
         """The mask of this party and another one, (n,) words, for one attempt of one release."""
