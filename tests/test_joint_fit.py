@@ -287,6 +287,7 @@ async def test_a_coordinator_that_begins_anew_ends_the_fit(keys, documents):
         ({"parameters": {"n_components": 0, "epsilon": 1.0}}, "n_components"),
         ({"parameters": {"n_components": 3, "epsilon": float("inf")}}, "has no noise"),
         ({"parameters": {"n_topics": 3}}, "n_topics"),
+        ({"parameters": {"epsilon": 1.0, "random_state": 0}}, "it sets random_state"),
         ({"parties": {}}, "number of parties"), ({"parties": {"a": "x", "b": "y"}}, "PEM"),
         ({"extra": 1}, "extra"),
     ],

@@ -53,6 +53,7 @@ from dplda.federated._secure_sum import (
 log = logging.getLogger("dplda.federated")
 
 MODELS: dict[str, Any] = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}
+OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
 DOMAIN = b"dplda: keys of a party for one fit\0"
 
 
@@ -79,6 +80,11 @@ class Plan:
             )
         if self.model not in MODELS or self.unit not in ("document", "user"):
             raise ValueError("the plan names another model than SubLDA and PrivateSVILDA, or unit")
+        if own := OF_A_PARTY & {*self.parameters}:
+            raise ValueError(
+                f"it sets {', '.join(sorted(own))}, which is up to each party; with one "
+                "random_state, everybody could compute the noise of all"
+            )
         vocabulary_hash(self.words)
         for name in self.parties:
             check_name(name)
@@ -172,6 +178,8 @@ class Party:
             raise ConnectionError("the fit has begun without this party, which has sent nothing")
         if self._last is not None and request == self._last[0]:
             return self._last[1]
+        if self.is_fitted:
+            raise ConnectionError("this party has the model, and answers no more")
         if self._last is None:
             self._fit.start()
         else:
