@@ -1,24 +1,18 @@
-"""Privatized tokens, and the thresholded Laplace vectors of the published party."""
+"""Privatized tokens: unbiased counts, prices, and what is kept."""
 
-import itertools
 import math
 import pickle
-from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-import reference_noise as reference
 from numpy.testing import assert_array_equal
 
 from dplda.federated import _tokens
 from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import check_size, privatize, randomized_bits
 from dplda.privacy import RandomizedResponseEvent, epsilon_of
-from dplda.privacy._local_mechanisms import ThresholdedLaplace
-from dplda.privacy._mechanisms import FlooredLaplace, survivor_tables
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Streams
 
-STEP = ThresholdedLaplace.STEP
 KEY = bytes(range(32))
 
 
@@ -98,144 +92,3 @@ def test_too_many_tokens_are_refused():
 def test_bad_mechanisms(epsilon, message):
     with pytest.raises(ValueError, match=message):
         randomized_bits(epsilon)
-
-
-# the thresholded Laplace vectors of the published party
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "threshold", "p0", "p1"),
-    [(8, 0.2, 0.100948, 0.999169), (11, 0.2, 0.055402, 0.999925), (4, 0.5, 0.067668, 0.932332)],
-)
-def test_figures_of_the_continuous_mechanism(epsilon, threshold, p0, p1):
-    """Those of the specification; a threshold off the grid moves them by at most half a step."""
-    mechanism = ThresholdedLaplace(epsilon, threshold)
-    slack = 1e-6 + (0 if threshold == 0.5 else epsilon * STEP * 0.5)
-    assert mechanism.survival == pytest.approx(p0, rel=slack, abs=1e-6)
-    n = 200_000
-    level = mechanism.own_levels(n, streams().reader(Purpose.OWN_WORDS, 0))
-    assert (level >= 0).mean() == pytest.approx(p1, abs=6 * math.sqrt(p1 * (1 - p1) / n))
-
-
-@pytest.mark.parametrize("epsilon", [0.013, 0.3, 1 / 3, 2.7, 8.0, 11.0, 99.9])
-def test_the_scale_is_rounded_up(epsilon):
-    """So the mechanism that runs is that of an epsilon not above the one that is charged."""
-    mechanism = ThresholdedLaplace(epsilon, min(0.2, 10 / epsilon))
-    with localcontext(prec=60):
-        exact = 1 / (Decimal(epsilon) * Decimal(STEP))
-        assert exact <= Decimal(mechanism.scale_steps) <= exact * (1 + Decimal(2) ** -51)
-        assert Decimal(mechanism.scale) == Decimal(mechanism.scale_steps) * Decimal(STEP)
-
-
-@pytest.mark.parametrize(("epsilon", "threshold"), [(8.0, 0.2), (0.5, 0.001), (11.0, 0.9)])
-def test_tables_are_the_stated_laws(epsilon, threshold):
-    """Recovered integer by integer, at 80 digits: no float but the scale enters."""
-    mechanism = ThresholdedLaplace(epsilon, threshold)
-    tables, wide = survivor_tables(mechanism.scale_steps, mechanism.threshold_steps)
-    low, high, excess = (reference.weights_of(*table) for table in reference.unpack(tables))
-    assert wide == (high[0] < 2**149)
-    with localcontext(prec=80):
-        scale = Decimal(mechanism.scale_steps)
-        survival = (-Decimal(mechanism.threshold_steps) / scale).exp() / 2
-        stay = 1 - survival
-        gaps = [stay**i * survival / (1 - stay**4096) for i in range(4096)]
-        step = (-1 / scale).exp()
-        excesses = [step**i * (1 - step) for i in range(4095)] + [step**4095]
-        for weights, law in ((low, gaps), (excess, excesses)):
-            distance = sum(abs(Decimal(w) / 2**149 - p) for w, p in zip(weights, law)) / 2
-            assert distance < Decimal("5.74e-42")
-        assert abs(Decimal(high[1]) / 2**149 - stay**4096 * (1 - stay**4096)) < Decimal(2) ** -148
-    assert float(survival) == pytest.approx(mechanism.survival)
-
-
-def twin_survivors(words, spare, mechanism, own_word, own_level, n_words):
-    """The survivors in plain Python, coordinate by coordinate."""
-    tables, _ = survivor_tables(mechanism.scale_steps, mechanism.threshold_steps)
-    low, high, excess = reference.unpack(tables)
-    spare = iter(spare)
-    noise, position = {}, -1
-    for word in map(int, words):
-        fields = [word >> 21 * i & reference.FIELD for i in range(3)]
-        ties = [f >> 12 == t[0][f % 4096] >> 128 for f, t in zip(fields, (low, high, excess))]
-        assert not any(ties[i] for i in (0, 2)) or spare is not None
-        gap = reference.look_up(fields[0], low, spare)
-        if high[0][0] or high[1][1]:
-            gap += 4096 * reference.look_up(fields[1], high, spare)
-        level = reference.look_up(fields[2], excess, spare)
-        position += 1 + gap
-        noise[position] = level
-        if position >= len(own_word) * n_words:
-            break
-    else:
-        raise AssertionError("more words are needed")
-    result = []
-    for token, (own, own_is) in enumerate(zip(own_word, own_level)):
-        row = {
-            v: noise[token * n_words + v]
-            for v in range(n_words)
-            if token * n_words + v in noise and v != own
-        }
-        if own >= 0 and own_is >= 0:
-            row[own] = own_is
-        result.append(sorted(row.items()))
-    return result
-
-
-@pytest.mark.parametrize(("epsilon", "threshold"), [(3.0, 0.2), (9.0, 0.8), (1.0, 0.01)])
-@pytest.mark.parametrize("n_words", [1, 7, 300])
-def test_survivors_are_their_twin(epsilon, threshold, n_words):
-    mechanism = ThresholdedLaplace(epsilon, threshold)
-    rng = np.random.default_rng(n_words)
-    n = 50
-    own_word = rng.integers(-1, n_words, n).astype(np.int32)
-    own_level = mechanism.own_levels(n, streams().reader(Purpose.OWN_WORDS, 0))
-    found = mechanism.survivors(own_word, own_level, n_words, streams().reader(20, 0, 0))
-    reader = streams().reader(20, 0, 0)
-    expected = twin_survivors(
-        reader.words(3 * n * n_words + 500), reader.words(20_000, spare=True), mechanism,
-        own_word, own_level, n_words,
-    )  # fmt: skip
-    for (a, b), row in zip(itertools.pairwise(found.ptr), expected):
-        assert list(zip(found.word[a:b].tolist(), found.level[a:b].tolist())) == row
-
-
-class Miser:
-    """A reader whose first pieces are short: the kernel has to stop and go on."""
-
-    def __init__(self, reader):
-        self.reader = reader
-
-    def words(self, n, *, spare=False):
-        return self.reader.words(6 if spare else min(n, 5), spare=spare)
-
-
-def test_survivors_do_not_depend_on_the_pieces_of_the_stream():
-    mechanism = ThresholdedLaplace(2.0, 0.1)
-    own = np.arange(600, dtype=np.int32) % 60  # enough of them for a dozen ties
-    level = np.full(600, 7, np.int32)
-    whole = mechanism.survivors(own, level, 60, streams().reader(20, 0))
-    pieces = mechanism.survivors(own, level, 60, Miser(streams().reader(20, 0)))
-    for name in ("ptr", "word", "level"):
-        assert_array_equal(getattr(whole, name), getattr(pieces, name))
-
-
-def test_own_values_are_floored_laplace():
-    mechanism = ThresholdedLaplace(6.0, 0.5)
-    level = mechanism.own_levels(1000, streams().reader(Purpose.OWN_WORDS, 3))
-    raw = FlooredLaplace(mechanism.scale_steps)(
-        np.full(1000, 1024, np.int64), streams().reader(Purpose.OWN_WORDS, 3)
-    )
-    assert_array_equal(level, np.clip(raw - 512, -1, 4095))
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "threshold", "message"),
-    [
-        (1e-3, 0.2, r"epsilon must be .*0\.011.*got 0\.001"),
-        (8.0, 0.99999, r"threshold must be .*0\.999.*got 0\.99999"),
-        (60.0, 0.2, "lower the threshold"),
-    ],
-)
-def test_bad_laplace_vectors(epsilon, threshold, message):
-    with pytest.raises(ValueError, match=message):
-        ThresholdedLaplace(epsilon, threshold)

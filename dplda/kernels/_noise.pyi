@@ -16,7 +16,3 @@ def add_tied_gaussian(
 def add_tied_laplace(
     words: U64, spare: U64, fast: U32, slow: U64, cells: I32 | I64, left: I64,
 ) -> tuple[int, int]: ...
-def find_survivors(
-    words: U64, spare: U64, fast: U32, slow: U64, wide: bool, n_words: int, own_word: I32,
-    own_level: I32, ptr: I64, word: I32, level: U16, state: I64,
-) -> tuple[int, int]: ...

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.kernels._noise import find_survivors
 from dplda.leaf._checks import check_number
 from dplda.privacy._events import Event, RandomizedResponseEvent, repeated
 from dplda.privacy._mechanisms import (
-    MAX_SCALE,
-    N_COLUMNS,
     PIECE,
-    SPARE_PIECE,
     FlooredLaplace,
     Integers,
-    survivor_tables,
 )
 from dplda.privacy._streams import Reader
 
@@ -129,117 +123,6 @@ class RandomizedBits:
             last = int(skips[-1])
         flipped = np.concatenate(pieces)
         return flipped[: np.searchsorted(flipped, n_bits)]
-
-
-@dataclass(frozen=True, eq=False)
-class Survivors:
-    """The coordinates of noisy one-hot vectors that are above the threshold, token by token."""
-
-    ptr: Integers
-    word: NDArray[np.int32]
-    level: NDArray[np.uint16]
-
-
-@dataclass(frozen=True)
-class ThresholdedLaplace:
-    """Laplace noise on one-hot vectors, rounded down to a grid; small values are not reported.
-
-    A token of word w is the vector that is 1 at w and 0 elsewhere. Every coordinate gets Laplace
-    noise of scale 1 / epsilon. A noisy coordinate y that is at least the threshold is reported as
-    floor(y / STEP); the others are not reported. `epsilon` is the cost of blanking a token, from
-    0.0114 to 100; `threshold`, from 2**-10 to 1 - 2**-10, is rounded to a multiple of the step.
-
-    Replacing the word by another one costs two events. A report is a post-processing of the
-    continuous mechanism, coordinate by coordinate, up to `WORD_VARIATION` for each, because 1 and
-    the threshold are multiples of the step. Coordinates 0 survive with probability exp(-epsilon *
-    threshold) / 2, and are found by geometric gaps; the coordinate w is `FlooredLaplace`.
-
-    The scale in steps is the float next above 1 / (epsilon * STEP), and every table is computed
-    from that float with 90 digits: what runs is exactly a slightly smaller epsilon.
-    """
-
-    epsilon: float
-    threshold: float
-
-    STEP: ClassVar[float] = 2.0**-10
-    MAX_LEVEL: ClassVar[int] = N_COLUMNS - 1
-    MAX_EPSILON: ClassVar[float] = 100.0
-
-    def __post_init__(self) -> None:
-        check_number("threshold", self.threshold, self.STEP, 1 - self.STEP)
-        check_number("epsilon", self.epsilon, 1 / (MAX_SCALE * self.STEP), self.MAX_EPSILON)
-        if self.survival < MIN_FLIP:
-            raise ValueError(
-                f"epsilon * threshold must be at most {-math.log(2 * MIN_FLIP):.4g}, got "
-                f"{self.epsilon * self.threshold:.4g}; lower the threshold"
-            )
-
-    @property
-    def threshold_steps(self) -> int:
-        """The threshold in steps."""
-        return round(self.threshold / self.STEP)
-
-    @property
-    def scale_steps(self) -> float:
-        """Scale of the noise in steps: a float, rounded up."""
-        return math.nextafter(1.0 / (self.epsilon * self.STEP), math.inf)
-
-    @property
-    def scale(self) -> float:
-        """Scale of the noise, in units of a token."""
-        return self.scale_steps * self.STEP
-
-    @property
-    def survival(self) -> float:
-        """Probability that a coordinate 0 survives."""
-        return 0.5 * math.exp(-self.threshold_steps / self.scale_steps)
-
-    def own_levels(self, n_tokens: int, reader: Reader) -> NDArray[np.int32]:
-        """Draw the level of each token's own coordinate, (n_tokens,); the same law for every word.
-
-        A level counts the steps above the threshold; -1 if the coordinate does not survive.
-        """
-        one = np.full(n_tokens, round(1 / self.STEP), np.int64)
-        noisy = FlooredLaplace(self.scale_steps)(one, reader) - self.threshold_steps
-        return np.clip(noisy, -1, self.MAX_LEVEL).astype(np.int32)
-
-    def survivors(
-        self,
-        own_word: NDArray[np.int32],
-        own_level: NDArray[np.int32],
-        n_words: int,
-        reader: Reader,
-    ) -> Survivors:
-        """Draw the survivors among all coordinates of some tokens.
-
-        `own_word` is the word of each token, -1 for a blank one, and `own_level` the level of that
-        coordinate, as `own_levels` drew it. The same reader from its beginning gives the same
-        survivors.
-        """
-        n_tokens = len(own_word)
-        tables, wide = survivor_tables(self.scale_steps, self.threshold_steps)
-        expected = n_tokens * n_words * self.survival
-        n_asked = int(expected + 6 * math.sqrt(expected)) + 16  # nearly always enough
-        ptr = np.zeros(n_tokens + 1, np.int64)
-        word = np.empty(n_asked + n_tokens + 1, np.int32)
-        level = np.empty(len(word), np.uint16)
-        state = np.array([0, 0, 0, 1], np.int64)
-        words, spare = reader.words(n_asked), reader.words(n_asked // 64 + 64, spare=True)
-        while n_tokens:
-            n_done, n_used = find_survivors(
-                words, spare, tables.fast, tables.slow, wide, n_words,
-                own_word, own_level, ptr, word, level, state,
-            )  # fmt: skip
-            words, spare = words[n_done:], spare[n_used:]
-            if state[0] == n_tokens:
-                break
-            if words.size:  # the kernel stopped at a tie
-                spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
-            else:
-                words = reader.words(SPARE_PIECE)
-                room = int(state[2]) + SPARE_PIECE + n_tokens + 1
-                word, level = np.resize(word, room), np.resize(level, room)
-        return Survivors(ptr, word[: ptr[-1]], level[: ptr[-1]])
 
 
 def _coins(positions: Integers, n_bits: int, reader: Reader) -> NDArray[np.bool_]:

@@ -415,22 +415,6 @@ def geometric_tables(scale: float) -> AliasTables:
     return pack(geometric_weights(scale))
 
 
-@lru_cache(maxsize=16)
-def survivor_tables(scale: float, threshold: int) -> tuple[AliasTables, bool]:
-    """Tables of both digits of the gap between two survivors, and of a survivor's excess.
-
-    The second result tells whether the high digit can be anything but 0.
-
-    A coordinate without a token survives with probability exp(-threshold / scale) / 2, which is
-    the probability that floored Laplace noise is at least `threshold`. Its excess over the
-    threshold is geometric with ratio exp(-1/scale), cut at 4095. `scale` is taken exactly.
-    """
-    with localcontext(DIGITS):
-        survival = (-threshold / Decimal(scale)).exp() / 2
-        gaps = _digits(-(1 - survival).ln())
-        return pack([*gaps, _capped(1 / Decimal(scale))]), gaps[1][0] < TOTAL
-
-
 def gaussian_weights() -> list[int]:
     """Weights of the values -2048, ..., 2047 under the discrete Gaussian of width 150."""
     with localcontext(DIGITS):

@@ -49,7 +49,6 @@ class Purpose:
     FIRST_TOPICS = 11
     CLIENT_SEED = 12
     SURVIVORS = 20
-    OWN_WORDS = 21
     KEPT_TOKENS = 22
     PROPOSALS = 23
     AUDIT = 24

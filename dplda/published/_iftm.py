@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,14 +21,22 @@ from dplda.leaf._checks import check_number
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import MAX_WORDS, TOO_MANY_WORDS, announce
-from dplda.privacy._local_mechanisms import Survivors, ThresholdedLaplace
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
 
-SMALLEST_EPSILON = 0.0114  # the noise tables reach its scale
+SMALLEST_EPSILON, LARGEST_EPSILON = 0.0114, 100.0
 LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
-PIECE_SURVIVORS = 2**16  # values that are drawn at a time; enters seeded results
+STEP, LEVELS = 2.0**-10, 4096  # noisy values above the threshold are rounded down
+PIECE_CELLS = 2**20  # that are drawn at a time; enters seeded results
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
+
+
+class Vectors(NamedTuple):
+    """The coordinates of noisy one-hot vectors above the threshold, token by token."""
+
+    ptr: NDArray[np.int64]
+    word: NDArray[np.int32]
+    level: NDArray[np.uint16]
 
 
 class PublishedIFTMParty(PublishedLDA):
@@ -81,9 +89,9 @@ class PublishedIFTMParty(PublishedLDA):
     * Lines 12 and 13 run as printed: both proposals, and the factors (17) and (20) in the
       acceptances, use the counts at the beginning of the sweep. The hats of (19) and (22) are live
       counts without the token. These steps do not leave the target (6) invariant.
-    * P-hat in (19) and (22) is (8) with the noisy counts, without normalization. Each survivor
-      favors the topics of largest phi, whatever the word, and with many survivors (tau = 0.2) all
-      tokens end in one topic.
+    * P-hat in (19) and (22) is (8) with the noisy counts, without normalization. Each survivor,
+      a noisy coordinate above tau, favors the topics of largest phi, whatever the word, and with
+      many survivors (tau = 0.2) all tokens end in one topic.
     * (18) and (21) invert the ratio of the proposals. (19) and (22) are correct and are used.
     * The counts are sent with beta, because a topic without words cannot be normalized.
 
@@ -109,7 +117,7 @@ class PublishedIFTMParty(PublishedLDA):
     _instead = "dplda.federated.IFTMParty"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "published_epsilon": noise_range(SMALLEST_EPSILON, ThresholdedLaplace.MAX_EPSILON),
+        "published_epsilon": noise_range(SMALLEST_EPSILON, LARGEST_EPSILON),
         "noise_threshold": [Interval(Real, 0, 1, closed="neither")],
     }
 
@@ -126,12 +134,12 @@ class PublishedIFTMParty(PublishedLDA):
         corpus = Corpus.from_counts(X)  # private
         if self.published_epsilon == math.inf:
             own = np.arange(corpus.n_tokens + 1), corpus.word, np.zeros(corpus.n_tokens, np.uint16)
-            vectors, value = [Survivors(*own)], np.ones(1)  # private
+            vectors, value = [Vectors(*own)], np.ones(1, np.float64)  # private
         else:  # equation (9)
-            noise = ThresholdedLaplace(float(self.published_epsilon), float(self.noise_threshold))
-            vectors = _noisy_vectors(corpus, noise, streams)  # lines 2 to 6; private
+            scale, threshold = 1 / float(self.published_epsilon), float(self.noise_threshold)
+            vectors = _noisy_vectors(corpus, scale, threshold, streams)  # lines 2 to 6; private
             # what each level of a survivor stands for
-            value = (noise.threshold_steps + np.arange(noise.MAX_LEVEL + 1.0)) * noise.STEP
+            value = np.asarray(threshold + np.arange(LEVELS) * STEP, np.float64)
         data = corpus, vectors, value
         n_components = int(self.n_components)
         bits = streams.words(Purpose.FIRST_TOPICS, 1, 0, corpus.n_tokens)  # secret
@@ -172,7 +180,7 @@ class PublishedIFTMParty(PublishedLDA):
 
     def _sweeps(
         self,
-        data: tuple[Corpus, list[Survivors], NDArray[np.float64]],
+        data: tuple[Corpus, list[Vectors], NDArray[np.float64]],
         topics: NDArray[np.int32],
         n_components: int,
         streams: Streams,
@@ -288,17 +296,25 @@ def _recover_row(row: NDArray[Any], beta: float, rounding: float) -> NDArray[np.
     return np.full(len(row), -1)
 
 
-def _noisy_vectors(corpus: Corpus, noise: ThresholdedLaplace, streams: Streams) -> list[Survivors]:
+def _noisy_vectors(
+    corpus: Corpus, scale: float, threshold: float, streams: Streams
+) -> list[Vectors]:
     """A noisy one-hot vector for each token, equation (9), thresholded; in pieces of tokens."""
-    each = max(1.0, corpus.n_words * noise.survival)
-    if corpus.n_tokens * each > MAX_WORDS / 2:
+    n_words, pieces = corpus.n_words, list[Vectors]()
+    if corpus.n_tokens * n_words > MAX_WORDS:
         raise ValueError(TOO_MANY_WORDS)
-    level = noise.own_levels(corpus.n_tokens, streams.reader(Purpose.OWN_WORDS, 0))
-    size, vectors = max(1, int(PIECE_SURVIVORS // each)), list[Survivors]()
+    size = max(1, PIECE_CELLS // n_words)
     for first in range(0, corpus.n_tokens, size):
-        own, reader = slice(first, first + size), streams.reader(Purpose.SURVIVORS, 0, len(vectors))
-        vectors.append(noise.survivors(corpus.word[own], level[own], corpus.n_words, reader))
-    return vectors
+        own = corpus.word[first : first + size]
+        bits = streams.words(Purpose.SURVIVORS, 0, len(pieces), len(own) * n_words)
+        u = _uniform(bits).reshape(len(own), n_words)
+        noisy = np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u)) * scale  # Laplace's law
+        noisy[np.arange(len(own)), own] += 1
+        token, word = np.nonzero(noisy > threshold)
+        level = np.minimum((noisy[token, word] - threshold) / STEP, LEVELS - 1).astype(np.uint16)
+        ptr = np.searchsorted(token, np.arange(len(own) + 1))
+        pieces.append(Vectors(ptr, word.astype(np.int32), level))
+    return pieces
 
 
 def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, t: int) -> NDArray[np.float32]:
