@@ -6,8 +6,6 @@ import pickle
 import re
 import shutil
 import stat
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
@@ -473,14 +471,6 @@ def test_what_is_not_in_the_file_is_not_given_out(tmp_path, corpus, monkeypatch)
     assert stored(path, load).answer(message) == answer
 
 
-def test_a_restarted_party_uses_the_ledger_that_it_is_given(tmp_path, corpus):
-    path, load = tmp_path / "a.state", Loader(corpus[:60])
-    stored(path, load, ledger=str(tmp_path / "old")).answer(request())
-    restarted = stored(path, load, ledger=str(tmp_path / "new"), n_jobs=2)
-    assert restarted._estimator.ledger == str(tmp_path / "new")
-    assert restarted._estimator.n_jobs == 2
-
-
 def test_a_party_that_comes_late_answers_with_its_own_first_model(tmp_path, corpus):
     ledger = Ledger(tmp_path / "budget", epsilon=5.0)
     load = Loader(corpus[:60])
@@ -503,96 +493,6 @@ def test_a_party_states_all_that_its_ledger_was_charged(tmp_path, corpus):
     assert message.epsilon == ledger.epsilon_at(message.delta) > 9.9
     send(master := IFTMMaster(N_WORDS), message)
     assert master.released_model().epsilon_ == message.epsilon
-
-
-@pytest.mark.skipif(os.name != "posix", reason="folders are synced where the system can do that")
-def test_an_answer_is_on_the_disk_before_it_is_given_out(tmp_path, corpus, monkeypatch):
-    """File, new name, folder, in this order: without the last a power cut undoes the others."""
-    steps = []
-    fsync, replace = os.fsync, os.replace
-
-    def spy_fsync(descriptor):
-        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        steps.append("folder" if is_folder else "file")
-        fsync(descriptor)
-
-    def spy_replace(source, target):
-        steps.append("name")
-        replace(source, target)
-
-    party = stored(tmp_path / "a.state", Loader(corpus[:60]))
-    monkeypatch.setattr(os, "fsync", spy_fsync)
-    monkeypatch.setattr(os, "replace", spy_replace)
-    party.answer(request())
-    # room for the fit, what it privatized, the answer
-    assert steps == ["file"] + ["file", "name", "folder"] * 2
-    steps.clear()
-    party.answer(request())
-    assert steps == []
-    party.answer(request(1, 3))
-    assert steps == ["file", "name", "folder"]
-
-
-PARTY_PROCESS = """
-import sys
-import numpy as np
-import scipy.sparse as sp
-from dplda.federated import IFTMParty, NextModel, StoredParty, vocabulary_hash
-
-party = StoredParty(
-    "a", IFTMParty(2, token_epsilon=4.0, max_iter=2, ledger="ledger.sqlite"),
-    lambda: sp.csr_array([[1, 2, 0], [0, 1, 3]]), vocabulary=3, path=sys.argv[1],
-)
-request = NextModel(round=0, vocabulary=vocabulary_hash(3), table=np.zeros((0, 3))).to_bytes()
-print("ready", flush=True)
-for line in sys.stdin:
-    print(party.answer(request).hex(), flush=True)
-"""
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Starts processes that answer round 0 for each line they read."""
-    processes = []
-
-    def start(path="a.state"):
-        process = subprocess.Popen(
-            [sys.executable, "-c", PARTY_PROCESS, path], cwd=tmp_path, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        processes.append(process)
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
-def ask(process):
-    process.stdin.write("\n")
-    process.stdin.flush()
-    return process.stdout.readline()
-
-
-@pytest.mark.slow
-def test_one_process_uses_a_state(tmp_path, start):
-    """Others get an error; one that starts after a crash answers with the same bytes."""
-    first = start()
-    assert first.stdout.readline() == "ready\n"
-    if os.name == "posix":
-        (tmp_path / "link.state").symlink_to("a.state")
-    for path in ["a.state", "link.state"][: 2 if os.name == "posix" else 1]:
-        second = start(path)
-        assert "another process uses the state" in second.communicate()[1]
-        assert second.returncode == 1
-    answer = ask(first)
-    first.kill()
-    first.wait()
-    standby = start()
-    assert standby.stdout.readline() == "ready\n"
-    assert ask(standby) == answer != ""
-    assert len(Ledger(tmp_path / "ledger.sqlite").entries()) == 1
 
 
 def test_a_party_does_not_answer_without_its_lock(tmp_path, corpus, monkeypatch):
