@@ -28,7 +28,6 @@ MAY_IMPORT = {
     "leaf": {"kernels._team"},
     "privacy": {"leaf", "kernels._noise"},
     "datasets": {"leaf", "core", "privacy"},  # shards: counts as a fit takes them
-    "displays": {"leaf", "metrics", "core"},  # the guarantee of a pipeline
     **dict.fromkeys(["core", "metrics", "word", "local", "release"], SHARED),
     # the public word lists, and a model of texts, from its words to its file
     "text": SHARED | {"datasets", "document", "release", "displays"},

@@ -97,7 +97,6 @@ def test_the_record_says_that_there_is_no_guarantee_and_why(estimator, corpus):
 COMMON = [
     common.test_without_a_seed_every_fit_differs,
     common.test_empty_documents_and_empty_corpora,
-    common.test_score_is_the_log_of_the_perplexity,
     common.test_bad_counts,
     common.test_callbacks_see_rounds_and_no_data,
 ]

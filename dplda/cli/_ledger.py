@@ -55,9 +55,6 @@ def add_commands(commands: Any) -> None:
     add("number", type=int, help="number of the entry, as `show` prints it")
 
 
-# ---- check -----------------------------------------------------------------------------------
-
-
 def _check(options: argparse.Namespace) -> int:
     try:
         ledger = _existing(options.file)
@@ -112,28 +109,26 @@ def _advice(unknown: dict[str, Any]) -> str:
     )
 
 
-# ---- backup and cancel -----------------------------------------------------------------------
-
-
 def _backup(options: argparse.Namespace) -> None:
+    import sqlite3
+
     ledger = _existing(options.file)
     if os.path.lexists(options.copy):
         raise FileExistsError(f"{options.copy} exists; choose another name for the copy")
     check_writable(options.copy)
-    create_whole(str(options.copy), lambda draft: copy_ledger(options.file, draft))
+
+    def copy(draft: str) -> None:
+        with (
+            closing(sqlite3.connect(options.file)) as source,
+            closing(sqlite3.connect(draft)) as to,
+        ):
+            source.backup(to)  # as a whole, even while other processes write
+
+    create_whole(str(options.copy), copy)
     copied = dplda.privacy.Ledger(options.copy)
     if copied.id != ledger.id:  # somebody else has made a file of that name
         raise FileExistsError(f"{options.copy} was made by another process; nothing was copied")
     print(f"copied to {options.copy}, with the receipt {copied.receipt}")
-
-
-def copy_ledger(path: str | os.PathLike[str], copy: str | os.PathLike[str]) -> None:
-    """Copy a ledger as a whole, even while other processes write to it."""
-    import sqlite3
-
-    dplda.privacy.Ledger(path)  # refuses what is no ledger
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)
 
 
 def _cancel(options: argparse.Namespace) -> None:
@@ -145,9 +140,6 @@ def _existing(file: str) -> dplda.privacy.Ledger:
     if not os.path.exists(file):  # opening a missing ledger would create it
         raise FileNotFoundError(f"there is no file {file}")
     return dplda.privacy.Ledger(file)
-
-
-# ---- show ------------------------------------------------------------------------------------
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -70,7 +70,7 @@ def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
     say("Topics, with their share of all words and the ten words that distinguish them most:")
     share = model.components_.sum(axis=1) / model.components_.sum()
     typical = dplda.displays.top_words(model, words, min(10, model.components_.shape[1]))
-    order, weak = dplda.displays._topics.by_evidence(model)
+    order, weak = dplda.displays.by_evidence(model)
     for k in order:
         mark = "?" if weak[k] else " "
         print(f"  {k:3d} {share[k]:6.1%}{mark} {' '.join(map(escaped, typical[k]))}")

@@ -26,7 +26,7 @@ from dplda.core._private_fit import (
 )
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import stop_words_of
-from dplda.displays._topics import by_evidence, top_words
+from dplda.displays import by_evidence, top_words
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import plan
 from dplda.document._public_prior import public_prior
@@ -130,7 +130,7 @@ class PrivateTopicModel(
     --------
     >>> from dplda import PrivateTopicModel
     >>> from dplda.datasets import load_wordnet_glosses
-    >>> texts = load_wordnet_glosses().data
+    >>> texts = load_wordnet_glosses().data[:2000]
     >>> model = PrivateTopicModel(10, epsilon=4.0, max_features=500).fit(texts)
     >>> model.transform(texts[:3]).shape, round(model.epsilon_, 1)
     ((3, 10), 4.0)
@@ -231,6 +231,7 @@ class PrivateTopicModel(
                 n_components=model.n_components,
                 vocabulary=vectorizer,
                 n_jobs=self.n_jobs,
+                random_state=model.random_state,
             )  # public
             model.set_params(prior_components=prior)
         model.set_params(word_vectors=self._vectors(vectorizer))  # public

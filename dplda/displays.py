@@ -1,4 +1,4 @@
-"""Top words of topics, as lists and as a picture."""
+"""Topics of fitted models as lists and pictures: functions of released values."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from dplda.core._private_fit import UNKNOWN_WORDS
 from dplda.core._texts import check_model, flat_steps, in_order, words_after, words_of
 from dplda.leaf._checks import check_integer, escaped
 from dplda.metrics._signal import standing_words
+
+__all__ = ["TopicDisplay", "top_words"]
 
 COLORS = ("#0072B2", "#D55E00")  # Okabe and Ito's, which color-blind readers can distinguish
 GRAY = "#595959"
