@@ -9,15 +9,13 @@ same, with 500 private documents), `classes` (a sample of half of the classes of
 of the corpus, with the topics of each word permuted). Each pair is trained without and with
 the prior at the same seeds. What has been measured stays in FILE, and a later run adds to it:
 begin with ``--epsilons 1 4 --seeds 1``. All of it takes about 20 minutes of one core. ``--short``
-prints one row a pair. ``--slopes`` shows what the rounds that examine public topics find, and stops
-there. With ``--into`` the output replaces what stands between ``<!-- MARK -->`` and
+prints one row a pair. With ``--into`` the output replaces what stands between ``<!-- MARK -->`` and
 ``<!-- end of MARK -->`` of a page of the documentation.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import warnings
 from collections.abc import Iterator
@@ -100,16 +98,12 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10**9, help="pairs to measure")
     parser.add_argument("--points", type=Path, default=Path(__file__).with_suffix(".json"))
     parser.add_argument("--report", action="store_true", help="only show what FILE holds")
-    parser.add_argument("--slopes", action="store_true", help="only examine the topics")
     parser.add_argument("--short", action="store_true", help="one row a pair")
     parser.add_argument("--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     points = Points(options.points)
     chosen = [p for p in pairs() if p.group in options.group and p.corpus in options.corpora]
-    if options.slopes:
-        slopes(chosen, options.epsilons, options.seeds)
-        return
     if not options.report:
         for seed in range(options.seeds):
             for epsilon in options.epsilons:
@@ -174,21 +168,6 @@ def fitted(train, held, epsilon: float, seed: int, **options) -> dict:
         if name == "prior_trust_" and value is not None:
             found[name] = round(float(value), 3)
     return found
-
-
-def slopes(chosen: list[Pair], epsilons: list[float], n_seeds: int) -> None:
-    """Print the slopes of released rows on public topics: about 0 if these are made up."""
-    for pair, epsilon in itertools.product(chosen, epsilons):
-        found, train = [], private(pair)[0]
-        for seed in range(n_seeds):
-            model = SubLDA(N_COMPONENTS, epsilon=epsilon, delta=DELTA, random_state=seed,
-                           prior_components=table(pair, seed))  # fmt: skip
-            while (n := model.partial_fit(train)._released).n_rounds <= n.n_examining:
-                pass
-            found.append([n.public.slope, n.public.slope_error, n.public.belief])
-        slope, error, belief = np.mean(found, axis=0)
-        print(f"{pair}, epsilon {epsilon:g}: {slope:.3f}, noise {error:.3f}, belief {belief:.2f}",
-              flush=True)  # fmt: skip
 
 
 @cache

@@ -1,6 +1,6 @@
 """Perplexity against epsilon, N50, small groups, and topics as features.
 
-``python benchmarks/utility.py main [--public 100 300 1000] [--plot FILE]`` prints held-out
+``python benchmarks/utility.py main [--public 100 300 1000] [--vectors] [--plot FILE]`` prints held-out
 perplexity of unigram, the best non-private model, SubLDA alone, SubLDA with public texts, and of
 the public texts alone. ``... N50`` prints documents times epsilon at which half of the gap is
 closed. ``... groups`` prints how well small classes are served, and ``... classify`` the accuracy
@@ -30,6 +30,7 @@ from paired_utility import keep
 from sklearn.linear_model import LogisticRegression
 
 from dplda import GibbsLDA, SubLDA, public_prior
+from dplda.datasets import load_word_vectors
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 
 K, DELTA = 20, 1e-5
@@ -60,6 +61,7 @@ def main() -> None:
 
     added = command("main", against_epsilon, 3, [0.5, 1.0, 2.0, 4.0, 8.0])
     added.add_argument("--public", nargs="*", type=int, default=[100, 300, 1000])
+    added.add_argument("--vectors", action="store_true", help="with embedded word vectors")
     added.add_argument("--plot", type=Path, help="file for the picture")
     added = command("N50", n50, 3, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
     added.add_argument("--public", type=int, default=300, help="0: without public texts")
@@ -98,7 +100,13 @@ class Points:
 
 
 def perplexity(
-    split: Split, model: str, n_docs: int, n_public: int, epsilon: float, seed: int
+    split: Split,
+    model: str,
+    n_docs: int,
+    n_public: int,
+    epsilon: float,
+    seed: int,
+    vectors: bool = False,
 ) -> float:
     """Held-out perplexity of one fit on the first documents, of which the first are public."""
     private = split.train[n_public:n_docs]
@@ -108,7 +116,8 @@ def perplexity(
     if model == "public alone":
         return float(held_out_perplexity(prior + SMOOTHING, split.test))
     if model == "SubLDA":
-        fitted = sublda(epsilon, seed, prior_components=prior).fit(private)
+        words = load_word_vectors(list(map(str, split.words))) if vectors else None
+        fitted = sublda(epsilon, seed, prior_components=prior, word_vectors=words).fit(private)
         return float(fitted.perplexity(split.test))
     return float(NON_PRIVATE[model](seed).fit(private).perplexity(split.test))
 
@@ -134,12 +143,12 @@ class Gap:
         self.best_model = min(free, key=lambda model: free[model])
         self.best = free[self.best_model]
 
-    def fits(self, model: str, *, epsilon=np.inf, n_public=0, seeds: int | None = None):
+    def fits(self, model: str, *, epsilon=np.inf, n_public=0, seeds: int | None = None, **given):
         """Perplexities, one a seed."""
         return np.array([
             self.points.get(
                 perplexity, self.split, model=model, n_docs=self.n_docs, n_public=n_public,
-                epsilon=epsilon, seed=seed,
+                epsilon=epsilon, seed=seed, **given,
             )
             for seed in range(seeds or self.seeds)
         ])  # fmt: skip
@@ -169,7 +178,8 @@ def against_epsilon(splits: list[Split], points: Points, options) -> None:
         for n, found in alone.items():
             closed[n][0.0] = gap.closed(found)
         for epsilon in options.epsilons:
-            fits = {n: gap.fits("SubLDA", epsilon=epsilon, n_public=n) for n in settings}
+            given = {"vectors": True} if options.vectors else {}
+            fits = {n: gap.fits("SubLDA", epsilon=epsilon, n_public=n, **given) for n in settings}
             for n, found in fits.items():
                 closed[n][epsilon] = gap.closed(found)
             print(f"| {epsilon:g} | " + " | ".join(cell(gap, fits[n]) for n in settings) + " |",

@@ -48,7 +48,7 @@ axes.legend()
 # How far the fit believed the public texts:
 
 model = models[-1]
-print(f"words that are about as frequent in both: {model.prior_trust_:.0%} of the tokens")
+print(f"how far the first rounds agree with the public topics: {model.prior_trust_:.2f}")
 
 # %%
 # The guarantee has one assumption more.

@@ -19,10 +19,11 @@ from dplda.privacy import LowSignalWarning
 # What each of these constants is worth: docs/results.md.
 SHARED = 0.5  # of the variance of rows: what vectors explain, the rest is the word's own
 FLOOR = 0.05  # least share of a topic that is expected of a word, over the share of the topic
-SMOOTHING = 0.5  # tokens, even in all topics, that each word's public shares are smoothed with
+SMOOTHING = 2.0  # tokens, even in all topics, that each word's public shares are smoothed with
 ABSENT = 0.5, 2.0  # least and largest number of tokens that each word gets besides its public ones
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
 REAL, UNSURE = 0.28, 0.01  # slope of released rows on public topics that are real; its width
+SURE = 0.5  # first weight of the factor 1 where public topics are believed
 OWN_TOTALS = 0.3  # variance of the logarithm of a word's total, besides that of the noise
 
 
@@ -45,6 +46,8 @@ class PublicWords:
     agreement : float
         Share of the tokens whose words are within a factor of 2 of their public frequencies, by
         the estimate of `totals`.
+    sure : float
+        First weight of the factor 1, besides that of others; `examine` sets it.
     """
 
     directions: Any = None
@@ -53,6 +56,7 @@ class PublicWords:
     shares: Any = None
     trust: float = 1.0
     agreement: float = 1.0
+    sure: float = 0.0
 
     @classmethod
     def of(cls, vectors: np.ndarray | None, table: np.ndarray | None) -> PublicWords | None:
@@ -100,11 +104,6 @@ class PublicWords:
         return self.counts is not None and not self.has_frequencies
 
     @property
-    def trust_in_topics(self) -> float:
-        """How far public topics are believed; 0 without them, and for a few seed words."""
-        return self.trust if self.has_frequencies else 0.0
-
-    @property
     def smoothed(self) -> np.ndarray:
         """Public tokens, with some more for each word, (n_words,), positive.
 
@@ -124,12 +123,12 @@ class PublicWords:
         """
         if not released.noise_scale.any() or not (self.has_vectors or self.has_frequencies):
             return released.smooth()
-        expected, error = np.ones_like(released.noisy), np.zeros(1)
+        expected = np.ones_like(released.noisy)
         if self.has_frequencies:
-            expected, error = self.smoothed / self.smoothed.sum(), OVERDISPERSION / self.smoothed
+            expected = self.smoothed / self.smoothed.sum()
         public = expected
         if self.has_vectors:
-            first = released.smooth(expected, error) if self.has_frequencies else released.smooth()
+            first = released.smooth(expected) if self.has_frequencies else released.smooth()
             precision = 1 / (OWN_TOTALS + (released.noise_scale / first) ** 2)
             rest = np.log(first / expected)
             rest -= np.average(rest, weights=precision)
@@ -138,7 +137,7 @@ class PublicWords:
             expected = expected * np.exp(
                 left_out(features, rest[:, None], precision, penalty)[:, 0]
             )
-        totals = released.smooth(expected, error)
+        totals = released.smooth(expected)
         if self.has_frequencies:
             near = np.abs(np.log2(totals / (public * totals.sum()))) < 1
             self.agreement = float(totals[near].sum() / totals.sum())
@@ -158,6 +157,7 @@ class PublicWords:
         slope, error = slope_on(self._contrasts(totals), rows, precision)
         doubt = 2 * error * (2 * self.agreement - 1)
         self.trust = float(expit((slope + doubt - REAL) / UNSURE))
+        self.sure = SURE * self.trust
 
     @property
     def known(self) -> np.ndarray:
@@ -183,11 +183,9 @@ class PublicWords:
         if self.shares is not None:
             public = self._contrasts(totals)
             rows = rows - slope_on(public, rows, precision)[0] * public
-            known = self.known
-            mean = np.average(self.shares[known], axis=0, weights=totals[known])
-            sized = self.shares[known] * np.sqrt(shares / mean)  # halfway to the released sizes
-            sized /= sized.sum(axis=1, keepdims=True)
-            found[known] += self.trust * (sized - shares)
+            found += self.trust * public
+            if self.is_hint:  # seed words belong to their topics, however few these are
+                found[self.known] = self.shares[self.known] - shares
         if self.directions is not None:
             found += left_out(self.directions, rows, precision, 1 / (SHARED * own))
         found = np.maximum(found + shares, FLOOR * shares)

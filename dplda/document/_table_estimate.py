@@ -24,7 +24,6 @@ SCALE_UP = 5.0  # short documents count at most five times
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
 WIDTH = 0.25  # standard deviation around a factor, over the factor
 TILT = 0.2771  # of the first weights, exp(-TILT factor): their mean factor is 1
-SURE = 0.85  # first weight of the factor 1 where public topics are trusted
 ONE = 6  # place of the factor 1
 STEPS = 2  # of expectation-maximization a round, from the weights of the last one
 SAMPLE = 2**18  # cells that the weights are learned from, about
@@ -79,9 +78,9 @@ class WordTotals:
         noisy, mean = self.noisy + other.noisy, self.mean + other.mean
         return WordTotals(noisy, noise_scale, mean, self.n_docs + other.n_docs)
 
-    def smooth(self, expected: np.ndarray | None = None, error: Any = 0.0) -> np.ndarray:
+    def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:
         """Estimated word totals, positive; see `smooth_totals`."""
-        return smooth_totals(self.noisy, self.noise_scale, self.mean, expected, error)
+        return smooth_totals(self.noisy, self.noise_scale, self.mean, expected)
 
 
 def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
@@ -106,17 +105,15 @@ def smooth_totals(
     noise_scale: np.ndarray,
     mean: float | None = None,
     expected: np.ndarray | None = None,
-    error: Any = 0.0,
 ) -> np.ndarray:
     """Posterior means of word totals, positive, under a prior learned from all of them.
 
     The prior is a mixture of normal distributions. 40 of them are the same for all words: their
     centers range from a hundredth of the mean total to sixty times the mean total (or the largest
     total). With `expected` word frequencies (n_words,), 17 more have a word's expected total times
-    one of `RATIOS` as center. The width of each is half the distance to the next center; `error` is
-    the relative variance of what is expected besides. Fifty steps of expectation-maximization fit
-    the weights. Unless they fit better than by chance, all words have the ratio 1. Without noise,
-    totals below 1 become 1.
+    one of `RATIOS` as center. The width of each is half the distance to the next center. Fifty
+    steps of expectation-maximization fit the weights. Unless they fit better than by chance, all
+    words have the ratio 1. Without noise, totals below 1 become 1.
     """
     if not noise_scale.any():
         return np.maximum(noisy, 1.0)  # later documents may have other words
@@ -127,8 +124,7 @@ def smooth_totals(
     if expected is not None:
         near = np.outer(expected * (mean * len(noisy) / expected.sum()), RATIOS)
         centers = np.hstack([centers, near])
-        relative = np.reshape(error + (0.5 * np.log(RATIOS[1] / RATIOS[0])) ** 2, (-1, 1))
-        variances = np.hstack([variances, relative * near**2])
+        variances = np.hstack([variances, (0.5 * np.log(RATIOS[1] / RATIOS[0]) * near) ** 2])
     likelihood, means = under_components(noisy, noise_scale, centers, variances)
     prior = np.full(LEVELS, 1 / LEVELS)
     if expected is not None:
@@ -225,7 +221,7 @@ class TableEstimate:
         _denoise.count(*cells, max(1, noisy.size // SAMPLE), counts)
         if self.prior is None:
             self.prior = np.exp(-TILT * FACTORS.astype(float))
-            near = SURE * (0.0 if self.public is None else self.public.trust_in_topics)
+            near = 0.0 if self.public is None else self.public.sure
             self.prior *= (1 - near) / self.prior.sum()
             self.prior[ONE] += near
         self.prior = improve_prior(self.prior, counts)
@@ -272,20 +268,20 @@ class TableEstimate:
 
     def _means(self, cells: Cells, least: float, out: np.ndarray) -> np.ndarray:
         """Posterior means under the present prior, (n_words, n_components) float32."""
-        likelihood, means = nodes()
+        likelihood, weighted = nodes()
         prior = np.asarray(self.prior, np.float32)
-        evidence = np.einsum("guz,g->uz", likelihood, prior)
-        table = np.einsum("guz,guz,g->uz", likelihood, means, prior) / evidence
+        table = np.einsum("guz,g->uz", weighted, prior)
+        table /= np.einsum("guz,g->uz", likelihood, prior)
         _denoise.estimate(*cells, table, least, out, n_threads(self.n_jobs))
         return out
 
 
 @lru_cache(maxsize=1)
 def nodes() -> tuple[np.ndarray, np.ndarray]:
-    """Likelihood and posterior mean of a cell under each factor, (n_factors, n_nodes, n_nodes).
+    """Likelihood of a cell under each factor, and that times the posterior mean.
 
-    At the nodes of ``_denoise.h``: of what is expected (u) and of what is seen (z), in units of the
-    noise. The likelihood is relative to that of the most likely factor.
+    Both are (n_factors, 97, 320), at the nodes of ``_denoise.h``: of what is expected (u) and of
+    what is seen (z), in units of the noise. The likelihood is relative to that of the most likely factor.
     """
     u = ((np.arange(97) + (115 << 2)) << 21).astype(np.int32).view(np.float32).astype(float)
     z = ((np.arange(320) + (127 << 5)) << 18).astype(np.int32).view(np.float32) - 8.0
@@ -295,7 +291,7 @@ def nodes() -> tuple[np.ndarray, np.ndarray]:
     likelihood = -0.5 * (off**2 / (1 + variance) + np.log(1 + variance))
     likelihood = np.exp(np.maximum(likelihood - likelihood.max(axis=0), -80.0))
     means = center + off * variance / (1 + variance)
-    return likelihood.astype(np.float32), means.astype(np.float32)
+    return likelihood.astype(np.float32), (likelihood * means).astype(np.float32)
 
 
 def improve_prior(prior: np.ndarray, counts: np.ndarray) -> np.ndarray:
