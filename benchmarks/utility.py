@@ -1,10 +1,11 @@
 """Perplexity against epsilon, N50, small groups, and topics as features.
 
-``python benchmarks/utility.py main [--public 100 300 1000] [--vectors] [--plot FILE]`` prints held-out
-perplexity of unigram, the best non-private model, SubLDA alone, SubLDA with public texts, and of
-the public texts alone. ``... N50`` prints documents times epsilon at which half of the gap is
-closed. ``... groups`` prints how well small classes are served, and ``... classify`` the accuracy
-of a classifier on topic weights.
+``python benchmarks/utility.py main [--public 100 300 1000] [--vectors] [--plot FILE]``
+prints held-out perplexity of unigram, the best non-private model, SubLDA alone, SubLDA with public
+texts, and of the public texts alone; with ``--vectors`` all private fits have word vectors.
+``... N50`` prints documents times epsilon at which half of the gap is closed. ``... groups`` prints
+how well small classes are served, and ``... classify`` the accuracy of a classifier on topic
+weights.
 
 Every command takes ``[--corpora kos bbc docstrings nips] [--epsilons ...] [--seeds 3]
 [--points FILE]``. FILE keeps the measured points: what stands there is not measured again.

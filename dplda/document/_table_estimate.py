@@ -281,7 +281,8 @@ def nodes() -> tuple[np.ndarray, np.ndarray]:
     """Likelihood of a cell under each factor, and that times the posterior mean.
 
     Both are (n_factors, 97, 320), at the nodes of ``_denoise.h``: of what is expected (u) and of
-    what is seen (z), in units of the noise. The likelihood is relative to that of the most likely factor.
+    what is seen (z), in units of the noise. The likelihood is relative to that of the most likely
+    factor.
     """
     u = ((np.arange(97) + (115 << 2)) << 21).astype(np.int32).view(np.float32).astype(float)
     z = ((np.arange(320) + (127 << 5)) << 18).astype(np.int32).view(np.float32) - 8.0
