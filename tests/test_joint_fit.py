@@ -382,10 +382,17 @@ def test_commands_check_everything_first(folder, capsys, monkeypatch):
         ("--key=south.key", "south.key holds no key of the certificate"),
         ("--plan=words.txt", "words.txt is no plan"),
         ("--out=missing/x", "missing/x cannot be written"),
+        ("--out=words.txt", "words.txt exists, and may have been paid for"),
     ):
         assert main([*party_command("north", 1), change]) == 1
         assert message in capsys.readouterr().err
     assert not (folder / "north.ledger").exists()
+    Ledger("north.ledger", epsilon=9.0)
+    with pytest.raises(StartedError):
+        main(party_command("north", 1))
+    error = capsys.readouterr().err  # however it ends, it says what is spent
+    assert "without a model: <Ledger" in error
+    assert "epsilon 0 of 9 spent" in error
     assert main([*PLAN, "--colluding=3"]) == 1
     assert main([*PLAN, "--party=north=stranger.pem"]) == 1
 

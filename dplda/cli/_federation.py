@@ -20,7 +20,7 @@ from typing import Any
 import dplda.federated  # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._options import add_texts, check_output, texts_of
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._files import PUBLIC, check_writable, write_atomically
+from dplda.leaf._files import PUBLIC, check_writable, reserved, write_atomically
 
 log = logging.getLogger("dplda.federated")
 
@@ -165,7 +165,7 @@ def _fit_together(options: argparse.Namespace) -> int:
     from dplda.federated import _network
     from dplda.federated._joint_fit import Party, Plan
 
-    check_output(options.out, options.texts, options.plan)
+    check_output(options.out, options.texts, options.plan, is_new=True)
     plan = Plan.read(options.plan)
     own = _network.certificate_of(options.certificate)
     if plan.certificates().get(own) != options.name:
@@ -187,11 +187,17 @@ def _fit_together(options: argparse.Namespace) -> int:
     _show_log()
     log.info("plan %s", plan.digest.hex())
     try:
-        asyncio.run(
-            _network.take_part(options.coordinator, party.answer, max_bytes=plan.max_bytes, tls=tls)
-        )
+        with reserved(options.out, plan.max_bytes + 2**20):  # more than the model takes
+            asyncio.run(
+                _network.take_part(
+                    options.coordinator, party.answer, max_bytes=plan.max_bytes, tls=tls
+                )
+            )
     finally:
         party.end()
+        if not party.is_fitted and options.ledger.exists():
+            ledger = dplda.privacy.Ledger(options.ledger)
+            print(f"The fit has ended without a model: {ledger}", file=sys.stderr)
     if not party.is_fitted:
         raise ConnectionError("the fit has ended without a model") from party.error
     dplda.save_release(party.model, options.out, vocabulary=plan.words)
