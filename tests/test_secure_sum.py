@@ -69,6 +69,7 @@ def no_noise(self, cells, reader, n_jobs=1):
         (MODEL, False), (MODEL, True),
         (PrivateSVILDA(3, epsilon=4.0, max_iter=6, subsampling_ratio=1.0, n_jobs=1), False),
         (clone(MODEL).set_params(prior_components=np.ones((3, V)) + np.eye(3, V)), False),
+        (clone(MODEL).set_params(word_vectors=np.cos(np.outer(np.arange(V), np.arange(8)))), False),
     ],
 )  # fmt: skip
 def test_without_noise_the_model_is_that_of_all_documents_to_the_last_bit(
