@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from dplda.document._table_estimate import OVERDISPERSION, WordTotals
+from dplda.document._table_estimate import WordTotals
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
@@ -20,7 +20,7 @@ from dplda.privacy import LowSignalWarning
 SHARED = 0.5  # of the variance of rows: what vectors explain, the rest is the word's own
 FLOOR = 0.05  # least share of a topic that is expected of a word, over the share of the topic
 SMOOTHING = 2.0  # tokens, even in all topics, that each word's public shares are smoothed with
-ABSENT = 0.5, 2.0  # least and largest number of tokens that each word gets besides its public ones
+ABSENT = 1.0  # tokens that each word gets besides its public ones
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
 REAL, UNSURE = 0.28, 0.01  # slope of released rows on public topics that are real; its width
 SURE = 0.5  # first weight of the factor 1 where public topics are believed
@@ -103,18 +103,6 @@ class PublicWords:
         """Whether public counts are those of a few words, such as seed words."""
         return self.counts is not None and not self.has_frequencies
 
-    @property
-    def smoothed(self) -> np.ndarray:
-        """Public tokens, with some more for each word, (n_words,), positive.
-
-        They are the posterior means of gamma variables as dispersed as the words are, of which
-        `counts` are overdispersed counts.
-        """
-        counts = self.counts
-        mean = counts.mean()
-        variance = max(counts.var() - OVERDISPERSION * mean, 1e-9)
-        return counts + np.clip(OVERDISPERSION * mean**2 / variance, *ABSENT)
-
     def totals(self, released: WordTotals) -> np.ndarray:
         """Posterior means of word totals, positive.
 
@@ -125,7 +113,7 @@ class PublicWords:
             return released.smooth()
         expected = np.ones_like(released.noisy)
         if self.has_frequencies:
-            expected = self.smoothed / self.smoothed.sum()
+            expected = (self.counts + ABSENT) / (self.counts + ABSENT).sum()
         public = expected
         if self.has_vectors:
             first = released.smooth(expected) if self.has_frequencies else released.smooth()

@@ -35,7 +35,6 @@ RATIOS = np.geomspace(1 / 16, 16, 17)  # of a word's frequency to the one that i
 NEAR = 0.8  # of the first weights of the mixture: the ratios' share
 CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
 FIRST_RATIO = 0.5  # of the first weights of two ratios, of which the second is closer to 1
-OVERDISPERSION = 4.0  # of public word counts: their variance over that of Poisson variables
 
 
 Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
