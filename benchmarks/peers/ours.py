@@ -93,4 +93,6 @@ dplda.leaf._messages.with_bar = _with_turns
 
 # A corpus that is too small for its epsilon gets rounds that release word totals again. They are
 # far cheaper than rounds of topics, which are what is timed here.
-NoisyTable.is_for_totals = lambda table, t: False  # type: ignore[method-assign]
+NoisyTable.share_for_totals = property(  # type: ignore[assignment]
+    lambda table: 0.0, lambda table, share: None
+)
