@@ -467,6 +467,47 @@ def test_floats_that_are_flushed_to_zero_do_not_escape_the_bound(
     assert squared_norm(sum_topics(*arguments)) <= MAX_RADIUS**2
 
 
+# ---------------------------------------------------------------- word totals
+
+
+def word_totals(counts, weight, scale=1.0, norm=1.0, radius=MAX_RADIUS):
+    """What a document with these counts adds to the word totals."""
+    X, theta = single_precision(np.array([counts], np.float32)), pad(np.ones((1, 1)))
+    documents = Documents(X, theta, np.arange(2), np.array([scale]), n_components=1)
+    return documents.sum_words(np.array(weight), norm, radius)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data(), st.lists(wild_floats, min_size=1, max_size=6), radii)
+def test_word_totals_never_exceed_the_radius_whatever_the_numbers(data, counts, radius):
+    weight = data.draw(st.lists(wild_floats, min_size=len(counts), max_size=len(counts)))
+    scale, norm = data.draw(wild_floats), data.draw(wild_floats)
+    with np.errstate(all="ignore"):
+        total = word_totals(counts, weight, scale, norm, radius)
+    assert squared_norm(total) <= radius**2
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [[2**30, 1], [2**30, 2**12], [2**24] * 4096 + [1], [2**29] * 4 + [1] * 7],
+    ids=["1", "2**24", "many", "7"],
+)
+def test_word_totals_that_rounding_leaves_too_long_are_shrunk(cells):
+    """The float norm forgets the small cells, so the scale is 1 and the integers are too long."""
+    assert sum(x**2 for x in cells) > MAX_RADIUS**2
+    total = word_totals(np.ones(len(cells)), cells)
+    assert squared_norm(total) <= MAX_RADIUS**2
+    assert_allclose(np.sqrt(float(squared_norm(total))), MAX_RADIUS, rtol=2e-5)
+
+
+def test_words_whose_float_squares_vanish_do_not_escape_the_bound():
+    """The smallest float is the first cell's square; 64 cells of half its size square to 0."""
+    cell = np.float32(2.0**-74.5)
+    assert cell**2 > 0 == (cell / 2) ** 2
+    total = word_totals(np.ones(65), [cell] + [cell / 2] * 64, norm=1e-30)
+    assert squared_norm(total) <= MAX_RADIUS**2
+
+
 # ---------------------------------------------------------------- arrays that change meanwhile
 
 

@@ -16,29 +16,21 @@ static inline int64_t dplda_round_to_grid(const float *value, int64_t size, floa
     return total;
 }
 
-/* The factor from floats of norm `length` to integers of norm `radius` at most, or nearly.
-
-   relative: the scale of the floats over the clipping bound; radius: the bound in integers, at most
-   2**30. Returns 0 if the contribution must be left out. */
-static inline float dplda_scale(double length, double relative, int64_t radius) {
-    /* false for NaN too; inside of these bounds no integer can overflow */
-    if (!(1e-15 < length && length < INFINITY && 0 <= relative && relative < INFINITY)) return 0;
-    return (float)(radius * (relative * length < 1 ? relative : 1 / length));
-}
-
-/* The scale of a contribution that rounding left too long: a little less. */
-static inline float dplda_shorten(float scale) { return scale * (float)(1 - 1.0 / 65536); }
-
 /* Scale `value` by `relative`, clip it, and write it in units of 1 / radius.
 
-   value, size: the contribution; length: its norm, as computed; out: (size,) integers; the rest as
-   for dplda_scale. Returns 1, or 0 if the contribution must be left out. */
+   value, size: the contribution; length: its norm, as computed; relative: the scale of the floats
+   over the clipping bound; radius: the bound in integers, at most 2**30; out: (size,) integers.
+   Returns 1, or 0 if the contribution must be left out. */
 static inline int dplda_clip(const float *value, int64_t size, double length, double relative,
                              int64_t radius, int32_t *out) {
     const int64_t limit = radius * radius;
-    const float scale = dplda_scale(length, relative, radius);
-    if (scale == 0) return 0;
+    float scale;
+    /* false for NaN too; inside of these bounds no integer can overflow */
+    if (!(1e-15 < length && length < INFINITY && 0 <= relative && relative < INFINITY)) return 0;
+    scale = (float)(radius * (relative * length < 1 ? relative : 1 / length));
     if (dplda_round_to_grid(value, size, scale, out) <= limit) return 1;
-    return dplda_round_to_grid(value, size, dplda_shorten(scale), out) <= limit;
+    /* rounding left it too long: a little less */
+    scale *= (float)(1 - 1.0 / 65536);
+    return dplda_round_to_grid(value, size, scale, out) <= limit;
 }
 #endif
