@@ -4,7 +4,9 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -175,16 +177,51 @@ def test_a_frozen_step_is_the_step(tmp_path):
     assert load_release(tmp_path / "alone").epsilon_ == topics.epsilon_
 
 
+def side_by_side(kind, ledger):
+    """Private pipelines on the same texts, one of them inside of another union."""
+    first, second, third = (
+        make_pipeline(
+            chooser().set_params(ledger=ledger), model().set_params(ledger=ledger, epsilon=epsilon)
+        )
+        for epsilon in (1.0, 2.0, 3.0)
+    )
+    if kind is make_union:
+        return make_pipeline(make_union(first, make_union(second, third)), "passthrough"), TEXTS
+    columns = make_column_transformer(
+        (first, "title"), (second, "body"), (make_union(third), "body")
+    )
+    return make_pipeline(columns), pd.DataFrame({"title": TEXTS, "body": TEXTS[::-1]})
+
+
+@pytest.mark.parametrize("kind", [make_union, make_column_transformer])
+def test_steps_side_by_side_read_the_same_rows_and_add_up(kind):
+    ledger = Ledger()
+    pipeline, X = side_by_side(kind, ledger)
+    guarantee = pipeline_guarantee(pipeline.fit(X))
+    assert len(ledger.entries()) == 6
+    assert guarantee.epsilon_at(ledger.delta) == pytest.approx(ledger.epsilon_spent)
+    assert guarantee.epsilon > 4.0
+
+
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
-def test_steps_without_a_guarantee_are_named():
-    """Steps side by side state none, whatever is in them: a ledger adds up their costs."""
+def test_a_step_of_several_side_by_side_speaks_for_itself_alone():
     counts = CountVectorizer(vocabulary=FRUIT)
-    union = make_union(make_pipeline(chooser(), model()), make_pipeline(counts, model()))
-    pipeline = make_pipeline(union, model()).fit(TEXTS)
-    assert pipeline_guarantee(pipeline).epsilon == math.inf
-    assert "'featureunion' was fitted" in pipeline_guarantee(pipeline).mechanism
-    with pytest.raises(ValueError, match="no step has a guarantee: featureunion"):
-        pipeline_guarantee(pipeline[:1])
+    chosen, given = make_pipeline(chooser(), model()), make_pipeline(counts, model())
+    guarantee = pipeline_guarantee(make_pipeline(make_union(chosen, given)).fit(TEXTS))
+    assert COLUMNS in guarantee.assumptions  # words that one step chose are not its neighbor's
+    union = make_union(given, FrozenEstimator(CountVectorizer().fit(TEXTS)))
+    guarantee = pipeline_guarantee(make_pipeline(union).fit(TEXTS))
+    assert guarantee.epsilon == math.inf
+    assert "'featureunion__frozenestimator" in guarantee.mechanism
+    seeded = [make_pipeline(counts, model().set_params(random_state=1)) for _ in range(2)]
+    assert pipeline_guarantee(make_pipeline(make_union(*seeded)).fit(TEXTS)).epsilon == math.inf
+
+
+def test_what_states_no_guarantee_is_refused_and_not_printed():
+    counts = CountVectorizer(vocabulary=FRUIT)
+    pipeline = make_pipeline(counts, model()).fit(TEXTS)
+    with pytest.raises(ValueError, match="no step has a guarantee: featureunion__countvectorizer"):
+        pipeline_guarantee(make_pipeline(make_union(counts)).fit(TEXTS))
     with pytest.raises(TypeError, match="got SubLDA; a single model states its guarantee"):
         pipeline_guarantee(pipeline[-1])
     with pytest.raises(TypeError, match=r"^expected a fitted Pipeline, got list$"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from dplda.core._private_fit import COLUMNS, PARAMETERS, UNKNOWN_WORDS, VOCABULARY
@@ -29,8 +30,9 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data, such as a
         vectorizer with a given vocabulary, cost nothing. Any other fitted step makes epsilon
         infinite, and the guarantee names it: ``pipeline[:-1]`` leaves out the last one. Steps of a
-        Pipeline inside of the pipeline count like its own. Two steps that drew their noise from a
-        given seed make epsilon infinite, as in a ledger.
+        Pipeline, FeatureUnion or ColumnTransformer inside of the pipeline count like its own: they
+        read the same rows, and their costs add up. Two steps that drew their noise from a given
+        seed make epsilon infinite, as in a ledger.
     delta : float, default=None
         The delta at which epsilon is stated; None takes the largest of the steps.
 
@@ -77,15 +79,13 @@ def combined_guarantee(
             f"pipeline must be a Pipeline, got {type(pipeline).__name__}; a single model states "
             "its guarantee in privacy_"
         )
-    steps = list(flat_steps(pipeline))
-    _check_words(steps)
+    steps = list(_all_steps(pipeline))
+    # one after the other: what a step says of its columns is about those of the step before
+    straight = len(steps) == sum(1 for _ in flat_steps(pipeline))
     private = [(name, step) for name, step in steps if hasattr(step, "privacy_")]
     parts: list[Guarantee] = [step.privacy_ for _, step in private]
     if not parts:
-        raise ValueError(
-            f"no step has a guarantee: {', '.join(name for name, _ in steps)}; models inside of a "
-            "FeatureUnion or ColumnTransformer state their own, and one ledger adds them up"
-        )
+        raise ValueError(f"no step has a guarantee: {', '.join(name for name, _ in steps)}")
     for what in ("unit", "relation"):
         values = dict.fromkeys(getattr(part, what) for part in parts)
         if len(values) > 1:
@@ -112,15 +112,31 @@ def combined_guarantee(
         noise_scale=None,
         noise_multiplier=None,
         seeded=any(part.seeded for part in parts),
-        assumptions=_assumptions(steps, parts),
+        assumptions=_assumptions(steps, parts, straight),
         events=tuple(events),
         total_variation=distance,
-        provenance=_provenance(steps, private),
+        provenance=_provenance(steps, private, straight),
         trusted=parts[0].trusted,
         ledger=parts[-1].ledger,
         receipt=parts[-1].receipt,
         theorem="docs/accounting.md",
     )
+
+
+def _all_steps(pipeline: Pipeline, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and estimators of all steps, also of those side by side."""
+    steps = list(flat_steps(pipeline, prefix))
+    _check_words(steps)
+    for name, step in steps:
+        if isinstance(step, FeatureUnion):
+            parts = step.transformer_list
+        elif isinstance(step, ColumnTransformer):
+            parts = [part[:2] for part in step.transformers_]
+        else:
+            yield name, step
+            continue
+        for part in parts:
+            yield from _all_steps(Pipeline([part]), f"{name}__")
 
 
 def _charged(part: Guarantee) -> tuple[Event, ...]:
@@ -133,6 +149,8 @@ def _charged(part: Guarantee) -> tuple[Event, ...]:
 def _check_words(steps: Steps) -> None:
     """Refuse a model of other words: its columns would be counts of the wrong words."""
     for i, (name, model) in enumerate(steps):
+        if isinstance(model, FeatureUnion | ColumnTransformer):
+            return  # columns of several steps have no words
         known = words_of(model) if hasattr(model, "components_") else None
         counted = None if known is None else words_after(steps[:i])
         if counted is not None and counted != known:
@@ -162,7 +180,7 @@ def _has_given_words(step: Any) -> bool:
     return getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
 
 
-def _provenance(steps: Steps, private: Steps) -> tuple[tuple[str, str], ...]:
+def _provenance(steps: Steps, private: Steps, straight: bool) -> tuple[tuple[str, str], ...]:
     """What the steps state, and where the words of a vectorizer come from."""
     origins = []
     for name, step in steps:
@@ -179,16 +197,16 @@ def _provenance(steps: Steps, private: Steps) -> tuple[tuple[str, str], ...]:
         for _, step in private
         for what, origin in step.privacy_.provenance
     ]
-    known = any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins)
+    known = straight and any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins)
     return tuple(dict.fromkeys(o for o in origins if not (known and o in UNKNOWN_WORDS)))
 
 
-def _assumptions(steps: Steps, parts: list[Guarantee]) -> tuple[str, ...]:
+def _assumptions(steps: Steps, parts: list[Guarantee], straight: bool) -> tuple[str, ...]:
     """All assumptions; public columns are none of them if a private step chose the columns."""
     every = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
     # a step that chose the columns with privacy; a model takes columns as they are
     chose = (step for _, step in steps if hasattr(step, "privacy_"))
-    if any(isinstance(getattr(step, "vocabulary_", None), Mapping) for step in chose):
+    if straight and any(isinstance(getattr(s, "vocabulary_", None), Mapping) for s in chose):
         every.pop(COLUMNS, None)
     settings = (
         f"the settings of {name!r} are public, and it treats each document by itself"

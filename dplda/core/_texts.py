@@ -94,7 +94,7 @@ def flat_steps(pipeline: Pipeline, prefix: str = "") -> Iterator[tuple[str, Any]
         step = thawed(given)
         if isinstance(step, Pipeline):
             yield from flat_steps(step, f"{prefix}{name}__")
-        elif step is not None and step != "passthrough":
+        elif step is not None and not isinstance(step, str):  # left out, or passed through
             yield f"{prefix}{name}", step
 
 
