@@ -329,7 +329,11 @@ def test_a_paid_release_is_not_overwritten_and_a_second_fit_finds_its_ledger(
     assert (code, "may have been paid for" in error) == (1, True)
     again = [*notes[:5], str(tmp_path / "m2"), *SMALL]
     assert main(again) == 1
-    assert f"{ledger.epsilon_spent:.4g} of it spent before" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert f"{ledger.epsilon_spent:.4g} of it spent before" in said.err
+    for other in (["--user-column", "patient"], ["--budget", "9"]):
+        assert main([*again, *other]) == 1
+    assert "Read:" not in said.out + capsys.readouterr().out  # the ledger refuses before it
     assert (tmp_path / "m").read_bytes() == paid
     assert len(ledger.entries()) == 1
     with pytest.warns(PrivacyLeakWarning, match="counts what was spent on these texts before"):

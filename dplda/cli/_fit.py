@@ -130,7 +130,8 @@ def _fit(options: argparse.Namespace) -> int:
         check_picture(options.picture, options.out, *inputs)
     model = model_of(options)
     # what is wrong with an option, a text or an id shows before anything is charged
-    vectorizer, _, _ = model._planned()
+    vectorizer, _, events = model._planned()
+    check_budget(options, events)
     texts, users = private_texts(options)  # private
     checked(vectorizer, texts, users)  # private
     warn_of_common(model.public_texts or [], texts)
@@ -285,6 +286,23 @@ def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
     if options.ledger is not None and options.ledger.exists():
         return dplda.privacy.Ledger(options.ledger, epsilon=options.budget)
     return dplda.privacy.Ledger(options.ledger, epsilon=budget, delta=options.delta)
+
+
+def check_budget(options: argparse.Namespace, events: Sequence[Any]) -> None:
+    """Refuse what the ledger will refuse, before any private text is read. It charges nothing."""
+    from dplda.privacy._curator import TOTAL_VARIATION
+    from dplda.privacy._ledger import check_affordable
+    from dplda.privacy._store import Entry
+
+    if options.ledger is None or not options.ledger.exists():
+        return
+    entry = Entry(
+        id=0, label="PrivateTopicModel", unit="document" if options.id_column is None else "user",
+        events=tuple(events), total_variation=2 * TOTAL_VARIATION, seeded=False, status="reserved",
+        created="", process=0,
+    )  # fmt: skip
+    with open_ledger(options)._store.transaction(write=False) as page:
+        check_affordable(entry, page)
 
 
 def stop_words_of(options: argparse.Namespace) -> list[str] | None:

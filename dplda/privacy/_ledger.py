@@ -33,11 +33,15 @@ from dplda.privacy._store import (
     open_file,
 )
 
-_ADVICE = "lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger budget"
+_NEW = "a new ledger does not know what this one spent: charge that to it first, see "
+_ADVICE = (
+    "lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger budget; "
+    f"{_NEW}docs/operations.md"
+)
 _DELTA_ADVICE = (
     "each vocabulary that is chosen from texts takes a tenth of its delta, and together they take "
     "all of that of the ledger: lower the delta of the fits, give public words, or use a ledger "
-    "with a larger delta"
+    f"with a larger delta; {_NEW}docs/operations.md"
 )
 
 
@@ -128,7 +132,8 @@ class Ledger:
             if value is not None and value != written:
                 raise ValueError(
                     f"the ledger {self.path} has {name} {written}, not {value}; leave {name} "
-                    "out to use it as it is, or choose another path"
+                    "out to use it as it is, or choose another path for a new ledger; "
+                    f"{_NEW}docs/operations.md"
                 )
 
     @property
@@ -382,7 +387,7 @@ class Ledger:
         )
         try:
             with self._store.transaction(write=True) as page:
-                _check_affordable(entry, page)
+                check_affordable(entry, page)
                 number = page.add(entry)
                 receipt = page.receipt(number)
         except BudgetError:
@@ -559,7 +564,7 @@ def _used(filters: str, entries: list[Entry]) -> float:
     return chosen.used(total) if entries else 0.0
 
 
-def _check_affordable(new: Entry, page: Page) -> None:
+def check_affordable(new: Entry, page: Page) -> None:
     """Refuse an entry that the budget does not allow.
 
     With adaptive composition, the first entry chooses the filters, which the page keeps:
@@ -570,7 +575,8 @@ def _check_affordable(new: Entry, page: Page) -> None:
         raise ValueError(
             f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
             f"{new.unit}; their epsilons do not add up: use a ledger for each unit, and the same "
-            "user_ids for all fits of a ledger"
+            "user_ids for all fits of a ledger; a ledger of another unit does not know what this "
+            "one spent, see docs/persons.md"
         )
     for part in {entry.part for entry in counted} - {None} if new.part is not None else ():
         if part.partition("=")[0] != new.part.partition("=")[0]:  # type: ignore[union-attr]
