@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -380,6 +381,33 @@ def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
     assert str(tmp_path / "m.words") in said
     assert len((tmp_path / "m.words").read_text().split()) == 60
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "n_calls"),
+    [("cli._fit.private_texts", 1), ("text._topic_model.checked", 1),
+     ("text._topic_model.checked", 2)],
+)  # fmt: skip
+def test_an_end_before_the_charge_says_that_nothing_was_charged(
+    notes, tmp_path, capsys, monkeypatch, place, n_calls
+):
+    """While texts are read, and while they are checked, by the command and by the model."""
+    module, name = f"dplda.{place}".rsplit(".", 1)
+    module = import_module(module)
+    function, calls = getattr(module, name), []
+
+    def interrupted(*given):
+        calls.append(given)
+        if len(calls) == n_calls:
+            raise KeyboardInterrupt
+        return function(*given)
+
+    monkeypatch.setattr(module, name, interrupted)
+    assert main(notes) == 130
+    assert "Nothing was charged.\nerror: interrupted" in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()
+    ledger = tmp_path / "notes.csv.ledger"
+    assert not ledger.exists() or Ledger(ledger).epsilon_spent == 0
 
 
 def test_a_reader_that_has_ended_leaves_the_model(notes, tmp_path):

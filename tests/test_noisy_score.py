@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from dplda import SubLDA
+from dplda import PrivateTopicModel, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._users import number_users
 from dplda.metrics import held_out_perplexity, noisy_score
@@ -195,6 +195,22 @@ def test_a_score_of_users_is_charged_to_a_ledger_of_users():
         noisy_score(Model(), X, epsilon=0.1, ledger=ledger)
     with pytest.raises(BudgetError, match="noisy_score of Model"):
         noisy_score(Model(), Unread(), epsilon=2.0, ledger=ledger, user_ids=ids)
+
+
+def test_of_a_model_of_texts_its_parts_are_scored():
+    texts = ["river bank water", "money bank loan"] * 30
+    model = PrivateTopicModel(
+        2,
+        epsilon=math.inf,
+        vocabulary=["bank", "loan", "money", "river", "water"],
+        word_vectors=None,
+    ).fit(texts)
+    ledger = Ledger(epsilon=1.0)
+    with pytest.raises(TypeError, match=r"pass model\.model_ and model\.vectorizer_"):
+        noisy_score(model, texts, epsilon=1.0, ledger=ledger)
+    assert ledger.entries() == []
+    noisy_score(model.model_, model.vectorizer_.transform(texts), epsilon=1.0, ledger=ledger)
+    assert len(ledger.entries()) == 1
 
 
 @pytest.mark.parametrize(

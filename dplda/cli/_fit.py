@@ -31,6 +31,7 @@ from dplda.leaf._messages import warn_user
 from dplda.text._text_files import read_texts
 
 MISSING = {"na", "n/a", "#n/a", "nan", "nat", "null", "none", "<na>"}  # and in capitals
+NOTHING = "Nothing was charged."
 SIZES = (300, 1000, 3000, 10_000, 30_000)  # of corpora, where none is given
 
 
@@ -129,14 +130,18 @@ def _fit(options: argparse.Namespace) -> int:
     if options.picture is not None:
         check_picture(options.picture, options.out, *inputs)
     model = model_of(options)
-    # what is wrong with an option, a text or an id shows before anything is charged
-    vectorizer, _, events = model._planned()
-    check_budget(options, events)
-    texts, users = private_texts(options)  # private
-    checked(vectorizer, texts, users)  # private
-    warn_of_common(model.public_texts or [], texts)
-    if not is_wanted(options):
-        return 1
+    try:
+        # what is wrong with an option, a text or an id shows before anything is charged
+        vectorizer, _, events = model._planned()
+        check_budget(options, events)
+        texts, users = private_texts(options)  # private
+        checked(vectorizer, texts, users)  # private
+        warn_of_common(model.public_texts or [], texts)
+        if not is_wanted(options):
+            return 1
+    except KeyboardInterrupt:
+        print(NOTHING, file=sys.stderr)
+        raise
     with ExitStack() as room:
         if options.out is not None:  # words of the texts may be long
             room.enter_context(reserved(options.out, model_size(options)))
@@ -214,13 +219,13 @@ def is_wanted(options: argparse.Namespace) -> bool:
         return True
     wanted = input(f"Spend epsilon {options.epsilon:g} on these {unit}? [y/N] ").strip().lower()
     if wanted not in ("y", "yes"):
-        say("Nothing was charged.")
+        say(NOTHING)
     return wanted in ("y", "yes")
 
 
 @contextmanager
 def accounted(model: dplda.PrivateTopicModel, out: Path | None) -> Iterator[None]:
-    """However a job ends that has charged, say what was spent, and keep what it paid for."""
+    """However a job ends early, say what was spent, and keep what it paid for."""
     ledger = model.ledger
     before = len(ledger.entries())
     try:
@@ -236,6 +241,8 @@ def accounted(model: dplda.PrivateTopicModel, out: Path | None) -> Iterator[None
                 f"Results that are paid for, and may be published: {keep(model, out) or 'none'}",
                 file=sys.stderr,
             )
+        else:
+            print(NOTHING, file=sys.stderr)
         raise
 
 

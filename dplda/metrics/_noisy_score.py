@@ -137,6 +137,11 @@ def noisy_score(
     """
     components, reference = _public_tables(model, public_unigram)
     prior = getattr(model, "doc_topic_prior_", getattr(model, "doc_topic_prior", None))
+    if prior is None:
+        raise TypeError(
+            f"model must be a topic model with doc_topic_prior, got {type(model).__name__}; of a "
+            "PrivateTopicModel, pass model.model_ and model.vectorizer_.transform(texts)"
+        )
     prior = check_number("doc_topic_prior", prior, 0, LARGEST_PRIOR, closed="right")
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
