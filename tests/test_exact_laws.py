@@ -63,7 +63,7 @@ class Row:
 
 TOY = [[40.0, 0.0], [0.0, 12.0]]  # the first document has one word, and reaches every bound
 PUBLIC = [[90.0, 10.0], [50.0, 50.0]]  # a table in which that word's topics differ
-SEED = 2  # of a history in which the second round reaches its bound, too
+SEED = 1  # of a history in which the second round reaches its bound, too
 
 
 def on_grid(what, stated, steps, delta, *, tight=True):

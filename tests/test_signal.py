@@ -124,7 +124,18 @@ def test_the_first_release_counts_the_documents(corpus, users):
     X = sp.csr_array(sp.vstack([corpus, sp.csr_array((50, 60))]))  # empty ones do not count
     ids = None if ids is None else np.append(ids, np.arange(50))
     model = SubLDA(3, epsilon=20.0, max_iter=2, random_state=0).fit(X, user_ids=ids)
-    assert model._released.released.n_docs == pytest.approx(400, rel=0.3)
+    # of documents and users the geometric mean
+    assert model._released.released.n_docs == pytest.approx(400 / (users or 1) ** 0.5, rel=0.3)
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_evidence_is_that_of_a_document_also_with_users():
+    """A user's documents share one norm: their mean length needs the number of users."""
+    X = make_topic_corpus(n_docs=3000, n_words=300, n_components=4, random_state=0).data
+    model = SubLDA(4, epsilon=20.0, max_iter=40, random_state=0)
+    alone = model.fit(X).topic_evidence_.mean()
+    with_users = model.fit(X, user_ids=np.arange(3000) // 5).topic_evidence_.mean()
+    assert 0.3 * alone < with_users < 1.2 * alone
 
 
 @pytest.mark.parametrize("estimator", [SubLDA, PrivateSVILDA])

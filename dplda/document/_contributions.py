@@ -238,7 +238,8 @@ class Documents:
         """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`.
 
         `units` are those that are summed; None: all of them. With `each`, a first cell has this
-        number for each document with words, for at most `most` of a unit.
+        number for each document with words, for at most `most` of a unit. If a unit may have
+        several, a last cell has `each` times `most` for each unit with words.
         """
         X = self.unit_counts
         units = np.arange(X.shape[0]) if units is None else units
@@ -260,7 +261,8 @@ class Documents:
             return total
         before = np.append(0, np.cumsum(np.diff(self.X.indptr) > 0))[self.unit_ptr]
         n_docs = np.minimum(np.diff(before)[units], most)
-        return np.append(each * n_docs.sum(), total)
+        n_units = [] if most == 1 else [each * most * np.count_nonzero(n_docs)]
+        return np.concatenate([[each * n_docs.sum()], total, n_units]).astype(np.int64)
 
     def sum_topics(
         self,
@@ -376,25 +378,31 @@ def release_word_totals(
     """Word totals and word weights (n_words,), from two releases.
 
     The first release sets the weights, the second uses them. `norm` is the clipping bound of both.
-    The first one also counts the documents, `most` of a unit, with 1 / `COUNT_SHARE` of the bound.
+    The first one also counts the documents, `most` of a unit, and the units, if those are not the
+    documents, with 1 / `COUNT_SHARE` of the bound.
     """
     weight = np.ones(documents.n_words)  # public
     n_docs, estimates = 0.0, []
     for step, mechanism in enumerate(mechanisms):
         documents.rescale(weight, norm, exact=mechanism.exact)  # private
         bound, radius = documents.clipping_bound(mechanism, norm)  # public
-        each = 0 if step else radius // (COUNT_SHARE * most)  # public
-        words = radius if mechanism.exact else math.isqrt(radius**2 - (each * most) ** 2)  # public
+        share = 0 if step else radius // COUNT_SHARE  # public
+        each = share if most == 1 else (0 if step else radius // (15 * most))  # public
+        words = radius if mechanism.exact else math.isqrt(radius**2 - share**2)  # public
         total = documents.sum_words(
             weight, bound * words / radius, words, None, each, most
         )  # private
         # One unit moves `total` by at most `radius` in L2: its word counts, added over its
         # documents, are clipped to `words` in integers, and its scale depends on itself and on
-        # released weights only. Its documents count at most each * most in the first cell.
+        # released weights only. Its documents, and with users itself, count at most each * most,
+        # the square of which is at most share**2, or half of it.
         noisy = curator.release(total, mechanism, label=TOTALS, round=step)  # public
         if each:  # one standard error more: with too few documents, they would seem too long
-            n_docs = max(0.0, float(noisy[0])) / each + mechanism.scale / each
-            noisy = noisy[1:]
+            counts = (np.maximum(noisy[[0, -1]], 0) + mechanism.scale) / [each, each * most]
+            n_docs = float(counts[0])
+            if most > 1 and not mechanism.exact:  # a user's documents are scaled to one norm
+                n_docs = math.sqrt(n_docs * counts[1])
+            noisy = noisy[1 : 1 + len(weight)]
         unit = bound / radius / weight
         estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and not mechanism.exact:

@@ -54,7 +54,8 @@ class WordTotals:
         Mean of the totals. The mean of `noisy` is too large: a word with much noise in the first
         release gets a small weight for the second, and keeps more of that noise.
     n_docs : float
-        Noisy number of documents, and one standard error more.
+        Noisy number of documents, and one standard error more. With users, the geometric mean of
+        documents and users: a user's documents share one norm.
     """
 
     noisy: np.ndarray

@@ -260,7 +260,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         shape = getattr(X, "shape", None)
         if shape is None:
             with suppress(ValueError):  # rows of different lengths
-                shape = np.shape(X)
+                shape = np.asarray(X).shape
         n_words = int(shape[1]) if shape and len(shape) == 2 and shape[1] else read().shape[1]
         if n_words != (width or n_words):
             raise ValueError(
