@@ -382,6 +382,13 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
     terms = Terms(len(data), colluding)
     if len({np.shape(X)[1:] for X, _ in data}) > 1 or len({ids is None for _, ids in data}) > 1:
         raise ValueError("all parties need the same columns, and user_ids for all or for none")
+    users = [set(np.asarray(ids, object).ravel().tolist()) for _, ids in data if ids is not None]
+    if len(set().union(*users)) < sum(map(len, users)):
+        raise ValueError(
+            "a user has documents with two parties, and would pay twice: put all documents of a "
+            "user with one party, or give users names that are different in each party if they are "
+            "different persons"
+        )
     seeds: list[Any] = [None] * len(data)
     if estimator.random_state is not None:
         seeds = check_random_state(estimator.random_state).randint(2**31, size=len(data)).tolist()
