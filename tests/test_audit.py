@@ -133,7 +133,7 @@ FOUND = {
         2, noise_multiplier=1.0, subsampling_ratio=0.1, max_iter=3, delta=DELTA
     ),
     "bits_flip_half_as_often": local(LPLDA, 0.5, 2),
-    "user_ids_are_ignored": SOUND["users"][0],
+    "user_ids_are_ignored": SubLDA(2, epsilon=2.0, **CENTRAL),
     "a_party_reads_its_documents_in_each_round": IFTMParty(2, token_epsilon=1.0, max_iter=1),
 }
 

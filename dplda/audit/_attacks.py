@@ -24,7 +24,7 @@ from dplda.word._frozen_table import HalfTable
 from dplda.word._sweep_mechanisms import SweepMechanisms
 
 TOKENS_OVER_NORM = 16  # of a canary: with many tokens, its topics hardly depend on the prior
-FAVOR = 1.05  # weight of the topic that a canary's word favors in the first table; others have 1
+FAVOR = 2.0  # weight of the topic that a canary's word favors in the first table; others have 1
 UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
 MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger
 
@@ -187,7 +187,7 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
 DOCUMENT = _attack_on_documents("document", "a document is there or not", 1)
 # All documents of a canary have the same word. If each document is clipped by itself, a canary
 # moves the sums three times as far as it may.
-USER = _attack_on_documents("user", "a user with three documents is there or not", 3)
+USER = _attack_on_documents("user", "a user with eight documents is there or not", 8)
 
 
 # the word of a one-token document is one or another
