@@ -13,8 +13,6 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -28,27 +26,11 @@ PUBLIC = {
 
 logging.getLogger("dplda").addHandler(logging.NullHandler())
 _WITHIN = ("dplda.", "sklearn.", "joblib.")
-_IS_REHEARSAL = ContextVar("_IS_REHEARSAL", default=False)
-
-
-@contextmanager
-def rehearsal() -> Iterator[None]:
-    """Log warnings only, and no receipt: what happens is done to a copy of the ledger.
-
-    The copy has the name of the ledger. Its charges would stand in the log as charges that the
-    ledger does not know, which is how an older copy is noticed.
-    """
-    token = _IS_REHEARSAL.set(True)
-    try:
-        yield
-    finally:
-        _IS_REHEARSAL.reset(token)
 
 
 def is_logged(topic: str, level: int = INFO) -> bool:
     """Whether anybody listens: what an event says may take time to compute."""
-    is_told = level >= WARNING or not _IS_REHEARSAL.get()
-    return is_told and logging.getLogger(f"dplda.{topic}").isEnabledFor(level)
+    return logging.getLogger(f"dplda.{topic}").isEnabledFor(level)
 
 
 def log_event(
@@ -61,8 +43,6 @@ def log_event(
     """
     if not is_logged(topic, level):
         return
-    if _IS_REHEARSAL.get():
-        public["receipt"] = None
     fields = {name: _as_json(value) for name, value in public.items() if value is not None}
     # JSON escapes line breaks: a name of a file or a label cannot forge a second line
     text = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
