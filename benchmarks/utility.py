@@ -1,6 +1,6 @@
 """Perplexity against epsilon, N50, small groups, and topics as features.
 
-``python benchmarks/utility.py main [--public 100 300 1000] [--vectors] [--plot FILE]``
+``python benchmarks/utility.py main [--public 100 300 1000] [--vectors [permuted]] [--plot FILE]``
 prints held-out perplexity of unigram, the best non-private model, SubLDA alone, SubLDA with public
 texts, and of the public texts alone; with ``--vectors`` all private fits have word vectors.
 ``... N50`` prints documents times epsilon at which half of the gap is closed. ``... groups`` prints
@@ -62,7 +62,8 @@ def main() -> None:
 
     added = command("main", against_epsilon, 3, [0.5, 1.0, 2.0, 4.0, 8.0])
     added.add_argument("--public", nargs="*", type=int, default=[100, 300, 1000])
-    added.add_argument("--vectors", action="store_true", help="with embedded word vectors")
+    added.add_argument("--vectors", nargs="?", const="embedded", choices=["embedded", "permuted"],
+                       help="with embedded word vectors, or with those of other words")  # fmt: skip
     added.add_argument("--plot", type=Path, help="file for the picture")
     added = command("N50", n50, 3, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
     added.add_argument("--public", type=int, default=300, help="0: without public texts")
@@ -107,7 +108,7 @@ def perplexity(
     n_public: int,
     epsilon: float,
     seed: int,
-    vectors: bool = False,
+    vectors: str = "",
 ) -> float:
     """Held-out perplexity of one fit on the first documents, of which the first are public."""
     private = split.train[n_public:n_docs]
@@ -118,6 +119,8 @@ def perplexity(
         return float(held_out_perplexity(prior + SMOOTHING, split.test))
     if model == "SubLDA":
         words = load_word_vectors(list(map(str, split.words))) if vectors else None
+        if vectors == "permuted":
+            words = np.random.default_rng(0).permutation(words)
         fitted = sublda(epsilon, seed, prior_components=prior, word_vectors=words).fit(private)
         return float(fitted.perplexity(split.test))
     return float(NON_PRIVATE[model](seed).fit(private).perplexity(split.test))
@@ -179,7 +182,7 @@ def against_epsilon(splits: list[Split], points: Points, options) -> None:
         for n, found in alone.items():
             closed[n][0.0] = gap.closed(found)
         for epsilon in options.epsilons:
-            given = {"vectors": True} if options.vectors else {}
+            given = {"vectors": options.vectors} if options.vectors else {}
             fits = {n: gap.fits("SubLDA", epsilon=epsilon, n_public=n, **given) for n in settings}
             for n, found in fits.items():
                 closed[n][epsilon] = gap.closed(found)
