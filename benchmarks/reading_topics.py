@@ -33,16 +33,15 @@ from pathlib import Path
 import numpy as np
 from corpora import LOADERS, glosses, load
 from docstrings import load_docstrings, python_words
-from scipy.cluster.hierarchy import dendrogram
+from scipy.cluster.hierarchy import dendrogram, linkage
 from scipy.spatial.distance import cdist
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 
 from dplda import GibbsLDA, SubLDA, plan
 from dplda.displays import top_words
-from dplda.metrics import coherence, topic_diversity
+from dplda.metrics import coherence, match_topics, topic_diversity
 from dplda.privacy import LowSignalWarning, SeededNoiseWarning
-from dplda.topics import match_topics, topic_tree
 
 K = 20
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
@@ -252,8 +251,9 @@ def picture(private, public, names, path):
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(9, 5.2), layout="constrained", width_ratios=(1.2, 1)
     )
+    topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
     tree = dendrogram(
-        topic_tree(model.components_), labels=labels, orientation="left", ax=left,
+        linkage(np.sqrt(topics / 2), "average"), labels=labels, orientation="left", ax=left,
         color_threshold=0, above_threshold_color="#0072B2", leaf_font_size=9,
     )  # fmt: skip
     left.set_xlabel("Hellinger distance at which topics are joined")

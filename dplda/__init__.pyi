@@ -5,7 +5,6 @@ from . import federated as federated
 from . import metrics as metrics
 from . import privacy as privacy
 from . import published as published
-from . import topics as topics
 from .core._pipeline import pipeline_guarantee as pipeline_guarantee
 from .document._plan import Plan as Plan
 from .document._plan import plan as plan

@@ -43,7 +43,6 @@ PACKAGES = (
     "dplda.privacy",
     "dplda.privacy.mechanisms",
     "dplda.published",
-    "dplda.topics",
 )
 
 

@@ -1,13 +1,14 @@
-"""Coherence and diversity of topics: known values, a slow twin, gensim, refusals."""
+"""Coherence, diversity and pairs of topics: known values, a slow twin, gensim, refusals."""
 
+import itertools
 import math
 import warnings
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
-from dplda.metrics import coherence, topic_diversity
+from dplda.metrics import coherence, match_topics, topic_diversity
 
 MEASURES = ("c_npmi", "u_mass")
 WORDS = ["bread", "flour", "oven", "port", "sail", "salt", "sea", "ship", "wind"]
@@ -77,3 +78,38 @@ def test_what_is_refused(options, message):
         coherence(**arguments)
     with pytest.raises(ValueError, match="n_top_words must be an integer from 1"):
         topic_diversity(table(TOPICS), n_top_words=0)
+
+
+def hellinger(p, q):
+    affinity = sum(math.sqrt(a * b) for a, b in zip(p / p.sum(), q / q.sum()))
+    return math.sqrt(max(0.0, 1 - affinity))
+
+
+def test_the_sum_of_distances_is_smallest():
+    rng = np.random.default_rng(1)
+    one, two = rng.dirichlet(np.full(6, 0.3), 4), rng.dirichlet(np.full(6, 0.3), 4)
+    order, distance = match_topics(one, 7 * two)
+    assert_allclose(distance, [hellinger(one[k], two[order[k]]) for k in range(4)])
+    sums = [
+        sum(hellinger(one[k], two[j]) for k, j in enumerate(other))
+        for other in itertools.permutations(range(4))
+    ]
+    assert_allclose(distance.sum(), min(sums))
+
+
+def test_a_topic_without_a_partner():
+    order, distance = match_topics([[9, 1, 0], [0, 9, 1], [1, 0, 9]], [[0, 1, 9]])
+    assert_array_equal(order, [-1, -1, 0])
+    assert np.isnan(distance[:2]).all()
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (np.ones((2, 4)), "components has 3 words and other has 4"),
+        ([[1, 2, -1]], "other must be non-negative, with no topic empty"),
+    ],
+)
+def test_what_cannot_be_matched(other, message):
+    with pytest.raises(ValueError, match=message):
+        match_topics(np.ones((2, 3)), other)

@@ -7,7 +7,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import PrivateCountVectorizer, PrivateSVILDA, SubLDA, public_prior
 from dplda.datasets import make_topic_corpus
-from dplda.topics import match_topics
+from dplda.metrics import match_topics
 
 K, N_WORDS = 4, 40
 WORDS = [f"w{v}" for v in range(N_WORDS)]

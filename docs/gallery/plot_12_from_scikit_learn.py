@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from dplda import SubLDA
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import top_words
-from dplda.topics import match_topics
+from dplda.metrics import match_topics
 
 texts = load_wordnet_glosses().data
 

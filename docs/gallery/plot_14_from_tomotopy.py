@@ -23,8 +23,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from dplda import GibbsLDA, SubLDA, private_topic_counts
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import top_words
+from dplda.metrics import match_topics
 from dplda.privacy import Ledger
-from dplda.topics import match_topics
 
 tokens = [text.lower().split() for text in load_wordnet_glosses().data]
 words = load_public_vocabulary(800)

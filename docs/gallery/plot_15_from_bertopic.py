@@ -13,17 +13,16 @@ the same questions from one released table.
     topics, probabilities = model.fit_transform(texts)
     model.get_topic_info()
     model.visualize_hierarchy()
-    model.reduce_topics(texts, nr_topics=6)
 """
 
 import matplotlib.pyplot as plt
-from scipy.cluster.hierarchy import dendrogram
+import numpy as np
+from scipy.cluster.hierarchy import dendrogram, linkage
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA, public_prior
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import top_words
-from dplda.topics import merge_topics, topic_tree
 
 texts = load_wordnet_glosses().data
 vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(1500))
@@ -51,17 +50,14 @@ for k in range(12):
 # %%
 # The hierarchy
 # -------------
+# Topics with similar probabilities of words are joined first: SciPy needs the released table only.
 
 _, axes = plt.subplots(figsize=(7.5, 4), layout="constrained")
-dendrogram(topic_tree(model.components_), labels=names, orientation="left", ax=axes)
+topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
+tree = linkage(np.sqrt(topics / 2), "average")
+dendrogram(tree, labels=names, orientation="left", ax=axes)
 axes.set_xlabel("Hellinger distance")
 axes.spines[["top", "right", "left"]].set_visible(False)
-
-# %%
-# `reduce_topics` is `merge_topics`, at no cost and without the texts.
-
-merged = merge_topics(model, 6)
-print(merged.components_.shape, f"epsilon {merged.epsilon_:.2f}")
 
 # %%
 # The topic of a text

@@ -12,7 +12,7 @@ import numpy as np
 
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.topics import match_topics
+from dplda.metrics import match_topics
 
 N_DONORS, CELLS = 800, 20
 made = make_topic_corpus(

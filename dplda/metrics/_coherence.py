@@ -1,4 +1,4 @@
-"""Coherence and diversity of topics, from a released table and public reference texts."""
+"""Coherence, diversity and pairs of topics: functions of released tables and public texts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 
 from dplda.core._corpus import check_table
 from dplda.leaf._checks import check_integer
@@ -128,6 +130,61 @@ def topic_diversity(components: Any, *, n_top_words: int = 25) -> float:
     """
     top = _top_words(check_table(components, "components"), n_top_words, least=1)
     return len(np.unique(top)) / top.size
+
+
+def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Find the topic of another table that corresponds to each topic of a table.
+
+    Topics are paired one to one, so that the sum of the Hellinger distances of their word
+    probabilities is smallest.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_words)
+        As in `coherence`.
+    other : array-like of shape (n_other_components, n_words)
+        The table of another model with the same vocabulary.
+
+    Returns
+    -------
+    order : ndarray of shape (n_components,), int
+        Topic ``order[k]`` of `other` corresponds to topic ``k``. -1 if `other` has fewer topics and
+        none is left for ``k``.
+    distance : ndarray of shape (n_components,)
+        Hellinger distance of the two topics, from 0 (equal) to 1 (no word in common). NaN for a
+        topic without a partner.
+
+    Raises
+    ------
+    ValueError
+        If a table has negative numbers or an empty topic, or if they differ in width.
+
+    Examples
+    --------
+    >>> from dplda.metrics import match_topics
+    >>> order, distance = match_topics([[9, 1, 0], [0, 1, 9]], [[0, 2, 18], [16, 4, 0]])
+    >>> order.tolist(), distance.round(2).tolist()
+    ([1, 0], [0.1, 0.0])
+    """
+    one, two = _roots(components, "components"), _roots(other, "other")
+    if one.shape[1] != two.shape[1]:
+        raise ValueError(
+            f"components has {one.shape[1]} words and other has {two.shape[1]}; only models with "
+            "one vocabulary can be compared"
+        )
+    distances = cdist(one, two) / np.sqrt(2)
+    rows, columns = linear_sum_assignment(distances)
+    order, distance = np.full(len(one), -1), np.full(len(one), np.nan)
+    order[rows], distance[rows] = columns, distances[rows, columns]
+    return order, distance
+
+
+def _roots(components: Any, name: str) -> np.ndarray:
+    """Square roots of the topics' word probabilities."""
+    table = check_table(components, name)
+    if table.min() < 0 or not table.any(axis=1).all():
+        raise ValueError(f"{name} must be non-negative, with no topic empty")
+    return np.sqrt(table / table.sum(axis=1, keepdims=True))
 
 
 def _top_words(components: np.ndarray, n_top_words: int, *, least: int) -> np.ndarray:
