@@ -2,7 +2,9 @@
 
 import importlib
 import inspect
+import math
 import re
+import warnings
 from collections import defaultdict
 
 import numpy as np
@@ -10,8 +12,10 @@ import pytest
 from estimators import CASES, LITERAL, ONLINE, PACKAGES, PRIVATE, each
 from sklearn.base import clone
 
+from dplda import HDPLDA, PrivateTopicModel, SubLDA
+from dplda.core import _base, _private_fit
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import BudgetError, Ledger
+from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
 
@@ -149,3 +153,72 @@ def test_shared_defaults_agree():
         if parameters(cls)[name].default != DEFAULTS[name]
     ]
     assert not found, "\n".join(found)
+
+
+# ---- what epsilon_ does not cover is named -------------------------------------------------
+
+
+@pytest.fixture
+def fresh_process(monkeypatch):
+    monkeypatch.setattr(_private_fit, "_BUDGETS", {})
+    _base._warn_of_exact_scores.cache_clear()
+    warnings.simplefilter("always", PrivacyLeakWarning)  # pytest restores the filters
+
+
+def named(call):
+    """What `call` warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        call()
+    return [str(w.message) for w in caught if w.category is PrivacyLeakWarning]
+
+
+TEXTS = ["the patient has a fever and a cough", "the dose of the drug was too high"] * 40
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (SubLDA(2, epsilon=4.0, max_iter=2), "corpus"),
+        (HDPLDA(2, epsilon=4.0, max_iter=2), "corpus"),
+        (PrivateTopicModel(2, epsilon=4.0, vocabulary=["fever", "dose", "drug"]), "texts"),
+        (PrivateTopicModel(2, epsilon=40.0, vocabulary=None), "texts"),
+    ],
+    ids=["SubLDA", "HDPLDA", "given words", "chosen words"],
+)
+def test_fits_of_two_budgets_are_named_once(model, data, corpus, fresh_process):
+    X = TEXTS if data == "texts" else corpus
+
+    def fit(ledger=None):
+        return [
+            message
+            for message in named(lambda: clone(model).set_params(ledger=ledger).fit(X))
+            if "second time" in message
+        ]
+
+    one = Ledger(epsilon=math.inf)
+    assert [len(fit(one)), len(fit(one)), len(fit(one.part("Monday", by="day")))] == [0, 0, 0]
+    assert [len(fit()), len(fit())] == [1, 0]
+
+
+@pytest.mark.parametrize("ledgers", [[None, None], ["a", "b"], ["a", None]])
+def test_a_search_whose_fits_nothing_adds_up_is_named(ledgers, corpus, fresh_process, tmp_path):
+    model = SubLDA(2, epsilon=4.0, max_iter=2)
+    paths = [ledger and tmp_path / ledger for ledger in ledgers]
+    fits = [named(lambda p=path: clone(model).set_params(ledger=p).fit(corpus)) for path in paths]
+    assert [len(messages) for messages in fits] == [0, 1]
+
+
+def test_a_fit_that_goes_on_is_one_fit(corpus, fresh_process):
+    model = SubLDA(2, noise_multiplier=10.0, max_iter=2).fit(corpus)
+    assert named(lambda: model.partial_fit(corpus)) == []
+    assert len(named(lambda: model.fit(corpus))) == 1
+
+
+def test_exact_scores_are_named_once(corpus, fresh_process):
+    model = SubLDA(2, epsilon=4.0, max_iter=2).fit(corpus)
+    assert len(named(lambda: [model.score(corpus), model.perplexity(corpus)])) == 1
+
+
+def test_scores_without_privacy_need_nothing(corpus, fresh_process):
+    model = SubLDA(2, epsilon=math.inf, max_iter=2).fit(corpus)
+    assert named(lambda: [model.score(corpus), model.fit(corpus), clone(model).fit(corpus)]) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from inspect import cleandoc
 from numbers import Integral, Real
 from typing import Any
@@ -16,7 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._corpus import are_shards, check_counts, check_shards
 from dplda.core._fold_in import LARGEST_PRIOR, fold_in
 from dplda.leaf._compat import CallbackSupportMixin, Interval
+from dplda.leaf._messages import warn_user
 from dplda.metrics._perplexity import held_out_log_likelihood
+from dplda.privacy import PrivacyLeakWarning
 
 MAX_COMPONENTS = 2**16
 MAX_ITER = 10**6  # a plan lists all rounds before the first one
@@ -260,6 +263,18 @@ class BaseLDA(BaseTopicModel):
 
     def _log_likelihood(self, X: Any, *, completion: bool) -> float:
         check_is_fitted(self)
+        if getattr(self, "epsilon_", np.inf) < np.inf:
+            _warn_of_exact_scores()
         return held_out_log_likelihood(
             self.components_, self._read(X), self.doc_topic_prior_, completion, self.n_jobs
         )
+
+
+@cache  # once in a process: a search scores many times
+def _warn_of_exact_scores() -> None:
+    warn_user(
+        "scores and perplexities are exact: those of private documents are releases that no "
+        "epsilon covers, and so is a choice by them. Use dplda.metrics.noisy_score for private "
+        "documents. Scores of public documents need nothing",
+        PrivacyLeakWarning,
+    )

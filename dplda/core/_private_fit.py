@@ -76,6 +76,9 @@ BY_THE_CALLER = (
 )
 
 
+_BUDGETS: dict[str, set[object]] = {}  # of each class: what its fits were charged to
+
+
 @dataclasses.dataclass(frozen=True)
 class Promise:
     """What the card says of an estimator, whatever the fit."""
@@ -283,6 +286,8 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
     """Set the fitted attributes all at once: a model is never shown with another's epsilon."""
     if isinstance(estimator, PrivateEstimator):
         guarantee = _described(estimator, guarantee)
+        if estimator._charges_in_fit and guarantee.epsilon < math.inf:
+            _warn_of_other_budgets(estimator, guarantee)
     attributes |= {
         "privacy_": guarantee,
         "epsilon_": guarantee.epsilon,
@@ -294,6 +299,27 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
         epsilon=guarantee.epsilon, delta=guarantee.delta, n_iter=attributes.get("n_iter_"),
         seeded=guarantee.seeded, receipt=guarantee.receipt or None,
     )  # fmt: skip
+
+
+def _warn_of_other_budgets(estimator: PrivateEstimator, guarantee: Guarantee) -> None:
+    """Warn if another fit of the class was charged elsewhere, in this process.
+
+    Data are not compared: folds and samples of the same documents differ, and add up.
+    """
+    earlier = estimator.privacy_.events if hasattr(estimator, "privacy_") else ()
+    if earlier and guarantee.events[: len(earlier)] == earlier != guarantee.events:
+        return  # partial_fit went on, and its guarantee counts what came before
+    ledger, name = getattr(estimator, "ledger", None), type(estimator).__name__
+    budgets = _BUDGETS.setdefault(name, set())
+    budgets.add(object() if ledger is None else as_ledger(ledger).id)
+    if len(budgets) == 2:  # once for a class
+        warn_user(
+            f"{name} is fitted for the second time in this process, and charged to another budget: "
+            "if both fits read the same documents, or some of them, the epsilon_ of neither is "
+            "their total. Pass one ledger= to all fits that read private documents, which adds "
+            "them up. Documents that are public, or different in each fit, need nothing",
+            PrivacyLeakWarning,
+        )
 
 
 def _described(estimator: PrivateEstimator, guarantee: Guarantee) -> Guarantee:

@@ -62,8 +62,8 @@ _LIMITS = {
 _PARTS = 100  # of a document: a mean one of the corpus KOS has as many words
 _FALSE_ALARMS = 0.01
 NOT_COVERED = (
-    "the texts themselves; scores, perplexities and transforms of private documents; other results "
-    "from the same texts; running time and memory"
+    "the texts themselves, and words learned from them without noise; scores, perplexities and "
+    "transforms of private documents; other results from the same texts; running time and memory"
 )
 # A guarantee that states more than its events cost by this share may cover more than its events.
 _SAME_COST = 1.01
@@ -81,8 +81,9 @@ _MARGIN = 1e-12  # on the rounding errors of the closed form
 class PrivacyLeakWarning(UserWarning):
     """What runs has less privacy than one may believe.
 
-    A published algorithm does not have the privacy that its paper claims, or the stated epsilon is
-    so large that it promises next to nothing.
+    A published algorithm does not have the privacy that its paper claims, the stated epsilon is so
+    large that it promises next to nothing, fits are charged to several budgets, or a score is
+    exact.
     """
 
 

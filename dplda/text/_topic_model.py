@@ -216,7 +216,9 @@ class PrivateTopicModel(
             ledger.begin_release(entry)
         if hasattr(self, "components_"):  # of an earlier fit
             del self.model_, self.components_, self.privacy_
+        model._charges_in_fit = False  # this fit has charged
         if isinstance(vectorizer, PrivateCountVectorizer):
+            vectorizer._charges_in_fit = False
             vectorizer.fit(texts, user_ids=user_ids)  # public
         self.vectorizer_ = vectorizer
         if self.public_texts is not None and not vectorizer.transform(self.public_texts).nnz:
