@@ -123,10 +123,6 @@ def test_empty_documents_and_empty_corpora(estimator, corpus):
     assert model.perplexity(corpus) == pytest.approx(math.exp(-model.score(corpus)))
 
 
-def takes_weights(estimator):
-    return isinstance(estimator, (SubLDA, PrivateSVILDA))
-
-
 @every
 def test_bad_counts(estimator, corpus):
     X = corpus.toarray().astype(float)
@@ -142,10 +138,9 @@ def test_bad_counts(estimator, corpus):
     model = clone(estimator).fit(X)
     with pytest.raises(ValueError, match=r"30 features.*40 features"):
         model.transform(X[:, :30])
-    if not takes_weights(estimator):
-        with pytest.warns(UserWarning, match="not whole") as record:
-            clone(estimator).fit(np.where(X > 0, X + 0.25, 0))
-        assert ["not whole" in str(warning.message) for warning in record].count(True) == 1
+    with pytest.warns(UserWarning, match="not whole") as record:
+        clone(estimator).fit(np.where(X > 0, X + 0.25, 0))
+    assert ["not whole" in str(warning.message) for warning in record].count(True) == 1
     failed = clone(estimator)
     with pytest.raises(ValueError, match="Negative"):
         failed.fit(-X)

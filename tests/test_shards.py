@@ -92,16 +92,6 @@ def test_every_source_gives_the_same_shards(name, corpus, tmp_path, monkeypatch)
         write_shards(corpus, tmp_path / "corpus")
 
 
-def test_weights_are_stated_in_tokens_as_in_memory(corpus, tmp_path):
-    shares = sp.csr_array(corpus / np.maximum(corpus.sum(axis=1), 1)[:, None])
-    written = write_shards(shares, tmp_path / "corpus", rows_per_shard=40)
-    models = [SubLDA(K, epsilon=4.0, max_iter=3, random_state=0) for _ in range(2)]
-    for _ in range(2):  # and rounds may be run one by one
-        tables = [model.partial_fit(X).components_ for model, X in zip(models, (shares, written))]
-        assert_array_equal(*tables)
-    assert models[0].privacy_ == models[1].privacy_
-
-
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_only_the_owner_can_read_the_files_which_are_mapped(shards):
     folder = Path(shards[1].folder)

@@ -170,7 +170,7 @@ class BaseLDA(BaseTopicModel):
         Parameters
         ----------
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
-            Word counts, or weights such as shares, whose scale says nothing.
+            Word counts, or weights on the scale of counts.
 
         Returns
         -------

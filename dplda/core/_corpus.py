@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import itertools
-import os
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from numbers import Number
 from operator import attrgetter
 from typing import Any
 
@@ -30,9 +28,8 @@ MAX_TOKENS = 2**31 - 1
 BLOCK_TOKENS = 1 << 16  # tokens that share a stream of their order; enters seeded results
 SPARE_PIECE = 16  # one spare word is needed in 2**33 draws, or fewer
 BLOCK_ENTRIES = 1 << 16  # what is computed at a time from the entries of X: it stays in the cache
-LARGEST_WEIGHT = 1e6  # in tokens, in a row of weights that are not whole
 LARGEST_PSEUDO_COUNT = 1e12  # public tokens of a word in a topic; squares of sums are finite
-LEAST_KEPT = 0.25  # share of the cells that must survive rounding to whole counts
+LEAST_KEPT = 0.25  # share of the cells that must survive rounding: tf-idf keeps next to none
 NOT_COUNTS = (
     "X must be a matrix of word counts, documents by words, got {}; count texts with a "
     "sklearn.feature_extraction.text.CountVectorizer(vocabulary=...) (with analyzer=list for lists "
@@ -40,7 +37,6 @@ NOT_COUNTS = (
     "dicts of counts, gensim.matutils.corpus2csc(X, num_terms=...).T lists of pairs, "
     "dplda.datasets.CountShards(folder) a folder of write_shards, and dplda fit files of texts"
 )
-_NO_MATRIX = (str, bytes, os.PathLike, Iterator, Mapping, Set, Number)
 IN_SHARDS = (
     "X is a CountShards, and a matrix in memory is needed here: pass scipy.sparse.vstack(list(X)). "
     "SubLDA, PrivateSVILDA, transform, score and perplexity read shard after shard"
@@ -110,10 +106,9 @@ class Corpus:
 def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> sp.csr_array:
     """Validate a document-term matrix, or that of a SentenceCorpus.
 
-    The result is CSR. It holds counts as float32 or float64, has one entry for each cell, and
-    stores no zeros. With `whole`, counts are whole numbers. Otherwise a row may hold weights, in
-    the units of `token_weights`. `X` stays as it is, and the result shares those of its arrays that
-    have this form: do not write to them.
+    The result is CSR. It holds counts as float32 or float64, whole numbers with `whole`, has one
+    entry for each cell, and stores no zeros. `X` stays as it is, and the result shares those of its
+    arrays that have this form: do not write to them.
 
     Raises
     ------
@@ -125,7 +120,8 @@ def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> 
     X = positive_entries(X, name, partial(validate_data, estimator), reset=reset)
     if not reset:
         _check_width(estimator, X)
-    X = _rounded(X, name) if whole else token_weights(X)
+    if whole:
+        X = whole_counts(X, name)
     if reset:
         warn_of_empty_rows(int(np.count_nonzero(np.diff(X.indptr) == 0)), X.shape[0])
     if X.nnz > MAX_TOKENS:
@@ -142,23 +138,20 @@ def positive_entries(
 
     It is float64, or float32 where all of `X` is. Columns of several types become float64: the type
     that NumPy finds for them depends on the widest one, and so on the largest count of any
-    document, which the weights of others may not read. `options` are those of `check`, and `name`
+    document, which the counts of others may not read. `options` are those of `check`, and `name`
     is that of the caller in errors, which print no data.
     """
     if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
         X = X.counts()
+    if are_shards(X):
+        raise ValueError(IN_SHARDS)
     _check_kind(X)
     types = getattr(X, "dtypes", None)  # of the columns; a frame may have one that is named dtype
     one_type = hasattr(X, "dtype") if types is None else len(set(map(str, types))) == 1
-    dtype = [np.float64, np.float32] if one_type else np.float64
-    try:
-        X = check(unsummed(X), accept_sparse="csr", dtype=dtype, **options)
-    except OverflowError:
-        raise ValueError("X holds an integer too large for a float; pass word counts") from None
-    except (ValueError, TypeError) as error:
-        if "could not convert" in str(error) or "scalar array" in str(error):
-            raise ValueError(NOT_COUNTS.format("text")) from None
-        raise
+    X = check(
+        unsummed(X), accept_sparse="csr",
+        dtype=[np.float64, np.float32] if one_type else np.float64, **options,
+    )  # fmt: skip
     X = X if X.shape[0] else sp.csr_array(X.shape)  # no number is the smallest of none
     check_non_negative(X, f"{name} (it takes word counts)")
     return without_zeros(add_duplicates(X))
@@ -215,51 +208,16 @@ def row_blocks(
     return list(map(slice, edges, edges[1:]))
 
 
-def _are_whole(numbers: npt.NDArray[Any]) -> bool:
-    for start in range(0, len(numbers), BLOCK_ENTRIES):
-        block = numbers[start : start + BLOCK_ENTRIES]
-        if not np.array_equal(np.rint(block), block):
-            return False
-    return True
-
-
-def token_weights(X: sp.csr_array) -> sp.csr_array:
-    """State the weights of each row in tokens; a row of whole numbers stays as it is.
-
-    Weights such as tf-idf or shares have no unit of their own. The smallest weight of a row counts
-    as one token, so that neither the scale of `X` nor that of a row says anything. Counts divided
-    by any number become the same counts again, up to a common divisor. The largest weight counts as
-    `LARGEST_WEIGHT` tokens at most.
-
-    A row of the result is a function of that row alone. `X` stores no zeros. The result is `X` if
-    all rows are whole, and shares its indices otherwise.
-    """
-    if _are_whole(X.data):
-        return X
-    n_entries, data = np.diff(X.indptr), X.data.astype(np.float64)
-    row, first = np.repeat(np.arange(len(n_entries)), n_entries), X.indptr[:-1][n_entries > 0]
-    smallest, largest = (extreme.reduceat(data, first) for extreme in (np.minimum, np.maximum))
-    unit = np.ones(len(n_entries))
-    unit[n_entries > 0] = np.maximum(smallest, largest / LARGEST_WEIGHT)
-    unit[np.bincount(row, np.rint(data) != data, len(n_entries)) == 0] = 1.0
-    tokens = data / unit[row]
-    near = np.rint(tokens)  # quotients of whole numbers are whole, whatever the rounding error
-    exact = np.abs(tokens - near) <= 8 * np.finfo(X.dtype).eps * near
-    tokens = np.where(exact, near, tokens).astype(X.dtype, copy=False)
-    # what is far smaller than a token may underflow
-    return without_zeros(sp.csr_array((tokens, X.indices, X.indptr), X.shape))
-
-
-def _rounded(X: sp.csr_array, name: str) -> sp.csr_array:
+def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
     """`X` in whole counts, with a warning if that changed it; an error if little would be left."""
-    if _are_whole(X.data):
+    blocks = (X.data[i : i + BLOCK_ENTRIES] for i in range(0, X.nnz, BLOCK_ENTRIES))
+    if all(np.array_equal(np.rint(block), block) for block in blocks):
         return X
     counts = np.rint(X.data)
     if np.count_nonzero(counts) < LEAST_KEPT * X.nnz:
         raise ValueError(
             f"{name} takes whole word counts, and nearly all numbers of X would be rounded to 0; "
-            "pass the counts that the weights or shares were computed from, or train a SubLDA or "
-            "PrivateSVILDA, which take weights"
+            "pass the counts that the weights or shares were computed from"
         )
     warn_user(
         f"{name} takes word counts, and X holds numbers that are not whole: they were rounded to "
@@ -317,18 +275,14 @@ def sample_tokens(
 
 
 def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
-    """Cut each longer document to `max_doc_tokens` random tokens; scale rows of weights down."""
+    """Cut each longer document to `max_doc_tokens` random tokens."""
     cut = X.copy()
     cut.data = np.minimum(cut.data, _LARGEST_COUNT)
     for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
         # a stream for each document, so that no document's tokens depend on another's length
         reader = streams.reader(Purpose.ORDER, 0, row)
         cells = slice(cut.indptr[row], cut.indptr[row + 1])
-        counts = cut.data[cells]
-        if np.array_equal(np.rint(counts), counts):
-            cut.data[cells] = sample_tokens(counts, max_doc_tokens, reader)
-        else:
-            cut.data[cells] = counts * (max_doc_tokens / counts.sum(dtype=np.float64))
+        cut.data[cells] = sample_tokens(cut.data[cells], max_doc_tokens, reader)
     cut.eliminate_zeros()
     return cut
 
@@ -375,38 +329,16 @@ def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.flo
     return array
 
 
-def check_word_vectors(
-    vectors: Any, n_words: int, names: Any = None
-) -> npt.NDArray[np.float64] | None:
-    """The checked `word_vectors`, (n_words, n_dimensions), zeros for words without one.
-
-    `names` are those of the columns, which the index of a data frame must have in their order.
-    """
+def check_word_vectors(vectors: Any, n_words: int) -> npt.NDArray[np.float64] | None:
+    """The checked `word_vectors`, (n_words, n_dimensions), zeros for words without one."""
     if vectors is None:
         return None
-    array = check_table(vectors, "word_vectors", ensure_all_finite="allow-nan")
-    unknown = np.isnan(array)
-    if array.shape[0] != n_words:
+    array = check_table(vectors, "word_vectors")
+    if array.shape[0] != n_words or not array.any():
         raise ValueError(
-            f"word_vectors must have a row for each of {n_words} words, got shape {array.shape}; "
-            "load_word_vectors(vocabulary) makes the rows of the vocabulary in its order"
-        )
-    if (unknown.any(axis=1) != unknown.all(axis=1)).any():
-        raise ValueError(
-            "a row of word_vectors must be finite, or NaN throughout for a word without a vector, "
-            "got rows with some NaN; fill them, or leave these columns out"
-        )
-    index = list(getattr(vectors, "index", ())) if hasattr(vectors, "columns") else []
-    if names is not None and index and isinstance(index[0], str) and index != list(names):
-        raise ValueError(
-            "the index of word_vectors must be the words of the columns of X in their order, got "
-            "other words or another order; pass word_vectors.loc[X.columns]"
-        )
-    array = np.where(unknown, 0.0, array)
-    if not array.any():
-        raise ValueError(
-            "word_vectors has a vector for none of the words, only zeros or NaN; give vectors of "
-            "the language of the vocabulary, or leave word_vectors=None"
+            f"word_vectors must have a row for each of {n_words} words, not all of them zeros, got "
+            f"shape {array.shape}; load_word_vectors(vocabulary) makes the rows of the vocabulary "
+            "in its order"
         )
     return array
 
@@ -445,37 +377,25 @@ def _check_width(estimator: Any, X: Any) -> None:
 
 
 def _check_kind(X: Any) -> None:
-    """Refuse texts, and anything else that is not a matrix of real numbers; say what to pass."""
-    if are_shards(X):
-        raise ValueError(IN_SHARDS)
-    values = X
-    if sp.issparse(X):  # a dictionary of keys is a mapping, too
+    """Refuse what is not a matrix of real numbers: errors of NumPy and scikit-learn print data."""
+    if sp.issparse(X):
         _check_structure(X)
-    elif X is None or isinstance(X, _NO_MATRIX) or hasattr(X, "components_"):
-        raise ValueError(NOT_COUNTS.format(type(X).__name__))
-    elif isinstance(X, (list, tuple)):
+        values = X
+    else:
         try:
             values = np.asarray(X)
-        except ValueError:  # its message may quote data
-            raise ValueError(NOT_COUNTS.format("rows of different lengths")) from None
-    else:
-        values = getattr(X, "values", X)
-    dtype, n_dimensions = getattr(values, "dtype", None), getattr(values, "ndim", 2)
-    kind = getattr(dtype, "kind", "")
-    first = next(iter(values.flat), None) if kind == "O" and hasattr(values, "flat") else None
-    is_text = kind in ("U", "S") or str(dtype).lower().startswith("str")  # pandas, polars
-    if is_text or isinstance(first, (str, bytes, list)):
-        raise ValueError(NOT_COUNTS.format("text"))
-    if isinstance(first, Mapping) and isinstance(X, (list, tuple)):
-        raise ValueError(NOT_COUNTS.format("dicts"))
-    if kind in ("M", "m"):
-        raise ValueError(NOT_COUNTS.format("dates or times"))
+            values = values.astype(float) if values.dtype.kind == "O" else values
+        except TypeError as error:  # which names a type
+            raise TypeError(f"{NOT_COUNTS.format(type(X).__name__)} ({error})") from None
+        except (ValueError, OverflowError):
+            raise ValueError(NOT_COUNTS.format(type(X).__name__)) from None
+    kind = values.dtype.kind
     if kind == "c":
         raise ValueError("Complex data not supported; pass word counts")
-    if n_dimensions > 2:
-        raise ValueError(NOT_COUNTS.format(f"{n_dimensions} dimensions, as of lists of pairs"))
-    if n_dimensions < 2:
+    if kind not in "biuf":
+        raise ValueError(NOT_COUNTS.format("dates or times" if kind in "mM" else "text"))
+    if values.ndim != 2:
         raise ValueError(
-            f"X must be a matrix of word counts, documents by words, got {n_dimensions} "
+            f"X must be a matrix of word counts, documents by words, got {values.ndim} "
             "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
         )

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dplda.core._corpus import MAX_TOKENS, positive_entries, token_weights
+from dplda.core._corpus import MAX_TOKENS, positive_entries, whole_counts
 from dplda.core._fold_in import LARGEST_COUNT, single_precision
 from dplda.datasets._uci import docword_entries
 from dplda.leaf._checks import check_integer
@@ -351,7 +351,8 @@ def write_shards(
                         "feature_names or the tables before; select the same columns of all tables"
                     )
                 words = list(columns)
-            X = token_weights(positive_entries(block, "write_shards", ensure_min_samples=0))
+            X = positive_entries(block, "write_shards", ensure_min_samples=0)
+            X = whole_counts(X, "write_shards")
             # a release file could not hold one word twice
             if words is not None and not len(set(words)) == len(words) == X.shape[1]:
                 raise ValueError(

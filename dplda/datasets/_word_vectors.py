@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.linalg import eigsh
-from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._texts import column_words
 
 # `scripts/word_vectors` writes the file.
 _DIGEST = "b4e9749cad8687222496bb9923bd6669bef4759699de3385d07fa24d4678dbe5"
 SOURCE = "GloVe 6B, 50 numbers a word, of the 30,000 most frequent English words, part of dplda"
-MOST_DIMENSIONS = 100  # of vectors that are made of texts
-SMOOTHED = 0.75  # power of the frequencies of neighbors, which makes rare ones less surprising
 
 
 def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
@@ -33,18 +28,16 @@ def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
     ----------
     vocabulary : vectorizer, sequence of str or dict
         The words of the columns: a fitted vectorizer, or its words.
-    source : mapping, gensim KeyedVectors, list of str or None, default=None
+    source : mapping, gensim KeyedVectors or None, default=None
         Where the vectors come from, which must be public. None takes the embedded table of English
-        words [1]_. A mapping has a vector for each word, of any language or subject. A list of
-        public texts makes vectors of the words that occur together in them; they need not resemble
-        the private texts, and a few thousand are enough.
+        words [1]_. A mapping has a vector for each word, of any language or subject.
 
     Returns
     -------
     vectors : ndarray of shape (n_words, n_dimensions), float32
         A row for each word, zeros for a word that the source does not have. The length of a row of
-        the embedded table, or of texts, is the word's expected frequency: 1 over its rank in the
-        table, or its share of the texts. A model reads both, the directions and the lengths.
+        the embedded table is the word's expected frequency: 1 over its rank in the table. A model
+        reads both, the directions and the lengths.
 
     Raises
     ------
@@ -95,13 +88,18 @@ def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
         and hasattr(source, "__contains__")
         and not isinstance(source, (str, bytes, list, tuple))
     ):
-        vectors = _of_mapping(words, source)
-    elif isinstance(source, (list, tuple)) and all(isinstance(text, str) for text in source):
-        vectors = word_basis(source, words)
+        found = {word: np.asarray(source[word], float) for word in words if word in source}
+        shapes = {vector.shape for vector in found.values()}
+        if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+            raise ValueError(
+                f"all vectors of source must have one dimension and length, got {sorted(shapes)}"
+            )
+        zeros = np.zeros(shapes.pop() if shapes else 1)
+        vectors = np.array([found.get(word, zeros) for word in words])
     else:
         raise TypeError(
-            "source must be a mapping of words to vectors, gensim's KeyedVectors, a list of public "
-            f"texts (str) or None, got {type(source).__name__}"
+            "source must be a mapping of words to vectors, gensim's KeyedVectors or None, got "
+            f"{type(source).__name__}"
         )
     if not vectors.any():
         raise ValueError(
@@ -109,44 +107,6 @@ def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
             "language, in the form that the vectorizer gives words (for instance lower case)"
         )
     return vectors.astype(np.float32)
-
-
-def _of_mapping(words: list[str], source: Any) -> np.ndarray:
-    found = {word: np.asarray(source[word], float) for word in words if word in source}
-    shapes = {vector.shape for vector in found.values()}
-    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
-        raise ValueError(
-            f"all vectors of source must have one dimension and one length, got {sorted(shapes)}"
-        )
-    zeros = np.zeros(shapes.pop() if shapes else 1)
-    return np.array([found.get(word, zeros) for word in words])
-
-
-def word_basis(texts: Iterable[str], words: list[str]) -> np.ndarray:
-    """Vectors (n_words, n_dimensions) of words that occur together in public texts.
-
-    The largest eigenvectors of the positive pointwise mutual information of the words, times the
-    roots of their eigenvalues. A text counts with the weight 1 over the square root of its length.
-    The length of a row is the word's share of the texts.
-    """
-    X = sp.csr_array(CountVectorizer(vocabulary=words).transform(texts).astype(float))
-    frequency = (X > 0).sum(axis=0) / max(X.shape[0], 1)
-    X.data = np.minimum(X.data, 3.0)
-    size = X.sum(axis=1)
-    X = sp.diags_array(1 / np.sqrt(np.maximum(size, 1))) @ X
-    together = (X.T @ X).toarray()
-    np.fill_diagonal(together, 0)
-    sums = together.sum(axis=1)
-    smoothed = sums**SMOOTHED / max((sums**SMOOTHED).sum(), 1e-9)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        surprise = np.log(together / (sums[:, None] * smoothed))
-    surprise = np.where(np.isfinite(surprise) & (surprise > 0), surprise, 0)
-    n_dimensions = min(MOST_DIMENSIONS, len(words) - 1)
-    start = np.ones(len(words))
-    values, vectors = eigsh((surprise + surprise.T) / 2, n_dimensions, which="LA", v0=start)
-    vectors = vectors * np.sqrt(np.maximum(values, 0))
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.where(length > 1e-9, vectors / np.maximum(length, 1e-9), 0) * frequency[:, None]
 
 
 @lru_cache(maxsize=1)

@@ -93,7 +93,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         They are believed if the first rounds agree with them. `partial_fit` goes on with those
         of its first call. See ``docs/public_prior.md``.
     word_vectors : array-like of shape (n_features_in_, n_dimensions) or None, default=None
-        Public vectors of the words, zeros or NaN in the rows of words without one: what words mean.
+        Public vectors of the words, zeros in the rows of words without one: what words mean.
         Words with similar vectors get similar topics, as far as the releases agree. They cost no
         budget. `dplda.datasets.load_word_vectors` has those of English words, and makes others.
     expected_n_docs : int or None, default=None
@@ -152,7 +152,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         Parameters
         ----------
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
-            Word counts, or weights such as shares, whose scale says nothing. One row is what the
+            Word counts. One row is what the
             guarantee protects, or all rows of one user; columns are public.
         y : Ignored
             Ignored.
@@ -430,9 +430,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 f"earlier was fitted to {len(earlier.weight)} words, and X has {n_words}; use one "
                 "vocabulary for both"
             )
-        names = getattr(self, "feature_names_in_", None)
         return PublicWords.of(
-            check_word_vectors(self.word_vectors, n_words, names),
+            check_word_vectors(self.word_vectors, n_words),
             check_public_table(self.prior_components, (int(self.n_components), n_words)),
         )
 
@@ -492,7 +491,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if issubclass(type(X), CountShards):  # touches nothing of X, unlike isinstance
             check_shards(self, X, reset=reset)
             return X
-        return single_precision(check_counts(self, X, reset=reset, whole=False))
+        return single_precision(check_counts(self, X, reset=reset))
 
 
 def _unit_of(X: Any, user_ids: Any) -> str:

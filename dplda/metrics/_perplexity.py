@@ -13,7 +13,6 @@ from dplda.core._corpus import (
     check_table,
     positive_entries,
     row_blocks,
-    token_weights,
     without_zeros,
 )
 from dplda.core._fold_in import (
@@ -80,7 +79,7 @@ def _split(data: np.ndarray, words: np.ndarray, n_entries: np.ndarray) -> tuple[
 def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
     """Return a table and documents of the same vocabulary, as arrays."""
     components = check_table(components, "components")
-    X = token_weights(positive_entries(X, "a metric"))
+    X = positive_entries(X, "a metric")
     if X.shape[1] != components.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} words and components has {components.shape[1]}; "
@@ -233,6 +232,6 @@ def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) 
     4.0
     """
     check_number("topic_word_prior", topic_word_prior, 0, LARGEST_PRIOR)
-    X_train = token_weights(positive_entries(X_train, "a metric"))
+    X_train = positive_entries(X_train, "a metric")
     counts = np.asarray(X_train.sum(axis=0), dtype=float).reshape(1, -1)
     return held_out_perplexity(counts + topic_word_prior, X)

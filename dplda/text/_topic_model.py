@@ -71,7 +71,7 @@ class PrivateTopicModel(
         Public words that do not count. "auto" takes those of the language.
     public_texts : array-like of str or None, default=None
         Public texts of the same kind: better topics at no cost. See `dplda.public_prior`.
-    word_vectors : "auto", "en", mapping, KeyedVectors, list of str or None, default="auto"
+    word_vectors : "auto", "en", mapping, KeyedVectors or None, default="auto"
         What words mean, which is public: better topics at no cost. "en" takes the embedded English
         table, "auto" does so if `vocabulary` is "en". Others are a source of
         `dplda.datasets.load_word_vectors`. The card says what was used.
