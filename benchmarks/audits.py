@@ -66,7 +66,6 @@ SOUND = {
         PrivateSVILDA(2, epsilon=4.0, subsampling_ratio=1.0, **ROUNDS), USERS
     ),
     "HDPLDA, epsilon 2": (HDPLDA(2, epsilon=2.0, **ROUNDS), {}),
-    "HDPLDA, Gaussian, epsilon 4": (HDPLDA(2, epsilon=4.0, noise="gaussian", **ROUNDS), {}),
     "HDPLDA, 4 + 1.39, one sweep": (words(4.0, 1.0, max_iter=1), {}),
     "RandomizedResponse, bit 0.7, 2 words": (response(0.7, 2), {}),
     "RandomizedResponse, oue, pair 0.5, 4 words": (response(0.5, 4, mechanism="oue"), {}),

@@ -68,10 +68,7 @@ class Case:
 # here has one, with `BUDGET`. `K` topics and six rounds go without saying.
 SETTINGS = {
     SubLDA: [{}, {"noise_multiplier": 1.5, "subsampling_ratio": 0.4, "boost": 2.0}],
-    HDPLDA: [
-        {"noise_epsilon": 1.0, "count_clip": 1.0, "topic_word_prior": 0.5},
-        {"noise": "gaussian", "epsilon": 20.0},
-    ],
+    HDPLDA: [{"noise_epsilon": 1.0, "count_clip": 1.0, "topic_word_prior": 0.5}],
     LPLDA: [{"bit_epsilon": 3.0}, {"epsilon": 9.0, "mechanism": "oue", "reconstruction": "bits"}],
     OLPLDA: [
         {"epsilon": 9.0},

@@ -218,8 +218,10 @@ def a_user_is_a_run_of_rows(original, ids, n_docs):
 
 
 @around("word._frozen_table:TokensByWord.count", RESIDUALS)
-def words_count_twice(original, self, topics, unit, *more, **options):
-    return original(self, topics, 2 * unit, *more, **options)
+def words_count_twice(original, self, topics, counts, n_jobs):
+    counts *= 0
+    counts += 2 * original(self, topics, counts.copy(), n_jobs)
+    return counts
 
 
 @around("word._frozen_table:HalfTable.from_counts", "tests/test_hdplda.py", "tests/test_audit.py")

@@ -28,12 +28,10 @@ def corpus():
     return make_topic_corpus(40, 12, K, doc_length=20, random_state=0).data
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_a_total_is_split_evenly_in_zcdp(noise, corpus):
-    model = HDPLDA(K, noise=noise, epsilon=15.0, max_iter=20, topic_word_prior=0.3).fit(corpus)
+def test_a_total_is_split_evenly_in_zcdp(corpus):
+    model = HDPLDA(K, epsilon=15.0, max_iter=20, topic_word_prior=0.3).fit(corpus)
     assert 14.9 < model.epsilon_ <= 15.0
-    rho = model.noise_epsilon_**2 / 4 if noise == "laplace" else 0.5 / model.noise_multiplier_**2
-    assert rho == pytest.approx(model.sampling_epsilon_**2 / 8, rel=1e-3)
+    assert model.noise_epsilon_**2 / 4 == pytest.approx(model.sampling_epsilon_**2 / 8, rel=1e-3)
 
 
 class Spy(Curator):
@@ -55,8 +53,7 @@ def spy(monkeypatch):
     return Spy.seen
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_topics_are_drawn_under_released_counts_only(noise, spy, corpus, monkeypatch):
+def test_topics_are_drawn_under_released_counts_only(spy, corpus, monkeypatch):
     """The table of a sweep is a function of the counts that the sweep has released."""
     tables, make = [], module.HalfTable.from_counts
 
@@ -65,28 +62,25 @@ def test_topics_are_drawn_under_released_counts_only(noise, spy, corpus, monkeyp
         return make(counts, *args, mean=mean, unit=unit, **kwargs)
 
     monkeypatch.setattr(module.HalfTable, "from_counts", record)
-    HDPLDA(K, epsilon=20.0, noise=noise, max_iter=4).fit(corpus)
+    HDPLDA(K, epsilon=20.0, max_iter=4).fit(corpus)
     assert len(spy) == 4
     assert len(tables) == 3  # no topics are drawn after the last release
     for table, (value, noisy, mechanism) in zip(tables, spy):
-        unit = 1 if noise == "laplace" else int(np.gcd.reduce(value[value > 0]))
-        np.testing.assert_allclose(table * unit, noisy - mechanism.mean, rtol=1e-9)
-        assert not np.allclose(table * unit, value)
-        if noise == "gaussian":  # two cells change by `unit`
-            assert 2 * unit**2 <= mechanism.radius**2 < 2 * (unit + 1) ** 2
+        np.testing.assert_allclose(table, noisy - mechanism.mean, rtol=1e-9)
+        assert not np.allclose(table, value)
 
 
-@pytest.mark.parametrize(("dtype", "unit"), [(np.int32, 1), (np.int64, 1), (np.int64, 10**8)])
-def test_counts_are_exact_for_any_number_of_threads(dtype, unit):
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_counts_are_exact_for_any_number_of_threads(dtype):
     rng = np.random.default_rng(0)
     word, topics = rng.integers(0, 3000, (2, 20_000), np.int32)
     topics = (topics % 50).astype(np.int16)
     tokens = Corpus(word, np.array([0, len(word)]), 3001)  # the last word has no token
     expected = np.zeros((3001, 50), np.int64)
-    np.add.at(expected, (word, topics), unit)
+    np.add.at(expected, (word, topics), 1)
     by_word = TokensByWord.from_corpus(tokens)
     for n_jobs in (None, 2):
-        counts = by_word.count(topics, unit, np.full((3001, 50), 7, dtype), n_jobs)
+        counts = by_word.count(topics, np.full((3001, 50), 7, dtype), n_jobs)
         np.testing.assert_array_equal(counts, expected)
 
 
@@ -171,7 +165,7 @@ def test_a_later_call_does_not_read_the_topics_of_the_fit(corpus):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"noise_epsilon": 2.0}, {"noise": "gaussian"}, {"count_clip": 0.5},
+        {"noise_epsilon": 2.0}, {"count_clip": 0.5},
         {"count_clip": 0.1, "topic_word_prior": 0.001},
     ],
     ids=str,
@@ -180,8 +174,6 @@ def test_releases_of_other_noise_do_not_enter_the_average(changed, corpus):
     """Nor is a table drawn from under a smaller prior than its clip was charged for."""
     model = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=2).fit(corpus)
     before = model.privacy_
-    if "noise" in changed:
-        changed = changed | {"noise_epsilon": None, "noise_multiplier": 1.0}
     with pytest.raises(ValueError, match=r"continues with the noise.* call fit"):
         model.set_params(**changed).partial_fit(corpus)
     assert model.privacy_ is before
@@ -212,7 +204,7 @@ def test_weak_privacy_learns_and_strong_privacy_does_not():
 
 def test_epsilon_pays_for_max_iter_calls_where_their_distance_is_charged(corpus):
     """Each call of `partial_fit` adds to the distance from ideal noise that delta pays for."""
-    model = HDPLDA(K, noise="gaussian", epsilon=17.0, max_iter=20)
+    model = HDPLDA(K, epsilon=17.0, max_iter=20)
     for _ in range(20):
         model.partial_fit(corpus)
     assert model.n_iter_ == 20

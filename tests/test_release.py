@@ -51,7 +51,6 @@ CENTRAL = [
     SubLDA(K, epsilon=3.0, max_iter=4),
     SubLDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, boost=2.0, max_iter=4),
     HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, topic_word_prior=0.5, max_iter=4),
-    HDPLDA(K, noise="gaussian", epsilon=20.0, max_iter=4),
     SubLDA(K, epsilon=3.0, subsampling_ratio=1.0, max_iter=4),
     PrivateSVILDA(K, noise_multiplier=1.5, subsampling_ratio=0.4, max_iter=4),
 ]

@@ -35,8 +35,7 @@ MODELS = {
     "12 rounds": SubLDA(2, epsilon=4.0, delta=1e-5, max_iter=12),
     "SubLDA, boost": SubLDA(2, noise_multiplier=1.0, subsampling_ratio=0.3, boost=2.0, **ROUNDS),
     "PrivateSVILDA": PrivateSVILDA(2, noise_multiplier=1.0, **ROUNDS),
-    "HDPLDA, Laplace": HDPLDA(2, epsilon=4.0, **ROUNDS),
-    "HDPLDA, Gaussian": HDPLDA(2, epsilon=4.0, noise="gaussian", **ROUNDS),
+    "HDPLDA": HDPLDA(2, epsilon=4.0, **ROUNDS),
     "PrivateNMF": PrivateNMF(2, noise_multiplier=5.0, **ROUNDS),
 }
 
@@ -50,12 +49,12 @@ def X():
 
 FOUND = [
     ("half_the_gaussian_noise", "SubLDA", "variance of the noise"),
-    ("half_the_laplace_noise", "HDPLDA, Laplace", "variance of the noise"),
+    ("half_the_laplace_noise", "HDPLDA", "variance of the noise"),
     ("noise_three_percent_too_small", "PrivateNMF", "variance of the noise"),
     ("no_gaussian_noise", "PrivateSVILDA", "variance of the noise"),
     ("noise_on_observed_words_only", "SubLDA", "variance of the noise"),
     ("noise_repeats_in_each_round", "SubLDA, boost", "of two releases"),
-    ("noise_repeats_in_each_round", "HDPLDA, Gaussian", "of two releases"),
+    ("noise_repeats_in_each_round", "HDPLDA", "of two releases"),
     ("rounds_begin_in_the_stream_of_the_first", "SubLDA", "of two releases"),
     ("every_tenth_round_repeats_its_noise", "12 rounds", "of two releases"),
     ("neighbors_share_noise", "SubLDA", "of the cells"),
@@ -64,14 +63,14 @@ FOUND = [
     ("documents_are_clipped_too_wide", "SubLDA", "a document changes, over"),
     ("documents_are_clipped_a_little_too_wide", "SubLDA", "a document changes, over"),
     ("word_totals_count_twice", "SubLDA", "a document changes, over"),
-    ("words_count_twice", "HDPLDA, Laplace", "a word changes"),
-    ("a_replaced_word_moves_one_cell", "HDPLDA, Laplace", "a word changes"),
+    ("words_count_twice", "HDPLDA", "a word changes"),
+    ("a_replaced_word_moves_one_cell", "HDPLDA", "a word changes"),
     ("each_round_has_the_same_sample", "PrivateSVILDA", "samples again"),
     ("everybody_takes_part", "SubLDA, boost", "a round samples"),
     ("sums_count_the_unsampled", "PrivateSVILDA", "must not change"),
     ("contributions_read_others", "SubLDA", "a document changes"),
     ("components_hold_raw_counts", "SubLDA", "do not determine"),
-    ("components_hold_raw_counts", "HDPLDA, Laplace", "do not determine"),
+    ("components_hold_raw_counts", "HDPLDA", "do not determine"),
 ]
 
 

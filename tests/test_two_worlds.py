@@ -89,8 +89,7 @@ DOCUMENTS = {
     "counts of topics": (counts_of_topics, {}),
 }  # fmt: skip
 WORDS = {
-    "HDPLDA, Laplace": HDPLDA(2, epsilon=4.0, max_iter=3),
-    "HDPLDA, Gaussian": HDPLDA(2, epsilon=4.0, noise="gaussian", max_iter=3),
+    "HDPLDA": HDPLDA(2, epsilon=4.0, max_iter=3),
 }
 EACH = PAIRS // (len(DOCUMENTS) + len(WORDS) + 1) + 1
 

@@ -17,9 +17,8 @@ from sklearn.base import BaseEstimator
 
 from dplda.audit._replay import Tape, fit_watched
 from dplda.privacy import Repeated, epsilon_of
-from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose
-from dplda.privacy.mechanisms import FlooredLaplace, Streams, uniform
+from dplda.privacy.mechanisms import Streams, uniform
 from dplda.word._frozen_table import HalfTable
 from dplda.word._sweep_mechanisms import SweepMechanisms
 
@@ -227,7 +226,7 @@ def word_topic_scores(
     """Log-ratio of the probabilities of the drawn topics."""
     table = HalfTable.from_counts(
         noisy, mechanisms.count_clip, model.topic_word_prior,
-        mean=mechanisms.mechanism.mean, unit=mechanisms.unit,
+        mean=mechanisms.mechanism.mean,
     )  # fmt: skip
     chosen = np.arange(target.n_canaries), drawn
     one, zero = (rows[chosen] / rows.sum(axis=1) for rows in _pairs(target, table.values))
@@ -238,22 +237,15 @@ def word_count_scores(
     target: Target, noisy: np.ndarray, mechanisms: SweepMechanisms, topics: np.ndarray | None
 ) -> np.ndarray:
     """Log-ratio of the noise, given the counted topics; None if they are secret."""
+    # noise x has probability exp(-|x + 1/2| / scale), up to a factor
     one, zero = (
-        _log_noise(rows - mechanisms.unit, mechanisms.mechanism)
-        - _log_noise(rows, mechanisms.mechanism)
+        (np.abs(rows + 0.5) - np.abs(rows - 0.5)) / mechanisms.mechanism.scale
         for rows in _pairs(target, noisy)
     )
     if topics is None:  # all topics are equally likely
         return np.logaddexp.reduce(one, axis=1) - np.logaddexp.reduce(zero, axis=1)
     chosen = np.arange(len(topics)), topics
     return one[chosen] - zero[chosen]
-
-
-def _log_noise(x: np.ndarray, mechanism: Mechanism) -> np.ndarray:
-    """Logarithm of the probability of noise, up to a constant."""
-    if isinstance(mechanism, FlooredLaplace):
-        return -np.abs(x + 0.5) / mechanism.scale  # exact for the cell [x, x + 1)
-    return -0.5 * (x / mechanism.scale) ** 2
 
 
 WORD = Attack("word", "a word is one or another", Target.planted_words, _word_scores)

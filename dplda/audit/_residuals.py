@@ -419,15 +419,10 @@ def _token_test(tape: Tape, X: sp.csr_array) -> ResidualTest:
     """What a replaced word moves: a token adds to a cell of its word's row, and to no other row."""
     words, changes = np.asarray(X.sum(axis=0)).reshape(-1), []
     for step in tape.steps:
-        mechanism, rows = step.mechanism, np.abs(step.value).sum(axis=1)
-        each = np.where(words > 0, rows / np.maximum(words, 1), np.where(rows > 0, np.inf, 0.0))
-        # each of two cells changes by this at most
-        if isinstance(mechanism, FlooredLaplace):  # `n_cells` cells are charged, by 1 each
-            allowed = mechanism.sensitivity * mechanism.n_cells / 2
-        else:
-            allowed = float(mechanism.sensitivity) / math.sqrt(2.0)
-        changes.append(float(each.max()) / allowed)
-    return _exactly("what a word changes, over the sensitivity", max(changes), 1.0 + ROUNDING)
+        each = np.abs(step.value).sum(axis=1) / np.maximum(words, 0.5)  # a word without tokens: 0
+        moved = np.full(2, np.ceil(each.max()), np.int64)  # two cells change by this at most
+        changes.append(distance(replace(step, value=moved), replace(step, value=0 * moved)))
+    return _exactly("what a word changes, over the sensitivity", max(changes), 1.0)
 
 
 def _replay_tests(

@@ -137,11 +137,9 @@ class TokensByWord:
         _release.list_by_word(corpus.word, ptr, token)
         return cls(ptr, token)
 
-    def count(
-        self, topics: np.ndarray, unit: int, counts: np.ndarray, n_jobs: int | None
-    ) -> np.ndarray:
-        """Write the exact word-topic counts, times `unit`, over `counts`; private."""
-        _release.count_topics(self.ptr, self.token, topics, unit, counts, n_threads(n_jobs))
+    def count(self, topics: np.ndarray, counts: np.ndarray, n_jobs: int | None) -> np.ndarray:
+        """Write the exact word-topic counts over `counts`; private."""
+        _release.count_topics(self.ptr, self.token, topics, 1, counts, n_threads(n_jobs))
         return counts
 
 

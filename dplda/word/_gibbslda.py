@@ -199,7 +199,7 @@ def average_counts(
         frequencies = frequencies + before.sum(axis=1)
     elif n_components < LIVE_START:
         topics = uniform_topics(corpus, n_components, streams)
-        by_word.count(topics, 1, counts, n_jobs)
+        by_word.count(topics, counts, n_jobs)
     else:
         live = np.full(corpus.n_tokens, -1, np.int32)
         padded, totals = pad(counts, np.int32), np.zeros(n_components, np.int64)
@@ -218,7 +218,7 @@ def average_counts(
             corpus, topics, table,
             doc_topic_prior=doc_topic_prior, streams=streams, t=t, n_jobs=n_jobs,
         )  # fmt: skip
-        by_word.count(topics, 1, counts, n_jobs)
+        by_word.count(topics, counts, n_jobs)
         if n_left < n_averaged:
             add_rows(total, counts, n_jobs)
     return total / n_averaged

@@ -22,7 +22,7 @@ from dplda.core._private_fit import (
     released_so_far,
     warn_if_seeded,
 )
-from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.metrics._signal import warn_if_weak, with_signal
 from dplda.privacy._curator import Curator
@@ -39,6 +39,7 @@ from dplda.word._frozen_table import (
 )
 from dplda.word._sweep_mechanisms import (
     LARGEST_EPSILON,
+    SENSITIVITY,
     SMALLEST_EPSILON,
     NoisyCounts,
     SweepMechanisms,
@@ -69,21 +70,16 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Number of topics, at most 2048.
     epsilon : float or None, default=None
         Total epsilon of a word; ``inf`` trains without noise and without privacy. It is split
-        evenly between noise and topic draws, in zCDP. Give this, `noise_epsilon` or
-        `noise_multiplier`.
+        evenly between noise and topic draws, in zCDP. Give this, or `noise_epsilon` and
+        `count_clip`.
     noise_epsilon : float or None, default=None
-        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to 40. It and
-        `noise_multiplier` need `count_clip`.
-    noise_multiplier : float or None, default=None
-        Standard deviation over sensitivity of the Gaussian noise of one sweep.
+        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to 40.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
         1 / n_tokens.
-    noise : {"laplace", "gaussian"}, default="laplace"
-        Distribution of the noise on the counts.
     count_clip : float or None, default=None
         Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C in [1]_).
-        A draw costs ``2 log(count_clip / topic_word_prior + 1)``. Not with `epsilon`.
+        A draw costs ``2 log(count_clip / topic_word_prior + 1)``.
     max_iter : int, default=50
         Number of sweeps.
     doc_topic_prior
@@ -106,13 +102,11 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     delta_
     privacy_
     noise_epsilon_ : float
-        Pure epsilon of the noise of one sweep; infinite for Gaussian noise.
+        Pure epsilon of the noise of one sweep.
     sampling_epsilon_ : float
         Pure epsilon of the topic draws of one sweep (epsilon_I in [1]_).
     count_clip_ : float
         The upper end of the clip that was used.
-    noise_multiplier_ : float
-        Noise multiplier of a sweep.
     n_iter_ : int
         Number of sweeps so far.
     doc_topic_prior_
@@ -128,10 +122,10 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     **Privacy.** Unit: word (one token). Relation: its word is replaced by another word of the
     vocabulary. The lengths of documents, counted in words of the vocabulary, are public.
     Sensitivity: two counts change by one. Events: in each sweep ``Laplace(2 / noise_epsilon)``
-    twice, or ``Gaussian(noise_multiplier)``, and, except in the last sweep,
-    ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of that token; other
-    draws read the released table only. `epsilon_` is the smaller of the sum (Theorem 3 of [1]_,
-    which holds for this form) and of Renyi accounting. ``docs/proofs_word.md`` has the proof.
+    twice, and, except in the last sweep, ``BoundedRange(2 log(count_clip / topic_word_prior + 1))``
+    for the topic of that token; other draws read the released table only. `epsilon_` is the smaller
+    of the sum (Theorem 3 of [1]_, which holds for this form) and of what the accountant finds.
+    ``docs/proofs_word.md`` has the proof.
 
     Useful noise costs an epsilon of tens to hundreds.
 
@@ -161,16 +155,15 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        **PRIVACY_CONSTRAINTS,
-        "noise": [StrOptions({"laplace", "gaussian"})],
+        **{name: PRIVACY_CONSTRAINTS[name] for name in ("epsilon", "delta", "ledger")},
         "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
         "count_clip": [None, Interval(Real, 0, 1e18, closed="right")],
     }
 
     def __init__(
-        self, n_components=10, *, epsilon=None, noise_epsilon=None, noise_multiplier=None,
-        delta=1e-6, noise="laplace", count_clip=None, max_iter=50, doc_topic_prior=0.1,
-        topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
+        self, n_components=10, *, epsilon=None, noise_epsilon=None, delta=1e-6, count_clip=None,
+        max_iter=50, doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None,
+        random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
 
@@ -220,8 +213,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         if released is not None and released.mechanisms != mechanisms:
             raise ValueError(
                 "partial_fit continues with the noise and the clip of the calls before, and "
-                "epsilon, delta, max_iter, noise, noise_epsilon, noise_multiplier, count_clip or "
-                "topic_word_prior have changed; call fit to start from scratch"
+                "epsilon, delta, max_iter, noise_epsilon, count_clip or topic_word_prior have "
+                "changed; call fit to start from scratch"
             )
         one_sweep = [(TOPICS, mechanisms.topic_event), (COUNTS, mechanisms.mechanism.event)]
         plan = (one_sweep * n_sweeps)[released is None :]  # the first topics are uniform, and free
@@ -248,10 +241,9 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                 topics = self._draw(tokens, topics, released, curator, streams, first)  # public
             cells = np.empty(shape, mechanisms.integers(n_tokens, 1))
             for t in rounds(self, first, last):
-                counts = by_word.count(topics, mechanisms.unit, cells, self.n_jobs)  # private
-                # A replaced word moves two counts by `mechanisms.unit` each, which is chosen so
-                # that this is within the mechanism's sensitivity, in integers. The noisy counts
-                # take the place of the counts, until the next count.
+                counts = by_word.count(topics, cells, self.n_jobs)  # private
+                # A replaced word moves two counts by one each: the two cells that the mechanism
+                # charges. The noisy counts take the place of the counts, until the next count.
                 noisy = curator.release(
                     counts, mechanisms.mechanism, label=COUNTS, round=t, overwrite_value=True,
                     n_jobs=self.n_jobs,
@@ -264,27 +256,25 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                     topics = self._draw(tokens, topics, table, curator, streams, t)  # public
         # functions of released values only
         average = NoisyCounts(total, n, mechanisms)
-        scale = mechanisms.mechanism.scale / mechanisms.unit
-        multiplier = scale / mechanisms.sensitivity
+        scale = mechanisms.mechanism.scale
+        noise = "floored Laplace" if scale > 0 else "no"
         guarantee = make_guarantee(
             curator.events, delta=self.delta, earlier=earlier, unit="word", relation=RELATION,
-            mechanism=f"{mechanisms.noise} {self._promise.mechanism}",
-            sensitivity=mechanisms.sensitivity, noise_scale=scale, noise_multiplier=multiplier,
-            seeded=streams.seeded,
+            mechanism=f"{noise} {self._promise.mechanism}", sensitivity=SENSITIVITY,
+            noise_scale=scale, noise_multiplier=scale / SENSITIVITY, seeded=streams.seeded,
         )  # fmt: skip
         components = average.mean(self.n_jobs).T
         np.maximum(components, 0, out=components)
         components += float(self.topic_word_prior)
-        noise = np.full(shape[0], mechanisms.noise_std / math.sqrt(n))
+        std = np.full(shape[0], mechanisms.noise_std / math.sqrt(n))
         publish(
             self,
             guarantee,
-            **with_signal(components, noise, DOC_WORDS),
+            **with_signal(components, std, DOC_WORDS),
             n_iter_=last,
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,
             count_clip_=mechanisms.count_clip,
-            noise_multiplier_=multiplier,
             _released=average,
         )
         if last >= self.max_iter:
@@ -304,7 +294,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         mechanisms = released.mechanisms
         table = HalfTable.from_counts(
             released.total, mechanisms.count_clip, self.topic_word_prior,
-            mean=released.noise_mean, unit=released.unit, n_jobs=self.n_jobs,
+            mean=released.noise_mean, unit=released.n, n_jobs=self.n_jobs,
         )  # fmt: skip
         # Two words' probabilities of a topic differ at most by exp(sampling_epsilon), because the
         # clip bounds the ratio of their weights. One draw depends on the replaced word; all other
@@ -317,20 +307,11 @@ class HDPLDA(PrivateEstimator, BaseLDA):
 
     def _mechanisms(self) -> SweepMechanisms:
         """The mechanisms of a sweep, unless their statements are contradictory or missing."""
-        exactly_one(
-            "HDPLDA", epsilon=self.epsilon, noise_epsilon=self.noise_epsilon,
-            noise_multiplier=self.noise_multiplier,
-        )  # fmt: skip
-        name = "noise_epsilon" if self.noise == "laplace" else "noise_multiplier"
-        level, clip, prior = getattr(self, name), self.count_clip, self.topic_word_prior
-        if self.epsilon is None and level is None:
-            raise ValueError(
-                f"with noise={self.noise!r} give epsilon, or {name} and count_clip "
-                "(noise_epsilon belongs to Laplace noise, noise_multiplier to Gaussian noise)"
-            )
+        exactly_one("HDPLDA", epsilon=self.epsilon, noise_epsilon=self.noise_epsilon)
+        clip, prior = self.count_clip, self.topic_word_prior
         if (self.epsilon is None) == (clip is None):
             raise ValueError(
-                f"give count_clip together with {name}, and not with epsilon (which is split "
+                "give count_clip together with noise_epsilon, and not with epsilon (which is split "
                 f"between noise and topic sampling); got epsilon={self.epsilon}, count_clip={clip}"
             )
         if self.n_components > MAX_COMPONENTS:
@@ -339,10 +320,10 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             )
         if clip is None:
             total = float(self.epsilon), float(self.delta), int(self.max_iter)
-            return SweepMechanisms.from_total(self.noise, *total, prior)
+            return SweepMechanisms.from_total(*total, prior)
         if clip > prior * LARGEST_CLIP:
             raise ValueError(
                 f"count_clip may be at most {LARGEST_CLIP} times topic_word_prior ({prior}), got "
                 f"{clip}; such a clip protects nothing"
             )
-        return SweepMechanisms.from_noise(self.noise, level, clip, prior)
+        return SweepMechanisms.from_noise(self.noise_epsilon, clip, prior)

@@ -14,13 +14,13 @@ from dplda.privacy import NonPrivate, Repeated, calibrate
 from dplda.privacy._accounting import is_chargeable
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import BoundedRange, Event
-from dplda.privacy._mechanisms import DiscreteGaussian, FlooredLaplace, NoNoise, count_unit
+from dplda.privacy._mechanisms import FlooredLaplace, NoNoise
 from dplda.word._frozen_table import row_pieces
 
 # Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
-LARGEST_DRAW = 2**24  # bound of a draw of Laplace noise; that of Gaussian noise is smaller
-LARGEST_NOISE = 9601.0  # Gaussian noise multiplier
+LARGEST_DRAW = 2**24  # bound of a draw of noise
+SENSITIVITY = 2.0  # of the counts, in L1: a replaced word moves two of them by one each
 
 
 def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
@@ -37,30 +37,25 @@ def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
 class SweepMechanisms:
     """The mechanisms of one sweep."""
 
-    mechanism: Any  # noise of the counts, in units of 1 / `unit`
-    unit: int  # by which counts are multiplied before the noise
+    mechanism: Any  # noise of the counts
     topic_event: Event  # cost of the draw of one token's topic
     count_clip: float  # upper end of the clip
     noise_epsilon: float  # pure epsilon of the noise
     sampling_epsilon: float  # and of the topic draws
-    sensitivity: float  # of the counts: 2 in L1 for Laplace noise, sqrt(2) in L2 for Gaussian noise
-    noise: str  # its name
 
     @classmethod
     def from_total(
-        cls, noise: str, epsilon: float, delta: float, max_iter: int, topic_word_prior: float
+        cls, epsilon: float, delta: float, max_iter: int, topic_word_prior: float
     ) -> SweepMechanisms:
         """Split a total epsilon evenly between the noise and the draws of all sweeps, in zCDP."""
         if math.isinf(epsilon):  # no noise, and a clip that few counts reach
-            return cls(NoNoise(), 1, NonPrivate(), 1e5, math.inf, math.inf, 2.0, "no")
+            return cls(NoNoise(), NonPrivate(), 1e5, math.inf, math.inf)
 
         def even_split(scale: float) -> SweepMechanisms:
             """Noise and draw at 1 / (2 scale**2)-zCDP each, per sweep."""
             clip = float(topic_word_prior) * math.expm1(min(1 / scale, 12.0))
-            level = min(scale, LARGEST_NOISE)  # the draws alone cost less beyond
-            if noise == "laplace":
-                level = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
-            return cls.from_noise(noise, level, clip, topic_word_prior)
+            level = min(max(math.sqrt(2) / scale, SMALLEST_EPSILON), LARGEST_EPSILON)
+            return cls.from_noise(level, clip, topic_word_prior)
 
         def planned(mechanisms: SweepMechanisms) -> list[Event]:
             """The plan of `fit`: nothing reads topics after the last release."""
@@ -80,33 +75,26 @@ class SweepMechanisms:
 
     @classmethod
     def from_noise(
-        cls, noise: str, level: float, count_clip: float, topic_word_prior: float
+        cls, noise_epsilon: float, count_clip: float, topic_word_prior: float
     ) -> SweepMechanisms:
-        """Laplace noise of an epsilon, or Gaussian noise of a multiplier, and the clip."""
+        """Laplace noise of an epsilon, and the clip."""
         sampling_epsilon = inherent_epsilon(count_clip, topic_word_prior)
-        draw = BoundedRange(sampling_epsilon), count_clip
-        if noise == "gaussian":
-            gaussian = DiscreteGaussian.for_noise_multiplier(float(level))
-            # A replaced word moves two counts by one each: sqrt(2) units in L2, at most `radius`
-            # in integers.
-            unit, name = count_unit(gaussian.radius, n_moved=2), "discrete Gaussian"
-            return cls(gaussian, unit, *draw, math.inf, sampling_epsilon, math.sqrt(2), name)
-        # A replaced word moves two counts by one each: 2 in L1.
-        laplace = FlooredLaplace(2 / float(level), n_cells=2)
-        return cls(laplace, 1, *draw, level, sampling_epsilon, 2.0, "floored Laplace")
+        noise = FlooredLaplace(SENSITIVITY / float(noise_epsilon), n_cells=2)
+        draw = BoundedRange(sampling_epsilon)
+        return cls(noise, draw, count_clip, noise_epsilon, sampling_epsilon)
 
     @property
     def noise_std(self) -> float:
         """Standard deviation of the noise of a count."""
-        if isinstance(self.mechanism, (DiscreteGaussian, NoNoise)):
-            return self.mechanism.scale / self.unit
+        if self.mechanism.scale == 0:
+            return 0.0
         # floor(L) + 1/2 is symmetric, and geometric to either side of zero
         q = math.exp(-1 / self.mechanism.scale)
-        return math.sqrt(q / (1 - q) ** 2 + ((1 + q) / (1 - q) / 2) ** 2) / self.unit
+        return math.sqrt(q / (1 - q) ** 2 + ((1 + q) / (1 - q) / 2) ** 2)
 
     def integers(self, n_tokens: int, n_releases: int) -> type[np.signedinteger]:
         """The integer type that holds the sum of some releases of at most `n_tokens` counts."""
-        largest = n_releases * (self.unit * n_tokens + LARGEST_DRAW)
+        largest = n_releases * (n_tokens + LARGEST_DRAW)
         return np.int32 if largest < 2**31 else np.int64
 
 
@@ -120,13 +108,8 @@ class NoisyCounts:
 
     @property
     def noise_mean(self) -> float:
-        """Mean of the noise in the sum: (total - noise_mean) / unit are unbiased mean counts."""
+        """Mean of the noise in the sum: (total - noise_mean) / n are unbiased mean counts."""
         return self.n * self.mechanisms.mechanism.mean
-
-    @property
-    def unit(self) -> int:
-        """What one token adds to the sum."""
-        return self.n * self.mechanisms.unit
 
     def mean(self, n_jobs: int | None = None) -> np.ndarray:
         """The mean of the unbiased counts, float64."""
@@ -134,7 +117,7 @@ class NoisyCounts:
 
         def divide(rows: slice) -> None:
             np.subtract(self.total[rows], self.noise_mean, out=mean[rows])
-            mean[rows] /= self.unit
+            mean[rows] /= self.n
 
         in_threads(divide, row_pieces(*self.total.shape), n_jobs)
         return mean
