@@ -42,7 +42,7 @@ KEYS = {"privacy/_streams.py", "federated/_secure_sum.py", "federated/_joint_fit
 MECHANISMS = {"privacy/_mechanisms.py", "privacy/_local_mechanisms.py"}
 # A federation over a network logs what happens to messages.
 LOGGERS = {
-    "leaf/_messages.py", "cli/_federation.py", "federated/_network.py", "federated/_rounds.py",
+    "leaf/_messages.py", "cli/_federation.py", "federated/_network.py",
     "federated/_joint_fit.py", "federated/_secure_sum.py",
 }  # fmt: skip
 # Of a library, also as np.core: it became private, and has kept its name.

@@ -1,4 +1,4 @@
-"""A federation over a network: messages, rounds, commands, and processes (marked slow)."""
+"""A federation over a network: messages, commands, and helpers for processes."""
 
 import asyncio
 import functools
@@ -6,7 +6,6 @@ import os
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from contextlib import asynccontextmanager, suppress
@@ -16,23 +15,12 @@ import aiohttp
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from numpy.testing import assert_array_equal
 
-from dplda import load_release, save_release
 from dplda.__main__ import main
 from dplda.cli import _federation as _command
 from dplda.datasets import make_topic_corpus
-from dplda.federated import (
-    IFTMMaster,
-    IFTMParty,
-    RoundError,
-    StoredParty,
-    _network,
-    run_rounds,
-)
+from dplda.federated import _network
 from dplda.federated._network import Coordinator, certificate_of, take_part, tls_context
-from dplda.federated._rounds import make_rounds
-from dplda.privacy import Ledger
 
 N_WORDS = 30
 WORDS = [f"word{i}" for i in range(N_WORDS)]
@@ -44,9 +32,9 @@ def request_of(name):
     return b"request"
 
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
-)
+def is_asked(network):
+    """Whether a party that is connected owes an answer."""
+    return any(network._owed.values())
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +42,6 @@ def documents():
     X = make_topic_corpus(n_docs=120, n_words=N_WORDS, n_components=4, random_state=0).data
     X = sp.csr_array(X)
     return {"north": X[:80], "south": X[80:]}
-
-
-def estimator(name, **changes):
-    n_components, seed = PARAMETERS[name]
-    options = {"token_epsilon": 6.0, "max_iter": 5, "random_state": seed, **changes}
-    return IFTMParty(n_components, **options)
-
-
-def in_process(documents, n_rounds):
-    parties = {name: (estimator(name), X) for name, X in documents.items()}
-    return run_rounds(IFTMMaster(WORDS, min_parties=2), parties, n_rounds)
 
 
 # ---------------------------------------------------------------- messages
@@ -146,7 +123,7 @@ async def test_requests_and_answers_cross_the_wire_byte_for_byte(keys):
     ):
         network.ask(lambda name: every)
         assert await answers(network, "north") == ("north", every[::-1])
-        assert not network.is_waiting
+        assert not is_asked(network)
         network.ask(lambda name: b"")
         assert await network.answer() == ("north", b"")
 
@@ -178,7 +155,7 @@ async def test_what_was_not_asked_for_ends_the_connection(keys):
 
         loop = asyncio.get_running_loop()
         async with joined(keys, "north", address, late):
-            while not network.is_waiting:
+            while not is_asked(network):
                 await asyncio.sleep(0.01)
             network.ask(lambda name: b"next")
             answered.set()
@@ -222,7 +199,7 @@ async def test_any_other_call_is_refused(keys, call, caplog):
         writer.write(call + b"\r\n\r\n")
         assert b" 4" in (await reader.readline())[:13]
         writer.close()
-        assert not network.is_waiting
+        assert not is_asked(network)
 
 
 @within_seconds
@@ -230,7 +207,7 @@ async def test_a_party_has_one_connection_and_is_asked_again_when_it_comes_back(
     async with listening(keys) as (network, address):
         network.ask(request_of)
         first = asyncio.create_task(closes(keys, address))
-        while not network.is_waiting:
+        while not is_asked(network):
             await asyncio.sleep(0.01)
         async with joined(keys, "north", address, lambda data: b"answer"):
             assert await network.answer() == ("north", b"answer")
@@ -310,7 +287,7 @@ async def test_a_stranger_is_not_listened_to(keys, stranger):
             with pytest.raises((aiohttp.ClientError, OSError)):
                 async with session.ws_connect(f"{scheme}://{address}/", ssl=own) as line:
                     assert (await line.receive()).type == aiohttp.WSMsgType.BINARY
-        assert not network.is_waiting
+        assert not is_asked(network)
 
 
 @pytest.mark.parametrize(("authority", "host"), [("stranger", "127.0.0.1"), ("ca", "localhost")])
@@ -324,101 +301,30 @@ async def test_a_coordinator_must_prove_who_it_is(keys, authority, host, monkeyp
             async with joined(keys, "north", address, None, authority):
                 while "certificate" not in caplog.text:
                     await asyncio.sleep(0.01)
-        assert not network.is_waiting
+        assert not is_asked(network)
 
 
-# ---------------------------------------------------------------- rounds
-
-
-async def federate(keys, master, answers, n_rounds=1, *, timeout=SECONDS, late=()):
-    """Rounds with parties that answer as the functions do; `late` ones come after a while."""
-    async with listening(keys, max_bytes=master.max_bytes) as (network, address):
-
-        async def party(name):
-            await asyncio.sleep(0.3 * (name in late))
-            tls = client_side(keys, name)
-            await take_part(address, answers[name], max_bytes=10**6, tls=tls)
-
-        tasks = [asyncio.create_task(party(name)) for name in answers]
-        try:
-            await make_rounds(
-                network, master, n_rounds, expected=answers, round_timeout=timeout,
-                after_round=lambda: None,
-            )  # fmt: skip
-        finally:
-            for task in tasks:
-                task.cancel()
-
-
-def stored(name, X, folder, **changes):
-    path = folder / f"{name}.state"
-    return StoredParty(name, estimator(name, **changes), lambda: X, vocabulary=WORDS, path=path)
-
-
-def test_rounds_over_a_network_are_those_of_one_process(keys, documents, tmp_path):
-    parties = {name: stored(name, X, tmp_path).answer for name, X in documents.items()}
-    master = IFTMMaster(WORDS, min_parties=2)
-    asyncio.run(federate(keys, master, parties, 3))
-    assert_array_equal(master.components_, in_process(documents, 3).components_)
-
-
-def failing(request):
-    raise MemoryError
-
-
-@pytest.mark.parametrize("bad", [failing, lambda _: b"nonsense"])
-def test_a_bad_party_does_not_stop_those_that_are_still_starting(keys, documents, tmp_path, bad):
-    """What it sends counts for nothing, and the round waits for the others."""
-    party = stored("north", documents["north"], tmp_path)
-    master = IFTMMaster(WORDS, min_parties=1, max_topics=20)
-    asyncio.run(federate(keys, master, {"south": bad, "north": party.answer}, late=["north"]))
-    assert list(master.next_models_) == ["north"]
-
-
-def test_a_party_that_hangs_is_waited_for_until_the_deadline(keys, documents, tmp_path):
-    party, over = stored("north", documents["north"], tmp_path), threading.Event()
-    answers = {"south": lambda _: over.wait(SECONDS), "north": party.answer}
-    master = IFTMMaster(WORDS, min_parties=1)
-
-    async def run():
-        await federate(keys, master, answers, 2, timeout=0.5)
-        over.set()
-
-    asyncio.run(run())
-    assert (master.round_, list(master.next_models_)) == (2, ["north"])
-
-
-def test_what_a_party_has_begun_is_finished_when_the_federation_is_over(keys, documents, tmp_path):
+@within_seconds
+async def test_what_a_party_has_begun_is_finished_when_the_federation_is_over(keys):
     """It is paid for."""
-    slow, begun, go_on = stored("south", documents["south"], tmp_path), threading.Event(), []
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     def answer(request):
         begun.set()
-        while not go_on:
-            time.sleep(0.01)
-        return slow.answer(request)
+        go_on.wait(SECONDS)
+        done.set()
+        return b"answer"
 
-    @within_seconds
-    async def run():
-        async with listening(keys) as (network, address):
-            network.ask(lambda name: IFTMMaster(WORDS).request(name).to_bytes())
-            tls = client_side(keys, "south")
-            party = asyncio.create_task(take_part(address, answer, max_bytes=10**6, tls=tls))
-            await asyncio.to_thread(begun.wait)
-            await network.end()
-            await party
-        go_on.append(True)
-
-    run()
-    assert slow.is_fitted
-    assert slow.path.exists()
-
-
-def test_too_few_models_end_the_rounds_and_the_absent_are_named(keys, documents, tmp_path):
-    party = stored("north", documents["north"], tmp_path)
-    answers = {"north": party.answer, "south": failing}
-    with pytest.raises(RoundError, match=r"1 of at least 2 parties .* 0.5 s; south did not"):
-        asyncio.run(federate(keys, IFTMMaster(WORDS, min_parties=2), answers, timeout=0.5))
+    async with (
+        listening(keys) as (network, address),
+        joined(keys, "south", address, answer) as task,
+    ):
+        network.ask(request_of)
+        await asyncio.to_thread(begun.wait)
+        await network.end()
+        await task
+    go_on.set()
+    assert await asyncio.to_thread(done.wait, SECONDS)
 
 
 # ---------------------------------------------------------------- commands
@@ -430,7 +336,7 @@ class StartedError(Exception):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, documents, keys):
-    """A current folder with good files and some bad ones; nothing is sent."""
+    """A current folder with a plan, good files and some bad ones; nothing is sent."""
 
     def start(*_, **__):
         raise StartedError
@@ -448,110 +354,84 @@ def folder(tmp_path, monkeypatch, documents, keys):
     text = "\n".join(WORDS)
     files = {
         "words": text, "blank_end": f"{text}\n\n", "separator": f"{text}\u2028x\n",
-        "twice": f"{text}\n{WORDS[0]}", "broken.npz": "x",
+        "twice": f"{text}\n{WORDS[0]}",
     }  # fmt: skip
     for name, content in files.items():
         Path(name).write_text(content, "utf-8")
+    assert main(command_line("plan")) == 0
     return tmp_path
 
 
-PARTY = {
-    "": "north.npz", "name": "north", "vocabulary": "words", "epsilon": "6",
-    "max-iter": "2", "ledger": "ledger", "state": "state", "coordinator": "localhost:8000",
-    "coordinator-certificate": "ca.pem", "certificate": "north.pem", "key": "north.key",
+COMMANDS = {
+    "plan": {
+        "vocabulary": "words", "epsilon": "4", "party": "north=north.pem", "out": "plan.json",
+    },
+    "coordinator": {"plan": "plan.json", "certificate": "server.pem", "key": "server.key"},
+    "party": {
+        "": "north.npz", "plan": "plan.json", "name": "north", "ledger": "ledger",
+        "coordinator": "localhost:8000", "coordinator-certificate": "ca.pem",
+        "certificate": "north.pem", "key": "north.key",
+    },
 }  # fmt: skip
-COORDINATOR = {
-    "vocabulary": "words", "certificate": "server.pem", "key": "server.key",
-    "party": "north=north.pem", "min-parties": "1",
-}  # fmt: skip
 
 
-def command_line(command, options):
-    given = (f"--{name}={value}" if value else f"--{name}"
-             for name, value in options.items() if name and value is not None)  # fmt: skip
-    return ["federation", f"iftm-{command}", *given, *([options[""]] if "" in options else [])]
+def command_line(command, **changes):
+    options = COMMANDS[command] | changes
+    given = [f"--{name}={value}" for name, value in options.items() if name]
+    last = {"plan": "--party=south=south.pem"}.get(command, options.get(""))
+    return ["federation", command, *given, *([last] if last else [])]
 
 
-def fails(arguments, capsys):
+@pytest.mark.parametrize(
+    ("command", "option", "value", "text"),
+    [
+        ("plan", "vocabulary", "blank_end", "a line is blank"),
+        ("plan", "vocabulary", "separator", "a line"), ("plan", "vocabulary", "twice", "different"),
+        ("plan", "party", "south=north.pem", "its own name"),
+        ("plan", "party", "north=words", "PEM"), ("plan", "out", "missing/p", "missing/p"),
+        ("coordinator", "round-timeout", "nan", "--round-timeout"),
+        ("coordinator", "port", "70000", "--port"),
+        ("coordinator", "key", "words", "words holds no key"),
+        ("coordinator", "plan", "words", "words is no plan"),
+        ("party", "", "missing.npz", "missing.npz"), ("party", "", "narrow.npz", "30 words"),
+        ("party", "key", "missing.key", "missing.key"),
+        ("party", "key", "words", "words holds no key"),
+        ("party", "certificate", "words", "words holds no certificate"),
+        ("party", "coordinator-certificate", "missing.pem", "missing.pem"),
+        ("party", "ledger", "missing/ledger", "missing/ledger"),
+        ("party", "ledger", "words", "words is not a"),
+    ],
+)  # fmt: skip
+def test_everything_is_checked_first(folder, capsys, command, option, value, text):
     capsys.readouterr()
-    assert main(arguments) == 1
+    assert main(command_line(command, **{option: value})) == 1
     error = capsys.readouterr().err
     assert error.startswith("error: ")
-    return error
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "text"),
-    [
-        ("delta", "2", "delta"), ("n-components", "0", "n_components"),
-        ("", "missing.npz", "missing.npz"), ("", "narrow.npz", "30 words"),
-        ("key", "missing.key", "missing.key"), ("key", "words", "words holds no key"),
-        ("certificate", "words", "words holds no certificate"),
-        ("coordinator-certificate", "missing.pem", "missing.pem"),
-        ("vocabulary", "blank_end", "a line is blank"), ("vocabulary", "separator", "a line"),
-        ("ledger", "missing/ledger", "missing/ledger"), ("ledger", "words", "words is not a"),
-        ("state", "missing/state", "missing/state"), ("state", "words", "words is no state"),
-    ],
-)  # fmt: skip
-def test_a_party_checks_everything_first(folder, capsys, option, value, text):
-    (folder / "words").chmod(0o600)
-    assert text in fails(command_line("party", {**PARTY, option: value}), capsys)
+    assert text in error
     assert not (folder / "ledger").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "text"),
-    [
-        ("min-parties", "2", "--min-parties is 2"), ("max-topics", "0", "max_topics"),
-        ("round-timeout", "nan", "--round-timeout"), ("port", "70000", "--port"),
-        ("out", "missing/g", "missing/g cannot be written"), ("home", "words", "words"),
-        ("party", "north=words", "words holds no certificate"),
-        ("key", "words", "words holds no key"),
-    ],
-)  # fmt: skip
-def test_a_coordinator_checks_everything_first(folder, capsys, option, value, text):
-    assert text in fails(command_line("coordinator", {**COORDINATOR, option: value}), capsys)
-    assert not (folder / "global.model").exists()
-
-
-def test_parties_of_one_name_or_one_certificate_are_refused(folder, capsys):
-    good = command_line("coordinator", COORDINATOR)
-    for party in ("north=south.pem", "south=north.pem"):
-        assert "its own name" in fails([*good, "--party", party], capsys)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has access lists")
 @pytest.mark.parametrize(
-    ("command", "options", "key"),
-    [("party", PARTY, "north.key"), ("coordinator", COORDINATOR, "server.key")],
+    ("command", "key"), [("party", "north.key"), ("coordinator", "server.key")]
 )
-def test_a_key_that_others_can_read_starts_nothing(folder, capsys, command, options, key):
+def test_a_key_that_others_can_read_starts_nothing(folder, capsys, command, key):
     (folder / key).chmod(0o640)
-    error = fails(command_line(command, options), capsys)
-    assert f"the private key {key} is open to other users" in error
+    assert main(command_line(command)) == 1
+    assert f"the private key {key} is open to other users" in capsys.readouterr().err
     assert not (folder / "ledger").exists()
     (folder / key).chmod(0o600)
     with pytest.raises(StartedError):
-        main(command_line(command, options))
+        main(command_line(command))
 
 
-@pytest.mark.parametrize("model", ["lda", "sentence_lda"])
-def test_a_party_reads_tables_of_texts(folder, model):
+def test_a_party_reads_tables_of_texts(folder):
     pd.DataFrame({"note": ["word1 word2. word3 word0!"] * 9}).to_csv("notes.csv")
-    options = {**PARTY, "": "notes.csv", "model": model, "text-column": "note"}
     with pytest.raises(StartedError):
-        main(command_line("party", options))
+        main(command_line("party", **{"": "notes.csv", "text-column": "note"}))
 
 
 # ---------------------------------------------------------------- real processes
-
-
-PROGRAM = [sys.executable, "-m", "dplda", "federation"]
-
-
-def slow(test):
-    posix = pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
-    return pytest.mark.slow(posix(test))
 
 
 class Processes:
@@ -596,69 +476,6 @@ class Processes:
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as port:
         return port.getsockname()[1]
-
-
-class Deployment(Processes):
-    """A coordinator and parties as processes, with TLS."""
-
-    def __init__(self, folder, documents):
-        super().__init__(folder)
-        make_certificates(folder, documents)
-        self.port = free_port()
-        (folder / "words.txt").write_text("\n".join(WORDS) + "\n", "utf-8")
-        for name, X in documents.items():
-            sp.save_npz(folder / f"{name}.npz", X)
-
-    def coordinator(self, *arguments):
-        return self.start(
-            "coordinator", *PROGRAM, "iftm-coordinator", "--vocabulary", "words.txt",
-            "--port", self.port, "--home", "home", "--certificate", "server.pem",
-            "--key", "server.key", "--party=north=north.pem", "--party=south=south.pem", *arguments,
-        )  # fmt: skip
-
-    def party(self, name):
-        n_components, seed = PARAMETERS[name]
-        return self.start(
-            name, *PROGRAM, "iftm-party", f"{name}.npz", "--name", name,
-            "--vocabulary", "words.txt", "--epsilon", 6.0, "--n-components", n_components,
-            "--max-iter", 5, "--random-state", seed, "--ledger", f"{name}.sqlite",
-            "--state", f"{name}.state", "--coordinator", f"127.0.0.1:{self.port}",
-            "--coordinator-certificate", "ca.pem", "--certificate", f"{name}.pem",
-            "--key", f"{name}.key",
-        )  # fmt: skip
-
-
-@pytest.fixture
-def deployment(tmp_path, documents):
-    deployment = Deployment(tmp_path, documents)
-    yield deployment
-    deployment.end()
-
-
-@slow
-def test_a_coordinator_and_a_party_are_killed_and_come_back(deployment, documents):
-    """The model is that of one process, bit for bit, and a stored fit is not paid again."""
-    folder, rounds = deployment.folder, ("--rounds", 100, "--round-timeout", 90)
-    killed = deployment.coordinator(*rounds)
-    for name in documents:
-        deployment.party(name)
-    deployment.wait_for(lambda: "round 1 of 100 is complete" in deployment.text("coordinator"))
-    killed.kill()
-    killed.wait()
-    assert load_release(folder / "global.model").n_iter_ < 100
-    assert (folder / "home" / _command.STATE).exists()
-    deployment.coordinator(*rounds)
-    for _ in range(3):
-        deployment.processes["south"].kill()
-        deployment.processes["south"].wait()
-        deployment.party("south")
-    deployment.wait_for_end("coordinator", *documents)
-    assert not (folder / "home" / _command.STATE).exists()
-    save_release(in_process(documents, 100).released_model(), folder / "in_process.model")
-    assert (folder / "global.model").read_bytes() == (folder / "in_process.model").read_bytes()
-    for name in documents:
-        (entry,) = Ledger(folder / f"{name}.sqlite").entries()
-        assert entry.status == "confirmed"
 
 
 def make_certificates(folder, names):

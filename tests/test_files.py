@@ -91,20 +91,6 @@ def test_a_file_is_created_whole_and_once(path):
     assert (path.read_text(), os.listdir(path.parent)) == ("first", ["data"])
 
 
-def test_one_object_holds_a_lock(path):
-    lock = _files.ExclusiveLock(path)
-    lock.check()
-    with pytest.raises(BlockingIOError, match="is locked by another process"):
-        _files.ExclusiveLock(path)
-    lock.release()
-    lock.release()
-    with pytest.raises(RuntimeError, match="does not hold"):
-        lock.check()
-    other = _files.ExclusiveLock(path)
-    del other  # without a release, as after an error
-    _files.ExclusiveLock(path).check()
-
-
 def test_writability_is_checked_without_a_change(path):
     _files.check_writable(path)
     assert os.listdir(path.parent) == []

@@ -11,6 +11,7 @@ from test_federation import PARAMETERS, WORDS, Processes, documents, free_port
 
 from dplda import save_release
 from dplda.federated import IFTMMaster, IFTMParty, run_rounds
+from dplda.privacy import Ledger
 
 APP = Path(__file__).parents[1] / "examples" / "flower"
 
@@ -55,7 +56,7 @@ def check(engine, documents, folder):
         (folder / name / "words.txt").write_text("\n".join(WORDS), "utf-8")
         sp.save_npz(folder / name / "own.npz", X)
         options = (
-            f'name="{name}" data="own.npz" folder="{folder / name}" epsilon=6.0 '
+            f'name="{name}" data="own.npz" folder="{folder / name}" epsilon=6.0 budget=6.0 '
             f"n-components={n_components} random-state={seed}"
         )
         engine.start(
@@ -68,6 +69,9 @@ def check(engine, documents, folder):
     master = run_rounds(IFTMMaster(WORDS, min_parties=2), parties, 2)
     save_release(master.released_model(), expected)
     engine.wait_for(lambda: out.exists() and out.read_bytes() == expected.read_bytes())
+    for name in documents:
+        (entry,) = Ledger(folder / name / "ledger.sqlite").entries()  # the second round is free
+        assert entry.status == "confirmed"
 
 
 def is_open(port):

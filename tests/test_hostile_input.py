@@ -383,7 +383,7 @@ ARGUMENTS = st.one_of(
     st.sampled_from([
         "--epsilon", "--delta", "--components", "--max-iter", "--output", "--seed", "coordinator",
         "party", "--rounds", "--port", "--name", "--data", "--vocabulary", "--insecure", "--party",
-        "--certificate", "--ledger", "--state", "--superlink", "1", "-1", "nan", "inf", "1e400",
+        "--certificate", "--ledger", "1", "-1", "nan", "inf", "1e400",
         "x", "a=b", "=", "/nowhere/x", "--", "", "show", "--json", "/dev/null", "/",
     ]),
     st.text(max_size=6),

@@ -1,20 +1,13 @@
-"""The master: rounds, refusals, parties that come, go and fail; a party between rounds."""
+"""The master: rounds, refusals, parties that come, go and fail; what a party answers."""
 
 import math
-import os
 import pickle
-import re
-import shutil
-import stat
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from dplda import SubLDA, load_release, save_release
 from dplda.datasets import make_topic_corpus
@@ -26,13 +19,10 @@ from dplda.federated import (
     MessageError,
     NextModel,
     RoundError,
-    SentenceCorpus,
-    StoredParty,
+    answer_request,
     run_rounds,
     vocabulary_hash,
 )
-from dplda.federated._rounds import read_state, state_bytes
-from dplda.leaf._files import write_atomically
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import Ledger, PrivacyLeakWarning
 
@@ -195,21 +185,6 @@ def test_a_round_without_enough_models_is_not_made():
         master.update([say("a", round=1)])
 
 
-def test_a_state_continues_in_another_process(tmp_path):
-    """With all that parties have stated: the largest epsilon of any round."""
-    master, again, path = IFTMMaster(N_WORDS), IFTMMaster(N_WORDS), tmp_path / "state"
-    send(master, say("a.T", seed=1, epsilon=6.0), say("b", seed=2, n_topics=5))
-    send(master, say("a.T", seed=3, round=1, epsilon=1.0), say("b", seed=4, round=1))
-    write_atomically(path, state_bytes("us", *master._state()))
-    again._restore(*read_state(path, "us"))
-    assert (again.round_, again.next_models_) == (2, master.next_models_)
-    assert again.released_model().privacy_ == master.released_model().privacy_
-    assert again.released_model().epsilon_ == 6.0
-    assert_array_equal(again.released_model().components_, master.released_model().components_)
-    messages = say("a.T", seed=5, round=2), say("c", seed=6, round=2)
-    assert send(master, *messages) == send(again, *messages)
-
-
 # ---------------------------------------------------------------- the global model as a release
 
 
@@ -338,15 +313,13 @@ def test_a_party_that_fails_leaves_the_round(parties):
         run_rounds(strict, parties, 1)
 
 
-def test_an_estimator_that_pays_for_every_round_is_refused(corpus, tmp_path):
+def test_an_estimator_that_pays_for_every_round_is_refused(corpus):
     """Before it is fitted: the round would fail, and its fit would be charged."""
     ledger, party = Ledger(epsilon=10.0), exact(3)
     model = SubLDA(3, epsilon=4.0, ledger=ledger)
     with pytest.raises(TypeError, match=r"'b' must .*got SubLDA; .*LocalModel.from_estimator"):
         run_rounds(IFTMMaster(N_WORDS), {"a": (party, corpus), "b": (model, corpus)}, 1)
     assert not hasattr(party, "components_")
-    with pytest.raises(TypeError, match="got SubLDA"):
-        StoredParty("b", model, None, vocabulary=N_WORDS, path=tmp_path / "b")
     assert ledger.entries() == []
     for given in ({"a": corpus}, corpus):
         with pytest.raises(TypeError, match=r"must be a pair \(IFTMParty, X\) .*, got csr_array"):
@@ -355,21 +328,7 @@ def test_an_estimator_that_pays_for_every_round_is_refused(corpus, tmp_path):
         run_rounds(IFTMMaster(N_WORDS), {"a": (corpus, party)}, n_rounds=1)
 
 
-class Loader:
-    """Documents, and how often they were read."""
-
-    def __init__(self, X):
-        self.X, self.n_reads = X, 0
-
-    def __call__(self):
-        self.n_reads += 1
-        return self.X
-
-
-def stored(path, load, name="a", **parameters):
-    """A party without noise: its answers are equal in all runs."""
-    estimator = exact(**{"n_components": 3, "max_iter": 3} | parameters)
-    return StoredParty(name, estimator, load, vocabulary=N_WORDS, path=path)
+# ---------------------------------------------------------------- one party, by messages
 
 
 def request(round_number=0, n_topics=0, **changes):
@@ -378,212 +337,74 @@ def request(round_number=0, n_topics=0, **changes):
     return NextModel(round=round_number, vocabulary=HASH, table=table).to_bytes()
 
 
-def test_a_stored_party_survives_its_process(tmp_path, corpus):
-    load, master = Loader(corpus[:60]), IFTMMaster(N_WORDS)
-    path = tmp_path / "a.state"
-    first = stored(path, load).answer(request())
-    if os.name == "posix":
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stored(path, load).answer(request()) == first  # asked again, in another process
-    next_model = master.update({"a": first})["a"].to_bytes()
-    second = stored(path, load).answer(next_model)
-    assert load.n_reads == 1
-    party = stored(tmp_path / "b.state", load)._estimator
-    run_rounds(expected := IFTMMaster(N_WORDS), {"a": (party, corpus[:60])}, 2)
-    master.update({"a": second})
+def answer(estimator, X, message, vocabulary=HASH):
+    return answer_request(estimator, X, message, party="a", vocabulary=vocabulary)
+
+
+def private(ledger, **options):
+    return exact(3, None, **{"token_epsilon": 5.0, "max_iter": 3, "ledger": ledger} | options)
+
+
+def test_bytes_make_the_rounds_of_one_process(corpus, parties):
+    """The party is pickled between rounds, and reads its documents in the first one only."""
+    master, kept = IFTMMaster(N_WORDS), {n: pickle.dumps(pair) for n, pair in parties.items()}
+    for number in range(3):
+        answers = {}
+        for name, content in kept.items():
+            estimator, X = pickle.loads(content)
+            message = master.request(name).to_bytes()
+            answers[name] = answer_request(
+                estimator, X, message, party=name, vocabulary=HASH
+            ).to_bytes()
+            kept[name] = pickle.dumps((estimator, None))
+        master.update(answers)
+        assert master.round_ == number + 1
+    expected = run_rounds(IFTMMaster(N_WORDS), parties, 3)
     assert_array_equal(master.components_, expected.components_)
 
 
-@pytest.mark.parametrize("model", ["lda", "sentence_lda"])
-def test_a_restarted_party_goes_on_as_if_it_had_not_stopped(tmp_path, corpus, model):
-    """To the last bit: with all that a party knows."""
-    words = [row.indices.tolist() for row in corpus[:40]]
-    X = SentenceCorpus.from_lists([[w[:3], w[3:]] for w in words], N_WORDS)
-    options = dict(token_epsilon=5.0, model=model, max_doc_tokens=9)
-    one, two = (stored(tmp_path / name, lambda: X, **options) for name in "xy")
-    two.name = one.name
-    assert one.answer(request()) == two.answer(request())
-    two.close()
-    again = stored(tmp_path / "y", None, **options)
-    for name in ("privacy_", "epsilon_", "n_iter_", "token_epsilon_", "document_epsilon_"):
-        assert getattr(again._estimator, name) == getattr(one._estimator, name)
-    message = request(1, 3)
-    assert one.answer(message) == again.answer(message)
-    assert_array_equal(one._estimator.transform(X), again._estimator.transform(X))
-
-
-def test_a_stored_party_refuses(tmp_path, corpus):
-    load = Loader(corpus[:60])
-    party = stored(tmp_path / "a.state", load)
-    other = NextModel(round=0, vocabulary=vocabulary_hash(3), table=np.zeros((0, N_WORDS)))
-    narrow = NextModel(round=1, vocabulary=HASH, table=say(n_words=3).table)
-    for message in (other, narrow):
-        with pytest.raises(MessageError, match="another vocabulary"):
-            party.answer(message.to_bytes())
-    with pytest.raises(MessageError, match="its header has"):
-        party.answer(b"cos\nsystem\n" * 9)
-    with pytest.raises(MessageError, match="bytes, and at most 4584 are read"):
-        party.answer(request(1, 1000))
-    assert load.n_reads == 0
-    party.answer(request())
-    party.close()
-    for changed in (dict(name="b"), dict(n_components=7), dict(random_state=9)):
-        with pytest.raises(ValueError, match="another name, vocabulary or parameters"):
-            stored(tmp_path / "a.state", load, **changed)
-
-
-def test_a_state_that_was_changed_or_is_open_to_others_is_refused(tmp_path, corpus):
-    load, path = Loader(corpus[:60]), tmp_path / "a.state"
-    with stored(path, load) as party:
-        party.answer(request())
-    content = path.read_bytes()
-    flipped = [bytearray(content) for _ in range(50)]
-    for data, position in zip(flipped, np.linspace(0, len(content) - 1, 50, dtype=int)):
-        data[position] ^= 1
-    for data in (content[:-1], pickle.dumps(party.name), b"", *flipped):
-        path.write_bytes(data)
-        with pytest.raises(ValueError, match="is no state of this federation"):
-            stored(path, load)
-    path.write_bytes(content)
-    if os.name == "posix":
-        path.chmod(0o660)
-        with pytest.raises(PermissionError, match=r"the state .* is open to other users"):
-            stored(path, load)
-
-
-def _disk_is_full(*args, **kwargs):
-    raise OSError("the disk is full")
-
-
-def test_what_is_not_in_the_file_is_not_given_out(tmp_path, corpus, monkeypatch):
-    path, load = tmp_path / "a.state", Loader(corpus[:60])
-    party = stored(path, load)
-    party.answer(request())
-    before, message = path.read_bytes(), request(1, 3)
-    with monkeypatch.context() as patch:
-        patch.setattr("os.replace", _disk_is_full)
-        with pytest.raises(OSError, match="full"):
-            party.answer(message)
-    assert path.read_bytes() == before
-    assert {file.name for file in tmp_path.iterdir()} == {"a.state", "a.state.lock"}
-    party.close()
-    answer = stored(path, load).answer(message)
-    assert stored(path, load).answer(message) == answer
-
-
-def test_a_party_that_comes_late_answers_with_its_own_first_model(tmp_path, corpus):
-    ledger = Ledger(tmp_path / "budget", epsilon=5.0)
-    load = Loader(corpus[:60])
-    party = stored(tmp_path / "a.state", load, token_epsilon=5.0, random_state=None, ledger=ledger)
-    message = LocalModel.from_bytes(party.answer(request(4, 3)))
-    assert (message.round, party._estimator.n_iter_) == (4, 3)  # one fit, and no refinement
-    assert LocalModel.from_bytes(party.answer(request(5, 3))).epsilon == message.epsilon
-    assert (party._estimator.n_iter_, load.n_reads, len(ledger.entries())) == (6, 1, 1)
-
-
-def test_a_party_states_all_that_its_ledger_was_charged(tmp_path, corpus):
-    """After a lost file the same tokens are privatized again, and the second fit costs as well."""
-    ledger = Ledger(tmp_path / "budget")
-    for path in ("a.state", "b.state"):
-        party = stored(
-            tmp_path / path, Loader(corpus[:60]), token_epsilon=5.0, random_state=None,
-            ledger=ledger,
-        )  # fmt: skip
-        message = LocalModel.from_bytes(party.answer(request()))
-    assert message.epsilon == ledger.epsilon_at(message.delta) > 9.9
-    send(master := IFTMMaster(N_WORDS), message)
-    assert master.released_model().epsilon_ == message.epsilon
-
-
-def test_a_party_does_not_answer_without_its_lock(tmp_path, corpus, monkeypatch):
-    load = Loader(corpus[:60])
-    closed = stored(tmp_path / "a.state", load)
-    with pytest.raises(BlockingIOError, match="another process uses the state"):
-        stored(tmp_path / "a.state", load)
-    closed.close()
-    with stored(tmp_path / "a.state", load) as party:
-        for lost in (closed, party):
-            with monkeypatch.context() as patch:
-                if lost is party:  # as after a fork
-                    patch.setattr(os, "getpid", lambda: -1)
-                with pytest.raises(RuntimeError, match="does not hold the lock"):
-                    lost.answer(request())
-        if os.name == "posix":
-            (tmp_path / "a.state.lock").unlink()
-            with pytest.raises(OSError, match="was removed or replaced"):
-                party.answer(request())
-    assert load.n_reads == 0
-
-
-def test_a_full_disk_is_found_before_anything_is_charged(tmp_path, corpus):
-    """However often the party is started; no file grows beyond 64 kB here."""
-    resource = pytest.importorskip("resource")
-    ledger, path = Ledger(tmp_path / "ledger", epsilon=10.0), tmp_path / "a"
-    options = dict(token_epsilon=5.0, ledger=ledger)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, hard))
-    try:
-        for _ in range(3):
-            with (
-                stored(path, lambda: corpus, **options) as party,
-                pytest.raises(OSError, match=r"/a cannot be written: .* has room for \d+ bytes"),
-            ):
-                party.answer(request())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert ledger.entries() == []
-    with stored(path, lambda: corpus, **options) as party:
-        party.answer(request())
-        assert path.stat().st_size < party._estimator._state_size(corpus)
+def test_no_request_makes_a_party_pay_again(corpus):
+    """A master may ask twice, go back, skip rounds, and send any table."""
+    ledger = Ledger(epsilon=5.0)
+    party = private(ledger)
+    first = answer(party, corpus[:60], request(4, 2))  # comes late: its own first model
+    assert (first.round, first.n_topics, party.n_iter_) == (4, 3, 3)
+    assert answer(party, None, request(4)) == first
+    for number, n_topics in [(0, 0), (7, 3), (7, 3), (2, 1), (2**31 - 1, 3)]:
+        message = answer(party, None, request(number, n_topics, seed=number))
+        assert (message.round, message.epsilon) == (number, first.epsilon)
     assert len(ledger.entries()) == 1
 
 
-def test_a_fit_that_is_paid_for_is_kept_where_there_is_room(tmp_path, corpus, monkeypatch):
-    """The error says what it cost and where it is; the party goes on from there."""
-    path, fit = tmp_path / "disk" / "a", IFTMParty.fit
-    path.parent.mkdir()
-
-    def lose_the_disk(self, X):
-        fit(self, X)
-        shutil.rmtree(path.parent)
-
-    options = dict(token_epsilon=5.0, ledger=Ledger(tmp_path / "ledger", epsilon=6.0))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with monkeypatch.context() as patch, stored(path, lambda: corpus, **options) as party:
-        patch.setattr(IFTMParty, "fit", lose_the_disk)
-        with pytest.raises(OSError, match="The fit has cost epsilon 5, and its") as found:
-            party.answer(request())
-    kept = re.search(r"its result is (\S+):", str(found.value))[1]
-    path.parent.mkdir()
-    shutil.move(kept, path)
-    with stored(path, None, **options) as party:
-        assert LocalModel.from_bytes(party.answer(request())).epsilon == pytest.approx(5, rel=1e-4)
+def test_a_lost_fit_is_paid_again_and_stated(corpus):
+    ledger, X = Ledger(), corpus[:60]
+    for number in range(2):
+        message = answer(private(ledger), X, request(number, 3 * number))
+    assert message.epsilon == ledger.epsilon_at(message.delta) > 9.9
+    send(master := IFTMMaster(N_WORDS), say("b"), answer(private(ledger), X, request()))
+    assert master.released_model().epsilon_ == ledger.epsilon_at(1e-6) > 14.9
+    with pytest.raises(ValueError, match=r"whose fit is lost.*give the estimator the ledger"):
+        answer(forgetful := private(None), X, request(1, 3))
+    assert not hasattr(forgetful, "components_")
 
 
-def test_two_threads_fit_once(tmp_path, corpus):
-    load = Loader(corpus[:60])
-    with stored(tmp_path / "a.state", load) as party, ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: party.answer(request()), range(8)))
-    assert len(set(answers)) == load.n_reads == 1
-
-
-def test_what_cannot_be_stored_or_fitted_costs_nothing(tmp_path, corpus):
-    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
-    load, path = Loader(corpus[:60]), tmp_path / "a.state"
-    options = dict(token_epsilon=5.0, random_state=None, ledger=ledger)
-    with pytest.raises(OSError, match="cannot be written"):
-        stored(tmp_path / "no" / "a.state", load, **options)
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="a folder"):
-        stored(tmp_path / "folder", load, **options)
-    with pytest.raises(ValueError, match="ledger in memory"):
-        stored(path, load, **options | {"ledger": Ledger(epsilon=9.0)})
-    with pytest.raises(ValueError, match="None or an integer, got RandomState"):
-        stored(path, load, **options | {"random_state": check_random_state(0)})
-    with pytest.raises(ValueError, match="documents of this vocabulary"):
-        stored(path, Loader(corpus[:60, :4]), **options).answer(request())
-    with pytest.raises(ValueError, match="sentence boundaries"):
-        stored(path, load, model="sentence_lda", **options).check_documents()
-    party = stored(path, load, **options)
+def test_a_request_that_is_refused_costs_nothing(corpus):
+    ledger = Ledger(epsilon=5.0)
+    party, X = private(ledger), corpus[:60]
+    other = NextModel(round=0, vocabulary=vocabulary_hash(3), table=np.zeros((0, N_WORDS)))
+    narrow = NextModel(round=1, vocabulary=HASH, table=say(n_words=3).table)
+    for message, error, text in [
+        (other.to_bytes(), MessageError, "another vocabulary"),
+        (other, MessageError, "another vocabulary"), (narrow, ValueError, "documents have shape"),
+        (b"cos\nsystem\n" * 9, MessageError, "its header has"), ("text", MessageError, "is bytes"),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=text):
+            answer(party, X, message)
+    with pytest.raises(ValueError, match="count the words of this vocabulary"):
+        answer(party, X[:, :4], request())
+    with pytest.raises(TypeError, match="must have an IFTMParty"):
+        answer(SubLDA(3, epsilon=4.0, ledger=ledger), X, request())
     assert ledger.entries() == []
-    assert party.answer(request())
+    answer(party, X, request())
+    with pytest.raises(MessageError, match="bytes, and at most 4584 are read"):
+        answer(party, None, request(1, 1000))

@@ -1,16 +1,10 @@
-"""The commands of ``dplda federation``: options and processes.
-
-``plan``, ``coordinator`` and ``party`` fit one model by secure sums. ``iftm-coordinator`` and
-``iftm-party`` merge topics.
-"""
+"""The commands of ``dplda federation``, which fit one model by secure sums."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
-import signal
 import ssl
 import sys
 import uuid
@@ -24,8 +18,6 @@ from dplda.leaf._files import PUBLIC, check_writable, reserved, write_atomically
 
 log = logging.getLogger("dplda.federated")
 
-STATE = "federation.state"  # of the coordinator, in its --home
-
 
 def add_commands(subparsers: Any) -> None:
     """Add the commands; ``options.command(options)`` runs the one that was chosen."""
@@ -35,36 +27,13 @@ def add_commands(subparsers: Any) -> None:
         ("plan", "write the plan of a fit, which all parties sign off", _plan),
         ("coordinator", "add up what the parties of a plan send", _add_up),
         ("party", "fit the model of a plan with the other parties", _fit_together),
-        ("iftm-coordinator", "make the rounds of merged topics", coordinate),
-        ("iftm-party", "be a party of merged topics", take_part),
     ):
         parsers[name] = subparsers.add_parser(name, formatter_class=style, help=text)
         parsers[name].set_defaults(command=command)
-    for name in ("coordinator", "party", "iftm-coordinator", "iftm-party"):
-        add = parsers[name].add_argument
-        add("--certificate", type=Path, required=True, help="own TLS certificate (PEM)")
-        add("--key", type=Path, required=True, help="its private key (PEM)")
-        if name.endswith("coordinator"):
-            add("--host", default="127.0.0.1", help="address to listen at")
-            add("--port", type=int, default=8000, help="port to listen at")
-            add("--round-timeout", type=float, default=600.0, help="seconds that a round may take")
-        else:
-            add("--name", required=True, help="name of the party")
-            add("--coordinator", required=True, metavar="HOST:PORT", help="where it listens")
-            add("--coordinator-certificate", type=Path, required=True,
-                help="its certificate, or its authority's (PEM)")  # fmt: skip
-            add("--ledger", type=Path, required=True, help="file of the budget that is charged")
-            add("--n-jobs", type=int, help="threads")
-    for name in ("plan", "iftm-coordinator", "iftm-party"):
-        add = parsers[name].add_argument
-        add("--vocabulary", type=Path, required=True, help="public file with one word per line")
-    for name in ("plan", "iftm-coordinator"):
-        parsers[name].add_argument(
-            "--party", type=_named_file, action="append", required=True, metavar="NAME=CERTIFICATE",
-            help="a party and its certificate (PEM); no other party is admitted",
-        )  # fmt: skip
-
     add = parsers["plan"].add_argument
+    add("--vocabulary", type=Path, required=True, help="public file with one word per line")
+    add("--party", type=_named_file, action="append", required=True, metavar="NAME=CERTIFICATE",
+        help="a party and its certificate (PEM); no other party is admitted")  # fmt: skip
     add("--out", type=Path, default=Path("plan.json"), help="file of the plan")
     add("--model", choices=["SubLDA", "PrivateSVILDA"], default="SubLDA", help="what is fitted")
     add("--unit", choices=["document", "user"], default="document", help="what is protected")
@@ -75,36 +44,27 @@ def add_commands(subparsers: Any) -> None:
     add("--subsampling-ratio", type=float, help="share of units in a round; default: the model's")
     add("--colluding", type=int, default=1, help="parties that may share all they know")
     add("--lost", type=int, default=0, help="parties that may drop out of the fit")
-    for name in ("coordinator", "party"):
-        parsers[name].add_argument("--plan", type=Path, required=True, help="file of the plan")
-    add_texts(parsers["party"], "--user-column", "column that says whose text it is")
-    parsers["party"].add_argument(
-        "--out", type=Path, default=Path("together.model"), help="release file of the model"
-    )
-    coordinator, party = parsers["iftm-coordinator"], parsers["iftm-party"]
-    add = coordinator.add_argument
-    add("--rounds", type=int, default=5, help="rounds to make")
-    add("--min-parties", type=int, default=2, help="fewest models in a round")
-    add("--similarity-threshold", type=float, default=0.3, help="topics so similar are merged")
-    add("--max-topics", type=int, default=200, help="most topics of a party")
-    add("--max-weight", type=float, help="larger weights are clipped; default: none is")
-    add("--out", type=Path, default=Path("global.model"), help="release file of the global model")
-    add("--home", type=Path, default=Path(".dplda-coordinator"), help="folder of the state")
 
-    add = party.add_argument
-    add_texts(party, None)
-    add("--epsilon", type=float, required=True, help="epsilon of a token; inf: no privacy")
-    add("--delta", type=float, default=1e-6, help="delta at which epsilon is stated")
-    add("--state", type=Path, required=True, help="file of the party between rounds; private")
-    add("--n-components", type=int, default=20, help="number of topics of this party")
-    add("--model", choices=["lda", "sentence_lda"], default="lda", help="of words, or sentences")
-    add("--max-doc-tokens", type=int, help="tokens of a document that are used; default: all")
-    add("--max-iter", type=int, default=50, help="sweeps per round")
-    add(
-        "--random-state",
-        type=int,
-        help="reproducible; no privacy from anyone who knows or guesses it",
-    )
+    for name in ("coordinator", "party"):
+        add = parsers[name].add_argument
+        add("--plan", type=Path, required=True, help="file of the plan")
+        add("--certificate", type=Path, required=True, help="own TLS certificate (PEM)")
+        add("--key", type=Path, required=True, help="its private key (PEM)")
+
+    add = parsers["coordinator"].add_argument
+    add("--host", default="127.0.0.1", help="address to listen at")
+    add("--port", type=int, default=8000, help="port to listen at")
+    add("--round-timeout", type=float, default=600.0, help="seconds that a round may take")
+
+    add = parsers["party"].add_argument
+    add_texts(parsers["party"], "--user-column", "column that says whose text it is")
+    add("--name", required=True, help="name of the party")
+    add("--coordinator", required=True, metavar="HOST:PORT", help="where it listens")
+    add("--coordinator-certificate", type=Path, required=True,
+        help="its certificate, or its authority's (PEM)")  # fmt: skip
+    add("--ledger", type=Path, required=True, help="file of the budget that is charged")
+    add("--out", type=Path, default=Path("together.model"), help="release file of the model")
+    add("--n-jobs", type=int, help="threads")
 
 
 def _named_file(text: str) -> tuple[str, Path]:
@@ -205,105 +165,6 @@ def _fit_together(options: argparse.Namespace) -> int:
     return 0
 
 
-def coordinate(options: argparse.Namespace) -> int:
-    """Make the rounds, and write the global model after each of them.
-
-    A coordinator that was killed continues after its last round: the state is in its `--home`, and
-    is removed after the last round.
-    """
-    from dplda.federated._messages import MAX_ROUND
-    from dplda.federated._network import Coordinator, certificate_of, tls_context
-    from dplda.federated._rounds import make_rounds, read_state, state_bytes
-
-    check_integer("--rounds", options.rounds, 1, MAX_ROUND)
-    check_number("--round-timeout", options.round_timeout, 0, 1e9, closed="right")
-    check_integer("--port", options.port, 0, 65535)
-    names = {certificate_of(path): name for name, path in options.party}
-    if not len(options.party) == len(names) == len(set(names.values())):
-        raise ValueError("each --party needs its own name and its own certificate")
-    if options.min_parties > len(names):
-        raise ValueError(f"--min-parties is {options.min_parties}, and {len(names)} can join")
-    tls = tls_context(ssl.PROTOCOL_TLS_SERVER, options.certificate, options.key, [*names])
-    master = dplda.federated.IFTMMaster(
-        _words(options.vocabulary), similarity_threshold=options.similarity_threshold,
-        max_topics=options.max_topics, min_parties=options.min_parties,
-        max_weight=options.max_weight,
-    )  # fmt: skip
-    check_writable(options.out)
-    options.home.mkdir(parents=True, exist_ok=True)
-    state = options.home / STATE
-    check_writable(state)
-    identity = json.dumps([master.vocabulary_hash, [*names.values()]])
-    if state.exists():
-        master._restore(*read_state(state, identity))
-        if master.round_ > options.rounds:
-            raise ValueError(f"{state} is after round {master.round_}: remove it, or give --rounds")
-        log.info("%s: continuing with round %d", state, master.round_ + 1)
-
-    def store() -> None:
-        dplda.save_release(master.released_model(), options.out)
-        write_atomically(state, state_bytes(identity, *master._state()))
-
-    async def run() -> None:
-        network = Coordinator(names, master.max_bytes)
-        async with network.listening(options.host, options.port, tls) as port:
-            log.info("listening at %s:%d", options.host, port)
-            await make_rounds(
-                network, master, options.rounds, expected=names.values(),
-                round_timeout=options.round_timeout, after_round=store,
-            )  # fmt: skip
-
-    _show_log()
-    try:
-        asyncio.run(run())
-    except dplda.federated.RoundError as error:
-        print(
-            f"error: {error}. A party may have ended, or may not reach this port. Start the "
-            "coordinator again: it continues after the last complete round",
-            file=sys.stderr,
-        )
-        return 1
-    state.unlink(missing_ok=True)
-    return 0
-
-
-def take_part(options: argparse.Namespace) -> None:
-    """Answer the coordinator's requests until the federation is over.
-
-    Everything is checked before the coordinator is called. A party that is stopped continues from
-    its `--state` when the same command is given.
-    """
-    from dplda.federated import _network
-
-    known = [_network.certificate_of(options.coordinator_certificate)]
-    tls = _network.tls_context(ssl.PROTOCOL_TLS_CLIENT, options.certificate, options.key, known)
-    words = _words(options.vocabulary)
-    names = (
-        "n_components", "delta", "model", "max_doc_tokens", "max_iter", "ledger", "n_jobs",
-        "random_state",
-    )  # fmt: skip
-    given = {name: getattr(options, name) for name in names}
-    estimator = dplda.federated.IFTMParty(token_epsilon=options.epsilon, **given)
-    estimator._validate_params()
-    estimator._bits()
-    if options.ledger.exists():
-        dplda.privacy.Ledger(options.ledger)  # read, and checked
-    else:
-        check_writable(options.ledger)
-    with dplda.federated.StoredParty(
-        options.name, estimator, lambda: _load(options, words)[0],
-        vocabulary=words, path=options.state,
-    ) as party:  # fmt: skip
-        party.check_documents()
-        _show_log()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing on the disk needs a farewell
-        asyncio.run(
-            _network.take_part(
-                options.coordinator, party.answer, max_bytes=party.max_bytes, tls=tls
-            )
-        )
-
-
 def _load(options: argparse.Namespace, words: list[str]) -> tuple[Any, Any]:
     """The party's own documents, and the users of their rows or None.
 
@@ -318,9 +179,7 @@ def _load(options: argparse.Namespace, words: list[str]) -> tuple[Any, Any]:
         except ValueError as error:
             raise ValueError(f"{options.texts} holds no sparse counts") from error
     found = texts_of(options)
-    users = found.ids if getattr(options, "id_column", None) is not None else None
-    if getattr(options, "model", "") == "sentence_lda":
-        return dplda.federated.SentenceVectorizer(words).fit_transform(found.texts), None
+    users = found.ids if options.id_column is not None else None
     return CountVectorizer(vocabulary=words).transform(found.texts), users
 
 

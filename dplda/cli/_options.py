@@ -19,20 +19,16 @@ MODEL = "file that dplda fit or save_release wrote"
 
 
 def add_texts(
-    parser: argparse.ArgumentParser,
-    id_option: str | None,
-    id_help: str = "",
-    nargs: str | None = None,
+    parser: argparse.ArgumentParser, id_option: str, id_help: str, nargs: str | None = None
 ) -> None:
-    """Add the options that say where texts are, and where their ids are if they have any."""
+    """Add the options that say where texts are, and where their ids are."""
     add = parser.add_argument_group("texts").add_argument
     add("texts", type=Path, nargs=nargs, help="folder of .txt files, or a .csv, .tsv, .jsonl or "
         ".parquet file, or a folder of these")  # fmt: skip
     add("--text-column", default="text", metavar="COLUMN",
         help="column of the texts (default: %(default)s)")  # fmt: skip
     add("--file-column", metavar="COLUMN", help="column of names of text files, in place of texts")
-    if id_option is not None:
-        add(id_option, dest="id_column", metavar="COLUMN", help=id_help)
+    add(id_option, dest="id_column", metavar="COLUMN", help=id_help)
     add("--encoding", default="utf-8", help="of the files, such as cp1252 (default: %(default)s)")
     add("--separator", help="character between the columns of CSV (default: a comma)")
 
@@ -41,7 +37,7 @@ def texts_of(options: argparse.Namespace) -> Texts:
     """Read the texts that the options name. Private."""
     found = read_texts(
         options.texts, text_column=options.text_column, file_column=options.file_column,
-        id_column=getattr(options, "id_column", None), encoding=options.encoding,
+        id_column=options.id_column, encoding=options.encoding,
         separator=options.separator,
     )  # fmt: skip
     if found.n_left_out:

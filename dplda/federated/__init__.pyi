@@ -5,7 +5,7 @@ from ._messages import MessageError as MessageError
 from ._messages import NextModel as NextModel
 from ._messages import vocabulary_hash as vocabulary_hash
 from ._party import IFTMParty as IFTMParty
-from ._rounds import StoredParty as StoredParty
+from ._rounds import answer_request as answer_request
 from ._rounds import run_rounds as run_rounds
 from ._secure_sum import fit_together as fit_together
 from ._sentences import SentenceCorpus as SentenceCorpus

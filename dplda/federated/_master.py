@@ -260,20 +260,6 @@ class IFTMMaster:
             | {"doc_topic_prior": doc_topic_prior},
         )
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a master of another process needs to go on after the last round: releases only."""
-        models = {str(i): model.table for i, model in enumerate(self.next_models_.values())}
-        fields = {"round": self.round_, "stated": self._stated, "parties": [*self.next_models_]}
-        return fields, {"topics": self.components_, "weights": self.topic_weights_, **models}
-
-    def _restore(self, fields: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
-        self.round_ = fields["round"]
-        self._stated = {party: tuple(stated) for party, stated in fields["stated"].items()}
-        self.components_, self.topic_weights_ = tables["topics"], tables["weights"]
-        self.next_models_ = {
-            party: self._message(tables[str(i)]) for i, party in enumerate(fields["parties"])
-        }
-
     def _check(self, sender: str, message: Message) -> LocalModel:
         """The model in a message for the present round; MessageError if `update` refuses it."""
         if isinstance(message, (bytes, bytearray)):

@@ -90,12 +90,6 @@ class Coordinator:
         """The next party that needs no more waiting, and its answer; a str is why there is none."""
         return await self._answers.get()
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a connected party has not answered, or `answer` has more to give."""
-        owed = any(self._number in numbers for numbers in self._owed.values())
-        return owed or not self._answers.empty()
-
     async def end(self) -> None:
         """Tell the parties that the federation is over, and wait for them to hang up."""
         self._is_over, absent = True, {*self._names.values()} - {*self._sockets}

@@ -35,7 +35,6 @@ from dplda.privacy import NonPrivate, epsilon_of
 from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator
-from dplda.release._release import guarantee_record, read_guarantee
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged
 NOISY_TOKENS = "noisy tokens"
@@ -270,30 +269,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         check_counts(self, X, reset=False)
         phi = self.components_ / self.components_.sum(axis=1, keepdims=True)
         return fold_in_sentences(X, phi, self.doc_topic_prior_, self.n_jobs)
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What `refine` of another process needs: values and arrays, all of them released."""
-        names = ("n_features_in_", "n_iter_", "token_epsilon_", "document_epsilon_")
-        fields = {name: getattr(self, name) for name in names}
-        tokens = vars(self._tokens)
-        tables = {name: value for name, value in tokens.items() if isinstance(value, np.ndarray)}
-        fields |= {"flip": self._tokens.flip, "guarantee": guarantee_record(self.privacy_)}
-        return fields, tables | {"components": self.components_}
-
-    def _state_size(self, X: Any) -> int:
-        """Most bytes that the state after a fit needs, but for a chance of 1e-9."""
-        bits, counts = self._bits(), check_counts(self, X, reset=True)  # private
-        (n_docs, n_words), n_tokens = counts.shape, float(counts.sum())
-        noise = n_tokens * n_words * (bits.probability if bits else 0.0)
-        reported = n_tokens + noise + 6 * math.sqrt(noise)
-        return int(8 * (n_docs + 2 * n_tokens + self.n_components * n_words) + 4 * reported) + 2**16
-
-    def _restore(self, fields: dict[str, Any], tables: dict[str, np.ndarray]) -> None:
-        """Continue where the party of the same parameters was that returned a state."""
-        components, guarantee = tables.pop("components"), read_guarantee(fields.pop("guarantee"))
-        tokens = Tokens(**tables, n_words=components.shape[1], flip=fields.pop("flip"))
-        fields |= {"components_": components, "privacy_": guarantee, "_tokens": tokens}
-        self.__dict__.update(fields, epsilon_=guarantee.epsilon, delta_=guarantee.delta)
 
     def _check_sentences(self, X: Any) -> None:
         if self.model == "sentence_lda" and not isinstance(X, SentenceCorpus):

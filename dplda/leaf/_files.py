@@ -1,8 +1,7 @@
-"""Durable writes, locks, and explanations of SQLite errors. Imports nothing of dplda."""
+"""Durable writes, and explanations of SQLite errors. Imports nothing of dplda."""
 
 from __future__ import annotations
 
-import errno
 import gzip
 import os
 import shlex
@@ -11,7 +10,6 @@ import stat
 import sys
 import tempfile
 import uuid
-import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,7 +24,6 @@ FREE_SIZE = 1 << 24  # bytes that any file may unpack to
 MAX_EXPANSION = 100  # times the size of a larger file
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # follows no link
-_HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # Errors for content that SQLite, or the reader, did not expect.
 _DAMAGED = (
@@ -131,8 +128,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         pass
 
 
-def check_kept_secret(path: str | os.PathLike[str], noun: str = "private key") -> None:
-    """Refuse a secret file that other users of this machine can read or write, as ssh does.
+def check_kept_secret(path: str | os.PathLike[str]) -> None:
+    """Refuse a private key that other users of this machine can read or write, as ssh does.
 
     A key that belongs to somebody else, such as the administrator, is theirs to share. On Windows
     this does nothing: there, access lists decide, which Python does not read.
@@ -144,8 +141,9 @@ def check_kept_secret(path: str | os.PathLike[str], noun: str = "private key") -
     if found.st_uid == os.getuid() and rights & 0o077:
         name = shlex.quote(os.fspath(path))
         raise PermissionError(
-            f"the {noun} {path} is open to other users of this machine (permissions {rights:04o}); "
-            f"run: chmod 600 {name}, and make a new one if others may have read or changed it"
+            f"the private key {path} is open to other users of this machine (permissions "
+            f"{rights:04o}); run: chmod 600 {name}, and make a new one if others may have read or "
+            "changed it"
         )
 
 
@@ -165,65 +163,6 @@ def create_whole(path: str, fill: Callable[[str], None]) -> None:
         with suppress(FileExistsError):
             os.link(draft, path)
     _sync_folder(folder)
-
-
-class ExclusiveLock:
-    """A file that one object of all processes holds, until it is released or its process ends.
-
-    The operating system releases the lock of a process that is killed. The file stays: removing it
-    would let two processes lock two files of one name. If another object holds the lock, here or in
-    another process, it is a BlockingIOError.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.path.abspath(os.fspath(path))
-        self._process = os.getpid()
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
-        self._close = weakref.finalize(self, os.close, self._descriptor)
-        try:
-            _lock(self._descriptor)
-        except OSError as error:
-            self.release()
-            if error.errno in _HELD:
-                raise BlockingIOError(f"{self.path} is locked by another process") from error
-            raise
-
-    def check(self) -> None:
-        """Raise an error unless this process still holds the lock of this path.
-
-        It is a RuntimeError if the lock was released, or belongs to the process that this one is a
-        copy of, and an OSError if the file was removed or replaced.
-        """
-        if not self._close.alive or os.getpid() != self._process:
-            raise RuntimeError(f"this process does not hold the lock {self.path}")
-        try:
-            is_same = os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))
-        except FileNotFoundError:
-            is_same = False
-        if not is_same:
-            raise OSError(
-                f"the lock file {self.path} was removed or replaced, so that another process may "
-                "use the same files; end the other processes and start this one again"
-            )
-
-    def release(self) -> None:
-        """Let others lock; a second call does nothing."""
-        self._close()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a lock cannot be copied or pickled: two objects would hold it")
-
-
-def _lock(descriptor: int) -> None:
-    """Lock an open file against all other open files, without waiting."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def check_locks(folder: str | os.PathLike[str]) -> None:

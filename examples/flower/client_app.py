@@ -2,16 +2,22 @@
 
 Its options come from its own node, never from the coordinator::
 
-    flower-supernode --node-config 'name="north" data="north.npz" folder="/home/north" epsilon=8.0'
+    flower-supernode --node-config 'name="north" data="north.npz" folder="/home/north"
+        epsilon=8.0 budget=8.0'
+
+The node keeps the fit, which holds no words, until the run ends. A further run fits again: all of
+them together cost at most `budget`.
 """
 
+import pickle
 from pathlib import Path
 
 import scipy.sparse as sp
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from dplda.federated import IFTMParty, StoredParty
+from dplda.federated import IFTMParty, answer_request, vocabulary_hash
+from dplda.privacy import Ledger
 
 app = ClientApp()
 
@@ -19,19 +25,22 @@ app = ClientApp()
 @app.train()
 def train(message, context):
     node, folder = context.node_config, Path(context.node_config["folder"])
-    party = IFTMParty(
-        node.get("n-components", 20),
-        token_epsilon=node["epsilon"],
-        ledger=folder / "ledger.sqlite",
-        random_state=node.get("random-state"),
-    )
+    if "party" in context.state:
+        party, X = pickle.loads(context.state["party"]["fit"]), None
+    else:
+        party = IFTMParty(
+            node.get("n-components", 20),
+            token_epsilon=node["epsilon"],
+            ledger=Ledger(folder / "ledger.sqlite", epsilon=node["budget"]),
+            random_state=node.get("random-state"),
+        )
+        X = sp.load_npz(folder / node["data"])
     words = (folder / "words.txt").read_text("utf-8").splitlines()
-    with StoredParty(
-        node["name"],
-        party,
-        lambda: sp.load_npz(folder / node["data"]),
-        vocabulary=words,
-        path=folder / "party.state",
-    ) as stored:
-        data = stored.answer(message.content["dplda"]["data"])
-    return Message(RecordDict({"dplda": ConfigRecord({"data": data})}), reply_to=message)
+    answer = answer_request(
+        party, X, message.content["dplda"]["data"],
+        party=node["name"], vocabulary=vocabulary_hash(words),
+    )  # fmt: skip
+    context.state["party"] = ConfigRecord({"fit": pickle.dumps(party)})
+    return Message(
+        RecordDict({"dplda": ConfigRecord({"data": answer.to_bytes()})}), reply_to=message
+    )

@@ -36,7 +36,7 @@ def main(grid, context):
                 continue  # the party's own log says why
             data = reply.content["dplda"]["data"]
             try:
-                name = LocalModel.from_bytes(data).party
+                name = LocalModel.from_bytes(data, max_bytes=master.max_bytes).party
             except MessageError as error:
                 print("refused:", error)
                 continue
