@@ -7,8 +7,8 @@ import hashlib
 import json
 import os
 import tempfile
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dplda.core._corpus import MAX_TOKENS, positive_entries, whole_counts
+from dplda.core._corpus import MAX_TOKENS, NOT_COUNTS, positive_entries, whole_counts
 from dplda.core._fold_in import LARGEST_COUNT, single_precision
-from dplda.datasets._uci import docword_entries
 from dplda.leaf._checks import check_integer
 from dplda.leaf._files import OWNER_ONLY, write_atomically
 from dplda.leaf._users import number_users
@@ -81,19 +80,14 @@ class Shard:
 
     def state(self) -> tuple[int, ...]:
         """What changes if the file is replaced or written to."""
-        try:
+        with self._named():
             found = os.stat(self.path)
-        except OSError as error:
-            raise self._unreadable(error) from None
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     def digest(self) -> str:
         """SHA-256 of the file."""
-        try:
-            with open(self.path, "rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise self._unreadable(error) from None
+        with self._named(), open(self.path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def fail(self, what: str) -> ValueError:
         """An error about this shard. It quotes nothing of the documents."""
@@ -102,33 +96,34 @@ class Shard:
             "again with write_shards, or restore the file from a copy"
         )
 
-    def _unreadable(self, error: OSError) -> Exception:
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors of files name the shard."""
         path = Path(self.path)
-        if isinstance(error, FileNotFoundError) and path.parent.is_dir():
-            return self.fail("has no file")
-        return OSError(
-            f"shard {path.stem} of {path.parent} cannot be read ({error.strerror or error}); every "
-            "machine that visits shards must be able to read this folder under this name"
-        )
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and path.parent.is_dir():
+                raise self.fail("has no file") from None
+            raise OSError(
+                f"shard {path.stem} of {path.parent} cannot be read ({error.strerror or error}); "
+                "every machine that visits shards must be able to read this folder under this name"
+            ) from None
 
     def _arrays(self) -> list[npt.NDArray[Any]]:
         """Counts, words, ends of rows and ends of units."""
         lengths = [self.n_entries, self.n_entries, self.shape[0] + 1, self.n_units + 1]
-        if self.state()[2] != 4 * sum(lengths):
-            raise self.fail("is damaged: its file does not have the size of the list")
         ends = np.cumsum([0, *lengths])
-        try:
+        if self.state()[2] != 4 * ends[-1]:
+            raise self.fail("is damaged: its file does not have the size of the list")
+        with self._named():
             # one map for each: SciPy would copy a part of a larger array
             return [
-                np.asarray(np.memmap(self.path, dtype, "r", 4 * begin, (end - begin,)))
-                if end > begin
+                np.asarray(np.memmap(self.path, dtype, "r", 4 * begin, (length,)))
+                if length
                 else np.empty(0, dtype)
-                for dtype, begin, end in zip(("<f4", "<i4", "<i4", "<i4"), ends, ends[1:])
+                for dtype, begin, length in zip(("<f4", "<i4", "<i4", "<i4"), ends, lengths)
             ]
-        except OSError as error:
-            raise self._unreadable(error) from None
-        except ValueError:  # it became shorter
-            raise self.fail("is damaged: its file does not have the size of the list") from None
 
 
 class CountShards:
@@ -137,7 +132,6 @@ class CountShards:
     `SubLDA` and `PrivateSVILDA` train on it as on the matrix itself, with the same result to the
     last bit, and read one shard after the other. `transform`, `score` and `perplexity` of LDA
     models take it as well. Iterating checks each shard and gives it as a matrix, in order.
-    ``corpus[rows]`` is the corpus of some of its shards.
 
     Parameters
     ----------
@@ -151,8 +145,6 @@ class CountShards:
         Absolute path of the folder.
     shape : tuple of int
         (n_docs, n_words).
-    n_entries : int
-        Number of stored counts.
     n_shards : int
         Number of shards.
     unit : {"document", "user"}
@@ -186,52 +178,47 @@ class CountShards:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
-        self.unit, n_words, words, shards = _read_manifest(Path(self.folder))
+        path = Path(self.folder, MANIFEST)
+        try:
+            content = json.loads(path.read_bytes())
+            unit, n_words, words = content["unit"], int(content["n_words"]), content["words"]
+            shards = [
+                Shard(
+                    os.path.join(self.folder, f"{i:06d}.counts"), (int(found["n_docs"]), n_words),
+                    int(found["n_units"]), int(found["n_entries"]), str(found["sha256"]),
+                )
+                for i, found in enumerate(content["shards"])
+            ]  # fmt: skip
+            is_valid = content["format"] == FORMAT and unit in UNITS and bool(shards)
+            for shard in shards:
+                is_valid &= min(*shard.shape, shard.n_units, shard.n_entries) >= 0
+            if words is not None:
+                is_valid &= type(words) is list and len(words) == n_words
+                is_valid &= all(type(word) is str for word in words)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{folder} holds no corpus: it has no file {MANIFEST}, which write_shards writes "
+                "last; give the folder of a finished write_shards"
+            ) from None
+        except OSError as error:
+            raise OSError(f"{path} cannot be read: {error.strerror or error}") from error
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+            is_valid = False
+        if not is_valid:
+            raise ValueError(f"{path} was not written by write_shards, or is damaged")
+        seen = set()
+        for shard in shards:
+            if shard.sha256 in seen and shard.shape[0] > 1 and shard.n_entries:
+                raise shard.fail(
+                    "holds the same documents as another shard, which would count twice (if the "
+                    "corpus does repeat documents, choose another rows_per_shard)"
+                )
+            seen.add(shard.sha256)
+            shard.state()  # an error if the file is missing
+        self.unit, self.shards, self.n_shards = unit, shards, len(shards)
+        self.shape = (sum(shard.shape[0] for shard in shards), n_words)
         self.feature_names = None if words is None else np.array(words, dtype=object)
         self.engine: Any = None
-        self._hold(shards, n_words)
-
-    def _hold(self, shards: list[Shard], n_words: int) -> None:
-        self.shards = shards
-        self.shape = (sum(shard.shape[0] for shard in shards), n_words)
-        self.n_entries = sum(shard.n_entries for shard in shards)
-        self.n_shards = len(shards)
-
-    @property
-    def groups(self) -> npt.NDArray[np.int64]:
-        """Number of the shard of each document (n_docs,): what `GroupKFold` divides folds by."""
-        return np.repeat(np.arange(self.n_shards), [shard.shape[0] for shard in self.shards])
-
-    def __getitem__(self, rows: Any) -> CountShards:
-        """The corpus of some whole shards, on the same files and engine.
-
-        Parameters
-        ----------
-        rows : array-like of int
-            Increasing row numbers: all documents of each of these shards.
-
-        Returns
-        -------
-        corpus : CountShards
-            A new object.
-
-        Raises
-        ------
-        ValueError
-            If a shard is cut.
-        """
-        rows = rows[0] if isinstance(rows, tuple) else rows  # scikit-learn says [rows, ...]
-        rows = np.atleast_1d(np.arange(self.shape[0])[rows])
-        sizes = np.array([shard.shape[0] for shard in self.shards])
-        found = np.diff(np.searchsorted(rows, np.cumsum([0, *sizes])))
-        if not len(rows) or (np.diff(rows) <= 0).any() or ((found > 0) & (found < sizes)).any():
-            raise ValueError(
-                "the rows of a CountShards are divided by whole shards, in their order; split it "
-                "by GroupKFold or GroupShuffleSplit with groups=corpus.groups"
-            )
-        part = copy.copy(self)
-        part._hold([shard for shard, n in zip(self.shards, found) if n], self.shape[1])
-        return part
 
     def on(self, client: Any) -> CountShards:
         """The same corpus, whose shards are visited by the workers of a cluster during `fit`.
@@ -280,13 +267,9 @@ def write_shards(
 
     Parameters
     ----------
-    source : matrix, iterable of matrices, str or path-like
-        The documents by words. One of
-
-        - a matrix as `fit` takes it;
-        - an iterable of such matrices, blocks of consecutive rows;
-        - the path of a docword file (see `read_uci_bow`), whose entries are in the order of
-          documents.
+    source : matrix or iterable of matrices
+        The documents by words: a matrix as `fit` takes it, or blocks of consecutive rows, whose
+        columns are the same words.
     folder : str or path-like
         A folder that does not exist, or is empty. Only its owner can read the files.
     user_ids : array-like of shape (n_docs,) or None, default=None
@@ -297,7 +280,7 @@ def write_shards(
         each stored count of a shard. It never changes a result.
     feature_names : sequence of str or None, default=None
         The words of the columns, all different. A model that is fitted on the shards then knows
-        them. None takes the names of the columns of tables, which must be the same in all blocks.
+        them.
 
     Returns
     -------
@@ -307,9 +290,8 @@ def write_shards(
     Raises
     ------
     ValueError
-        If the source does not hold word counts, its blocks have different widths, its entries are
-        not in the order of documents, there is not one id for each document, or the folder is not
-        empty. The folder is no corpus then.
+        If the source does not hold word counts, its blocks have different widths, there is not one
+        id for each document, or the folder is not empty. The folder is no corpus then.
     OSError
         If a file cannot be read or written.
 
@@ -334,48 +316,29 @@ def write_shards(
     size = check_integer("rows_per_shard", rows_per_shard, 1, MAX_TOKENS)
     if isinstance(feature_names, str):
         raise TypeError("feature_names must be a list of words, got a single str")
+    blocks = [source] if hasattr(source, "shape") else source
+    if not isinstance(blocks, Iterable):
+        raise TypeError(NOT_COUNTS.format(type(source).__name__))
     place = Path(os.path.abspath(os.fspath(folder)))
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(place.iterdir()):
         raise ValueError(f"{place} is not empty; give a new folder, or delete what is in it")
     words = None if feature_names is None else list(map(str, feature_names))
 
-    def counted() -> Iterator[sp.csr_array]:
-        nonlocal words
-        for block in _blocks(source):
-            columns = getattr(block, "columns", None)
-            if columns is not None and all(isinstance(name, str) for name in columns):
-                if words not in (None, list(columns)):
-                    raise ValueError(
-                        "the columns of a table are other words, or have another order, than "
-                        "feature_names or the tables before; select the same columns of all tables"
-                    )
-                words = list(columns)
-            X = positive_entries(block, "write_shards", ensure_min_samples=0)
-            X = whole_counts(X, "write_shards")
-            # a release file could not hold one word twice
-            if words is not None and not len(set(words)) == len(words) == X.shape[1]:
-                raise ValueError(
-                    f"the names of the columns must be {X.shape[1]} different words, got "
-                    f"{len(words)}, {len(set(words))} of them different"
-                )
-            yield X
-
     def written(into: Path) -> list[Shard]:
-        return [_write(into, index, X) for index, X in enumerate(_in_shards(counted(), size))]
+        return [_write(into, i, X) for i, X in enumerate(_in_shards(blocks, size, words))]
 
     if user_ids is None:
         shards = written(place)
     else:
         with tempfile.TemporaryDirectory(dir=place) as unsorted:
             parts = _by_user(written(Path(unsorted)), user_ids, size)
-            shards = [_write(place, index, *part) for index, part in enumerate(parts)]
+            shards = [_write(place, i, *part) for i, part in enumerate(parts)]
     if not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
     content = {
         "format": FORMAT, "unit": UNITS[user_ids is not None], "n_words": shards[0].shape[1],
         "words": words,
-        "salt": uuid.uuid4().hex,  # a digest of this file shows nothing of the documents
         "shards": [
             {"n_docs": shard.shape[0]}
             | {name: asdict(shard)[name] for name in ("n_units", "n_entries", "sha256")}
@@ -387,45 +350,33 @@ def write_shards(
     return CountShards(place)
 
 
-def _blocks(source: Any) -> Iterable[Any]:
-    """Blocks of rows of whatever holds the documents."""
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        if path.is_dir():
-            raise IsADirectoryError(
-                f"{path} is a folder; if write_shards has filled it, it is a corpus already: pass "
-                "CountShards(folder) to fit. Texts in files have to be read and counted first"
-            )
-        return _rows_of(*docword_entries(path))
-    if hasattr(source, "shape"):
-        return [source]
-    if isinstance(source, Iterable):
-        return source
-    raise ValueError(f"source must be a matrix, matrices or a path, got {type(source).__name__}")
-
-
-def _in_shards(blocks: Iterable[sp.csr_array], size: int) -> Iterator[sp.csr_array]:
+def _in_shards(blocks: Iterable[Any], size: int, words: list[str] | None) -> Iterator[sp.csr_array]:
     """Checked rows in shards of `size` documents, the last one smaller."""
     waiting: list[sp.csr_array] = []
-    width = None
-    for X in blocks:
-        if width not in (None, X.shape[1]):
+    for block in blocks:
+        X = positive_entries(block, "write_shards", ensure_min_samples=0)
+        X, n_words = whole_counts(X, "write_shards"), X.shape[1]
+        # a release file could not hold one word twice
+        if words is not None and not len(set(words)) == len(words) == n_words:
             raise ValueError(
-                f"all documents must have one vocabulary, got {X.shape[1]} words after {width}; "
-                "count them with the same vectorizer"
+                f"feature_names must be {n_words} different words, got {len(words)}, "
+                f"{len(set(words))} of them different"
             )
-        width = X.shape[1]
+        if waiting and waiting[0].shape[1] != n_words:
+            raise ValueError(
+                f"all documents must have one vocabulary, got {n_words} words after "
+                f"{waiting[0].shape[1]}; count them with the same vectorizer"
+            )
         waiting.append(X)
-        n_rows = sum(block.shape[0] for block in waiting)
+        n_rows = sum(part.shape[0] for part in waiting)
         if n_rows < size:
             continue
         rows = waiting[0] if len(waiting) == 1 else sp.vstack(waiting, format="csr")
         whole = n_rows - n_rows % size
-        for start in range(0, whole, size):
-            yield _kernel_form(rows[start : start + size])
+        yield from (rows[start : start + size] for start in range(0, whole, size))
         waiting = [rows[whole:]]
     if waiting and (waiting[0].shape[0] or len(waiting) > 1):
-        yield _kernel_form(sp.vstack(waiting, format="csr"))
+        yield sp.vstack(waiting, format="csr")
 
 
 def _by_user(
@@ -448,50 +399,17 @@ def _by_user(
             if b > a
         ]
         X = sp.vstack(found, format="csr")[np.searchsorted(sorted_rows, rows)]
-        yield _kernel_form(X), np.append(0, ends[first:last] - begin)
+        yield X, np.append(0, ends[first:last] - begin)
         begin, first = int(ends[last - 1]), last
-
-
-def _kernel_form(X: sp.csr_array) -> sp.csr_array:
-    if X.nnz > MAX_TOKENS:
-        raise ValueError(f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard")
-    return single_precision(X)
-
-
-def _rows_of(
-    n_docs: int, n_words: int, pieces: Iterable[npt.NDArray[np.int64]]
-) -> Iterator[sp.csr_array]:
-    """Rows of the entries of a docword file, which are in the order of documents.
-
-    The entries of one document may lie in several pieces: the last document of a piece waits.
-    """
-    rest, begin = np.empty((0, 3), np.int64), 0
-    for piece in pieces:
-        entries = np.concatenate([rest, piece])
-        if (np.diff(entries[:, 0]) < 0).any() or entries[0, 0] < begin:
-            raise ValueError(
-                "the entries must be in the order of documents; sort the file by document, or read "
-                "it into memory and pass the matrix"
-            )
-        end = int(entries[-1, 0])
-        cut = int(np.searchsorted(entries[:, 0], end))
-        if end > begin:
-            yield _matrix(entries[:cut], begin, end, n_words)
-        begin, rest = end, entries[cut:]
-    yield _matrix(rest, begin, n_docs, n_words)
-
-
-def _matrix(entries: npt.NDArray[Any], begin: int, end: int, n_words: int) -> sp.csr_array:
-    """The rows from `begin` to `end`."""
-    docs, words, counts = entries.T
-    starts = np.searchsorted(docs, np.arange(begin, end + 1))
-    return sp.csr_array((counts.astype(np.float64), words, starts), shape=(end - begin, n_words))
 
 
 def _write(
     folder: Path, index: int, X: sp.csr_array, unit_ptr: npt.NDArray[Any] | None = None
 ) -> Shard:
     """Write counts in the form of the kernels to a file that only the owner can read."""
+    if X.nnz > MAX_TOKENS:
+        raise ValueError(f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard")
+    X = single_precision(X)
     path = str(folder / f"{index:06d}.counts")
     unit_ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else unit_ptr
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
@@ -503,46 +421,3 @@ def _write(
         os.fsync(file.fileno())
     shard = Shard(path, X.shape, len(unit_ptr) - 1, X.nnz, "")
     return replace(shard, sha256=shard.digest())
-
-
-def _read_manifest(folder: Path) -> tuple[str, int, list[str] | None, list[Shard]]:
-    path = folder / MANIFEST
-    try:
-        content = json.loads(path.read_bytes())
-        unit, n_words, words = content["unit"], int(content["n_words"]), content["words"]
-        numbers = [
-            (int(record["n_docs"]), int(record["n_units"]), int(record["n_entries"]))
-            for record in content["shards"]
-        ]
-        digests = [str(record["sha256"]) for record in content["shards"]]
-        is_valid = (
-            content["format"] == FORMAT and unit in UNITS and bool(numbers)
-            and min([n_words, *map(min, numbers)]) >= 0
-            and (words is None or (type(words) is list and len(words) == n_words))
-            and all(type(word) is str for word in words or [])
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{folder} holds no corpus: it has no file {MANIFEST}, which write_shards writes last; "
-            "give the folder of a finished write_shards"
-        ) from None
-    except OSError as error:
-        raise OSError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
-        is_valid = False
-    if not is_valid:
-        raise ValueError(f"{path} was not written by write_shards, or is damaged")
-    shards = [
-        Shard(str(folder / f"{i:06d}.counts"), (n_docs, n_words), n_units, n_entries, digest)
-        for i, ((n_docs, n_units, n_entries), digest) in enumerate(zip(numbers, digests))
-    ]
-    seen = set()
-    for shard in shards:
-        if shard.sha256 in seen and shard.shape[0] > 1 and shard.n_entries:
-            raise shard.fail(
-                "holds the same documents as another shard, which would count twice (if the corpus "
-                "does repeat documents, choose another rows_per_shard)"
-            )
-        seen.add(shard.sha256)
-        shard.state()  # an error if the file is missing
-    return unit, n_words, words, shards

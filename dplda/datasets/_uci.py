@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,17 +23,8 @@ def _fail(path: Path, line: int, message: str) -> NoReturn:
     raise ValueError(f"{path}, line {line}: {message}.")
 
 
-def docword_entries(path: Path) -> tuple[int, int, Iterator[np.ndarray]]:
-    """Number of documents and of words, and the entries in pieces (n, 3), int64, ids from 0.
-
-    Errors name a line and quote nothing.
-    """
-    pieces = _header_and_pieces(path)
-    n_docs, n_words, _ = next(pieces).tolist()
-    return n_docs, n_words, pieces
-
-
-def _header_and_pieces(path: Path) -> Iterator[np.ndarray]:
+def read_docword(path: Path) -> sp.csr_matrix:
+    """Read a docword file to a CSR int32 matrix. Errors name a line and quote nothing."""
     with opened(path) as file:
         header = []
         for number, name in enumerate(("documents D", "words W", "entries NNZ"), start=1):
@@ -47,11 +37,11 @@ def _header_and_pieces(path: Path) -> Iterator[np.ndarray]:
         # every document takes memory, even an empty one
         if n_docs > (most := max(1 << 20, 64 * n_entries)):
             _fail(path, 1, f"D may be at most {most} with the NNZ of line 3")
-        yield np.array(header)
-        n_found, limits = 0, np.array([n_docs, n_words, _LARGEST])
+        # pieces: a header with a false NNZ does not exhaust the memory
+        pieces, n_found = [np.empty((0, 3), np.int32)], 0
         while text := file.read(BLOCK) + file.readline(BLOCK):
             rows = _parsed(path, text.replace(b"\r\n", b"\n"), n_found + 4)
-            invalid = ((rows < 1) | (rows > limits)).any(axis=1)
+            invalid = ((rows < 1) | (rows > [n_docs, n_words, _LARGEST])).any(axis=1)
             if invalid.any():
                 _fail(
                     path, n_found + 4 + int(invalid.argmax()),
@@ -60,9 +50,18 @@ def _header_and_pieces(path: Path) -> Iterator[np.ndarray]:
             n_found += len(rows)
             if n_found > n_entries:
                 _fail(path, n_entries + 4, f"more entries than NNZ = {n_entries} of the header")
-            yield rows - np.array([1, 1, 0])
+            pieces.append(rows.astype(np.int32))
         if n_found < n_entries:
             _fail(path, n_found + 4, f"the file ends, and the header says {n_entries} entries")
+    docs, words, counts = np.concatenate(pieces).T
+    # a sum of one cell may not fit in 32 bits
+    counts = counts.astype(np.int64) if counts.sum(dtype=np.int64) > _LARGEST else counts
+    matrix = sp.coo_matrix((counts, (docs - 1, words - 1)), shape=(n_docs, n_words)).tocsr()
+    if matrix.data.max(initial=0) > _LARGEST:
+        raise ValueError(
+            f"{path}: the counts of a document and word add up to more than {_LARGEST}"
+        )
+    return matrix.astype(np.int32, copy=False)
 
 
 def _parsed(path: Path, text: bytes, first: int) -> np.ndarray:
@@ -81,38 +80,6 @@ def _parsed(path: Path, text: bytes, first: int) -> np.ndarray:
         if len(fields) != 3 or not all(map(_INTEGER.fullmatch, fields)):
             _fail(path, number, "expected 3 integers of at most 18 digits, 'doc word count'")
     return np.array(rows, dtype=np.int64)
-
-
-def read_docword(path: Path) -> sp.csr_matrix:
-    """Read a docword file to a CSR int32 matrix."""
-    n_docs, n_words, pieces = docword_entries(path)
-    # pieces: a header with a false NNZ does not exhaust the memory
-    entries = [np.empty((3, 0), np.int32), *(piece.T.astype(np.int32) for piece in pieces)]
-    docs, words, counts = np.concatenate(entries, axis=1)
-    # a sum of one cell may not fit in 32 bits
-    counts = counts.astype(np.int64) if counts.sum(dtype=np.int64) > _LARGEST else counts
-    matrix = sp.coo_matrix((counts, (docs, words)), shape=(n_docs, n_words)).tocsr()
-    if matrix.data.max(initial=0) > _LARGEST:
-        raise ValueError(
-            f"{path}: the counts of a document and word add up to more than {_LARGEST}"
-        )
-    return matrix.astype(np.int32, copy=False)
-
-
-def read_vocabulary(path: Path, n_words: int) -> np.ndarray:
-    """Read a file of one word a line to an object array of str, and check its length."""
-    with opened(path) as file:
-        try:
-            text = file.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            _fail(path, error.object.count(b"\n", 0, error.start) + 1, "no word of UTF-8")
-    words = [word.strip() for word in text.removesuffix("\n").split("\n")]
-    for number, word in enumerate(words, start=1):
-        if not word or _CONTROL.search(word):
-            _fail(path, number, "expected a word, without tabs and other control characters")
-    if len(words) != n_words:
-        _fail(path, len(words), f"the docword file has {n_words} words, the list {len(words)}")
-    return np.array(words, dtype=object)
 
 
 def read_uci_bow(
@@ -154,8 +121,7 @@ def read_uci_bow(
     The five corpora of the archive [1]_ (kos, nips, enron, nytimes, pubmed) are files
     ``docword.NAME.txt.gz`` and ``vocab.NAME.txt``, which `sklearn.datasets.fetch_file` downloads.
 
-    The text is parsed in pieces of a megabyte. The matrix needs 8 bytes for each entry, and
-    reading it needs 4 more.
+    The text is parsed in pieces of a megabyte.
 
     References
     ----------
@@ -175,5 +141,19 @@ def read_uci_bow(
            [0, 0, 1]], dtype=int32)
     """
     matrix = read_docword(Path(docword_path))
-    words = None if vocab_path is None else read_vocabulary(Path(vocab_path), matrix.shape[1])
-    return Bunch(data=matrix, feature_names=words)
+    if vocab_path is None:
+        return Bunch(data=matrix, feature_names=None)
+    path = Path(vocab_path)
+    with opened(path) as file:
+        try:
+            text = file.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            _fail(path, error.object.count(b"\n", 0, error.start) + 1, "no word of UTF-8")
+    words = [word.strip() for word in text.removesuffix("\n").split("\n")]
+    for number, word in enumerate(words, start=1):
+        if not word or _CONTROL.search(word):
+            _fail(path, number, "expected a word, without tabs and other control characters")
+    if len(words) != matrix.shape[1]:
+        n_words = matrix.shape[1]
+        _fail(path, len(words), f"the docword file has {n_words} words, the list {len(words)}")
+    return Bunch(data=matrix, feature_names=np.array(words, dtype=object))

@@ -71,7 +71,16 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Bunch | tuple[list[str]
     >>> len(corpus.data), corpus.target_names[:3]
     (9790, ['act', 'animal', 'artifact'])
     """
-    fields, texts = zip(*(line.split("\t") for line in _lines()))
+    file = resources.files("dplda.datasets") / "wordnet" / f"glosses.{_VERSION}.txt.gz"
+    try:
+        content = gzip.decompress(file.read_bytes())
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        content = b""
+    if hashlib.sha256(content).hexdigest() != _DIGEST:
+        raise OSError(f"the corpus {file} is damaged; install dplda again")
+    # mixed by their checksums: the file has the documents in the order of their fields
+    lines = (line.decode() for line in sorted(content.split(b"\n"), key=zlib.crc32))
+    fields, texts = zip(*(line.split("\t") for line in lines))
     target_names, target = np.unique(fields, return_inverse=True)
     if return_X_y:
         return list(texts), target
@@ -85,18 +94,6 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Bunch | tuple[list[str]
         "examples, all but one of the words that share a definition, fields of fewer than 30 "
         "documents.",
     )
-
-
-def _lines() -> list[str]:
-    """The documents, mixed by their checksums: the file has them in the order of their fields."""
-    file = resources.files("dplda.datasets") / "wordnet" / f"glosses.{_VERSION}.txt.gz"
-    try:
-        data = gzip.decompress(file.read_bytes())
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        data = b""
-    if hashlib.sha256(data).hexdigest() != _DIGEST:
-        raise OSError(f"the corpus {file} is damaged; install dplda again")
-    return [line.decode() for line in sorted(data.split(b"\n"), key=zlib.crc32)]
 
 
 def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") -> list[str]:
