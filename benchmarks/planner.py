@@ -132,7 +132,7 @@ def perplexity(X, held, n_components, epsilon, seed, prior=0.01) -> float:
 
 def report(points) -> None:
     """The errors on each corpus, the coefficients, and the errors of other formulas."""
-    noise = {e: budget(e).noise() for e in {p["epsilon"] for p in points}}
+    noise = {e: budget(e).noise for e in {p["epsilon"] for p in points}}
     x = np.array([[noise[p["epsilon"]], p["n_words"], p["n_docs"]] for p in points])
     y = np.array([max(0.0, p["closed"]) for p in points])
     corpus = np.array([p["corpus"] for p in points])
@@ -170,7 +170,7 @@ def halves(points, coefficients) -> list[float]:
         curves.setdefault(setting, []).append((p["n_docs"], p["closed"]))
     ratios = []
     for (_, n_words, _, epsilon), curve in curves.items():
-        half = np.exp(coefficients[0]) * budget(epsilon).noise() * n_words ** coefficients[1]
+        half = np.exp(coefficients[0]) * budget(epsilon).noise * n_words ** coefficients[1]
         for (few, below), (many, above) in itertools.pairwise(sorted(curve)):
             if below < 0.5 <= above:
                 n_docs = few * (many / few) ** ((0.5 - below) / (above - below))

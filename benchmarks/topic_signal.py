@@ -105,7 +105,7 @@ def half(epsilon: float) -> float:
     if epsilon == np.inf:
         return 1e-9
     budget = DocumentBudget.from_statement(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
-    return docs_for_half(budget.noise(), 2000)
+    return docs_for_half(budget.noise, 2000)
 
 
 if __name__ == "__main__":

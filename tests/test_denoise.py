@@ -9,15 +9,18 @@ from scipy.optimize import brentq
 
 from dplda.core._fold_in import pad
 from dplda.document import _table_estimate
+from dplda.document._document_budget import Round
 from dplda.document._noisy_table import ExactTable, NoisyTable
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
     FACTORS,
     TableEstimate,
+    WordTotals,
     add_up,
     temper,
 )
 from dplda.kernels import _sets
+from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
 
 rng = np.random.default_rng(0)
@@ -108,9 +111,8 @@ def test_a_round_enters_the_average(shape, instruction_set):
         estimate = TableEstimate(totals, n_jobs=n_jobs)
         kind = ExactTable if exact else NoisyTable
         released = kind(scale, table.copy(), before.copy(), estimate)
-        released.update(
-            noisy, unit=1e-9, noise_scale=2.0, share=0.3, topic_word_prior=0.0
-        )  # fmt: skip
+        step = Round(1, 3, DiscreteGaussian.for_noise_multiplier(1.0), 1.0, 2.4, 0.3, 1, 1, False)
+        released.update(noisy, step, unit=1e-9, share=0.3, topic_word_prior=0.0)
         counts = noisy * 1e-9 / scale[:, None]
         if not exact:
             shares = table.astype(float) / table.sum(axis=1, keepdims=True, dtype=float)
@@ -121,8 +123,10 @@ def test_a_round_enters_the_average(shape, instruction_set):
 @pytest.mark.parametrize("n_topics", [1, 5, 8, 20])
 def test_tables_of_a_round(n_topics):
     totals = rng.gamma(0.5, 100, 40) + 1
-    streams = Streams.from_random_state(0)
-    released = NoisyTable.from_totals(totals, np.ones(40), n_topics, streams)
+    released = NoisyTable.from_totals(
+        WordTotals(totals, np.zeros(40), totals.mean()), np.ones(40), n_topics,
+        Streams.from_random_state(0),
+    )  # fmt: skip
     table = released.table.astype(float)
     used = pad(np.full((40, n_topics), 7))
     phi = released.word_probabilities(used.copy())

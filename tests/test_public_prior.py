@@ -12,10 +12,9 @@ import pytest
 from dplda import PrivateSVILDA, SubLDA, public_prior
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents
-from dplda.document._document_budget import DocumentBudget
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._public_words import PublicWords
-from dplda.document._table_estimate import TableEstimate, WordTotals, smooth_totals
+from dplda.document._table_estimate import TableEstimate, WordTotals
 from dplda.privacy import Ledger, LowSignalWarning
 from dplda.privacy._streams import Streams
 
@@ -130,7 +129,7 @@ def test_a_prior_changes_no_charge(kind, train, good):
 def test_what_a_model_keeps_is_public(kind, train, good):
     """Two fits with one table keep equal things of it, whatever the documents are."""
     kept = [
-        fitted(kind, X, prior_components=good, max_iter=1)._released.public
+        fitted(kind, X, prior_components=good, max_iter=1)._released.estimate.public
         for X in (train, train[:9])
     ]
     np.testing.assert_array_equal(kept[0].shares, kept[1].shares)
@@ -145,7 +144,7 @@ def test_partial_fit_goes_on_with_the_prior(kind, train, good):
     model = kind(K, random_state=0, **OPTIONS, prior_components=good).partial_fit(train)
     model.set_params(prior_components=None).partial_fit(train)
     assert model.prior_trust_ is not None
-    assert model._released.public.shares is not None
+    assert model._released.estimate.public.shares is not None
 
 
 @both
@@ -204,6 +203,10 @@ def test_probabilities_in_the_place_of_counts_warn(good):
         PublicWords.of(None, good)
 
 
+def smooth(noisy, scale):
+    return WordTotals(noisy, scale, noisy.mean()).smooth()
+
+
 def learned(public, noisy, scale):
     return public.totals(WordTotals(noisy, scale, noisy.mean()))
 
@@ -211,7 +214,7 @@ def learned(public, noisy, scale):
 def test_public_frequencies_improve_word_totals():
     totals, noisy, scale = noisy_totals(0)
     public = prior_of(np.random.default_rng(1).poisson(totals / totals.sum() * 50_000))
-    found, alone = learned(public, noisy, scale), smooth_totals(noisy, scale)
+    found, alone = learned(public, noisy, scale), smooth(noisy, scale)
     least = log_loss(totals, totals)
     assert log_loss(totals, found) - least < 0.5 * (log_loss(totals, alone) - least)
 
@@ -228,7 +231,10 @@ def test_released_word_weights_improve_word_totals():
     assert table.shape == (K, 800)
     assert (table == table[0]).all()
     found = learned(PublicWords.of(None, table), noisy, scale)
-    least, alone = log_loss(totals, totals), log_loss(totals, smooth_totals(noisy, scale))
+    least, alone = (
+        log_loss(totals, totals),
+        log_loss(totals, smooth(noisy, scale)),
+    )
     assert log_loss(totals, found) - least < 0.7 * (alone - least)
 
 
@@ -257,7 +263,7 @@ def test_other_frequencies_leave_word_totals_as_they_are(n_tokens, scale):
     totals, noisy, scale = noisy_totals(0, scale)
     other = np.random.default_rng(2).permutation(totals)
     public = prior_of(np.random.default_rng(1).poisson(other / other.sum() * n_tokens))
-    found, alone = learned(public, noisy, scale), smooth_totals(noisy, scale)
+    found, alone = learned(public, noisy, scale), smooth(noisy, scale)
     assert log_loss(totals, found) < log_loss(totals, alone) + 0.01
 
 
@@ -282,14 +288,13 @@ def test_drowned_cells_are_the_public_ones():
 def test_the_first_table_is_public_as_far_as_it_is_trusted():
     rng = np.random.default_rng(0)
     counts = rng.gamma(0.5, 100, (K, 60)) * (np.arange(60) > 9)
-    totals, tables = rng.gamma(1, 100, 60), []
+    totals, tables = 1 + rng.gamma(1, 100, 60), []
+    exact = WordTotals(totals, np.zeros(60), totals.mean())
     public = PublicWords.of(None, counts)
     for trust in (0.0, 0.5, 1.0):
         public.trust = trust
         streams = Streams.from_random_state(0)
-        tables.append(
-            NoisyTable.from_totals(totals, np.ones(60), K, streams, public=public).average
-        )
+        tables.append(NoisyTable.from_totals(exact, np.ones(60), K, streams, public).average)
     np.testing.assert_allclose(tables[2][10:], (totals[:, None] * public.shares)[10:])
     np.testing.assert_allclose(tables[1], (tables[0] + tables[2]) / 2)
     np.testing.assert_array_equal(tables[2][:10], tables[0][:10])  # of words without counts
@@ -304,16 +309,6 @@ def test_the_table_of_a_copy_is_its_own(train, good):
         other.set_params(epsilon=None, noise_multiplier=5.0)
         other.partial_fit(train)
     np.testing.assert_array_equal(model._released.estimate.prior, before)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 0.999])
-def test_an_average_begins_with_a_round_of_topics(share):
-    """Otherwise the table would have no noise, as if the rounds had none."""
-    budget = DocumentBudget.from_statement(1.0, None, 1e-5, max_iter=80, subsampling_ratio=1.0)
-    rounds = budget.schedule(1, 80, 6.0, share_for_totals=share)
-    assert not rounds[0].for_totals
-    of_topics = np.cumsum([not step.for_totals for step in rounds])
-    assert of_topics.tolist() == [step.n for step in rounds]
 
 
 @both

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from dplda import HDPLDA, PrivateSVILDA, SubLDA, plan
 from dplda.core._private_fit import exactly_one
 from dplda.datasets import make_topic_corpus
-from dplda.metrics._signal import FALSE_POSITIVES, evidence, standing_words, with_signal
+from dplda.metrics._signal import FALSE_POSITIVES, standing_words, with_signal
 from dplda.privacy import Ledger, LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 
 V, K = 400, 8
@@ -60,9 +60,11 @@ def test_evidence_is_the_divergence_from_the_word_frequencies_times_the_length()
     for k in range(4):
         table[k, 10 * k : 10 * k + 10] = 100.0
     expected = 30 * (math.log(4) - 1 + 1 / 4)  # of the words that stand out, each f(log(f/p)-1) + p
-    np.testing.assert_allclose(evidence(table, np.zeros(40), 30.0), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        with_signal(table, np.zeros(40), 30.0)["topic_evidence_"], expected, rtol=1e-6
+    )
     hidden = np.where(np.arange(40) < 10, 60.0, 0.0)
-    strength = evidence(table, hidden, 30.0)
+    strength = with_signal(table, hidden, 30.0)["topic_evidence_"]
     assert strength[0] == 0 < strength[1:].min()
 
 

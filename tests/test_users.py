@@ -142,7 +142,7 @@ def test_scale_and_rate_of_a_user_are_those_of_all_words_together(corpus, ids):
     weight = np.linspace(0.5, 2, 40)
     documents = Documents.from_counts(corpus, 4, None, users)
     added = np.array([corpus.toarray()[users == u].sum(axis=0) for u in range(users.max() + 1)])
-    assert_array_equal(documents.unit_counts.toarray(), added)
+    assert_array_equal(documents.unit_counts().toarray(), added)
     lengths = np.sqrt(added**2 @ weight**2)
     documents.rescale(weight, 60.0, exact=False)
     assert_allclose(documents.scale * lengths, np.minimum(60, 5 * lengths), rtol=1e-6)

@@ -78,7 +78,7 @@ def test_any_number_of_threads_gives_the_same_model(made, vectors):
 def test_partial_fit_goes_on_with_the_vectors_of_its_first_call(made, vectors):
     model = SubLDA(K, **OPTIONS, word_vectors=vectors).partial_fit(made.data)
     model.set_params(word_vectors=None).partial_fit(made.data)
-    assert model._released.public.directions is not None
+    assert model._released.estimate.public.directions is not None
 
 
 def test_without_noise_vectors_change_nothing(made, vectors):

@@ -16,9 +16,8 @@ the noise, is half as large. The contributions of a user's documents are added b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,6 @@ from dplda.document._table_estimate import (
     SCALE_UP,
     WordTotals,
     combine_totals,
-    smooth_totals,
     word_weights,
 )
 from dplda.kernels import _variational
@@ -62,28 +60,32 @@ class Documents:
     Every attribute is private. A row of each is a function of that unit and of past releases. Only
     integer sums are released; rates stay with the curator.
 
-    Attributes
+    Parameters
     ----------
     X : csr_array of shape (n_docs, n_words), float32
         Word counts. The documents of a unit are consecutive rows.
-    theta : ndarray of shape (n_docs, padded), float32
-        Topic weights.
     unit_ptr : ndarray of shape (n_units + 1,), int64
         First document of each unit, and the number of documents.
-    scale : ndarray of shape (n_units,)
-        Factor of each unit's contribution before the clip.
     n_components : int
         Number of topics, without the padding.
     n_jobs : int or None
         Number of threads. It never changes a result.
+    theta : ndarray of shape (n_docs, padded), float32, or None, default=None
+        Topic weights; equal ones if None.
+
+    Attributes
+    ----------
+    scale : ndarray of shape (n_units,)
+        Factor of each unit's contribution before the clip.
+    n_units, n_words : int
+        Number of units, private, and size of the vocabulary.
     """
 
     X: sp.csr_array
-    theta: np.ndarray
     unit_ptr: np.ndarray
-    scale: np.ndarray
     n_components: int
     n_jobs: int | None = None
+    theta: Any = None
     _all_columns: sp.csc_array | None = field(default=None, repr=False)
 
     @classmethod
@@ -98,52 +100,38 @@ class Documents:
 
         `users` (n_docs,) are the numbers of the documents' users. None: each document is a unit.
         """
-        theta, ptr = uniform_theta(X.shape[0], n_components), np.arange(X.shape[0] + 1)
+        unit_ptr = np.arange(X.shape[0] + 1)
         if users is not None:
             X = X[np.argsort(users, kind="stable")]
-            ptr = np.append(0, np.cumsum(np.bincount(users)))
-        X, ptr = single_precision(X), ptr.astype(np.int64)
-        return cls(X, theta, ptr, np.ones(len(ptr) - 1), n_components, n_jobs)
+            unit_ptr = np.append(0, np.cumsum(np.bincount(users)))
+        return cls(single_precision(X), unit_ptr.astype(np.int64), n_components, n_jobs)
 
-    @property
-    def n_units(self) -> int:
-        """Number of units. Private."""
-        return len(self.scale)
+    def __post_init__(self) -> None:
+        (n_docs, self.n_words), self.n_units = self.X.shape, len(self.unit_ptr) - 1
+        self.scale = np.ones(self.n_units)
+        self._are_documents = bool((np.diff(self.unit_ptr) == 1).all())
+        if self.theta is None:
+            self.theta = uniform_theta(n_docs, self.n_components)
 
-    @property
-    def n_words(self) -> int:
-        """Size of the vocabulary."""
-        return self.X.shape[1]
-
-    @property
-    def unit_counts(self) -> sp.csr_array:
-        """Word counts of each unit (n_units, n_words), float32: those of its documents, added."""
-        return self._counts(slice(0, len(self.scale)))
-
-    def _counts(self, units: slice) -> sp.csr_array:
-        """Word counts of consecutive units."""
-        ptr = self.unit_ptr[units.start : units.stop + 1]
-        everybody = len(ptr) == len(self.unit_ptr)
-        rows = self.X if everybody else self.X[ptr[0] : ptr[-1]]
+    def unit_counts(self, units: slice = slice(None)) -> sp.csr_array:
+        """Word counts of consecutive units, float32: those of their documents, added."""
+        ptr = self.unit_ptr[slice(units.start, None if units.stop is None else units.stop + 1)]
+        rows = self.X if len(ptr) > self.n_units else self.X[ptr[0] : ptr[-1]]
         if self._are_documents:
             return rows
         ones, columns = np.ones(rows.shape[0]), np.arange(rows.shape[0])
         return single_precision(sp.csr_array((ones, columns, ptr - ptr[0])) @ rows)
 
-    def _squares(self, of_squares: Callable[[sp.csr_array], np.ndarray]) -> np.ndarray:
-        """A function (n_units,) of the squared word counts of each unit."""
+    def lengths(self, weight: np.ndarray) -> np.ndarray:
+        """L2 norms of the word counts of each unit, times word weights, (n_units,)."""
+        squared_weight = weight.astype(float) ** 2
 
-        def run(units: slice) -> np.ndarray:
-            counts = self._counts(units)
-            return of_squares(counts.multiply(counts))
+        def measure(units: slice) -> np.ndarray:
+            counts = self.unit_counts(units)
+            return np.sqrt(counts.multiply(counts) @ squared_weight)
 
         blocks = row_blocks(self.X.indptr[self.unit_ptr])
-        return np.concatenate([np.zeros(0, np.float32), *in_threads(run, blocks, self.n_jobs)])
-
-    @cached_property
-    def _are_documents(self) -> bool:
-        """Whether each unit is one document."""
-        return bool((np.diff(self.unit_ptr) == 1).all())
+        return np.concatenate([np.zeros(0), *in_threads(measure, blocks, self.n_jobs)])
 
     def rows_of(self, units: np.ndarray) -> np.ndarray:
         """The documents of `units`, in their order; `units` itself if each is one document."""
@@ -161,9 +149,8 @@ class Documents:
         """
         if exact:
             return
-        squared_weight = weight.astype(float) ** 2
-        lengths = np.sqrt(self._squares(lambda squares: squares @ squared_weight))
-        self.scale = np.minimum(SCALE_UP, norm / np.maximum(lengths, norm / SCALE_UP))
+        lengths = np.maximum(self.lengths(weight), norm / SCALE_UP)
+        self.scale = np.minimum(SCALE_UP, norm / lengths)
 
     def infer(
         self,
@@ -205,12 +192,12 @@ class Documents:
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
         """Share of the tokens of each unit (n_units,) that are in the mask `words` (n_words,)."""
-        counts = self.unit_counts
+        counts = self.unit_counts()
         return (counts @ words.astype(np.float64)) / np.maximum(counts.sum(axis=1), 1)
 
-    def longest_square(self) -> np.floating:
-        """Largest squared length of a unit. Private: for fits without noise."""
-        return self._squares(lambda squares: squares.sum(axis=1)).max(initial=0)
+    def longest(self) -> float:
+        """Length of the longest unit. Private: for fits without noise."""
+        return float(self.lengths(np.ones(self.n_words)).max(initial=0))
 
     def matrices(self) -> Iterator[sp.csr_array]:
         """The word counts of all documents, in order. Private: for fits without noise."""
@@ -224,7 +211,7 @@ class Documents:
         """
         if not mechanism.exact:
             return norm, mechanism.radius
-        return 2.0 ** np.frexp(1 + np.sqrt(float(self.longest_square())))[1], 2**30
+        return 2.0 ** np.frexp(1 + self.longest())[1], 2**30
 
     def sum_words(
         self,
@@ -241,7 +228,7 @@ class Documents:
         number for each document with words, for at most `most` of a unit. If a unit may have
         several, a last cell has `each` times `most` for each unit with words.
         """
-        X = self.unit_counts
+        X = self.unit_counts()
         units = np.arange(X.shape[0]) if units is None else units
         weight, n_stored = weight.astype(np.float32), np.diff(X.indptr)
         longest = int(n_stored.max(initial=0))
@@ -342,14 +329,18 @@ class Documents:
         All passes of a sum read this copy. A document whose entry stood twice would be longer than
         its sum of squares says.
         """
-        X, shape = self.X, (len(docs), self.X.shape[1])
-        if len(docs) < X.shape[0]:
+        X, shape = self.X, (len(docs), self.n_words)
+        everybody = len(docs) == X.shape[0]
+        if everybody and self._all_columns is not None:
+            return self.theta, self._all_columns
+        if everybody:
+            columns = self._all_columns = X.tocsc()
+        else:
             threads = n_threads(self.n_jobs)
             arrays = by_column(X.indptr, X.indices, X.data, docs, shape[1], threads)
-            return self.theta[docs], _distinct(sp.csc_array(arrays, shape=shape))
-        if self._all_columns is None:
-            self._all_columns = _distinct(X.tocsc())
-        return self.theta, self._all_columns
+            columns = sp.csc_array(arrays, shape=shape)
+        columns.sum_duplicates()  # none, unless the caller's arrays changed during the call
+        return self.theta if everybody else self.theta[docs], columns
 
 
 def integer_shift(norm: float, radius: int) -> int:
@@ -360,12 +351,6 @@ def integer_shift(norm: float, radius: int) -> int:
     """
     bits, of_norm = radius.bit_length(), int(np.frexp(norm)[1])
     return max(0, min(bits - 15, max(bits - 20, bits - of_norm - 10)))
-
-
-def _distinct(columns: sp.csc_array) -> sp.csc_array:
-    """The columns, with one entry for each cell."""
-    columns.sum_duplicates()  # none, unless the caller's arrays changed during the call
-    return columns
 
 
 def release_word_totals(
@@ -406,7 +391,8 @@ def release_word_totals(
         unit = bound / radius / weight
         estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and not mechanism.exact:
-            weight = word_weights(smooth_totals(*estimates[0]))  # public
+            first = WordTotals(*estimates[0], mean=float(estimates[0][0].mean()))
+            weight = word_weights(first.smooth())  # public
     combined = combine_totals(*estimates)
     return WordTotals(*combined, float(estimates[-1][0].mean()), n_docs), weight
 

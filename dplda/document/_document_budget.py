@@ -160,6 +160,10 @@ class DocumentBudget:
         Highest probability with which a unit takes part in a round.
     noise_multiplier : float
         Noise multiplier of an average round; 0 without noise.
+    exact : bool
+        Whether there is no noise.
+    noise : float
+        Standard deviation of a cell of the average of all rounds, over the norm of documents.
     n_spare : int
         Further attempts that are charged, each as a round without sampling: a unit that is in the
         sample of a failed attempt is in that of the next one.
@@ -169,6 +173,8 @@ class DocumentBudget:
     rounds: Sequence[Any]
     subsampling_ratio: float
     noise_multiplier: float
+    exact: bool
+    noise: float
     n_spare: int = 0
 
     @classmethod
@@ -202,65 +208,19 @@ class DocumentBudget:
         `noise_multiplier` is that of `max_iter` equal rounds, at most `LARGEST_NOISE`. Rounds
         without sampling split the same total unequally.
         """
-        totals: Sequence[Any]
-        rounds: Sequence[Any]
         if noise_multiplier == 0:
-            totals, rounds = [NoNoise()] * 2, [NoNoise()] * max_iter
-        else:
-            of_totals, of_rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
-            gaussian = lru_cache(shares.gaussian)
-            totals = [gaussian(m) for m in of_totals.tolist()]
-            rounds = [gaussian(m) for m in of_rounds.tolist()]
-        return cls(totals, rounds, subsampling_ratio, noise_multiplier, shares.n_spare)
-
-    @property
-    def exact(self) -> bool:
-        """Whether there is no noise."""
-        return bool(self.totals[0].exact)
-
-    def mechanism(self, t: int) -> Any:
-        """The mechanism of round t = 1, 2, ...; rounds after the last equal the last."""
-        return self.rounds[min(t, len(self.rounds)) - 1]
-
-    def schedule(
-        self,
-        first: int,
-        last: int,
-        norm: float,
-        *,
-        n_examining: int = 0,
-        share_for_totals: float = 0.0,
-        powers: tuple[float, float] = (0.3, 1.0),
-    ) -> list[Round]:
-        """The rounds `first` to `last`; documents are scaled to `norm`.
-
-        `share_for_totals` of the rounds release word totals, spread evenly, but never the first
-        one: an average could be left without any counts.
-        """
-
-        def of_topics(n: int) -> int:  # of n rounds
-            return n - int(n * share_for_totals)
-
-        result, max_iter = [], len(self.rounds)
-        n_last = of_topics(max_iter)
-        for t in range(first, last + 1):
-            power = tempering_power(t, max_iter, powers)
-            n = of_topics(t)
-            power = 0.0 if n <= n_examining else power
-            for_totals = n == of_topics(t - 1)
-            result.append(
-                Round(
-                    t, len(self.totals) + t, self.mechanism(t), self.subsampling_ratio,
-                    norm if for_totals else CLIP * norm, power, n, n_last, for_totals,
-                )
-            )  # fmt: skip
-        return result
-
-    def noise(self) -> float:
-        """Standard deviation of a cell of the average of all rounds, over the norm of documents."""
-        noise = CLIP * np.array([m.scale / m.radius for m in self.rounds]) / self.subsampling_ratio
-        weight = np.arange(1.0, len(noise) + 1) ** 2
-        return float(np.linalg.norm(weight * noise) / weight.sum())
+            exact = [NoNoise()] * max_iter
+            return cls([NoNoise()] * 2, exact, subsampling_ratio, 0.0, True, 0.0, shares.n_spare)
+        of_totals, of_rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
+        gaussian = lru_cache(shares.gaussian)
+        totals = [gaussian(m) for m in of_totals.tolist()]
+        rounds = [gaussian(m) for m in of_rounds.tolist()]
+        of_cells = CLIP * np.array([m.scale / m.radius for m in rounds]) / subsampling_ratio
+        weight = np.arange(1.0, max_iter + 1) ** 2
+        return cls(
+            totals, rounds, subsampling_ratio, noise_multiplier, exact=False,
+            noise=float(np.linalg.norm(weight * of_cells) / weight.sum()), n_spare=shares.n_spare,
+        )  # fmt: skip
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
         """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
@@ -269,7 +229,7 @@ class DocumentBudget:
         for mechanism in () if n_done else self.totals:
             plan.append((TOTALS, mechanism.event))
         for t in range(n_done + 1, n_done + n_rounds + 1):
-            mechanism = self.mechanism(t)
+            mechanism = self.rounds[min(t, len(self.rounds)) - 1]
             if mechanism not in events:
                 events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
             plan.append((COUNTS, events[mechanism]))
@@ -277,16 +237,6 @@ class DocumentBudget:
             loudest = max(self.rounds, key=lambda mechanism: mechanism.radius)
             plan.extend([(SPARE, loudest.event)] * self.n_spare)
         return plan
-
-
-def tempering_power(t: int, max_iter: int, powers: tuple[float, float] = (0.3, 1.0)) -> float:
-    """Tempering power of the word factor of round t = 1, 2, ...
-
-    It grows from the first of `powers` to the second in the first 0.7 of the rounds, so that early
-    noise in a word's row does not reinforce itself.
-    """
-    done = min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
-    return powers[0] + (powers[1] - powers[0]) * done
 
 
 def growing_share(t: int, max_iter: int) -> float:
@@ -398,19 +348,21 @@ def document_guarantee(
     total_variation: float,
 ) -> Guarantee:
     """The guarantee of all calls: `events` and clipping bounds `norms` are those of this one."""
-    multipliers, scales = [], []
+    multipliers, scales, rate = [], [], 0.0
+    sensitivity, all_events = max(norms), events
+    if earlier is not None:
+        multipliers = [*earlier.noise_multiplier]  # type: ignore[misc]  # a tuple
+        scales = [*earlier.noise_scale]  # type: ignore[misc]  # a tuple
+        sensitivity, all_events = max(sensitivity, earlier.sensitivity), earlier.events + events
     for event, norm in zip(events, norms, strict=True):
         gaussian = event.event if isinstance(event, PoissonSampled) else event
         multipliers.append(gaussian.noise_multiplier if isinstance(gaussian, Gaussian) else 0.0)
         scales.append(norm * multipliers[-1])
-    sensitivity, all_events = max(norms), events
-    if earlier is not None:
-        multipliers = [*earlier.noise_multiplier, *multipliers]  # type: ignore[misc]  # a tuple
-        scales = [*earlier.noise_scale, *scales]  # type: ignore[misc]  # a tuple
-        sensitivity, all_events = max(sensitivity, earlier.sensitivity), earlier.events + events
-    rates = {e.sampling_probability for e in all_events if isinstance(e, PoissonSampled)}
-    if rates:
-        mechanism += f", over a secret sample of the {unit}s (rate {max(rates):g})"
+    for event in all_events:
+        if isinstance(event, PoissonSampled):
+            rate = max(rate, event.sampling_probability)
+    if rate:
+        mechanism += f", over a secret sample of the {unit}s (rate {rate:g})"
     if NonPrivate() in all_events:
         mechanism = EXACT
     return make_guarantee(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts, check_public_table, check_shards, check_word_vectors
-from dplda.core._fold_in import pad, single_precision
+from dplda.core._fold_in import aligned_zeros
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     PrivateEstimator,
@@ -54,21 +54,13 @@ from dplda.document._shards import ShardedDocuments
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
-from dplda.metrics._signal import warn_if_weak, with_signal
-from dplda.privacy import LowSignalWarning
+from dplda.metrics._signal import warn_if_weak
+from dplda.privacy import Guarantee, LowSignalWarning
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
 
 HARDLY = 0.1  # trust below which a fit warns
-
-
-class Interrupted(KeyboardInterrupt):
-    """An interrupt after some rounds, whose releases are in `table`."""
-
-    def __init__(self, table: NoisyTable) -> None:
-        super().__init__()
-        self.table = table
 
 
 class DocumentLDA(PrivateEstimator, BaseLDA):
@@ -255,7 +247,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         earlier: Any = None,
     ) -> Self:
         """Charge `n_rounds` rounds, run them, and publish the model."""
-        name, unit = type(self).__name__, _unit_of(X, user_ids)
+        name, unit, norm = type(self).__name__, _unit_of(X, user_ids), self.contribution_norm
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         budget = self._budget()  # public
         n_done, before = (0, None) if table is None else (table.n_rounds, self.privacy_)
@@ -268,59 +260,89 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         others = None if earlier is None else self._releases_of(earlier)  # public
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and not budget.exact)
-        interrupt = None
-        charged = unit if user_ids is None else charged_unit(user_ids, unit)  # public
+        charged, interrupt = unit if user_ids is None else charged_unit(user_ids, unit), None
         with Curator(
             plan, streams, label=name, unit=charged, ledger=self.ledger, parties=self._parties
         ) as curator:
-            counts = self._read_counts(X, reset=table is None)  # private
+            documents = self._documents(X, user_ids, reset=table is None)  # private
             if table is None and self.expected_n_docs is not None:
                 warn_of_expectation(
-                    budget, n_docs=self.expected_n_docs, n_words=counts.shape[1],
+                    budget, n_docs=self.expected_n_docs, n_words=documents.n_words,
                     n_components=self.n_components, delta=self.delta,
                 )  # fmt: skip
-            users = None if user_ids is None else number_users(user_ids, counts.shape[0])  # private
-            first = streams if self._parties is None else self._parties.begin()
+            start = streams if self._parties is None else self._parties.begin()
+            if table is None:
+                table = self._first_table(documents, budget, curator, start, others, unit)  # public
+            else:
+                table = table.copied(budget.exact, self.n_jobs)
+                documents.rescale(table.weight, norm, exact=budget.exact)  # private
+            steps = table.schedule(budget, n_rounds, norm)  # public
             try:
-                table = self._rounds(
-                    counts, table, budget, curator, first, n_rounds, users, others
-                )  # public
-            except Interrupted as error:
-                interrupt, table = error, error.table  # public
-        steps = table.schedule(budget, n_done + 1, n_done + n_rounds, self.contribution_norm)
-        norms = [] if n_done else [self.contribution_norm] * len(budget.totals)
-        norms.extend(step.norm for step in steps)
-        norms.extend([self.contribution_norm] * budget.n_spare)
-        assumptions: tuple[str, ...] = () if self.prior_components is None else (PUBLIC_START,)
+                self._rounds(documents, table, steps, curator)
+            except KeyboardInterrupt as error:
+                if table.n_rounds == n_done:
+                    raise
+                interrupt = error
+        norms = [] if n_done else [norm] * len(budget.totals)
+        norms += [*map(attrgetter("norm"), steps), *[norm] * budget.n_spare]
+        assumptions: tuple[str, ...]
+        assumptions = () if self.prior_components is None else (PUBLIC_START,)
         assumptions += () if self.word_vectors is None else (PUBLIC_VECTORS,)
         assumptions += () if others is None else (OTHER_DOCUMENTS,)
         if self._parties is not None:
             assumptions += self._parties.assumptions(curator.events, self.delta)
         guarantee = document_guarantee(
-            curator.events,
-            unit=unit,
-            delta=self.delta,
-            earlier=before,
-            norms=norms,
-            seeded=streams.seeded,
-            mechanism=self._promise.mechanism,
-            assumptions=assumptions,
-            total_variation=curator.total_variation,
-        )
+            curator.events, unit=unit, delta=self.delta, earlier=before, norms=norms,
+            seeded=streams.seeded, mechanism=self._promise.mechanism,
+            assumptions=assumptions, total_variation=curator.total_variation,
+        )  # fmt: skip
+        return self._publish(table, budget, guarantee, n_done + n_rounds, interrupt)
+
+    def _documents(self, X: Any, user_ids: Any, *, reset: bool) -> Documents:
+        """The checked documents.
+
+        The columns of shards are checked here, and their documents when they are visited.
+        """
+        if issubclass(type(X), CountShards):  # touches nothing of X, unlike isinstance
+            check_shards(self, X, reset=reset)
+            return ShardedDocuments(X, int(self.n_components), self.n_jobs)
+        counts = check_counts(self, X, reset=reset)
+        users = None if user_ids is None else number_users(user_ids, counts.shape[0])
+        return Documents.from_counts(counts, int(self.n_components), self.n_jobs, users)
+
+    def _rounds(
+        self, documents: Documents, table: NoisyTable, steps: list[Round], curator: Curator
+    ) -> None:
+        """The algorithm. Only results of `curator.release` leave the private `documents`."""
+        shape = table.table.shape
+        scratch = aligned_zeros(shape, np.float32), aligned_zeros(shape, np.float32)
+        for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
+            if step.for_totals:
+                noisy, scale = release_totals_again(
+                    documents, table.weight, step, curator, int(self.n_components), self.n_jobs
+                )  # public
+                table.learn_totals(noisy, scale)  # public
+            else:
+                self._round(step, documents, table, curator, *scratch)
+
+    def _publish(
+        self,
+        table: NoisyTable,
+        budget: DocumentBudget,
+        guarantee: Guarantee,
+        n_charged: int,
+        interrupt: KeyboardInterrupt | None,
+    ) -> Self:
+        """Set the fitted attributes, and warn of an interrupt and of weak topics."""
+        name, public = type(self).__name__, table.estimate.public
         if interrupt is not None:
-            done = f"{table.n_rounds} of {n_done + n_rounds}, then an interrupt; all are charged"
+            done = f"{table.n_rounds} of {n_charged}, then an interrupt; all are charged"
             provenance = *guarantee.provenance, ("rounds", done)
             guarantee = dataclasses.replace(guarantee, provenance=provenance)
-        public = table.public
         publish(
             self,
             guarantee,
-            **with_signal(
-                table.finish(self.topic_word_prior),
-                table.components_std(),
-                table.doc_words(self.contribution_norm),
-            ),
-            signal_to_noise_=table.signal_to_noise(),
+            **table.finish(self.contribution_norm, self.topic_word_prior),
             n_iter_=table.n_rounds,
             noise_multiplier_=budget.noise_multiplier,
             _released=table,
@@ -328,9 +350,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )
         if interrupt is not None:
             warn_user(
-                f"{name} was interrupted after {table.n_rounds} of {n_done + n_rounds} rounds: it "
-                f"is a fitted model of these, and epsilon_={self.epsilon_:.6g} counts all rounds, "
-                "which are charged; to spend no more, use this model, or save it"
+                f"{name} was interrupted after {table.n_rounds} of {n_charged} rounds: it is a "
+                f"fitted model of these, and epsilon_={self.epsilon_:.6g} counts all rounds, which "
+                "are charged; to spend no more, use this model, or save it"
             )
             raise interrupt
         if table.n_rounds >= len(budget.rounds):
@@ -344,50 +366,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             )
         return self
 
-    def _rounds(
-        self,
-        X: Any,
-        table: NoisyTable | None,
-        budget: DocumentBudget,
-        curator: Curator,
-        streams: Streams,
-        n_rounds: int,
-        users: np.ndarray | None = None,
-        earlier: NoisyTable | None = None,
-    ) -> NoisyTable:
-        """The algorithm. Only results of `curator.release` leave the private `X` and `users`."""
-        n_components = int(self.n_components)
-        documents: Documents  # private
-        if issubclass(type(X), CountShards):
-            documents = ShardedDocuments(X, n_components, self.n_jobs)
-        else:
-            documents = Documents.from_counts(X, n_components, self.n_jobs, users)
-        if table is None:
-            most = 1 if _unit_of(X, users) == "document" else DOCS_OF_A_USER  # public
-            table = self._first_table(documents, budget, curator, streams, earlier, most)  # public
-        else:  # a copy: an interrupted call changes no model
-            kind = ExactTable if budget.exact else NoisyTable
-            table = kind(**vars(copy.deepcopy(table)))
-            table.estimate.n_jobs = self.n_jobs
-            documents.rescale(table.weight, self.contribution_norm, exact=budget.exact)  # private
-        first, last = table.n_rounds + 1, table.n_rounds + n_rounds
-        steps = table.schedule(budget, first, last, self.contribution_norm)  # public
-        scratch = pad(np.zeros_like(table.table)), pad(np.zeros_like(table.table))
-        try:
-            for _, step in zip(rounds(self, first, last), steps):
-                if step.for_totals:
-                    noisy, scale = release_totals_again(
-                        documents, table.weight, step, curator, n_components, self.n_jobs
-                    )  # public
-                    table.learn_totals(noisy, scale)  # public
-                else:
-                    self._round(step, documents, table, curator, *scratch)
-        except KeyboardInterrupt as error:
-            if table.n_rounds < first:
-                raise
-            raise Interrupted(table) from error
-        return table
-
     def _first_table(
         self,
         documents: Documents,
@@ -395,45 +373,41 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         curator: Curator,
         streams: Streams,
         earlier: NoisyTable | None,
-        most: int,
+        unit: str,
     ) -> NoisyTable:
         """The table before round 1, from two releases of word totals; public."""
-        norm, n_components = self.contribution_norm, int(self.n_components)
-        public = self._public(documents.n_words, earlier)  # public
-        released, weight = release_word_totals(
-            documents, budget.totals, curator, norm, most
-        )  # public
-        totals = released.smooth() if public is None else public.totals(released)  # public
-        kind = ExactTable if budget.exact else NoisyTable
-        table = kind.from_totals(
-            totals, weight, n_components, streams,
-            public=public, ratios=self._ratios, released=released,
-        )  # public  # fmt: skip
-        table.estimate.n_jobs = self.n_jobs
-        if earlier is not None:
-            table.add_earlier(earlier)
-        elif budget.exact and (start := self._exact_start(documents, streams)) is not None:
-            table.average, table.table = start, start.astype(np.float32)
-        if not budget.exact:
-            noise = math.hypot(norm * budget.noise(), table.earlier_noise())
-            share = share_of_rounds(table.totals, weight, noise)
-            table.share_for_totals = share
-            if public is not None and public.has_frequencies:  # which know the word totals, too
-                table.share_for_totals *= 1 - public.agreement
-                table.n_examining = int(EXAMINED * len(budget.rounds))
-        return table
-
-    def _public(self, n_words: int, earlier: NoisyTable | None) -> PublicWords | None:
-        """What is public of the words, checked; nothing private is read."""
+        norm, n_words = self.contribution_norm, documents.n_words
         if earlier is not None and len(earlier.weight) != n_words:
             raise ValueError(
                 f"earlier was fitted to {len(earlier.weight)} words, and X has {n_words}; use one "
                 "vocabulary for both"
             )
-        return PublicWords.of(
-            check_word_vectors(self.word_vectors, n_words),
-            check_public_table(self.prior_components, (int(self.n_components), n_words)),
-        )
+        public = None
+        if self.word_vectors is not None or self.prior_components is not None:
+            public = PublicWords.of(
+                check_word_vectors(self.word_vectors, n_words),
+                check_public_table(self.prior_components, (int(self.n_components), n_words)),
+            )
+        most = 1 if unit == "document" else DOCS_OF_A_USER  # public
+        released, weight = release_word_totals(
+            documents, budget.totals, curator, norm, most
+        )  # public
+        kind = ExactTable if budget.exact else NoisyTable
+        table = kind.from_totals(
+            released, weight, int(self.n_components), streams, public, self._ratios, self.n_jobs
+        )  # public
+        if earlier is not None:
+            table.add_earlier(earlier)
+        elif budget.exact and (start := self._exact_start(documents, streams)) is not None:
+            table.average, table.table = start, start.astype(np.float32)
+        if not budget.exact:
+            earlier_noise = 0.0 if table.earlier is None else table.earlier.noise
+            noise = math.hypot(norm * budget.noise, earlier_noise)
+            table.share_for_totals = share_of_rounds(table.totals, weight, noise)
+            if public is not None and public.has_frequencies:  # which know the word totals, too
+                table.share_for_totals *= 1 - public.agreement
+                public.n_examining = int(EXAMINED * len(budget.rounds))
+        return table
 
     def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:
         """The table that a fit without noise begins with; None: random topics."""
@@ -482,16 +456,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def _highest_rate(self) -> float:
         """The highest probability with which any unit takes part in a round: what is charged."""
         return float(self.subsampling_ratio)
-
-    def _read_counts(self, X: Any, *, reset: bool) -> Any:
-        """The checked counts: a CSR matrix in the form of the kernels, or the CountShards itself.
-
-        The columns of shards are checked here, and their documents when the rounds begin.
-        """
-        if issubclass(type(X), CountShards):  # touches nothing of X, unlike isinstance
-            check_shards(self, X, reset=reset)
-            return X
-        return single_precision(check_counts(self, X, reset=reset))
 
 
 def _unit_of(X: Any, user_ids: Any) -> str:

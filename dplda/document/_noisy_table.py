@@ -6,6 +6,7 @@ has no privacy cost.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda.core._fold_in import exp_dirichlet_expectation
-from dplda.document._document_budget import DocumentBudget, Round
+from dplda.document._document_budget import CLIP, DocumentBudget, Round
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
     TableEstimate,
@@ -26,6 +27,7 @@ from dplda.document._table_estimate import (
 )
 from dplda.kernels import _denoise
 from dplda.leaf._threads import n_threads
+from dplda.metrics._signal import with_signal
 from dplda.privacy._streams import Purpose, Streams, uniform
 
 CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
@@ -56,12 +58,15 @@ class Earlier(NamedTuple):
         Sum of their word totals.
     today : ndarray of shape (n_words,)
         Estimated word totals of the documents of this fit alone.
+    noise : float
+        Root mean square of `scale`, times the word weights of this fit.
     """
 
     average: np.ndarray
     scale: np.ndarray
     totals: WordTotals
     today: np.ndarray
+    noise: float
 
 
 @dataclass
@@ -86,8 +91,6 @@ class NoisyTable:
         Number of rounds so far.
     share_for_totals : float
         Share of the rounds that release word totals again, in [0, 1).
-    n_examining : int
-        Number of first rounds of topics that examine the public topics.
     earlier : Earlier or None
         Releases of fits to other documents, which are added.
     """
@@ -100,25 +103,70 @@ class NoisyTable:
     variance: float = 0.0
     n_rounds: int = 0
     share_for_totals: float = 0.0
-    n_examining: int = 0
     earlier: Earlier | None = None
 
     @classmethod
     def from_totals(
         cls,
-        totals: np.ndarray,
+        released: WordTotals,
         weight: np.ndarray,
         n_components: int,
         streams: Streams,
-        *,
         public: PublicWords | None = None,
         ratios: Callable[[np.ndarray], np.ndarray] = exponential,
-        **fields: Any,
+        n_jobs: int | None = None,
     ) -> NoisyTable:
-        """The table before round 1: see `first_table`."""
-        average = first_table(totals, n_components, streams, public, ratios)
-        estimate, table = TableEstimate(totals, public), average.astype(np.float32)
-        return cls(weight, table, average, estimate, **fields)
+        """The table before round 1: word totals, divided among random topics.
+
+        As far as public topics are trusted, their shares take the place of random ones. `ratios`
+        maps uniform random numbers to multiplicative perturbations, one for each word and topic.
+        """
+        totals = released.smooth() if public is None else public.totals(released)
+        average = np.empty((len(totals), n_components))
+        reader = streams.reader(Purpose.INITIAL_TABLE, 0)
+        for piece in pieces_of(average.shape):
+            words = reader.words(average[piece].size)
+            draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
+            np.multiply(totals[piece, None], draws, out=average[piece])
+        average /= average.sum(axis=0)
+        average *= totals.sum() / n_components
+        if public is not None and public.shares is not None:
+            trust = public.trust * public.known[:, None]
+            average *= 1 - trust
+            average += trust * totals[:, None] * public.shares
+        estimate = TableEstimate(totals, public, n_jobs=n_jobs)
+        return cls(weight, average.astype(np.float32), average, estimate, released)
+
+    def copied(self, exact: bool, n_jobs: int | None) -> NoisyTable:
+        """A copy for the next rounds: an interrupted call changes no model."""
+        table = (ExactTable if exact else NoisyTable)(**vars(copy.deepcopy(self)))
+        table.estimate.n_jobs = n_jobs
+        return table
+
+    def schedule(self, budget: DocumentBudget, n_rounds: int, norm: float) -> list[Round]:
+        """The next `n_rounds` rounds; documents are scaled to `norm`.
+
+        Rounds after the last one of the budget equal the last. `share_for_totals` of the rounds
+        release word totals, spread evenly, but never the first one: an average could be left
+        without any counts. The tempering power grows from the first of `powers` to the second in
+        the first 0.7 of the rounds, so that early noise in a word's row does not reinforce itself.
+        """
+        steps, max_iter, (low, high) = [], len(budget.rounds), self.powers
+        share = 0.0 if budget.exact else self.share_for_totals
+        n_last = max_iter - int(max_iter * share)
+        n_examining = 0 if self.estimate.public is None else self.estimate.public.n_examining
+        for t in range(self.n_rounds + 1, self.n_rounds + n_rounds + 1):
+            n = t - int(t * share)  # rounds of topics so far
+            for_totals = n == t - 1 - int((t - 1) * share)
+            power = low + (high - low) * min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
+            steps.append(
+                Round(
+                    t, len(budget.totals) + t, budget.rounds[min(t, max_iter) - 1],
+                    budget.subsampling_ratio, norm if for_totals else CLIP * norm,
+                    0.0 if n <= n_examining else power, n, n_last, for_totals,
+                )
+            )  # fmt: skip
+        return steps
 
     # ---- what a round asks; `ExactTable` has other answers -----------------------------------
 
@@ -157,21 +205,22 @@ class NoisyTable:
     def update(
         self,
         noisy: np.ndarray,
+        step: Round,
         *,
         unit: float,
-        noise_scale: float,
         share: float,
         topic_word_prior: float,
     ) -> None:
         """Learn from a round's noisy sum (n_words, n_components), integers of `unit` tokens.
 
-        The sum makes up `share` of the new average. `noise_scale` is the standard deviation of the
-        noise of a cell in tokens. Contributions are centered and sum to zero over topics: the mean
-        of a word's row is noise only, and what they were centered at is added again.
+        The sum makes up `share` of the new average. Contributions are centered and sum to zero over
+        topics: the mean of a word's row is noise only, and what they were centered at is added
+        again.
         """
         totals = self.totals  # which estimates those of today, too
         if self.earlier is not None:
             totals = self.earlier.today
+        noise_scale = step.mechanism.scale * unit  # of a cell, in tokens
         variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
         added = (
             noisy, self.table, 1 - share, share * unit / self.weight, share * totals,
@@ -181,15 +230,14 @@ class NoisyTable:
             _denoise.learn(*added)
         finally:  # an interrupt comes after the kernel, never within: the round has been learned
             self.variance, self.n_rounds = variance, self.n_rounds + 1
-        if self.n_examining == self.n_of_topics > 0:
-            self.estimate.examine(*self.sums())
-        renew = self.n_rounds % RENEWED == 0 or self.n_rounds < RENEWED
+        public = self.estimate.public
         self.table = self.estimate(
-            *self.sums(), renew=renew, least=topic_word_prior, out=self.table
-        )
-
-        if self.public is not None and self.public.is_hint:  # seed words hold their topics
-            held, expected = self.public.known, self.estimate.expected
+            *self.sums(), renew=self.n_rounds % RENEWED == 0 or self.n_rounds < RENEWED,
+            examine=public is not None and step.n == public.n_examining,
+            least=topic_word_prior, out=self.table,
+        )  # fmt: skip
+        if public is not None and public.is_hint:  # seed words hold their topics
+            held, expected = public.known, self.estimate.expected
             assert expected is not None
             self.table[held] = totals[held, None] * expected[held, : self.table.shape[1]]
 
@@ -209,24 +257,14 @@ class NoisyTable:
         assert totals is not None
         if other.earlier is not None:
             totals = totals.and_documents(other.earlier.totals)
-        self.earlier = Earlier(*other.sums(), totals, today)
-        self.estimate = TableEstimate(
-            self._estimated_totals(), self.public, n_jobs=self.estimate.n_jobs
-        )
+        average, scale = other.sums()
+        noise = math.sqrt(float(((scale * self.weight) ** 2).mean()))
+        self.earlier = Earlier(average, scale, totals, today, noise)
+        self.estimate = TableEstimate(None, self.estimate.public, n_jobs=self.estimate.n_jobs)
         self.table = other.table.copy()
         self.average = today[:, None] * (self.table / self.table.sum(axis=1, keepdims=True))
 
     # ---- what is known -----------------------------------------------------------------------
-
-    @property
-    def public(self) -> Any:
-        """The `PublicWords` of the estimate, or None."""
-        return self.estimate.public
-
-    @property
-    def n_of_topics(self) -> int:
-        """Number of rounds so far that released topics."""
-        return self.n_rounds - int(self.n_rounds * self.share_for_totals)
 
     @property
     def totals(self) -> np.ndarray:
@@ -236,23 +274,13 @@ class NoisyTable:
         a table that is made of it.
         """
         if self.estimate.totals is None:
-            self.estimate.totals = self._estimated_totals()
+            released, public = self.released, self.estimate.public
+            assert released is not None
+            if self.earlier is not None:
+                self.earlier = self.earlier._replace(today=released.smooth())
+                released = released.and_documents(self.earlier.totals)
+            self.estimate.totals = released.smooth() if public is None else public.totals(released)
         return self.estimate.totals
-
-    def _estimated_totals(self) -> np.ndarray:
-        released = self.released
-        assert released is not None
-        if self.earlier is not None:
-            self.earlier = self.earlier._replace(today=released.smooth())
-            released = released.and_documents(self.earlier.totals)
-        return released.smooth() if self.public is None else self.public.totals(released)
-
-    def schedule(self, budget: DocumentBudget, first: int, last: int, norm: float) -> list[Round]:
-        """The rounds `first` to `last`."""
-        return budget.schedule(
-            first, last, norm, n_examining=self.n_examining,
-            share_for_totals=0.0 if budget.exact else self.share_for_totals, powers=self.powers,
-        )  # fmt: skip
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
         """The average and the noise of a cell of each word, earlier releases included."""
@@ -261,46 +289,35 @@ class NoisyTable:
             return self.average, scale
         return self.average + self.earlier.average, np.hypot(scale, self.earlier.scale)
 
-    def earlier_noise(self) -> float:
-        """Noise of the earlier releases in a cell, times word weights: a root mean square."""
-        if self.earlier is None:
-            return 0.0
-        return math.sqrt(float(((self.earlier.scale * self.weight) ** 2).mean()))
-
-    def signal_to_noise(self) -> float:
-        """Mean count in a cell over the noise of a cell, both times word weights."""
-        signal = float((self.totals * self.weight).mean()) / self.average.shape[1]
-        noise = math.hypot(math.sqrt(self.variance), self.earlier_noise())
-        return signal / noise if noise else math.inf
-
-    def doc_words(self, norm: float) -> float:
-        """Words of a document as if each occurred once: scaled to `norm`, n have n**0.5 norms."""
-        assert self.released is not None
-        n_docs = self.released.n_docs
-        if self.earlier is not None:
-            n_docs += self.earlier.totals.n_docs
-        counts = float((self.totals * self.weight).sum()) / max(n_docs, 1.0)
-        return (counts / norm) ** 2 if self.is_centered else counts  # exact ones are not scaled
-
-    def components_std(self) -> np.ndarray:
-        """Standard deviation of the noise of the rounds in a cell of each word, (n_words,).
-
-        Subtracting the mean of a word's row removes 1 / n_components of its variance.
-        """
-        return self.sums()[1] * np.sqrt(1 - 1 / self.average.shape[1])
-
-    def finish(self, topic_word_prior: float) -> np.ndarray:
-        """The final table (n_components, n_words).
+    def finish(self, norm: float, topic_word_prior: float) -> dict[str, Any]:
+        """Fitted attributes: the final table, its noise, its signal, and the evidence of topics.
 
         With noise, the cells of a word add up to the word's total, which is better known than they
-        are (decision 18).
+        are (decision 18). Documents are scaled to `norm`.
         """
         totals, (noisy, scale) = self.totals, self.sums()
+        n_components, noise = noisy.shape[1], math.sqrt(self.variance)
         estimate = replace(self.estimate)  # the next round goes on as if nobody had looked
         table = estimate(noisy, scale).astype(float)
         if scale.any():
             add_up(table, totals, estimate.slopes(noisy, scale), estimate.n_jobs)
-        return table.T + topic_word_prior
+        assert self.released is not None
+        n_docs = self.released.n_docs
+        if self.earlier is not None:
+            n_docs += self.earlier.totals.n_docs
+            noise = math.hypot(noise, self.earlier.noise)
+        # Words of a document as if each occurred once: scaled to a norm, n have n**0.5 norms.
+        counts = totals * self.weight
+        doc_words = float(counts.sum()) / max(n_docs, 1.0)
+        if self.is_centered:  # exact ones are not scaled
+            doc_words = (doc_words / norm) ** 2
+        # The mean of a word's row is noise alone, and does not enter the average.
+        std = scale * np.sqrt(1 - 1 / n_components)
+        signal = float(counts.mean()) / n_components
+        return {
+            **with_signal(table.T + topic_word_prior, std, doc_words),
+            "signal_to_noise_": signal / noise if noise else math.inf,
+        }
 
 
 class ExactTable(NoisyTable):
@@ -328,33 +345,6 @@ class ExactTable(NoisyTable):
         """Zero: centering gains nothing, and later documents may have words without a total."""
         out[:] = 0
         return out
-
-
-def first_table(
-    totals: np.ndarray,
-    n_components: int,
-    streams: Streams,
-    public: PublicWords | None = None,
-    ratios: Callable[[np.ndarray], np.ndarray] = exponential,
-) -> np.ndarray:
-    """Word totals, divided among random topics, (n_words, n_components).
-
-    As far as public topics are trusted, their shares take the place of random ones. `ratios` maps
-    uniform random numbers to multiplicative perturbations, one for each word and topic.
-    """
-    table = np.empty((len(totals), n_components))
-    reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-    for piece in pieces_of(table.shape):
-        words = reader.words(table[piece].size)
-        draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
-        np.multiply(totals[piece, None], draws, out=table[piece])
-    table /= table.sum(axis=0)
-    table *= totals.sum() / n_components
-    if public is not None and public.shares is not None:
-        trust = public.trust * public.known[:, None]
-        table *= 1 - trust
-        table += trust * totals[:, None] * public.shares
-    return table
 
 
 def share_of_rounds(totals: np.ndarray, weight: np.ndarray, noise_scale: float) -> float:

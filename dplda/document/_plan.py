@@ -186,7 +186,7 @@ def plan(
     warn_of_expectation(
         budget, n_docs=n_docs, n_words=n_words, n_components=n_components, delta=delta
     )
-    noise = budget.noise()
+    noise = budget.noise
     half = docs_for_half(noise, n_words)
     scaled = min(5.0 * mean_doc_words, BURST * NORM * mean_doc_words**LENGTH)
     return Plan(
@@ -215,7 +215,7 @@ def warn_of_expectation(
     warn_of_delta(delta, n_docs)
     if budget.totals[0].exact or n_components == 1:
         return
-    half = docs_for_half(budget.noise(), n_words)
+    half = docs_for_half(budget.noise, n_words)
     expected = standing_topics(n_docs, half)
     if expected < FEWEST_TOPICS * n_components:
         fewer = f"n_components={expected:.0f}, " if round(expected) >= 2 else ""

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._corpus import Corpus, positive_entries
 from dplda.core._texts import column_words, texts_in
-from dplda.document._table_estimate import smooth_totals
+from dplda.document._table_estimate import WordTotals
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivateDataWarning
@@ -163,7 +163,8 @@ def _released_weights(vocabulary: Any, n_components: int) -> np.ndarray:
         )
     pairs = [" " in word for word in vocabulary.get_feature_names_out()]
     noise = vocabulary.word_weight_scale_ * np.where(pairs, 2.0, 1.0)
-    tokens = TOKENS * smooth_totals(vocabulary.word_weights_, noise)
+    released = vocabulary.word_weights_
+    tokens = TOKENS * WordTotals(released, noise, float(released.mean())).smooth()
     row: np.ndarray = tokens / np.maximum(noise, LEAST_NOISE)
     return np.tile(row / n_components, (n_components, 1))
 

@@ -48,6 +48,8 @@ class PublicWords:
         the estimate of `totals`.
     sure : float
         First weight of the factor 1, besides that of others; `examine` sets it.
+    n_examining : int
+        Number of first rounds of topics that examine the public topics.
     """
 
     directions: Any = None
@@ -57,6 +59,7 @@ class PublicWords:
     trust: float = 1.0
     agreement: float = 1.0
     sure: float = 0.0
+    n_examining: int = 0
 
     @classmethod
     def of(cls, vectors: np.ndarray | None, table: np.ndarray | None) -> PublicWords | None:

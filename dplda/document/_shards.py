@@ -18,7 +18,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import warn_of_empty_rows
-from dplda.core._fold_in import uniform_theta
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import DaskEngine
@@ -143,14 +142,9 @@ class ShardWorker:
 
     def _documents(self, scaling: Scaling | None = None) -> Documents:
         self.check()
-        theta = self.theta
-        if theta is None:
-            theta = uniform_theta(self.shard.shape[0], self.n_components)
-        unit_ptr = self.shard.unit_ptr()
         documents = Documents(
-            self.shard.counts(), theta, unit_ptr, np.ones(len(unit_ptr) - 1), self.n_components,
-            self.n_jobs,
-        )  # fmt: skip
+            self.shard.counts(), self.shard.unit_ptr(), self.n_components, self.n_jobs, self.theta
+        )
         if scaling is None:
             return documents
         if self.scaled is None or self.scaled[0] != scaling.number:
@@ -189,8 +183,9 @@ class ShardedDocuments(Documents):
     """Private documents in shards, in training: each method asks all shards."""
 
     def __init__(self, X: CountShards, n_components: int, n_jobs: int | None) -> None:
-        self._shape, self._shards = X.shape, X.shards
+        self.n_words, self._shards = X.shape[1], X.shards
         self._edges = np.cumsum([0, *(shard.n_units for shard in X.shards)])
+        self.n_units = int(self._edges[-1])
         self._inference: tuple[int, tuple[Any, ...]] | None = None
         self._n_steps = 0
         self._scaling: Scaling | None = None
@@ -201,14 +196,6 @@ class ShardedDocuments(Documents):
         # an error here cancels the charge: nothing is released yet
         warn_of_empty_rows(sum(self._engine.gather("check", ())), X.shape[0])
 
-    @property
-    def n_units(self) -> int:
-        return int(self._edges[-1])
-
-    @property
-    def n_words(self) -> int:
-        return self._shape[1]
-
     def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
         if not exact:
             number = 1 if self._scaling is None else self._scaling.number + 1
@@ -217,8 +204,8 @@ class ShardedDocuments(Documents):
     def share_of(self, words: np.ndarray) -> np.ndarray:
         return np.concatenate(self._engine.gather("ask", ("share_of", words)))
 
-    def longest_square(self) -> np.floating:
-        return max(self._engine.gather("ask", ("longest_square",)))
+    def longest(self) -> float:
+        return max(self._engine.gather("ask", ("longest",)))
 
     def matrices(self) -> Iterator[sp.csr_array]:
         # this process reads them, whatever the engine: who reads the next one needs the result

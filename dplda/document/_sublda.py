@@ -130,7 +130,9 @@ class SubLDA(DocumentLDA):
         center: np.ndarray,
     ) -> None:
         """A round. Only the result of `curator.release` leaves the private `documents`."""
-        rates = self._rates(documents, table, step.rate)  # private
+        rates = np.full(documents.n_units, step.rate)
+        if self.boost > 1:
+            rates = self._rates(documents, table, step.rate)  # private
         units = curator.sample(rates, round=step.t - 1)  # secret
         phi, center = table.word_probabilities(phi), table.center(center)  # public
         others = table.others_counts(self.topic_word_prior)  # public
@@ -151,9 +153,8 @@ class SubLDA(DocumentLDA):
         )  # public  # fmt: skip
         # Without noise and sampling, there is nothing to average out.
         alone = step.mechanism.exact and step.rate == 1
-        unit = bound / radius / step.rate
         table.update(
-            noisy, unit=unit, noise_scale=step.mechanism.scale * unit,
+            noisy, step, unit=bound / radius / step.rate,
             share=1.0 if alone else growing_share(step.n, step.n_last),
             topic_word_prior=self.topic_word_prior,
         )  # public  # fmt: skip
@@ -164,8 +165,6 @@ class SubLDA(DocumentLDA):
         A word is frequent if it is among the words that make up the first 1 / `boost` of a topic
         in the released table. A unit's rate grows with the share of such words in its documents.
         """
-        if self.boost == 1:
-            return np.full(documents.n_units, highest)
         share = documents.share_of(frequent_words(table.table, 1 / self.boost))
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
 

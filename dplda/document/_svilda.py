@@ -149,9 +149,7 @@ class PrivateSVILDA(DocumentLDA):
         )  # public  # fmt: skip
         # An offset of 10 in the place of 1 costs 1.2% to 18% of perplexity with noise (KOS and BBC,
         # epsilon 1 and 4), and changes -0.5% to +0.7% without.
-        share = (1 + step.n) ** -self.learning_decay
-        unit = bound / radius / step.rate
         table.update(
-            noisy, unit=unit, noise_scale=step.mechanism.scale * unit, share=share,
-            topic_word_prior=self.topic_word_prior,
+            noisy, step, unit=bound / radius / step.rate,
+            share=(1 + step.n) ** -self.learning_decay, topic_word_prior=self.topic_word_prior,
         )  # public  # fmt: skip

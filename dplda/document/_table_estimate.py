@@ -79,8 +79,43 @@ class WordTotals:
         return WordTotals(noisy, noise_scale, mean, self.n_docs + other.n_docs)
 
     def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:
-        """Estimated word totals, positive; see `smooth_totals`."""
-        return smooth_totals(self.noisy, self.noise_scale, self.mean, expected)
+        """Posterior means of word totals, positive, under a prior learned from all of them.
+
+        The prior is a mixture of normal distributions. 40 of them are the same for all words: their
+        centers range from a hundredth of the mean total to sixty times the mean total (or the
+        largest total). With `expected` word frequencies (n_words,), 17 more have a word's expected
+        total times one of `RATIOS` as center. The width of each is half the distance to the next
+        center. Fifty steps of expectation-maximization fit the weights. Unless they fit better than
+        by chance, all words have the ratio 1. Without noise, totals below 1 become 1.
+        """
+        noisy, scale = self.noisy, self.noise_scale
+        if not scale.any():
+            return np.maximum(noisy, 1.0)  # later documents may have other words
+        mean = max(self.mean, 0.01 * float(scale.mean()))
+        levels = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), LEVELS)
+        centers = np.broadcast_to(levels, (len(noisy), LEVELS))
+        variances = (0.5 * np.log(levels[1] / levels[0]) * centers) ** 2
+        prior = np.full(LEVELS, 1 / LEVELS)
+        if expected is not None:
+            near = np.outer(expected * (mean * len(noisy) / expected.sum()), RATIOS)
+            centers = np.hstack([centers, near])
+            variances = np.hstack([variances, (0.5 * np.log(RATIOS[1] / RATIOS[0]) * near) ** 2])
+            weight = FIRST_RATIO ** np.abs(np.arange(len(RATIOS)) - len(RATIOS) // 2)
+            prior = np.append((1 - NEAR) * prior, NEAR * weight / weight.sum())
+        distance, variance = noisy[:, None] - centers, scale[:, None] ** 2 + variances
+        likelihood = -0.5 * (distance**2 / variance + np.log(variance))
+        likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+        means = centers + distance * variances / variance
+        for _ in range(49):  # einsum, unlike BLAS, adds in one order whatever the number of threads
+            evidence = np.einsum("vg,g->v", likelihood, prior)
+            prior *= np.einsum("vg,v->g", likelihood, 1 / evidence) / len(noisy)
+        evidence = np.einsum("vg,g->v", likelihood, prior)
+        found = np.einsum("vg,vg,g->v", likelihood, means, prior) / evidence
+        if expected is not None:
+            exactly = LEVELS + len(RATIOS) // 2  # the ratio 1, which learned weights beat by chance
+            gain = np.log(evidence).sum() - np.log(np.maximum(likelihood[:, exactly], 1e-300)).sum()
+            found += expit(CHANCE - gain) * (means[:, exactly] - found)
+        return np.maximum(found, levels[0])
 
 
 def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
@@ -98,61 +133,6 @@ def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]
     values = np.array([ratio * first[0], second[0]])
     total = precision.sum(axis=0)
     return (precision * values).sum(axis=0) / total, 1 / np.sqrt(total)
-
-
-def smooth_totals(
-    noisy: np.ndarray,
-    noise_scale: np.ndarray,
-    mean: float | None = None,
-    expected: np.ndarray | None = None,
-) -> np.ndarray:
-    """Posterior means of word totals, positive, under a prior learned from all of them.
-
-    The prior is a mixture of normal distributions. 40 of them are the same for all words: their
-    centers range from a hundredth of the mean total to sixty times the mean total (or the largest
-    total). With `expected` word frequencies (n_words,), 17 more have a word's expected total times
-    one of `RATIOS` as center. The width of each is half the distance to the next center. Fifty
-    steps of expectation-maximization fit the weights. Unless they fit better than by chance, all
-    words have the ratio 1. Without noise, totals below 1 become 1.
-    """
-    if not noise_scale.any():
-        return np.maximum(noisy, 1.0)  # later documents may have other words
-    mean = max(float(noisy.mean()) if mean is None else mean, 0.01 * float(noise_scale.mean()))
-    levels = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), LEVELS)
-    centers = np.broadcast_to(levels, (len(noisy), LEVELS))
-    variances = (0.5 * np.log(levels[1] / levels[0]) * centers) ** 2
-    if expected is not None:
-        near = np.outer(expected * (mean * len(noisy) / expected.sum()), RATIOS)
-        centers = np.hstack([centers, near])
-        variances = np.hstack([variances, (0.5 * np.log(RATIOS[1] / RATIOS[0]) * near) ** 2])
-    likelihood, means = under_components(noisy, noise_scale, centers, variances)
-    prior = np.full(LEVELS, 1 / LEVELS)
-    if expected is not None:
-        weight = FIRST_RATIO ** np.abs(np.arange(len(RATIOS)) - len(RATIOS) // 2)
-        prior = np.append((1 - NEAR) * prior, NEAR * weight / weight.sum())
-    for _ in range(49):  # einsum, unlike BLAS, adds in one order whatever the number of threads
-        evidence = np.einsum("vg,g->v", likelihood, prior)
-        prior *= np.einsum("vg,v->g", likelihood, 1 / evidence) / len(noisy)
-    evidence = np.einsum("vg,g->v", likelihood, prior)
-    found = np.einsum("vg,vg,g->v", likelihood, means, prior) / evidence
-    if expected is not None:
-        exactly = LEVELS + len(RATIOS) // 2  # the ratio 1, which learned weights beat by chance
-        gain = np.log(evidence).sum() - np.log(np.maximum(likelihood[:, exactly], 1e-300)).sum()
-        found += expit(CHANCE - gain) * (means[:, exactly] - found)
-    return np.maximum(found, levels[0])
-
-
-def under_components(
-    noisy: np.ndarray, noise_scale: np.ndarray, centers: np.ndarray, variances: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Likelihood and posterior mean of noisy values under normal priors, (n_words, components).
-
-    The likelihood is relative to that of the most likely component.
-    """
-    distance, variance = noisy[:, None] - centers, noise_scale[:, None] ** 2 + variances
-    likelihood = -0.5 * (distance**2 / variance + np.log(variance))
-    likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
-    return likelihood, centers + distance * variances / variance
 
 
 def word_weights(totals: np.ndarray) -> np.ndarray:
@@ -200,6 +180,7 @@ class TableEstimate:
         noise_scale: np.ndarray,
         *,
         renew: bool = True,
+        examine: bool = False,
         least: float = 0.0,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
@@ -207,15 +188,25 @@ class TableEstimate:
 
         `noise_scale` (n_words,) holds the standard deviation of a cell of each word. `least` is
         added to each cell. Each call improves the prior of the last one, and with `renew` what is
-        expected of the words.
+        expected of the words. `examine` learns before how far public topics are to be trusted.
         """
         out = np.empty(noisy.shape, np.float32) if out is None else out
         if not noise_scale.any():
             np.maximum(noisy, 0.0, out=out, casting="same_kind")
             out += np.float32(least)
             return out
-        if renew or self.expected is None:
-            self.expected = self._expect(noisy, noise_scale)
+        if renew or examine or self.expected is None:
+            sizes = topic_sizes(noisy, self.n_jobs)
+            sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
+            shares = sizes / sizes.sum()  # of each topic of all tokens
+            if examine:
+                self.public.examine(noisy, noise_scale, self.totals, shares)
+                self.prior = None
+            if renew or self.expected is None:
+                self.expected = shares[None]
+                if self.public is not None and len(shares) > 1:
+                    self.expected = self.public.expect(noisy, noise_scale, self.totals, shares)
+                self.expected = pad(self.expected)
         cells = self._cells(noisy, noise_scale)
         counts = np.zeros(nodes()[0].shape[1:], np.int64)
         _denoise.count(*cells, max(1, noisy.size // SAMPLE), counts)
@@ -239,24 +230,6 @@ class TableEstimate:
         self._means((noisy + step, *cells[1:]), 0.0, more)
         more -= less
         return np.maximum(more, FLATTEST * step, out=more, casting="same_kind")
-
-    def examine(self, noisy: np.ndarray, noise_scale: np.ndarray) -> None:
-        """Learn how far public topics are to be trusted."""
-        self.public.examine(noisy, noise_scale, self.totals, self._topic_shares(noisy))
-        self.prior = None
-
-    def _expect(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
-        """The expected shares of topics, (n_words, n_components to whole vectors)."""
-        shares = self._topic_shares(noisy)
-        if self.public is None or len(shares) == 1:
-            return pad(shares[None])
-        return pad(self.public.expect(noisy, noise_scale, self.totals, shares))
-
-    def _topic_shares(self, noisy: np.ndarray) -> np.ndarray:
-        """The share of each topic of all tokens, (n_components,), positive."""
-        sizes = topic_sizes(noisy, self.n_jobs)
-        sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
-        return sizes / sizes.sum()
 
     def _cells(self, noisy: np.ndarray, noise_scale: np.ndarray) -> Cells:
         """A noisy table, and what the kernels need to know of its cells."""

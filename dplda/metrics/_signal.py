@@ -51,33 +51,24 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
     return mask
 
 
-def evidence(components: np.ndarray, components_std: np.ndarray, doc_words: float) -> np.ndarray:
-    """Information on its topic in a document of one topic, (n_components,), in nats.
-
-    That is the Kullback-Leibler divergence of the topic from the word frequencies, times
-    `doc_words`. Only words that stand out of the noise add to it: a word of probability f in the
-    topic and p in all topics adds f log(f / p) - f + p.
-    """
-    frequencies = components.sum(axis=0) / components.sum()
-    standing = standing_words(components, components_std)
-    result = np.zeros(len(components))
-    for k, mask in enumerate(standing):
-        f, p = components[k, mask] / components[k].sum(), frequencies[mask]
-        result[k] = doc_words * (f * np.log(f / p) - f + p).sum()
-    return result
-
-
 def with_signal(
     components: np.ndarray, components_std: np.ndarray, doc_words: float
 ) -> dict[str, np.ndarray]:
     """Fitted attributes of a table: the table, its noise, and which topics to read.
 
+    The evidence of a topic is the information on it in a document of this topic alone, in nats: the
+    Kullback-Leibler divergence of the topic from the word frequencies, times `doc_words`, the mean
+    number of words of a document, which is public. Only words that stand out of the noise add to
+    it: a word of probability f in the topic and p in all topics adds f log(f / p) - f + p.
+
     Topics that LDA finds by chance carry evidence, too. It hardly depends on the documents, their
     length and the noise: in shorter documents topics differ more. A topic is weak if its evidence
     is no larger. Without noise, no topic is noise, and all are weak together if they are chance.
-    `doc_words` is the mean number of words of a document, and public.
     """
-    found = evidence(components, components_std, doc_words)
+    frequencies, found = components.sum(axis=0) / components.sum(), np.zeros(len(components))
+    for k, mask in enumerate(standing_words(components, components_std)):
+        f, p = components[k, mask] / components[k].sum(), frequencies[mask]
+        found[k] = doc_words * (f * np.log(f / p) - f + p).sum()
     growth = min(len(found) / 20, (len(found) / 20) ** GROWTH)
     if len(found) == 1:  # which has no others to be compared with
         weak = np.zeros(1, bool)
