@@ -271,17 +271,11 @@ def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
     np.testing.assert_allclose(made[0], counts + 0.01)
 
 
-def test_a_live_start_takes_weights_and_users(corpus, monkeypatch):
+def test_a_live_start_takes_users(corpus, monkeypatch):
     monkeypatch.setattr(_sublda, "LIVE_START", 4)
     model = SubLDA(4, epsilon=math.inf, max_iter=30, random_state=0)
     counts = model.fit(corpus).components_
     np.testing.assert_array_equal(model.set_params(n_jobs=2).fit(corpus).components_, counts)
-    assert np.isfinite(model.fit(np.sqrt(corpus.toarray())).components_).all()
-    counts = _gibbslda.live_counts(
-        [sp.csr_array(0.3 * corpus)], 50, 4, Streams.from_random_state(0),
-        doc_topic_prior=0.1, topic_word_prior=0.01,
-    )  # fmt: skip
-    np.testing.assert_array_equal(counts.sum(axis=1), np.ceil(0.3 * corpus.toarray()).sum(axis=0))
     assert np.isfinite(model.fit(corpus, user_ids=np.arange(400) % 7).components_).all()
 
 
