@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
 
 import published_attacks as attacks
 
-from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA, published
+from dplda import HDPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA, published
 from dplda.audit import audit_epsilon
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
@@ -68,8 +68,6 @@ SOUND = {
     "HDPLDA, epsilon 2": (HDPLDA(2, epsilon=2.0, **ROUNDS), {}),
     "HDPLDA, 4 + 1.39, one sweep": (words(4.0, 1.0, max_iter=1), {}),
     "RandomizedResponse, bit 0.7, 2 words": (response(0.7, 2), {}),
-    "RandomizedResponse, oue, pair 0.5, 4 words": (response(0.5, 4, mechanism="oue"), {}),
-    "LPLDA, oue, pair 1, 2 words": (server(LPLDA, 1.0, 2, mechanism="oue"), {}),
     "OLPLDA, bit 0.3, 5 words": (server(OLPLDA, 0.3, 5), {}),
     "IFTMParty, token 2": (IFTMParty(2, token_epsilon=2.0, max_iter=1), {}),
 }  # fmt: skip

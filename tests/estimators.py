@@ -69,7 +69,7 @@ class Case:
 SETTINGS = {
     SubLDA: [{}, {"noise_multiplier": 1.5, "subsampling_ratio": 0.4, "boost": 2.0}],
     HDPLDA: [{"noise_epsilon": 1.0, "count_clip": 1.0, "topic_word_prior": 0.5}],
-    LPLDA: [{"bit_epsilon": 3.0}, {"epsilon": 9.0, "mechanism": "oue", "reconstruction": "bits"}],
+    LPLDA: [{"bit_epsilon": 3.0}, {"epsilon": 9.0, "reconstruction": "bits"}],
     OLPLDA: [
         {"epsilon": 9.0},
         # three batches of two sweeps

@@ -527,12 +527,12 @@ def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_p
 
 
 class GivenWords:
-    """Stands for the streams: given keys of the rows, and given coins of the positions."""
+    """Stands for the streams: given keys of the rows."""
 
     n_words = 0
 
-    def __init__(self, keys, coins):
-        self.keys, self.coins = keys, coins
+    def __init__(self, keys):
+        self.keys = keys
 
     def words(self, purpose, round, block, n):
         assert (purpose, len(self.keys[block])) == (Purpose.KEPT_WORDS, n)
@@ -540,18 +540,6 @@ class GivenWords:
 
     def reader(self, purpose, round, block):
         assert block == 0, "the laws are those of the first block"
-        return GivenCoins(self.coins)
-
-
-class GivenCoins:
-    """Stands for a reader of words: bit i of the stream is coin i."""
-
-    def __init__(self, coins):
-        self.coins = np.pad(coins, (0, -len(coins) % 64)).reshape(-1, 64).astype(np.uint64)
-
-    def words(self, n):
-        assert n <= len(self.coins)
-        return (self.coins << np.arange(64, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)[:n]
 
 
 @contextlib.contextmanager
@@ -579,25 +567,24 @@ def flip_law(bits, n_bits):
 def report_laws(bits, max_ones, n_words):
     """Exact law of the report of every document, {words: {report: Fraction}}.
 
-    Runs `randomize` once, on a row for each document, order of the keys that choose the words,
-    flips and coins.
+    Runs `randomize` once, on a row for each document, order of the keys that choose the words, and
+    flips.
     """
     flips = flip_law(bits, n_words)
-    coins = list(itertools.product((0, 1), repeat=n_words)) if bits.fair_ones else [(0,) * n_words]
     rows, keys, weights = [], [], []
     for document in itertools.product((0, 1), repeat=n_words):
         n = sum(document)
         orders = list(itertools.permutations(range(n))) if n > max_ones else [range(n)]
-        for order, flip, coin in itertools.product(orders, flips, coins):
-            rows.append((document, flip, coin))
+        for order, flip in itertools.product(orders, flips):
+            rows.append((document, flip))
             keys.append(order)
-            weights.append(flips[flip] / (len(orders) * len(coins)))
-    documents, flipped, coin = (np.array(part) for part in zip(*rows))
+            weights.append(flips[flip] / len(orders))
+    documents, flipped = (np.array(part) for part in zip(*rows))
     with flips_at(flipped.ravel()):
-        words = GivenWords(keys, coin.ravel())
+        words = GivenWords(keys)
         reports = randomize_module.randomize(sp.csr_array(documents * 1.0), bits, max_ones, words)
     laws = {}
-    for (document, _, _), report, weight in zip(rows, reports.toarray().astype(int), weights):
+    for (document, _), report, weight in zip(rows, reports.toarray().astype(int), weights):
         law = laws.setdefault(document, {})
         law[tuple(report.tolist())] = law.get(tuple(report.tolist()), 0) + weight
     return laws
@@ -613,7 +600,7 @@ def vectors_law(bits, words, n_words):
     law = {}
     for flips, chance in flip_law(bits, len(words) * n_words).items():
         with flips_at(flips):
-            tokens = privatize(corpus, bits, GivenWords([], np.zeros(1)))
+            tokens = privatize(corpus, bits, GivenWords([]))
         outcome = (*tokens.ptr.tolist(), *tokens.word.tolist())
         law[outcome] = law.get(outcome, 0) + chance
     return law
@@ -630,6 +617,6 @@ def blank_law(bits, n_words):
     law = {}
     for flips, chance in flip_law(bits, n_words).items():
         with flips_at(flips):
-            ones = bits(np.zeros(0, np.int64), n_words, None, None).tolist()
+            ones = bits(np.zeros(0, np.int64), n_words, None).tolist()
         law[(0, len(ones), *ones)] = chance
     return law

@@ -709,8 +709,8 @@ REPORTS = ("tests/test_randomized_response.py", "tests/test_memoized_reports.py"
 
 
 @around("privacy._local_mechanisms:RandomizedBits.__call__", *REPORTS)
-def bits_flip_half_as_often(original, self, ones, n_bits, flips, coins):
-    reported = original(self, ones, n_bits, flips, coins)
+def bits_flip_half_as_often(original, self, ones, n_bits, flips):
+    reported = original(self, ones, n_bits, flips)
     added = np.setdiff1d(reported, ones)[::2]
     return np.setdiff1d(reported, added)
 

@@ -31,7 +31,6 @@ EVENTS = [
     PoissonSampled(0.01, Gaussian(1.0)), PoissonSampled(0.9, Gaussian(3.0)),
     PoissonSampled(1e-4, Gaussian(0.7)), BoundedRange(0.7),
     Repeated(BoundedRange(0.3), 1), Repeated(BoundedRange(0.3), 20), RandomizedResponseEvent(0.3),
-    RandomizedResponseEvent(0.4, 0.5),
 ]  # fmt: skip
 
 

@@ -74,7 +74,7 @@ NUMBERS = [
     np.float32(0.3), np.int64(2), np.float64(math.nan), True, False,
 ]  # fmt: skip
 OTHERS = [
-    None, "", "x", "document", "word", "gaussian", "oue", "rdp", b"x", "\ud800", (), [], [1, 2],
+    None, "", "x", "document", "word", "gaussian", "rdp", b"x", "\ud800", (), [], [1, 2],
     {}, {"epsilon": 1}, {1}, object(), len, np.array([1.0]), np.array(1.0), [[1, 2, 3]], ["a", "a"],
     Gaussian(1.0), Repeated(Laplace(1e4), 10**9), [Gaussian(1.0), 3], range(3),
 ]  # fmt: skip
@@ -269,7 +269,7 @@ ENTRIES = [
     (epsilon_of, {"events": Gaussian(2.0), "delta": 1e-5, "total_variation": 0.0}),
     (Gaussian, {"noise_multiplier": 1.0}),
     (Laplace, {"scale": 1.0}),
-    (RandomizedResponseEvent, {"flip_mixture": 0.5, "erasure": 0.5}),
+    (RandomizedResponseEvent, {"flip_mixture": 0.5}),
     (PoissonSampled, {"sampling_probability": 0.5, "event": Gaussian(1.0)}),
     (Repeated, {"event": NonPrivate(), "count": 3}),
     (Ledger, {"epsilon": 1.0, "delta": 1e-5}),

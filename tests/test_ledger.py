@@ -78,7 +78,7 @@ def test_entries_come_back_as_they_were_written(make_ledger):
     events = [
         PoissonSampled(0.1, Gaussian(np.nextafter(1.7, 2.0))),
         Repeated(Laplace(3.0), 4),
-        RandomizedResponseEvent(0.3, 0.5),
+        RandomizedResponseEvent(0.3),
     ]
     first = ledger.reserve("SubLDA", "document", events, total_variation=1e-21, seeded=True)
     second = ledger.reserve("HDPLDA", "document", BoundedRange(0.5))

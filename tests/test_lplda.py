@@ -46,11 +46,8 @@ def server(estimator, **parameters):
 
 @both
 @ways
-@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
-def test_documents_and_their_reports_give_the_same_model(
-    estimator, reconstruction, mechanism, corpus
-):
-    client = {"bit_epsilon": 2.0, "mechanism": mechanism, "max_doc_words": 9, "random_state": 5}
+def test_documents_and_their_reports_give_the_same_model(estimator, reconstruction, corpus):
+    client = {"bit_epsilon": 2.0, "max_doc_words": 9, "random_state": 5}
     parameters = {"max_iter": 4, "reconstruction": reconstruction}
     ours = estimator(K, **client, **parameters).fit(corpus)
     made = RandomizedResponse(**client).fit(corpus).transform(corpus)
@@ -62,10 +59,9 @@ def test_documents_and_their_reports_give_the_same_model(
 
 
 @both
-@pytest.mark.parametrize("mechanism", ["symmetric", "oue"])
 @pytest.mark.parametrize("budget", [{"bit_epsilon": 0.5}, {"epsilon": 15.0}])
-def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, mechanism, budget, corpus):
-    client = budget | {"mechanism": mechanism, "max_doc_words": 4, "delta": 1e-4}
+def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, budget, corpus):
+    client = budget | {"max_doc_words": 4, "delta": 1e-4}
     randomizer = RandomizedResponse(**client).fit(corpus)
     ours = estimator(K, max_iter=2, **client)
     theirs = estimator(K, max_iter=2, randomized=True, **client)
@@ -86,11 +82,9 @@ def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, mechanism
 @both
 @pytest.mark.parametrize(
     "changed",
-    [
-        {"bit_epsilon": 1.0}, {"max_doc_words": 3}, {"max_doc_words": None}, {"mechanism": "oue"},
-    ],
+    [{"bit_epsilon": 1.0}, {"max_doc_words": 3}, {"max_doc_words": None}],
     ids=str,
-)  # fmt: skip
+)
 def test_partial_fit_is_for_reports_of_the_same_randomizer(estimator, changed):
     """At delta 0, seven of ten words cost as much as ten; one word more or less costs more."""
     X = (np.random.default_rng(0).random((40, 10)) < 0.6).astype(int)
@@ -239,7 +233,7 @@ def test_wide_vocabularies_are_never_dense(estimator, reconstruction):
     cells = np.unique(np.random.default_rng(0).integers(0, n_docs * n_words, 60_000))
     X = sp.csr_array((np.ones(len(cells)), np.divmod(cells, n_words)), shape=(n_docs, n_words))
     model = estimator(
-        2, bit_epsilon=4.0, mechanism="oue", max_iter=1, reconstruction=reconstruction,
+        2, bit_epsilon=8.0, max_iter=1, reconstruction=reconstruction,
         **({"batch_size": 1500} if estimator is OLPLDA else {}),
     )  # fmt: skip
     tracemalloc.start()

@@ -17,7 +17,7 @@ from dplda.local._estimates import (
 )
 from dplda.privacy._streams import Purpose, Streams
 
-PAIRS = [(0.25, 0.75), (0.05, 0.95), (0.1, 0.5)]  # f = .5, f = .1, oue
+PAIRS = [(0.25, 0.75), (0.05, 0.95)]  # f = .5, f = .1
 N_RUNS = 200_000
 every_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
 

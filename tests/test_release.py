@@ -58,7 +58,7 @@ PRIVATE = [
     *CENTRAL,
     IFTMParty(K, token_epsilon=3.0, max_iter=4),
     LPLDA(K, epsilon=3.0, max_iter=4),
-    OLPLDA(K, epsilon=3.0, mechanism="oue", max_iter=4),
+    OLPLDA(K, epsilon=3.0, max_iter=4),
 ]
 BASELINES = [
     GibbsLDA(K, max_iter=4),

@@ -118,8 +118,7 @@ def privatize(corpus: SentenceCorpus, bits: RandomizedBits | None, streams: Stre
         own = word[first : first + n].astype(np.int64)
         start = np.arange(len(own) + 1, dtype=np.int64) * n_words
         flips = streams.reader(Purpose.BIT_FLIPS, 0, block)
-        coins = streams.reader(Purpose.COINS, 0, block)
-        positions = bits(start[:-1] + own, int(start[-1]), flips, coins)
+        positions = bits(start[:-1] + own, int(start[-1]), flips)
         lengths.append(np.diff(np.searchsorted(positions, start)))
         ones.append((positions - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
     ptr = np.cumsum(np.concatenate(lengths))

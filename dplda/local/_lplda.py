@@ -41,7 +41,7 @@ N_TOP = 10  # words of a topic whose reports are its evidence
 # Largest evidence of words without topics, which the sampler has chosen by chance: 6.4 of 60
 # reports, 5.3 of 300, 4.1 of 2,000, in 400 fits (tests/test_lplda.py).
 CHANCE = 7.0
-CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "mechanism", "ledger")
+CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "ledger")
 MADE_BY_CLIENTS = (
     "the rows of X were made by RandomizedResponse, or by a program that does the same, with the "
     "parameters of this estimator and with secret randomness"
@@ -80,12 +80,12 @@ class LPLDA(PrivateEstimator, BaseLDA):
     Parameters
     ----------
     n_components
-    epsilon, bit_epsilon, delta, max_doc_words, mechanism : optional
+    epsilon, bit_epsilon, delta, max_doc_words : optional
         The randomizer of the clients, as in :class:`RandomizedResponse`. Give exactly one of the
         first two. After `fit`, ``epsilon_ <= epsilon``; ``inf`` trains on the presence of words as
         it is, without privacy.
     randomized : bool, default=False
-        Whether the rows of `X` are reports that clients made with the five parameters above. If so,
+        Whether the rows of `X` are reports that clients made with the four parameters above. If so,
         the estimator randomizes nothing and spends no privacy.
     reconstruction : {"background", "bits"}, default="background"
         Treatment of false ones. "bits" is the method of the paper: bits of random documents are
@@ -168,9 +168,8 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     def __init__(
         self, n_components=10, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
-        mechanism="symmetric", randomized=False, reconstruction="background", max_iter=100,
-        doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None,
-        verbose=0,
+        randomized=False, reconstruction="background", max_iter=100, doc_topic_prior=0.1,
+        topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
 
@@ -271,8 +270,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         if n_earlier and client._law != self._law:
             raise ValueError(
                 "partial_fit continues with reports of the same randomizer, and epsilon, "
-                "bit_epsilon, delta, max_doc_words or mechanism have changed; call fit to start "
-                "from scratch"
+                "bit_epsilon, delta or max_doc_words have changed; call fit to start from scratch"
             )
         if self.randomized:
             return client, read()  # public

@@ -26,7 +26,7 @@ class OLPLDA(LPLDA):
     Parameters
     ----------
     n_components
-    epsilon, bit_epsilon, delta, max_doc_words, mechanism : optional
+    epsilon, bit_epsilon, delta, max_doc_words : optional
         The randomizer of the clients, as in :class:`RandomizedResponse`; see :class:`LPLDA`.
     randomized
     reconstruction : {"background", "bits"}, default="bits"
@@ -108,8 +108,8 @@ class OLPLDA(LPLDA):
 
     def __init__(
         self, n_components=10, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
-        mechanism="symmetric", randomized=False, reconstruction="bits", correlation=0.5,
-        prior_weight=0.4, prior_variance=None, batch_size=160, max_iter=50, doc_topic_prior=0.1,
+        randomized=False, reconstruction="bits", correlation=0.5, prior_weight=0.4,
+        prior_variance=None, batch_size=160, max_iter=50, doc_topic_prior=0.1,
         topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())

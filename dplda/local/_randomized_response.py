@@ -27,7 +27,7 @@ from dplda.core._private_fit import (
     publish,
 )
 from dplda.leaf._checks import LARGEST_DELTA
-from dplda.leaf._compat import Interval, StrOptions, _fit_context, _get_output_config
+from dplda.leaf._compat import Interval, _fit_context, _get_output_config
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
 from dplda.privacy._accounting import is_within
@@ -64,8 +64,8 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         allows. ``inf`` reports them as they are, without privacy. Give exactly one of `epsilon` and
         `bit_epsilon`.
     bit_epsilon : float or None, default=None
-        Epsilon of one bit, from 1e-6 to 11.3; with "oue", half the epsilon of a pair of bits, at
-        most 5.6. Replacing one word by another costs twice `bit_epsilon` with either mechanism. A
+        Epsilon of one bit, from 1e-6 to 11.3: a bit is reported wrongly with probability
+        ``1 / (1 + exp(bit_epsilon))``. Replacing one word by another costs twice `bit_epsilon`. A
         bit that a fair coin replaces with probability f, as in [1]_, has ``log(2 / f - 1)``.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
@@ -74,12 +74,6 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         Largest number of distinct words of a document that are reported on. A longer document keeps
         this many, chosen uniformly at random. The pure epsilon of a document is proportional to it.
         None keeps all words.
-    mechanism : {"symmetric", "oue"}, default="symmetric"
-        "symmetric" is the paper's: both values of a bit are reported wrongly with the same
-        probability, ``1 / (1 + exp(bit_epsilon))``. "oue", optimized unary encoding [2]_, keeps a
-        one with probability 1/2 and turns a zero into a one with probability
-        ``1 / (1 + exp(2 * bit_epsilon))``. Counts of rare words have less variance; a single bit
-        costs more than `bit_epsilon` (`bit_epsilon_`).
     ledger : Ledger, str, path-like or None, default=None
         Ledger that each call of `transform` charges, with a budget over many calls. A path names an
         SQLite file, which also counts calls of other processes.
@@ -93,7 +87,7 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     epsilon_, delta_ : float
         Guarantee of one report of a document. `privacy_` states it in full.
     bit_epsilon_ : float
-        Pure epsilon of one bit that is reported; with "oue" it is larger than `bit_epsilon`.
+        Pure epsilon of one bit that is reported.
     word_epsilon_ : float
         Pure epsilon of one word more or less in a document. It is up to twice `bit_epsilon_`: in a
         document that reaches `max_doc_words`, the word takes the place of another one.
@@ -112,15 +106,12 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     Relation: one document is replaced by any other. Trust: its owner only. Sensitivity: at most
     ``2 * max_doc_words`` bits differ, and never more than the number of columns; Theorem 4 of [1]_
     charges all columns. Mechanism: randomized response on each bit. Events: one
-    ``RandomizedResponseEvent`` for each bit that differs; with "oue", one with an erasure of 1/2
-    and epsilon ``2 * bit_epsilon`` for each pair of them.
+    ``RandomizedResponseEvent`` for each bit that differs.
 
     References
     ----------
     .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
        Training with Differential Privacy", IEEE TIFS 2020; section V, Theorem 4.
-    .. [2] T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for
-       Frequency Estimation", USENIX Security 2017.
 
     Examples
     --------
@@ -147,14 +138,13 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         "bit_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "delta": [Interval(Real, 0, LARGEST_DELTA, closed="both")],
         "max_doc_words": [None, Interval(Integral, 1, None, closed="left")],
-        "mechanism": [StrOptions({"symmetric", "oue"})],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],
         "random_state": ["random_state"],
     }
 
     def __init__(
-        self, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
-        mechanism="symmetric", ledger=None, random_state=None,
+        self, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100, ledger=None,
+        random_state=None,
     ):  # fmt: skip
         parameters = locals()
         del parameters["self"]
@@ -179,16 +169,15 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
             The fitted randomizer.
         """
         exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
-        fair_ones = self.mechanism == "oue"
         n_words = check_counts(self, X, reset=True).shape[1]  # public
         max_ones = n_words if self.max_doc_words is None else min(int(self.max_doc_words), n_words)
         bits = None  # no privacy
         if math.inf not in (self.epsilon, self.bit_epsilon):
             if self.epsilon is None:
-                bits = _stated_bits(float(self.bit_epsilon), fair_ones)
+                bits = _stated_bits(float(self.bit_epsilon))
             else:
                 epsilon, delta = float(self.epsilon), float(self.delta)
-                bits = calibrated_bits(epsilon, delta, max_ones, n_words, fair_ones)
+                bits = calibrated_bits(epsilon, delta, max_ones, n_words)
         zero, one = (0.0, 1.0) if bits is None else bits.one_probability
         # One document moves at most 2 * max_ones bits: max_ones words leave, max_ones others come.
         # No pair of documents differs in more than all n_words bits. Every bit has its own coins,
@@ -305,23 +294,19 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         return tags
 
 
-def _stated_bits(bit_epsilon: float, fair_ones: bool) -> RandomizedBits:
-    """The mechanism with a given epsilon of a bit, or of half a pair with fair ones."""
-    n_bits = 2 if fair_ones else 1  # one flip has the epsilon of this many bits
-    flip = 1.0 / (1.0 + math.exp(min(n_bits * bit_epsilon, 700.0)))
+def _stated_bits(bit_epsilon: float) -> RandomizedBits:
+    """The mechanism with a given epsilon of a bit."""
+    flip = 1.0 / (1.0 + math.exp(min(bit_epsilon, 700.0)))
     if not MIN_FLIP <= flip <= MAX_FLIP:
         raise ValueError(
-            f"bit_epsilon must be from {LEAST_ODDS / n_bits:.3g} to {MOST_ODDS / n_bits:.7g} with "
-            f"mechanism={'oue' if fair_ones else 'symmetric'!r}, or inf for no privacy, got "
-            f"{bit_epsilon:g}"
+            f"bit_epsilon must be from {LEAST_ODDS:.3g} to {MOST_ODDS:.7g}, or inf for no privacy, "
+            f"got {bit_epsilon:g}"
         )
-    return RandomizedBits(flip, fair_ones)
+    return RandomizedBits(flip)
 
 
 @lru_cache(maxsize=256)
-def calibrated_bits(
-    epsilon: float, delta: float, max_ones: int, n_words: int, fair_ones: bool
-) -> RandomizedBits:
+def calibrated_bits(epsilon: float, delta: float, max_ones: int, n_words: int) -> RandomizedBits:
     """The smallest flip probability for which a report costs at most (epsilon, delta).
 
     The search halves a fixed interval of log-odds: a larger `epsilon` never gets a larger flip
@@ -329,7 +314,7 @@ def calibrated_bits(
     """
 
     def events(flip: float) -> tuple[Event, ...]:
-        return RandomizedBits(flip, fair_ones).events(max_ones, n_words)
+        return RandomizedBits(flip).events(max_ones, n_words)
 
     least, most = (
         epsilon_of(events(flip), delta, total_variation=TOTAL_VARIATION)
@@ -338,10 +323,9 @@ def calibrated_bits(
     if not least <= epsilon <= most:
         advice = "lower max_doc_words" if epsilon < least else "give inf for no privacy"
         raise ValueError(
-            f"epsilon must be from about {least:.4g} to {most:.6g} at delta={delta:g} with "
-            f"mechanism={'oue' if fair_ones else 'symmetric'!r} and at most {max_ones} of "
-            f"{n_words} words in a document, got {epsilon:g}; choose an epsilon in this range, or "
-            f"{advice}"
+            f"epsilon must be from about {least:.4g} to {most:.6g} at delta={delta:g} with at most "
+            f"{max_ones} of {n_words} words in a document, got {epsilon:g}; choose an epsilon in "
+            f"this range, or {advice}"
         )
     low, high, flip = LEAST_ODDS, MOST_ODDS, MAX_FLIP
     for _ in range(N_HALVINGS):
@@ -351,7 +335,7 @@ def calibrated_bits(
             low, flip = middle, candidate
         else:
             high = middle
-    return RandomizedBits(flip, fair_ones)
+    return RandomizedBits(flip)
 
 
 def randomize(
@@ -376,8 +360,7 @@ def randomize(
         row_start = np.arange(len(ptr), dtype=np.int64) * n_words
         ones = np.repeat(row_start[:-1], np.diff(ptr)) + kept.indices[ptr[0] : ptr[-1]]
         flips = streams.reader(Purpose.BIT_FLIPS, 0, block)
-        coins = streams.reader(Purpose.COINS, 0, block)
-        reported = bits(ones, int(row_start[-1]), flips, coins)  # public
+        reported = bits(ones, int(row_start[-1]), flips)  # public
         if streams.n_words > MAX_WORDS:
             raise RuntimeError(
                 f"a call may draw at most {MAX_WORDS} random words; transform fewer rows at a time"

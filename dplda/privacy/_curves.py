@@ -78,10 +78,10 @@ def pair_of(event: Event, *, added: bool, upper: bool) -> Curve | Atoms | None:
             return _bounded_range_atoms(epsilon)
         case Repeated(BoundedRange(epsilon), count):
             return bounded_ranges_curve(epsilon, count)
-        case RandomizedResponseEvent(_, erasure):
+        case RandomizedResponseEvent():
             e = response_loss(event, upper=upper)
-            right = (1.0 - erasure) / (1.0 + math.exp(-e))
-            return Atoms((-e, 0.0, e), (math.exp(-e) * right, erasure, right))
+            right = 1.0 / (1.0 + math.exp(-e))
+            return Atoms((-e, e), (math.exp(-e) * right, right))
         case _:
             return None
 
@@ -317,10 +317,10 @@ def divergences(event: Event) -> FloatArray:
             parts = np.log(a) + (a - 1.0) * e, np.log(a - 1.0) - a * e
             values = (np.logaddexp(*parts) - np.log(2.0 * a - 1.0)) / (a - 1.0)
             values = np.minimum(np.maximum(values, 0.0) + 1e-15, e)
-        case RandomizedResponseEvent(f, erasure):
+        case RandomizedResponseEvent(f):
             # With probability w of a wrong bit and loss e, the mean of the power is
             # 1 + w (exp(a e) - 1) (1 - exp(-(a - 1) e)).
-            wrong, e = (1.0 - erasure) * f / 2.0, response_loss(event, upper=True)
+            wrong, e = f / 2.0, response_loss(event, upper=True)
             log_growth = a * e + np.log(-np.expm1(-a * e))
             log_excess = math.log(wrong) + log_growth + np.log(-np.expm1(-(a - 1.0) * e))
             values = np.logaddexp(0.0, log_excess) / (a - 1.0)

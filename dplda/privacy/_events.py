@@ -79,7 +79,7 @@ class BoundedRange(Event):
 
 @dataclass(frozen=True)
 class RandomizedResponseEvent(Event):
-    """A bit that a fair coin replaces with some probability; or nothing, if it is erased.
+    """A bit that a fair coin replaces with some probability.
 
     Parameters
     ----------
@@ -87,18 +87,12 @@ class RandomizedResponseEvent(Event):
         Probability, strictly between 0 and 1, that a fair coin replaces the bit. The bit is
         therefore reported wrongly with half this probability. The pure epsilon is
         ``log(2 / flip_mixture - 1)``.
-    erasure : float, default=0.0
-        Probability, below 1, that nothing is reported. Two bits of optimized unary encoding, of
-        which one is a one in one document and the other in the other document, are such a response
-        with 1/2: with this probability they are reported alike.
     """
 
     flip_mixture: float
-    erasure: float = 0.0
 
     def __post_init__(self) -> None:
         self._set("flip_mixture", SMALLEST_FLIP, 1.0, "left")
-        self._set("erasure", 0.0, 1.0, "left")
 
 
 @dataclass(frozen=True)

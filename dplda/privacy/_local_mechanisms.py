@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplda.leaf._checks import check_number
 from dplda.privacy._events import Event, RandomizedResponseEvent, repeated
@@ -30,11 +29,9 @@ MAX_FLIP = 0.4999999
 class RandomizedBits:
     """Randomized response on independent bits, in time proportional to the number of ones.
 
-    A bit 0 is reported as 1 with `probability`, from 1.2e-5 to 0.4999999. A bit 1 is reported as 0
-    with the same probability or, with `fair_ones`, with probability 1/2 (optimized unary encoding).
-    Geometric skips lead from one flip to the next. A skip is floored Laplace noise without its
-    sign. A replaced vector costs `events`, up to `WORD_VARIATION` for each skip
-    (docs/proofs_local.md).
+    A bit is reported wrongly with `probability`, from 1.2e-5 to 0.4999999. Geometric skips lead
+    from one flip to the next. A skip is floored Laplace noise without its sign. A replaced vector
+    costs `events`, up to `WORD_VARIATION` for each skip (docs/proofs_local.md).
 
     The scale of the skips is a float, and the ratio of their law is exactly exp(-1/scale). The
     computed scale is reduced by a relative 2**-48, which is more than all rounding errors in the
@@ -42,7 +39,6 @@ class RandomizedBits:
     """
 
     probability: float
-    fair_ones: bool = False
 
     def __post_init__(self) -> None:
         check_number("probability", self.probability, MIN_FLIP, MAX_FLIP)
@@ -55,18 +51,13 @@ class RandomizedBits:
     @property
     def one_probability(self) -> tuple[float, float]:
         """Probability that a bit 0, and a bit 1, is reported as 1."""
-        return self.probability, 0.5 if self.fair_ones else 1.0 - self.probability
-
-    @property
-    def log_ratios(self) -> tuple[float, float]:
-        """Log-ratio between the bits 1 and 0 of the probability to report 1, and to report 0."""
-        zero, one = self.one_probability
-        return math.log(one / zero), math.log((1.0 - zero) / (1.0 - one))
+        return self.probability, 1.0 - self.probability
 
     @property
     def epsilon(self) -> float:
         """Pure epsilon of one bit."""
-        return max(self.log_ratios)
+        zero, one = self.one_probability
+        return math.log(one / zero)
 
     def element_epsilon(self, max_ones: int, n_bits: int) -> float:
         """Compute the pure epsilon of one element more or less in a set that is capped at random.
@@ -78,36 +69,25 @@ class RandomizedBits:
         if n_bits <= max_ones:  # the cap never binds
             return self.epsilon
         kept = max_ones / (max_ones + 1.0)  # probability that the new element is chosen
-        two_bits = sum(self.log_ratios)
+        two_bits = 2.0 * self.epsilon
         # log(1 - kept + kept * exp(two_bits)), without overflow
         return max(self.epsilon, two_bits + math.log(kept + (1.0 - kept) * math.exp(-two_bits)))
 
-    def events(self, max_ones: int, n_bits: int) -> tuple[Event, ...]:
+    def events(self, max_ones: int, n_bits: int) -> tuple[Event]:
         """State the privacy cost of replacing a vector of `n_bits` bits by another one.
 
         They are the events of the largest number of bits that can differ, if neither vector has
         more than `max_ones` ones.
         """
-        n_ones = min(max_ones, n_bits)
-        n_pairs = min(n_ones, n_bits - n_ones)  # a one of each vector
-        flip_mixture = 2.0 * self.probability
-        if not self.fair_ones:
-            return (repeated(RandomizedResponseEvent(flip_mixture), n_ones + n_pairs),)
-        pair = RandomizedResponseEvent(
-            flip_mixture, 0.5
-        )  # two fair coins tell the two documents apart or not
-        single = RandomizedResponseEvent(2.0 * flip_mixture / (1.0 + flip_mixture))
-        counted = ((pair, n_pairs), (single, n_ones - n_pairs))
-        return tuple(repeated(event, n) for event, n in counted if n)
+        flip = RandomizedResponseEvent(2.0 * self.probability)
+        return (repeated(flip, min(2 * max_ones, n_bits)),)
 
-    def __call__(self, ones: Integers, n_bits: int, flips: Reader, coins: Reader) -> Integers:
+    def __call__(self, ones: Integers, n_bits: int, flips: Reader) -> Integers:
         """Increasing positions of the ones of the report of `n_bits` bits, from those of the bits.
 
         The response to a bit depends on its position and the words only: a shorter run with the
-        same words has the same responses. The words of fair coins are read with `fair_ones` only.
+        same words has the same responses.
         """
-        if self.fair_ones:  # a coin stays fair, flipped or not
-            ones = ones[_coins(ones, n_bits, coins)]
         return _in_one_only(ones, self._flipped(n_bits, flips))
 
     def _flipped(self, n_bits: int, reader: Reader) -> Integers:
@@ -123,14 +103,6 @@ class RandomizedBits:
             last = int(skips[-1])
         flipped = np.concatenate(pieces)
         return flipped[: np.searchsorted(flipped, n_bits)]
-
-
-def _coins(positions: Integers, n_bits: int, reader: Reader) -> NDArray[np.bool_]:
-    """A fair coin for each of some positions: a bit of the stream at that position."""
-    words = reader.words(-(-n_bits // 64))
-    shifts = (positions & 63).astype(np.uint64)
-    coins: NDArray[np.bool_] = (words[positions >> 6] >> shifts & np.uint64(1)).astype(np.bool_)
-    return coins
 
 
 def _in_one_only(a: Integers, b: Integers) -> Integers:

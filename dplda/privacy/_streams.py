@@ -42,7 +42,6 @@ class Purpose:
     NOISE = 4
     ORDER = 5
     BIT_FLIPS = 6
-    COINS = 7
     KEPT_WORDS = 8
     HASH_KEY = 9
     RECONSTRUCTION = 10
