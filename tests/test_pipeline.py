@@ -82,13 +82,6 @@ def test_two_seeds_are_no_guarantee(monkeypatch):
     assert 2.1 < pipeline_guarantee(pipeline).epsilon < 3.0
 
 
-def test_parameters_are_those_of_a_named_step():
-    origins = dict(pipeline_guarantee(make_pipeline(chooser(), model()).fit(TEXTS)).provenance)
-    assert "parameters" not in origins
-    assert origins["parameters of PrivateCountVectorizer"].startswith("discover: set by")
-    assert origins["parameters of SubLDA"].startswith("max_iter, n_components: set by")
-
-
 def test_a_classifier_inside_is_named_by_its_path():
     inner = make_pipeline(model(), LogisticRegression())
     pipeline = make_pipeline(chooser(), inner).fit(TEXTS, LABELS)

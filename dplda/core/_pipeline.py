@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from dplda.core._private_fit import COLUMNS, PARAMETERS, UNKNOWN_WORDS, VOCABULARY
+from dplda.core._private_fit import COLUMNS, UNKNOWN_WORDS, VOCABULARY
 from dplda.core._texts import check_model, flat_steps, thawed, words_after, words_of
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, epsilon_of
 from dplda.privacy._events import Event
@@ -192,11 +192,7 @@ def _provenance(steps: Steps, private: Steps, straight: bool) -> tuple[tuple[str
                 "vocabulary, or take PrivateCountVectorizer"
             )
             origins.append((VOCABULARY, origin))
-    origins += [
-        (f"parameters of {type(step).__name__}" if what == PARAMETERS else what, origin)
-        for _, step in private
-        for what, origin in step.privacy_.provenance
-    ]
+    origins += [origin for _, step in private for origin in step.privacy_.provenance]
     known = straight and any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins)
     return tuple(dict.fromkeys(o for o in origins if not (known and o in UNKNOWN_WORDS)))
 

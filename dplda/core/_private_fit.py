@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dplda.leaf._checks import LARGEST_DELTA, check_delta, check_number
-from dplda.leaf._compat import Interval, Options, _changed_params
+from dplda.leaf._compat import Interval, Options
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.privacy import (
     BudgetError,
@@ -50,9 +50,9 @@ AES = (
     "(the usual assumption about this cipher)"
 )
 COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
-ASSUMPTIONS = (COLUMNS, AES)
+SETTINGS = "no parameter was chosen by looking at private data, unless the ledger counts the choice"
+ASSUMPTIONS = (COLUMNS, SETTINGS, AES)
 VOCABULARY = "vocabulary"
-PARAMETERS = "parameters"
 UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
 
 # Who is trusted with private data (docs/threat_model.md).
@@ -61,21 +61,7 @@ TRUSTED_PROCESS = (
 )
 TRUSTED_OWNER = "the program on the owner's own machine; neither the server nor the network"
 TRUSTED_PARTY = "each party with its own texts; neither the coordinator nor other parties"
-# Parameters that state the budget or leave the model as it is.
-_NOT_INPUTS = {
-    "epsilon", "delta", "noise_multiplier", "bit_epsilon", "token_epsilon", "ledger",
-    "random_state", "n_jobs", "verbose", "callbacks", "copy_x",
-}  # fmt: skip
-_TABLES = {
-    "prior_components": "public prior", "word_vectors": "word vectors",
-    "candidates": "candidate words",
-}  # fmt: skip
-BY_THE_CALLER = (
-    "set by the caller; whether they were chosen by looking at private data is not known to the "
-    "model"
-)
-
-
+_TABLES = {"prior_components": "public prior", "word_vectors": "word vectors"}
 _BUDGETS: dict[str, set[object]] = {}  # of each class: what its fits were charged to
 
 
@@ -283,9 +269,29 @@ def no_guarantee(
 
 
 def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
-    """Set the fitted attributes all at once: a model is never shown with another's epsilon."""
+    """Set the fitted attributes all at once: a model is never shown with another's epsilon.
+
+    The guarantee also gets what is known of its surroundings, which no epsilon depends on.
+    """
     if isinstance(estimator, PrivateEstimator):
-        guarantee = _described(estimator, guarantee)
+        given = {name: getattr(estimator, key, None) for key, name in _TABLES.items()}
+        stated = {
+            name: "public by declaration of the caller"
+            for name, table in given.items()
+            if not isinstance(table, str | None)
+        }
+        ledger = getattr(estimator, "ledger", None) if estimator._charges_in_fit else None
+        total, receipt = guarantee.ledger, guarantee.receipt
+        if ledger is not None and not receipt:  # twice the same, for calls that publish again
+            total, receipt = _ledger_total(as_ledger(ledger)), as_ledger(ledger).receipt
+        guarantee = dataclasses.replace(
+            guarantee,
+            trusted=estimator._promise.trusted,
+            theorem=estimator._promise.theorem,
+            provenance=tuple((dict(guarantee.provenance or UNKNOWN_WORDS) | stated).items()),
+            ledger=total,
+            receipt=receipt,
+        )
         if estimator._charges_in_fit and guarantee.epsilon < math.inf:
             _warn_of_other_budgets(estimator, guarantee)
     attributes |= {
@@ -320,35 +326,6 @@ def _warn_of_other_budgets(estimator: PrivateEstimator, guarantee: Guarantee) ->
             "them up. Documents that are public, or different in each fit, need nothing",
             PrivacyLeakWarning,
         )
-
-
-def _described(estimator: PrivateEstimator, guarantee: Guarantee) -> Guarantee:
-    """The guarantee with what is known of its surroundings, which no epsilon depends on."""
-    stated, others = {}, []
-    for name in _changed_params(estimator):  # in alphabetical order
-        if name in _TABLES:
-            if getattr(estimator, name) is not None:
-                stated[_TABLES[name]] = "public by declaration of the caller"
-        elif name not in _NOT_INPUTS:
-            others.append(name)
-    stated[PARAMETERS] = "defaults, which read no data"
-    if others:
-        stated[PARAMETERS] = f"{', '.join(others)}: {BY_THE_CALLER}"
-    origins = dict(guarantee.provenance or UNKNOWN_WORDS)
-    for name in stated:  # which come last
-        origins.pop(name, None)
-    ledger = getattr(estimator, "ledger", None) if estimator._charges_in_fit else None
-    total, receipt = guarantee.ledger, guarantee.receipt
-    if ledger is not None and not receipt:  # twice the same, for calls that publish again
-        total, receipt = _ledger_total(as_ledger(ledger)), as_ledger(ledger).receipt
-    return dataclasses.replace(
-        guarantee,
-        trusted=estimator._promise.trusted,
-        theorem=estimator._promise.theorem,
-        provenance=tuple((origins | stated).items()),
-        ledger=total,
-        receipt=receipt,
-    )
 
 
 def _ledger_total(ledger: Ledger) -> str:
@@ -416,7 +393,6 @@ def release_sum(
         noise_multiplier=mechanism.scale / radius,
         seeded=streams.seeded,
         assumptions=assumptions,
-        common=(COLUMNS, AES),
         trusted=TRUSTED_PROCESS,
         theorem=theorem,
     )

@@ -7,7 +7,6 @@ from typing import Any
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
-from sklearn.utils._pprint import _changed_params
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_non_negative, validate_data
 
@@ -25,7 +24,6 @@ __all__ = [
     "Interval",
     "Options",
     "StrOptions",
-    "_changed_params",
     "_fit_context",
     "_get_output_config",
     "check_non_negative",

@@ -22,6 +22,7 @@ from dplda.core._corpus import warn_of_coverage
 from dplda.core._private_fit import (
     AES,
     PRIVACY_CONSTRAINTS,
+    SETTINGS,
     VOCABULARY,
     PrivateEstimator,
     Promise,
@@ -240,7 +241,7 @@ class PrivateCountVectorizer(
             mechanism=MECHANISM, sensitivity=1.0, noise_scale=multiplier,
             noise_multiplier=multiplier, seeded=streams.seeded,
             assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
-            common=(AES,),
+            common=(SETTINGS, AES),
             provenance=((VOCABULARY, "chosen from the documents, and its cost is in epsilon"),),
         )  # fmt: skip
         publish(

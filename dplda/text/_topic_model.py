@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._pipeline import combined_guarantee
 from dplda.core._private_fit import (
-    PARAMETERS,
     PRIVACY_CONSTRAINTS,
     PrivateEstimator,
     Promise,
@@ -414,8 +413,7 @@ class PrivateTopicModel(
     def _publish(self, model: Any) -> None:
         """Set the fitted attributes of both steps, with one guarantee."""
         both = combined_guarantee(make_pipeline(self.vectorizer_, model), seeds_differ=True)
-        # the steps' settings are those of this estimator, which it states itself
-        inputs = dict(i for i in both.provenance if not i[0].startswith(PARAMETERS))
+        inputs = dict(both.provenance)
         if self._is_english and "word vectors" in inputs:
             inputs["word vectors"] = SOURCE
         publish(
