@@ -6,9 +6,7 @@
 The 1000 most frequent words, K = 50, priors 0.1 and 0.01, one tenth held out, no cap on the words
 of a document. Perplexity by document completion; with ``--same-tokens`` the paper's form, in which
 a document's weights are inferred from the tokens that are scored. The epsilon of the tables is that
-of the paper: `bit_epsilon` for LP-LDA and OLP-LDA, `noise_epsilon` (of one count) for CDP-LDA.
-**These are different protections.** A document of 100 words costs up to 200 times `bit_epsilon`,
-and CDP-LDA has no guarantee.
+of the paper, `bit_epsilon`: a document of 100 words costs up to 200 times as much.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from corpora import kos, nips
 from dplda import LPLDA, OLPLDA, GibbsLDA
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
-from dplda.published import CDPLDA
 
 K = 50
 PRIORS = {"doc_topic_prior": 0.1, "topic_word_prior": 0.01}
@@ -65,8 +62,7 @@ def figure_6(split, options):
         "LDA on presence": lambda s: GibbsLDA(K, random_state=s, **PRIORS).fit(presence),
         "LP-LDA, exact bits": lambda s: lplda(s, np.inf, "bits").fit(split.train),
     }
-    private = {"CDP-LDA": lambda s, e: CDPLDA(K, noise_epsilon=e, random_state=s, **PRIORS)}
-    private |= {f"LP-LDA, {way}": lambda s, e, way=way: lplda(s, e, way) for way in WAYS}
+    private = {f"LP-LDA, {way}": lambda s, e, way=way: lplda(s, e, way) for way in WAYS}
     curves = {}
     for name, fit in flat.items():
         curves[name] = [mean_of(options, split, fit)] * len(EPSILONS)

@@ -24,7 +24,6 @@ from dplda.core._private_fit import PrivateEstimator
 from dplda.federated import IFTMParty
 from dplda.privacy._curator import observe_releases
 from dplda.published import (
-    CDPLDA,
     PublishedHDPLDA,
     PublishedIFTMParty,
     PublishedPrivateSVILDA,
@@ -79,7 +78,6 @@ SETTINGS = {
     IFTMParty: [
         {}, {"token_epsilon": 3.0, "max_doc_tokens": 40}
     ],
-    CDPLDA: [{"noise_epsilon": 5.0}, {"noise_epsilon": 5.0, "noise_at": "every_sweep"}],
     PublishedSubLDA: [
         {}, {"subsampling_ratio": 0.5, "noise_placement": "token"}, {"boost": 2.0, "tol": 0.0}
     ],

@@ -8,7 +8,6 @@ import reference
 from numpy.testing import assert_array_equal
 from reference import DOCUMENTS, N_WORDS, random_words
 
-from dplda.core._fold_in import pad
 from dplda.kernels import _gibbs
 
 SIZES = [1, 2, 7, 8, 9, 20, 33]
@@ -23,7 +22,6 @@ def on_copies(sweep, word, doc_ptr, topics, counts, totals, *rest):
 
 
 collapsed = partial(on_copies, _gibbs.collapsed_sweep)
-noisy = partial(on_copies, _gibbs.noisy_sweep)
 beside = partial(on_copies, _gibbs.background_sweep)
 
 
@@ -31,69 +29,22 @@ def unassigned(word):
     return np.full(len(word), -1, np.int32)
 
 
-def noisy_sizes(counts, word_noise):
-    """Sizes of the topics; a negative noisy count is read as zero."""
-    return np.maximum(counts + word_noise.astype(float), 0).sum(axis=0)
-
-
 @pytest.mark.parametrize("n_components", SIZES)
-@pytest.mark.parametrize("scale", [0.0, 0.3, 40.0])
 @pytest.mark.parametrize("documents", DOCUMENTS.values(), ids=DOCUMENTS)
-def test_sweeps_count_what_they_draw(documents, scale, n_components):
-    """And without noise the noisy sweep is the collapsed one."""
+def test_sweeps_count_what_they_draw(documents, n_components):
     word, doc_ptr = reference.corpus_of(documents)
-    rng = np.random.default_rng(n_components)
-    noise = [
-        pad(np.rint(256 * rng.laplace(0, scale, (n, n_components))) / 256)
-        for n in (N_WORDS, len(documents))
-    ]
-    counts = np.zeros((N_WORDS, reference.padded(n_components)), np.int32)
-    state = unassigned(word), counts, noisy_sizes(counts, noise[0])[:n_components]
-    plain = unassigned(word), counts, np.zeros(n_components, np.int64)
+    state = (
+        unassigned(word),
+        np.zeros((N_WORDS, reference.padded(n_components)), np.int32),
+        np.zeros(n_components, np.int64),
+    )
     for seed in range(4):
-        rest = 0.1, 0.01, random_words(len(word), seed)
-        state = noisy(word, doc_ptr, *state, *noise, *rest)
-        plain = collapsed(word, doc_ptr, *plain, *rest)
-        for (topics, counts, totals), own in ((state, noise[0]), (plain, 0 * noise[0])):
-            recount = np.zeros_like(counts)
-            np.add.at(recount, (word, topics), 1)
-            assert_array_equal(counts, recount)
-            assert_array_equal(totals, noisy_sizes(counts, own)[:n_components])
-        if scale == 0:
-            for ours, theirs in zip(state, plain):
-                assert_array_equal(ours, theirs)
-
-
-@pytest.mark.parametrize("n_components", [3, 9])
-def test_noisy_draws_have_the_stated_law(n_components):
-    """Two tokens of one document: the second draw reads the noise and what the first changed."""
-    alpha, beta, n = 0.8, 0.6, 20_000
-    rng = np.random.default_rng(n_components)
-    word_noise, doc_noise = (pad(rng.laplace(0, 3, (k, n_components))) for k in (3, 1))
-    counts = pad(rng.integers(0, 9, (3, n_components)), np.int32)
-    counts[0, 1] += 1  # the first token, in topic 1; the second has none yet
-    word, doc_ptr = np.array([0, 2], np.int32), np.array([0, 2])
-
-    def law(word, counts, doc_counts):
-        weight = np.maximum(counts[word] + word_noise[word], 0) + beta
-        weight = weight * (np.maximum(doc_noise[0] + doc_counts, 0) + alpha)
-        weight = (weight / (noisy_sizes(counts, word_noise) + 3 * beta))[:n_components]
-        return weight / weight.sum()
-
-    unit = np.eye(counts.shape[1], dtype=np.int32)
-    without = counts - np.outer([1, 0, 0], unit[1])
-    first = law(0, without, 0)
-    expected = [
-        first[k] * law(2, without + np.outer([1, 0, 0], unit[k]), unit[k])
-        for k in range(n_components)
-    ]
-    start = np.array([1, -1], np.int32), counts, noisy_sizes(counts, word_noise)[:n_components]
-    bits = rng.integers(0, 2**64, (n, 2), dtype=np.uint64)
-    drawn = np.array([
-        noisy(word, doc_ptr, *start, word_noise, doc_noise, alpha, beta, some)[0] for some in bits
-    ])  # fmt: skip
-    found = np.bincount(drawn @ [n_components, 1], minlength=n_components**2)
-    assert reference.chi_square(found, expected) > 1e-6
+        state = collapsed(word, doc_ptr, *state, 0.1, 0.01, random_words(len(word), seed))
+        topics, counts, totals = state
+        recount = np.zeros_like(counts)
+        np.add.at(recount, (word, topics), 1)
+        assert_array_equal(counts, recount)
+        assert_array_equal(totals, counts.sum(axis=0)[:n_components])
 
 
 @pytest.mark.parametrize("n_components", SIZES)

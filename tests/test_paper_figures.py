@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from dplda import HDPLDA, SubLDA
 from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
-from dplda.published import CDPLDA
+from dplda.published import PublishedHDPLDA
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
@@ -41,7 +41,9 @@ def test_topics_tell_the_word_unless_the_clip_hides_it():
     X = one_document()
     true_word = X.shape[1] - 1 - int(np.argmax(X[-1, ::-1] > 0))  # of the last token
     n_tokens, first = int(X.sum()), int(X[:-1].sum())
-    plain = CDPLDA(2, noise_epsilon=math.inf, max_iter=50, random_state=0)
+    plain = PublishedHDPLDA(
+        2, noise_epsilon=math.inf, count_clip=1e18, doc_topic_prior=0.1, max_iter=50, random_state=0
+    )
     for exact in (True, False):
         posterior = topic_attack(plain, observed(plain, X), first, n_tokens, exact=exact)
         assert posterior.shape == (50, 20)

@@ -16,7 +16,6 @@ from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning
 from dplda.published import (
-    CDPLDA,
     PublishedHDPLDA,
     PublishedIFTMParty,
     PublishedPrivateSVILDA,
@@ -52,7 +51,6 @@ def test_every_published_model_is_among_the_cases():
 # the warning and the record
 
 SAID = {
-    CDPLDA: "raw words.*HDPLDA.*SubLDA",
     PublishedHDPLDA: "live counts.*in place.*last sweep.*dplda.HDPLDA",
     PublishedSubLDA: r"not sampled.*use dplda\.SubLDA",
     PublishedPrivateSVILDA: "stated epsilon 1:.*minibatch.*dplda.PrivateSVILDA",
@@ -125,8 +123,6 @@ def test_scikit_learn_check(estimator, check):
 @pytest.mark.parametrize(
     ("estimator", "epsilons"),
     [
-        (CDPLDA(5, max_iter=40), (0.02, 0.2, 20.0)),
-        (CDPLDA(5, max_iter=40, noise_at="every_sweep"), (0.02, 0.2, 20.0)),
         (PublishedHDPLDA(5, count_clip=100.0, doc_topic_prior=0.1, max_iter=60),
          (0.05, 0.5, math.inf)),
         (PublishedSubLDA(5, subsampling_ratio=0.5), (2e-4, 2.0, math.inf)),
@@ -134,7 +130,7 @@ def test_scikit_learn_check(estimator, check):
          (0.05, 8.0, math.inf)),
         (PublishedIFTMParty(5, noise_threshold=0.9, max_iter=40), (0.5, 10.0, math.inf)),
     ],
-    ids=["cdplda", "cdplda-every", "hdplda", "sublda", "svilda", "party"],
+    ids=["hdplda", "sublda", "svilda", "party"],
 )  # fmt: skip
 def test_less_noise_is_a_better_model(estimator, epsilons):
     X = make_topic_corpus(700, 100, 5, doc_length=40, random_state=0).data
@@ -151,8 +147,6 @@ def test_less_noise_is_a_better_model(estimator, epsilons):
 @pytest.mark.parametrize(
     ("estimator", "epsilons"),
     [
-        (CDPLDA(K, max_iter=3), (0.003, 5000.0)),
-        (CDPLDA(K, max_iter=3, noise_at="every_sweep"), (0.003, 5000.0)),
         (PublishedHDPLDA(K, count_clip=1.0, max_iter=3), (0.006, 10000.0)),
         (PublishedSubLDA(K, max_iter=3), (1e-12, 1e12)),
         (PublishedSubLDA(K, max_iter=3, noise_placement="token"), (1e-12, 1e12)),
@@ -170,12 +164,9 @@ def test_extreme_noise_gives_a_model(estimator, epsilons, corpus):
 # parameters
 
 BAD = {
-    CDPLDA: {
-        "noise_epsilon": (None, 0.0, -1.0, math.nan, 1e-6, 1e6, -math.inf, "1"),
-        "noise_at": ("first",),
-    },
     PublishedHDPLDA: {
-        "noise_epsilon": (None, 0.0, -1.0, math.nan, 1e-6, 1e6), "count_clip": (None, 0.0, -1.0),
+        "noise_epsilon": (None, 0.0, -1.0, math.nan, 1e-6, 1e6, -math.inf, "1"),
+        "count_clip": (None, 0.0, -1.0),
     },
     PublishedSubLDA: {
         "subsampling_ratio": (0.0, 1.5), "rdp_order": (1, 2.5), "rdp_epsilon": (0.0, math.nan),

@@ -40,7 +40,7 @@ from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy.mechanisms import Curator
-from dplda.published import CDPLDA
+from dplda.published import PublishedHDPLDA
 from dplda.release import _release
 from dplda.release._container import pack, unpack
 
@@ -62,7 +62,7 @@ PRIVATE = [
 ]
 BASELINES = [
     GibbsLDA(K, max_iter=4),
-    CDPLDA(K, noise_epsilon=5.0, max_iter=4),
+    PublishedHDPLDA(K, noise_epsilon=5.0, count_clip=1.0, max_iter=4),
     SubLDA(K, epsilon=math.inf, max_iter=4),
 ]
 every = pytest.mark.parametrize("estimator", [*PRIVATE, *BASELINES], ids=repr)

@@ -39,7 +39,7 @@ def topic_attack(
     Parameters
     ----------
     model : estimator
-        Fitted `HDPLDA`, `dplda.published.PublishedHDPLDA` or `CDPLDA`.
+        Fitted `HDPLDA` or `dplda.published.PublishedHDPLDA`.
     releases : list of Release
         Releases of that fit, as `dplda.audit.observe_releases` saw them.
     first, last : int
@@ -115,7 +115,7 @@ def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
     if hasattr(model, "count_clip_"):
         sweep = model._mechanisms()
         return HalfTable.from_counts(
-            noisy, model.count_clip_, beta, mean=sweep.mechanism.mean, unit=sweep.unit
+            noisy, model.count_clip_, beta, mean=sweep.mechanism.mean
         ).values
     clip = float(getattr(model, "count_clip", math.inf))
     sizes = np.maximum(noisy.sum(axis=0), 0) + len(noisy) * beta

@@ -16,7 +16,3 @@ def background_sweep(
     word: I32, doc_ptr: I64, topics: I32, counts: I32, totals: I64, word_prior: F32,
     prior_sizes: F64, background: F32, doc_topic_prior: float, bits: U64, scratch: F32,
 ) -> None: ...
-def noisy_sweep(
-    word: I32, doc_ptr: I64, topics: I32, counts: I32, totals: F64, word_noise: F32,
-    doc_noise: F32, doc_topic_prior: float, topic_word_prior: float, bits: U64, scratch: F32,
-) -> None: ...

@@ -1,4 +1,3 @@
-from ._hdplda import CDPLDA as CDPLDA
 from ._hdplda import PublishedHDPLDA as PublishedHDPLDA
 from ._iftm import PublishedIFTMParty as PublishedIFTMParty
 from ._iftm import recover_counts as recover_counts

@@ -91,8 +91,7 @@ def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.nda
     return counts.reshape(corpus.n_words, n_components)
 
 
-def laplace(shape: tuple[int, ...], epsilon: float, sensitivity: int, reader: Reader) -> np.ndarray:
-    """Laplace noise of mean zero and scale ``sensitivity / epsilon``, in steps of 1 / GRID."""
-    noiseless = epsilon == math.inf
-    mechanism = NoNoise() if noiseless else FlooredLaplace(sensitivity * GRID / float(epsilon))
+def laplace(shape: tuple[int, ...], epsilon: float, reader: Reader) -> np.ndarray:
+    """Laplace noise of mean zero and scale ``2 / epsilon``, in steps of 1 / GRID."""
+    mechanism = NoNoise() if epsilon == math.inf else FlooredLaplace(2 * GRID / float(epsilon))
     return (mechanism(np.zeros(shape, np.int64), reader) - mechanism.mean) / GRID

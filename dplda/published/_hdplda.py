@@ -1,4 +1,4 @@
-"""HDP-LDA and its baseline CDP-LDA as Zhao et al. publish them, with their errors: not private."""
+"""HDP-LDA as Zhao et al. publish it, with its errors: not private."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
-from dplda.core._fold_in import pad
-from dplda.kernels import _gibbs, _published_hdp
-from dplda.leaf._compat import Interval, StrOptions
+from dplda.kernels import _published_hdp
+from dplda.leaf._compat import Interval
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams
@@ -20,9 +19,7 @@ from dplda.published._base import COUNTS, TOPICS, PublishedLDA, count_words, lap
 from dplda.word._frozen_table import uniform_topics
 from dplda.word._sweep_mechanisms import inherent_epsilon
 
-# The noise tables reach GRID / epsilon; HDP-LDA, of sensitivity 2, takes twice these.
-SMALLEST_EPSILON, LARGEST_EPSILON = 0.003, 5000.0
-WORDS, DOCUMENTS = 0, 1  # blocks of the noise stream
+SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0  # the noise tables reach 2 GRID / epsilon
 
 
 class PublishedHDPLDA(PublishedLDA):
@@ -96,7 +93,7 @@ class PublishedHDPLDA(PublishedLDA):
     _instead = "dplda.HDPLDA"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "noise_epsilon": noise_range(2 * SMALLEST_EPSILON, 2 * LARGEST_EPSILON),
+        "noise_epsilon": noise_range(SMALLEST_EPSILON, LARGEST_EPSILON),
         "count_clip": [Interval(Real, 0, 1e18, closed="right")],
     }
 
@@ -121,7 +118,7 @@ class PublishedHDPLDA(PublishedLDA):
             # topics of other words change too. Counts stay multiples of 1 / (2 GRID): their sums
             # are exact in double precision.
             reader = streams.reader(Purpose.NOISE, t)  # secret
-            counts += laplace(counts.shape, self.noise_epsilon, 2, reader)  # line 9
+            counts += laplace(counts.shape, self.noise_epsilon, reader)  # line 9
             announce(COUNTS, t, counts.copy)  # public
             bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)  # secret
             # A token of word w in document m draws topic k with probability proportional to
@@ -145,125 +142,4 @@ class PublishedHDPLDA(PublishedLDA):
             n_iter_=int(self.max_iter),
             published_epsilon_=self.max_iter * (float(self.noise_epsilon) + sampling_epsilon),
             sampling_epsilon_=sampling_epsilon,
-        )
-
-
-class CDPLDA(PublishedLDA):
-    """Collapsed Gibbs sampling with Laplace noise on its counts: not private.
-
-    The baseline of HDP-LDA and LP-LDA in [1]_. The word-topic and the document-topic counts get
-    Laplace noise of scale ``1 / noise_epsilon``, in the first sweep (CDP-LDA, after [2]_) or in
-    every sweep (CDP-LDA+). :class:`dplda.HDPLDA` protects words, :class:`dplda.SubLDA` documents.
-
-    Parameters
-    ----------
-    n_components
-    noise_epsilon : float
-        Inverse of the scale of the noise of one sweep, from 0.003 to 5000; must be given. It is not
-        a guarantee. ``inf`` gives the result of ``dplda.GibbsLDA(exact=True)``, bit for bit.
-    noise_at : {"first_sweep", "every_sweep"}, default="first_sweep"
-        Sweeps that add noise. "first_sweep" adds it before the first sweep, and it stays in the
-        counts (CDP-LDA). "every_sweep" adds it before each sweep, to the earlier noise (CDP-LDA+).
-    max_iter : int, default=100
-        Number of sweeps over the corpus.
-    doc_topic_prior, topic_word_prior, n_jobs, random_state, verbose : optional
-        As in :class:`dplda.GibbsLDA`.
-
-    Attributes
-    ----------
-    components_
-    published_epsilon_ : float
-        The claim that [1]_ implies: `noise_epsilon` times the number of sweeps that drew noise. Not
-        a guarantee.
-    epsilon_, delta_ : float
-        Infinity and 0: nothing is proved. `privacy_` says why.
-
-    See Also
-    --------
-    dplda.GibbsLDA : With `exact`, the same sampler without noise.
-
-    Notes
-    -----
-    **Privacy.** Unit: none; the paper means one word. Relation: one word is replaced by another.
-    Sensitivity: unbounded, because the topics of other words change with that word. Event:
-    ``NonPrivate()``.
-
-    Counts keep their noise and are read as ``max(count, 0)``, also in the size of a topic. The
-    noise has mean zero and steps of 1/256.
-
-    References
-    ----------
-    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training With Differential Privacy", IEEE TIFS, 2020, sections IV-A and VII.
-    .. [2] J. Foulds, J. Geumlek, M. Welling, K. Chaudhuri, "On the Theory and Practice of
-       Privacy-Preserving Bayesian Data Analysis", UAI 2016.
-
-    Examples
-    --------
-    >>> from dplda.published import CDPLDA
-    >>> model = CDPLDA(n_components=3, noise_epsilon=2.0, noise_at="every_sweep", max_iter=20)
-    >>> model = model.fit([[3, 1], [0, 2]])  # doctest: +SKIP
-    """
-
-    _instead = "dplda.HDPLDA to protect words and dplda.SubLDA to protect documents"
-    _parameter_constraints = {
-        **BaseLDA._parameter_constraints,
-        "noise_epsilon": noise_range(SMALLEST_EPSILON, LARGEST_EPSILON),
-        "noise_at": [StrOptions({"first_sweep", "every_sweep"})],
-    }
-
-    def __init__(
-        self, n_components=10, *, noise_epsilon=None, noise_at="first_sweep", max_iter=100,
-        doc_topic_prior=0.1, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
-        self._assign(locals())
-
-    @property
-    def _hole(self) -> str:
-        if self.noise_at == "first_sweep":
-            return "raw words continue to change the counts after the only noise"
-        return (
-            "raw words choose the topics by live counts without a clip, and continue to change the "
-            "counts after the last noise"
-        )
-
-    def _train(self, X: sp.csr_array, streams: Streams) -> None:
-        if self.noise_epsilon != math.inf:
-            self._warn()
-        corpus = Corpus.from_counts(X)  # private
-        n_components, n_docs = int(self.n_components), len(corpus.doc_ptr) - 1
-        shape = (corpus.n_words, n_components)
-        word_noise, doc_noise = pad(np.zeros(shape)), pad(np.zeros((n_docs, n_components)))
-        counts = pad(np.zeros(shape), np.int32)
-        topics = np.full(corpus.n_tokens, -1, np.int32)
-        scratch = np.empty((4, counts.shape[1]), np.float32)
-        for t in rounds(self, 1, self.max_iter):
-            if t == 1 or self.noise_at == "every_sweep":
-                for block, noise in ((WORDS, word_noise), (DOCUMENTS, doc_noise)):
-                    reader = streams.reader(Purpose.NOISE, t, block)  # secret
-                    drawn = laplace((len(noise), n_components), self.noise_epsilon, 1, reader)
-                    noise += pad(drawn)
-            # The paper's release. The noise is that of one count that one word changes by 1. No
-            # bound holds: the topics, and thus the counts, of other words change with it.
-            noisy = counts + word_noise
-            announce(COUNTS, t, noisy[:, :n_components])  # public
-            totals = np.maximum(noisy, 0).sum(axis=0)[:n_components]
-            bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)  # secret
-            # Draws read the live counts, and change them, without a clip and without new noise.
-            _gibbs.noisy_sweep(  # private
-                corpus.word, corpus.doc_ptr, topics, counts, totals, word_noise, doc_noise,
-                self.doc_topic_prior_, self.topic_word_prior, bits, scratch,
-            )  # fmt: skip
-            announce(TOPICS, t, topics.copy)  # public
-        n_noisy_sweeps = self.max_iter if self.noise_at == "every_sweep" else 1
-        scale = 1 / float(self.noise_epsilon)
-        noisy = (counts + word_noise)[:, :n_components]
-        self._publish(  # public
-            streams,
-            f"Laplace noise of scale {scale:.4g} on word-topic and document-topic counts in "
-            f"{'every' if self.noise_at == 'every_sweep' else 'the first'} sweep",
-            scale,
-            np.maximum(noisy, 0).T + float(self.topic_word_prior),
-            n_iter_=int(self.max_iter),
-            published_epsilon_=float(self.noise_epsilon) * n_noisy_sweeps,
         )
