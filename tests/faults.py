@@ -796,7 +796,7 @@ def a_second_attempt_has_the_noise_of_the_first(patch):
 
 @around("federated._secure_sum:fit_share", SECURE_SUM)
 def a_party_forgets_its_share(original, model, X, parties, user_ids=None):
-    noise = module("privacy._mechanisms").GaussianShare
+    noise = module("privacy._mechanisms").DiscreteGaussian
     draw, noise.add_to = noise.add_to, lambda *args, **options: None
     try:
         return original(model, X, parties, user_ids)
@@ -809,7 +809,7 @@ def the_noise_of_all_parties_pays(original, self):
     return original(self)._replace(n_honest=self.n_parties)
 
 
-@around("privacy._mechanisms:GaussianShare.event_variance", SECURE_SUM)
+@around("privacy._mechanisms:DiscreteGaussian.event_variance", SECURE_SUM)
 def the_noise_of_a_party_is_stated_as_that_of_all(original, self):
     return original(self) * self.n_parties
 

@@ -25,8 +25,8 @@ from dplda.leaf import _threads
 from dplda.privacy._events import Laplace, NonPrivate, Repeated
 from dplda.privacy._local_mechanisms import MIN_FLIP
 from dplda.privacy._mechanisms import (
-    EVENT_VARIANCE,
     NOISE_VARIANCE,
+    ROUNDING_VARIANCE,
     WORD_VARIATION,
     DiscreteGaussian,
     FlooredLaplace,
@@ -268,14 +268,13 @@ def test_mechanism_reads_its_stream_once_and_in_order(mechanism, tables, twin):
 def test_radius_is_the_largest_that_gives_the_noise_multiplier(noise_multiplier):
     radius = DiscreteGaussian.for_noise_multiplier(noise_multiplier).radius
     exact = Fraction(noise_multiplier) ** 2
-    assert radius**2 * exact <= EVENT_VARIANCE < (radius + 1) ** 2 * exact
+    assert radius**2 * exact <= NOISE_VARIANCE - ROUNDING_VARIANCE < (radius + 1) ** 2 * exact
 
 
 def test_the_event_leaves_the_variance_that_rounding_needs():
     """Lemma 2 of the noise with h = eta(s_2): the continuous noise has variance S^2 - s_2^2."""
-    rounding = NOISE_VARIANCE - EVENT_VARIANCE
-    assert rounding > 0
-    assert 2 * math.exp(-2 * math.pi**2 * rounding) <= 1.5e-77
+    assert DiscreteGaussian(64).event_variance == NOISE_VARIANCE - ROUNDING_VARIANCE
+    assert 2 * math.exp(-2 * math.pi**2 * ROUNDING_VARIANCE) <= 1.5e-77
 
 
 @pytest.mark.parametrize("mechanism", [DiscreteGaussian(5000), FlooredLaplace(4.0), NoNoise()])

@@ -1,11 +1,10 @@
-"""What an operator relies on: logs without data, receipts, checks and backups."""
+"""What an operator relies on: logs without data, receipts and checks."""
 
 import json
 import logging
 import math
 import os
 import sqlite3
-import stat
 from contextlib import closing
 
 import numpy as np
@@ -138,7 +137,7 @@ def test_check_exits_with_2_for_what_it_cannot_read(path, tmp_path, capsys):
         main(["ledger", "check", path, "--max-epsilon", "x"])
 
 
-# ---- backup and receipts ------------------------------------------------------------------
+# ---- receipts -----------------------------------------------------------------------------
 
 
 def test_a_receipt_stands_for_the_entries_that_came_first(path):
@@ -155,27 +154,6 @@ def test_a_receipt_stands_for_the_entries_that_came_first(path):
     assert Ledger(path).has(receipts[3])
     for wrong in ("", "x", receipts[1] + "0", receipts[1].upper() + "\n"):
         assert not ledger.has(wrong)
-
-
-def test_a_backup_is_a_complete_ledger_that_only_its_owner_can_read(path, tmp_path, capsys):
-    ledger = Ledger(path, epsilon=4.0)
-    charge(ledger)
-    copy = str(tmp_path / "copy")
-    assert main(["ledger", "backup", path, copy]) == 0
-    assert ledger.receipt in capsys.readouterr().out
-    assert Ledger(copy).entries() == ledger.entries()
-    assert Ledger(copy).epsilon == 4.0
-    if os.name == "posix":
-        assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
-    for target in (copy, path):
-        assert main(["ledger", "backup", path, target]) == 1
-        assert "exists" in capsys.readouterr().err
-    assert main(["ledger", "backup", str(tmp_path / "missing"), str(tmp_path / "other")]) == 1
-    no_folder = str(tmp_path / "none" / "copy")
-    capsys.readouterr()
-    assert main(["ledger", "backup", path, no_folder]) == 1
-    assert f"{no_folder} cannot be written" in capsys.readouterr().err
-    assert Ledger(path).entries() == ledger.entries()
 
 
 def test_restoring_an_old_copy_forgets_what_was_spent_and_this_is_noticed(path, tmp_path, capsys):

@@ -18,7 +18,7 @@ from dplda.federated import _secure_sum, fit_together
 from dplda.federated._secure_sum import Adder, Room, SecureSum, Terms, fit_share, pack
 from dplda.privacy import Ledger, PoissonSampled, epsilon_of
 from dplda.privacy._curator import TOTAL_VARIATION
-from dplda.privacy._mechanisms import NOISE_VARIANCE, DiscreteGaussian, GaussianShare
+from dplda.privacy._mechanisms import NOISE_VARIANCE, DiscreteGaussian
 from dplda.privacy._streams import Streams
 
 pytestmark = pytest.mark.filterwarnings(
@@ -76,7 +76,7 @@ def test_without_noise_the_model_is_that_of_all_documents_to_the_last_bit(
     model, with_users, X, monkeypatch
 ):
     """With the same mechanisms, masks and first table."""
-    monkeypatch.setattr(GaussianShare, "add_to", no_noise)
+    monkeypatch.setattr(DiscreteGaussian, "add_to", no_noise)
     first, begin = [], SecureSum.begin
     monkeypatch.setattr(SecureSum, "begin", lambda self: first.append(begin(self)) or first[-1])
     users = np.arange(600) // 4 if with_users else None
@@ -95,14 +95,14 @@ def test_a_seed_gives_one_model_and_no_seed_another(X):
 
 
 def test_noise_of_the_parties_is_independent(X, monkeypatch):
-    seen, add_to = [], GaussianShare.add_to
+    seen, add_to = [], DiscreteGaussian.add_to
 
     def draw(self, cells, reader, n_jobs=1):
         before = cells.copy()
         add_to(self, cells, reader, n_jobs)
         seen.append((cells - before)[:V].astype(float))
 
-    monkeypatch.setattr(GaussianShare, "add_to", draw)
+    monkeypatch.setattr(DiscreteGaussian, "add_to", draw)
     fit_together(clone(MODEL).set_params(max_iter=2, random_state=0), thirds(X))
     correlation = np.corrcoef(seen) - np.eye(len(seen))
     assert len(seen) == 3 * 4
@@ -127,8 +127,8 @@ def test_missing_noise_is_noticed(monkeypatch, caplog):
     found = [record.args[1] for record in caplog.records if "noise of" in record.message]
     assert len(found) == 5 * 80
     assert np.mean(found) == pytest.approx(5, abs=0.2)
-    add_to, count = GaussianShare.add_to, iter(range(10**6))
-    monkeypatch.setattr(GaussianShare, "add_to", lambda *a: next(count) % 5 or add_to(*a))
+    add_to, count = DiscreteGaussian.add_to, iter(range(10**6))
+    monkeypatch.setattr(DiscreteGaussian, "add_to", lambda *a: next(count) % 5 or add_to(*a))
     with pytest.warns(UserWarning, match=r"has the noise of \d\.\d\d parties, and 5 take part"):
         fit_together(model, parts)
 
@@ -218,11 +218,11 @@ def test_shares_have_the_variance_that_the_event_states():
     h, n = 9, 200_000
     noise = np.zeros(n, np.int64)
     for i in range(h):
-        GaussianShare(64, h, h + 1).add_to(noise, Streams.from_random_state(i).reader(4, 0))
+        DiscreteGaussian(64, h, h + 1).add_to(noise, Streams.from_random_state(i).reader(4, 0))
     z = noise / math.sqrt(h * NOISE_VARIANCE)
     assert z.var() == pytest.approx(1, abs=5 * math.sqrt(2 / n))
     assert (z**4).mean() == pytest.approx(3, abs=5 * math.sqrt(96 / n))
-    share = GaussianShare.for_noise_multiplier(10.0, n_honest=h, n_parties=h + 1)
+    share = DiscreteGaussian.for_noise_multiplier(10.0, n_honest=h, n_parties=h + 1)
     assert share.radius == math.isqrt((h * NOISE_VARIANCE - 9) // 100)
     assert share.radius > 2.9 * DiscreteGaussian.for_noise_multiplier(10.0).radius
 

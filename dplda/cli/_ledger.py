@@ -1,4 +1,4 @@
-"""The commands ``dplda ledger show``, ``check``, ``backup`` and ``cancel``."""
+"""The commands ``dplda ledger show``, ``check`` and ``cancel``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import argparse
 import json
 import os
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._options import say
 from dplda.leaf._checks import escaped
-from dplda.leaf._files import check_writable, create_whole
 
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
 
@@ -45,8 +43,6 @@ def add_commands(commands: Any) -> None:
     add("--receipt", action="append", default=[], metavar="TEXT",
         help="receipt that `show` or a log printed before; may be given several times")  # fmt: skip
     add("--json", action="store_true", help="print JSON")
-    add = add_command("backup", _backup, "Copy a ledger to a new file, even while fits charge it.")
-    add("copy", type=Path, help="file to write, which must not exist")
     add = add_command(
         "cancel", _cancel, "Cancel an entry that is reserved, whose fit has released nothing. If "
         "the fit still runs, it ends with an error before its first release. An entry whose "
@@ -107,28 +103,6 @@ def _advice(unknown: dict[str, Any]) -> str:
         "The ledger lacks entries that it had. It may be an older copy: charge nothing to it, and "
         "cancel no entry, until this is explained."
     )
-
-
-def _backup(options: argparse.Namespace) -> None:
-    import sqlite3
-
-    ledger = _existing(options.file)
-    if os.path.lexists(options.copy):
-        raise FileExistsError(f"{options.copy} exists; choose another name for the copy")
-    check_writable(options.copy)
-
-    def copy(draft: str) -> None:
-        with (
-            closing(sqlite3.connect(options.file)) as source,
-            closing(sqlite3.connect(draft)) as to,
-        ):
-            source.backup(to)  # as a whole, even while other processes write
-
-    create_whole(str(options.copy), copy)
-    copied = dplda.privacy.Ledger(options.copy)
-    if copied.id != ledger.id:  # somebody else has made a file of that name
-        raise FileExistsError(f"{options.copy} was made by another process; nothing was copied")
-    print(f"copied to {options.copy}, with the receipt {copied.receipt}")
 
 
 def _cancel(options: argparse.Namespace) -> None:

@@ -34,7 +34,6 @@ from dplda.privacy._mechanisms import (
     MAX_RADIUS,
     NOISE_VARIANCE,
     DiscreteGaussian,
-    GaussianShare,
     NoNoise,
 )
 
@@ -97,10 +96,8 @@ class Shares(NamedTuple):
 
     def gaussian(self, noise_multiplier: float) -> DiscreteGaussian:
         """The mechanism of a release with this noise multiplier."""
-        if self.n_parties == 1:
-            return DiscreteGaussian.for_noise_multiplier(noise_multiplier)
-        return GaussianShare.for_noise_multiplier(
-            noise_multiplier, n_honest=self.n_honest, n_parties=self.n_parties
+        return DiscreteGaussian.for_noise_multiplier(
+            noise_multiplier, self.n_honest, self.n_parties
         )
 
 

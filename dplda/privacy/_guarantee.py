@@ -42,16 +42,10 @@ cached_epsilon = functools.lru_cache(maxsize=128, typed=True)(epsilon_of)
 # One number for all rounds, or one for each.
 PerRound: TypeAlias = float | tuple[float, ...] | None
 
-# Largest epsilon of each grade that the text names.
-_GRADES = (
-    (1.0, "strong"),
-    (3.0, "reasonable"),
-    (8.0, "weak"),
-    (20.0, "very weak"),
-    (math.inf, "nominal"),
-)
+# Largest epsilon of each grade that the text names: a convention.
+_GRADES = {"strong": 1.0, "reasonable": 3.0, "weak": 8.0, "very weak": 20.0}
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
-_LARGEST_DELTA = 1e-3  # of a grade better than nominal
+_LARGEST_DELTA = 1e-3  # of a grade better than nominal: above it, some units may be published whole
 _WITHOUT_PARTS = ("word", "token", "bit")
 # What the first line of the card says of those who may take it for more.
 _LIMITS = {
@@ -60,21 +54,20 @@ _LIMITS = {
     **dict.fromkeys(_WITHOUT_PARTS, "; neither a document nor a person"),
 }
 _PARTS = 100  # of a document: a mean one of the corpus KOS has as many words
-_FALSE_ALARMS = 0.01
+_FALSE_ALARMS = 0.01  # of the rate on the card
 NOT_COVERED = (
     "the texts themselves, and words learned from them without noise; scores, perplexities and "
     "transforms of private documents; other results from the same texts; running time and memory"
 )
 # A guarantee that states more than its events cost by this share may cover more than its events.
 _SAME_COST = 1.01
-_MAX_GROUP = 10**6
+_MAX_GROUP = 10**6  # units: above any group, and far from losing digits of a multiplier
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 PAGES = "https://github.com/dplda/dplda/blob/main/docs/"
 _ROUNDING = 1.0 + 1e-9  # on the rounding errors of the epsilons of groups
 # Any grid gives a valid detection rate. This one is within a relative 1e-3 of the best for usual
 # noise.
 _EPSILONS = np.concatenate([np.arange(0.0, 1.0, 0.02), np.arange(1.0, 8.0, 0.1), np.arange(8, 51)])
-_DELTAS = np.geomspace(1e-12, 0.5, 60)
 _MARGIN = 1e-12  # on the rounding errors of the closed form
 
 
@@ -116,8 +109,8 @@ class Guarantee:
     relation : str
         How neighboring data sets differ, such as "one document is added or removed".
     epsilon, delta : float
-        Of the (epsilon, delta)-differential privacy of everything that was released. Epsilon is at
-        least the privacy cost of the events at `delta`, else ValueError is raised.
+        Of the (epsilon, delta)-differential privacy of everything that was released. An epsilon
+        below the privacy cost of the events at `delta` is a ValueError.
     mechanism : str
         The releases and their noise, in words.
     sensitivity : float
@@ -228,7 +221,7 @@ class Guarantee:
         """Bound how often the best test finds a unit that is present.
 
         The test sees all releases, knows all other data, and compares the data with and without one
-        particular unit.
+        particular unit. ``docs/accounting.md`` has the proof.
 
         Parameters
         ----------
@@ -240,12 +233,7 @@ class Guarantee:
         -------
         float
             Largest share of the cases with the unit in which the test finds it, from `false_alarms`
-            (blind guessing) to 1.
-
-        Notes
-        -----
-        The bound uses the trade-off curve of `events`. For Gaussian noise without sampling it is
-        exact: ``Phi(Phi^-1(false_alarms) + mu)``. ``docs/accounting.md`` has the proof.
+            (blind guessing) to 1. Exact for Gaussian noise without sampling.
         """
         alarms = check_number("false_alarms", false_alarms, 0.0, 1.0, closed="both")
         if self.epsilon == math.inf:
@@ -254,10 +242,10 @@ class Guarantee:
         if not is_chargeable(self.total_variation, self.epsilon, self.delta):
             distance = self.total_variation  # of each of the two laws from its ideal form
         stated = (np.array([self.epsilon]), np.array([self.delta]))
-        rate = rate_from_pairs(*stated, min(1.0, alarms + distance)) + distance
+        rate = _rate_from_pairs(*stated, min(1.0, alarms + distance)) + distance
         if self._is_of_events():
             groups = bounds.grouped(self.events)
-            rate = min(rate, detection_rate(groups, alarms, self.total_variation))
+            rate = min(rate, _detection_rate(groups, alarms, self.total_variation))
         return min(1.0, rate)
 
     def for_groups(self, size: int) -> Guarantee:
@@ -274,11 +262,7 @@ class Guarantee:
         -------
         guarantee : Guarantee
             At the same delta. Its unit is the group. Epsilon is infinite if no bound is proved.
-
-        Notes
-        -----
-        Noise that is Gaussian without sampling has `size` times the mu, which is exact. For all
-        else ``docs/proofs_document.md`` proves two bounds, and the smaller one is taken.
+            ``docs/proofs_document.md`` has the bounds.
 
         Examples
         --------
@@ -290,9 +274,9 @@ class Guarantee:
         size = check_integer("size", size, 1, _MAX_GROUP)
         if size == 1:
             return self
+        group = self._of_steps(size, whole=True)
         relation = f"up to {size} {self.unit}s change, each in this way: {self.relation}"
-        group, events = self._steps(size, whole=True)
-        if any(isinstance(e, PoissonSampled) for e, _ in bounds.grouped(events)):
+        if any(isinstance(e, PoissonSampled) for e, _ in bounds.grouped(group.events)):
             # a secret sample hides a group that comes or goes as a whole: docs/proofs_document.md
             relation += "; all of them are there in one of the two data sets, and none in the other"
         return dataclasses.replace(
@@ -318,27 +302,20 @@ class Guarantee:
         ------
         ValueError
             If the unit is a word, a token or a bit, which has no parts.
-
-        Examples
-        --------
-        >>> from dplda import SubLDA
-        >>> guarantee = SubLDA(2, epsilon=1.0).fit([[2, 0, 1], [0, 3, 0]]).privacy_
-        >>> round(guarantee.for_part_of_unit().epsilon, 1)
-        2.1
         """
         if self.unit in _WITHOUT_PARTS:
             raise ValueError(f"a {self.unit} has no parts; this guarantee is for one {self.unit}")
         groups = bounds.grouped(self.events)
         replaces = all(isinstance(event, RandomizedResponseEvent) for event, _ in groups)
-        part = self if self.events and replaces else self._steps(2, whole=False)[0]
+        part = self if self.events and replaces else self._of_steps(2, whole=False)
         return dataclasses.replace(
             part,
             unit=f"part of a {self.unit}",
             relation=f"a part of one {self.unit} is added, removed or changed, and the rest stays",
         )
 
-    def _steps(self, size: int, *, whole: bool) -> tuple[Guarantee, tuple[Event, ...]]:
-        """What holds along a chain of so many neighbors, and its events."""
+    def _of_steps(self, size: int, *, whole: bool) -> Guarantee:
+        """What holds along a chain of so many neighbors."""
         own: tuple[Event, ...] = self.events
         if not self._is_of_events():  # the statement says more than the events
             own = (_statement(self.epsilon, self.delta),)
@@ -348,7 +325,7 @@ class Guarantee:
         elif multiplier is not None:
             multiplier = multiplier / size
         events = group_events(bounds.grouped(own), size, self.delta, distance, whole=whole)
-        chain = dataclasses.replace(
+        return dataclasses.replace(
             self,
             epsilon=epsilon_of(events, self.delta, total_variation=distance),
             sensitivity=size * self.sensitivity,
@@ -356,7 +333,6 @@ class Guarantee:
             events=events,
             theorem="docs/proofs_document.md",
         )
-        return chain, events
 
     def to_dict(self) -> dict[str, Any]:
         """Give all fields as plain values that JSON can hold.
@@ -381,7 +357,10 @@ class Guarantee:
         str
             The first lines of the card. `print` shows all of it.
         """
-        return _lines(self._summary())
+        return str(self).partition("\n\n")[0]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:13}{text}".rstrip() for label, text in self._card())
 
     def to_markdown(self) -> str:
         """Write the card as a Markdown table.
@@ -392,11 +371,12 @@ class Guarantee:
             One row for each line of the card.
         """
         lines = ["| | |", "| --- | --- |"]
-        for label, text in [*self._summary(), ("details", " "), *self._rows()]:
+        for label, text in self._card():
             cell = escaped(text, "markdown")
             if label == "theorem":
                 cell = f"[{cell}]({PAGES}{quote(text.removeprefix('docs/'), safe='/#')})"
-            lines.append(f"| {label} | {cell} |")
+            if label:
+                lines.append(f"| {label} | {cell} |")
         return "\n".join(lines)
 
     _repr_markdown_ = to_markdown  # of a notebook
@@ -408,80 +388,51 @@ class Guarantee:
             f"for one {self.unit}{seeded}>"
         )
 
-    def __str__(self) -> str:
-        return f"{self.summary()}\n\ndetails\n{_lines(self._rows())}"
-
-    def _summary(self) -> list[tuple[str, str]]:
-        """Labels and texts of the first three lines of the card."""
-        if self.epsilon == math.inf:
-            return [("protects", f"no {self.unit}: there is no privacy guarantee")]
-        much = f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}: {self._grade()} protection"
-        if self.unit in _WITHOUT_PARTS:
-            much += " of a document"
-        if self.seeded:
-            much += "; none against anyone who knows or guesses the given seed"
+    def _card(self) -> list[tuple[str, str]]:
+        """Labels and texts of the card, in order; an empty pair follows the first lines."""
+        private = self.epsilon < math.inf
+        holds = self._promise() if private else [
+            ("protects", f"no {self.unit}: there is no privacy guarantee"),
+            ("", ""),
+            ("strength", "none: anyone who sees it may be able to read parts of the data in it"),
+            ("mechanism", self.mechanism),
+        ]  # fmt: skip
         return [
-            ("protects", f"every single {self.unit}{_LIMITS.get(self.unit, '')}"),
-            ("how much", much),
-            ("not covered", NOT_COVERED),
+            *holds,
+            *([("trusted", self.trusted)] if self.trusted else []),
+            *(("inputs", f"{name}: {origin}") for name, origin in self.provenance),
+            *(("holds if", condition) for condition in self.assumptions if private),
+            *([("ledger", self.ledger)] if self.ledger else []),
+            *([("theorem", self.theorem)] if self.theorem and private else []),
         ]
 
-    def _grade(self) -> str:
-        """How strong it is, in a word: of a document where its parts are protected."""
-        n_parts = _PARTS if self.unit in _WITHOUT_PARTS else 1
+    def _promise(self) -> Iterator[tuple[str, str]]:
+        """What epsilon and delta mean, and the noise behind them."""
+        unit, has_parts = self.unit, self.unit not in _WITHOUT_PARTS
+        # the words of the scale are for documents and persons
+        cost = self.epsilon if has_parts else _PARTS * self.epsilon
+        grade = next((word for word, most in _GRADES.items() if cost <= most), "nominal")
+        scale = _SCALE
+        if not has_parts:
+            scale = f"a document of {_PARTS} {unit}s pays up to {_PARTS} times as much, and for it "
+            scale += _SCALE
         if self.delta > _LARGEST_DELTA:
-            return "nominal"
-        return next(word for end, word in _GRADES if n_parts * self.epsilon <= end)
-
-    def _rows(self) -> list[tuple[str, str]]:
-        """Labels and texts of the details, in order; the label of a further text is empty."""
-        rows: list[tuple[str, str]] = []
-        last = ""
-        for label, text in self._details():
-            if text:
-                rows.append(("" if label == last else label, text))
-                last = label
-        return rows
-
-    def _details(self) -> Iterator[tuple[str, str]]:
-        # if others drew the noise, its scale and its key are not known here
-        is_own = not self.events or not all(isinstance(e, ApproximateDP) for e in self.events)
-        if self.epsilon == math.inf:
-            yield "strength", "none: anyone who sees it may be able to read parts of the data in it"
-            yield "mechanism", self.mechanism
-        else:
-            yield from self._promises()
-            yield "mechanism", self.mechanism + (self._scale() if is_own else "")
-            yield "randomness", self._distance()
-            if is_own and self.seeded:
-                yield (
-                    "key",
-                    "The noise was drawn from a given seed: none of this holds against anyone who "
-                    "knows or guesses it, and one release is enough to check a guess.",
-                )
-            elif is_own:
-                yield "key", "The noise was drawn from a secret key that was not kept."
-        yield "trusted", self.trusted
-        yield from (("inputs", f"{name}: {origin}") for name, origin in self.provenance)
-        if self.epsilon < math.inf:
-            yield from (("holds if", condition) for condition in self.assumptions)
-        yield "ledger", self.ledger
-        yield "theorem", self.theorem if self.epsilon < math.inf else ""
-
-    def _promises(self) -> Iterator[tuple[str, str]]:
-        """What epsilon and delta mean."""
+            grade = "nominal"
+            scale = f"a delta above {_LARGEST_DELTA:g} allows that some units are published whole"
+        much = f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}: {grade} protection"
+        much += "" if has_parts else " of a document"
+        if self.seeded:
+            much += "; none against anyone who knows or guesses the given seed"
+        yield "protects", f"every single {unit}{_LIMITS.get(unit, '')}"
+        yield "how much", much
+        yield "not covered", NOT_COVERED
+        yield "", ""
         yield (
             "meaning",
             "epsilon and delta limit how much more likely the release is from one of two data sets "
-            f"that differ in one {self.unit} only: {self.relation}.",
+            f"that differ in one {unit} only: {self.relation}.",
         )
-        scale = _SCALE
-        if self.unit in _WITHOUT_PARTS:  # the words of the scale are for documents and persons
-            document = f"a document of {_PARTS} {self.unit}s"
-            scale = f"{document} pays up to {_PARTS} times as much, and for it {_SCALE}"
-        if self.delta > _LARGEST_DELTA:
-            scale = f"a delta above {_LARGEST_DELTA:g} allows that some units are published whole"
-        yield "strength", f"{self._grade()} protection ({scale})"
+        yield "strength", f"{grade} protection ({scale})"
         if self.gaussian_mu is not None:
             mu = _rounded(self.gaussian_mu, 3)
             yield "strength", f"Gaussian differential privacy with mu = {mu}"
@@ -494,51 +445,52 @@ class Guarantee:
                 f"The smallest epsilon of these releases is between {_rounded(low, down=True)} "
                 f"and {_rounded(high)}.",
             )
-        if self.unit not in _WITHOUT_PARTS and not self.unit.startswith(("part", "group")):
+        if has_parts and not unit.startswith(("part", "group")):
             part = self.for_part_of_unit().epsilon
             bound = f"epsilon = {_rounded(part)}" if part < math.inf else "no proved epsilon"
             yield (
                 "a part",
-                f"of one {self.unit}, such as one of several texts or persons in it, is protected "
-                f"with {bound} while the rest of the {self.unit} stays.",
+                f"of one {unit}, such as one of several texts or persons in it, is protected "
+                f"with {bound} while the rest of the {unit} stays.",
             )
         found = _rounded(100.0 * self.detection_rate(_FALSE_ALARMS), 3)
         yield (
             "detection",
             "Someone sees everything that was released, knows all other data, and tests for one "
-            f"particular {self.unit} with a false alarm in 1 of 100 cases. The best such test "
-            f"finds it in at most {found} of 100 cases in which it is present (blind guessing: "
-            "1).",
+            f"particular {unit} with a false alarm in 1 of 100 cases. The best such test finds it "
+            f"in at most {found} of 100 cases in which it is present (blind guessing: 1).",
         )
-
-    def _scale(self) -> str:
-        """Sensitivity and noise; coins and several mechanisms have no single one."""
-        if self.noise_scale is None and self.noise_multiplier is None:
-            return ""
-        text = (
-            f"; one {self.unit} changes all numbers of a release together by at most "
-            f"{self.sensitivity:.4g}"
-        )
-        if self.noise_scale is not None:
-            text += f", the noise has scale {_spread(self.noise_scale)}"
-        if self.noise_multiplier is not None:
-            text += f" (noise multiplier {_spread(self.noise_multiplier)})"
-        return text
-
-    def _distance(self) -> str:
-        if self.total_variation == 0.0:
-            return ""
-        effect = "delta leaves out that distance, and the numbers above hold up to it."
-        if is_chargeable(self.total_variation, self.epsilon, self.delta):
-            effect = "delta includes the effect."
-        return (
-            "The random numbers of the computer differ from the ideal ones of the theorem by at "
-            f"most {self.total_variation:.2g} in total variation; {effect}"
-        )
-
-
-def _lines(rows: list[tuple[str, str]]) -> str:
-    return "\n".join(f"{label:13}{text}" for label, text in rows)
+        # if others drew the noise, its scale and its key are not known here
+        is_own = not self.events or not all(isinstance(e, ApproximateDP) for e in self.events)
+        noise = ""
+        if is_own and (self.noise_scale, self.noise_multiplier) != (None, None):
+            noise = (
+                f"; one {unit} changes all numbers of a release together by at most "
+                f"{self.sensitivity:.4g}"
+            )
+            for text, value in (
+                (", the noise has scale {}", self.noise_scale),
+                (" (noise multiplier {})", self.noise_multiplier),
+            ):
+                noise += "" if value is None else text.format(_spread(value))
+        yield "mechanism", self.mechanism + noise
+        if self.total_variation > 0.0:
+            effect = "delta leaves out that distance, and the numbers above hold up to it."
+            if is_chargeable(self.total_variation, self.epsilon, self.delta):
+                effect = "delta includes the effect."
+            yield (
+                "randomness",
+                "The random numbers of the computer differ from the ideal ones of the theorem by "
+                f"at most {self.total_variation:.2g} in total variation; {effect}",
+            )
+        if is_own and self.seeded:
+            yield (
+                "key",
+                "The noise was drawn from a given seed: none of this holds against anyone who "
+                "knows or guesses it, and one release is enough to check a guess.",
+            )
+        elif is_own:
+            yield "key", "The noise was drawn from a secret key that was not kept."
 
 
 def _spread(value: float | tuple[float, ...]) -> str:
@@ -712,28 +664,27 @@ def _is_missing(person: Hashable) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def detection_rate(groups: Groups, false_alarms: float, total_variation: float) -> float:
+def _detection_rate(groups: Groups, false_alarms: float, total_variation: float) -> float:
     """Largest power of a test of the releases with this rate of false alarms.
 
     The law that ran is within `total_variation` of the ideal one, with the unit and without it.
     """
     alarms = min(1.0, false_alarms + total_variation)
     others, lost, shift = bounds.without_statements(groups)
-    if not others:  # with lost >= 1, the bound is 1
-        ideal = rate_from_pairs(np.array([shift]), np.array([lost]), alarms)
-    elif bounds.all_gaussian(others) and not (lost or shift):
+    if others and bounds.all_gaussian(others) and not (lost or shift):
         from scipy.special import ndtr, ndtri
 
         ideal = ndtr(ndtri(alarms) + bounds.gaussian_mu_of(others)) * (1.0 + _MARGIN) + _MARGIN
-    else:  # pairs that hold together: of the loss distribution, of divergences, and the pure one
-        quick = [bounds.quick_epsilon(others, delta) for delta in _DELTAS.tolist()]
-        epsilons = np.array([*_EPSILONS, *quick, bounds.pure_epsilon(others)])
-        deltas = np.array([*bounds.upper_deltas(others, _EPSILONS), *_DELTAS, 0.0])
-        ideal = rate_from_pairs(epsilons + shift, deltas + lost, alarms)
+    else:  # pairs that hold together: the pure one, and those of the loss distribution
+        epsilons, deltas = np.array([bounds.pure_epsilon(others)]), np.zeros(1)
+        if others:
+            epsilons = np.append(epsilons, _EPSILONS)
+            deltas = np.append(deltas, bounds.upper_deltas(others, _EPSILONS))
+        ideal = _rate_from_pairs(epsilons + shift, deltas + lost, alarms)
     return min(1.0, float(ideal) + total_variation)
 
 
-def rate_from_pairs(epsilons: FloatArray, deltas: FloatArray, false_alarms: float) -> float:
+def _rate_from_pairs(epsilons: FloatArray, deltas: FloatArray, false_alarms: float) -> float:
     """The smallest bound over pairs (epsilon, delta) that all hold, in both directions."""
     with np.errstate(over="ignore"):
         direct = np.exp(np.minimum(epsilons, 700.0)) * false_alarms + deltas

@@ -36,15 +36,15 @@ Cells: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 
 SHRINK = 1.0 - 2.0**-16  # removes at most 2**-16 of a vector that rounding left too long
 
-LEVEL_WIDTH = 150
-# The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and that of the continuous
-# Gaussian whose post-processing it is.
+LEVEL_WIDTH = 150  # of x0, x1 and x2 below; their table ends at 2048, 13.6 times as far
+# The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and what the continuous
+# Gaussian whose post-processing it is has less (docs/proofs_document.md).
 NOISE_VARIANCE = LEVEL_WIDTH**2 * (1 + 64**2 + 64**4)
-EVENT_VARIANCE = NOISE_VARIANCE - 9
+ROUNDING_VARIANCE = 9
 MIN_RADIUS = 64  # a coarser grid would round most of a contribution away
 MAX_RADIUS = 2**30  # one contribution must fit in 32 bits
-MIN_SCALE = 0.05
-MAX_SCALE = 90000.0
+# Of Laplace noise: the range in which the distance of the tables is tested.
+MIN_SCALE, MAX_SCALE = 0.05, 90000.0
 # Total variation between what is drawn with one word, by at most three look-ups, and its ideal law.
 WORD_VARIATION = 1.73e-41
 
@@ -226,6 +226,11 @@ class DiscreteGaussian(Mechanism):
     ----------
     radius : int
         L2 sensitivity of the integers, from 64 to 2**30.
+    n_honest, n_parties : int, default=1
+        If several parties add such noise to integers that are released as one sum: the shares of
+        noise that pay for the event, and the shares that are drawn. The sum of the former is
+        discrete Gaussian noise of `n_honest` times the variance, up to 10**(-1.6e12) of each
+        probability (docs/proofs_document.md).
 
     Notes
     -----
@@ -235,29 +240,31 @@ class DiscreteGaussian(Mechanism):
     """
 
     radius: int
-
-    scale = math.sqrt(NOISE_VARIANCE)
+    n_honest: int = 1
+    n_parties: int = 1
 
     def __post_init__(self) -> None:
         check_integer("radius", self.radius, MIN_RADIUS, MAX_RADIUS)
 
     @classmethod
-    def for_noise_multiplier(cls, noise_multiplier: float, **shares: int) -> Self:
+    def for_noise_multiplier(
+        cls, noise_multiplier: float, n_honest: int = 1, n_parties: int = 1
+    ) -> Self:
         """Take the largest radius, at most 2**30, with at least this noise multiplier.
 
         Parameters
         ----------
         noise_multiplier : float
             Standard deviation of the noise divided by the sensitivity, in (0, 9601.1].
-        **shares : int
-            Other parameters of the class; `DiscreteGaussian` has none.
+        n_honest, n_parties : int, default=1
+            As for the class.
 
         Returns
         -------
         DiscreteGaussian
             Its `noise_multiplier` is at least the given one.
         """
-        radius, variance = 0, cls(MAX_RADIUS, **shares).event_variance
+        radius, variance = 0, cls(MAX_RADIUS, n_honest).event_variance
         if 0 < noise_multiplier < math.inf:
             radius = math.isqrt(variance // Fraction(min(noise_multiplier, 10**9)) ** 2)
         if radius < MIN_RADIUS:
@@ -267,12 +274,12 @@ class DiscreteGaussian(Mechanism):
                 f"{noise_multiplier}; more noise would leave no signal: raise epsilon, lower "
                 "max_iter"
             )
-        return cls(min(radius, MAX_RADIUS), **shares)
+        return cls(min(radius, MAX_RADIUS), n_honest, n_parties)
 
     @property
     def event_variance(self) -> int:
-        """Variance of the event's Gaussian."""
-        return EVENT_VARIANCE
+        """Variance of the continuous Gaussian of which the noise is a post-processing."""
+        return self.n_honest * NOISE_VARIANCE - ROUNDING_VARIANCE
 
     @property
     def noise_multiplier(self) -> float:
@@ -284,6 +291,11 @@ class DiscreteGaussian(Mechanism):
         """The radius, as a float."""
         return float(self.radius)
 
+    @property
+    def scale(self) -> float:  # type: ignore[override]
+        """Standard deviation of the noise, of all shares together."""
+        return math.sqrt(self.n_parties * NOISE_VARIANCE)
+
     @cached_property  # a fit asks for it in each round
     def event(self) -> Event:
         """Privacy cost of one call: a `Gaussian` event."""
@@ -291,36 +303,6 @@ class DiscreteGaussian(Mechanism):
 
     def _kernels(self) -> tuple[Callable[..., Any], Callable[..., Any], AliasTables]:
         return add_gaussian, add_tied_gaussian, gaussian_tables()
-
-
-@dataclass(frozen=True)
-class GaussianShare(DiscreteGaussian):
-    """The noise of one of several parties, for integers that are released as one sum.
-
-    Each of `n_parties` parties adds the noise of `DiscreteGaussian` to its own integers. The shares
-    of `n_honest` of them pay for the event: their sum is discrete Gaussian noise of `n_honest`
-    times the variance, up to 10**(-1.6e12) of each probability (docs/proofs_document.md).
-
-    Parameters
-    ----------
-    radius : int
-        L2 sensitivity of the integers of a party, from 64 to 2**30.
-    n_honest, n_parties : int
-        Shares that pay for the event, and shares that are drawn.
-    """
-
-    n_honest: int = 1
-    n_parties: int = 1
-
-    @property
-    def event_variance(self) -> int:
-        """Variance of the Gaussian that `n_honest` shares are a post-processing of."""
-        return self.n_honest * NOISE_VARIANCE - 9
-
-    @property
-    def scale(self) -> float:  # type: ignore[override]
-        """Standard deviation of all shares together."""
-        return math.sqrt(self.n_parties * NOISE_VARIANCE)
 
 
 @dataclass(frozen=True)
@@ -434,19 +416,10 @@ def geometric_weights(scale: float) -> tuple[list[int], list[int]]:
     takes all larger values.
     """
     with localcontext(DIGITS):
-        return _digits(1 / Decimal(scale))  # the float, exactly
-
-
-def _digits(rate: Decimal) -> tuple[list[int], list[int]]:
-    """Both digits of a geometric variable of ratio exp(-rate)."""
-    return _integers(_powers(rate), remainder_to=0), _capped(N_COLUMNS * rate)
-
-
-def _capped(rate: Decimal) -> list[int]:
-    """A geometric variable of ratio exp(-rate); the last column takes all larger values."""
-    law = _powers(rate)
-    law[-1] /= 1 - (-rate).exp()
-    return _integers(law, remainder_to=0)
+        rate = 1 / Decimal(scale)  # the float, exactly
+        low, high = _powers(rate), _powers(N_COLUMNS * rate)
+        high[-1] /= 1 - (-N_COLUMNS * rate).exp()
+        return _integers(low, remainder_to=0), _integers(high, remainder_to=0)
 
 
 def alias(weights: Sequence[int]) -> tuple[list[int], list[int]]:
