@@ -27,7 +27,7 @@ from test_two_worlds import sweep_law
 import dplda.local._randomized_response as randomize_module
 import dplda.privacy._curator as curator_module
 import dplda.privacy._mechanisms as mechanisms_module
-from dplda.federated import SentenceCorpus
+from dplda.core._corpus import Corpus
 from dplda.federated._tokens import privatize
 from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 from dplda.privacy._local_mechanisms import RandomizedBits
@@ -595,8 +595,7 @@ def report_laws(bits, max_ones, n_words):
 
 def vectors_law(bits, words, n_words):
     """Exact law of the noisy vectors of tokens in a given order, by running `privatize`."""
-    pointers = np.arange(len(words) + 1)
-    corpus = SentenceCorpus(np.array(words), pointers, pointers[[0, -1]], n_words)
+    corpus = Corpus(np.array(words, np.int32), np.array([0, len(words)]), n_words)
     law = {}
     for flips, chance in flip_law(bits, len(words) * n_words).items():
         with flips_at(flips):

@@ -155,7 +155,6 @@ def test_bad_counts(estimator, corpus):
         (SubLDA(), {"epsilon": 1.0, "noise_multiplier": 2.0}, "got epsilon and noise_multiplier"),
         (PrivateSVILDA(), {}, "exactly one of epsilon or noise_multiplier, got none"),
         (IFTMParty(), {}, "needs token_epsilon"),
-        (IFTMParty(token_epsilon=8.0), {"model": "sentence_lda"}, "SentenceVectorizer"),
         (IFTMParty(token_epsilon=12.0), {}, r"from .* to 11\.3"),
         (HDPLDA(), {}, "exactly one of epsilon or noise_epsilon, got none"),
         (HDPLDA(), {"noise_epsilon": 1.0}, "give count_clip together with noise_epsilon"),

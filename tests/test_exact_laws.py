@@ -22,7 +22,8 @@ from test_two_worlds import sweep_law
 import dplda.local._randomized_response as randomize_module
 import dplda.privacy._mechanisms as mechanisms_module
 from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
-from dplda.federated import IFTMParty, SentenceCorpus
+from dplda.federated import IFTMParty
+from dplda.federated._tokens import randomized_bits
 from dplda.privacy import Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy.mechanisms import DiscreteGaussian
@@ -164,14 +165,11 @@ def local(estimator, *, n_words=4, max_doc_words=2):
     ]
 
 
-def token_level(estimator, *, model="lda"):
+def token_level(estimator):
     """IFTMParty: the noisy vectors of the tokens of a document."""
-    party = clone(estimator).set_params(
-        n_components=2, max_iter=1, model=model, max_doc_tokens=2
-    )  # fmt: skip
-    sentence = SentenceCorpus.from_lists([[[0, 0]]], 2)
-    party.fit(sentence if model == "sentence_lda" else np.array([[2.0, 0.0]]))
-    noise, delta = party._bits(), party.delta_
+    party = clone(estimator).set_params(n_components=2, max_iter=1, max_doc_tokens=2)
+    party.fit(np.array([[2.0, 0.0]]))
+    noise, delta = randomized_bits(party.token_epsilon), party.delta_
     one, other, blank = (*(exact.vectors_law(noise, [w], 2) for w in (0, 1)),
                          exact.blank_law(noise, 2))  # fmt: skip
     before, after = (exact.vectors_law(noise, words, 2) for words in ([0, 0], [1, 1]))
@@ -184,14 +182,13 @@ def token_level(estimator, *, model="lda"):
         for n in (2, 4)
     )  # fmt: skip
     blanked = [exact.product(*[law] * 2) for law in (one, blank)]
-    unit = "a sentence" if model == "sentence_lda" else "a document"
     return [
         Row.of_laws(f"a token blanked, delta {delta:g}", party.epsilon_, [(one, blank)], delta),
         Row.of_laws("a token blanked, pure", party.token_epsilon_, [(one, blank)]),
         Row.of_laws(f"a token replaced, delta {delta:g}", replaced, [(one, other)], delta),
         Row.of_laws("one of two tokens replaced", replaced, [shuffled], delta, tight=False),
-        Row.of_laws(f"{unit} of two tokens replaced", both, [(before, after)], delta),
-        Row.of_laws(f"{unit} of two tokens blanked", party.document_epsilon_, [blanked]),
+        Row.of_laws("a document of two tokens replaced", both, [(before, after)], delta),
+        Row.of_laws("a document of two tokens blanked", party.document_epsilon_, [blanked]),
     ]
 
 
@@ -307,11 +304,6 @@ def test_the_draw_of_a_topic_alone():
     for clip in (0.25, 1.0, 50.0):
         for row in topic_draw(HDPLDA(noise_epsilon=1.0, count_clip=clip, topic_word_prior=0.5)):
             row.check()
-
-
-def test_sentences():
-    for row in token_level(IFTMParty(token_epsilon=2.0), model="sentence_lda"):
-        row.check()
 
 
 @pytest.mark.parametrize(("n_words", "cap"), [(3, None), (3, 1), pytest.param(4, 3, marks=slow)])

@@ -33,11 +33,11 @@ from dplda.datasets import load_public_vocabulary, make_topic_corpus
 from dplda.displays import TopicDisplay, top_words
 from dplda.federated import (
     IFTMMaster,
+    IFTMParty,
     LocalModel,
     NextModel,
     RoundError,
-    SentenceCorpus,
-    SentenceVectorizer,
+    answer_request,
     run_rounds,
     vocabulary_hash,
 )
@@ -119,8 +119,6 @@ MATRICES = [
     lambda: sp.csr_array((3, 3)), lambda: sp.lil_matrix(COUNTS), lambda: sp.dok_array(COUNTS),
     lambda: sp.coo_matrix(COUNTS * SECRET_COUNT), lambda: sp.csc_array(COUNTS) * -SECRET_COUNT,
     lambda: sp.dia_array(COUNTS), lambda: sp.coo_array([1, 2, 3]),
-    lambda: SentenceCorpus.from_lists([[[0, 1], [2]], []], 3),
-    lambda: SentenceVectorizer(["a", "b"]).fit().transform(["a b. b", SECRET_WORD]),
 ]  # fmt: skip
 
 # Their index arrays point outside.
@@ -296,20 +294,18 @@ ENTRIES = [
         },
     ),
     (
-        lambda texts, **options: SentenceVectorizer(**options).fit().transform(texts),
-        {"vocabulary": WORDS, "splitter": "x", "token_pattern": r"\w", "texts": ["a", SECRET_WORD]},
-    ),
-    (
         lambda ids, X: MemoizedReports(CLIENT, "reports").reports(ids, X),
         {"ids": ["a", "b", "c"], "X": COUNTS},
     ),
     (IFTMMaster(WORDS).update, {"local_models": {}}),
     (partial(run_rounds, IFTMMaster(WORDS)), {"parties": {}, "n_rounds": 1}),
     (
-        SentenceCorpus,
-        {"word": [0, 1], "sentence_ptr": [0, 1, 2], "document_ptr": [0, 2], "n_words": 3},
+        lambda **options: answer_request(IFTMParty(2, token_epsilon=9.0, max_iter=1), **options),
+        {
+            "X": COUNTS, "request": IFTMMaster(WORDS).request("a").to_bytes(), "party": "a",
+            "vocabulary": vocabulary_hash(WORDS),
+        },
     ),
-    (SentenceCorpus.from_lists, {"documents": [[[0, 1]]], "n_words": 3}),
     (CLIENT.transform, {"X": COUNTS}),
     (FITTED.transform, {"X": COUNTS}),
     (FITTED.privacy_.epsilon_at, {"delta": 1e-5}),
@@ -326,7 +322,7 @@ ENTRIES = [
 ]  # fmt: skip
 
 
-PRIVATE = {"X", "X_train", "texts", "ids", "documents", "word", "theta"}  # no message shows them
+PRIVATE = {"X", "X_train", "texts", "ids", "theta"}  # no message shows them
 CALLS_IN_AN_EXAMPLE = 25
 
 

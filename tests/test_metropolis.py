@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import reference
 
+from dplda.core._corpus import Corpus
 from dplda.federated._sampler import Topics, sweep_tokens
-from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import Tokens, privatize, randomized_bits
 from dplda.kernels import _metropolis
 from dplda.privacy._streams import Streams
@@ -39,17 +39,17 @@ def test_alias_tables_hold_their_weights(n):
 
 
 def target_law(tokens, phi, alpha):
-    """Probabilities of all assignments of topics to the units of one document, and words."""
+    """Probabilities of all assignments of topics to the tokens of one document, and words."""
     n_components, n_words = phi.shape
     ratio = np.full((tokens.n_tokens, n_words), base_of(tokens))
     for i, words in enumerate(vectors_of(tokens)):
         ratio[i, words] = 1
     mixture = ratio @ phi.T  # of each token, in each topic
     law = {}
-    for topics in itertools.product(range(n_components), repeat=tokens.n_units):
+    for topics in itertools.product(range(n_components), repeat=tokens.n_tokens):
         weight, count = 1.0, [0] * n_components
-        for k, (a, b) in zip(topics, itertools.pairwise(tokens.unit_ptr)):
-            weight *= (count[k] + alpha) * mixture[a:b, k].prod()
+        for i, k in enumerate(topics):
+            weight *= (count[k] + alpha) * mixture[i, k]
             count[k] += 1
         law[topics] = weight
     total = sum(law.values())
@@ -57,11 +57,11 @@ def target_law(tokens, phi, alpha):
     return {t: w / total for t, w in law.items()}, [w / w.sum(1, keepdims=True) for w in word_law]
 
 
-@pytest.mark.parametrize("sentences", [[[0], [1], [2], [0]], [[0, 1], [2], [3, 0, 0]]], ids=str)
+@pytest.mark.parametrize("words", [[0, 1, 2, 0], [3, 3, 1]], ids=str)
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_stationary_law_is_the_target(epsilon, sentences):
+def test_the_stationary_law_is_the_target(epsilon, words):
     """Thousands of equal documents, far from their start: their states are independent draws."""
-    one = SentenceCorpus.from_lists([sentences], 5)
+    one = Corpus(np.array(words, np.int32), np.array([0, len(words)]), 5)
     tokens = privatize(one, randomized_bits(epsilon), Streams(bytes(range(32)), seeded=True))
     n, alpha = 10000, 0.4
     rng = np.random.default_rng(2)
@@ -70,24 +70,22 @@ def test_the_stationary_law_is_the_target(epsilon, sentences):
     law, word_law = target_law(tokens, phi, alpha)
 
     ptr = np.concatenate([[0], np.cumsum(np.tile(np.diff(tokens.ptr), n))])
-    unit_ptr = np.concatenate([[0], np.cumsum(np.tile(np.diff(tokens.unit_ptr), n))])
-    document_ptr = np.arange(n + 1) * tokens.n_units
-    many = Tokens(document_ptr, unit_ptr, ptr, np.tile(tokens.word, n), 5, tokens.flip)
-    topics = np.full(many.n_units, -1, np.int32)
+    doc_ptr = np.arange(n + 1) * tokens.n_tokens
+    many = Tokens(doc_ptr, ptr, np.tile(tokens.word, n), 5, tokens.flip)
+    topics = np.full(many.n_tokens, -1, np.int32)
     streams = Streams(bytes(31) + b"\7", seeded=True)
     for t in range(40):
         counts = sweep_tokens(
             many, topics, table, np.ones(5), doc_topic_prior=alpha, streams=streams, t=t
         )
-    states = topics.reshape(n, -1) @ 3 ** np.arange(tokens.n_units)[::-1]
-    observed = np.bincount(states, minlength=3**tokens.n_units)
+    states = topics.reshape(n, -1) @ 3 ** np.arange(tokens.n_tokens)[::-1]
+    observed = np.bincount(states, minlength=3**tokens.n_tokens)
     expected = np.array(list(law.values()))
     assert reference.chi_square(observed, expected) > 1e-6
     # the words, given the topics that were drawn
-    unit = np.repeat(np.arange(tokens.n_units), np.diff(tokens.unit_ptr))
     mean = np.zeros((3, 5))
-    for i, u in enumerate(unit):
-        drawn = np.bincount(topics.reshape(n, -1)[:, u], minlength=3)
+    for i in range(tokens.n_tokens):
+        drawn = np.bincount(topics.reshape(n, -1)[:, i], minlength=3)
         mean += drawn[:, None] * word_law[i]
     np.testing.assert_allclose(counts, mean, atol=6 * np.sqrt(mean.max()))
     assert reference.chi_square(counts, mean / mean.sum()) > 1e-6

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from dplda.core._corpus import Corpus
 from dplda.federated import _tokens
-from dplda.federated._sentences import SentenceCorpus
 from dplda.federated._tokens import check_size, privatize, randomized_bits
 from dplda.privacy import RandomizedResponseEvent, epsilon_of
 from dplda.privacy._streams import Streams
@@ -21,8 +21,8 @@ def streams(key=KEY):
 
 
 def corpus_of(word, n_words):
-    word = np.asarray(word)
-    return SentenceCorpus(word, np.arange(len(word) + 1), [0, len(word)], n_words)
+    word = np.asarray(word, np.int32)
+    return Corpus(word, np.array([0, len(word)]), n_words)
 
 
 @pytest.mark.parametrize("epsilon", [3.0, math.inf])
@@ -72,12 +72,12 @@ def test_tokens_hold_vectors_and_neither_key_nor_words():
 def test_blocks_are_whole_documents(monkeypatch):
     monkeypatch.setattr(_tokens, "BLOCK_TOKENS", 10)
     rng = np.random.default_rng(0)
-    documents = [[[0] * rng.integers(1, 6) for _ in range(rng.integers(0, 4))] for _ in range(40)]
-    corpus = SentenceCorpus.from_lists([[], *documents, [], []], 3)
+    doc_ptr = np.cumsum([0, 0, *rng.integers(0, 16, 40), 0, 0])
+    corpus = Corpus(np.zeros(doc_ptr[-1], np.int32), doc_ptr, 3)
     blocks = privatize(corpus, None, streams()).blocks()
     assert len(blocks) > 5
     assert [a for a, _ in blocks] == [0, *(b for _, b in blocks)][:-1]
-    assert blocks[-1][1] == len(corpus)
+    assert blocks[-1][1] == len(doc_ptr) - 1
 
 
 def test_too_many_tokens_are_refused():

@@ -104,7 +104,7 @@ class Corpus:
 
 
 def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> sp.csr_array:
-    """Validate a document-term matrix, or that of a SentenceCorpus.
+    """Validate a document-term matrix.
 
     The result is CSR. It holds counts as float32 or float64, whole numbers with `whole`, has one
     entry for each cell, and stores no zeros. `X` stays as it is, and the result shares those of its
@@ -141,8 +141,6 @@ def positive_entries(
     document, which the counts of others may not read. `options` are those of `check`, and `name`
     is that of the caller in errors, which print no data.
     """
-    if hasattr(X, "sentence_counts"):  # a SentenceCorpus; a client does not load the class
-        X = X.counts()
     if are_shards(X):
         raise ValueError(IN_SHARDS)
     _check_kind(X)

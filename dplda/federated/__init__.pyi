@@ -8,5 +8,3 @@ from ._party import IFTMParty as IFTMParty
 from ._rounds import answer_request as answer_request
 from ._rounds import run_rounds as run_rounds
 from ._secure_sum import fit_together as fit_together
-from ._sentences import SentenceCorpus as SentenceCorpus
-from ._sentences import SentenceVectorizer as SentenceVectorizer

@@ -21,27 +21,19 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
-from dplda.federated._sampler import random_table, train_topics, word_weights
-from dplda.federated._sentences import SentenceCorpus, fold_in_sentences
-from dplda.federated._tokens import (
-    Tokens,
-    check_size,
-    privatize,
-    randomized_bits,
-)
-from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.federated._sampler import random_table, train_topics
+from dplda.federated._tokens import Tokens, check_size, privatize, randomized_bits
+from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy import NonPrivate, epsilon_of
-from dplda.privacy._local_mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import Curator
 
-AVERAGED = 5  # the last fifth of the sweeps is averaged
+AVERAGED = 5  # the last fifth of the sweeps is averaged; enters every seeded result
 NOISY_TOKENS = "noisy tokens"
 TOKEN_RELATION = "one token is blanked, its position stays"
 TOKEN_ASSUMPTIONS = (
-    "the numbers of documents, of their tokens and, with sentences, of the tokens of each sentence "
-    "are public",
+    "the numbers of documents and of their tokens are public",
     "every document is given once: a document that is given twice costs twice as much",
     "replacing a token by another word costs twice epsilon, and a document of n tokens n times "
     "epsilon if they are blanked, 2 n times if they are replaced",
@@ -66,9 +58,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
         1 / n_tokens.
-    model : {"lda", "sentence_lda"}, default="lda"
-        With "sentence_lda" all words of a sentence have the same topic, and a `SentenceCorpus` is
-        needed. The first half of the sweeps of `fit` gives every word a topic of its own.
     max_doc_tokens : int or None, default=None
         Largest number of tokens of a document that are used, chosen at random. It bounds the
         privacy cost of a whole document (`document_epsilon_`). None uses all tokens.
@@ -116,9 +105,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     costs 800 and more. A party that protects documents fits a document-level model, such as
     `SubLDA`, and sends ``LocalModel.from_estimator(model, party, round_number, vocabulary)``.
 
-    A fitted party holds the noisy vectors and no words. `transform` gives each sentence of a
-    `SentenceCorpus` one topic with "sentence_lda"; in word counts (``corpus.counts()``) each word
-    has its own, which often gives better features.
+    A fitted party holds the noisy vectors and no words.
 
     References
     ----------
@@ -151,15 +138,14 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         **BaseLDA._parameter_constraints,
         "token_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
         "delta": PRIVACY_CONSTRAINTS["delta"],
-        "model": [StrOptions({"lda", "sentence_lda"})],
         "max_doc_tokens": [None, Interval(Integral, 1, None, closed="left")],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],
     }
 
     def __init__(
-        self, n_components=10, *, token_epsilon=None, delta=1e-6, model="lda",
-        max_doc_tokens=None, max_iter=50, doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None,
-        n_jobs=None, random_state=None, verbose=0,
+        self, n_components=10, *, token_epsilon=None, delta=1e-6, max_doc_tokens=None, max_iter=50,
+        doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None,
+        verbose=0,
     ):  # fmt: skip
         self._assign(locals())
 
@@ -169,9 +155,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words), or SentenceCorpus
-            Word counts, or documents with sentences, which "sentence_lda" needs. The columns are
-            public.
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts. The columns are public.
         y : Ignored
             Ignored.
 
@@ -185,8 +170,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         """
-        self._check_sentences(X)
-        bits = self._bits()
+        if self.token_epsilon is None:
+            raise ValueError(
+                "IFTMParty needs token_epsilon, the epsilon of one token (for instance 8.0); inf "
+                "for no privacy"
+            )
+        bits = randomized_bits(float(self.token_epsilon))
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded("IFTMParty", streams.seeded and bits is not None)
         events = (NonPrivate(),) if bits is None else bits.events(1, 1)  # of one coordinate
@@ -194,7 +183,9 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         name = type(self).__name__
         with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
             counts = check_counts(self, X, reset=True)  # private
-            corpus = self._units(X, counts, streams)  # private
+            # in the order of the columns, one changed word would move the tokens of other words
+            corpus = Corpus.from_counts(counts).shuffled(streams, 0)  # private
+            corpus = _kept(corpus, self.max_doc_tokens, streams)  # private
             check_size(corpus, bits)  # public: the number of tokens
             # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
             # all tokens depend on lengths and coins only. Each coordinate of each token has noise
@@ -219,14 +210,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             seeded=streams.seeded,
             assumptions=TOKEN_ASSUMPTIONS,
         )
-        table = random_table(word_weights(tokens), int(self.n_components), streams)  # public
-        n_split = int(self.max_iter) // 2 if self.model == "sentence_lda" else 0
-        components = self._learn(tokens, table, streams, self.max_iter, n_split)  # public
+        table = random_table(tokens, int(self.n_components), streams)  # public
         epsilon = epsilon_of(events, 0.0)
         publish(
             self,
             guarantee,
-            components_=components,
+            components_=self._learn(tokens, table, streams, self.max_iter),  # public
             n_iter_=self.max_iter,
             token_epsilon_=epsilon,
             document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
@@ -262,66 +251,34 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         publish(self, self.privacy_, components_=components, n_iter_=n_iter)
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
-        if self.model == "lda" or not isinstance(X, SentenceCorpus):
-            return super().transform(X)
-        check_is_fitted(self)
-        check_counts(self, X, reset=False)
-        phi = self.components_ / self.components_.sum(axis=1, keepdims=True)
-        return fold_in_sentences(X, phi, self.doc_topic_prior_, self.n_jobs)
-
-    def _check_sentences(self, X: Any) -> None:
-        if self.model == "sentence_lda" and not isinstance(X, SentenceCorpus):
-            raise ValueError(
-                "model='sentence_lda' needs documents with sentence boundaries, a SentenceCorpus, "
-                f"got {type(X).__name__}; make one from texts with SentenceVectorizer(vocabulary), "
-                "or choose model='lda' for word counts"
-            )
-
-    def _bits(self) -> RandomizedBits | None:
-        """The noise on the vector of a token that the parameters state."""
-        if self.token_epsilon is None:
-            raise ValueError(
-                "IFTMParty needs token_epsilon, the epsilon of one token (for instance 8.0); inf "
-                "for no privacy"
-            )
-        return randomized_bits(float(self.token_epsilon))
-
-    def _units(self, X: Any, counts: Any, streams: Streams) -> SentenceCorpus:
-        """The tokens to privatize, in an order that is independent of their words."""
-        if isinstance(X, SentenceCorpus):
-            corpus = X
-        else:
-            # in the order of the columns, one changed word would move the tokens of other words
-            tokens = Corpus.from_counts(counts).shuffled(streams, 0)
-            pointers = np.arange(tokens.n_tokens + 1)
-            corpus = SentenceCorpus(tokens.word, pointers, tokens.doc_ptr, tokens.n_words)
-        if self.max_doc_tokens is not None:
-            # At most max_doc_tokens tokens of a document are privatized, chosen by keys that do not
-            # depend on words. A document that is blanked changes at most this many tokens, and
-            # costs at most max_doc_tokens times the epsilon of one token.
-            token_ptr, largest = corpus.token_ptr, int(self.max_doc_tokens)
-            mask = np.ones(len(corpus.word), np.bool_)
-            for d in np.flatnonzero(np.diff(token_ptr) > largest):
-                first, last = token_ptr[d : d + 2]
-                keys = streams.words(Purpose.KEPT_TOKENS, 0, int(d), int(last - first))  # secret
-                mask[first + np.argpartition(keys, largest)[largest:]] = False
-            corpus = corpus._keep(mask)
-        return corpus._split() if self.model == "lda" else corpus
-
     def _learn(
-        self, tokens: Tokens, table: np.ndarray, streams: Streams, n_iter: int, n_split: int = 0
+        self, tokens: Tokens, table: np.ndarray, streams: Streams, n_iter: int
     ) -> np.ndarray:
         """Pseudo-counts of words in topics, by sweeps over noisy vectors up to number `n_iter`."""
-        counts = train_topics(
+        return train_topics(
             tokens,
             table,
             rounds(self, n_iter - self.max_iter + 1, n_iter),
             n_averaged=max(1, self.max_iter // AVERAGED),
-            n_split=n_split,
             doc_topic_prior=float(self.doc_topic_prior_),
             topic_word_prior=float(self.topic_word_prior),
             streams=streams,
             n_jobs=self.n_jobs,
         )
-        return counts + self.topic_word_prior
+
+
+def _kept(corpus: Corpus, max_doc_tokens: int | None, streams: Streams) -> Corpus:
+    """At most `max_doc_tokens` tokens of each document, by keys that do not depend on words.
+
+    A document that is blanked changes at most this many tokens, and costs at most as many times the
+    epsilon of one token.
+    """
+    if max_doc_tokens is None:
+        return corpus
+    lengths, largest = np.diff(corpus.doc_ptr), int(max_doc_tokens)
+    keeps = np.ones(corpus.n_tokens, np.bool_)
+    for d in np.flatnonzero(lengths > largest):
+        keys = streams.words(Purpose.KEPT_TOKENS, 0, int(d), int(lengths[d]))  # secret
+        keeps[corpus.doc_ptr[d] + np.argpartition(keys, largest)[largest:]] = False
+    doc_ptr = np.concatenate([[0], np.cumsum(np.minimum(lengths, largest))])
+    return Corpus(corpus.word[keeps], doc_ptr, corpus.n_words)

@@ -17,7 +17,7 @@ from dplda.kernels import _metropolis
 from dplda.leaf._threads import in_threads
 from dplda.privacy._streams import Purpose, Streams, uniform
 
-SMALLEST = 1e-30  # a probability that float32 can hold
+SMALLEST = 1e-30  # a probability that float32 can hold: its smallest normal number is 1.2e-38
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,9 @@ def sweep_tokens(
     t: int,
     n_jobs: int | None = None,
 ) -> NDArray[np.int64]:
-    """Draw the topic of each unit, in place, and the word of each token, with `table` fixed.
+    """Draw the topic of each token, in place, and its word, with `table` fixed.
 
-    `topics` (n_units,) holds -1 for a unit without a topic. `word_prior` (n_words,) weighs
+    `topics` (n_tokens,) holds -1 for a token without a topic. `word_prior` (n_words,) weighs
     candidate words among those that a token reports. Each block of documents has a random stream of
     its own at `t`, so that `n_jobs` changes no result. Returns the number of times that each word
     was drawn with each topic, (n_components, n_words).
@@ -64,20 +64,20 @@ def sweep_tokens(
     model = Topics.from_weights(table)
     prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
     base = (tokens.flip / (1 - tokens.flip)) ** 2  # likelihood ratio of a word not reported
-    blocks = tokens.blocks()
+    blocks, own_topic = tokens.blocks(), np.arange(tokens.n_tokens + 1)  # each token is a unit
     n_shares = max(1, min(len(blocks), joblib.effective_n_jobs(n_jobs)))
 
     def run(share: NDArray[np.int64]) -> NDArray[np.int32]:
         counts, n = np.zeros(table.shape, np.int32), len(table)
         for block in map(int, share):
-            document_ptr = tokens.document_ptr[blocks[block][0] : blocks[block][1] + 1]
-            first, last = int(document_ptr[0]), int(document_ptr[-1])
-            ptr = tokens.ptr[tokens.unit_ptr[first] : tokens.unit_ptr[last] + 1]
+            doc_ptr = tokens.doc_ptr[blocks[block][0] : blocks[block][1] + 1]
+            first, last = int(doc_ptr[0]), int(doc_ptr[-1])
+            ptr = tokens.ptr[first : last + 1]
             reader = streams.reader(Purpose.PROPOSALS, t, block)
             _metropolis.sweep(
-                document_ptr, tokens.unit_ptr, first, last, topics, ptr - ptr[0],
+                doc_ptr, own_topic, first, last, topics, ptr - ptr[0],
                 tokens.word[ptr[0] : ptr[-1]], base, model.phi, model.threshold, model.alias, prior,
-                doc_topic_prior, reader.words(2 * (last - first)), reader.words(4 * len(ptr) - 4),
+                doc_topic_prior, reader.words(2 * (last - first)), reader.words(4 * (last - first)),
                 counts, np.empty(n, np.int32), np.empty(n), np.empty(n, np.int64),
             )  # fmt: skip
         return counts
@@ -93,7 +93,6 @@ def train_topics(
     sweeps: Iterable[int],
     *,
     n_averaged: int,
-    n_split: int = 0,
     doc_topic_prior: float,
     topic_word_prior: float,
     streams: Streams,
@@ -101,25 +100,19 @@ def train_topics(
 ) -> NDArray[np.float64]:
     """Run sweeps from a table of topics. The draws of each sweep make the table of the next one.
 
-    `sweeps` are the numbers of the sweeps, which address the random words. The counts of the last
-    `n_averaged` are averaged. In the first `n_split` each token has a topic of its own: whole
-    sentences hardly change their topic while the topics are random, and starting with tokens saves
-    most sweeps. Returns the mean number of tokens of each word in each topic.
+    `sweeps` are the numbers of the sweeps, which address the random words. Returns the mean number
+    of tokens of each word in each topic in the last `n_averaged` sweeps, plus the prior.
     """
-    word_prior = word_weights(tokens)
-    units = tokens.split() if n_split else tokens
-    topics = np.full(units.n_units, -1, np.int32)
+    word_prior, topics = word_weights(tokens), np.full(tokens.n_tokens, -1, np.int32)
     last: list[NDArray[np.int64]] = []
-    for number, t in enumerate(sweeps):
-        if number == n_split > 0:
-            units, topics = tokens, np.full(tokens.n_units, -1, np.int32)
+    for t in sweeps:
         counts = sweep_tokens(
-            units, topics, table, word_prior,
+            tokens, topics, table, word_prior,
             doc_topic_prior=doc_topic_prior, streams=streams, t=t, n_jobs=n_jobs,
         )  # fmt: skip
         table = np.add(counts, topic_word_prior, dtype=np.float64)
         last = [*last, counts][-n_averaged:]
-    return np.asarray(np.mean(last, axis=0), dtype=np.float64)
+    return np.asarray(np.mean(last, axis=0) + topic_word_prior, dtype=np.float64)
 
 
 def word_weights(tokens: Tokens) -> NDArray[np.float64]:
@@ -129,10 +122,7 @@ def word_weights(tokens: Tokens) -> NDArray[np.float64]:
     return np.maximum(tokens.word_scores(), max(1.0, 0.5 * noise**0.5))
 
 
-def random_table(
-    word_weight: NDArray[np.float64], n_components: int, streams: Streams
-) -> NDArray[np.float64]:
+def random_table(tokens: Tokens, n_components: int, streams: Streams) -> NDArray[np.float64]:
     """Random topics around the word weights, (n_components, n_words)."""
-    n_words = len(word_weight)
-    words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_components * n_words)
-    return word_weight * -np.log(uniform(words, positive=True)).reshape(n_components, n_words)
+    words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_components * tokens.n_words)
+    return word_weights(tokens) * -np.log(uniform(words, positive=True)).reshape(n_components, -1)

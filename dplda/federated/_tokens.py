@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.federated._sentences import SentenceCorpus
+from dplda.core._corpus import Corpus
 from dplda.privacy._curator import MAX_WORDS
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
-
-Pointers = NDArray[np.int64]
 
 # Both numbers enter every seeded result.
 BLOCK_TOKENS = 2**14  # tokens of a block: whole documents, swept with a stream of their own
@@ -40,24 +38,13 @@ def randomized_bits(epsilon: float) -> RandomizedBits | None:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Privatized tokens of some documents: public boundaries and noisy vectors, without words.
+    """Privatized tokens of some documents: public lengths and noisy vectors, without words."""
 
-    Documents begin at `document_ptr` (n_docs + 1,) in the units, and units, which have one topic
-    each, at `unit_ptr` (n_units + 1,) in the tokens. The ones of a token's noisy vector, the words
-    that it reports, begin at `ptr` (n_tokens + 1,) in `word`. `flip` is the probability with which
-    each bit was reported wrongly, 0 without noise.
-    """
-
-    document_ptr: Pointers
-    unit_ptr: Pointers
-    ptr: Pointers
-    word: NDArray[np.int32]
+    doc_ptr: NDArray[np.int64]  # (n_docs + 1,) where the tokens of each document begin
+    ptr: NDArray[np.int64]  # (n_tokens + 1,) where the ones of each noisy vector begin in `word`
+    word: NDArray[np.int32]  # the words that the tokens report
     n_words: int
-    flip: float
-
-    @property
-    def n_units(self) -> int:
-        return len(self.unit_ptr) - 1
+    flip: float  # probability with which each bit was reported wrongly; 0 without noise
 
     @property
     def n_tokens(self) -> int:
@@ -65,9 +52,8 @@ class Tokens:
 
     def blocks(self) -> list[tuple[int, int]]:
         """First and last document of each block: whole documents of about `BLOCK_TOKENS`."""
-        token_ptr = self.unit_ptr[self.document_ptr]
-        starts = np.searchsorted(token_ptr, np.arange(0, self.n_tokens, BLOCK_TOKENS))
-        edges = np.unique(np.append(starts, len(token_ptr) - 1)).tolist()
+        starts = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, BLOCK_TOKENS))
+        edges = np.unique(np.append(starts, len(self.doc_ptr) - 1)).tolist()
         return list(itertools.pairwise(edges))
 
     def word_scores(self) -> NDArray[np.float64]:
@@ -84,34 +70,25 @@ class Tokens:
         """Variance of a bit in `word_scores`."""
         return self.flip * (1 - self.flip) / (1 - 2 * self.flip) ** 2
 
-    def split(self) -> Tokens:
-        """The same vectors, with every token a unit."""
-        document_ptr, unit_ptr = self.unit_ptr[self.document_ptr], np.arange(self.n_tokens + 1)
-        return replace(self, document_ptr=document_ptr, unit_ptr=unit_ptr)
 
-
-def check_size(corpus: SentenceCorpus, bits: RandomizedBits | None) -> None:
+def check_size(corpus: Corpus, bits: RandomizedBits | None) -> None:
     """Refuse a corpus that needs more random words than the charge of a fit allows."""
     reported = max(1.0, corpus.n_words * (bits.probability if bits else 0.0))
-    if len(corpus.word) * reported > MAX_WORDS / 2:
+    if corpus.n_tokens * reported > MAX_WORDS / 2:
         raise ValueError(
             f"the tokens need more than {MAX_WORDS // 2} random words; raise token_epsilon, or "
             "give fewer documents"
         )
 
 
-def privatize(corpus: SentenceCorpus, bits: RandomizedBits | None, streams: Streams) -> Tokens:
-    """Noisy vectors of all tokens of a private corpus, whose sentences become the units.
-
-    Only the corpus's boundaries are kept; they are public.
-    """
+def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> Tokens:
+    """Noisy vectors of all tokens of a private corpus. Of it, only the public lengths are kept."""
     # One blanked token changes one coordinate of its own one-hot vector by 1, and no coordinate of
     # another token, because the order and the number of tokens do not depend on words. Every
     # coordinate of every token gets independent noise, so that this costs the mechanism's epsilon.
     word, n_words = corpus.word, corpus.n_words
-    boundaries = corpus.document_ptr.copy(), corpus.sentence_ptr.copy()
     if bits is None:
-        return Tokens(*boundaries, np.arange(len(word) + 1), word.copy(), n_words, 0.0)
+        return Tokens(corpus.doc_ptr, np.arange(len(word) + 1), word.copy(), n_words, 0.0)
     n = max(1, BLOCK_BITS // n_words)
     ones, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
     for block, first in enumerate(range(0, len(word), n)):
@@ -122,4 +99,4 @@ def privatize(corpus: SentenceCorpus, bits: RandomizedBits | None, streams: Stre
         lengths.append(np.diff(np.searchsorted(positions, start)))
         ones.append((positions - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
     ptr = np.cumsum(np.concatenate(lengths))
-    return Tokens(*boundaries, ptr, np.concatenate(ones), n_words, bits.probability)
+    return Tokens(corpus.doc_ptr, ptr, np.concatenate(ones), n_words, bits.probability)
