@@ -291,36 +291,6 @@ def test_progress(estimator, corpus, capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
 
 
-class Watcher:
-    """A callback that keeps what it is shown."""
-
-    def __init__(self):
-        self.rounds, self.shown = 0, []
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context, *, X, y, fitted_estimator):
-        self.shown += [X, y, fitted_estimator]
-
-    def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
-        self.rounds += context.task_name == "round"
-        self.shown += [X, y, fitted_estimator]
-        return True  # asks to stop, and is not heard
-
-
-@every
-def test_callbacks_see_rounds_and_no_data(estimator, corpus):
-    pytest.importorskip("sklearn.callback", reason="this scikit-learn has no callbacks")
-    watcher = Watcher()
-    clone(estimator).set_callbacks(watcher).fit(corpus)
-    assert watcher.rounds == 6
-    assert set(watcher.shown) == {None}
-
-
 @each(case for case in ONLINE if case in PRIVATE)
 def test_an_interrupted_call_leaves_the_model_and_its_epsilon_together(
     estimator, corpus, monkeypatch

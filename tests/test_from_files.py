@@ -24,7 +24,7 @@ from dplda import (
     save_release,
 )
 from dplda.__main__ import main, parse
-from dplda.cli._fit import stop_words_of, warn_of_common, warn_of_missing
+from dplda.cli._fit import stop_words_of, warn_of_common
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import TopicDisplay
 from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
@@ -85,16 +85,14 @@ def write_notes(folder, texts=TEXTS, encoding="utf-8"):
     return folder
 
 
-def test_text_files_have_their_names_or_a_table_of_users(tmp_path, monkeypatch):
+def test_text_files_have_their_names(tmp_path, monkeypatch):
     found = read_texts(write_notes(tmp_path / "notes"))
     assert (found.texts, found.ids) == (TEXTS, [f"ward/{n}.txt" for n in range(4)])
-    rows = [(f"notes/ward/{n}.txt", USERS[n]) for n in (2, 1)]
-    table = write_csv(tmp_path / "index.csv", ["file", "patient"], rows)
-    found = read_texts(table, file_column="file", id_column="patient")
-    assert (found.texts, found.ids) == ([TEXTS[2], TEXTS[1]], ["007", "7"])
-    for option in ({"encoding": "utf-9"}, {"encoding": "hex"}, {"separator": "::"}):
-        with pytest.raises(ValueError, match=r"encoding|separator"):
-            read_texts(table, **option)
+    for option in (
+        {"encoding": "utf-9"}, {"encoding": "hex"}, {"separator": "::"}, {"id_column": "patient"}
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"encoding|separator|have no columns"):
+            read_texts(tmp_path / "notes", **option)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").write_bytes(b"")
     with pytest.raises(ImportError, match="extra 'files'"):
@@ -116,7 +114,6 @@ def test_whole_numbers_are_ids_and_the_text_seven_is_the_number_seven(tmp_path):
 
 
 SECRET = "Hyperthyroidism"
-NAMED = "line 2: the file that column 'text' names is missing"
 CUT = gzip.compress(b"text\nheart\n" * 99)[:-9]
 DAMAGED = b"".join([CUT[:12], b"\xff" * 8, CUT[20:]])
 # Files by their names, what is read with which options, and what the error says.
@@ -126,7 +123,7 @@ FAULTS = {
     "no header": ({"a.csv": f"{SECRET},1\n{SECRET},2"}, "", {}, "no columns 'text' among 2"),
     "no user column": (
         {"a.csv": "text,n\na,1"}, "a.csv", {"id_column": "person"},
-        "a.csv has no columns 'person' .* --file-column, and by --user-column or --id-column",
+        "a.csv has no columns 'person' .* --user-column or --id-column",
     ),
     "missing user": (
         {"a.csv": f"text,u\n{SECRET},a\n{SECRET}, \n"}, "", {"id_column": "u"},
@@ -153,13 +150,6 @@ FAULTS = {
     "broken gzip": ({"a.csv.gz": CUT}, "", {}, "a.csv.gz is not a whole gzip file"),
     "broken parquet": (
         {"a.parquet": b"PAR1" + SECRET.encode()}, "", {}, "a.parquet is not a valid Parquet file"
-    ),
-    "file named twice": (
-        {"0.txt": SECRET, "a.csv": "file,u\n0.txt,p1\n../X/0.txt,p2"}, "a.csv",
-        {"file_column": "file", "id_column": "u"}, "line 3 names a file that an earlier row names",
-    ),
-    "text in place of a file name": (
-        {"a.csv": f"text\n{SECRET * 100}"}, "a.csv", {"file_column": "text"}, NAMED
     ),
 }  # fmt: skip
 
@@ -194,10 +184,6 @@ def test_a_text_under_two_names_is_refused(tmp_path):
         with pytest.raises(ValueError, match="two names of one file"):
             read_texts(tmp_path / "a")
         name.unlink()
-    copy.hardlink_to(first)
-    table = write_csv(tmp_path / "a.csv", ["file"], [["a/ward/0.txt"], ["a/copy.txt"]])
-    with pytest.raises(ValueError, match="names a file that an earlier row names"):
-        read_texts(table, file_column="file")
     (tmp_path / "a" / "others").symlink_to(write_notes(tmp_path / "b"))
     with pytest.raises(ValueError, match="holds a link to a folder"):
         read_texts(tmp_path / "a")
@@ -465,7 +451,7 @@ def test_public_texts_are_the_prior_and_cost_nothing(fitted, tmp_path):
     assert "public prior" not in dict(plain.provenance)
 
 
-def test_public_texts_are_none_of_the_private_ones_and_missing_ids_are_told(tmp_path, capsys):
+def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
     write_notes(tmp_path / "notes")
     fit = ("fit", tmp_path / "notes", "--epsilon", "1", "--out", tmp_path / "m", *SMALL)
     for folder in (tmp_path / "notes", tmp_path / "notes" / "ward", tmp_path):
@@ -473,9 +459,6 @@ def test_public_texts_are_none_of_the_private_ones_and_missing_ids_are_told(tmp_
         assert (code, "overlap" in error) == (1, True)
     with pytest.warns(PrivateDataWarning, match="^1 public texts are among the private texts"):
         warn_of_common(["a tree", "", "a king"], ["", "a king", "a king"])
-    with pytest.warns(PrivateDataWarning, match="^3 texts have an id such as NA, NaN or NULL"):
-        warn_of_missing(["ann", "NA", "nan", "Null", "nancy"])
-    warn_of_missing(["ann", "nancy"])
 
 
 def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):

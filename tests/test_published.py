@@ -96,7 +96,6 @@ COMMON = [
     common.test_without_a_seed_every_fit_differs,
     common.test_empty_documents_and_empty_corpora,
     common.test_bad_counts,
-    common.test_callbacks_see_rounds_and_no_data,
 ]
 
 

@@ -30,7 +30,6 @@ from dplda.leaf._files import PUBLIC, reserved, write_atomically, write_elsewher
 from dplda.leaf._messages import warn_user
 from dplda.text._text_files import read_texts
 
-MISSING = {"na", "n/a", "#n/a", "nan", "nat", "null", "none", "<na>"}  # and in capitals
 NOTHING = "Nothing was charged."
 SIZES = (300, 1000, 3000, 10_000, 30_000)  # of corpora, where none is given
 
@@ -282,8 +281,6 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
             "Each text is protected by itself. Persons with several texts are protected less: "
             "--user-column protects persons."
         )
-    else:
-        warn_of_missing(users)
     return found.texts, users
 
 
@@ -348,16 +345,5 @@ def warn_of_common(public: Sequence[str], texts: Sequence[str]) -> None:
         warn_user(
             f"{n_common} public texts are among the private texts, too, and epsilon does not "
             "protect them: take them out of the public texts if they are private (not for release)",
-            dplda.privacy.PrivateDataWarning,
-        )
-
-
-def warn_of_missing(users: Sequence[str]) -> None:
-    """Tell the person at the keyboard that many persons may stand behind one id."""
-    if n_missing := sum(user.lower() in MISSING for user in users):
-        warn_user(
-            f"{n_missing} texts have an id such as NA, NaN or NULL, as which programs write a "
-            "missing one, and count as those of one user: if they are of several, leave them out, "
-            "or find out whose they are (not for release)",
             dplda.privacy.PrivateDataWarning,
         )

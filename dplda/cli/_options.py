@@ -27,7 +27,6 @@ def add_texts(
         ".parquet file, or a folder of these")  # fmt: skip
     add("--text-column", default="text", metavar="COLUMN",
         help="column of the texts (default: %(default)s)")  # fmt: skip
-    add("--file-column", metavar="COLUMN", help="column of names of text files, in place of texts")
     add(id_option, dest="id_column", metavar="COLUMN", help=id_help)
     add("--encoding", default="utf-8", help="of the files, such as cp1252 (default: %(default)s)")
     add("--separator", help="character between the columns of CSV (default: a comma)")
@@ -36,7 +35,7 @@ def add_texts(
 def texts_of(options: argparse.Namespace) -> Texts:
     """Read the texts that the options name. Private."""
     found = read_texts(
-        options.texts, text_column=options.text_column, file_column=options.file_column,
+        options.texts, text_column=options.text_column,
         id_column=options.id_column, encoding=options.encoding,
         separator=options.separator,
     )  # fmt: skip

@@ -10,16 +10,7 @@ from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_non_negative, validate_data
 
-try:  # scikit-learn 1.9's callbacks, experimental
-    from sklearn.callback import CallbackSupportMixin
-except ImportError:
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
-
-
 __all__ = [
-    "CallbackSupportMixin",
     "HasMethods",
     "Interval",
     "Options",

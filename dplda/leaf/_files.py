@@ -93,19 +93,19 @@ def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], name: str | None = None) -> Iterator[Any]:
-    """The bytes of a plain or gzip file. Errors call it by `name` and quote nothing of it."""
+def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """The bytes of a plain or gzip file. Errors quote nothing of it."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         try:
             if packed:  # unpacked once before, as far as its content may go
                 most = largest_size(path)
-                check_unpacked(gzip.GzipFile(fileobj=file).seek(most + 1) <= most, name or path)
+                check_unpacked(gzip.GzipFile(fileobj=file).seek(most + 1) <= most, path)
                 file.seek(0)
             yield gzip.GzipFile(fileobj=file) if packed else file
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise ValueError(f"{name or path} is not a whole gzip file; get it again") from None
+            raise ValueError(f"{path} is not a whole gzip file; get it again") from None
 
 
 def largest_size(path: str | os.PathLike[str]) -> int:

@@ -12,7 +12,7 @@ import logging
 import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -71,29 +71,10 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level + 1)
 
 
-def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:
-    """Yield the round numbers ``first, ..., last``, and report each of them.
-
-    Callbacks receive the number of the round only. They see neither the data nor a model that has
-    not been released, and they cannot stop a fit.
-    """
-    numbers: Any = range(first, last + 1)
-    if hasattr(estimator, "_skl_callbacks"):
-        numbers = _with_callbacks(estimator, numbers)
-    elif estimator.verbose:
-        numbers = with_bar(type(estimator).__name__, numbers)
-    yield from numbers
-
-
-def _with_callbacks(estimator: Any, numbers: range) -> Iterator[int]:
-    context = estimator._init_callback_context(max_subtasks=len(numbers))
-    context.call_on_fit_task_begin(estimator=estimator)
-    for t in numbers:
-        step = context.subcontext(task_name="round")
-        step.call_on_fit_task_begin(estimator=estimator)
-        yield t
-        step.call_on_fit_task_end(estimator=estimator)
-    context.call_on_fit_task_end(estimator=estimator)
+def rounds(estimator: Any, first: int, last: int) -> Iterable[int]:
+    """The round numbers ``first, ..., last``, with progress if the estimator is verbose."""
+    numbers = range(first, last + 1)
+    return with_bar(type(estimator).__name__, numbers) if estimator.verbose else numbers
 
 
 def with_bar(name: str, numbers: range) -> Iterator[int]:

@@ -40,16 +40,14 @@ def read_texts(
     path: Path,
     *,
     text_column: str = "text",
-    file_column: str | None = None,
     id_column: str | None = None,
     encoding: str = "utf-8",
     separator: str | None = None,
 ) -> Texts:
     """All texts of a file, or of a folder of files of one kind, in the order of their names.
 
-    `file_column` holds names of text files, relative to the table, in place of `text_column`. Ids
-    are text without spaces around it: 7 and "7" are one. `separator` is a comma by default, and a
-    tab in .tsv files. `encoding` is that of all files but Parquet.
+    Ids are text without spaces around it: 7 and "7" are one. `separator` is a comma by default, and
+    a tab in .tsv files. `encoding` is that of all files but Parquet.
     """
     try:
         "".encode(encoding)
@@ -61,22 +59,19 @@ def read_texts(
         raise ValueError(f"the separator must be one character, got {len(separator)}")
     files, kind, n_left_out = _files(path)
     if kind == "text":
-        if id_column is not None or file_column is not None:
+        if id_column is not None:
             raise ValueError(
-                f"{path} has no columns, because it holds text files; give a table with one row "
-                "for each text file, and --file-column"
+                f"{path} holds text files, which have no columns; write texts and ids to a table"
             )
-        folder = path if path.is_dir() else path.parent
-        texts = [_read_text(file, encoding, f"{file}") for file in files]
+        folder, texts = path if path.is_dir() else path.parent, []
+        for file in files:
+            with _opened(file, encoding) as content:
+                texts.append(_text(content.read(), f"{file}"))
         return Texts(texts, [file.relative_to(folder).as_posix() for file in files], n_left_out)
-    column = file_column or text_column
-    columns = [column] if id_column is None else [column, id_column]
-    texts, ids, named = [], [], set[tuple[int, int]]()
-    for where, row, file in _rows(files, kind, columns, encoding, separator):
-        text = _text(row[column], f"{where}, column {column!r}")
-        if file_column is not None:
-            text = _of_named_file(file.parent / text, where, column, encoding, named)
-        texts.append(text)
+    columns = [text_column] if id_column is None else [text_column, id_column]
+    texts, ids = [], []
+    for where, row in _rows(files, kind, columns, encoding, separator):
+        texts.append(_text(row[text_column], f"{where}, column {text_column!r}"))
         if id_column is not None:
             ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
     if not texts:
@@ -103,22 +98,16 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
     if len(kinds) != 1:
         found = f"files of several kinds ({', '.join(kinds)})" if kinds else "nothing to be read"
         raise ValueError(
-            f"{path} is of an unknown kind, or holds {found}; give {ALLOWED}, all of one kind, or "
-            "a table with --file-column if it lists the text files"
+            f"{path} is of an unknown kind, or holds {found}; give {ALLOWED}, all of one kind"
         )
     names = {file.with_suffix("") if file.suffix.lower() == ".gz" else file for file in files}
-    if min(len(names), len(set(map(_identity, files)))) < len(files):
+    same = {(found.st_dev, found.st_ino) for found in map(os.stat, files)}  # of all its links
+    if min(len(names), len(same)) < len(files):
         raise ValueError(
             f"the folder {path} holds two names of one file, by a link or beside its gzip file; a "
             "text that counts twice is protected less, and each file needs one name"
         )
     return files, kinds[0], len(inside) - len(files)
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    """What all links to a file have in common."""
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
 
 
 def _kind(path: Path) -> str:
@@ -131,21 +120,16 @@ def _kind(path: Path) -> str:
 
 
 @contextmanager
-def _opened(path: Path, encoding: str, name: str) -> Iterator[TextIO]:
-    """A text file, whose errors call it by `name` and quote nothing of it."""
+def _opened(path: Path, encoding: str) -> Iterator[TextIO]:
+    """A text file, whose errors quote nothing of it."""
     try:
-        with opened(path, name) as file:
+        with opened(path) as file:
             yield io.TextIOWrapper(file, encoding=encoding, newline="")
     except UnicodeError:
         raise ValueError(
-            f"{name} is not encoded in {encoding.removesuffix('-sig')}; give --encoding, for "
+            f"{path} is not encoded in {encoding.removesuffix('-sig')}; give --encoding, for "
             "instance cp1252 or utf-16"
         ) from None
-
-
-def _read_text(path: Path, encoding: str, name: str) -> str:
-    with _opened(path, encoding, name) as file:
-        return _text(file.read(), name)
 
 
 def _text(value: Any, where: str) -> str:
@@ -168,44 +152,23 @@ def _id(value: Any, where: str) -> str:
     return text
 
 
-def _of_named_file(
-    path: Path, where: str, column: str, encoding: str, named: set[tuple[int, int]]
-) -> str:
-    """The text of a file that a table names. The name may be that of a person: no error has it."""
-    name = f"{where}: the file that column {column!r} names"
-    try:
-        if not path.is_file():  # it may be a text, if the column is the wrong one
-            raise FileNotFoundError
-        if (known := _identity(path)) in named:
-            raise ValueError(
-                f"{where} names a file that an earlier row names; a text that counts twice is "
-                "protected less, and each file needs one row"
-            )
-        named.add(known)
-        return _read_text(path, encoding, name)
-    except OSError:
-        raise OSError(
-            f"{name} is missing or cannot be read; names are relative to the folder of the table"
-        ) from None
-
-
 def _rows(
     files: list[Path], kind: str, columns: list[str], encoding: str, separator: str | None
-) -> Iterator[tuple[str, dict[str, Any], Path]]:
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of tables as dictionaries, each after the words that say where it stands."""
     for path in files:
         if kind == "Parquet":
             for number, row in enumerate(_rows_of_parquet(path, columns), start=1):
-                yield f"{path}, row {number}", row, path
+                yield f"{path}, row {number}", row
             continue
         tabs = ".tsv" in (suffix.lower() for suffix in path.suffixes)
-        with _opened(path, encoding, f"{path}") as file:
+        with _opened(path, encoding) as file:
             if kind == "CSV":
                 rows = _rows_of_csv(file, path, columns, separator or ("\t" if tabs else ","))
             else:
                 rows = _rows_of_json(file, path, columns)
             for number, row in rows:
-                yield f"{path}, line {number}", row, path
+                yield f"{path}, line {number}", row
 
 
 def _rows_of_csv(
@@ -275,6 +238,5 @@ def _check_header(header: list[str], path: Path, columns: list[str]) -> None:
             n = header.count(column) or "no"
             raise ValueError(
                 f"{path} has {n} columns {column!r} among {len(header)}: name "
-                "columns of its first row by --text-column or --file-column, and by --user-column "
-                f"or --id-column{hint}"
+                f"columns of its first row by --text-column, --user-column or --id-column{hint}"
             )
