@@ -326,7 +326,8 @@ def test_a_fit_whose_rounds_are_nearly_all_for_totals_ends_with_topics(kind, tra
 def test_a_fit_is_as_many_calls_of_partial_fit(kind, train, good, monkeypatch):
     options = OPTIONS | {"max_iter": 12, "prior_components": good, "epsilon": 4.0}
     # nothing but the table goes on, and no topic weights
-    monkeypatch.setattr(Documents, "infer", lambda self, *args: self.infer_in_steps(*args[:3]))
+    infer = Documents.infer
+    monkeypatch.setattr(Documents, "infer", lambda self, *args, anew: infer(self, *args, anew=True))
     once = kind(K, random_state=0, **options).fit(train)
     again = kind(K, random_state=0, **options)
     for _ in range(12):

@@ -283,12 +283,12 @@ def test_without_noise_a_document_reads_what_the_others_have_added(corpus, monke
     """With noise its contribution is clipped: what of the table is its own is not known."""
     infer, asked = Documents.infer, []
 
-    def noted(self, units, phi, prior, own=None):
+    def noted(self, units, phi, prior, own=None, **options):
         if own is not None:
             np.testing.assert_allclose(phi[:, :4].sum(axis=0), 1, rtol=1e-4)
             np.testing.assert_allclose(own[0].sum(), corpus.sum() + 50 * 4 * own[1], rtol=0.01)
         asked.append(own)
-        return infer(self, units, phi, prior, own)
+        return infer(self, units, phi, prior, own=own, **options)
 
     monkeypatch.setattr(Documents, "infer", noted)
     SubLDA(4, epsilon=math.inf, max_iter=3, random_state=0).fit(corpus)
@@ -306,7 +306,7 @@ def test_documents_that_leave_out_their_own_counts_share_topics(monkeypatch):
     others = held_out_perplexity(model.fit(X[:100]).components_, X[100:])
     infer = Documents.infer
     monkeypatch.setattr(
-        Documents, "infer", lambda self, units, phi, prior, own: infer(self, units, phi, prior)
+        Documents, "infer", lambda self, *args, own, **options: infer(self, *args, **options)
     )
     assert others < 0.93 * held_out_perplexity(model.fit(X[:100]).components_, X[100:])
 

@@ -157,37 +157,33 @@ class Documents:
         units: np.ndarray,
         phi: np.ndarray,
         doc_topic_prior: float,
+        *,
+        anew: bool = False,
         own: tuple[np.ndarray, float] | None = None,
     ) -> None:
         """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded).
 
-        They begin with those of the last call. With `own`, see `update_theta`, a document reads
-        what the others have added to the table.
+        They begin with those of the last call. `anew`, they begin with equal ones, and become near
+        to those of `infer_fully`. With `own`, see `update_theta`, a document reads what the others
+        have added to the table.
         """
+        rows = self.rows_of(units)
+        if anew:
+            self.theta[rows, : self.n_components] = 1.0 / self.n_components
         update_theta(
-            self.X, self.theta, packed(phi, self.n_jobs), self.rows_of(units),
-            n_components=self.n_components, doc_topic_prior=doc_topic_prior,
-            max_steps=INNER_STEPS, tolerance=INNER_TOLERANCE,
-            accelerated=True, in_pairs=True, own=own, n_jobs=self.n_jobs,
+            self.X, self.theta, packed(phi, self.n_jobs), rows, n_components=self.n_components,
+            doc_topic_prior=doc_topic_prior, max_steps=STEPS_ANEW if anew else INNER_STEPS,
+            tolerance=INNER_TOLERANCE, accelerated=True, variational=anew, in_pairs=True, own=own,
+            n_jobs=self.n_jobs,
         )  # fmt: skip
 
-    def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
+    def infer_fully(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
         """Infer the topic weights of `units` from scratch: exp(E[log theta]), by an E-step."""
         rows = self.rows_of(units)
         everybody = len(rows) == self.X.shape[0]
         _, self.theta[rows] = e_step(
             self.X if everybody else self.X[rows], factor,
             n_components=self.n_components, doc_topic_prior=doc_topic_prior, n_jobs=self.n_jobs,
-        )  # fmt: skip
-
-    def infer_in_steps(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
-        """Infer what `infer_anew` does in at most `STEPS_ANEW` accelerated steps: near it."""
-        rows = self.rows_of(units)
-        self.theta[rows, : self.n_components] = 1.0 / self.n_components
-        update_theta(
-            self.X, self.theta, packed(factor, self.n_jobs), rows, n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior, max_steps=STEPS_ANEW, tolerance=INNER_TOLERANCE,
-            accelerated=True, variational=True, in_pairs=True, n_jobs=self.n_jobs,
         )  # fmt: skip
 
     def share_of(self, words: np.ndarray) -> np.ndarray:

@@ -236,15 +236,6 @@ class DocumentBudget:
         return plan
 
 
-def growing_share(t: int, max_iter: int) -> float:
-    """Share of round t in the average of rounds 1 to t: later rounds weigh more (decision 16).
-
-    Weights of t^0.75 in the place of t^2 lose 4 to 7 points of the gap at epsilon 4.
-    """
-    n = min(t, max_iter)  # the weights are the squares of 1 to n, and then those of n
-    return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (t - n) * n**2)
-
-
 @lru_cache(maxsize=16)  # each call of `partial_fit` asks for the same budget
 def _calibrated(
     epsilon: float, delta: float, max_iter: int, subsampling_ratio: float, shares: Shares

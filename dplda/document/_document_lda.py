@@ -11,7 +11,7 @@ import numpy as np
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts, check_public_table, check_shards, check_word_vectors
-from dplda.core._fold_in import aligned_zeros
+from dplda.core._fold_in import aligned_zeros, in_16_bits
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     PrivateEstimator,
@@ -30,6 +30,7 @@ from dplda.document._contributions import (
     release_word_totals,
 )
 from dplda.document._document_budget import (
+    COUNTS,
     DOCUMENT_CONSTRAINTS,
     N_PASSES,
     ONE_CURATOR,
@@ -51,6 +52,7 @@ from dplda.document._noisy_table import (
 from dplda.document._plan import warn_of_expectation
 from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
+from dplda.document._table_estimate import temper
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
@@ -66,7 +68,8 @@ HARDLY = 0.1  # trust below which a fit warns
 class DocumentLDA(PrivateEstimator, BaseLDA):
     """Latent Dirichlet allocation from noisy sums over documents, in rounds.
 
-    A subclass writes out a round in a method `_round`.
+    A subclass says in `_infers_anew` whether the topic weights of a document begin anew in each
+    round, and in `_share` what a round weighs.
 
     Parameters
     ----------
@@ -124,6 +127,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         theorem="docs/proofs_document.md",
     )
     _n_passes = N_PASSES
+    _infers_anew = False
     _ratios = staticmethod(exponential)  # of the first table
     # L2 norm that documents are scaled to; the clipping bound of a round is 0.4 of it. A
     # constant: at 3 and 12 the perplexity on KOS differs by less than 0.1% (epsilon 4).
@@ -315,15 +319,39 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> None:
         """The algorithm. Only results of `curator.release` leave the private `documents`."""
         shape = table.table.shape
-        scratch = aligned_zeros(shape, np.float32), aligned_zeros(shape, np.float32)
+        factor, center = aligned_zeros(shape, np.float32), aligned_zeros(shape, np.float32)
         for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
             if step.for_totals:
                 noisy, scale = release_totals_again(
                     documents, table.weight, step, curator, int(self.n_components), self.n_jobs
                 )  # public
                 table.learn_totals(noisy, scale)  # public
-            else:
-                self._round(step, documents, table, curator, *scratch)
+                continue
+            boosted = self._boosted_rates(documents, table, step.rate)  # private
+            rates = np.full(documents.n_units, step.rate) if boosted is None else boosted
+            units = curator.sample(rates, round=step.t - 1)  # secret
+            phi, power = table.infer(
+                documents, units, step.power, factor, anew=self._infers_anew,
+                doc_topic_prior=self.doc_topic_prior_, topic_word_prior=self.topic_word_prior,
+            )  # private, except for what is returned  # fmt: skip
+            bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
+            total = documents.sum_topics(
+                units, in_16_bits(temper(phi, power, self.n_jobs), self.n_jobs),
+                in_16_bits(table.center(center), self.n_jobs, is_relative=False),
+                weight=table.weight, norm=bound, radius=radius,
+                upweight=None if boosted is None else step.rate / rates,
+            )  # private  # fmt: skip
+            # One unit moves `total` by at most `radius` in L2: its contribution is clipped to
+            # `radius` in integers. The contribution reads the documents of the unit, their own
+            # topic weights and past releases only, so that no other unit's contribution changes.
+            noisy = curator.release(
+                total, step.mechanism, label=COUNTS, round=step.stream,
+                sampling_probability=step.rate, overwrite_value=True, n_jobs=self.n_jobs,
+            )  # public  # fmt: skip
+            table.update(
+                noisy, step, unit=bound / radius / step.rate, share=self._share(step),
+                topic_word_prior=self.topic_word_prior,
+            )  # public  # fmt: skip
 
     def _publish(
         self,
@@ -413,16 +441,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """The table that a fit without noise begins with; None: random topics."""
         return None
 
-    def _round(
-        self,
-        step: Round,
-        documents: Documents,
-        table: NoisyTable,
-        curator: Curator,
-        factor: np.ndarray,
-        center: np.ndarray,
-    ) -> None:
-        """Run a round. `factor` and `center` are tables to write to."""
+    def _boosted_rates(
+        self, documents: Documents, table: NoisyTable, highest: float
+    ) -> np.ndarray | None:
+        """Each unit's probability of taking part in a round; None: all have the highest."""
+        return None
+
+    def _share(self, step: Round) -> float:
+        """Share of a round in the average of the rounds so far, once the round is in it."""
         raise NotImplementedError
 
     def _releases_of(self, earlier: Any) -> NoisyTable:

@@ -179,21 +179,27 @@ class NoisyTable:
         _denoise.shares(self.table, inverse, out, n_threads(self.estimate.n_jobs))
         return out
 
-    def others_counts(self, topic_word_prior: float) -> tuple[np.ndarray, float] | None:
-        """What a document needs to leave its own counts out of the table; here it does not."""
-        return None
+    def infer(
+        self,
+        documents: Any,
+        units: np.ndarray,
+        power: float,
+        out: np.ndarray,
+        *,
+        anew: bool,
+        doc_topic_prior: float,
+        topic_word_prior: float,
+    ) -> tuple[np.ndarray, float]:
+        """Infer the private topic weights of `units`, `anew` or from those of the last time.
 
-    def word_factor(self, out: np.ndarray, power: float) -> tuple[np.ndarray, float]:
-        """exp(E[log beta]), (n_words, padded) float32, and its tempering power.
-
-        The table is a posterior mean already, and its logarithm replaces the expectation: the
-        digamma function would count the uncertainty of rare words twice.
+        Returns what is public: the factor of each word, (n_words, padded) float32, and its
+        tempering power. The factor is p(word | topic), and no exp(E[log beta]): the table is a
+        posterior mean already, and the digamma function would count the uncertainty of rare words
+        twice.
         """
-        return self.word_probabilities(out), power
-
-    def infer(self, documents: Any, units: np.ndarray, factor: np.ndarray, prior: float) -> None:
-        """Infer the private topic weights of `units` by variational steps."""
-        documents.infer_in_steps(units, factor, prior)
+        phi = self.word_probabilities(out)
+        documents.infer(units, phi, doc_topic_prior, anew=anew)
+        return phi, power
 
     def center(self, out: np.ndarray) -> np.ndarray:
         """The center of the contributions: p(topic | word), (n_words, padded) float32, in `out`."""
@@ -329,17 +335,30 @@ class ExactTable(NoisyTable):
     is_centered = False
     powers = 0.6, 0.95
 
-    def others_counts(self, topic_word_prior: float) -> tuple[np.ndarray, float] | None:
-        """Topic sizes and the smallest count of a cell, as in collapsed inference."""
-        return topic_sizes(self.table, self.estimate.n_jobs), topic_word_prior
+    def infer(
+        self,
+        documents: Any,
+        units: np.ndarray,
+        power: float,
+        out: np.ndarray,
+        *,
+        anew: bool,
+        doc_topic_prior: float,
+        topic_word_prior: float,
+    ) -> tuple[np.ndarray, float]:
+        """Infer `anew` what online variational Bayes infers, or else what collapsed inference does.
 
-    def word_factor(self, out: np.ndarray, power: float) -> tuple[np.ndarray, float]:
-        """exp(E[log beta]) of the Dirichlet posterior, as in online variational Bayes."""
-        return exp_dirichlet_expectation(self.table, np.float32, self.estimate.n_jobs), 1.0
-
-    def infer(self, documents: Any, units: np.ndarray, factor: np.ndarray, prior: float) -> None:
-        """Infer the topic weights of `units` until they no longer change."""
-        documents.infer_anew(units, factor, prior)
+        The former reads exp(E[log beta]) of the Dirichlet posterior. In the latter, a document's
+        own counts are left out, for which topic sizes and the smallest count of a cell are needed.
+        """
+        if anew:
+            factor = exp_dirichlet_expectation(self.table, np.float32, self.estimate.n_jobs)
+            documents.infer_fully(units, factor, doc_topic_prior)
+            return factor, 1.0
+        phi = self.word_probabilities(out)
+        own = topic_sizes(self.table, self.estimate.n_jobs), topic_word_prior
+        documents.infer(units, phi, doc_topic_prior, own=own)
+        return phi, power
 
     def center(self, out: np.ndarray) -> np.ndarray:
         """Zero: centering gains nothing, and later documents may have words without a total."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,8 @@ from dplda.core._corpus import warn_of_empty_rows
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import DaskEngine
+
+Inference: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,14 @@ class Scaling:
 class Step:
     """What all units of a round need: public values.
 
-    `inference` is the method of `Documents` that comes before the sum, with its arguments.
+    `inference` is the method of `Documents` that comes before the sum, with its arguments and
+    options.
     `number` counts those that begin with the topic weights of the step before; 0: this one does
     not.
     """
 
     number: int
-    inference: tuple[Any, ...]
+    inference: Inference
     factor: np.ndarray
     center: np.ndarray
     weight: np.ndarray
@@ -120,7 +123,7 @@ class ShardWorker:
             weight=step.weight, norm=step.norm, radius=step.radius, upweight=upweight, out=out,
         )  # fmt: skip
 
-    def catch_up(self, past: Sequence[tuple[tuple[Any, ...], np.ndarray | None]]) -> None:
+    def catch_up(self, past: Sequence[tuple[Inference, np.ndarray | None]]) -> None:
         """Infer what a lost worker of this shard had inferred: all earlier steps, in their order.
 
         `past` holds the inference of each step, and the units that took part (None: all).
@@ -131,12 +134,12 @@ class ShardWorker:
             self._infer(documents, number, inference, units)
 
     def _infer(
-        self, documents: Documents, number: int, inference: tuple[Any, ...], units: np.ndarray
+        self, documents: Documents, number: int, inference: Inference, units: np.ndarray
     ) -> None:
-        method, *arguments = inference
+        method, arguments, options = inference
         if number and self.n_steps != number - 1:
             raise RuntimeError(f"shard {self.shard.path} did not see the round before")
-        getattr(documents, method)(units, *arguments)
+        getattr(documents, method)(units, *arguments, **options)
         if number:
             self.theta, self.n_steps = documents.theta, number
 
@@ -186,7 +189,7 @@ class ShardedDocuments(Documents):
         self.n_words, self._shards = X.shape[1], X.shards
         self._edges = np.cumsum([0, *(shard.n_units for shard in X.shards)])
         self.n_units = int(self._edges[-1])
-        self._inference: tuple[int, tuple[Any, ...]] | None = None
+        self._inference: tuple[int, Inference] | None = None
         self._n_steps = 0
         self._scaling: Scaling | None = None
         self._engine: Any = InProcess() if X.engine is None else X.engine
@@ -226,17 +229,17 @@ class ShardedDocuments(Documents):
         options = self._scaling, weight, norm, radius, each, most
         return self._engine.sum("sum_words", options, parts)
 
-    def infer(self, units: np.ndarray, phi: np.ndarray, *options: Any) -> None:
+    def infer(
+        self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float, **options: Any
+    ) -> None:
         # noted for `sum_topics`, which does both in one visit of each shard; a copy, because the
         # caller tempers its table in place before the sum
-        self._n_steps += 1
-        self._inference = self._n_steps, ("infer", phi.copy(), *options)
+        self._n_steps += not options.get("anew")
+        number = 0 if options.get("anew") else self._n_steps
+        self._inference = number, ("infer", (phi.copy(), doc_topic_prior), options)
 
-    def infer_anew(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
-        self._inference = 0, ("infer_anew", factor.copy(), doc_topic_prior)
-
-    def infer_in_steps(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
-        self._inference = 0, ("infer_in_steps", factor.copy(), doc_topic_prior)
+    def infer_fully(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
+        self._inference = 0, ("infer_fully", (factor.copy(), doc_topic_prior), {})
 
     def sum_topics(
         self,

@@ -6,14 +6,11 @@ from numbers import Real
 
 import numpy as np
 
-from dplda.core._fold_in import in_16_bits
 from dplda.document._contributions import Documents
-from dplda.document._document_budget import COUNTS, Round, growing_share
+from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
-from dplda.document._table_estimate import temper
 from dplda.leaf._compat import Interval
-from dplda.privacy._curator import Curator
 from dplda.privacy._streams import Streams
 from dplda.word._gibbslda import LIVE_START, live_counts
 
@@ -119,53 +116,29 @@ class SubLDA(DocumentLDA):
     ):  # fmt: skip
         self._assign(locals())
 
-    def _round(
-        self,
-        step: Round,
-        documents: Documents,
-        table: NoisyTable,
-        curator: Curator,
-        phi: np.ndarray,
-        center: np.ndarray,
-    ) -> None:
-        """A round. Only the result of `curator.release` leaves the private `documents`."""
-        rates = np.full(documents.n_units, step.rate)
-        if self.boost > 1:
-            rates = self._rates(documents, table, step.rate)  # private
-        units = curator.sample(rates, round=step.t - 1)  # secret
-        phi, center = table.word_probabilities(phi), table.center(center)  # public
-        others = table.others_counts(self.topic_word_prior)  # public
-        documents.infer(units, phi, self.doc_topic_prior_, others)  # private
-        bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
-        total = documents.sum_topics(
-            units, in_16_bits(temper(phi, step.power, self.n_jobs), self.n_jobs),
-            in_16_bits(center, self.n_jobs, is_relative=False),
-            weight=table.weight, norm=bound, radius=radius,
-            upweight=None if self.boost == 1 else step.rate / rates,
-        )  # private  # fmt: skip
-        # One unit moves `total` by at most `radius` in L2: its contribution is clipped to `radius`
-        # in integers. The contribution reads the documents of the unit, their own topic weights and
-        # past releases only, so that no other unit's contribution changes.
-        noisy = curator.release(
-            total, step.mechanism, label=COUNTS, round=step.stream,
-            sampling_probability=step.rate, overwrite_value=True, n_jobs=self.n_jobs,
-        )  # public  # fmt: skip
-        # Without noise and sampling, there is nothing to average out.
-        alone = step.mechanism.exact and step.rate == 1
-        table.update(
-            noisy, step, unit=bound / radius / step.rate,
-            share=1.0 if alone else growing_share(step.n, step.n_last),
-            topic_word_prior=self.topic_word_prior,
-        )  # public  # fmt: skip
-
-    def _rates(self, documents: Documents, table: NoisyTable, highest: float) -> np.ndarray:
+    def _boosted_rates(
+        self, documents: Documents, table: NoisyTable, highest: float
+    ) -> np.ndarray | None:
         """Each unit's probability of taking part in a round, (n_units,), at most `highest`.
 
         A word is frequent if it is among the words that make up the first 1 / `boost` of a topic
         in the released table. A unit's rate grows with the share of such words in its documents.
         """
+        if self.boost == 1:
+            return None
         share = documents.share_of(frequent_words(table.table, 1 / self.boost))
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
+
+    def _share(self, step: Round) -> float:
+        """Later rounds weigh more: round n as its square, and after the last one as that one.
+
+        Weights of t^0.75 in the place of t^2 lose 4 to 7 points of the gap at epsilon 4. Without
+        noise and sampling, there is nothing to average out (decision 16).
+        """
+        if step.mechanism.exact and step.rate == 1:
+            return 1.0
+        n = min(step.n, step.n_last)
+        return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (step.n - n) * n**2)
 
     def _highest_rate(self) -> float:
         return min(1.0, float(self.subsampling_ratio) * float(self.boost))

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from numbers import Real
 
-import numpy as np
-
-from dplda.core._fold_in import in_16_bits
-from dplda.document._contributions import Documents
-from dplda.document._document_budget import COUNTS, Round
+from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
-from dplda.document._noisy_table import NoisyTable, nearly_equal
-from dplda.document._table_estimate import temper
+from dplda.document._noisy_table import nearly_equal
 from dplda.leaf._compat import Interval
-from dplda.privacy._curator import Curator
 
 
 class PrivateSVILDA(DocumentLDA):
@@ -106,6 +100,7 @@ class PrivateSVILDA(DocumentLDA):
     """
 
     _n_passes = 40  # the default rounds see a document this often, in fresh minibatches
+    _infers_anew = True  # a round reads no private state of earlier rounds
     _ratios = staticmethod(nearly_equal)
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
@@ -120,36 +115,10 @@ class PrivateSVILDA(DocumentLDA):
     ):  # fmt: skip
         self._assign(locals())
 
-    def _round(
-        self,
-        step: Round,
-        documents: Documents,
-        table: NoisyTable,
-        curator: Curator,
-        factor: np.ndarray,
-        center: np.ndarray,
-    ) -> None:
-        """A round. Only the result of `curator.release` leaves the private `documents`."""
-        rates = np.full(documents.n_units, step.rate)  # public, except for the number of units
-        units = curator.sample(rates, round=step.t - 1)  # secret
-        factor, power = table.word_factor(factor, step.power)  # public
-        table.infer(documents, units, factor, self.doc_topic_prior_)  # private
-        bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
-        total = documents.sum_topics(
-            units, in_16_bits(temper(factor, power, self.n_jobs), self.n_jobs),
-            in_16_bits(table.center(center), self.n_jobs, is_relative=False),
-            weight=table.weight, norm=bound, radius=radius,
-        )  # private  # fmt: skip
-        # One unit moves `total` by at most `radius` in L2: its expected statistics are clipped to
-        # `radius` in integers. They read the unit's documents and past releases only. The size of
-        # the minibatch is secret: nothing is divided by it.
-        noisy = curator.release(
-            total, step.mechanism, label=COUNTS, round=step.stream,
-            sampling_probability=step.rate, overwrite_value=True, n_jobs=self.n_jobs,
-        )  # public  # fmt: skip
-        # An offset of 10 in the place of 1 costs 1.2% to 18% of perplexity with noise (KOS and BBC,
-        # epsilon 1 and 4), and changes -0.5% to +0.7% without.
-        table.update(
-            noisy, step, unit=bound / radius / step.rate,
-            share=(1 + step.n) ** -self.learning_decay, topic_word_prior=self.topic_word_prior,
-        )  # public  # fmt: skip
+    def _share(self, step: Round) -> float:
+        """Robbins-Monro rates.
+
+        An offset of 10 in the place of 1 costs 1.2% to 18% of perplexity with noise (KOS and BBC,
+        epsilon 1 and 4), and changes -0.5% to +0.7% without.
+        """
+        return (1 + step.n) ** -float(self.learning_decay)
