@@ -105,7 +105,8 @@ def three(keys, plan, documents, **own):
 
 
 @within_seconds
-async def test_all_parties_have_one_model(keys, documents, tmp_path):
+async def test_all_parties_have_one_model(keys, documents, tmp_path, caplog):
+    caplog.set_level("INFO", "dplda.federated")
     plan = plan_of(keys)
     parties = {
         name: party_of(keys, plan, documents, name, ledger=tmp_path / name) for name in NAMES
@@ -115,6 +116,9 @@ async def test_all_parties_have_one_model(keys, documents, tmp_path):
     for other in others:
         assert_array_equal(one.components_, other.components_)
     assert 3.99 < one.epsilon_ <= 4.0
+    lines = [record.getMessage() for record in caplog.records]
+    assert sum("to 3 parties: noise of" in line for line in lines) == 5  # the coordinator
+    assert sum("word-topic counts" in line for line in lines) == 15  # each party
     for name in NAMES:
         (entry,) = Ledger(tmp_path / name).entries()
         assert entry.status == "confirmed"

@@ -112,7 +112,7 @@ def test_a_loaded_model_is_the_same_model(estimator, X, path):
         assert getattr(again.components_.flags, order) == getattr(model.components_.flags, order)
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
     assert again.score(X) == model.score(X)
-    for name in ("topic_evidence_", "weak_topics_"):
+    for name in ("topic_evidence_", "weak_topics_", "row_noise_"):
         np.testing.assert_array_equal(getattr(again, name, None), getattr(model, name, None))
     assert (again.privacy_, str(again.privacy_)) == (model.privacy_, str(model.privacy_))
     assert (again.epsilon_, again.delta_) == (model.epsilon_, model.delta_)
@@ -240,13 +240,15 @@ def test_any_reader_of_safetensors_finds_the_table_and_the_checksum(model, path,
     other.components_ = np.array(model.components_, order=order)
     save_release(other, path, vocabulary=[f"wörd \ud800 {i}" for i in range(N_WORDS)])
     with safetensors.safe_open(path, framework="numpy") as file:
-        (name,) = file.keys()
+        name, other = sorted(file.keys())
         table, metadata = file.get_tensor(name), json.loads(file.metadata()["dplda"])
+        noise = file.get_tensor(other)
     assert name == ("components" if order == "C" else "components.T")
     np.testing.assert_array_equal(table if order == "C" else table.T, model.components_)
     assert metadata["fields"] == parts(path)[0]
-    layout = [metadata["kind"], metadata["fields"], [[name, "<f8", table.shape]]]
-    digest = hashlib.sha256(json.dumps(layout).encode() + table.tobytes())
+    tables = [[name, "<f8", table.shape], ["row_noise", "<f4", noise.shape]]
+    layout = [metadata["kind"], metadata["fields"], tables]
+    digest = hashlib.sha256(json.dumps(layout).encode() + table.tobytes() + noise.tobytes())
     assert metadata["sha256"] == digest.hexdigest()
 
 
@@ -517,6 +519,20 @@ def test_lies_are_refused(written, path, keys, value, message):
         load_release(path)
 
 
+@pytest.mark.parametrize(
+    "noise",
+    [
+        np.zeros(N_WORDS), np.zeros((1, 8), np.float32), np.zeros(7, np.float32),
+        np.full(8, np.nan, np.float32),
+    ],
+)  # fmt: skip
+def test_row_noise_is_a_number_for_each_word(written, path, noise):
+    header, table = written
+    forge(path, header, table, row_noise=noise)
+    with pytest.raises(ValueError, match="row_noise must be a finite number for each word"):
+        load_release(path)
+
+
 def test_parameters_do_not_contradict_the_guarantee(X, path, monkeypatch):
     """What a reader takes for the statement of the budget is never below what was spent."""
     model = SubLDA(K, epsilon=4.0, max_iter=2).fit(X)
@@ -549,7 +565,7 @@ def test_tables_that_are_none_of_counts_are_refused(written, path):
         (table[0], {}), (table[:0], {}),
     ]:  # fmt: skip
         forge(path, header, wrong, **more)
-        with pytest.raises(ValueError, match=r"one table, components|must be a table|no empty"):
+        with pytest.raises(ValueError, match=r"the table components|must be a table|no empty"):
             load_release(path)
 
 

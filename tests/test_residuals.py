@@ -7,9 +7,10 @@ import pytest
 from faults import FAULTS
 from private_nmf import PrivateNMF
 from scipy.stats import kstest
+from sklearn.base import clone
 
-from dplda import HDPLDA, LPLDA, PrivateSVILDA, SubLDA
-from dplda.audit import _residuals, audit_epsilon, residual_check
+from dplda import HDPLDA, LPLDA, PrivateSVILDA, SubLDA, load_release, save_release
+from dplda.audit import _residuals, audit_epsilon, noise_of_release, residual_check
 from dplda.audit._replay import Step
 from dplda.audit._residuals import (
     LEVEL,
@@ -225,3 +226,48 @@ def test_a_few_dozen_repeated_cells_are_found_and_chance_is_not(scale):
     assert repeat_test([step_of(part, mechanism) for part in (noise[:9000], noise[9000:])]).passed
     noise[-200:] = noise[777:977]
     assert not repeat_test([step_of(noise, mechanism)]).passed
+
+
+# what a published model says of its noise, without documents
+
+NOISY = SubLDA(2, epsilon=4.0, max_iter=4)
+V = 2000
+
+
+@pytest.mark.parametrize(
+    ("model", "with_users"),
+    [
+        (NOISY, False), (NOISY, True), (clone(NOISY).set_params(n_components=1), False),
+        (PrivateSVILDA(2, epsilon=4.0, max_iter=4, subsampling_ratio=0.5), False),
+        (clone(NOISY).set_params(subsampling_ratio=0.3, boost=2.0), False),
+        (clone(NOISY).set_params(prior_components=np.ones((2, V)) + np.eye(2, V)), False),
+        (clone(NOISY).set_params(word_vectors=np.cos(np.outer(np.arange(V), range(8)))), False),
+    ],
+)  # fmt: skip
+def test_a_model_of_one_curator_has_one_share_of_noise(model, with_users, tmp_path):
+    X = make_topic_corpus(n_docs=200, n_words=V, n_components=2, random_state=0).data
+    users = np.arange(200) // 3 if with_users else None
+    model = clone(model).set_params(random_state=0).fit(X, user_ids=users)
+    found = noise_of_release(model)
+    assert found.low < found.shares < found.high
+    assert found.shares == pytest.approx(1, abs=5 * math.sqrt(2 / V))
+    save_release(model, tmp_path / "model")
+    assert noise_of_release(load_release(tmp_path / "model")) == found
+
+
+def test_half_of_the_noise_is_a_quarter_of_a_share(monkeypatch):
+    FAULTS["half_the_gaussian_noise"].plant(monkeypatch)
+    X = make_topic_corpus(n_docs=200, n_words=V, n_components=2, random_state=0).data
+    found = noise_of_release(NOISY.fit(X))
+    assert found.shares == pytest.approx(0.25, abs=0.06)
+    assert found.high < 1
+
+
+@pytest.mark.parametrize(
+    "model", [HDPLDA(2, epsilon=4.0, max_iter=2), SubLDA(2, epsilon=math.inf, max_iter=2)]
+)
+def test_other_models_have_no_sums_that_are_noise(model, X, tmp_path):
+    save_release(model.fit(X), tmp_path / "model")
+    for one in (model, load_release(tmp_path / "model")):
+        with pytest.raises(ValueError, match=f"this {type(model).__name__} has no row sums"):
+            noise_of_release(one)

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from dplda import HDPLDA, PrivateSVILDA, SubLDA
-from dplda.audit import replay
+from dplda.audit import noise_of_release, replay
 from dplda.datasets import make_topic_corpus
 from dplda.document._document_budget import Shares
 from dplda.federated import _secure_sum, fit_together
@@ -131,6 +131,30 @@ def test_missing_noise_is_noticed(monkeypatch, caplog):
     monkeypatch.setattr(DiscreteGaussian, "add_to", lambda *a: next(count) % 5 or add_to(*a))
     with pytest.warns(UserWarning, match=r"has the noise of \d\.\d\d parties, and 5 take part"):
         fit_together(model, parts)
+
+
+@pytest.mark.filterwarnings("ignore:.*has the noise of")
+@pytest.mark.parametrize("n_lazy", [0, 1, 3])
+def test_the_noise_of_a_model_is_counted(n_lazy, monkeypatch):
+    """Ten parties, some of which draw none and tell nobody."""
+    add_to, count, n_words = DiscreteGaussian.add_to, iter(range(10**6)), 20_000
+    monkeypatch.setattr(
+        DiscreteGaussian, "add_to", lambda *a: next(count) % 10 < n_lazy or add_to(*a)
+    )
+    X = make_topic_corpus(100, n_words, 2, random_state=0).data
+    parts = {str(i): X[10 * i : 10 * i + 10] for i in range(10)}
+    found = noise_of_release(fit_together(SubLDA(2, epsilon=4.0, max_iter=2), parts))
+    assert found.shares == pytest.approx(10 - n_lazy, abs=0.5)
+    assert found.low < 10 - n_lazy + 0.2
+    assert n_lazy == 0 or found.high < 10
+
+
+def test_rounds_of_word_totals_are_no_noise():
+    """They have the totals in the first column."""
+    total = np.random.default_rng(0).normal(0, 3 * _secure_sum.NOISE_VARIANCE**0.5, (4000, 4))
+    assert _secure_sum.shares_of_noise(total) == pytest.approx(9, abs=1)
+    total[:, 0] += 10**8
+    assert _secure_sum.shares_of_noise(total) == pytest.approx(9, abs=1)
 
 
 # what it costs

@@ -4,12 +4,13 @@
 number of right guesses gives a bound. A bound above the claimed epsilon refutes the claim.
 `residual_check` compares the noise of a fit, and everything else that its guarantee rests on, with
 what is declared. `replay` fits neighboring data with one history, and compares what is released.
+`noise_of_release` finds the amount of noise in a published model, without its documents.
 """
 
 from dplda.audit._attacks import Attack
 from dplda.audit._audit import AuditResult, audit_epsilon
 from dplda.audit._replay import ReplayResult, replay
-from dplda.audit._residuals import ResidualResult, residual_check
+from dplda.audit._residuals import ResidualResult, noise_of_release, residual_check
 from dplda.privacy._curator import observe_releases
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "ReplayResult",
     "ResidualResult",
     "audit_epsilon",
+    "noise_of_release",
     "observe_releases",
     "replay",
     "residual_check",

@@ -202,6 +202,73 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
     return ResidualResult(type(model).__name__, tuple(tests), len(steps), n_cells)
 
 
+class NoiseOfRelease(NamedTuple):
+    """How many shares of noise a model has, and an interval that holds it 99 times in 100."""
+
+    shares: float
+    low: float
+    high: float
+
+
+def noise_of_release(model: Any) -> NoiseOfRelease:
+    """Count the shares of noise in a published model: one for each curator, or for each party.
+
+    What a document adds to a word sums to zero over the topics. The row sums of the noisy averages
+    are noise alone, and a release file holds them. No document is needed.
+
+    Parameters
+    ----------
+    model : SubLDA, PrivateSVILDA, PrivateTopicModel or ReleasedModel
+        A fitted model, or what `load_release` has read.
+
+    Returns
+    -------
+    shares, low, high : float
+        A named tuple: the number of shares, and a confidence interval of 99%. A model of one
+        curator has 1, and a model of m parties m, less those that added no noise. If `high` is less
+        than that, noise is missing.
+
+    Raises
+    ------
+    ValueError
+        If the model has no row sums that are noise alone.
+
+    See Also
+    --------
+    residual_check : Compares all noise with what is declared, with the documents.
+
+    Notes
+    -----
+    **Privacy.** A function of releases: it costs nothing. Whoever writes a file can write any
+    numbers: the count finds faults, not forgery. With n_words words, its standard error is
+    ``shares * sqrt(2 / n_words)``. The proof is in ``docs/proofs_document.md``.
+
+    Examples
+    --------
+    >>> from dplda import SubLDA
+    >>> from dplda.audit import noise_of_release
+    >>> from dplda.datasets import make_topic_corpus
+    >>> X = make_topic_corpus(n_docs=500, n_words=300, n_components=3, random_state=0).data
+    >>> model = SubLDA(n_components=3, epsilon=4.0, max_iter=20).fit(X)
+    >>> noise = noise_of_release(model)
+    >>> 0.5 < noise.shares < 1.5, noise.low < noise.shares < noise.high
+    (True, True)
+    """
+    model = getattr(model, "model_", model)  # a model of texts holds it
+    row_noise = getattr(model, "row_noise_", None)
+    if row_noise is None:
+        name = getattr(model, "estimator_name_", type(model).__name__)
+        raise ValueError(
+            f"this {name} has no row sums that are noise alone: only a SubLDA or PrivateSVILDA "
+            "with noise has, in a file of this version of dplda; save it again with save_release, "
+            "or check another model with residual_check"
+        )
+    squares = float(np.square(row_noise, dtype=np.float64).sum())
+    n = len(row_noise)
+    low, high = squares / chi2.ppf([0.995, 0.005], n)
+    return NoiseOfRelease(squares / n, float(low), float(high))
+
+
 def _exactly(name: str, n: float, high: float = 0.0, note: str = "") -> ResidualTest:
     return ResidualTest(name, float(n), 0.0, high, note)
 

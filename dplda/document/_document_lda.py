@@ -109,6 +109,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     prior_trust_ : float or None
         How far the topics of `prior_components` are believed, from 0 to 1: as the first rounds say.
         None without them.
+    row_noise_ : ndarray of shape (n_features_in_,) or None
+        Sum over topics of the noise of each word in the average of the rounds. With the noise of
+        one curator the variance is 1; without noise None. See `dplda.audit.noise_of_release`.
     epsilon_ : float
         Epsilon of a document, or of a user, for everything released since `fit`.
     noise_multiplier_ : float

@@ -28,6 +28,7 @@ from dplda.document._table_estimate import (
 from dplda.kernels import _denoise
 from dplda.leaf._threads import n_threads
 from dplda.metrics._signal import with_signal
+from dplda.privacy._mechanisms import NOISE_VARIANCE
 from dplda.privacy._streams import Purpose, Streams, uniform
 
 CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
@@ -87,6 +88,9 @@ class NoisyTable:
         The releases that `totals` is estimated from.
     variance : float
         Variance of the noise of `average`, in each cell multiplied by its word weight.
+    row_noise : ndarray of shape (n_words,)
+        The same average of the row sums of the noisy integers, which are noise alone, each times
+        the standard deviation of a cell's noise in tokens.
     n_rounds : int
         Number of rounds so far.
     share_for_totals : float
@@ -101,6 +105,7 @@ class NoisyTable:
     estimate: TableEstimate
     released: WordTotals | None = None
     variance: float = 0.0
+    row_noise: Any = 0.0
     n_rounds: int = 0
     share_for_totals: float = 0.0
     earlier: Earlier | None = None
@@ -228,6 +233,7 @@ class NoisyTable:
             totals = self.earlier.today
         noise_scale = step.mechanism.scale * unit  # of a cell, in tokens
         variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
+        row_noise = (1 - share) * self.row_noise + share * noise_scale * noisy.sum(axis=1)
         added = (
             noisy, self.table, 1 - share, share * unit / self.weight, share * totals,
             self.is_centered, self.average, n_threads(self.estimate.n_jobs),
@@ -235,7 +241,8 @@ class NoisyTable:
         try:
             _denoise.learn(*added)
         finally:  # an interrupt comes after the kernel, never within: the round has been learned
-            self.variance, self.n_rounds = variance, self.n_rounds + 1
+            self.variance, self.row_noise = variance, row_noise
+            self.n_rounds += 1
         public = self.estimate.public
         self.table = self.estimate(
             *self.sums(), renew=self.n_rounds % RENEWED == 0 or self.n_rounds < RENEWED,
@@ -303,6 +310,7 @@ class NoisyTable:
         """
         totals, (noisy, scale) = self.totals, self.sums()
         n_components, noise = noisy.shape[1], math.sqrt(self.variance)
+        of_one = math.sqrt(n_components * NOISE_VARIANCE) * noise  # of `row_noise`, by one curator
         estimate = replace(self.estimate)  # the next round goes on as if nobody had looked
         table = estimate(noisy, scale).astype(float)
         if scale.any():
@@ -323,6 +331,7 @@ class NoisyTable:
         return {
             **with_signal(table.T + topic_word_prior, std, doc_words),
             "signal_to_noise_": signal / noise if noise else math.inf,
+            "row_noise_": (self.row_noise / of_one).astype(np.float32) if of_one else None,
         }
 
 

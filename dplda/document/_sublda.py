@@ -57,6 +57,7 @@ class SubLDA(DocumentLDA):
     weak_topics_
     signal_to_noise_
     prior_trust_
+    row_noise_
     epsilon_
     delta_
     privacy_

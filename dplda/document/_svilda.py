@@ -54,6 +54,7 @@ class PrivateSVILDA(DocumentLDA):
     weak_topics_
     signal_to_noise_
     prior_trust_
+    row_noise_
     epsilon_
     delta_
     privacy_

@@ -43,11 +43,13 @@ from dplda.federated._secure_sum import (
     KEM_TEXT,
     KEY,
     SETUP,
+    SUM,
     Adder,
     SecureSum,
     Terms,
     check_model,
     fit_share,
+    shares_of_noise,
 )
 
 log = logging.getLogger("dplda.federated")
@@ -124,6 +126,14 @@ class Plan:
         model._validate_params()
         check_model(model)
         return model
+
+    def noise_of(self, reply: bytes) -> str:
+        """What a reply says of its noise; nothing if it has no sum of topics."""
+        cells, n_topics = (len(self.words), int(self.estimator().n_components))
+        if reply[:1] != SUM or len(reply) - 1 != 8 * cells * n_topics:
+            return ""
+        total = np.frombuffer(reply, "<i8", offset=1).reshape(cells, n_topics)
+        return f": noise of {shares_of_noise(total):.2f} parties"
 
     @property
     def max_bytes(self) -> int:
@@ -287,5 +297,5 @@ async def make_sums(network: Coordinator, plan: Plan, timeout: float) -> None:
         if number > SETUP and messages and not any(messages.values()):
             break
         request, number = adder.reply(messages), number + 1
-        log.info("reply %d, to %d parties", number, len(adder.present))
+        log.info("reply %d, to %d parties%s", number, len(adder.present), plan.noise_of(request))
     await network.end()

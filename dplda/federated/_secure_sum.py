@@ -205,11 +205,9 @@ class SecureSum:
     def _count_shares(self, total: NDArray[np.int64], label: str) -> None:
         """Tell if noise is missing. Contributions sum to zero over topics: row sums are noise."""
         if total.ndim == 2:
-            m, (n_words, n_topics) = len(self._present), total.shape
-            rows = total.sum(axis=1, dtype=np.float64)
-            n_shares = float(np.mean(rows**2)) / (n_topics * NOISE_VARIANCE)
+            m, n_shares = len(self._present), shares_of_noise(total)
             log.info("%s: noise of %.2f parties", label, n_shares)
-            if n_shares < m * (1 - 5 * math.sqrt(2 / n_words)) - 0.5:
+            if n_shares < m * (1 - 5 * math.sqrt(2 / len(total))) - 0.5:
                 warn_user(
                     f"{label} has the noise of {n_shares:.2f} parties, and {m} take part: somebody "
                     "adds none, and counts among those who collude"
@@ -237,6 +235,16 @@ class SecureSum:
             f"others collude, epsilon is {alone:.3g}",
             "no person has documents with two parties; any party can spoil the model unnoticed",
         )
+
+
+def shares_of_noise(total: NDArray[np.int64]) -> float:
+    """How many parties have added noise to a sum (n_words, n_topics).
+
+    Rows are noise alone. In a round of word totals that holds without the first column.
+    """
+    parts = [part for part in (total, total[:, 1:]) if part.size]
+    rows = [part.sum(axis=1, dtype=np.float64) / math.sqrt(part.shape[1]) for part in parts]
+    return min(float(np.mean(row**2)) for row in rows) / NOISE_VARIANCE
 
 
 def quieter(event: Event, share: float) -> Event:

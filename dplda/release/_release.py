@@ -146,7 +146,10 @@ def release_bytes(model: Any, vocabulary: Sequence[str] | None = None) -> bytes:
     try:
         if released is not model:  # `set_params` may have changed what it states
             check_statement(released.parameters_, model.privacy_)
-        data = pack(KIND, content, {"components": released.components_}, max_header=MAX_HEADER)
+        tables = {"components": released.components_}
+        if released.row_noise_ is not None:
+            tables["row_noise"] = released.row_noise_
+        data = pack(KIND, content, tables, max_header=MAX_HEADER)
         read_release(data)  # what cannot be read is not written
     except (TypeError, ValueError) as error:
         shorter = "; leave the vocabulary out, and publish it next to the file"
@@ -230,6 +233,7 @@ def released_model(model: Any) -> ReleasedModel:
         n_iter_=model.n_iter_,
         estimator_name_=type(model).__name__,
         parameters_={name: parameters[name] for name in parameters if name not in NOT_RELEASED},
+        row_noise_=getattr(model, "row_noise_", None),
         **{name: getattr(model, name) for name in strength if hasattr(model, name)},
     )
 
@@ -352,11 +356,16 @@ def guarantee_record(guarantee: Guarantee) -> dict[str, Any]:
 def read_release(data: bytes) -> ReleasedModel:
     """The model in a file that may come from anyone."""
     content, tables = unpack(KIND, data, max_header=MAX_HEADER)
-    if set(content) != _FIELDS or set(tables) != {"components"}:
+    components, noise = tables.pop("components", None), tables.pop("row_noise", None)
+    if set(content) != _FIELDS or components is None or tables:
         raise ValueError(
-            f"it must have the fields {', '.join(sorted(_FIELDS))}, and one table, components"
+            f"it must have the fields {', '.join(sorted(_FIELDS))}, and the table components, with "
+            "or without row_noise"
         )
-    components = _checked_counts(tables["components"])
+    components = _checked_counts(components)
+    is_real = noise is None or (noise.dtype == np.float32 and noise.shape == components[0].shape)
+    if not (is_real and np.isfinite(0 if noise is None else noise).all()):
+        raise ValueError("row_noise must be a finite number for each word, in single precision")
     words, settings = content["vocabulary"], content["vectorizer"]
     words = None if words is None else check_vocabulary(words, components.shape[1])
     vectorizer = None if settings is None else vectorizer_from(settings, words)
@@ -377,6 +386,7 @@ def read_release(data: bytes) -> ReleasedModel:
         estimator_name_=_text("estimator", content["estimator"]),
         version_=_text("dplda", content["dplda"]),
         parameters_=parameters,
+        row_noise_=noise,
         **_strength(content["topic_evidence"], content["weak_topics"], len(components)),
     )
 

@@ -38,6 +38,8 @@ class ReleasedModel(BaseLDA):
         As in the model that was trained.
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
         Which topics to read, as in `SubLDA`, if the trained model said so.
+    row_noise_ : ndarray of shape (n_features_in_,) or None
+        For `dplda.audit.noise_of_release`; None unless a SubLDA or PrivateSVILDA was trained.
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
     vectorizer_ : CountVectorizer or None
@@ -88,7 +90,8 @@ class ReleasedModel(BaseLDA):
         model = cls()
         words = None if vocabulary is None else np.array(vocabulary, dtype=object)
         model.__dict__.update(
-            {"vectorizer_": None, "version_": __version__, "vocabulary_": words, **attributes},
+            {"vectorizer_": None, "row_noise_": None, "version_": __version__,
+             "vocabulary_": words, **attributes},
             privacy_=guarantee, epsilon_=guarantee.epsilon, delta_=guarantee.delta,
             components_=components, n_features_in_=components.shape[1],
         )  # fmt: skip
