@@ -14,7 +14,6 @@ from dplda.audit import _residuals, audit_epsilon, noise_of_release, residual_ch
 from dplda.audit._replay import Step
 from dplda.audit._residuals import (
     LEVEL,
-    _pair_test,
     _rate_test,
     noise_tests,
     normal_scores,
@@ -54,11 +53,11 @@ FOUND = [
     ("noise_three_percent_too_small", "PrivateNMF", "variance of the noise"),
     ("no_gaussian_noise", "PrivateSVILDA", "variance of the noise"),
     ("noise_on_observed_words_only", "SubLDA", "variance of the noise"),
-    ("noise_repeats_in_each_round", "SubLDA, boost", "of two releases"),
-    ("noise_repeats_in_each_round", "HDPLDA", "of two releases"),
-    ("rounds_begin_in_the_stream_of_the_first", "SubLDA", "of two releases"),
-    ("every_tenth_round_repeats_its_noise", "12 rounds", "of two releases"),
-    ("neighbors_share_noise", "SubLDA", "of the cells"),
+    ("noise_repeats_in_each_round", "SubLDA, boost", "at any lag"),
+    ("noise_repeats_in_each_round", "HDPLDA", "at any lag"),
+    ("rounds_begin_in_the_stream_of_the_first", "SubLDA", "at any lag"),
+    ("every_tenth_round_repeats_its_noise", "12 rounds", "at any lag"),
+    ("neighbors_share_noise", "SubLDA", "at any lag"),
     ("gaussian_noise_is_stated_twice", "SubLDA", "do not cover"),
     ("word_totals_are_not_stated", "SubLDA", "do not cover"),
     ("documents_are_clipped_too_wide", "SubLDA", "a document changes, over"),
@@ -85,7 +84,7 @@ def test_planted_faults_are_found(fault, name, line, X, monkeypatch):
 
 # found by one line alone
 UNSEEN = [
-    ("pairs_of_rounds_share_a_stream", "SubLDA", {"correlation of two", "noise occurs twice"}),
+    ("pairs_of_rounds_share_a_stream", "SubLDA", {"at any lag", "noise occurs twice"}),
     ("the_last_cells_repeat_earlier_noise", "SubLDA", {"noise occurs twice"}),
     ("a_constant_key", "SubLDA", {"noise occurs twice"}),
     ("one_unit_is_clipped_too_wide", "SubLDA", {"adds alone"}),
@@ -214,8 +213,6 @@ def test_rates_of_unequal_coins():
     assert _rate_test("x", rates, rates > 0.5, LEVEL).passed
     assert not _rate_test("x", rates, np.ones(100, bool), LEVEL).passed
     assert _rate_test("x", rates[:0], np.zeros(0, bool), LEVEL).passed
-    one = rates, np.zeros(100, bool)
-    assert _pair_test(one, one, LEVEL).passed  # nobody to sample again
 
 
 @pytest.mark.parametrize("scale", [0.3, 3.0, 500.0])
