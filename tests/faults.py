@@ -629,7 +629,7 @@ def after_publish(patch, change):
     """``change(model, X)`` after a fit has published its attributes; `X` is what it has read."""
     fit, seen = module("core._private_fit"), []
     corpus = module("core._corpus")
-    for name in ("document._document_lda", "word._hdplda", "local._lplda", "local._olplda"):
+    for name in ("document._document_lda", "word._hdplda", "local._lplda"):
         module(name)  # the wrapper replaces what they have imported
 
     def checked(original, *args, **options):

@@ -70,7 +70,7 @@ def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, budget, c
             model.partial_fit(X)
             for name in ("bit", "word", "document"):
                 assert getattr(model, f"{name}_epsilon_") == getattr(randomizer, f"{name}_epsilon_")
-            assert model.one_probability_ == randomizer.one_probability_
+            assert model.flip_probability_ == randomizer.flip_probability_
             assert model.privacy_.events == randomizer.privacy_.events
             assert model.epsilon_ == randomizer.epsilon_ == model.privacy_.epsilon_at(1e-4)
             assert model.epsilon_ <= budget.get("epsilon", math.inf)
@@ -216,15 +216,15 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
         return original(documents, prior, background, **rest)
 
     monkeypatch.setattr(module, "topic_counts", spy)
-    q, p = server(LPLDA, reconstruction="bits").fit(reports).one_probability_
+    q = server(LPLDA, reconstruction="bits").fit(reports).flip_probability_
     server(LPLDA, reconstruction="background").fit(reports)
     n = reports.toarray().sum(axis=0)
-    expected = np.clip((n - 200 * q) / (p - q), 0, 200)
+    expected = np.clip((n - 200 * q) / (1 - 2 * q), 0, 200)
     (documents, nothing), (same, background) = seen
     np.testing.assert_array_equal(documents.toarray().sum(axis=0), np.rint(expected))
     assert not nothing.any()
     np.testing.assert_array_equal(same.toarray(), reports.toarray())
-    np.testing.assert_allclose(background * 200, np.maximum(n - p * expected, 0), rtol=1e-6)
+    np.testing.assert_allclose(background * 200, np.maximum(n - (1 - q) * expected, 0), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("estimator", "reconstruction"), [(LPLDA, "bits"), (OLPLDA, "background")])

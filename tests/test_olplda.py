@@ -7,7 +7,7 @@ import pytest
 
 from dplda import OLPLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
-from dplda.local import _lplda, _olplda
+from dplda.local import _lplda
 from dplda.local._estimates import estimate_counts, weight_of_prior
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Ledger
@@ -37,8 +37,7 @@ def batches(monkeypatch):
         seen[-1].append(original(documents, prior, background, **rest))
         return seen[-1][-1]
 
-    for module in (_lplda, _olplda):
-        monkeypatch.setattr(module, "topic_counts", spy)
+    monkeypatch.setattr(_lplda, "topic_counts", spy)
     return seen
 
 
@@ -78,15 +77,15 @@ def test_counts_of_a_batch_are_those_of_equations_19_and_21(
         size = 50
     for batch in (reports[50:130], reports[130:150], reports[150:]):
         model.partial_fit(batch)
-        n_docs, pair = batch.shape[0], model.one_probability_
-        estimate = estimate_counts(ones(batch), n_docs, pair)
+        n_docs, flip = batch.shape[0], model.flip_probability_
+        estimate = estimate_counts(ones(batch), n_docs, flip)
         if mean is None:
             mean = eta = estimate
         else:
             mean = np.minimum((mean + eta) / 2 * n_docs / size, n_docs)
             omega = weight.get("prior_weight", 0.4)
             if omega is None:
-                omega = weight_of_prior(estimate, n_docs, pair, 25.0)
+                omega = weight_of_prior(n_docs, flip, 25.0)
             eta = omega * mean + (1 - omega) * estimate
         size = n_docs
         np.testing.assert_array_equal(ones(batches[-1][0]), np.rint(eta))

@@ -110,8 +110,7 @@ def test_epsilon_of_a_bit(flip_mixture, bit_epsilon):
     X = np.ones((1, 300))
     client = RandomizedResponse(bit_epsilon=bit_epsilon).fit(X)
     assert client.bit_epsilon_ == pytest.approx(bit_epsilon)
-    zero, one = client.one_probability_
-    assert (zero, one) == pytest.approx((flip_mixture / 2, 1 - flip_mixture / 2), abs=1e-5)
+    assert client.flip_probability_ == pytest.approx(flip_mixture / 2, abs=1e-5)
 
 
 WORDS = 120
@@ -134,7 +133,7 @@ def test_epsilon_is_the_total_of_a_document(cap, delta):
                 client.fit(np.ones((1, WORDS)))
             continue
         client.fit(np.ones((1, WORDS)))
-        flips.append(client.one_probability_[0])
+        flips.append(client.flip_probability_)
         assert client.epsilon_ <= epsilon
         assert client.epsilon_ == client.privacy_.epsilon_at(delta) == cost(flips[-1])
         assert cost(flips[-1] * (1 - 1e-6)) > epsilon  # nothing more can be spent
@@ -150,7 +149,7 @@ def test_without_privacy_bits_are_reported_as_they_are():
     for name in ("epsilon", "bit_epsilon"):
         client = RandomizedResponse(**{name: math.inf}).fit(np.ones((2, 5)))
         assert client.epsilon_ == client.bit_epsilon_ == client.document_epsilon_ == math.inf
-        assert client.one_probability_ == (0.0, 1.0)
+        assert client.flip_probability_ == 0
         assert same(client.transform(np.eye(5)), sp.csr_array(np.eye(5)))
 
 

@@ -29,8 +29,7 @@ axes[0].set_title("12 documents: which words they have (private)", loc="left")
 axes[1].imshow(reports.toarray() > 0, cmap="Oranges", aspect="auto", vmax=1.4)
 axes[1].set_title("their reports", loc="left")
 axes[1].set_xlabel("word")
-print(f"a zero is reported as a one with probability {owner.one_probability_[0]:.2f},")
-print(f"and a one as a one with probability {owner.one_probability_[1]:.2f}")
+print(f"a bit is reported wrongly with probability {owner.flip_probability_:.2f}")
 
 # %%
 # Topics of reports
@@ -48,9 +47,9 @@ TopicDisplay.from_estimator(model, n_top_words=8)
 true = np.asarray((X > 0).mean(axis=0)).ravel()
 _, axes = plt.subplots(1, 2, sharey=True, figsize=(8, 3.8), layout="constrained")
 for ax, n_docs in zip(axes, (500, 20_000)):
-    zero, one = owner.one_probability_
+    flip = owner.flip_probability_
     seen = np.asarray(owner.transform(X[:n_docs]).mean(axis=0)).ravel()
-    ax.scatter(true, (seen - zero) / (one - zero), s=15)
+    ax.scatter(true, (seen - flip) / (1 - 2 * flip), s=15)
     ax.axline((0, 0), slope=1, color="0.6", lw=1)
     ax.set(title=f"{n_docs} reports", xlabel="true share of documents")
 axes[0].set_ylabel("estimated share")

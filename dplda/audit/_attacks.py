@@ -291,9 +291,8 @@ def _plant_sets(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str,
 
 def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarray:
     """Log-likelihood ratios of the bits; both sets of words have as many as a report."""
-    zero, one = model.one_probability_
     bits = sp.csr_array(reports)[: target.n_canaries, target.n_words :].toarray() > 0
-    present = np.where(bits, math.log(one / zero), math.log((1 - one) / (1 - zero)))
+    present = np.where(bits, model.bit_epsilon_, -model.bit_epsilon_)
     half = _n_ones(target)
     return present[:, :half].sum(axis=1) - present[:, half:].sum(axis=1)
 

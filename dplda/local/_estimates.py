@@ -3,8 +3,8 @@
 Everything here is post-processing of reports. No function reads a document or costs privacy.
 Equations and theorems are those of F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent
 Dirichlet Allocation Model Training with Differential Privacy", IEEE TIFS 2020, sections V-B and
-VI-C. They are stated for any pair ``one_probability = (q, p)``: the probabilities of reporting a
-zero, and a one, as a one. Counts and estimates have shape (n_words,).
+VI-C. Their f is twice `flip`, the probability that a bit is reported wrongly. Counts and estimates
+have shape (n_words,).
 """
 
 from __future__ import annotations
@@ -16,43 +16,32 @@ from scipy.special import logsumexp
 from dplda.privacy._streams import Reader, uniform_integers
 
 
-def estimate_counts(
-    n_reported: np.ndarray, n_docs: int, one_probability: tuple[float, float]
-) -> np.ndarray:
+def estimate_counts(n_reported: np.ndarray, n_docs: int, flip: float) -> np.ndarray:
     """Number of documents with each word, from the number of reports with it (equation 8).
 
-    ``(n_reported - n_docs * q) / (p - q)`` is unbiased; it is clipped to [0, n_docs].
+    ``(n_reported - n_docs * flip) / (1 - 2 * flip)`` is unbiased; it is clipped to [0, n_docs].
     """
-    zero, one = one_probability
-    return np.clip((n_reported - n_docs * zero) / (one - zero), 0.0, n_docs)
+    return np.clip((n_reported - n_docs * flip) / (1.0 - flip - flip), 0.0, n_docs)
 
 
-def estimate_variance(
-    counts: np.ndarray, n_docs: int, one_probability: tuple[float, float]
-) -> np.ndarray:
-    """Variance of the unclipped estimate of `counts`, of given documents."""
-    zero, one = one_probability
-    noise = counts * one * (1.0 - one) + (n_docs - counts) * zero * (1.0 - zero)
-    return noise / (one - zero) ** 2
+def estimate_variance(n_docs: int, flip: float) -> float:
+    """Variance of the unclipped estimate, for any given documents."""
+    return n_docs * flip * (1.0 - flip) / (1.0 - flip - flip) ** 2
 
 
-def weight_of_prior(
-    counts: np.ndarray, n_docs: int, one_probability: tuple[float, float], prior_variance: float
-) -> np.ndarray:
+def weight_of_prior(n_docs: int, flip: float, prior_variance: float) -> float:
     """Omega of Theorem 6: variance of the estimate, divided by its sum with `prior_variance`."""
-    variance = estimate_variance(counts, n_docs, one_probability)
+    variance = estimate_variance(n_docs, flip)
     return variance / (variance + prior_variance)
 
 
-def false_ones(
-    n_reported: np.ndarray, counts: np.ndarray, n_docs: int, one_probability: tuple[float, float]
-) -> np.ndarray:
+def false_ones(n_reported: np.ndarray, counts: np.ndarray, n_docs: int, flip: float) -> np.ndarray:
     """Number of reported ones of each word, per document, that `counts` do not explain.
 
     If `counts` are the unbiased estimate without clipping, the result is the expectation
-    ``q * (1 - counts / n_docs)``.
+    ``flip * (1 - counts / n_docs)``.
     """
-    return np.maximum(n_reported - one_probability[1] * counts, 0.0) / n_docs
+    return np.maximum(n_reported - (1.0 - flip) * counts, 0.0) / n_docs
 
 
 def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> sp.csr_array:

@@ -93,8 +93,8 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         document that reaches `max_doc_words`, the word takes the place of another one.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
-    one_probability_ : tuple of two floats
-        Probability of a one in the report where the document has a zero, and where it has a one.
+    flip_probability_ : float
+        Probability that a bit is reported wrongly.
 
     See Also
     --------
@@ -178,7 +178,7 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
             else:
                 epsilon, delta = float(self.epsilon), float(self.delta)
                 bits = calibrated_bits(epsilon, delta, max_ones, n_words)
-        zero, one = (0.0, 1.0) if bits is None else bits.one_probability
+        flip = 0.0 if bits is None else bits.probability
         # One document moves at most 2 * max_ones bits: max_ones words leave, max_ones others come.
         # No pair of documents differs in more than all n_words bits. Every bit has its own coins,
         # so that the cost is that of one randomized response for each bit that differs.
@@ -188,8 +188,8 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
             relation=self._promise.relation,
             epsilon=epsilon_of(events, self.delta, total_variation=TOTAL_VARIATION),
             delta=self.delta,
-            mechanism=f"{self._promise.mechanism} of {n_words} (a word is "
-            f"reported with probability {one:.4g} if it is there, {zero:.4g} if not)",
+            mechanism=f"{self._promise.mechanism} of {n_words} (a bit is reported wrongly with "
+            f"probability {flip:.4g})",
             sensitivity=min(2 * max_ones, n_words),
             noise_scale=None,
             noise_multiplier=None,
@@ -204,9 +204,9 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
             bit_epsilon_=math.inf if bits is None else bits.epsilon,
             word_epsilon_=math.inf if bits is None else bits.element_epsilon(max_ones, n_words),
             document_epsilon_=epsilon_of(events, 0.0),
-            one_probability_=(zero, one),
+            flip_probability_=flip,
             _bits=bits,
-            _law=(n_words, max_ones, zero, one),  # of a report, as far as a document decides
+            _law=(n_words, max_ones, flip),  # of a report, as far as a document decides
             _random_state=self.random_state,
         )
         return self
@@ -262,13 +262,13 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         label = label or type(self).__name__
         with Curator(plan, streams, label=label, unit="document", ledger=ledger) as curator:
             X = read()  # private
-            n_words, max_ones, zero, _ = self._law
+            n_words, max_ones, flip = self._law
             if X.shape[1] != n_words:  # a failed fit may have left another width behind
                 raise ValueError(
                     f"X has {X.shape[1]} features, but RandomizedResponse is expecting {n_words} "
                     "features as input"
                 )
-            n_flips = X.shape[0] * n_words * zero  # public: the shape
+            n_flips = X.shape[0] * n_words * flip  # public: the shape
             if n_flips > MAX_FLIPS:
                 raise ValueError(
                     f"reports of {X.shape[0]} documents with {n_words} columns would hold about "

@@ -49,15 +49,9 @@ class RandomizedBits:
         return -1.0 / math.log1p(-self.probability) * (1.0 - 2.0**-48)
 
     @property
-    def one_probability(self) -> tuple[float, float]:
-        """Probability that a bit 0, and a bit 1, is reported as 1."""
-        return self.probability, 1.0 - self.probability
-
-    @property
     def epsilon(self) -> float:
         """Pure epsilon of one bit."""
-        zero, one = self.one_probability
-        return math.log(one / zero)
+        return math.log((1.0 - self.probability) / self.probability)
 
     def element_epsilon(self, max_ones: int, n_bits: int) -> float:
         """Compute the pure epsilon of one element more or less in a set that is capped at random.
