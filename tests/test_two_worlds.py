@@ -94,7 +94,7 @@ WORDS = {
 EACH = PAIRS // (len(DOCUMENTS) + len(WORDS) + 1) + 1
 
 numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 9, 100, 10**6, 10**9])
-weights = st.sampled_from([0, 0, 0, 1, 2, 9, 1e-300, 1e-3, 0.5, 1e6, 1e12])
+large = st.sampled_from([0, 0, 0, 1, 2, 9, 10**6, 10**12])
 few = st.sampled_from([0, 0, 0, 1, 1, 2, 9])
 
 
@@ -115,7 +115,7 @@ def search(pairs):
 def test_no_unit_moves_a_release_further_than_its_radius(path):
     estimator, options = DOCUMENTS[path]
     users, found = np.array(options.get("user_ids", np.arange(N_DOCS))), [0.0]
-    cells = weights if isinstance(estimator, (SubLDA, PrivateSVILDA)) else numbers
+    cells = large if isinstance(estimator, (SubLDA, PrivateSVILDA)) else numbers
     if callable(estimator) and "vocabulary" in path:
         cells = few
 
@@ -253,7 +253,7 @@ HOSTILE = {
     "one huge document": lambda n, v: np.eye(1, v, 7, dtype=int) * 10**15,
     "huge counts": lambda n, v: np.tile(np.arange(v) % 3, (n, 1)) * 10**12,
     "long and short": lambda n, v: np.diag(10 ** (np.arange(n) % 13)) @ np.eye(n, v, 1, dtype=int),
-    "extreme weights": lambda n, v: np.tile([1e-300, 1e308, 0.5, 1e12], (n, v // 4)),
+    "extreme counts": lambda n, v: np.tile([1, 1e308, 2, 1e12], (n, v // 4)),
 }
 
 

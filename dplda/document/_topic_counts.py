@@ -125,9 +125,22 @@ def private_topic_counts(
     unit = protected_unit(user_ids)  # public
 
     def read() -> np.ndarray:
+        """One vector for each document, or for each user the mean of those that are not empty.
+
+        Its L2 norm is at most 1. An empty document has zeros, so that it counts for nothing.
+        """
         counted = check_counts(model, X, reset=False)  # private
         users = number_users(user_ids, counted.shape[0])  # private
-        return of_units(topics_of_documents(model, counted, soft=soft), users)  # private
+        rows = fold_in(counted, model.components_, model.doc_topic_prior_, model.n_jobs)  # private
+        if not soft:
+            rows = (rows.argmax(axis=1)[:, None] == np.arange(rows.shape[1])).astype(float)
+        rows = np.where(np.diff(counted.indptr)[:, None] > 0, rows, 0.0)
+        if users is None:
+            return rows
+        total = np.zeros((users.max(initial=-1) + 1, rows.shape[1]))
+        np.add.at(total, users, rows)  # row after row: the sum of a user reads no other user
+        n_docs = np.bincount(users, rows.any(axis=1), len(total))
+        return total / np.maximum(n_docs, 1.0)[:, None]
 
     return release_sum(
         read, name=f"private_topic_counts of {type(model).__name__}", step=COUNTS, norm=1.0,
@@ -135,26 +148,3 @@ def private_topic_counts(
         relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]), ledger=ledger,
         random_state=random_state, theorem="docs/proofs_document.md",
     )  # fmt: skip
-
-
-def topics_of_documents(model: Any, X: Any, *, soft: bool) -> np.ndarray:
-    """One vector for each document, (n_docs, n_components), of L2 norm at most 1.
-
-    An empty document has zeros, so that it counts for nothing. Each row reads that document only.
-    """
-    theta = fold_in(X, model.components_, model.doc_topic_prior_, model.n_jobs)  # private
-    if not soft:
-        largest = theta.argmax(axis=1)
-        theta = np.zeros_like(theta)
-        theta[np.arange(len(theta)), largest] = 1.0
-    return np.where(np.diff(X.indptr)[:, None] > 0, theta, 0.0)
-
-
-def of_units(rows: np.ndarray, users: np.ndarray | None) -> np.ndarray:
-    """The rows of documents, or for each user the mean of those that are not empty."""
-    if users is None:
-        return rows
-    total = np.zeros((users.max(initial=-1) + 1, rows.shape[1]))
-    np.add.at(total, users, rows)  # row after row: the sum of a user reads no other user
-    n_docs = np.bincount(users, rows.any(axis=1), len(total))
-    return total / np.maximum(n_docs, 1.0)[:, None]
