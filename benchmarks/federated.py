@@ -85,7 +85,7 @@ def secure(split: Split, options) -> None:
         parts = {f"P{i}": split.train[part] for i, part in enumerate(np.array_split(rows, m))}
         model = SubLDA(K, epsilon=epsilon, delta=1e-5, n_jobs=1)
         lone = {name: clone(model).fit(X) for name, X in parts.items()}
-        master = IFTMMaster(split.train.shape[1])
+        master = IFTMMaster(words_of(split.train))
         master.update({
             name: LocalModel.from_estimator(one, name, 0, master.vocabulary_hash)
             for name, one in lone.items()
@@ -130,6 +130,11 @@ def reply_to(message: bytes, *, sizes: list[int], n_cells: int) -> bytes:
     """A sum of zeros, in the place of the coordinator's."""
     sizes.append(len(message))
     return b"S" + bytes(8 * n_cells)
+
+
+def words_of(X) -> list[str]:
+    """Names of the columns."""
+    return [*map(str, range(X.shape[1]))]
 
 
 def kinds_of(split: Split) -> np.ndarray:
@@ -181,7 +186,7 @@ def alone(split: Split, options) -> None:
         scores = []
         for seed in range(options.seeds):
             parties = federation(split, owner, seed, epsilon=epsilon)
-            master = run_rounds(IFTMMaster(split.train.shape[1]), parties, options.rounds)
+            master = run_rounds(IFTMMaster(words_of(split.train)), parties, options.rounds)
             scores.append(score(master.components_, split))
         print(f"| iFTM, epsilon {epsilon:g} of a token | {spread(scores)} |", flush=True)
 
@@ -201,7 +206,7 @@ def literal(split: Split, options) -> None:
             values = []
             for seed in range(options.seeds):
                 parties = federation(split, owner, seed, kind, epsilon=epsilon, **parameters)
-                master = run_rounds(IFTMMaster(split.train.shape[1]), parties, options.rounds)
+                master = run_rounds(IFTMMaster(words_of(split.train)), parties, options.rounds)
                 found = [recovered(estimator, X) for estimator, X in parties.values()]
                 values.append((score(master.components_, split), np.mean(found)))
             value, share = zip(*values)
@@ -215,7 +220,7 @@ def recovered(estimator, X) -> float:
     imputed words, whose frequency is an estimate of the true one.
     """
     n_averaged = 1 if isinstance(estimator, LiteralParty) else SWEEPS // 5
-    message = LocalModel.from_estimator(estimator, "party", 0, vocabulary_hash(X.shape[1]))
+    message = LocalModel.from_estimator(estimator, "party", 0, vocabulary_hash(words_of(X)))
     beta = n_averaged * estimator.topic_word_prior
     counts = recover_counts(message.table, topic_word_prior=beta) / n_averaged
     frequency = X.sum(axis=0)

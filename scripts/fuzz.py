@@ -77,7 +77,7 @@ def starts(kind, data):
 
 def sound_message():
     return LocalModel(
-        party="a", round=1, vocabulary=vocabulary_hash(2), table=[[0.5, 0.5]],
+        party="a", round=1, vocabulary=vocabulary_hash(["a", "b"]), table=[[0.5, 0.5]],
         weight=1.0, epsilon=4.0, delta=0.0, unit="token",
     ).to_bytes()  # fmt: skip
 

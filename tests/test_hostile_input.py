@@ -277,11 +277,11 @@ ENTRIES = [
     (make_topic_corpus, {"doc_length": 9, "doc_topic_prior": 0.1, "topic_word_prior": 0.1}),
     (load_public_vocabulary, {"n_words": 10}),
     (vocabulary_hash, {"words": WORDS}),
-    (NextModel, {"round": 1, "vocabulary": vocabulary_hash(3), "table": TABLE}),
+    (NextModel, {"round": 1, "vocabulary": vocabulary_hash(WORDS), "table": TABLE}),
     (
         LocalModel,
         {
-            "party": "a", "round": 1, "vocabulary": vocabulary_hash(3), "table": TABLE,
+            "party": "a", "round": 1, "vocabulary": vocabulary_hash(WORDS), "table": TABLE,
             "weight": 1.0, "epsilon": 1.0, "delta": 0.0, "unit": "token",
         },
     ),

@@ -31,7 +31,8 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 N_WORDS = 40
-HASH = vocabulary_hash(N_WORDS)
+WORDS = [f"word{i}" for i in range(N_WORDS)]
+HASH = vocabulary_hash(WORDS)
 
 
 def exact(n_components, random_state=0, **options):
@@ -70,7 +71,7 @@ def send(master, *messages):
 
 def test_a_round_merges_what_is_similar():
     shared, own = say(seed=1, n_topics=2).table, say(seed=2, n_topics=1).table
-    master = IFTMMaster(N_WORDS, similarity_threshold=0.5)
+    master = IFTMMaster(WORDS, similarity_threshold=0.5)
     next_models = send(
         master, say("b", table=np.concatenate([own, shared]), weight=300), say("a", table=shared)
     )
@@ -86,7 +87,7 @@ def test_weights_are_amounts_of_data():
     one[0, :2], two[0, :2] = [0.75, 0.25], [0.25, 0.75]
     messages = [say("a", table=one, weight=300), say("b", table=two, weight=100)]
     for largest, expected in [(None, [0.625, 0.375]), (100, [0.5, 0.5])]:
-        master = IFTMMaster(N_WORDS, similarity_threshold=0.3, n_top_words=2, max_weight=largest)
+        master = IFTMMaster(WORDS, similarity_threshold=0.3, n_top_words=2, max_weight=largest)
         send(master, *messages)
         np.testing.assert_allclose(master.components_[0, :2], expected)
 
@@ -98,10 +99,10 @@ def test_the_order_of_messages_changes_nothing():
     )  # fmt: skip
     results = []
     for arrived in given:
-        master = IFTMMaster(N_WORDS, similarity_threshold=0.1)
+        master = IFTMMaster(WORDS, similarity_threshold=0.1)
         results.append((send(master, *arrived), master.components_.tolist()))
     assert results[0] == results[1]
-    master = IFTMMaster(N_WORDS, similarity_threshold=0.1)
+    master = IFTMMaster(WORDS, similarity_threshold=0.1)
     assert master.update({m.party: m.to_bytes() for m in messages}) == results[0][0]
 
 
@@ -117,10 +118,10 @@ def mixtures(table, n_steps):
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7])
 def test_a_hostile_party_does_not_collapse_the_global_model(parties, corpus, threshold):
     held_out = corpus[380:]
-    honest = run_rounds(IFTMMaster(N_WORDS, similarity_threshold=threshold), parties, 1)
+    honest = run_rounds(IFTMMaster(WORDS, similarity_threshold=threshold), parties, 1)
     messages = [LocalModel.from_estimator(parties[n][0], n, 0, HASH) for n in "abc"]
     attack = mixtures(honest.components_, 25)
-    attacked = IFTMMaster(N_WORDS, similarity_threshold=threshold, max_topics=10_000)
+    attacked = IFTMMaster(WORDS, similarity_threshold=threshold, max_topics=10_000)
     send(attacked, *messages, say("x", table=attack, weight=1e-300))
     # each honest topic is still there, and the model is as good with the same prior in total
     distance = np.abs(honest.components_[:, None] - attacked.components_).sum(axis=2) / 2
@@ -132,7 +133,7 @@ def test_a_hostile_party_does_not_collapse_the_global_model(parties, corpus, thr
     assert after < 1.02 * before < 0.5 * unigram_perplexity(corpus[:380], held_out)
 
 
-OTHER_WORDS = {"vocabulary": vocabulary_hash(N_WORDS + 1)}
+OTHER_WORDS = {"vocabulary": vocabulary_hash(WORDS[::-1])}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ OTHER_WORDS = {"vocabulary": vocabulary_hash(N_WORDS + 1)}
 )
 def test_a_bad_message_is_refused_and_harms_nobody(message, reason):
     good = {"a": say("a", seed=1), "y": say("y", seed=2)}
-    alone, master = (IFTMMaster(N_WORDS, max_topics=20) for _ in range(2))
+    alone, master = (IFTMMaster(WORDS, max_topics=20) for _ in range(2))
     assert master.update({**good, "x": message}) == alone.update(good)
     assert_array_equal(master.components_, alone.components_)
     assert list(master.refused_) == ["x"]
@@ -161,7 +162,7 @@ def test_a_bad_message_is_refused_and_harms_nobody(message, reason):
 
 def test_nobody_speaks_for_another():
     honest, forged, other = say("a", seed=1), say("a", seed=2), say("b", seed=3)
-    master, alone = IFTMMaster(N_WORDS), IFTMMaster(N_WORDS)
+    master, alone = IFTMMaster(WORDS), IFTMMaster(WORDS)
     assert set(master.update({"a": honest, "x": forged, "b": other})) == {"a", "b"}
     assert "names another party" in master.refused_["x"]
     send(alone, honest, other)
@@ -169,7 +170,7 @@ def test_nobody_speaks_for_another():
 
 
 def test_a_round_without_enough_models_is_not_made():
-    master = IFTMMaster(N_WORDS, min_parties=2)
+    master = IFTMMaster(WORDS, min_parties=2)
     with pytest.raises(RoundError, match=r"has 1 valid .* at least 2; b was refused: .*round 7"):
         send(master, say("a"), say("b", round=7))
     assert master.round_ == 0
@@ -189,8 +190,7 @@ def test_a_round_without_enough_models_is_not_made():
 
 
 def test_the_global_model_is_a_release_like_others(corpus, parties, tmp_path):
-    words = [f"word{i}" for i in range(N_WORDS)]
-    master = IFTMMaster(words)
+    master = IFTMMaster(WORDS)
     with pytest.raises(ValueError, match="no round"):
         master.released_model()
     run_rounds(master, parties, 2)
@@ -201,7 +201,7 @@ def test_the_global_model_is_a_release_like_others(corpus, parties, tmp_path):
     np.testing.assert_allclose(topics, master.components_, atol=1e-8)
     np.testing.assert_allclose(model.components_.sum(axis=1), master.topic_weights_, rtol=1e-6)
     assert (model.estimator_name_, model.n_iter_) == ("IFTMMaster", 2)
-    assert top_words(model) == top_words(model, words)
+    assert top_words(model) == top_words(model, WORDS)
     held_out = corpus[380:]
     assert model.perplexity(held_out) < 0.8 * unigram_perplexity(corpus[:380], held_out)
     assert model.privacy_.epsilon == math.inf
@@ -211,7 +211,7 @@ def test_words_that_no_topic_has_can_be_scored():
     """A table of a party may hold zeros, and a document any word."""
     table = np.zeros((2, N_WORDS))
     table[0, :3] = table[1, 3:6] = 1 / 3
-    master = IFTMMaster(N_WORDS)
+    master = IFTMMaster(WORDS)
     send(master, say("a", table=table, weight=0.0))
     model = master.released_model()
     X = np.eye(N_WORDS)[:8].sum(axis=0, keepdims=True)
@@ -222,7 +222,7 @@ def test_words_that_no_topic_has_can_be_scored():
 
 def test_the_guarantee_is_what_the_parties_state(tmp_path):
     """The largest epsilon and delta of any round, also of parties that are gone."""
-    master = IFTMMaster(N_WORDS)
+    master = IFTMMaster(WORDS)
     send(
         master, say("a", epsilon=4.0, delta=1e-6, unit="document"),
         say("b", epsilon=6.5, delta=1e-7, unit="document"),
@@ -241,7 +241,7 @@ def test_the_guarantee_is_what_the_parties_state(tmp_path):
 
 
 def test_parties_with_different_units():
-    master = IFTMMaster(N_WORDS)
+    master = IFTMMaster(WORDS)
     send(master, say("a", epsilon=8.0), say("b", epsilon=2.0, delta=1e-5, unit="document"))
     guarantee = master.released_model().privacy_
     assert (guarantee.unit, guarantee.epsilon) == ("document or token", 8.0)
@@ -249,7 +249,7 @@ def test_parties_with_different_units():
     assert master.released_model().privacy_.epsilon == 8.0
     assert "delta 1e-05 for one document" in str(guarantee)
     for changes in ({"epsilon": math.inf}, {"delta": 1.0}):
-        master = IFTMMaster(N_WORDS)
+        master = IFTMMaster(WORDS)
         send(master, say("a"), say("b", **changes))
         assert master.released_model().privacy_.epsilon == math.inf
 
@@ -257,7 +257,7 @@ def test_parties_with_different_units():
 def test_a_party_protects_one_unit_in_all_rounds():
     """A first round that costs a document 4 says nothing of users, whatever the second one says."""
     X = make_topic_corpus(200, N_WORDS, 3, random_state=0).data
-    master = IFTMMaster(N_WORDS)
+    master = IFTMMaster(WORDS)
     model = SubLDA(3, epsilon=4.0, max_iter=2).fit(X)
     send(master, LocalModel.from_estimator(model, "a", 0, HASH), say("b", unit="document"))
     model.set_params(epsilon=2.0).fit(X, user_ids=np.arange(200) // 20)
@@ -280,12 +280,12 @@ def test_a_party_protects_one_unit_in_all_rounds():
 def test_bad_parameters(options):
     (name,) = options
     with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
-        IFTMMaster(N_WORDS, **options)
+        IFTMMaster(WORDS, **options)
 
 
 def test_rounds_in_process(parties, corpus):
     held_out = corpus[380:]
-    master = run_rounds(IFTMMaster(N_WORDS, min_parties=3), parties, 3)
+    master = run_rounds(IFTMMaster(WORDS, min_parties=3), parties, 3)
     assert set(master.next_models_) == {"a", "b", "c"}
     assert [len(parties[name][0].components_) for name in "abc"] == [6, 4, 5]
     assert {estimator.n_iter_ for estimator, _ in parties.values()} == {30}
@@ -293,7 +293,7 @@ def test_rounds_in_process(parties, corpus):
     alone = held_out_perplexity(exact(4, 1).fit(corpus[200:300]).components_, held_out)
     assert together < alone < unigram_perplexity(corpus[:380], held_out)
     again = {name: (clone(e), X) for name, (e, X) in reversed(parties.items())}
-    one_by_one = IFTMMaster(N_WORDS)
+    one_by_one = IFTMMaster(WORDS)
     for _ in range(3):
         run_rounds(one_by_one, again, 1)
     assert_array_equal(one_by_one.components_, master.components_)
@@ -301,14 +301,14 @@ def test_rounds_in_process(parties, corpus):
 
 def test_a_party_that_fails_leaves_the_round(parties):
     parties["b"][0].set_params(token_epsilon=5.0, ledger=Ledger(epsilon=4.0))
-    master = IFTMMaster(N_WORDS, min_parties=2)
+    master = IFTMMaster(WORDS, min_parties=2)
     with pytest.warns(UserWarning, match=r"'b' failed in round 0 \(BudgetError\)"):
         run_rounds(master, parties, 1)
     assert set(master.next_models_) == {"a", "c"}
     parties["b"][0].set_params(ledger=None)  # and joins later, with its own first model
     run_rounds(master, parties, 1)
     assert set(master.next_models_) == {"a", "b", "c"}
-    strict = IFTMMaster(N_WORDS, min_parties=4)
+    strict = IFTMMaster(WORDS, min_parties=4)
     with pytest.raises(RoundError, match="3 valid models of at least 4"):
         run_rounds(strict, parties, 1)
 
@@ -318,14 +318,14 @@ def test_an_estimator_that_pays_for_every_round_is_refused(corpus):
     ledger, party = Ledger(epsilon=10.0), exact(3)
     model = SubLDA(3, epsilon=4.0, ledger=ledger)
     with pytest.raises(TypeError, match=r"'b' must .*got SubLDA; .*LocalModel.from_estimator"):
-        run_rounds(IFTMMaster(N_WORDS), {"a": (party, corpus), "b": (model, corpus)}, 1)
+        run_rounds(IFTMMaster(WORDS), {"a": (party, corpus), "b": (model, corpus)}, 1)
     assert not hasattr(party, "components_")
     assert ledger.entries() == []
     for given in ({"a": corpus}, corpus):
         with pytest.raises(TypeError, match=r"must be a pair \(IFTMParty, X\) .*, got csr_array"):
-            run_rounds(IFTMMaster(N_WORDS), given, n_rounds=1)
+            run_rounds(IFTMMaster(WORDS), given, n_rounds=1)
     with pytest.raises(TypeError, match="an IFTMParty, before its documents, got csr_array"):
-        run_rounds(IFTMMaster(N_WORDS), {"a": (corpus, party)}, n_rounds=1)
+        run_rounds(IFTMMaster(WORDS), {"a": (corpus, party)}, n_rounds=1)
 
 
 # ---------------------------------------------------------------- one party, by messages
@@ -347,7 +347,7 @@ def private(ledger, **options):
 
 def test_bytes_make_the_rounds_of_one_process(corpus, parties):
     """The party is pickled between rounds, and reads its documents in the first one only."""
-    master, kept = IFTMMaster(N_WORDS), {n: pickle.dumps(pair) for n, pair in parties.items()}
+    master, kept = IFTMMaster(WORDS), {n: pickle.dumps(pair) for n, pair in parties.items()}
     for number in range(3):
         answers = {}
         for name, content in kept.items():
@@ -359,7 +359,7 @@ def test_bytes_make_the_rounds_of_one_process(corpus, parties):
             kept[name] = pickle.dumps((estimator, None))
         master.update(answers)
         assert master.round_ == number + 1
-    expected = run_rounds(IFTMMaster(N_WORDS), parties, 3)
+    expected = run_rounds(IFTMMaster(WORDS), parties, 3)
     assert_array_equal(master.components_, expected.components_)
 
 
@@ -381,7 +381,7 @@ def test_a_lost_fit_is_paid_again_and_stated(corpus):
     for number in range(2):
         message = answer(private(ledger), X, request(number, 3 * number))
     assert message.epsilon == ledger.epsilon_at(message.delta) > 9.9
-    send(master := IFTMMaster(N_WORDS), say("b"), answer(private(ledger), X, request()))
+    send(master := IFTMMaster(WORDS), say("b"), answer(private(ledger), X, request()))
     assert master.released_model().epsilon_ == ledger.epsilon_at(1e-6) > 14.9
     with pytest.raises(ValueError, match=r"whose fit is lost.*give the estimator the ledger"):
         answer(forgetful := private(None), X, request(1, 3))
@@ -391,7 +391,7 @@ def test_a_lost_fit_is_paid_again_and_stated(corpus):
 def test_a_request_that_is_refused_costs_nothing(corpus):
     ledger = Ledger(epsilon=5.0)
     party, X = private(ledger), corpus[:60]
-    other = NextModel(round=0, vocabulary=vocabulary_hash(3), table=np.zeros((0, N_WORDS)))
+    other = NextModel(round=0, vocabulary=vocabulary_hash(WORDS[:3]), table=np.zeros((0, N_WORDS)))
     narrow = NextModel(round=1, vocabulary=HASH, table=say(n_words=3).table)
     for message, error, text in [
         (other.to_bytes(), MessageError, "another vocabulary"),

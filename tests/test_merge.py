@@ -7,10 +7,13 @@ from dplda.federated._merge import (
     TopWords,
     compose_model,
     merge_topics,
-    normalize_topics,
     redundant_topics,
     similarity,
 )
+
+
+def normalize_topics(table):
+    return table / table.sum(axis=1, keepdims=True)
 
 
 def random_table(rng, n_topics, n_words, concentration=0.2):
@@ -42,13 +45,13 @@ def slow_labels(table, threshold, n_top_words):
 
 
 def test_similarity_by_hand():
-    a = TopWords.from_table([[0.5, 0.3, 0.1, 0.1, 0.0]], 2)  # words 0, 1
-    b = TopWords.from_table([[0.2, 0.0, 0.6, 0.1, 0.1]], 2)  # words 2, 0
+    a = TopWords.from_table(np.array([[0.5, 0.3, 0.1, 0.1, 0.0]]), 2)  # words 0, 1
+    b = TopWords.from_table(np.array([[0.2, 0.0, 0.6, 0.1, 0.1]]), 2)  # words 2, 0
     np.testing.assert_array_equal(b.words, [[2, 0]])
     # common: word 0, minimum .2; maximum .5; alone: .3 and .6
     np.testing.assert_allclose(similarity(a, b), 0.2 / (0.5 + 0.3 + 0.6))
     np.testing.assert_allclose(similarity(a, a), 1)
-    c = TopWords.from_table([[0.0, 0.0, 0.0, 0.4, 0.6]], 2)
+    c = TopWords.from_table(np.array([[0.0, 0.0, 0.0, 0.4, 0.6]]), 2)
     np.testing.assert_array_equal(similarity(a, c), 0)
 
 
@@ -116,14 +119,16 @@ def test_a_set_has_one_topic_of_each_party():
 
 @pytest.mark.parametrize("weights", [[0, 0, 0], [1e-300, 1e-300, 1e-300], [2.0**53, 0, 2.0**53]])
 def test_extreme_weights(weights):
-    merged, _ = merge_topics([[1.0, 0], [0, 1.0], [0, 1.0]], weights, np.array([0, 1, 0]))
+    merged, _ = merge_topics(
+        np.array([[1.0, 0], [0, 1.0], [0, 1.0]]), np.array(weights), np.array([0, 1, 0])
+    )
     np.testing.assert_allclose(merged, [[0.5, 0.5], [0, 1]])
 
 
 def compose(global_table, table, threshold=0.2, n_top_words=2):
     global_table = np.array(global_table, float)
     words = TopWords.from_table(global_table, n_top_words)
-    return compose_model(global_table, table, threshold, words)
+    return compose_model(global_table, np.array(table, float), threshold, words)
 
 
 def test_composing_replaces_matches_and_keeps_the_rest():

@@ -21,7 +21,7 @@ from dplda.privacy._events import Repeated
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 
 K = 3
-HASH = vocabulary_hash(40)
+HASH = vocabulary_hash([f"word{i}" for i in range(40)])
 TOKENS = [
     IFTMParty(K, token_epsilon=5.0, max_iter=8, random_state=0, **options)
     for options in ({}, {"max_doc_tokens": 20})

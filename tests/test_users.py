@@ -291,7 +291,10 @@ def test_release_files_and_messages_name_the_user(corpus, ids, tmp_path):
     model = small().fit(corpus, user_ids=ids)
     save_release(model, tmp_path / "model.dplda")
     assert load_release(tmp_path / "model.dplda").privacy_.unit == "user"
-    assert LocalModel.from_estimator(model, "a", 0, vocabulary_hash(40)).unit == "user"
+    assert (
+        LocalModel.from_estimator(model, "a", 0, vocabulary_hash([*map(str, range(40))])).unit
+        == "user"
+    )
 
 
 # ---- in scikit-learn's meta-estimators ------------------------------------------------------

@@ -17,14 +17,13 @@ from dplda.federated._messages import (
     MessageError,
     NextModel,
     vocabulary_hash,
-    vocabulary_size,
 )
 from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
 from dplda.release._released_model import ReleasedModel
 
-LARGEST = 2**31 - 1
-LEAST_PROBABILITY = 1e-9  # of a word in a topic of the released model
+LARGEST = 2**31 - 1  # of a number of topics, words or parties
+LEAST_PROBABILITY = 1e-9  # of a word in a topic of the released model: any document has a score
 Message = LocalModel | bytes
 
 
@@ -42,8 +41,8 @@ class IFTMMaster:
 
     Parameters
     ----------
-    vocabulary : sequence of str, or int
-        The words of the columns, or only their number. All parties must agree on them.
+    vocabulary : sequence of str
+        The public words of the columns. All parties must agree on them.
     similarity_threshold : float, default=0.3
         Two topics of at least this weighted Jaccard similarity, in (0, 1], are the same (xi).
     n_top_words : int, default=30
@@ -110,7 +109,7 @@ class IFTMMaster:
 
     def __init__(
         self,
-        vocabulary: Sequence[str] | int,
+        vocabulary: Sequence[str],
         *,
         similarity_threshold: float = 0.3,
         n_top_words: int = 30,
@@ -119,8 +118,8 @@ class IFTMMaster:
         max_weight: float | None = None,
     ) -> None:
         self.vocabulary_hash = vocabulary_hash(vocabulary)
-        self.n_words = vocabulary_size(vocabulary)
-        self._words = None if isinstance(vocabulary, (int, np.integer)) else list(vocabulary)
+        self._words = [str(word) for word in vocabulary]
+        self.n_words = len(self._words)
         self.similarity_threshold = check_number(
             "similarity_threshold", similarity_threshold, 0, 1, closed="right"
         )
@@ -197,26 +196,22 @@ class IFTMMaster:
             )
         table = np.concatenate([model.table for model in models.values()]).astype(np.float64)
         n_topics = [model.n_topics for model in models.values()]
-        each = [min(model.weight, self.max_weight) for model in models.values()]
+        weights = [min(model.weight, self.max_weight) for model in models.values()]
         labels = redundant_topics(
             TopWords.from_table(table, self.n_top_words),
             self.similarity_threshold,
             np.repeat(np.arange(len(models)), n_topics),
         )
-        table, weights = merge_topics(table, np.repeat(each, n_topics), labels)
+        table, self.topic_weights_ = merge_topics(table, np.repeat(weights, n_topics), labels)
         words = TopWords.from_table(table, self.n_top_words)
+        self.components_, self.next_models_ = table, {}
         self.round_ += 1
-        self.components_, self.topic_weights_ = table, weights
-        self.next_models_ = {
-            party: self._message(
-                compose_model(table, model.table, self.similarity_threshold, words)
-            )
-            for party, model in models.items()
-        }
         for party, model in models.items():
+            own = model.table.astype(np.float64)
+            composed = compose_model(table, own, self.similarity_threshold, words)
+            self.next_models_[party] = self._message(composed)
             _, epsilon, delta = self._stated.get(party, (model.unit, 0.0, 0.0))
-            largest = model.unit, max(epsilon, model.epsilon), max(delta, model.delta)
-            self._stated[party] = largest
+            self._stated[party] = model.unit, max(epsilon, model.epsilon), max(delta, model.delta)
         return dict(self.next_models_)
 
     def released_model(self, *, doc_topic_prior: float = 0.1) -> ReleasedModel:

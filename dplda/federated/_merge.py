@@ -5,7 +5,7 @@ Algorithms 3 and 4 of Jiang et al., "Industrial Federated Topic Modeling", ACM T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,40 +15,21 @@ FloatTable = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class TopWords:
-    """The most probable words of each topic. Similarity reads nothing else.
+class TopWords(NamedTuple):
+    """The most probable words of each topic, (n_topics, n_top_words). Similarity reads only these.
 
-    `words` (n_topics, n_top_words) are columns, the most probable first, ties by the column, and
-    `probabilities` theirs, not normalized again.
+    The most probable column is the first, and ties are in the order of the columns. Probabilities
+    are those in the whole topic, and do not sum to 1.
     """
 
     words: Indices
     probabilities: FloatTable
-    n_words: int
 
     @classmethod
-    def from_table(cls, table: npt.ArrayLike, n_top_words: int) -> TopWords:
+    def from_table(cls, table: FloatTable, n_top_words: int) -> TopWords:
         """The top words of a table (n_topics, n_words): `n_top_words`, or all if it has fewer."""
-        table = np.asarray(table, np.float64)
-        n_topics, n_words = table.shape
-        n_top_words = min(n_top_words, n_words)
-        # all words above the last probability, then the first of those that equal it
-        last = np.partition(table, n_words - n_top_words, axis=1)[:, [n_words - n_top_words]]
-        above, equal = table > last, table == last
-        room = n_top_words - above.sum(axis=1, keepdims=True)
-        top = above | (equal & (equal.cumsum(axis=1) <= room))
-        words = np.nonzero(top)[1].reshape(n_topics, n_top_words)
-        order = np.argsort(-np.take_along_axis(table, words, axis=1), axis=1, kind="stable")
-        words = np.take_along_axis(words, order, axis=1)
-        return cls(words, np.take_along_axis(table, words, axis=1), n_words)
-
-
-def normalize_topics(components: npt.ArrayLike) -> FloatTable:
-    """Topic-wise normalization: pseudo-counts (n_topics, n_words) to rows that sum to 1."""
-    table: FloatTable = np.array(components, np.float64)
-    table /= table.sum(axis=1, keepdims=True)
-    return table
+        words = np.argsort(-table, axis=1, kind="stable")[:, :n_top_words]
+        return cls(words, np.take_along_axis(table, words, axis=1))
 
 
 def similarity(first: TopWords, second: TopWords) -> FloatTable:
@@ -59,7 +40,7 @@ def similarity(first: TopWords, second: TopWords) -> FloatTable:
     """
     result = np.empty((len(first.words), len(second.words)))
     mass = second.probabilities.sum(axis=1)
-    topic = np.zeros(first.n_words)
+    topic = np.zeros(1 + max(first.words.max(initial=0), second.words.max(initial=0)))
     for k, (words, probabilities) in enumerate(zip(first.words, first.probabilities)):
         topic[words] = probabilities
         common = np.minimum(topic[second.words], second.probabilities).sum(axis=1)
@@ -79,11 +60,10 @@ def redundant_topics(topics: TopWords, similarity_threshold: float, owners: Indi
     `owners` (n_topics,) is the number of the party of each topic. Returns the number of the set of
     each topic. Sets are numbered from 0 in the order of their first topics.
     """
-    n_topics = len(topics.words)
     rho = similarity(topics, topics)
     rho[owners[:, None] >= owners] = -1.0  # each pair once, and no pair of one party
     first, second = np.nonzero(rho >= similarity_threshold)
-    labels: Indices = np.arange(n_topics)
+    labels: Indices = np.arange(len(owners))
     parties = [{int(owner)} for owner in owners]  # of each set, by the label of the set
     for pair in np.argsort(-rho[first, second], kind="stable"):
         low, high = sorted((int(labels[first[pair]]), int(labels[second[pair]])))
@@ -95,28 +75,25 @@ def redundant_topics(topics: TopWords, similarity_threshold: float, owners: Indi
 
 
 def merge_topics(
-    table: npt.ArrayLike, weights: npt.ArrayLike, labels: Indices
+    table: FloatTable, weights: FloatTable, labels: Indices
 ) -> tuple[FloatTable, FloatTable]:
     """Replace each set of redundant topics by its weighted mean (Algorithm 3, lines 12 to 17).
 
     `weights` (n_topics,) is the amount of data behind each topic; `labels` is the set of each, from
-    `redundant_topics`. Returns the merged topics (n_sets, n_words) and the sums of their weights.
+    `redundant_topics`. Returns the merged topics (n_sets, n_words), whose rows sum to 1, and the
+    sums of their weights.
     """
-    table, weights = np.asarray(table, np.float64), np.asarray(weights, np.float64)
     n_sets = labels.max() + 1
-    total = np.bincount(labels, weights, n_sets)
+    total = np.bincount(labels, weights, n_sets).astype(np.float64)
     # a set whose topics all have weight 0 is merged evenly
     share = np.where(total[labels] > 0, weights, 1.0)
     share /= np.bincount(labels, share, n_sets)[labels]
     sums = sp.csr_array((share, (labels, np.arange(len(labels)))), (n_sets, len(labels))) @ table
-    return normalize_topics(sums), total.astype(np.float64)
+    return sums / sums.sum(axis=1, keepdims=True), total
 
 
 def compose_model(
-    global_table: FloatTable,
-    table: npt.ArrayLike,
-    similarity_threshold: float,
-    global_words: TopWords,
+    global_table: FloatTable, table: FloatTable, similarity_threshold: float, global_words: TopWords
 ) -> FloatTable:
     """A party's next model: its topics, replaced by global ones where they match (Algorithm 4).
 
@@ -132,11 +109,10 @@ def compose_model(
 
     `global_words` are the top words of `global_table`, which are the same for all parties.
     """
-    composed = np.array(table, np.float64)
-    rho = similarity(TopWords.from_table(composed, global_words.words.shape[1]), global_words)
+    composed = table.copy()
+    rho = similarity(TopWords.from_table(table, global_words.words.shape[1]), global_words)
     topics, candidates = np.nonzero(rho >= similarity_threshold)
-    replaced: set[int] = set()
-    used: set[int] = set()
+    replaced, used = set[int](), set[int]()
     for pair in np.argsort(-rho[topics, candidates], kind="stable"):
         k, g = int(topics[pair]), int(candidates[pair])
         if k not in replaced and g not in used:

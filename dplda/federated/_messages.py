@@ -24,16 +24,15 @@ from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
 from dplda.release._container import pack, unpack
 
-MAX_BYTES = 2**28
-MAX_HEADER = 4096
+# Bounds against messages that were made to exhaust the memory, or the numbers behind a float.
+MAX_BYTES = 2**28  # 300 topics of 200,000 words
+MAX_HEADER = 4096  # the fields of a valid message need at most 1,376
 MAX_OVERHEAD = MAX_HEADER + 8  # bytes of a message besides its table
 MAX_ROUND = 2**31 - 1
-MAX_WEIGHT = 2.0**53
+MAX_WEIGHT = 2.0**53  # all whole numbers below are floats
 MAX_NAME = 64
+ROW_SUM_TOLERANCE = 1e-4  # rows that were normalized in float32 miss 1 by about 1e-5 at most
 UNITS = ("word", "token", "document", "user")
-
-# Rows that were normalized in float32 miss 1 by about 1e-5 at most.
-ROW_SUM_TOLERANCE = 1e-4
 
 
 class MessageError(ValueError):
@@ -69,13 +68,12 @@ class _Message:
         return int(self.table.shape[1])
 
     def to_bytes(self) -> bytes:
-        """The message as it is sent.
+        """The message as it is sent: a safetensors file with a SHA-256 (``docs/release.md``).
 
         Returns
         -------
         data : bytes
-            A safetensors file (``docs/release.md``): every field, the table in float32, and a
-            SHA-256 of all that.
+            Every field, and the table in float32.
         """
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"}
         return pack(self.kind, values, {"table": self.table}, max_header=MAX_HEADER)
@@ -122,25 +120,19 @@ class _Message:
 
 @dataclass(frozen=True, eq=False)
 class NextModel(_Message):
-    """The master's request to a party: the start of a round (Algorithm 4 of [1]_).
+    """The master's request to a party: the model that a round starts from.
+
+    It is post-processing of local models, which have been released.
 
     Parameters
     ----------
     round : int
-        The round that starts from the model, from 0.
+        The number of the round, from 0.
     vocabulary : str
         `vocabulary_hash` of the columns.
     table : array-like of shape (n_topics, n_words)
         Probabilities of words in topics; rows sum to 1. Kept as read-only float32. Without topics,
         the party starts from a model of its own.
-
-    Notes
-    -----
-    **Privacy.** Post-processing of local models, which have been released.
-
-    References
-    ----------
-    .. [1] D. Jiang et al., "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021.
     """
 
     kind = "dplda-next-model"
@@ -148,17 +140,12 @@ class NextModel(_Message):
 
 @dataclass(frozen=True, eq=False)
 class LocalModel(_Message):
-    """The party's message to the master: its topics, their weight and their privacy cost.
+    """The party's answer to the master: its topics, their weight and their privacy cost.
 
     Parameters
     ----------
-    round : int
-        The round that the message answers, from 0.
-    vocabulary : str
-        `vocabulary_hash` of the columns.
-    table : array-like of shape (n_topics, n_words)
-        Probabilities of words in topics; rows sum to 1. This normalization by topic protects
-        nothing. Kept as read-only float32.
+    round, vocabulary, table
+        As in :class:`NextModel`, with at least one topic. The normalization protects nothing.
     party : str
         Name of the party: 1 to 64 printable characters.
     weight : float
@@ -196,8 +183,8 @@ class LocalModel(_Message):
         Parameters
         ----------
         model : estimator
-            A fitted model, or the result of `load_release`. Only `components_`, `privacy_` and the
-            digest of its words are read.
+            A fitted model, or the result of `load_release`. Only `components_`, `privacy_`, the
+            ledger and the words are read.
         party : str
             Name of the party.
         round_number : int
@@ -208,9 +195,8 @@ class LocalModel(_Message):
         Returns
         -------
         message : LocalModel
-            The message. Its weight is the sum of `components_`. It states the larger of the
-            epsilon of the model and of all that its `ledger` was charged; without a ledger, one
-            fit.
+            Its weight is the sum of `components_`. It states the larger of the epsilon of the model
+            and of all that its `ledger` was charged; without a ledger, one fit.
 
         Raises
         ------
@@ -226,10 +212,10 @@ class LocalModel(_Message):
 
         Notes
         -----
-        **Privacy.** Post-processing: `components_` and `privacy_` are released with the model. The
-        weight is the sum of released pseudo-counts, never a count of the documents. A message has
-        no field for the distance of the noise from its ideal law, which `privacy_` states and which
-        is below 1e-17 for each fit: at delta 0, its epsilon is that of the ideal mechanism.
+        **Privacy.** Post-processing: `components_` and `privacy_` are released with the model. A
+        message has no field for the distance of the noise from its ideal law, which `privacy_`
+        states and which is below 1e-17 for each fit: at delta 0, its epsilon is that of the ideal
+        mechanism.
 
         Examples
         --------
@@ -238,7 +224,8 @@ class LocalModel(_Message):
         >>> from dplda.federated import LocalModel, vocabulary_hash
         >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
         >>> model = SubLDA(n_components=3, epsilon=4.0, max_iter=10).fit(X)
-        >>> message = LocalModel.from_estimator(model, "north", 0, vocabulary_hash(30))
+        >>> words = [f"word{i}" for i in range(30)]
+        >>> message = LocalModel.from_estimator(model, "north", 0, vocabulary_hash(words))
         >>> message.unit, message.n_topics, round(message.epsilon, 2)
         ('document', 3, 4.0)
         """
@@ -260,8 +247,7 @@ class LocalModel(_Message):
                 "components_ must have no negative entry and no empty topic; fit the model again"
             )
         words = words_of(model)
-        known = vocabulary if words is None else vocabulary_hash(words)
-        if vocabulary not in (known, vocabulary_hash(components.shape[1])):
+        if words is not None and vocabulary != vocabulary_hash(words):
             raise MessageError(
                 "the model was trained on other words than those of this vocabulary; count the "
                 "words of the federation, in its order, and fit again"
@@ -282,14 +268,13 @@ class LocalModel(_Message):
         )  # fmt: skip
 
 
-def vocabulary_hash(words: Sequence[str] | int) -> str:
+def vocabulary_hash(words: Sequence[str]) -> str:
     """Digest of a vocabulary, equal if and only if the columns are the same words.
 
     Parameters
     ----------
-    words : sequence of str, or int
-        The words in the order of the columns, without repetition, or only their number if the
-        parties have agreed on the columns in another way.
+    words : sequence of str
+        The words in the order of the columns, without repetition.
 
     Returns
     -------
@@ -307,28 +292,16 @@ def vocabulary_hash(words: Sequence[str] | int) -> str:
     >>> vocabulary_hash(["pear", "plum"]) == vocabulary_hash(["plum", "pear"])
     False
     """
-    if isinstance(words, (int, np.integer)):
-        if words < 1:
-            raise MessageError(f"a vocabulary has at least 1 word, got {words}")
-        return hashlib.sha256(b"number of words\0%d" % words).hexdigest()
-    if isinstance(words, (str, bytes)) or not all(isinstance(word, str) for word in words):
-        raise MessageError("words must be a sequence of strings, one per column, or their number")
-    words = [str(word) for word in words]
-    if not words or len(set(words)) < len(words):
-        raise MessageError(
-            f"words must be all different, and at least one; got {len(words)} words, "
-            f"{len(set(words))} of them different"
-        )
+    found = list(words) if np.iterable(words) and not isinstance(words, (str, bytes)) else []
+    if not found or not all(isinstance(word, str) for word in found):
+        raise MessageError("words must be a sequence of strings, one per column, and at least one")
+    if len(set(found)) < len(found):
+        raise MessageError(f"words must be all different, got {len(found)}, some of them repeated")
     digest = hashlib.sha256(b"words\0")
-    for word in words:
+    for word in found:
         encoded = word.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(encoded) + encoded)  # no two lists give the same bytes
     return digest.hexdigest()
-
-
-def vocabulary_size(words: Sequence[str] | int) -> int:
-    """Number of words of an argument of `vocabulary_hash`."""
-    return int(words) if isinstance(words, (int, np.integer)) else len(words)
 
 
 def _table(table: Any) -> npt.NDArray[np.float32]:

@@ -129,7 +129,8 @@ def run_rounds(
     ...     "north": (IFTMParty(n_components=3, token_epsilon=6.0, max_iter=5), X[:40]),
     ...     "south": (IFTMParty(n_components=2, token_epsilon=6.0, max_iter=5), X[40:]),
     ... }
-    >>> master = run_rounds(IFTMMaster(30), parties, n_rounds=2)
+    >>> words = [f"word{i}" for i in range(30)]
+    >>> master = run_rounds(IFTMMaster(words), parties, n_rounds=2)
     >>> master.components_.shape[1], master.round_
     (30, 2)
     """
