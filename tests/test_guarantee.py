@@ -432,7 +432,7 @@ def test_a_learned_vocabulary_has_no_guarantee_and_a_given_one_costs_nothing():
     learned = make_pipeline(CountVectorizer(), model).fit(TEXTS)
     guarantee = pipeline_guarantee(learned)
     assert guarantee.epsilon == math.inf
-    assert "vocabulary of 'countvectorizer' was learned" in guarantee.mechanism
+    assert "'countvectorizer' was fitted to the documents without" in guarantee.mechanism
     given = make_pipeline(CountVectorizer(vocabulary=FRUIT), "passthrough", model).fit(TEXTS)
     assert pipeline_guarantee(given).epsilon == pytest.approx(given[-1].epsilon_)
     assert any("columns of X" in sentence for sentence in pipeline_guarantee(given).assumptions)

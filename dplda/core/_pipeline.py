@@ -18,8 +18,6 @@ from dplda.privacy._events import Event
 
 __all__ = ["pipeline_guarantee"]
 
-Steps = list[tuple[str, Any]]
-
 
 def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Guarantee:
     """State the guarantee of a fitted pipeline: all of its steps, together.
@@ -82,8 +80,32 @@ def combined_guarantee(
     steps = list(_all_steps(pipeline))
     # one after the other: what a step says of its columns is about those of the step before
     straight = len(steps) == sum(1 for _ in flat_steps(pipeline))
-    private = [(name, step) for name, step in steps if hasattr(step, "privacy_")]
-    parts: list[Guarantee] = [step.privacy_ for _, step in private]
+    parts: list[Guarantee] = []
+    leaks, settings, origins = [], [], []
+    chose_columns = False
+    for name, step in steps:
+        if hasattr(step, "privacy_"):
+            parts.append(step.privacy_)
+            chose_columns |= isinstance(getattr(step, "vocabulary_", None), Mapping)
+            continue
+        is_given = getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
+        if get_tags(step).requires_fit and not is_given:
+            leaks.append(
+                f"{name!r} was fitted to the documents without privacy: publish the steps before "
+                "it, or fit it to public data"
+            )
+        elif not _only_counts(step):
+            settings.append(
+                f"the settings of {name!r} are public, and it treats each document by itself"
+            )
+        if hasattr(step, "vocabulary_"):
+            origin = (
+                f"given to {name!r}, public by assumption"
+                if is_given
+                else f"learned from the documents, not private; give {name!r} a public "
+                "vocabulary, or take PrivateCountVectorizer"
+            )
+            origins.append((VOCABULARY, origin))
     if not parts:
         raise ValueError(f"no step has a guarantee: {', '.join(name for name, _ in steps)}")
     for what in ("unit", "relation"):
@@ -93,12 +115,17 @@ def combined_guarantee(
                 f"the steps state guarantees for different {what}s ({'; '.join(values)}), which do "
                 "not add up; fit all steps with user_ids, or none"
             )
-    leaks = [leak for name, step in steps if (leak := _leak(name, step))]
     if sum(part.seeded for part in parts) > 1 and not seeds_differ:
         leaks.append(
             "the noise of two steps was drawn from a given seed, and cancels if the seeds are "
             "equal: leave random_state=None"
         )
+    assumptions = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
+    origins += [origin for part in parts for origin in part.provenance]
+    if straight and chose_columns:  # a model takes columns as they are
+        assumptions.pop(COLUMNS, None)
+    if straight and any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins):
+        origins = [origin for origin in origins if origin not in UNKNOWN_WORDS]
     delta = max(part.delta for part in parts) if delta is None else float(delta)
     events = [event for part in parts for event in _charged(part)] + [NonPrivate()] * len(leaks)
     distance = math.fsum(part.total_variation for part in parts)
@@ -112,10 +139,10 @@ def combined_guarantee(
         noise_scale=None,
         noise_multiplier=None,
         seeded=any(part.seeded for part in parts),
-        assumptions=_assumptions(steps, parts, straight),
+        assumptions=(*assumptions, *settings),
         events=tuple(events),
         total_variation=distance,
-        provenance=_provenance(steps, private, straight),
+        provenance=tuple(dict.fromkeys(origins)),
         trusted=parts[0].trusted,
         ledger=parts[-1].ledger,
         receipt=parts[-1].receipt,
@@ -146,7 +173,7 @@ def _charged(part: Guarantee) -> tuple[Event, ...]:
     return (NonPrivate() if math.isinf(part.epsilon) else ApproximateDP(part.epsilon, part.delta),)
 
 
-def _check_words(steps: Steps) -> None:
+def _check_words(steps: list[tuple[str, Any]]) -> None:
     """Refuse a model of other words: its columns would be counts of the wrong words."""
     for i, (name, model) in enumerate(steps):
         if isinstance(model, FeatureUnion | ColumnTransformer):
@@ -159,57 +186,6 @@ def _check_words(steps: Steps) -> None:
                 f"({len(known or ())} and {len(counted)} columns); give the vectorizer the words "
                 "of the model as its vocabulary, in the same order"
             )
-
-
-def _leak(name: str, step: Any) -> str | None:
-    """What a step shows of the data without privacy; None if nothing."""
-    if hasattr(step, "privacy_") or not get_tags(step).requires_fit or _has_given_words(step):
-        return None
-    if hasattr(step, "vocabulary_"):
-        return (
-            f"the vocabulary of {name!r} was learned from the documents, which is not private: "
-            "give it a public vocabulary, or take PrivateCountVectorizer"
-        )
-    return (
-        f"{name!r} was fitted to the documents without privacy: publish the steps before it, or "
-        "fit it to public data"
-    )
-
-
-def _has_given_words(step: Any) -> bool:
-    return getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
-
-
-def _provenance(steps: Steps, private: Steps, straight: bool) -> tuple[tuple[str, str], ...]:
-    """What the steps state, and where the words of a vectorizer come from."""
-    origins = []
-    for name, step in steps:
-        if hasattr(step, "vocabulary_") and not hasattr(step, "privacy_"):
-            origin = (
-                f"given to {name!r}, public by assumption"
-                if _has_given_words(step)
-                else f"learned from the documents, not private; give {name!r} a public "
-                "vocabulary, or take PrivateCountVectorizer"
-            )
-            origins.append((VOCABULARY, origin))
-    origins += [origin for _, step in private for origin in step.privacy_.provenance]
-    known = straight and any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins)
-    return tuple(dict.fromkeys(o for o in origins if not (known and o in UNKNOWN_WORDS)))
-
-
-def _assumptions(steps: Steps, parts: list[Guarantee], straight: bool) -> tuple[str, ...]:
-    """All assumptions; public columns are none of them if a private step chose the columns."""
-    every = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
-    # a step that chose the columns with privacy; a model takes columns as they are
-    chose = (step for _, step in steps if hasattr(step, "privacy_"))
-    if straight and any(isinstance(getattr(s, "vocabulary_", None), Mapping) for s in chose):
-        every.pop(COLUMNS, None)
-    settings = (
-        f"the settings of {name!r} are public, and it treats each document by itself"
-        for name, step in steps
-        if not (hasattr(step, "privacy_") or _leak(name, step) or _only_counts(step))
-    )
-    return (*every, *settings)
 
 
 def _only_counts(step: Any) -> bool:

@@ -9,7 +9,7 @@ alone reach with a probability that is part of delta. ``docs/proofs_document.md`
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from dplda.privacy._streams import Purpose, Streams
 WORDS = "words"  # of the two steps in the plan
 ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
 N_BINS = 30  # of the public list, for the ranking
+CELLS = 2000  # of the list whose posterior means are computed at a time
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,10 @@ class Selection:
             sets = [of_unit & public for of_unit in sets]
         kept = [self.cut(of_unit, unit, streams) for unit, of_unit in enumerate(sets)]
         terms = np.array(sorted(public.union(*kept)), dtype=object)
-        total = self.weigh(kept, {term: column for column, term in enumerate(terms)})
+        column, total = {term: i for i, term in enumerate(terms)}, np.zeros(len(terms), np.int64)
+        for of_unit in kept:  # a vector each, of L2 norm at most `radius`, in integers
+            if of_unit:  # its terms are distinct, so that no cell is counted twice
+                total[[column[term] for term in of_unit]] += count_unit(self.radius, len(of_unit))
         passing, noisy = curator.release_selected(
             terms, total, np.array([term in public for term in terms], bool), self.mechanism,
             threshold=self.threshold, failure=self.failure, label=WORDS, round=0,
@@ -81,14 +85,6 @@ class Selection:
         keys = streams.words(Purpose.KEPT_WORDS, 0, unit, len(ordered))
         return [ordered[i] for i in np.argsort(keys, kind="stable")[: self.max_terms]]
 
-    def weigh(self, sets: Sequence[list[str]], column: Mapping[str, int]) -> np.ndarray:
-        """Sum over the units of one vector each, of L2 norm at most `radius`, in integers."""
-        total = np.zeros(len(column), np.int64)
-        for terms in sets:
-            if terms:  # a unit's terms are distinct, so that no cell is counted twice
-                total[[column[term] for term in terms]] += count_unit(self.radius, len(terms))
-        return total
-
 
 def best_terms(
     terms: np.ndarray,
@@ -97,11 +93,25 @@ def best_terms(
     candidates: Sequence[str],
     n_terms: int | None,
 ) -> np.ndarray:
-    """Indices of the terms with the largest expected weights, given noise and the public list."""
+    """Indices of the terms with the largest expected weights, given noise and the public list.
+
+    These are posterior means. The weight at a place of the list has a gamma prior, whose moments
+    are estimated from the noisy weights of similar places. Noise is normal. Terms that are not in
+    the list stand out of the noise already, and keep their weights. Everything here is
+    post-processing of a release.
+    """
     position = {term: i for i, term in enumerate(candidates)}
     places = np.array([position.get(term, len(position)) for term in terms])
-    ranked = expected_weights(weights, noise, places, len(position))
-    return np.argsort(-ranked, kind="stable")[:n_terms]
+    expected = np.array(weights, dtype=np.float64)
+    listed = np.flatnonzero(places < len(position))
+    if noise and listed.size:
+        order = listed[np.argsort(places[listed], kind="stable")]
+        y = expected[order]
+        mean, variance = _prior(y, noise)
+        for piece in np.array_split(np.arange(len(order)), -(-len(order) // CELLS)):
+            means = _posterior(y[piece], noise, mean[piece], variance[piece])
+            expected[order[piece]] = means
+    return np.argsort(-expected, kind="stable")[:n_terms]
 
 
 def failure_event(delta: float) -> Event:
@@ -124,29 +134,7 @@ def selection_threshold(mechanism: DiscreteGaussian, delta: float, max_terms: in
     return math.ceil(float(reach.max()) * (1 + 1e-12)) + 1
 
 
-def expected_weights(
-    weights: np.ndarray, noise_scale: float, places: np.ndarray, n_listed: int
-) -> np.ndarray:
-    """Posterior means of true weights, given noisy ones and places in the public list.
-
-    The weight at a place has a gamma prior, whose moments are estimated from the noisy weights of
-    similar places. Noise is normal. Terms with a place of at least `n_listed` are not in the list:
-    they stand out of the noise already, and keep their weights. Everything here is post-processing
-    of a release.
-    """
-    expected = np.array(weights, dtype=np.float64)
-    listed = np.flatnonzero(places < n_listed)
-    if not (noise_scale and listed.size):
-        return expected
-    order = listed[np.argsort(places[listed], kind="stable")]
-    y, noise = expected[order], np.full(len(order), noise_scale)
-    mean, variance = _prior(y, noise)
-    for piece in np.array_split(np.arange(len(order)), -(-len(order) // 2000)):
-        expected[order[piece]] = _posterior(y[piece], noise[piece], mean[piece], variance[piece])
-    return expected
-
-
-def _prior(y: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _prior(y: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of the true weight at each place of the list, most frequent term first.
 
     Where noise hides the mean of a bin, it leans on Zipf's law, so that the order of the list
@@ -154,23 +142,23 @@ def _prior(y: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     rank = np.arange(1.0, len(y) + 1)
     zipf = 1 / (rank + 50)
-    precision = (zipf**2 / noise**2).sum()
-    zipf *= max((zipf * y / noise**2).sum() / precision, 0.5 / math.sqrt(precision))
+    precision = (zipf**2).sum() / noise**2
+    zipf *= max((zipf * y).sum() / noise**2 / precision, 0.5 / math.sqrt(precision))
     edges = np.unique(np.geomspace(min(20, len(y)), len(y), N_BINS).round().astype(int))
     starts, sizes = np.concatenate([[0], edges[:-1]]), np.diff(edges, prepend=0)
 
     def average(values: np.ndarray) -> np.ndarray:
         return np.add.reduceat(values, starts) / sizes
 
-    law, squared_noise = average(zipf), average(noise**2)
-    mean = _combined(average(y), squared_noise / sizes, law, law**2)
+    law = average(zipf)
+    mean = _combined(average(y), noise**2 / sizes, law, law**2)
     mean = np.maximum(mean, 0.05 * law)
-    excess = average((y - np.repeat(mean, sizes)) ** 2) - squared_noise
-    error = 2 * (squared_noise + np.maximum(excess, 0)) ** 2 / sizes
+    excess = average((y - np.repeat(mean, sizes)) ** 2) - noise**2
+    error = 2 * (noise**2 + np.maximum(excess, 0)) ** 2 / sizes
     weight = mean**4 / error
     common = np.clip((weight * excess / mean**2).sum() / weight.sum(), 0.3**2, 5.0**2) * mean**2
     variance = _combined(np.maximum(excess, 0), error, common, common**2)
-    is_sure = excess > 4 * squared_noise * np.sqrt(2 / sizes)  # a few words of the subject
+    is_sure = excess > 4 * noise**2 * np.sqrt(2 / sizes)  # a few words of the subject
     variance = np.where(is_sure, excess, variance)
     variation = np.maximum(variance / mean**2, 0.3**2)
     place, log_rank = average(np.log(rank)), np.log(rank)
@@ -185,11 +173,9 @@ def _combined(
     return (estimate * spread + prior * error) / (spread + error)
 
 
-def _posterior(
-    y: np.ndarray, noise: np.ndarray, mean: np.ndarray, variance: np.ndarray
-) -> np.ndarray:
+def _posterior(y: np.ndarray, noise: float, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Posterior means under gamma priors and normal noise, on a grid for each cell."""
-    y, noise, mean, variance = (values[:, None] for values in (y, noise, mean, variance))
+    y, mean, variance = (values[:, None] for values in (y, mean, variance))
     largest = 1.5 * np.maximum(y, mean)
     grid = 1e-3 * mean * (largest / (1e-3 * mean)) ** np.linspace(0, 1, 160)
     log_joint = mean**2 / variance * np.log(grid) - grid * mean / variance  # one power is the step
