@@ -22,6 +22,7 @@ COLORS = ("#0072B2", "#D55E00")  # Okabe and Ito's, which color-blind readers ca
 GRAY = "#595959"
 LIGHT_GRAY = "#8c8c8c"
 BAR = "probability in the topic"
+COLUMNS = 4  # of small charts next to each other
 
 
 def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
@@ -219,8 +220,6 @@ class TopicDisplay:
         n_top_words: int = 10,
         *,
         topics: Sequence[int] | None = None,
-        ax: Any = None,
-        n_columns: int = 4,
     ) -> TopicDisplay:
         """Draw the topics of a fitted model.
 
@@ -232,8 +231,6 @@ class TopicDisplay:
         topics : sequence of int, default=None
             The topics to draw, in this order. None draws all topics, in the order of their
             `topic_evidence_`, the best first.
-        ax, n_columns : optional
-            As in `plot`.
 
         Returns
         -------
@@ -263,17 +260,10 @@ class TopicDisplay:
             headings=[f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}" for k in chosen],
             title=_title(estimator),
         )
-        return display.plot(ax, n_columns=n_columns)
+        return display.plot()
 
-    def plot(self, ax: Any = None, *, n_columns: int = 4) -> TopicDisplay:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes of a grid, which is divided among the topics. None makes a figure.
-        n_columns : int, default=4
-            Number of topics next to each other.
+    def plot(self) -> TopicDisplay:
+        """Draw the display on a figure of its own.
 
         Returns
         -------
@@ -291,31 +281,23 @@ class TopicDisplay:
             raise ImportError(
                 "TopicDisplay.plot needs matplotlib; install it with: pip install matplotlib"
             ) from error
-        columns = max(1, min(n_columns, len(self.words)))
+        columns = min(COLUMNS, len(self.words))
         rows = -(-len(self.words) // columns)
-        if ax is None:
-            self.figure_ = plt.figure(
-                figsize=(3.0 * columns, 2.7 * rows + 0.9), layout="constrained"
-            )
-            self.figure_.suptitle(self.title, parse_math=False)
-            grid = self.figure_.add_gridspec(rows, columns)
-        else:
-            ax.set_axis_off()
-            self.figure_, grid = ax.figure, ax.get_subplotspec().subgridspec(rows, columns)
-        places = [grid[divmod(k, columns)] for k in range(len(self.words))]
-        self.ax_ = np.array([self.figure_.add_subplot(place) for place in places], dtype=object)
+        self.figure_ = plt.figure(figsize=(3.0 * columns, 2.7 * rows + 0.9), layout="constrained")
+        self.figure_.suptitle(self.title, parse_math=False)
+        places = [self.figure_.add_subplot(rows, columns, k + 1) for k in range(len(self.words))]
+        self.ax_ = np.array(places, dtype=object)
         for k, axes in enumerate(self.ax_):
             self._draw_topic(axes, k)
-        if ax is None:
-            handles, labels = self.ax_[0].get_legend_handles_labels()
-            legend = dict(zip(labels[::-1], handles[::-1]))
-            legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])  # the first bar may be gray
-            if self.noise.any():
-                legend["does not stand out"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
-            self.figure_.legend(
-                legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend),
-                frameon=False, title="In parentheses: the topic's share of all words",
-            )  # fmt: skip
+        handles, labels = self.ax_[0].get_legend_handles_labels()
+        legend = dict(zip(labels[::-1], handles[::-1]))
+        legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])  # the first bar may be gray
+        if self.noise.any():
+            legend["does not stand out"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
+        self.figure_.legend(
+            legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend),
+            frameon=False, title="In parentheses: the topic's share of all words",
+        )  # fmt: skip
         return self
 
     def _draw_topic(self, axes: Any, k: int) -> None:

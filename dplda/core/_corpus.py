@@ -24,7 +24,7 @@ from dplda.privacy._mechanisms import add_duplicates, unsummed
 from dplda.privacy._streams import Purpose, Reader, Streams, uniform
 
 _LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
-MAX_TOKENS = 2**31 - 1
+MAX_TOKENS = 2**31 - 1  # indices of the kernels are int32
 BLOCK_TOKENS = 1 << 16  # tokens that share a stream of their order; enters seeded results
 SPARE_PIECE = 16  # one spare word is needed in 2**33 draws, or fewer
 BLOCK_ENTRIES = 1 << 16  # what is computed at a time from the entries of X: it stays in the cache
@@ -96,11 +96,8 @@ class Corpus:
         """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""
         bounds = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, n_tokens))
         edges = np.unique(np.concatenate([bounds, [len(self.doc_ptr) - 1]]))
-        return [self._documents(a, b) for a, b in itertools.pairwise(edges)]
-
-    def _documents(self, first: int, last: int) -> Corpus:
-        ptr = self.doc_ptr[first : last + 1]
-        return Corpus(self.word[ptr[0] : ptr[-1]], ptr - ptr[0], self.n_words)
+        parts = [self.doc_ptr[a : b + 1] for a, b in itertools.pairwise(edges)]
+        return [Corpus(self.word[p[0] : p[-1]], p - p[0], self.n_words) for p in parts]
 
 
 def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> sp.csr_array:
@@ -143,7 +140,27 @@ def positive_entries(
     """
     if are_shards(X):
         raise ValueError(IN_SHARDS)
-    _check_kind(X)
+    if sp.issparse(X):
+        _check_structure(X)
+        values = X
+    else:  # errors of NumPy and scikit-learn print data
+        try:
+            values = np.asarray(X)
+            values = values.astype(float) if values.dtype.kind == "O" else values
+        except TypeError as error:  # which names a type
+            raise TypeError(f"{NOT_COUNTS.format(type(X).__name__)} ({error})") from None
+        except (ValueError, OverflowError):
+            raise ValueError(NOT_COUNTS.format(type(X).__name__)) from None
+    kind = values.dtype.kind
+    if kind == "c":
+        raise ValueError("Complex data not supported; pass word counts")
+    if kind not in "biuf":
+        raise ValueError(NOT_COUNTS.format("dates or times" if kind in "mM" else "text"))
+    if values.ndim != 2:
+        raise ValueError(
+            f"X must be a matrix of word counts, documents by words, got {values.ndim} "
+            "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
+        )
     types = getattr(X, "dtypes", None)  # of the columns; a frame may have one that is named dtype
     one_type = hasattr(X, "dtype") if types is None else len(set(map(str, types))) == 1
     X = check(
@@ -208,8 +225,11 @@ def row_blocks(
 
 def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
     """`X` in whole counts, with a warning if that changed it; an error if little would be left."""
-    blocks = (X.data[i : i + BLOCK_ENTRIES] for i in range(0, X.nnz, BLOCK_ENTRIES))
-    if all(np.array_equal(np.rint(block), block) for block in blocks):
+    for start in range(0, X.nnz, BLOCK_ENTRIES):
+        block = X.data[start : start + BLOCK_ENTRIES]
+        if not np.array_equal(np.rint(block), block):
+            break
+    else:
         return X
     counts = np.rint(X.data)
     if np.count_nonzero(counts) < LEAST_KEPT * X.nnz:
@@ -371,29 +391,4 @@ def _check_width(estimator: Any, X: Any) -> None:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{table.shape[1]} features as input"
-        )
-
-
-def _check_kind(X: Any) -> None:
-    """Refuse what is not a matrix of real numbers: errors of NumPy and scikit-learn print data."""
-    if sp.issparse(X):
-        _check_structure(X)
-        values = X
-    else:
-        try:
-            values = np.asarray(X)
-            values = values.astype(float) if values.dtype.kind == "O" else values
-        except TypeError as error:  # which names a type
-            raise TypeError(f"{NOT_COUNTS.format(type(X).__name__)} ({error})") from None
-        except (ValueError, OverflowError):
-            raise ValueError(NOT_COUNTS.format(type(X).__name__)) from None
-    kind = values.dtype.kind
-    if kind == "c":
-        raise ValueError("Complex data not supported; pass word counts")
-    if kind not in "biuf":
-        raise ValueError(NOT_COUNTS.format("dates or times" if kind in "mM" else "text"))
-    if values.ndim != 2:
-        raise ValueError(
-            f"X must be a matrix of word counts, documents by words, got {values.ndim} "
-            "dimension(s). Reshape your data: X.reshape(1, -1) is one document"
         )

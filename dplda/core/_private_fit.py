@@ -33,16 +33,16 @@ from dplda.privacy._ledger import as_ledger
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
 from dplda.privacy._streams import Streams
 
-SMALLEST_DELTA = 1e-14
+SMALLEST_DELTA = 1e-14  # a smaller one could not pay for the distance of the noise from its law
 PRIVACY_CONSTRAINTS = {
+    # exp(epsilon) bounds nothing long before 1e9, and finite numbers keep sums finite
     "epsilon": [None, Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
-    # a smaller delta could not pay for the distance of the noise from its ideal law
     "delta": [Interval(Real, SMALLEST_DELTA, LARGEST_DELTA, closed="both")],
     "noise_multiplier": [None, Interval(Real, 0, 1e9, closed="right")],
     "ledger": [None, str, PathLike, Ledger],
 }
 EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
-NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns
+NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns: exp(20) is 5e8
 
 # Assumptions of every central guarantee, quoted in `privacy_`.
 AES = (
@@ -274,12 +274,10 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
     The guarantee also gets what is known of its surroundings, which no epsilon depends on.
     """
     if isinstance(estimator, PrivateEstimator):
-        given = {name: getattr(estimator, key, None) for key, name in _TABLES.items()}
-        stated = {
-            name: "public by declaration of the caller"
-            for name, table in given.items()
-            if not isinstance(table, str | None)
-        }
+        origins = dict(guarantee.provenance or UNKNOWN_WORDS)
+        for parameter, name in _TABLES.items():
+            if not isinstance(getattr(estimator, parameter, None), str | None):
+                origins[name] = "public by declaration of the caller"
         ledger = getattr(estimator, "ledger", None) if estimator._charges_in_fit else None
         total, receipt = guarantee.ledger, guarantee.receipt
         if ledger is not None and not receipt:  # twice the same, for calls that publish again
@@ -288,7 +286,7 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
             guarantee,
             trusted=estimator._promise.trusted,
             theorem=estimator._promise.theorem,
-            provenance=tuple((dict(guarantee.provenance or UNKNOWN_WORDS) | stated).items()),
+            provenance=tuple(origins.items()),
             ledger=total,
             receipt=receipt,
         )

@@ -41,14 +41,13 @@ def log_event(
     `event` says in a few fixed words what happened. Names of `public` are those in `PUBLIC`; None
     is left out, and infinity becomes "inf": every value can be written as JSON.
     """
-    if not is_logged(topic, level):
+    logger = logging.getLogger(f"dplda.{topic}")
+    if not logger.isEnabledFor(level):
         return
     fields = {name: _as_json(value) for name, value in public.items() if value is not None}
     # JSON escapes line breaks: a name of a file or a label cannot forge a second line
     text = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
-    logging.getLogger(f"dplda.{topic}").log(
-        level, "%s: %s", event, text, extra={"dplda": {"event": event, **fields}}
-    )
+    logger.log(level, "%s: %s", event, text, extra={"dplda": {"event": event, **fields}})
 
 
 def _as_json(value: object) -> object:

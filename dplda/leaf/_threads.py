@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
+from functools import partial
 from threading import Lock, Thread
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from dplda.kernels import _team as _kernel
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-MAX_THREADS = 256  # made when they are needed
+MAX_THREADS = 256  # more than the processors of a machine of today; made when they are needed
 _team: list[Thread] = []
 _team_grows = Lock()
 # Kept, because to start a thread takes longer than many a piece; begins with none.
@@ -47,7 +48,7 @@ def n_threads(n_jobs: int | None) -> int:
         while len(_team) < number - 1:
             member = Thread(target=_kernel.serve, name="dplda-team", daemon=True)
             try:
-                Context().run(member.start)  # without that of the caller, as in `_begin`
+                Context().run(member.start)  # without that of the caller, as in `in_threads`
             except RuntimeError:
                 break
             _team.append(member)
@@ -79,12 +80,21 @@ def in_threads(
                     "that was built with -ffast-math has changed the processor's mode after they "
                     "were started; import that library before the first fit, or pass n_jobs=1"
                 )
-            while (piece := _next(waiting)) is not None:
-                results[piece[0]] = run(piece[1])
+            while waiting:
+                try:
+                    index, piece = waiting.popleft()
+                except IndexError:  # another thread has taken the last one
+                    break
+                results[index] = run(piece)
         finally:  # after an error, for all threads
             waiting.clear()
 
-    others = [_begin(work) for _ in range(n_threads - 1)]
+    others: list[Future[None]] = []
+    for _ in range(n_threads - 1):
+        here = copy_context()
+        # The thread itself is started in an empty context. Where threads inherit that of their
+        # start (`sys.flags.thread_inherit_context`), it would keep that of its first caller.
+        others.append(Context().run(partial(_pool.submit, here.run, work)))
     try:
         work()
     finally:
@@ -96,23 +106,6 @@ def in_threads(
     return [results[index] for index in range(len(pieces))]
 
 
-def _begin(work: Callable[[], None]) -> Future[None]:
-    """Let a thread of the pool work in a copy of this thread's context.
-
-    The thread itself is started in an empty one. Where threads inherit the context in which they
-    are started (`sys.flags.thread_inherit_context`), it would keep that of its first caller.
-    """
-    here = copy_context()
-    return Context().run(lambda: _pool.submit(here.run, work))
-
-
 def _smallest_floats(tiny: float = 5e-324, one: float = 1.0) -> tuple[bool, bool]:
     """Whether this thread's processor reads and writes floats below the normal ones."""
     return tiny > 0.0, tiny * one > 0.0  # of arguments, so that nothing is computed beforehand
-
-
-def _next(waiting: deque[tuple[int, Piece]]) -> tuple[int, Piece] | None:
-    try:
-        return waiting.popleft()
-    except IndexError:  # another thread may have taken the last one
-        return None
