@@ -21,7 +21,6 @@ from dplda.privacy._accounting import (
     epsilon_of,
     gaussian_mu,
     grouped,
-    is_within,
     pure_epsilon,
     split_epsilon,
 )
@@ -236,18 +235,8 @@ def test_no_protection():
     for events in (NonPrivate(), [Gaussian(5.0), NonPrivate()], [Laplace(2.0), NonPrivate()]):
         assert epsilon_of(events, 1e-6) == math.inf
         assert epsilon_of(events, 1e-6, total_variation=1e-20) == math.inf
-        assert not is_within(events, 1e6, 1e-6)
-        assert is_within(events, math.inf, 1e-6)
     assert epsilon_of([], 1e-6) == 0.0
     assert epsilon_of(Gaussian(2.0), 0.0) == math.inf
-
-
-@pytest.mark.parametrize("event", ONE_OF_EACH[:-1], ids=repr)
-@pytest.mark.parametrize("total_variation", [0.0, 1e-20])
-def test_is_within_agrees_with_epsilon(event, total_variation):
-    epsilon = epsilon_of(event, 1e-6, total_variation=total_variation)
-    assert is_within(event, epsilon * 1.0001, 1e-6, total_variation=total_variation)
-    assert not is_within(event, epsilon * 0.9999, 1e-6, total_variation=total_variation)
 
 
 @pytest.mark.parametrize("noise_multiplier", [2.0, 5.0])

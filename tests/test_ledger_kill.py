@@ -246,7 +246,7 @@ for limit in map(int, sys.argv[2:]):
 
 def test_a_full_disk_refuses_the_fit_and_keeps_every_entry_and_makes_no_half_ledger(tmp_path):
     path = tmp_path / "privacy.sqlite"
-    outcomes = run(FULL, path, 0, 4096, 8192).splitlines()
+    outcomes = run(FULL, path, 0, 4096, 8191).splitlines()
     assert all(outcome.startswith(f"the ledger {path} cannot be") for outcome in outcomes)
     assert (len(outcomes), os.listdir(tmp_path)) == (3, [])
     ledger = Ledger(path)

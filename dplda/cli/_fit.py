@@ -301,9 +301,8 @@ def check_budget(options: argparse.Namespace, events: Sequence[Any]) -> None:
     if options.ledger is None or not options.ledger.exists():
         return
     entry = Entry(
-        id=0, label="PrivateTopicModel", unit="document" if options.id_column is None else "user",
-        events=tuple(events), total_variation=2 * TOTAL_VARIATION, seeded=False, status="reserved",
-        created="", process=0,
+        label="PrivateTopicModel", unit="document" if options.id_column is None else "user",
+        events=tuple(events), total_variation=2 * TOTAL_VARIATION,
     )  # fmt: skip
     with open_ledger(options)._store.transaction(write=False) as page:
         check_affordable(entry, page)

@@ -27,7 +27,6 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._accounting import is_within
 from dplda.privacy._curator import SPARE, TOTAL_VARIATION, sampled
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import (
@@ -242,9 +241,8 @@ def _calibrated(
 ) -> DocumentBudget:
     """The budget of a total epsilon. The plan that runs costs at most `epsilon`."""
     distance = shares.total_variation
-    if not is_within(
-        Repeated(Gaussian(LARGEST_TOTALS), 2), epsilon, delta, total_variation=distance
-    ):
+    totals = Repeated(Gaussian(LARGEST_TOTALS), 2)
+    if epsilon_of(totals, delta, total_variation=distance) > epsilon:
         raise _too_small(epsilon, delta, 0, max_iter)
 
     def noise_of(n_rounds: int) -> float:

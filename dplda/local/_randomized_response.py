@@ -30,7 +30,6 @@ from dplda.leaf._checks import LARGEST_DELTA
 from dplda.leaf._compat import Interval, _fit_context, _get_output_config
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
-from dplda.privacy._accounting import is_within
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
@@ -331,7 +330,7 @@ def calibrated_bits(epsilon: float, delta: float, max_ones: int, n_words: int) -
     for _ in range(N_HALVINGS):
         middle = math.sqrt(low * high)
         candidate = 1.0 / (1.0 + math.exp(middle))
-        if is_within(events(candidate), epsilon, delta, total_variation=TOTAL_VARIATION):
+        if epsilon_of(events(candidate), delta, total_variation=TOTAL_VARIATION) <= epsilon:
             low, flip = middle, candidate
         else:
             high = middle

@@ -142,20 +142,6 @@ def charged_epsilon(groups: Groups, delta: float, total_variation: float) -> flo
     return epsilon
 
 
-def is_within(
-    events: Event | Iterable[Event], epsilon: float, delta: float, *, total_variation: float = 0.0
-) -> bool:
-    """Whether ``epsilon_of(events, delta) <= epsilon``, without the slow method where possible."""
-    if epsilon == math.inf:
-        return True
-    groups, lost, shift = without_statements(grouped(events))
-    left = delta - lost - 2.0 * delta_charge(total_variation, epsilon)
-    chargeable = is_chargeable(total_variation, epsilon, delta) and left >= SMALLEST_DELTA
-    if chargeable and shift + quick_epsilon(groups, left) <= epsilon:
-        return True
-    return epsilon_of(events, delta, total_variation=total_variation) <= epsilon
-
-
 def delta_charge(total_variation: float, epsilon: float) -> float:
     """What a distance from the ideal law adds to delta: (1 + exp(epsilon)) * total_variation."""
     if total_variation == 0.0 or epsilon > 700.0:  # whose exponential may be no float

@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
@@ -21,70 +21,39 @@ from dplda.privacy import _accounting as composition
 from dplda.privacy._accounting import (
     SMALLEST_DELTA,
     delta_charge,
+    epsilon_of,
     gaussian_mu,
     gaussian_mu_of,
     grouped,
-    is_within,
 )
 from dplda.privacy._composition import Groups
 from dplda.privacy._curves import ORDERS, FloatArray, conversion, divergences
 from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_record, to_record
 
 # Shares of delta: of the distance from ideal noise, and of each filter of a plan that is not
-# Gaussian.
+# Gaussian (benchmarks/ledger.py).
 _DISTANCE_SHARE = 1e-3
 _PLAN_SHARE, _RENYI_SHARE, _GAUSSIAN_SHARE = 0.45, 0.45, 0.1
-_MAX_COPIES = 2**20
+_MAX_COPIES = 2**20  # of a plan, which no budget allows
 # Margin on the rounding errors of a cost that no limit equals.
 _UP = 1.0 + 1e-12
 
-
-@dataclass(frozen=True)
-class FixedSteps:
-    """The steps of one composition, in any order; Gaussian steps can be divided.
-
-    `squared_mu` is the sum of ``1 / noise_multiplier**2`` that is allowed to Gaussian steps, and to
-    all steps that a Gaussian step dominates; `counts` is how often each other event is allowed.
-    """
-
-    squared_mu: float
-    counts: Groups = ()
-
-    @property
-    def limits(self) -> list[float]:
-        return [self.squared_mu, *(float(n) for _, n in self.counts)]
-
-    def events(self) -> list[Event]:
-        """The composition itself."""
-        steps = [Repeated(event, n) for event, n in self.counts if n]
-        return [Gaussian(self.squared_mu**-0.5), *steps] if self.squared_mu else [*steps]
-
-    def cost(self, groups: Groups) -> list[float]:
-        number = {event: i for i, (event, _) in enumerate(self.counts, start=1)}
-        spent = [0.0] * (1 + len(number))
-        for event, n in groups:
-            i = number.get(event, 0)
-            spent[i] += n if i else n * squared_mu(event)
-        return spent
+# What a filter counts, each with its limit: an event, how often it is allowed; None, the sum of
+# ``1 / noise_multiplier**2`` of all other steps that a Gaussian step dominates; a number, the sum
+# of the Renyi divergences of this order. A filter has a number alone, or None and events: the steps
+# of one composition, in any order.
+Filter: TypeAlias = tuple[tuple[Event | int | None, float], ...]
 
 
-@dataclass(frozen=True)
-class Renyi:
-    """A sum of Renyi divergences at one order."""
-
-    order: int
-    divergence: float
-
-    @property
-    def limits(self) -> list[float]:
-        return [self.divergence]
-
-    def cost(self, groups: Groups) -> list[float]:
-        at = ORDERS.index(self.order)
-        return [math.fsum(n * float(divergences(event)[at]) for event, n in groups) * _UP]
-
-
-Filter: TypeAlias = FixedSteps | Renyi
+def steps_of(one: Filter) -> list[Event]:
+    """The composition whose steps a filter counts."""
+    events: list[Event] = []
+    for what, limit in one:
+        if what is None and limit:
+            events.append(Gaussian(limit**-0.5))
+        elif isinstance(what, Event) and limit:
+            events.append(Repeated(what, int(limit)))
+    return events
 
 
 def squared_mu(event: Event) -> float:
@@ -112,23 +81,31 @@ class Filters:
     def cost(self, events: tuple[Event, ...], total_variation: float) -> FloatArray:
         """Costs of a charge: numbers that add up, in the order of the limits."""
         groups, lost, shift = composition.without_statements(grouped(events))
-        costs = [number for one in self.filters for number in one.cost(groups)]
-        return np.array([total_variation, lost, shift, *costs])
+        costs = [total_variation, lost, shift]
+        for one in self.filters:
+            counted, named = dict(groups), {what for what, _ in one}
+            for what, _ in one:
+                if isinstance(what, int):
+                    at = ORDERS.index(what)
+                    spent = math.fsum(n * float(divergences(e)[at]) for e, n in groups) * _UP
+                elif what is None:
+                    spent = math.fsum(n * squared_mu(e) for e, n in groups if e not in named)
+                else:
+                    spent = float(counted.get(what, 0))
+                costs.append(spent)
+        return np.array(costs)
 
     def used(self, costs: FloatArray) -> float:
         """Used share of the budget: that of the filter with the most room; above 1 is refused."""
-        reserved, spent = costs[:3], iter(costs[3:].tolist())
-        if (reserved > self.reserved).any():
+        if (costs[:3] > self.reserved).any():
             return math.inf
-        return min(max(map(_share, islice(spent, len(one.limits)), one.limits))
-                   for one in self.filters)  # fmt: skip
+        spent = iter(costs[3:].tolist())
+        return min(max(_share(next(spent), limit) for _, limit in one) for one in self.filters)
 
     def to_text(self) -> str:
-        """Write the filters down as JSON, without loss: fixed steps end in a list."""
+        """Write the filters down as JSON, without loss."""
         records = [
-            [one.order, one.divergence]
-            if isinstance(one, Renyi)
-            else [one.squared_mu, [[to_record(e), n] for e, n in one.counts]]
+            [[to_record(what) if isinstance(what, Event) else what, limit] for what, limit in one]
             for one in self.filters
         ]
         return json.dumps([self.reserved, records])
@@ -137,13 +114,10 @@ class Filters:
     def from_text(cls, text: str) -> Filters:
         """Read what `to_text` wrote."""
         reserved, records = json.loads(text)
-        filters = (
-            FixedSteps(first, tuple((from_record(e), n) for e, n in last))
-            if isinstance(last, list)
-            else Renyi(first, last)
-            for first, last in records
-        )
-        return cls(tuple(reserved), tuple(filters))
+        return cls(tuple(reserved), tuple(
+            tuple((from_record(what) if isinstance(what, dict) else what, limit)
+                  for what, limit in one) for one in records
+        ))  # fmt: skip
 
 
 def _share(spent: float, limit: float) -> float:
@@ -186,7 +160,7 @@ def _candidates(groups: Groups, epsilon: float, delta: float) -> Iterator[tuple[
     yield (_copies(groups, epsilon, delta),)
 
 
-def _gaussian(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
+def _gaussian(groups: Groups, epsilon: float, delta: float) -> Filter:
     """All Gaussian steps that the budget allows, or just those of the plan.
 
     The closed form and its inverse differ in the last digits: a plan that meets the budget is
@@ -194,25 +168,22 @@ def _gaussian(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
     """
     largest = gaussian_mu(epsilon, delta) ** 2
     sizes = (gaussian_mu_of(groups) ** 2, largest, largest * (1.0 - 1e-9))
-    return FixedSteps(
-        max(x for x in sizes if composition.epsilon_of_mu(math.sqrt(x), delta) <= epsilon)
-    )
+    fitting = (x for x in sizes if composition.epsilon_of_mu(math.sqrt(x), delta) <= epsilon)
+    return ((None, max(fitting)),)
 
 
-def _copies(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
+def _copies(groups: Groups, epsilon: float, delta: float) -> Filter:
     """The largest number of copies of a plan."""
     plain = [group for group in groups if isinstance(group[0], Gaussian)]
 
-    def copies(n: int) -> FixedSteps:
+    def copies(n: int) -> Filter:
         # the sum of several equal numbers may exceed their multiple in the last digit
         rounding = 1.0 if n <= 1 else _UP
-        return FixedSteps(
-            n * rounding * gaussian_mu_of(plain) ** 2,
-            tuple((event, n * count) for event, count in groups if (event, count) not in plain),
-        )
+        others = ((e, float(n * count)) for e, count in groups if not isinstance(e, Gaussian))
+        return (None, n * rounding * gaussian_mu_of(plain) ** 2), *others
 
     def fits(n: int) -> bool:
-        return n == 0 or is_within(copies(n).events(), epsilon, delta)
+        return n == 0 or epsilon_of(steps_of(copies(n)), delta) <= epsilon
 
     high, most = 1, min(_MAX_COPIES, MAX_COUNT // max((n for _, n in groups), default=1))
     while fits(high) and high < most:
@@ -220,13 +191,9 @@ def _copies(groups: Groups, epsilon: float, delta: float) -> FixedSteps:
     return copies(bisect_left(range(high + 1), True, key=lambda n: not fits(n)) - 1)
 
 
-def _renyi(groups: Groups, epsilon: float, delta: float) -> Renyi:
+def _renyi(groups: Groups, epsilon: float, delta: float) -> Filter:
     """The order that allows the largest number of copies of a plan."""
-    left = np.maximum(0.0, epsilon - conversion(delta)).tolist()
-    filters = [Renyi(order, divergence) for order, divergence in zip(ORDERS, left, strict=True)]
-
-    def n_copies(one: Renyi) -> float:
-        (spent,) = one.cost(groups)
-        return one.divergence / spent if spent > 0.0 else 0.0
-
-    return max(filters, key=n_copies)
+    spent = sum((n * divergences(event) for event, n in groups), np.zeros(len(ORDERS)))
+    allowed = np.maximum(0.0, epsilon - conversion(delta))
+    best = int(np.argmax(allowed / np.maximum(spent, 1e-300)))
+    return ((ORDERS[best], float(allowed[best])),)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dplda.leaf._checks import check_delta, check_integer, check_number, check_probability
 from dplda.leaf._messages import INFO, WARNING, is_logged, log_event
 from dplda.leaf._users import visible
-from dplda.privacy._accounting import epsilon_of, epsilon_of_mu, gaussian_mu, is_within
+from dplda.privacy._accounting import epsilon_of, epsilon_of_mu, gaussian_mu
 from dplda.privacy._events import Event
 from dplda.privacy._filters import Filters, choose_filters
 from dplda.privacy._store import (
@@ -26,11 +26,10 @@ from dplda.privacy._store import (
     Budget,
     Composition,
     Entry,
-    MemoryStore,
     Page,
     Status,
+    Store,
     is_of_users,
-    open_file,
 )
 
 _NEW = "a new ledger does not know what this one spent: charge that to it first, see "
@@ -86,15 +85,11 @@ class Ledger:
     Notes
     -----
     **Privacy.** With planned composition, the total is a theorem if the number of mechanisms and
-    their noise do not depend on earlier releases. What a mechanism computes may depend on them.
-    With adaptive composition, all of it may depend on releases, and the guarantee is the budget.
-    Nothing may depend on private values that were not released, such as a score on private
-    documents. An entry counts as soon as it is reserved. `relation` says for which two data sets
-    the total holds.
-
-    No unit may occur twice in the data of an entry, as in a bootstrap sample: pass `user_ids` to
-    `fit`, the same to all fits of a ledger. The total is infinite as soon as two entries drew their
-    noise from given seeds, because the noise of equal seeds cancels.
+    their noise do not depend on earlier releases. With adaptive composition they may, and the
+    guarantee is the budget. Nothing may depend on private values that were not released, such as a
+    score on private documents. An entry counts as soon as it is reserved. No unit may occur twice
+    in the data of an entry, as in a bootstrap sample: pass `user_ids` to `fit`, the same to all
+    fits of a ledger. ``docs/accounting.md`` has the theorems.
 
     Examples
     --------
@@ -123,13 +118,14 @@ class Ledger:
             delta = check_delta(delta)
         if composition not in (None, "planned", "adaptive"):
             raise ValueError(f"composition must be 'planned' or 'adaptive', got {composition!r}")
-        given = Budget(epsilon, delta, composition)  # type: ignore[arg-type]
-        unlimited = Budget(math.inf, 1e-6, "planned")
-        new = Budget(*(b if a is None else a for a, b in zip(given, unlimited)))  # type: ignore
+        given = {"epsilon": epsilon, "delta": delta, "composition": composition}
+        stated: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         self._part: str | None = None
-        self._store = MemoryStore(new) if path is None else open_file(os.fspath(path), new)
-        for name, value, written in zip(Budget._fields, given, self._store.budget):
-            if value is not None and value != written:
+        new = Budget(math.inf, 1e-6, "planned")._replace(**stated)
+        self._store = Store(None if path is None else os.fspath(path), new)
+        for name, value in stated.items():
+            written = getattr(self._store.budget, name)
+            if value != written:
                 raise ValueError(
                     f"the ledger {self.path} has {name} {written}, not {value}; leave {name} "
                     "out to use it as it is, or choose another path for a new ledger; "
@@ -257,11 +253,9 @@ class Ledger:
 
         Notes
         -----
-        **Privacy.** Nothing can check which rows are passed to a fit. The total assumes that no
-        unit is in two parts, and that the rule that chooses the rows reads no private data. Row
-        numbers are such a rule if every document is in one row, for the neighbors of `relation`.
-        For other units than "document", an entry is charged to all parts, unless the part comes
-        from `user_part`.
+        **Privacy.** The total assumes that no unit is in two parts, and that the rule that chooses
+        the rows reads no private data; nothing can check it. For other units than "document", an
+        entry is charged to all parts, unless the part comes from `user_part`.
 
         Examples
         --------
@@ -280,9 +274,8 @@ class Ledger:
                 f"number of parts of user_part; got by={by!r} and of={of!r}"
             )
         if of is not None:
-            by, name = f"{USERS}{check_integer('of', of, 1, 2**31)}", str(
-                check_integer("name", name, 0, of - 1)
-            )  # fmt: skip
+            by = f"{USERS}{check_integer('of', of, 1, 2**31)}"
+            name = str(check_integer("name", name, 0, of - 1))
         elif "=" in _check_name("by", by) or by.startswith(USERS):  # type: ignore[union-attr]
             raise ValueError(f"by must be a word such as 'day', got {by!r}")
         part = Ledger.__new__(Ledger)
@@ -321,8 +314,7 @@ class Ledger:
         -------
         bool
             False if the receipt is that of another ledger, or the file was replaced by a copy from
-            before the receipt, whatever was charged to the copy since. The status of entries is no
-            part of a receipt: cancel no entry of a copy that was restored.
+            before the receipt, whatever was charged to the copy since.
         """
         match = re.fullmatch(r"[0-9a-f]{8}-(\d{1,18})-[0-9a-f]{16}", receipt, re.ASCII)
         return match is not None and self._read().receipt(int(match[1])) == receipt
@@ -374,16 +366,14 @@ class Ledger:
         if not isinstance(events, Event | Iterable):
             raise TypeError(f"expected privacy events, got {type(events).__name__}")
         entry = Entry(
-            id=0,
             label=str(label),
             unit=str(unit),
             events=(events,) if isinstance(events, Event) else tuple(events),
             total_variation=total_variation,
             seeded=bool(seeded),
-            status="reserved",
+            part=self._part,
             created=datetime.now(UTC).isoformat(timespec="milliseconds"),
             process=os.getpid(),
-            part=self._part,
         )
         try:
             with self._store.transaction(write=True) as page:
@@ -402,12 +392,8 @@ class Ledger:
         Parameters
         ----------
         entry_id : int
-            Number that `reserve` returned.
-
-        Raises
-        ------
-        ValueError
-            If there is no such entry, or it is not reserved. Release nothing then.
+            Number that `reserve` returned. ValueError if there is no such entry, or it is not
+            reserved: release nothing then.
         """
         self._settle(entry_id, "releasing", ("reserved",))
 
@@ -430,22 +416,17 @@ class Ledger:
         Parameters
         ----------
         entry_id : int
-            Number that `reserve` returned.
-
-        Raises
-        ------
-        ValueError
-            If there is no such entry, or its releases have begun.
+            Number that `reserve` returned. ValueError if there is no such entry, or its releases
+            have begun.
         """
         self._settle(entry_id, "canceled", ("reserved", "canceled"))
 
     def _settle(self, entry_id: int, status: Status, allowed: tuple[Status, ...]) -> None:
         check_integer("entry_id", entry_id, 1, 10**18)
         with self._store.transaction(write=True) as page:
-            entries = page.entries()
-            if entry_id > len(entries):
+            entry = next((entry for entry in page.entries() if entry.id == entry_id), None)
+            if entry is None:
                 raise ValueError(f"this ledger has no entry {entry_id}")
-            entry = entries[entry_id - 1]
             if entry.status not in allowed:
                 raise ValueError(
                     f"entry {entry_id} of the ledger is {entry.status}, and cannot become {status}"
@@ -457,21 +438,18 @@ class Ledger:
 
     def _log_charge(self, event: str, entry: Entry, level: int, receipt: str | None = None) -> None:
         if is_logged("ledger", level):  # else its price alone is not computed
-            alone = epsilon_of(entry.events, self.delta, total_variation=entry.total_variation)
             log_event(
                 "ledger", event, level=level, ledger=self.id[:8], receipt=receipt,
                 entry=entry.id or None,  # a refused charge has no number
                 label=entry.label, part=entry.part, unit=entry.unit, seeded=entry.seeded,
-                epsilon=alone, delta=self.delta, budget=self.epsilon,
+                epsilon=_total([replace(entry, seeded=False)], self.delta), delta=self.delta,
+                budget=self.epsilon,
             )  # fmt: skip
 
-    def __copy__(self) -> Ledger:
+    def __deepcopy__(self, memo: Any = None) -> Ledger:
         return self
 
-    __sklearn_clone__ = __copy__
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
-        return self
+    __copy__ = __sklearn_clone__ = __deepcopy__
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
@@ -504,19 +482,10 @@ def _check_name(name: str, value: Any) -> str:
 # ---- what entries cost together -----------------------------------------------------------
 
 
-def _paid_by(part: str | None, entries: list[Entry]) -> list[Entry]:
-    """The entries that count for a part: its own, and those that every part pays."""
-    return [entry for entry in entries if entry.charged_part in (None, part)]
-
-
-def _parts(entries: list[Entry]) -> set[str | None]:
-    return {entry.charged_part for entry in entries} or {None}
-
-
-def _summed(entries: list[Entry]) -> tuple[list[Event], float]:
-    """All events of the entries, and the sum of their distances from ideal noise."""
-    events = [event for entry in entries for event in entry.events]
-    return events, math.fsum(entry.total_variation for entry in entries)
+def _by_part(entries: list[Entry]) -> list[list[Entry]]:
+    """What each part of the data pays: its own entries, and those that every part pays."""
+    parts = {entry.charged_part for entry in entries} or {None}
+    return [[e for e in entries if e.charged_part in (None, part)] for part in parts]
 
 
 def _why_infinite(entries: list[Entry], delta: float) -> str | None:
@@ -535,11 +504,33 @@ def _total(entries: list[Entry], delta: float) -> float:
     """Epsilon of all entries: the largest among the parts of the data."""
     if _why_infinite(entries, delta):
         return math.inf
-    totals = []
-    for part in _parts(entries):
-        events, distance = _summed(_paid_by(part, entries))
-        totals.append(epsilon_of(events, delta, total_variation=distance))
-    return max(totals)
+    return max(
+        epsilon_of(
+            [event for entry in paid for event in entry.events],
+            delta,
+            total_variation=math.fsum(entry.total_variation for entry in paid),
+        )
+        for paid in _by_part(entries)
+    )
+
+
+def _used(entries: list[Entry], filters: str) -> float:
+    """The largest used share of the filters among the parts of the data; 0 without filters.
+
+    Costs are added with the sum rounded up, in the entries' order. Zero plus a number is exact, so
+    that a first plan may take all of a budget.
+    """
+    if not (filters and entries):
+        return 0.0
+    chosen, shares = Filters.from_text(filters), []
+    for paid in _by_part(entries):
+        total = np.zeros(1)
+        for entry in paid:
+            cost = chosen.cost(entry.events, entry.total_variation)
+            exact = (total == 0.0) | (cost == 0.0)
+            total = np.where(exact, total + cost, np.nextafter(total + cost, math.inf))
+        shares.append(chosen.used(total))
+    return max(shares)
 
 
 def _spent(entries: list[Entry], page: Page) -> float:
@@ -547,21 +538,8 @@ def _spent(entries: list[Entry], page: Page) -> float:
     epsilon, delta, composition = page.budget
     if composition == "planned" or not page.filters:
         return _total(entries, delta)
-    used = max(_used(page.filters, _paid_by(part, entries)) for part in _parts(entries))
-    return epsilon_of_mu(math.sqrt(used) * gaussian_mu(epsilon, delta), delta)
-
-
-def _used(filters: str, entries: list[Entry]) -> float:
-    """Used share of the filters. Costs are added with the sum rounded up, in the entries' order.
-
-    Zero plus a number is exact, so that a first plan may take all of a budget.
-    """
-    chosen, total = Filters.from_text(filters), np.zeros(1)
-    for entry in entries:
-        cost = chosen.cost(entry.events, entry.total_variation)
-        exact = (total == 0.0) | (cost == 0.0)
-        total = np.where(exact, total + cost, np.nextafter(total + cost, math.inf))
-    return chosen.used(total) if entries else 0.0
+    mu = gaussian_mu(epsilon, delta)
+    return epsilon_of_mu(math.sqrt(_used(entries, page.filters)) * mu, delta)
 
 
 def check_affordable(new: Entry, page: Page) -> None:
@@ -589,19 +567,13 @@ def check_affordable(new: Entry, page: Page) -> None:
     entries = [*counted, new]
     if reason := _why_infinite(entries, delta):
         raise BudgetError(f"{new.label!r} has no finite epsilon in this ledger: {reason}")
-
-    def fits(paid: list[Entry]) -> bool:
-        if composition == "adaptive":
-            return _used(page.filters, paid) <= 1.0
-        events, distance = _summed(paid)
-        return is_within(events, epsilon, delta, total_variation=distance)
-
-    if composition == "adaptive" and not page.filters:  # the first entry, before any release
+    if composition == "planned":
+        is_allowed = _total(entries, delta) <= epsilon
+    elif page.filters:
+        is_allowed = _used(entries, page.filters) <= 1.0
+    else:  # the first entry, before any release
         chosen = choose_filters(new.events, new.total_variation, epsilon, delta)
         page.filters, is_allowed = "" if chosen is None else chosen.to_text(), chosen is not None
-    else:
-        parts = _parts(entries) if new.charged_part is None else {new.charged_part}
-        is_allowed = all(fits(_paid_by(part, entries)) for part in parts)
     if not is_allowed:
         total, before = _spent(entries, page), _spent(counted, page)
         advice = _DELTA_ADVICE if total == math.inf and composition == "planned" else _ADVICE
@@ -620,7 +592,8 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     Parameters
     ----------
     user_ids : iterable of str or int
-        Identifier of the user of each document. The integer 7 and the text "7" are one user.
+        Identifier of the user of each document. The integer 7 and the text "7" are one user. A
+        float, which has several spellings, is a TypeError.
     n_parts : int
         Number of parts, 1 or more.
 
@@ -629,26 +602,19 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     parts : ndarray of int64, of shape (n_docs,)
         Numbers from 0 to ``n_parts - 1``, the same on every machine.
 
-    Raises
-    ------
-    TypeError
-        If an identifier is neither a text nor an integer. A float has several spellings.
-
     Examples
     --------
     >>> from dplda.privacy import user_part
     >>> user_part(["ada", "bob", "ada"], 5).tolist()
     [3, 0, 3]
     """
-    n_parts = check_integer("n_parts", n_parts, 1, 2**31)
-    return np.array([_hash(user) % n_parts for user in user_ids], dtype=np.int64)
-
-
-def _hash(user: str | int) -> int:
-    if isinstance(user, bool) or not isinstance(user, (str, numbers.Integral)):
-        raise TypeError(
-            f"user_ids must be texts or integers, got {type(user).__name__}; convert them so that "
-            "each user has one identifier"
-        )
-    text = str(visible(user)).encode("utf-8", "surrogatepass")  # an error would show the id
-    return int.from_bytes(hashlib.sha256(text).digest()[:16])
+    n_parts, parts = check_integer("n_parts", n_parts, 1, 2**31), []
+    for user in user_ids:
+        if isinstance(user, bool) or not isinstance(user, (str, numbers.Integral)):
+            raise TypeError(
+                f"user_ids must be texts or integers, got {type(user).__name__}; convert them so "
+                "that each user has one identifier"
+            )
+        text = str(visible(user)).encode("utf-8", "surrogatepass")  # an error would show the id
+        parts.append(int.from_bytes(hashlib.sha256(text).digest()[:16]) % n_parts)
+    return np.array(parts, dtype=np.int64)

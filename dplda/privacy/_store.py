@@ -28,15 +28,13 @@ Status: TypeAlias = Literal["reserved", "releasing", "confirmed", "canceled"]
 Composition: TypeAlias = Literal["planned", "adaptive"]
 
 USERS = "users/"  # the rule of parts of users begins so, and ends with their number
-_BUSY_SECONDS = 600.0
-# Written into the header of the file, so that no other database is taken for a ledger.
-_APPLICATION_ID = 0x64706C64
-_SCHEMA = 1
-_TABLES = (
-    "CREATE TABLE budget (epsilon REAL NOT NULL, delta REAL NOT NULL, composition TEXT NOT NULL, "
-    "ledger TEXT NOT NULL, filters TEXT NOT NULL, digest TEXT NOT NULL)",
-    "CREATE TABLE entries (id INTEGER PRIMARY KEY, record TEXT NOT NULL, status TEXT NOT NULL)",
-)
+_BUSY_SECONDS = 600.0  # of waiting: a first charge to 1,000 sampled fits takes 16 s
+# Written into the header of the file, so that no other database is taken for a ledger: "dpld" and
+# the number of the format.
+_APPLICATION_ID = 0x64706C02
+# Row 0 holds budget, id and filters as its record, and the digest of all rows as its status.
+_TABLE = "CREATE TABLE entries (id INTEGER PRIMARY KEY, record TEXT NOT NULL, status TEXT NOT NULL)"
+_INSERT = "INSERT INTO entries VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT))"
 # What never changes of an entry is one JSON text, its record.
 _RECORDED = ("label", "unit", "part", "total_variation", "seeded", "created", "process")
 _Row: TypeAlias = tuple[int, bytes, bytes]  # number, record, status
@@ -58,7 +56,7 @@ class Budget(NamedTuple):
 
     epsilon: float
     delta: float
-    composition: Composition = "planned"
+    composition: Composition
 
 
 @dataclass(frozen=True)
@@ -69,16 +67,16 @@ class Entry:
     confirmed after the last one. These three count in full. A canceled entry released nothing.
     """
 
-    id: int
     label: str
     unit: str
     events: tuple[Event, ...]
     total_variation: float
-    seeded: bool
-    status: Status
-    created: str  # UTC, ISO 8601
-    process: int
+    seeded: bool = False
     part: str | None = None  # rule and name, see `Ledger.part`; None is all of the data
+    id: int = 0
+    status: Status = "reserved"
+    created: str = ""  # UTC, ISO 8601
+    process: int = 0
 
     @property
     def counts(self) -> bool:
@@ -101,7 +99,10 @@ def is_of_users(part: str | None) -> bool:
 
 
 class Page:
-    """A ledger during one transaction, and what it was afterwards. A changed one is refused."""
+    """A ledger during one transaction, and what it was afterwards. A changed one is refused.
+
+    `filters` of an adaptive ledger are "" before its first entry.
+    """
 
     def __init__(self, connection: sqlite3.Connection, path: str | None) -> None:
         self._connection = connection
@@ -111,28 +112,20 @@ class Page:
                 f"the ledger {path} cannot be used: another program has set it to a write-ahead "
                 "log (PRAGMA journal_mode = WAL), and has it open; close it there"
             )
-        budgets = connection.execute("SELECT * FROM budget").fetchall()
         self._rows = _rows(connection)
-        self._added: _Row | None = None
-        digest = None
-        if len(budgets) == 1:
-            # filters of an adaptive ledger; there are none before its first entry
-            self.filters: str
-            *budget, self.ledger_id, self.filters, digest = budgets[0]
-            self.budget = Budget(*budget)
-        if digest is None or self._digest() != digest:
+        if not self._rows or self._rows[0] != _head(self._rows[0][1], self._rows[1:]):
             raise ValueError(
                 f"the ledger {path} is damaged: its entries are not those that were written; "
                 "restore the file, or count what was spent on the data by hand and start a new "
                 "ledger"
             )
-
-    def _digest(self) -> str:
-        return _digest(self.budget, self.ledger_id, self.filters, self._rows)
+        budget, ledger_id, filters = json.loads(self._rows[0][1])
+        self.budget, self.ledger_id, self.filters = Budget(*budget), str(ledger_id), str(filters)
+        self._added: _Row | None = None
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""
-        return [_entry(*row) for row in self._rows]
+        return [_entry(*row) for row in self._rows[1:]]
 
     def counted(self) -> list[Entry]:
         """The entries that count as spent."""
@@ -143,8 +136,8 @@ class Page:
 
         The digest includes the id, most of which is secret: nobody can try out what records say.
         """
-        n = len(self._rows) if n is None else n
-        content = self.ledger_id, [row[:2] for row in self._rows[:n]]
+        n = len(self._rows) - 1 if n is None else n
+        content = self.ledger_id, [row[:2] for row in self._rows[1 : n + 1]]
         digest = hashlib.sha256(repr(content).encode()).hexdigest()
         return f"{self.ledger_id[:8]}-{n}-{digest[:16]}"
 
@@ -152,22 +145,25 @@ class Page:
         """Append an entry and return its number."""
         fields: dict[str, Any] = {name: getattr(entry, name) for name in _RECORDED}
         fields["events"] = [to_record(event) for event in entry.events]
-        row = len(self._rows) + 1, json.dumps(fields), entry.status
-        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
-        self._added = row[0], row[1].encode(), row[2].encode()
+        self._added = len(self._rows), json.dumps(fields).encode(), entry.status.encode()
         self._rows.append(self._added)
-        return row[0]
+        self._connection.execute(_INSERT, self._added)
+        return self._added[0]
 
     def set_status(self, entry_id: int, status: Status) -> None:
         """Change the status of one entry."""
         change = "UPDATE entries SET status = ? WHERE id = ?"
         self._connection.execute(change, (status, entry_id))
-        self._rows[entry_id - 1] = (*self._rows[entry_id - 1][:2], status.encode())
+        self._rows[entry_id] = (*self._rows[entry_id][:2], status.encode())
 
     def seal(self) -> None:
         """Write the filters, and the digest of what the ledger holds now."""
-        change = "UPDATE budget SET filters = ?, digest = ?"
-        self._connection.execute(change, (self.filters, self._digest()))
+        record = json.dumps([self.budget, self.ledger_id, self.filters]).encode()
+        number, *head = _head(record, self._rows[1:])
+        self._connection.execute(
+            "UPDATE entries SET record = CAST(? AS TEXT), status = CAST(? AS TEXT) WHERE id = ?",
+            (*head, number),
+        )
 
     def check_written(self) -> None:
         """Read a new entry back. Without working file locks, another process may overwrite it."""
@@ -184,9 +180,9 @@ def _rows(connection: sqlite3.Connection) -> list[_Row]:
     ).fetchall()
 
 
-def _digest(budget: Budget, ledger_id: str, filters: str, rows: list[_Row]) -> str:
-    """Digest of all that a ledger holds. SQLite does not detect a changed number."""
-    return hashlib.sha256(repr((*budget, ledger_id, filters, rows)).encode()).hexdigest()
+def _head(record: bytes, rows: list[_Row]) -> _Row:
+    """Row 0 with the digest of all rows: SQLite does not detect a changed number."""
+    return 0, record, hashlib.sha256(repr((record, rows)).encode()).hexdigest().encode()
 
 
 @lru_cache(maxsize=2**16)  # records never change, and many transactions read them
@@ -197,13 +193,28 @@ def _entry(number: int, record: bytes, status: bytes) -> Entry:
 
 
 class Store:
-    """Entries in a file. Every transaction opens its own connection: safe to fork and thread.
+    """Entries in a file, or in the memory of one process if `path` is None.
 
-    Another file that takes the path later has another `ledger_id`.
+    Every transaction on a file opens its own connection: safe to fork and thread. A file that does
+    not exist is made with `budget`. Another file that takes the path later has another `ledger_id`.
     """
 
-    def __init__(self, path: str | None, budget: Budget, ledger_id: str) -> None:
-        self.path, self.budget, self.ledger_id = path, budget, ledger_id
+    def __init__(self, path: str | None, budget: Budget) -> None:
+        self.path = None if path is None else os.path.abspath(path)
+        self._identity: tuple[Budget, str] | None = None
+        if self.path is None:
+            self._process, self._lock = os.getpid(), threading.RLock()
+            self._memory = sqlite3.connect(
+                ":memory:", isolation_level=None, check_same_thread=False
+            )
+            weakref.finalize(self, self._memory.close)  # else Python 3.13 warns of it
+            _fill(self._memory, budget)
+        else:
+            if not os.path.exists(self.path):
+                _create(self.path, budget)
+            check_locks(os.path.dirname(self.path))
+        with self.transaction(write=False) as page:
+            self.budget, self.ledger_id = self._identity = page.budget, page.ledger_id
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Page]:
@@ -212,7 +223,7 @@ class Store:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 page = Page(connection, self.path)
-                if (page.budget, page.ledger_id) != (self.budget, self.ledger_id):
+                if self._identity not in (None, (page.budget, page.ledger_id)):
                     raise ValueError(
                         f"the file {self.path} is another ledger than the one that was opened, "
                         "whose entries still count as spent; restore its file, or open the new "
@@ -230,53 +241,36 @@ class Store:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        assert self.path is not None
+        if self.path is None:
+            if os.getpid() != self._process:
+                raise RuntimeError(
+                    "a ledger in memory belongs to the process that made it; what another process "
+                    "spends would be lost: give the ledger a path"
+                )
+            with self._lock:
+                yield self._memory
+            return
         if not os.path.exists(self.path):
             raise FileNotFoundError(
                 f"the ledger {self.path} is gone; its entries still count as spent"
             )
-        with _ledger_connection(self.path) as connection:
+        with _connection(self.path) as connection:
+            if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION_ID,):
+                raise ValueError(
+                    f"{self.path} is not a privacy ledger of this version of dplda, or its content "
+                    "was lost; choose a path where there is no file, or restore the file"
+                )
+            with suppress(sqlite3.OperationalError):  # in use by another program: `Page` says so
+                connection.execute("PRAGMA journal_mode = DELETE")
             yield connection
 
-
-class MemoryStore(Store):
-    """Entries of one process, in a database in its memory."""
-
-    def __init__(self, budget: Budget) -> None:
-        self._process, self._lock = os.getpid(), threading.RLock()
-        self._connection = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False
-        )
-        weakref.finalize(self, self._connection.close)  # else Python 3.13 warns of it
-        super().__init__(None, budget, _create_tables(self._connection, budget))
-
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "a ledger in memory belongs to the process that made it; what another process "
-                "spends would be lost: give the ledger a path"
+    def __getstate__(self) -> dict[str, Any]:
+        if self.path is None:
+            raise TypeError(
+                "a ledger in memory cannot be sent to another process or saved; give it a path, as "
+                "in Ledger('privacy.sqlite')"
             )
-        with self._lock:
-            yield self._connection
-
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            "a ledger in memory cannot be sent to another process or saved; give it a path, as in "
-            "Ledger('privacy.sqlite')"
-        )
-
-
-def open_file(path: str, budget: Budget) -> Store:
-    """Open the ledger in a file. If there is no file, create it with this budget."""
-    path = os.path.abspath(path)
-    if not os.path.exists(path):
-        _create(path, budget)
-    check_locks(os.path.dirname(path))
-    with _ledger_connection(path) as connection:
-        connection.execute("BEGIN")
-        page = Page(connection, path)
-        return Store(path, page.budget, page.ledger_id)
+        return vars(self)
 
 
 def _create(path: str, budget: Budget) -> None:
@@ -290,7 +284,7 @@ def _create(path: str, budget: Budget) -> None:
 
     def fill(draft: str) -> None:
         with _connection(draft) as connection:
-            _create_tables(connection, budget)
+            _fill(connection, budget)
 
     try:
         check_locks(os.path.dirname(path))
@@ -302,8 +296,8 @@ def _create(path: str, budget: Budget) -> None:
         ) from error
 
 
-def _create_tables(connection: sqlite3.Connection, budget: Budget) -> str:
-    """Write a ledger without entries, and return its identity."""
+def _fill(connection: sqlite3.Connection, budget: Budget) -> None:
+    """Write a ledger without entries."""
     if budget.composition == "adaptive" and not (
         budget.epsilon <= 1e9 and budget.delta >= SMALLEST_DELTA
     ):
@@ -312,31 +306,12 @@ def _create_tables(connection: sqlite3.Connection, budget: Budget) -> str:
             f"{SMALLEST_DELTA:g}, got epsilon {budget.epsilon:g} and delta {budget.delta:g}; a "
             "filter is a budget"
         )
-    identity = uuid.uuid4().hex
     connection.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES:
-        connection.execute(statement)
-    row = (*budget, identity, "", _digest(budget, identity, "", []))
-    connection.execute("INSERT INTO budget VALUES (?, ?, ?, ?, ?, ?)", row)
+    connection.execute(_TABLE)
+    record = json.dumps([budget, uuid.uuid4().hex, ""]).encode()
+    connection.execute(_INSERT, _head(record, []))
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {_SCHEMA}")
     connection.execute("COMMIT")
-    return identity
-
-
-@contextmanager
-def _ledger_connection(path: str) -> Iterator[sqlite3.Connection]:
-    with _connection(path) as connection:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (schema,) = connection.execute("PRAGMA user_version").fetchone()
-        if (application, schema) != (_APPLICATION_ID, _SCHEMA):
-            raise ValueError(
-                f"{path} is not a privacy ledger of this version of dplda, or its content was "
-                "lost; choose a path where there is no file, or restore the file"
-            )
-        with suppress(sqlite3.OperationalError):  # in use by another program; `Page` reports it
-            connection.execute("PRAGMA journal_mode = DELETE")
-        yield connection
 
 
 @contextmanager
