@@ -32,7 +32,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA
 from dplda.datasets import load_wordnet_glosses
-from dplda.document._document_budget import DocumentBudget
+from dplda.document._document_budget import DocumentBudget, document_budget
 from dplda.document._plan import plan
 from dplda.metrics import unigram_perplexity
 
@@ -192,7 +192,7 @@ def expected() -> None:
 
 
 def budget(epsilon: float) -> DocumentBudget:
-    return DocumentBudget.from_statement(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
+    return document_budget(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
 
 
 def closed(coefficients, x) -> np.ndarray:

@@ -23,7 +23,7 @@ from corpora import LOADERS, bbc, glosses, load, prepare
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA
-from dplda.document._document_budget import DocumentBudget
+from dplda.document._document_budget import document_budget
 from dplda.document._plan import docs_for_half
 
 DELTA = 1e-5
@@ -104,7 +104,7 @@ def shuffled(X, seed: int) -> sp.csr_array:
 def half(epsilon: float) -> float:
     if epsilon == np.inf:
         return 1e-9
-    budget = DocumentBudget.from_statement(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
+    budget = document_budget(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
     return docs_for_half(budget.noise, 2000)
 
 

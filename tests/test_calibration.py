@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dplda.document._document_budget import (
-    DocumentBudget,
+    document_budget,
 )
 from dplda.privacy import (
     Gaussian,
@@ -72,9 +72,7 @@ def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(sha
 
 
 def plan_of(epsilon, delta, max_iter, ratio=1.0):
-    budget = DocumentBudget.from_statement(
-        epsilon, None, delta, max_iter=max_iter, subsampling_ratio=ratio
-    )
+    budget = document_budget(epsilon, None, delta, max_iter=max_iter, subsampling_ratio=ratio)
     return [event for _, event in budget.plan(0, max_iter)]
 
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, release_word_totals
-from dplda.document._document_budget import DocumentBudget
+from dplda.document._document_budget import document_budget
 
 K = 5
 
@@ -20,9 +20,7 @@ def corpus():
 
 
 def budget(noise_multiplier=10.0, max_iter=10, ratio=1.0):
-    return DocumentBudget.from_noise_multiplier(
-        noise_multiplier, max_iter=max_iter, subsampling_ratio=ratio
-    )
+    return document_budget(None, noise_multiplier, 1e-6, max_iter=max_iter, subsampling_ratio=ratio)
 
 
 def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corpus):

@@ -15,7 +15,7 @@ from dplda.document._document_budget import (
     COUNTS,
     FIRST_TOTALS,
     TOTALS,
-    DocumentBudget,
+    document_budget,
 )
 from dplda.document._noisy_table import NoisyTable, share_of_rounds
 from dplda.document._table_estimate import TableEstimate, WordTotals
@@ -92,9 +92,7 @@ def test_rounds_of_totals_are_spread_and_never_the_first(share):
 
 
 def schedule(n_rounds=80, share_for_totals=0.0):
-    budget = DocumentBudget.from_statement(
-        1.0, None, DELTA, max_iter=n_rounds, subsampling_ratio=1.0
-    )
+    budget = document_budget(1.0, None, DELTA, max_iter=n_rounds, subsampling_ratio=1.0)
     ones, estimate = np.ones((2, 1)), TableEstimate(np.ones(2))
     table = NoisyTable(ones[:, 0], ones, ones, estimate, share_for_totals=share_for_totals)
     return table.schedule(budget, n_rounds, 6.0)

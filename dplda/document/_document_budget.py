@@ -9,14 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dplda.core._base import MAX_ITER
-from dplda.core._private_fit import EXPECTED_N_DOCS, make_guarantee
-from dplda.leaf._compat import Interval
+from dplda.core._private_fit import make_guarantee
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT
 from dplda.privacy import (
     Gaussian,
@@ -52,14 +49,6 @@ LATER_BUDGET = 0.75  # round t without sampling gets a budget in proportion to t
 SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
 FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (decision 19)
 N_PASSES = 80  # in which a document takes part by default, as long as these limits allow it
-
-DOCUMENT_CONSTRAINTS = {
-    "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both"), None],
-    "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
-    "prior_components": [None, "array-like"],
-    "word_vectors": [None, "array-like"],
-    "expected_n_docs": EXPECTED_N_DOCS,
-}
 
 EXACT = "word totals and word-topic counts, some or all of them exact, without noise"
 PUBLIC_START = (
@@ -173,51 +162,6 @@ class DocumentBudget:
     noise: float
     n_spare: int = 0
 
-    @classmethod
-    def from_statement(
-        cls,
-        epsilon: float | None,
-        noise_multiplier: float | None,
-        delta: float,
-        *,
-        max_iter: int,
-        subsampling_ratio: float,
-        shares: Shares = ONE_CURATOR,
-    ) -> DocumentBudget:
-        """Make the budget of a total epsilon, or of a noise multiplier if `epsilon` is None."""
-        ratio = float(subsampling_ratio)
-        if epsilon is not None and epsilon < math.inf:
-            return _calibrated(float(epsilon), float(delta), max_iter, ratio, shares)
-        noise = 0.0 if epsilon is not None else float(noise_multiplier or 0.0)
-        return cls.from_noise_multiplier(noise, max_iter, ratio, shares)
-
-    @classmethod
-    def from_noise_multiplier(
-        cls,
-        noise_multiplier: float,
-        max_iter: int,
-        subsampling_ratio: float,
-        shares: Shares = ONE_CURATOR,
-    ) -> DocumentBudget:
-        """Split a budget over the releases.
-
-        `noise_multiplier` is that of `max_iter` equal rounds, at most `LARGEST_NOISE`. Rounds
-        without sampling split the same total unequally.
-        """
-        if noise_multiplier == 0:
-            exact = [NoNoise()] * max_iter
-            return cls([NoNoise()] * 2, exact, subsampling_ratio, 0.0, True, 0.0, shares.n_spare)
-        of_totals, of_rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
-        gaussian = lru_cache(shares.gaussian)
-        totals = [gaussian(m) for m in of_totals.tolist()]
-        rounds = [gaussian(m) for m in of_rounds.tolist()]
-        of_cells = CLIP * np.array([m.scale / m.radius for m in rounds]) / subsampling_ratio
-        weight = np.arange(1.0, max_iter + 1) ** 2
-        return cls(
-            totals, rounds, subsampling_ratio, noise_multiplier, exact=False,
-            noise=float(np.linalg.norm(weight * of_cells) / weight.sum()), n_spare=shares.n_spare,
-        )  # fmt: skip
-
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
         """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
         events: dict[Any, Event] = {}  # equal events are one object
@@ -236,14 +180,27 @@ class DocumentBudget:
 
 
 @lru_cache(maxsize=16)  # each call of `partial_fit` asks for the same budget
-def _calibrated(
-    epsilon: float, delta: float, max_iter: int, subsampling_ratio: float, shares: Shares
+def document_budget(
+    epsilon: float | None,
+    noise_multiplier: float | None,
+    delta: float,
+    *,
+    max_iter: int,
+    subsampling_ratio: float,
+    shares: Shares = ONE_CURATOR,
 ) -> DocumentBudget:
-    """The budget of a total epsilon. The plan that runs costs at most `epsilon`."""
+    """The budget of a total epsilon, or of a noise multiplier if `epsilon` is None.
+
+    The plan that runs costs at most `epsilon`.
+    """
+    if epsilon == math.inf or noise_multiplier == 0:
+        exact = [NoNoise()] * max_iter
+        return DocumentBudget(
+            exact[:1] * 2, exact, subsampling_ratio, 0.0, True, 0.0, shares.n_spare
+        )
+    if epsilon is None:
+        return _split(float(noise_multiplier or 0.0), max_iter, subsampling_ratio, shares)
     distance = shares.total_variation
-    totals = Repeated(Gaussian(LARGEST_TOTALS), 2)
-    if epsilon_of(totals, delta, total_variation=distance) > epsilon:
-        raise _too_small(epsilon, delta, 0, max_iter)
 
     def noise_of(n_rounds: int) -> float:
         return calibrate(
@@ -253,29 +210,41 @@ def _calibrated(
             total_variation=distance,
         )
 
-    most, multiplier = max_iter, noise_of(max_iter)
+    totals = Repeated(Gaussian(LARGEST_TOTALS), 2)
+    is_paid = epsilon_of(totals, delta, total_variation=distance) <= epsilon
+    most = max_iter if is_paid else 0
+    multiplier = noise_of(most) if most else 0.0
     while multiplier > LARGEST_NOISE:
         most = math.floor(most * (LARGEST_NOISE / multiplier) ** 2)
         multiplier = noise_of(most) if most else 0.0
-    if most < max_iter:
-        raise _too_small(epsilon, delta, most, max_iter)
+    if most < max_iter:  # a few more, if the steps of the integer grid allow it
+        paid = f"about max_iter={most} rounds at most" if most else "not even one round"
+        raise ValueError(
+            f"epsilon={epsilon:g} with delta={delta:g} pays for {paid}, got max_iter={max_iter}: "
+            "the noise of more rounds would leave no signal; raise epsilon, or lower max_iter"
+        )
     step = 1e-9  # by which the merged plan may differ from the plan that runs
     while True:
-        budget = DocumentBudget.from_noise_multiplier(
-            multiplier, max_iter, subsampling_ratio, shares
-        )
+        budget = _split(multiplier, max_iter, subsampling_ratio, shares)
         plan = [event for _, event in budget.plan(0, max_iter)]
         if epsilon_of(plan, delta, total_variation=distance) <= epsilon:
             return budget
         multiplier, step = multiplier * (1.0 + step), 2.0 * step
 
 
-def _too_small(epsilon: float, delta: float, most: int, max_iter: int) -> ValueError:
-    """`most` rounds are possible, and a few more if the steps of the integer grid allow it."""
-    paid = f"about max_iter={most} rounds at most" if most else "not even one round"
-    return ValueError(
-        f"epsilon={epsilon:g} with delta={delta:g} pays for {paid}, got max_iter={max_iter}: the "
-        "noise of more rounds would leave no signal; raise epsilon, or lower max_iter"
+def _split(
+    noise_multiplier: float, max_iter: int, subsampling_ratio: float, shares: Shares
+) -> DocumentBudget:
+    """The budget of `max_iter` equal rounds with this noise multiplier, split over the releases."""
+    of_totals, of_rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
+    gaussian = lru_cache(shares.gaussian)
+    totals = [gaussian(m) for m in of_totals.tolist()]
+    rounds = [gaussian(m) for m in of_rounds.tolist()]
+    of_cells = CLIP * np.array([m.scale / m.radius for m in rounds]) / subsampling_ratio
+    weight = np.arange(1.0, max_iter + 1) ** 2  # of a round in the average (decision 16)
+    noise = float(np.linalg.norm(weight * of_cells) / weight.sum())
+    return DocumentBudget(
+        totals, rounds, subsampling_ratio, noise_multiplier, False, noise, shares.n_spare
     )
 
 
@@ -325,13 +294,11 @@ def document_guarantee(
     events: tuple[Event, ...],
     *,
     unit: str,
-    delta: float,
     earlier: Guarantee | None,
     norms: Sequence[float],
-    seeded: bool,
     mechanism: str,
     assumptions: tuple[str, ...],
-    total_variation: float,
+    **stated: Any,
 ) -> Guarantee:
     """The guarantee of all calls: `events` and clipping bounds `norms` are those of this one."""
     multipliers, scales, rate = [], [], 0.0
@@ -352,16 +319,7 @@ def document_guarantee(
     if NonPrivate() in all_events:
         mechanism = EXACT
     return make_guarantee(
-        events,
-        delta=delta,
-        earlier=earlier,
-        unit=unit,
-        relation=RELATIONS[unit],
-        mechanism=mechanism,
-        sensitivity=sensitivity,
-        noise_scale=tuple(scales),
-        noise_multiplier=tuple(multipliers),
-        seeded=seeded,
-        assumptions=(ROWS_OF_A_UNIT[unit], *assumptions),
-        total_variation=total_variation,
-    )
+        events, earlier=earlier, unit=unit, relation=RELATIONS[unit], mechanism=mechanism,
+        sensitivity=sensitivity, noise_scale=tuple(scales), noise_multiplier=tuple(multipliers),
+        assumptions=(ROWS_OF_A_UNIT[unit], *assumptions), **stated,
+    )  # fmt: skip

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from numbers import Integral, Real
 from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
 
-from dplda.core._base import BaseLDA
+from dplda.core._base import MAX_ITER, BaseLDA
 from dplda.core._corpus import check_counts, check_public_table, check_shards, check_word_vectors
 from dplda.core._fold_in import aligned_zeros, in_16_bits
 from dplda.core._private_fit import (
+    EXPECTED_N_DOCS,
     PRIVACY_CONSTRAINTS,
     PrivateEstimator,
     Promise,
@@ -31,15 +33,16 @@ from dplda.document._contributions import (
 )
 from dplda.document._document_budget import (
     COUNTS,
-    DOCUMENT_CONSTRAINTS,
     N_PASSES,
     ONE_CURATOR,
     OTHER_DOCUMENTS,
     PUBLIC_START,
     PUBLIC_VECTORS,
+    SMALLEST_RATIO,
     DocumentBudget,
     Round,
     default_rounds,
+    document_budget,
     document_guarantee,
 )
 from dplda.document._noisy_table import (
@@ -53,7 +56,7 @@ from dplda.document._plan import warn_of_expectation
 from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
 from dplda.document._table_estimate import temper
-from dplda.leaf._compat import _fit_context
+from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.metrics._signal import warn_if_weak
@@ -138,7 +141,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
-        **DOCUMENT_CONSTRAINTS,
+        "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both"), None],
+        "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
+        "prior_components": [None, "array-like"],
+        "word_vectors": [None, "array-like"],
+        "expected_n_docs": EXPECTED_N_DOCS,
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -466,7 +473,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         return table
 
     def _budget(self) -> DocumentBudget:
-        return DocumentBudget.from_statement(
+        return document_budget(
             self.epsilon, self.noise_multiplier, self.delta, max_iter=self._max_iter(),
             subsampling_ratio=self._highest_rate(),
             shares=ONE_CURATOR if self._parties is None else self._parties.shares,

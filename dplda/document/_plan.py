@@ -15,6 +15,7 @@ from dplda.document._document_budget import (
     SMALLEST_RATIO,
     DocumentBudget,
     default_rounds,
+    document_budget,
 )
 from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import warn_user
@@ -179,7 +180,7 @@ def plan(
     if max_iter is None:
         max_iter = default_rounds(N_PASSES, subsampling_ratio)
     check_integer("max_iter", max_iter, 1, 10**6)
-    budget = DocumentBudget.from_statement(
+    budget = document_budget(
         epsilon, None, delta, max_iter=max_iter,
         subsampling_ratio=subsampling_ratio,
     )  # fmt: skip
