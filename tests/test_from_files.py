@@ -23,8 +23,8 @@ from dplda import (
     pipeline_guarantee,
     save_release,
 )
-from dplda.__main__ import main, parse
-from dplda.cli._fit import stop_words_of, warn_of_common
+from dplda.__main__ import main
+from dplda.cli._fit import warn_of_common
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import TopicDisplay
 from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
@@ -492,13 +492,6 @@ def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_
 def test_another_language_brings_its_list_and_its_stop_words(tmp_path):
     pytest.importorskip("wordfreq")
     texts = ["der befund ist unauffällig und die lunge belüftet"] * 200
-    stop_words = tmp_path / "stop.txt"
-    stop_words.write_bytes(b"caf\xe9")
-    options = parse(["fit", "--example", "--stop-words", str(stop_words)])
-    with pytest.raises(ValueError, match=r"stop\.txt is not encoded in utf-8"):
-        stop_words_of(options)
-    stop_words.write_bytes("\ufeffCafé and of\n".encode())
-    assert stop_words_of(options) == ["and", "café", "of"]
     table = write_table(tmp_path / "notes.csv", texts, map(str, range(200)))
     fit = ["fit", str(table), "--language", "de", "--epsilon", "8", "--n-components", "2"]
     assert main([*fit, "--max-features", "50", "--out", str(tmp_path / "m")]) == 0

@@ -1,6 +1,5 @@
 """What an operator relies on: logs without data, receipts and checks."""
 
-import json
 import logging
 import math
 import os
@@ -104,7 +103,7 @@ def test_no_log_holds_a_word_a_count_or_a_folder(log, tmp_path):
 # ---- check --------------------------------------------------------------------------------
 
 
-def test_check_exits_with_0_within_and_1_above(path, capsys):
+def test_check_exits_with_0_within_and_1_above(path):
     ledger = Ledger(path, epsilon=4.0)
     charge(ledger)
     spent = ledger.epsilon_spent
@@ -113,10 +112,6 @@ def test_check_exits_with_0_within_and_1_above(path, capsys):
     assert main([*check, "--max-epsilon", repr(math.nextafter(spent, 0))]) == 1
     assert main(check) == 0  # the budget
     assert main([*check, "--max-epsilon", repr(spent), "--delta", "1e-9"]) == 1
-    capsys.readouterr()
-    assert main([*check, "--max-epsilon", "inf", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert (report["ok"], report["epsilon_spent"], report["max_epsilon"]) == (True, spent, "inf")
 
 
 def test_check_exits_with_2_for_what_it_cannot_read(path, tmp_path, capsys):
@@ -176,13 +171,7 @@ def test_restoring_an_old_copy_forgets_what_was_spent_and_this_is_noticed(path, 
     SubLDA(2, epsilon=1.0, max_iter=2, ledger=path).fit(X)  # as much again, by another entry
     assert Ledger(path).epsilon_spent == pytest.approx(spent)
     assert main(check) == 1
-    capsys.readouterr()
-    assert main(["ledger", "check", path, "--json", "--receipt", receipt]) == 1
-    report = json.loads(capsys.readouterr().out)
-    assert report["receipts"] == [
-        {"name": "receipt", "receipt": receipt, "known": False, "this_ledger": True}
-    ]
-    assert (report["ok"], report["max_epsilon"]) == (False, "inf")
+    assert main(["ledger", "check", path, "--receipt", receipt]) == 1
     assert main(["ledger", "check", path, "--receipt", Ledger(path).receipt]) == 0
 
 

@@ -54,8 +54,6 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("public knowledge").add_argument
     add("--language", default="en", help="of the public word list, such as de (default: "
         "%(default)s); others than English need wordfreq")  # fmt: skip
-    add("--stop-words", type=Path, metavar="FILE",
-        help="text file of words that do not count, in place of those of the language")  # fmt: skip
     add("--public-texts", type=Path, metavar="TEXTS",
         help="public texts of the same kind: better topics, at no cost")  # fmt: skip
     add = parser.add_argument_group("ledger").add_argument
@@ -123,7 +121,7 @@ def _fit(options: argparse.Namespace) -> int:
     else:
         choose_ledger(options)
     check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
-    inputs = (options.texts, options.ledger, options.stop_words, options.public_texts)
+    inputs = (options.texts, options.ledger, options.public_texts)
     if options.out is not None:
         check_output(options.out, *inputs, is_new=True)
     if options.picture is not None:
@@ -160,11 +158,9 @@ def _fit(options: argparse.Namespace) -> int:
 
 def model_of(options: argparse.Namespace) -> dplda.PrivateTopicModel:
     """The model that the options ask for."""
-    stop_words = stop_words_of(options)
     return dplda.PrivateTopicModel(
         options.n_components, epsilon=options.epsilon, delta=options.delta,
         vocabulary=options.language, max_features=options.max_features,
-        stop_words="auto" if stop_words is None else stop_words,
         public_texts=public_texts(options) or None, expected_n_docs=options.n_docs, n_jobs=-1,
         verbose=1,
     )  # fmt: skip
@@ -306,18 +302,6 @@ def check_budget(options: argparse.Namespace, events: Sequence[Any]) -> None:
     )  # fmt: skip
     with open_ledger(options)._store.transaction(write=False) as page:
         check_affordable(entry, page)
-
-
-def stop_words_of(options: argparse.Namespace) -> list[str] | None:
-    """Public words that do not count; None: those of the language."""
-    if options.stop_words is None:
-        return None
-    try:
-        return sorted(options.stop_words.read_text("utf-8-sig").lower().split())
-    except UnicodeDecodeError:
-        raise ValueError(
-            f"{options.stop_words} is not encoded in utf-8; save it in this encoding"
-        ) from None
 
 
 def public_texts(options: argparse.Namespace) -> list[str]:

@@ -42,7 +42,6 @@ def add_commands(commands: Any) -> None:
         help="release files of models that this ledger was charged for")  # fmt: skip
     add("--receipt", action="append", default=[], metavar="TEXT",
         help="receipt that `show` or a log printed before; may be given several times")  # fmt: skip
-    add("--json", action="store_true", help="print JSON")
     add = add_command(
         "cancel", _cancel, "Cancel an entry that is reserved, whose fit has released nothing. If "
         "the fit still runs, it ends with an error before its first release. An entry whose "
@@ -57,52 +56,31 @@ def _check(options: argparse.Namespace) -> int:
         delta = ledger.delta if options.delta is None else options.delta
         limit = ledger.epsilon if options.max_epsilon is None else options.max_epsilon
         spent = ledger.epsilon_at(delta)
-        released = [(str(p), dplda.load_release(p).privacy_.receipt) for p in options.releases]
-        asked = [("receipt", receipt) for receipt in options.receipt]
-        known = [_known(ledger, name, receipt) for name, receipt in released + asked]
+        asked = [(str(p), dplda.load_release(p).privacy_.receipt) for p in options.releases]
+        asked += [("receipt", receipt) for receipt in options.receipt]
+        unknown = [receipt for _, receipt in asked if not (receipt and ledger.has(receipt))]
     except (OSError, ValueError) as error:  # 1 says that something was found
         print(f"error: {error}", file=sys.stderr)
         return 2
-    is_well = spent <= limit and all(found["known"] for found in known)
-    if options.json:
-        print(_as_json({
-            "ledger": ledger.path, "epsilon_spent": spent,
-            "max_epsilon": limit, "delta": delta, "receipts": known, "ok": is_well,
-        }))  # fmt: skip
-        return 0 if is_well else 1
     word = "within" if spent <= limit else "ABOVE"
     print(f"{word:9} epsilon {spent:.6g} spent, at most {limit:g} allowed, at delta {delta:g}")
-    for found in known:
-        word = "known" if found["known"] else "UNKNOWN"
-        print(f"{word:9} {_cell(found['name'])}: {found['receipt'] or 'no receipt'}")
-    for advice in dict.fromkeys(_advice(found) for found in known if not found["known"]):
-        say(advice)
-    return 0 if is_well else 1
-
-
-def _known(ledger: dplda.privacy.Ledger, name: str, receipt: str) -> dict[str, Any]:
-    """A model that was charged to no ledger has an empty receipt, which no ledger knows.
-
-    A receipt begins with the first digits of its ledger's id, which all copies share.
-    """
-    known = bool(receipt) and ledger.has(receipt)
-    same = receipt.startswith(f"{ledger.id[:8]}-")
-    return {"name": name, "receipt": receipt or None, "known": known, "this_ledger": same}
-
-
-def _advice(unknown: dict[str, Any]) -> str:
-    """What an unknown receipt means."""
-    if unknown["receipt"] is None:
-        return "A model without a receipt was charged to no ledger."
-    if not unknown["this_ledger"]:
-        return (
+    for name, receipt in asked:
+        word = "UNKNOWN" if receipt in unknown else "known"
+        print(f"{word:9} {_cell(name)}: {receipt or 'no receipt'}")
+    own = f"{ledger.id[:8]}-"  # a receipt begins so in all copies of its ledger
+    if "" in unknown:
+        say("A model without a receipt was charged to no ledger.")
+    if any(receipt and not receipt.startswith(own) for receipt in unknown):
+        say(
             "A receipt is that of another ledger: its first eight digits are not those of this "
             "one. Check the model or receipt with the ledger that was charged for it."
         )
-    return (
-        "The ledger lacks entries that it had. It may be an older copy: charge nothing to it, and "
-        "cancel no entry, until this is explained."
-    )
+    if any(receipt.startswith(own) for receipt in unknown):
+        say(
+            "The ledger lacks entries that it had. It may be an older copy: charge nothing to it, "
+            "and cancel no entry, until this is explained."
+        )
+    return 1 if unknown or not spent <= limit else 0
 
 
 def _cancel(options: argparse.Namespace) -> None:
@@ -121,12 +99,14 @@ def _show(options: argparse.Namespace) -> None:
     delta = ledger.delta if options.delta is None else options.delta
     entries, spent = [_described(e, delta) for e in ledger.entries()], ledger.epsilon_at(delta)
     if options.json:
-        print(_as_json({
+        report = {
             "ledger": ledger.path, "delta": delta, "entries": entries,
             "epsilon_spent": spent, "composition": ledger.composition, "budget": ledger.epsilon,
             "budget_delta": ledger.delta, "used": ledger.epsilon_spent,
             "remaining": ledger.remaining, "caveat": ledger.caveat, "receipt": ledger.receipt,
-        }))  # fmt: skip
+        }  # fmt: skip
+        # JSON has no infinity
+        print(json.dumps(report, indent=2).replace(": Infinity", ': "inf"'))
         return
     rows = [COLUMNS, *(tuple(map(_cell, entry.values())) for entry in entries)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -152,11 +132,6 @@ def _described(entry: dplda.privacy._store.Entry, delta: float) -> dict[str, Any
         entry.process, entry.part,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
-
-
-def _as_json(report: dict[str, Any]) -> str:
-    """JSON has no infinity, which becomes the string "inf"."""
-    return json.dumps(report, indent=2).replace(": Infinity", ': "inf"')
 
 
 def _cell(value: Any) -> str:
