@@ -17,7 +17,7 @@ from dplda.document._document_budget import (
     TOTALS,
     document_budget,
 )
-from dplda.document._noisy_table import NoisyTable, share_of_rounds
+from dplda.document._noisy_table import NoisyTable
 from dplda.document._table_estimate import TableEstimate, WordTotals
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import LowSignalWarning
@@ -69,14 +69,6 @@ def test_the_mean_of_releases_is_weighted_by_precision():
     both = one.and_release(np.array([20.0, 20.0]), np.array([2.0, 2.0]))
     np.testing.assert_allclose(both.noisy, [12.0, 20.0])
     np.testing.assert_allclose(both.noise_scale, [0.8**0.5, 2**0.5])
-
-
-def test_share_of_rounds():
-    ones = np.ones(10)
-    assert share_of_rounds(70 * ones, ones, 10.0) == 0
-    assert share_of_rounds(7 * ones, 5 * ones, 10.0) == pytest.approx(0.5)
-    assert share_of_rounds(7 * ones, ones, 100.0) == pytest.approx(0.99)
-    assert share_of_rounds(7 * ones, ones, 0.0) == 0  # without noise
 
 
 @pytest.mark.parametrize("share", [0.0, 0.18, 0.5, 0.83, 0.999])

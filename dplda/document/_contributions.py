@@ -38,7 +38,6 @@ from dplda.document._table_estimate import (
     SCALE_UP,
     WordTotals,
     combine_totals,
-    word_weights,
 )
 from dplda.kernels import _variational
 from dplda.kernels._columns import by_column
@@ -388,7 +387,11 @@ def release_word_totals(
         estimates.append((noisy * unit, mechanism.scale * unit))
         if step == 0 and not mechanism.exact:
             first = WordTotals(*estimates[0], mean=float(estimates[0][0].mean()))
-            weight = word_weights(first.smooth())  # public
+            # The noise of a word grows with the fourth root of its frequency. Contributions are
+            # multiplied by the weights before the clip, and releases are divided by them.
+            smooth = first.smooth()
+            shares = np.maximum(smooth / smooth.mean(), 1e-3)
+            weight = np.minimum(4.0, shares**-0.25)  # public
     combined = combine_totals(*estimates)
     return WordTotals(*combined, float(estimates[-1][0].mean()), n_docs), weight
 

@@ -45,17 +45,10 @@ from dplda.document._document_budget import (
     document_budget,
     document_guarantee,
 )
-from dplda.document._noisy_table import (
-    EXAMINED,
-    ExactTable,
-    NoisyTable,
-    exponential,
-    share_of_rounds,
-)
+from dplda.document._noisy_table import CLEAR, EXAMINED, ExactTable, NoisyTable, exponential
 from dplda.document._plan import warn_of_expectation
 from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
-from dplda.document._table_estimate import temper
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
@@ -340,13 +333,13 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             boosted = self._boosted_rates(documents, table, step.rate)  # private
             rates = np.full(documents.n_units, step.rate) if boosted is None else boosted
             units = curator.sample(rates, round=step.t - 1)  # secret
-            phi, power = table.infer(
+            phi = table.infer(
                 documents, units, step.power, factor, anew=self._infers_anew,
                 doc_topic_prior=self.doc_topic_prior_, topic_word_prior=self.topic_word_prior,
             )  # private, except for what is returned  # fmt: skip
             bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
             total = documents.sum_topics(
-                units, in_16_bits(temper(phi, power, self.n_jobs), self.n_jobs),
+                units, in_16_bits(phi, self.n_jobs),
                 in_16_bits(table.center(center), self.n_jobs, is_relative=False),
                 weight=table.weight, norm=bound, radius=radius,
                 upweight=None if boosted is None else step.rate / rates,
@@ -440,8 +433,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             table.average, table.table = start, start.astype(np.float32)
         if not budget.exact:
             earlier_noise = 0.0 if table.earlier is None else table.earlier.noise
-            noise = math.hypot(norm * budget.noise, earlier_noise)
-            table.share_for_totals = share_of_rounds(table.totals, weight, noise)
+            noise = math.hypot(norm * budget.noise, earlier_noise)  # of a cell, after all rounds
+            # Topics cannot be told from each other where it hides the totals of the words. Word
+            # frequencies can be learned there still.
+            signal = float((table.totals * weight).mean())
+            table.share_for_totals = max(0.0, 1.0 - signal / (CLEAR * noise))
             if public is not None and public.has_frequencies:  # which know the word totals, too
                 table.share_for_totals *= 1 - public.agreement
                 public.n_examining = int(EXAMINED * len(budget.rounds))

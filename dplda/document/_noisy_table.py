@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from dplda.core._fold_in import exp_dirichlet_expectation
+from dplda.core._fold_in import exp_dirichlet_expectation, slices
 from dplda.document._document_budget import CLIP, DocumentBudget, Round
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
+    PIECE,
     TableEstimate,
     WordTotals,
     add_up,
-    pieces_of,
+    temper,
     topic_sizes,
 )
 from dplda.kernels import _denoise
@@ -129,7 +130,7 @@ class NoisyTable:
         totals = released.smooth() if public is None else public.totals(released)
         average = np.empty((len(totals), n_components))
         reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-        for piece in pieces_of(average.shape):
+        for piece in slices(len(totals), max(1, PIECE // n_components)):
             words = reader.words(average[piece].size)
             draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
             np.multiply(totals[piece, None], draws, out=average[piece])
@@ -194,17 +195,16 @@ class NoisyTable:
         anew: bool,
         doc_topic_prior: float,
         topic_word_prior: float,
-    ) -> tuple[np.ndarray, float]:
+    ) -> np.ndarray:
         """Infer the private topic weights of `units`, `anew` or from those of the last time.
 
-        Returns what is public: the factor of each word, (n_words, padded) float32, and its
-        tempering power. The factor is p(word | topic), and no exp(E[log beta]): the table is a
-        posterior mean already, and the digamma function would count the uncertainty of rare words
-        twice.
+        Returns what is public: the tempered factor of each word, (n_words, padded) float32. The
+        factor is p(word | topic), and no exp(E[log beta]): the table is a posterior mean already,
+        and the digamma function would count the uncertainty of rare words twice.
         """
         phi = self.word_probabilities(out)
         documents.infer(units, phi, doc_topic_prior, anew=anew)
-        return phi, power
+        return temper(phi, power, self.estimate.n_jobs)
 
     def center(self, out: np.ndarray) -> np.ndarray:
         """The center of the contributions: p(topic | word), (n_words, padded) float32, in `out`."""
@@ -354,7 +354,7 @@ class ExactTable(NoisyTable):
         anew: bool,
         doc_topic_prior: float,
         topic_word_prior: float,
-    ) -> tuple[np.ndarray, float]:
+    ) -> np.ndarray:
         """Infer `anew` what online variational Bayes infers, or else what collapsed inference does.
 
         The former reads exp(E[log beta]) of the Dirichlet posterior. In the latter, a document's
@@ -363,25 +363,13 @@ class ExactTable(NoisyTable):
         if anew:
             factor = exp_dirichlet_expectation(self.table, np.float32, self.estimate.n_jobs)
             documents.infer_fully(units, factor, doc_topic_prior)
-            return factor, 1.0
+            return factor
         phi = self.word_probabilities(out)
         own = topic_sizes(self.table, self.estimate.n_jobs), topic_word_prior
         documents.infer(units, phi, doc_topic_prior, own=own)
-        return phi, power
+        return temper(phi, power, self.estimate.n_jobs)
 
     def center(self, out: np.ndarray) -> np.ndarray:
         """Zero: centering gains nothing, and later documents may have words without a total."""
         out[:] = 0
         return out
-
-
-def share_of_rounds(totals: np.ndarray, weight: np.ndarray, noise_scale: float) -> float:
-    """The share of the rounds that release word totals, in [0, 1).
-
-    Topics cannot be told from each other where the noise of a cell, in all rounds together, hides
-    the totals of the words. Word frequencies can be learned there still. `noise_scale` is the
-    standard deviation of a cell of a word of weight one.
-    """
-    if noise_scale == 0:
-        return 0.0
-    return max(0.0, 1.0 - float((totals * weight).mean()) / (CLEAR * noise_scale))

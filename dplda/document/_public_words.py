@@ -39,6 +39,10 @@ class PublicWords:
         Whether a word has a vector, and the standardized logarithm of its length.
     counts : ndarray of shape (n_words,) or None
         Public tokens of each word.
+    known : ndarray of shape (n_words,) or None
+        Mask of the words that the public texts have.
+    has_frequencies, is_hint : bool
+        Whether `counts` know the words' frequencies; or are those of a few words, as of seed words.
     shares : ndarray of shape (n_words, n_components) or None
         p(topic | word) of the public tokens. Rows sum to one.
     trust : float
@@ -55,6 +59,9 @@ class PublicWords:
     directions: Any = None
     lengths: Any = None
     counts: Any = None
+    known: Any = None
+    has_frequencies: bool = False
+    is_hint: bool = False
     shares: Any = None
     trust: float = 1.0
     agreement: float = 1.0
@@ -87,24 +94,11 @@ class PublicWords:
                     "multiply the table by the number of public tokens of each topic",
                     LowSignalWarning,
                 )
-            public.counts = counts
+            public.counts, public.known = counts, counts > 0
+            public.has_frequencies = bool(public.known.mean() >= LEAST_COVERED)
+            public.is_hint = not public.has_frequencies
             public.shares = (table.T + SMOOTHING / len(table)) / (counts[:, None] + SMOOTHING)
         return public
-
-    @property
-    def has_vectors(self) -> bool:
-        return self.directions is not None
-
-    @property
-    def has_frequencies(self) -> bool:
-        """Whether public counts know the words' frequencies; those of seed words do not."""
-        counts = self.counts
-        return counts is not None and bool(np.count_nonzero(counts) >= LEAST_COVERED * len(counts))
-
-    @property
-    def is_hint(self) -> bool:
-        """Whether public counts are those of a few words, such as seed words."""
-        return self.counts is not None and not self.has_frequencies
 
     def totals(self, released: WordTotals) -> np.ndarray:
         """Posterior means of word totals, positive.
@@ -112,13 +106,13 @@ class PublicWords:
         Logarithms of the totals, less those of the public frequencies, are regressed on the vectors
         and their lengths. What the other words say of a word is its expected frequency.
         """
-        if not released.noise_scale.any() or not (self.has_vectors or self.has_frequencies):
+        if not released.noise_scale.any() or (self.directions is None and not self.has_frequencies):
             return released.smooth()
         expected = np.ones_like(released.noisy)
         if self.has_frequencies:
             expected = (self.counts + ABSENT) / (self.counts + ABSENT).sum()
         public = expected
-        if self.has_vectors:
+        if self.directions is not None:
             first = released.smooth(expected) if self.has_frequencies else released.smooth()
             precision = 1 / (OWN_TOTALS + (released.noise_scale / first) ** 2)
             rest = np.log(first / expected)
@@ -149,11 +143,6 @@ class PublicWords:
         doubt = 2 * error * (2 * self.agreement - 1)
         self.trust = float(expit((slope + doubt - REAL) / UNSURE))
         self.sure = SURE * self.trust
-
-    @property
-    def known(self) -> np.ndarray:
-        """Mask of the words that the public texts have."""
-        return self.counts > 0
 
     def _contrasts(self, totals: np.ndarray) -> np.ndarray:
         """Public shares less their mean, zero for a word that the public texts lack."""

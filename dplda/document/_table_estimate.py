@@ -135,14 +135,6 @@ def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]
     return (precision * values).sum(axis=0) / total, 1 / np.sqrt(total)
 
 
-def word_weights(totals: np.ndarray) -> np.ndarray:
-    """Word weights, at most 4: the noise of a word grows with the fourth root of its frequency.
-
-    Contributions are multiplied by the weights before the clip, and releases are divided by them.
-    """
-    return np.minimum(4.0, np.maximum(totals / totals.mean(), 1e-3) ** -0.25)
-
-
 @dataclass
 class TableEstimate:
     """Posterior mean of a noisy word-topic table, under a prior learned from the table.
@@ -215,7 +207,13 @@ class TableEstimate:
             near = 0.0 if self.public is None else self.public.sure
             self.prior *= (1 - near) / self.prior.sum()
             self.prior[ONE] += near
-        self.prior = improve_prior(self.prior, counts)
+        rows, columns = np.nonzero(counts)
+        likelihood, n = nodes()[0][:, rows, columns], counts[rows, columns]
+        for _ in range(STEPS):
+            share = n / np.einsum("gi,g->i", likelihood, self.prior)
+            self.prior = self.prior * np.einsum("gi,i->g", likelihood, share)
+            self.prior = self.prior / self.prior.sum() + 1e-5
+            self.prior = self.prior / self.prior.sum()
         return self._means(cells, least, out)
 
     def slopes(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
@@ -268,18 +266,6 @@ def nodes() -> tuple[np.ndarray, np.ndarray]:
     return likelihood.astype(np.float32), (likelihood * means).astype(np.float32)
 
 
-def improve_prior(prior: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Expectation-maximization for the prior over the factors, from the counts of the nodes."""
-    rows, columns = np.nonzero(counts)
-    likelihood, n = nodes()[0][:, rows, columns], counts[rows, columns]
-    for _ in range(STEPS):
-        share = n / np.einsum("gi,g->i", likelihood, prior)
-        prior = prior * np.einsum("gi,i->g", likelihood, share)
-        prior = prior / prior.sum() + 1e-5
-        prior = prior / prior.sum()
-    return prior
-
-
 def add_up(
     table: np.ndarray, totals: np.ndarray, variance: np.ndarray, n_jobs: int | None = None
 ) -> None:
@@ -305,12 +291,7 @@ def add_up(
             kept &= ~negative
         cells[:] = np.where(kept, moved, 0)
 
-    in_threads(move, pieces_of(table.shape), n_jobs)
-
-
-def pieces_of(shape: tuple[int, ...]) -> list[slice]:
-    """The words of each piece of a table."""
-    return slices(shape[0], max(1, PIECE // shape[1]))
+    in_threads(move, slices(len(table), max(1, PIECE // table.shape[1])), n_jobs)
 
 
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
