@@ -161,7 +161,7 @@ def gaussian_noise_is_stated_twice(original, self):
 @found_by(RESIDUALS)
 def a_replaced_word_moves_one_cell(patch):
     laplace = mechanisms().FlooredLaplace
-    sweeps = module("word._sweep_mechanisms")
+    sweeps = module("word._hdplda")
     patch.setattr(sweeps, "FlooredLaplace", lambda scale, *_, **__: laplace(scale))
 
 
@@ -229,7 +229,7 @@ def topics_are_drawn_without_the_clip(original, cls, counts, clip, *more, **opti
     return original(cls, counts, 1e4 * clip, *more, **options)
 
 
-@around("word._sweep_mechanisms:inherent_epsilon", "tests/test_hdplda.py")
+@around("word._hdplda:inherent_epsilon", "tests/test_hdplda.py")
 def drawn_topics_cost_half(original, *args):
     return original(*args) / 2
 

@@ -36,7 +36,7 @@ from dplda.privacy._events import (
     from_record,
     to_record,
 )
-from dplda.word._sweep_mechanisms import inherent_epsilon
+from dplda.word._hdplda import inherent_epsilon
 
 get_epsilon_gaussian = Oracle("dp_accounting", "get_epsilon_gaussian")
 

@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from dplda.kernels import _sets
 from dplda.word import _frozen_table as module
 from dplda.word._frozen_table import LARGEST_CLIP, HalfTable
-from dplda.word._sweep_mechanisms import inherent_epsilon
+from dplda.word._hdplda import inherent_epsilon
 
 # (count_clip, prior): wide, of one step between two halves, in thirds, and less than one step
 RANGES = [(1000.0, 0.01), (1.0, 1024.0), (1.0, 3.0), (0.1, 0.7), (1e-6, 1.0), (4.0e6, 1.0)]

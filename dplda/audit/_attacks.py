@@ -20,7 +20,7 @@ from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Streams, uniform
 from dplda.word._frozen_table import HalfTable
-from dplda.word._sweep_mechanisms import SweepMechanisms
+from dplda.word._hdplda import SweepMechanisms
 
 TOKENS_OVER_NORM = 16  # of a canary: with many tokens, its topics hardly depend on the prior
 FAVOR = 2.0  # weight of the topic that a canary's word favors in the first table; others have 1

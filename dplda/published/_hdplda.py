@@ -17,7 +17,7 @@ from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams
 from dplda.published._base import COUNTS, TOPICS, PublishedLDA, count_words, laplace, noise_range
 from dplda.word._frozen_table import uniform_topics
-from dplda.word._sweep_mechanisms import inherent_epsilon
+from dplda.word._hdplda import inherent_epsilon
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0  # the noise tables reach 2 GRID / epsilon
 
