@@ -477,7 +477,7 @@ def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_p
     for atoms in cells if "topics" in labels else ():
         tables[atoms] = HalfTable.from_counts(
             values[list(atoms)].reshape(2, 2), mechanisms.count_clip, topic_word_prior,
-            mean=mechanisms.mechanism.mean, unit=mechanisms.unit,
+            mean=mechanisms.mechanism.mean,
         )  # fmt: skip
     draws = {}
 
