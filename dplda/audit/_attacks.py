@@ -22,10 +22,14 @@ from dplda.privacy.mechanisms import Streams, uniform
 from dplda.word._frozen_table import HalfTable
 from dplda.word._hdplda import SweepMechanisms
 
-TOKENS_OVER_NORM = 16  # of a canary: with many tokens, its topics hardly depend on the prior
-FAVOR = 2.0  # weight of the topic that a canary's word favors in the first table; others have 1
+# Tokens of a canary, over the clipping norm: with many of them, its topics hardly depend on the
+# prior. The bound on an epsilon of 4 is 2.0 with 16 and with 64, and 1.9 with 4.
+TOKENS_OVER_NORM = 16
+# Weight of the topic that a canary's word favors in the first table; others have 1. The bound on an
+# epsilon of 4 is 2.0 with 2, 1.8 with 1, and 1.4 with 16.
+FAVOR = 2.0
 UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
-MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger
+MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger: few reports hold more
 
 
 @dataclass
@@ -131,9 +135,8 @@ def _prepare_documents(target: Target) -> None:
     # preference the table would predict the topics.
     own, each = np.ones((n_components, target.n_canaries)), np.arange(target.n_canaries)
     own[each % n_components, each] = FAVOR
-    model.set_params(prior_components=np.hstack([others, own * np.mean(others)]))
-    if model.word_vectors is not None:
-        model.set_params(word_vectors=np.pad(model.word_vectors, ((0, target.n_canaries), (0, 0))))
+    model.set_params(prior_components=others)
+    add_words(model, own)
 
 
 def _documents(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:
@@ -341,6 +344,18 @@ ATTACKS = {attack.unit: attack for attack in (DOCUMENT, USER, WORD, TOKEN, REPOR
 def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:
     """Append `n_more` words that occur in no document."""
     return sp.csr_array((X.data, X.indices, X.indptr), (X.shape[0], X.shape[1] + n_more))
+
+
+def add_words(model: BaseEstimator, rows: np.ndarray) -> None:
+    """Append words to the public tables of an estimator, if it has any.
+
+    `rows` (n_components, n_more) are those of `prior_components`, in units of its mean cell.
+    """
+    parameters = model.get_params()
+    if (table := parameters.get("prior_components")) is not None:
+        model.set_params(prior_components=np.hstack([table, rows * np.mean(table)]))
+    if (vectors := parameters.get("word_vectors")) is not None:
+        model.set_params(word_vectors=np.pad(vectors, ((0, rows.shape[1]), (0, 0))))
 
 
 def count_matrix(

@@ -19,9 +19,9 @@ from dplda.core._corpus import check_counts
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
 
-# More would not fit in memory.
-MAX_CANARIES, MAX_RUNS = 10**7, 10**6
-# Shares of the canaries that are guessed; the bounds divide the error among them.
+MAX_CANARIES, MAX_RUNS = 10**7, 10**6  # more would not fit in memory
+# Shares of the canaries that are guessed; the bounds divide the error among them. A strong attack
+# is surest of few, a weak one needs many.
 GUESSED = (0.02, 0.1, 0.2, 0.5)
 LARGEST = 50.0  # no number of guesses that fits in memory shows a larger epsilon
 
@@ -275,8 +275,11 @@ def one_run_lower_bound(
     """
 
     def excess(epsilon: float) -> float:
-        chance = _chance(epsilon, n_canaries, n_guesses, n_right, delta)
-        return chance - (1.0 - confidence)
+        """Upper bound on the probability of as many right guesses, minus that of an error."""
+        # of at least n_right, n_right - 1, ..., 0
+        tail = binom.sf(np.arange(n_right, -1, -1) - 1, n_guesses, expit(epsilon))
+        gains = (tail[1:] - tail[0]) / np.arange(1, n_right + 1)
+        return float(tail[0] + 2.0 * n_canaries * delta * gains.max()) - (1.0 - confidence)
 
     if n_right == 0 or excess(0.0) >= 0.0:
         return 0.0
@@ -284,12 +287,3 @@ def one_run_lower_bound(
         return LARGEST
     # one step of the search is subtracted, so that the bound is never rounded up
     return float(brentq(excess, 0.0, LARGEST, xtol=1e-9)) - 1e-9
-
-
-def _chance(epsilon: float, m: int, r: int, v: int, delta: float) -> float:
-    """Upper bound on the probability of v or more right guesses."""
-    tail = binom.sf(np.arange(v, -1, -1) - 1, r, expit(epsilon))  # at v, v - 1, ..., 0
-    if delta == 0.0 or v == 0:
-        return float(tail[0])
-    gains = (tail[1:] - tail[0]) / np.arange(1, v + 1)
-    return float(tail[0] + 2.0 * m * delta * gains.max())

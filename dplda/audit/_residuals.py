@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from scipy.stats import binom, chi2, kstest, laplace, norm
 from sklearn.base import BaseEstimator, clone
 
-from dplda.audit._attacks import widened
+from dplda.audit._attacks import add_words, widened
 from dplda.audit._replay import (
     Step,
     Tape,
@@ -38,9 +38,9 @@ N_STATISTICAL = 8  # checks that can fail by chance; each gets an equal part of 
 LEVEL = FALSE_ALARM / N_STATISTICAL
 ROUNDING = 1e-9  # of a ratio of two norms
 
-N_EMPTY = 500  # empty documents: a sample takes them like all others
+N_EMPTY = 500  # empty documents, sampled like all others: a rate 0.04 off 0.3 shows in 10 rounds
 N_CELLS = 60_000  # of noise: a noise 3% too small is then 9 standard deviations away
-MAX_MORE_WORDS = 6000
+MAX_MORE_WORDS = 6000  # with one topic and one round, N_CELLS would need ten times as many
 N_LOUD = 20  # invented documents whose contributions reach the clipping bound
 MOST_FITS = 12  # to show what each unit adds alone: all of 480 units in 40 rounds
 REACHED = 0.99  # of the sensitivity: less than this shows nothing about the clip
@@ -282,12 +282,7 @@ def _with_more(
     n_rounds = getattr(model, "_max_iter", lambda: int(parameters.get("max_iter", 1)))()
     cells = int(parameters.get("n_components", 1)) * n_rounds
     n_more = min(-(-N_CELLS // cells), MAX_MORE_WORDS)
-    table = parameters.get("prior_components")
-    if table is not None:
-        more = np.full((len(table), n_more), np.mean(table))
-        model.set_params(prior_components=np.hstack([table, more]))
-    if (vectors := parameters.get("word_vectors")) is not None:
-        model.set_params(word_vectors=np.pad(vectors, ((0, n_more), (0, 0))))
+    add_words(model, np.ones((int(parameters.get("n_components", 1)), n_more)))
     words = streams.words(Purpose.AUDIT, 2, 0, N_LOUD * X.shape[1])
     loud = sp.csr_array(uniform_integers(words, 2).reshape(N_LOUD, X.shape[1]) * 20)
     sampled = float(parameters.get("subsampling_ratio", 1.0)) < 1

@@ -36,7 +36,7 @@ from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import Guarantee, LowSignalWarning
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
-N_TOP = 10  # words of a topic whose reports are its evidence
+N_TOP = 10  # words of a topic whose reports are its evidence: as many as of `coherence`
 # Largest evidence of words without topics, which the sampler has chosen by chance: 6.4 of 60
 # reports, 5.3 of 300, 4.1 of 2,000, in 400 fits (tests/test_lplda.py).
 CHANCE = 7.0

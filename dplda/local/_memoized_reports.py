@@ -25,8 +25,8 @@ from dplda.privacy._ledger import as_ledger
 from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
-_BUSY_SECONDS = 60.0
-_KEY_BYTES = 32
+_BUSY_SECONDS = 60.0  # that a call waits for another one, which reads and writes one file
+_KEY_BYTES = 32  # of BLAKE2b
 _CHARGED = ("releasing", "confirmed")  # an entry that is only reserved may be canceled
 _TABLES = (
     f"PRAGMA application_id = {_APPLICATION_ID}",

@@ -31,10 +31,11 @@ from dplda.metrics._perplexity import check_inputs, check_possible, split_docume
 from dplda.privacy import Guarantee
 
 SCORE = "summed gains and number of held-out tokens"
-# The number of tokens needs less precision than the gain, which is a small part of its bound.
+# The number of tokens needs less precision than the gain, which is a small part of its bound. The
+# standard error is least at the root of this part: 0.6 is best for 0.54 nats of 1.5.
 TOKEN_WEIGHT = 0.6
 NORM = math.hypot(1.0, TOKEN_WEIGHT)
-LARGEST_LENGTH = 10**6
+LARGEST_LENGTH = 10**6  # of max_tokens: a long book
 
 PUBLIC_MODEL = (
     "the model and public_unigram are public, or were released with a guarantee of their own"

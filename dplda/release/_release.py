@@ -30,10 +30,11 @@ from dplda.release._container import pack, unpack
 from dplda.release._released_model import ReleasedModel
 
 KIND = "dplda-release"
-MAX_BYTES, MAX_HEADER = 2**31, 2**24
-MAX_TEXT = 10_000
-MAX_NGRAM = 20
-LARGEST = 1e300  # evidence of a topic
+# Limits on files of unknown origin, beyond what a fit can have made: tables of 1,000 topics and
+# 250,000 words with their names, and statements of some pages.
+MAX_BYTES, MAX_HEADER, MAX_TEXT = 2**31, 2**24, 10_000
+MAX_NGRAM = 20  # letters or words
+LARGEST = 1e300  # evidence of a topic: sums of 10**8 stay finite
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
 

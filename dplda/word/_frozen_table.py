@@ -24,13 +24,13 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
 PIECE_TOKENS = 1 << 15  # tokens that a thread takes at a time when few are left
-MAX_COMPONENTS = 2048
+MAX_COMPONENTS = 2048  # for which docs/proofs_word.md bounds the distance of a draw: 2**-118
 TOPIC = np.int16  # of a token; -1 for none yet
 NO_WORDS = np.empty(0, np.uint64)
 PIECE_CELLS = 1 << 16  # cells whose sizes are added up in single precision; enters results
-PIECE_WORDS = 1 << 16  # random words at a time
+PIECE_WORDS = 1 << 16  # random words at a time: 512 kB
 SMALLEST, LARGEST = 2.0**-14, 65504.0  # of the normal halves
-BITS_OF_LARGEST = 0x7BFF
+BITS_OF_LARGEST = 0x7BFF  # of 65504
 FRACTION = 1023  # mask of the last ten bits of a half
 LARGEST_CLIP = 1 << 22  # in units of the prior; halves have 30 binary orders of magnitude
 SMALLEST_PRIOR = 2.0**-60  # in units of a count

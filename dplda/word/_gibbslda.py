@@ -27,7 +27,8 @@ from dplda.word._frozen_table import (
 )
 
 # With uniform topics, a cell of a table of this many holds next to nothing, and long documents
-# hardly leave the topics that they begin with. With fewer topics, a uniform start ends better.
+# hardly leave the topics that they begin with (docs/decisions.md, record 16). With fewer topics, a
+# uniform start ends better.
 LIVE_START = 256
 PIECE_TOKENS = 1 << 16  # whose random words are drawn at a time; changes no result
 NO_GUARANTEE = no_guarantee(

@@ -48,7 +48,7 @@ from dplda.word._frozen_table import (
 
 # Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
-LARGEST_DRAW = 2**24  # bound of a draw of noise
+LARGEST_DRAW = 2**24  # bound of a draw of noise: its tables reach 105 scales
 SENSITIVITY = 2.0  # of the counts, in L1: a replaced word moves two of them by one each
 COUNTS = "word-topic counts"
 TOPICS = "topics"
