@@ -4,6 +4,7 @@ import math
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
@@ -78,7 +79,7 @@ def test_a_round_merges_what_is_similar():
     assert master.components_.shape == (3, N_WORDS)
     np.testing.assert_allclose(master.components_[:2], shared, atol=1e-6)
     assert_array_equal(master.topic_weights_, [400, 400, 300])
-    assert [next_models[name].n_topics for name in "ab"] == [2, 3]
+    assert [len(next_models[name].table) for name in "ab"] == [2, 3]
     assert all(model.round == master.round_ == 1 for model in next_models.values())
 
 
@@ -368,7 +369,7 @@ def test_no_request_makes_a_party_pay_again(corpus):
     ledger = Ledger(epsilon=5.0)
     party = private(ledger)
     first = answer(party, corpus[:60], request(4, 2))  # comes late: its own first model
-    assert (first.round, first.n_topics, party.n_iter_) == (4, 3, 3)
+    assert (first.round, len(first.table), party.n_iter_) == (4, 3, 3)
     assert answer(party, None, request(4)) == first
     for number, n_topics in [(0, 0), (7, 3), (7, 3), (2, 1), (2**31 - 1, 3)]:
         message = answer(party, None, request(number, n_topics, seed=number))
@@ -395,13 +396,15 @@ def test_a_request_that_is_refused_costs_nothing(corpus):
     narrow = NextModel(round=1, vocabulary=HASH, table=say(n_words=3).table)
     for message, error, text in [
         (other.to_bytes(), MessageError, "another vocabulary"),
-        (other, MessageError, "another vocabulary"), (narrow, ValueError, "documents have shape"),
+        (other, MessageError, "another vocabulary"), (narrow, ValueError, "have other columns"),
         (b"cos\nsystem\n" * 9, MessageError, "its header has"), ("text", MessageError, "is bytes"),
     ]:  # fmt: skip
         with pytest.raises(error, match=text):
             answer(party, X, message)
     with pytest.raises(ValueError, match="count the words of this vocabulary"):
         answer(party, X[:, :4], request())
+    with pytest.raises(ValueError, match="count the words of this vocabulary"):
+        answer(party, pd.DataFrame(X.toarray(), columns=WORDS[::-1]), request())
     with pytest.raises(TypeError, match="must have an IFTMParty"):
         answer(SubLDA(3, epsilon=4.0, ledger=ledger), X, request())
     assert ledger.entries() == []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dplda.federated._merge import (
+from dplda.federated._master import (
     TopWords,
     compose_model,
     merge_topics,

@@ -13,7 +13,7 @@ import dplda.published._iftm as module
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.federated import LocalModel, vocabulary_hash
-from dplda.federated._sampler import Topics
+from dplda.federated._tokens import Topics
 from dplda.kernels import _published_iftm
 from dplda.published import PublishedIFTMParty, recover_counts
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
 
 from dplda.core._private_fit import COLUMNS, TRUSTED_PARTY
-from dplda.federated._merge import TopWords, compose_model, merge_topics, redundant_topics
 from dplda.federated._messages import (
     MAX_BYTES,
     MAX_OVERHEAD,
@@ -24,7 +25,9 @@ from dplda.release._released_model import ReleasedModel
 
 LARGEST = 2**31 - 1  # of a number of topics, words or parties
 LEAST_PROBABILITY = 1e-9  # of a word in a topic of the released model: any document has a score
-Message = LocalModel | bytes
+DOC_TOPIC_PRIOR = 0.1  # of the released model: the default of `IFTMParty`
+FloatTable = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
 
 
 class RoundError(RuntimeError):
@@ -35,9 +38,8 @@ class IFTMMaster:
     """Master of industrial federated topic modeling: it merges models and composes next ones.
 
     In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges similar topics
-    of different parties into a global model (after Algorithm 3), and composes for every party the
-    model that its next round starts from (Algorithm 4). It needs no network: messages go in and
-    out.
+    of different parties into a global model, and composes for every party the model that its next
+    round starts from. Messages go in and out; it needs no network.
 
     Parameters
     ----------
@@ -48,13 +50,12 @@ class IFTMMaster:
     n_top_words : int, default=30
         Number of most probable words of a topic that the similarity compares (L).
     max_topics : int, default=200
-        Most topics of a local model; one with more is refused. Merging takes memory for the square
-        of the number of topics of all parties.
+        Most topics of a local model. Merging takes memory for the square of the number of topics of
+        all parties.
     min_parties : int, default=1
         A round needs at least this many valid models.
     max_weight : float or None, default=None
-        Larger weights are clipped to this value. The parties state their own weights, and a false
-        weight could outweigh all others.
+        Larger weights are clipped to this value: a false weight could outweigh all others.
 
     Attributes
     ----------
@@ -73,32 +74,23 @@ class IFTMMaster:
 
     Notes
     -----
-    **Privacy.** The master reads releases only. Everything that it computes is post-processing and
-    has no privacy cost. If parties hold disjoint documents, parallel composition applies: the
-    federation satisfies the largest of their epsilons. Merging protects nothing: topics of one
-    party that match no other topic are in the global model unchanged.
-
-    **Trust.** A message is a valid table of probabilities or it is refused, and a refusal does not
-    change the round of the others. The content of a valid table cannot be checked: invented topics
-    reach the other parties where they are similar to theirs. At most one topic of a party is in a
-    merged topic, so that mixtures of topics cannot join all of them.
+    **Privacy.** The master reads releases only, and all that it computes is post-processing. If
+    parties hold disjoint documents, the federation satisfies the largest of their epsilons. The
+    content of a valid message cannot be checked. At most one topic of a party is in a merged topic:
+    mixtures of topics cannot join all of them.
 
     References
     ----------
-    .. [1] D. Jiang, Y. Tong, Y. Song, X. Wu, W. Zhao, J. Peng, R. Lian, Q. Xu, Q. Yang,
-       "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021.
+    .. [1] D. Jiang et al., "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021.
 
     Examples
     --------
-    >>> from dplda.federated import IFTMMaster, LocalModel, vocabulary_hash
-    >>> words = ["goal", "match", "vote", "party"]
-    >>> def message(party, table):
-    ...     return LocalModel(party=party, round=0, vocabulary=vocabulary_hash(words), table=table,
-    ...                       weight=100, epsilon=4.0, delta=0.0, unit="token")
-    >>> master = IFTMMaster(words, n_top_words=2)
+    >>> from dplda.federated import IFTMMaster, LocalModel
+    >>> master = IFTMMaster(["goal", "match", "vote", "party"], n_top_words=2)
+    >>> tables = {"press": [[0.5, 0.5, 0, 0], [0, 0, 0.6, 0.4]], "club": [[0.7, 0.3, 0, 0]]}
     >>> next_models = master.update({
-    ...     "press": message("press", [[0.5, 0.5, 0, 0], [0, 0, 0.6, 0.4]]),
-    ...     "club": message("club", [[0.7, 0.3, 0, 0]]),
+    ...     party: LocalModel(0, master.vocabulary_hash, table, party, 100, 4.0, 0.0, "token")
+    ...     for party, table in tables.items()
     ... })
     >>> master.components_.round(2)
     array([[0.6, 0.4, 0. , 0. ],
@@ -131,7 +123,7 @@ class IFTMMaster:
         self.round_ = 0
         self.refused_: dict[str, str] = {}
         self.next_models_: dict[str, NextModel] = {}
-        # Unit, epsilon and delta that each party stated: the largest of all that were ever merged.
+        # unit of each party, and the largest epsilon and delta that it ever stated
         self._stated: dict[str, tuple[str, float, float]] = {}
 
     @property
@@ -152,10 +144,9 @@ class IFTMMaster:
         message : NextModel
             The model of `next_models_`, or one without topics for a party that has none there.
         """
-        empty = np.zeros((0, self.n_words))
-        return self.next_models_.get(party) or self._message(empty)
+        return self.next_models_.get(party) or self._message(np.zeros((0, self.n_words)))
 
-    def update(self, local_models: Mapping[str, Message]) -> dict[str, NextModel]:
+    def update(self, local_models: Mapping[str, LocalModel | bytes]) -> dict[str, NextModel]:
         """Make a round from the models that arrived.
 
         The order of the messages does not change the result.
@@ -195,7 +186,7 @@ class IFTMMaster:
                 + "".join(f"; {name} was refused: {why}" for name, why in self.refused_.items())
             )
         table = np.concatenate([model.table for model in models.values()]).astype(np.float64)
-        n_topics = [model.n_topics for model in models.values()]
+        n_topics = [len(model.table) for model in models.values()]
         weights = [min(model.weight, self.max_weight) for model in models.values()]
         labels = redundant_topics(
             TopWords.from_table(table, self.n_top_words),
@@ -214,20 +205,15 @@ class IFTMMaster:
             self._stated[party] = model.unit, max(epsilon, model.epsilon), max(delta, model.delta)
         return dict(self.next_models_)
 
-    def released_model(self, *, doc_topic_prior: float = 0.1) -> ReleasedModel:
+    def released_model(self) -> ReleasedModel:
         """The global model as an ordinary released model, which `save_release` writes.
-
-        Parameters
-        ----------
-        doc_topic_prior : float, default=0.1
-            Dirichlet parameter of a document's topics, for `transform` and `score`.
 
         Returns
         -------
         model : ReleasedModel
             Its `components_` are the topics of the global model times their weights (at least 1).
-            No word has a probability below 1e-9 in a topic, so that any document can be scored. Its
-            `n_iter_` is the number of rounds.
+            No word has a probability below 1e-9 in a topic: any document can be scored. Its
+            `n_iter_` is the number of rounds, and its `doc_topic_prior` that of `IFTMParty`.
 
         Raises
         ------
@@ -237,42 +223,41 @@ class IFTMMaster:
         Notes
         -----
         **Privacy.** Post-processing of releases. `privacy_` states the largest epsilon and the
-        largest delta that a party has stated in any round. Nobody but the party can check its
-        statement. The unit is that of the parties, or a list if they protect different ones.
+        largest delta that a party has stated in any round, which nobody else can check. The unit is
+        that of the parties, or a list if they protect different ones.
         """
         if not self.round_:
             raise ValueError("the master has made no round, and has no global model yet")
-        parameters = ("similarity_threshold", "n_top_words", "max_weight")
+        names = ("similarity_threshold", "n_top_words", "max_weight")
         weights = np.maximum(self.topic_weights_, 1.0)
         return ReleasedModel._of(
             np.maximum(self.components_, LEAST_PROBABILITY) * weights[:, None],
             _stated_guarantee(self._stated),
-            doc_topic_prior=doc_topic_prior,
+            doc_topic_prior=DOC_TOPIC_PRIOR,
             vocabulary=self._words,
             n_iter_=self.round_,
             estimator_name_=type(self).__name__,
-            parameters_={name: getattr(self, name) for name in parameters}
-            | {"doc_topic_prior": doc_topic_prior},
+            parameters_={name: getattr(self, name) for name in names}
+            | {"doc_topic_prior": DOC_TOPIC_PRIOR},
         )
 
-    def _check(self, sender: str, message: Message) -> LocalModel:
+    def _check(self, sender: str, message: Any) -> LocalModel:
         """The model in a message for the present round; MessageError if `update` refuses it."""
         if isinstance(message, (bytes, bytearray)):
-            model = LocalModel.from_bytes(message, max_bytes=self.max_bytes)
-        elif isinstance(message, LocalModel):
-            model = message
-        else:
+            message = LocalModel.from_bytes(message, max_bytes=self.max_bytes)
+        if not isinstance(message, LocalModel):
             raise MessageError(f"expected a LocalModel or its bytes, got {type(message).__name__}")
+        model, (n_topics, n_words) = message, message.table.shape
         reasons = {
             "the message names another party than the one that sent it":
                 model.party != sender,
             f"it is for round {model.round}, and round {self.round_} is running":
                 model.round != self.round_,
-            f"its vocabulary of {model.n_words} words is not that of the federation, {self.n_words}"
+            f"its vocabulary of {n_words} words is not that of the federation, {self.n_words}"
             " words; vectorize with the same words in the same order":
-                (model.vocabulary, model.n_words) != (self.vocabulary_hash, self.n_words),
-            f"it has {model.n_topics} topics, at most {self.max_topics} are read":
-                model.n_topics > self.max_topics,
+                (model.vocabulary, n_words) != (self.vocabulary_hash, self.n_words),
+            f"it has {n_topics} topics, at most {self.max_topics} are read":
+                n_topics > self.max_topics,
             f"it protects one {model.unit}, and the party has stated before what another unit pays,"
             " which says nothing of this one; protect the same unit in all rounds":
                 self._stated.get(model.party, (model.unit,))[0] != model.unit,
@@ -320,3 +305,108 @@ def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarant
         trusted=TRUSTED_PARTY,
         theorem="docs/federated.md",
     )
+
+
+# ------------------------------------------------------ merging and composing: pure functions
+
+
+class TopWords(NamedTuple):
+    """The most probable words of each topic, (n_topics, n_top_words). Similarity reads only these.
+
+    The most probable column is the first, and ties are in the order of the columns. Probabilities
+    are those in the whole topic, and do not sum to 1.
+    """
+
+    words: Indices
+    probabilities: FloatTable
+
+    @classmethod
+    def from_table(cls, table: FloatTable, n_top_words: int) -> TopWords:
+        """The top words of a table (n_topics, n_words): `n_top_words`, or all if it has fewer."""
+        words = np.argsort(-table, axis=1, kind="stable")[:, :n_top_words]
+        return cls(words, np.take_along_axis(table, words, axis=1))
+
+
+def similarity(first: TopWords, second: TopWords) -> FloatTable:
+    """Weighted Jaccard similarity of the topics' top words (equation 29), from 0 to 1 for equal.
+
+    The numerator is the sum, over common words, of the smaller of the two probabilities. The
+    denominator is the sum of all probabilities minus the numerator.
+    """
+    result = np.empty((len(first.words), len(second.words)))
+    mass = second.probabilities.sum(axis=1)
+    topic = np.zeros(1 + max(first.words.max(initial=0), second.words.max(initial=0)))
+    for k, (words, probabilities) in enumerate(zip(first.words, first.probabilities)):
+        topic[words] = probabilities
+        common = np.minimum(topic[second.words], second.probabilities).sum(axis=1)
+        result[k] = common / (probabilities.sum() + mass - common)
+        topic[words] = 0
+    return result
+
+
+def redundant_topics(topics: TopWords, similarity_threshold: float, owners: Indices) -> Indices:
+    """Sets of redundant topics: at most one topic of each party.
+
+    Pairs of topics join their sets in the order of their similarity, from the most similar down to
+    the threshold (xi), unless a party has a topic in both sets. Without the restriction a set is
+    what a chain of similar topics connects, and a party that sends mixtures of topics makes one
+    chain of all topics.
+
+    `owners` (n_topics,) is the number of the party of each topic. Returns the number of the set of
+    each topic. Sets are numbered from 0 in the order of their first topics.
+    """
+    rho = similarity(topics, topics)
+    rho[owners[:, None] >= owners] = -1.0  # each pair once, and no pair of one party
+    first, second = np.nonzero(rho >= similarity_threshold)
+    labels: Indices = np.arange(len(owners))
+    parties = [{int(owner)} for owner in owners]  # of each set, by the label of the set
+    for pair in np.argsort(-rho[first, second], kind="stable"):
+        low, high = sorted((int(labels[first[pair]]), int(labels[second[pair]])))
+        if parties[low].isdisjoint(parties[high]):
+            labels[labels == high] = low
+            parties[low] |= parties[high]
+    sets: Indices = np.unique(labels, return_inverse=True)[1]
+    return sets
+
+
+def merge_topics(
+    table: FloatTable, weights: FloatTable, labels: Indices
+) -> tuple[FloatTable, FloatTable]:
+    """Replace each set of redundant topics by its weighted mean (Algorithm 3, lines 12 to 17).
+
+    `weights` (n_topics,) is the amount of data behind each topic; `labels` is the set of each, from
+    `redundant_topics`. Returns the merged topics (n_sets, n_words), whose rows sum to 1, and the
+    sums of their weights.
+    """
+    n_sets = labels.max() + 1
+    total = np.bincount(labels, weights, n_sets).astype(np.float64)
+    # a set whose topics all have weight 0 is merged evenly
+    share = np.where(total[labels] > 0, weights, 1.0)
+    share /= np.bincount(labels, share, n_sets)[labels]
+    sums = sp.csr_array((share, (labels, np.arange(len(labels)))), (n_sets, len(labels))) @ table
+    return sums / sums.sum(axis=1, keepdims=True), total
+
+
+def compose_model(
+    global_table: FloatTable, table: FloatTable, similarity_threshold: float, global_words: TopWords
+) -> FloatTable:
+    """A party's next model: its topics, replaced by global ones where they match (Algorithm 4).
+
+    Pairs are matched in the order of their similarity: in the order of topic numbers, as in the
+    paper, the result would depend on the numbering. A global topic replaces at most one topic of
+    the party. A topic without a match, of which the paper says nothing, is kept with all that the
+    party has learned.
+
+    `global_words` are the top words of `global_table`, which are the same for all parties.
+    """
+    composed = table.copy()
+    rho = similarity(TopWords.from_table(table, global_words.words.shape[1]), global_words)
+    topics, candidates = np.nonzero(rho >= similarity_threshold)
+    replaced, used = set[int](), set[int]()
+    for pair in np.argsort(-rho[topics, candidates], kind="stable"):
+        k, g = int(topics[pair]), int(candidates[pair])
+        if k not in replaced and g not in used:
+            composed[k] = global_table[g]
+            replaced.add(k)
+            used.add(g)
+    return composed

@@ -1,8 +1,7 @@
-"""The two messages of a federated round. Party and master exchange nothing else.
+"""The two messages of a round of iFTM. Party and master exchange nothing else.
 
-A message is a frozen record that is always valid: its constructor refuses everything except a table
-of probabilities with valid numbers. Its bytes are a safetensors file, which is read without running
-code.
+A message is always valid: its constructor refuses everything except a table of probabilities with
+valid numbers. Its bytes are a safetensors file, which is read without running code.
 """
 
 from __future__ import annotations
@@ -57,16 +56,6 @@ class _Message:
                 raise MessageError(str(error)) from None
             object.__setattr__(self, field.name, value)
 
-    @property
-    def n_topics(self) -> int:
-        """Rows of the table."""
-        return int(self.table.shape[0])
-
-    @property
-    def n_words(self) -> int:
-        """Columns of the table."""
-        return int(self.table.shape[1])
-
     def to_bytes(self) -> bytes:
         """The message as it is sent: a safetensors file with a SHA-256 (``docs/release.md``).
 
@@ -79,8 +68,8 @@ class _Message:
         return pack(self.kind, values, {"table": self.table}, max_header=MAX_HEADER)
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, max_bytes: int = MAX_BYTES) -> Self:
-        """Read a message that `to_bytes` wrote.
+    def from_bytes(cls, data: bytes | bytearray, *, max_bytes: int = MAX_BYTES) -> Self:
+        """Read a message that `to_bytes` wrote; anything else is a `MessageError`.
 
         Parameters
         ----------
@@ -93,11 +82,6 @@ class _Message:
         -------
         message : object of this class
             The message.
-
-        Raises
-        ------
-        MessageError
-            If the data are anything other than one valid message of this class.
         """
         if not isinstance(data, (bytes, bytearray)):
             raise MessageError(f"a message is bytes, got {type(data).__name__}")
@@ -144,7 +128,7 @@ class LocalModel(_Message):
 
     Parameters
     ----------
-    round, vocabulary, table
+    round, vocabulary, table : int, str and array-like
         As in :class:`NextModel`, with at least one topic. The normalization protects nothing.
     party : str
         Name of the party: 1 to 64 printable characters.
@@ -171,7 +155,7 @@ class LocalModel(_Message):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.n_topics:
+        if not len(self.table):
             raise MessageError(f"table must have at least one topic, got shape {self.table.shape}")
 
     @classmethod
@@ -212,22 +196,9 @@ class LocalModel(_Message):
 
         Notes
         -----
-        **Privacy.** Post-processing: `components_` and `privacy_` are released with the model. A
-        message has no field for the distance of the noise from its ideal law, which `privacy_`
-        states and which is below 1e-17 for each fit: at delta 0, its epsilon is that of the ideal
-        mechanism.
-
-        Examples
-        --------
-        >>> from dplda import SubLDA
-        >>> from dplda.datasets import make_topic_corpus
-        >>> from dplda.federated import LocalModel, vocabulary_hash
-        >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
-        >>> model = SubLDA(n_components=3, epsilon=4.0, max_iter=10).fit(X)
-        >>> words = [f"word{i}" for i in range(30)]
-        >>> message = LocalModel.from_estimator(model, "north", 0, vocabulary_hash(words))
-        >>> message.unit, message.n_topics, round(message.epsilon, 2)
-        ('document', 3, 4.0)
+        **Privacy.** Post-processing of releases. The distance of the noise from its ideal law,
+        which `privacy_` states and which is below 1e-17 for each fit, is not in a message: at delta
+        0, its epsilon is that of the ideal mechanism.
         """
         check_model(model)
         guarantee = model.privacy_

@@ -21,12 +21,17 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
-from dplda.federated._sampler import random_table, train_topics
-from dplda.federated._tokens import Tokens, check_size, privatize, randomized_bits
+from dplda.federated._tokens import (
+    Tokens,
+    check_size,
+    privatize,
+    randomized_bits,
+    sweep_tokens,
+)
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy import NonPrivate, epsilon_of
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import Curator
 
 AVERAGED = 5  # the last fifth of the sweeps is averaged; enters every seeded result
@@ -44,9 +49,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     """A party of federated topic modeling [1]_, with differential privacy for each token.
 
     The sound form of the party's algorithms. Every token becomes a one-hot vector over the
-    vocabulary, whose bits are randomized once. Its word is not read again: the Metropolis-Hastings
-    sampler reads the noisy vectors only. Any number of local and global sweeps is therefore
-    post-processing, and the topics may be published.
+    vocabulary, whose bits are randomized once. The Metropolis-Hastings sampler reads the noisy
+    vectors only: any number of sweeps and rounds is post-processing.
 
     Parameters
     ----------
@@ -59,8 +63,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
         1 / n_tokens.
     max_doc_tokens : int or None, default=None
-        Largest number of tokens of a document that are used, chosen at random. It bounds the
-        privacy cost of a whole document (`document_epsilon_`). None uses all tokens.
+        Largest number of tokens of a document that are used, chosen at random. It bounds the cost
+        of a whole document (`document_epsilon_`). None uses all tokens.
     max_iter : int, default=50
         Number of sweeps of `fit`, and of each `refine`.
     doc_topic_prior, topic_word_prior, ledger, n_jobs, random_state, verbose : optional
@@ -78,7 +82,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         Pure epsilon (delta = 0) of one token that is blanked.
     document_epsilon_ : float
         Pure epsilon of a document whose `max_doc_tokens` tokens are all blanked; infinite without
-        that bound. ``privacy_.for_groups(n)`` states what n tokens cost at `delta`.
+        that bound.
     n_iter_ : int
         Number of sweeps so far.
     n_features_in_
@@ -96,16 +100,10 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     Notes
     -----
     **Privacy.** Unit: token. Relation: one token is blanked, its position stays. Replacing a token
-    costs two such events, and a document of n tokens costs n or 2 n of them. Sensitivity: 1 in one
-    coordinate. Event: ``RandomizedResponseEvent`` of `token_epsilon`. If parties hold disjoint
-    documents, parallel composition applies: the federation satisfies the largest of their epsilons.
-    The proofs are in ``docs/proofs_local.md``.
-
-    An epsilon of 8 to 11 for a token, as in [1]_, is a weak guarantee: a document of 100 tokens
-    costs 800 and more. A party that protects documents fits a document-level model, such as
-    `SubLDA`, and sends ``LocalModel.from_estimator(model, party, round_number, vocabulary)``.
-
-    A fitted party holds the noisy vectors and no words.
+    costs two such events, and a document of n tokens costs n or 2 n of them: an epsilon of 8 to 11
+    for a token, as in [1]_, is a weak guarantee. Sensitivity: 1 in one coordinate. Event:
+    ``RandomizedResponseEvent`` of `token_epsilon`. A fitted party holds the noisy vectors and no
+    words. The proofs are in ``docs/proofs_local.md``.
 
     References
     ----------
@@ -210,7 +208,11 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             seeded=streams.seeded,
             assumptions=TOKEN_ASSUMPTIONS,
         )
-        table = random_table(tokens, int(self.n_components), streams)  # public
+        # random topics around the word weights
+        n_components = int(self.n_components)
+        words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_components * tokens.n_words)
+        scale = -np.log(uniform(words, positive=True)).reshape(n_components, -1)
+        table = tokens.word_weights() * scale  # public
         epsilon = epsilon_of(events, 0.0)
         publish(
             self,
@@ -240,8 +242,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         Notes
         -----
         **Privacy.** Post-processing of the noisy vectors of `fit`: no document is read, and
-        `epsilon_` does not change. `table` may depend on the party's documents only through the
-        party's releases.
+        `epsilon_` does not change, if `table` depends on the documents through releases only.
         """
         check_is_fitted(self)
         table = check_topics(table, self.components_.shape[1])  # public
@@ -254,17 +255,22 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, n_iter: int
     ) -> np.ndarray:
-        """Pseudo-counts of words in topics, by sweeps over noisy vectors up to number `n_iter`."""
-        return train_topics(
-            tokens,
-            table,
-            rounds(self, n_iter - self.max_iter + 1, n_iter),
-            n_averaged=max(1, self.max_iter // AVERAGED),
-            doc_topic_prior=float(self.doc_topic_prior_),
-            topic_word_prior=float(self.topic_word_prior),
-            streams=streams,
-            n_jobs=self.n_jobs,
-        )
+        """Pseudo-counts of words in topics, by sweeps over noisy vectors up to number `n_iter`.
+
+        The draws of each sweep make the table of the next one. Its number addresses its random
+        words.
+        """
+        beta, n_averaged = float(self.topic_word_prior), max(1, self.max_iter // AVERAGED)
+        topics, word_prior = np.full(tokens.n_tokens, -1, np.int32), tokens.word_weights()
+        last: list[np.ndarray] = []
+        for t in rounds(self, n_iter - self.max_iter + 1, n_iter):
+            counts = sweep_tokens(
+                tokens, topics, table, word_prior, doc_topic_prior=float(self.doc_topic_prior_),
+                streams=streams, t=t, n_jobs=self.n_jobs,
+            )  # fmt: skip
+            table = np.add(counts, beta, dtype=np.float64)
+            last = [*last, counts][-n_averaged:]
+        return np.mean(last, axis=0) + beta
 
 
 def _kept(corpus: Corpus, max_doc_tokens: int | None, streams: Streams) -> Corpus:

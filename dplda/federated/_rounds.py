@@ -15,6 +15,7 @@ from dplda.federated._messages import (
     LocalModel,
     MessageError,
     NextModel,
+    vocabulary_hash,
 )
 from dplda.leaf._checks import check_integer
 from dplda.leaf._messages import warn_user
@@ -28,7 +29,7 @@ def answer_request(
     Parameters
     ----------
     estimator : IFTMParty
-        Changed in place. It keeps the fit from one round to the next; a pickle keeps it too.
+        Changed in place. It keeps its fit between the rounds; a pickle keeps it too.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts. A fitted estimator does not read them.
     request : NextModel or bytes
@@ -48,16 +49,15 @@ def answer_request(
     MessageError
         If the request is malformed, too long, or for other words.
     ValueError
-        If `X` has another number of columns, or if the master has topics of this party, and the
-        estimator neither a fit nor a ledger.
+        If `X` has other columns, or if the master has topics of this party, and the estimator
+        neither a fit nor a ledger.
     BudgetError
-        If the budget of the ledger is too small. In all these cases no data have been read.
+        If the budget of the ledger is too small. In all these cases nothing is spent.
 
     Notes
     -----
     **Privacy.** The first answer costs what `estimator.fit` costs. All others are post-processing
-    of that fit, whatever is asked, and how often. A lost fit is paid again, and the messages state
-    what the ledger says of both.
+    of that fit, whatever is asked. A lost fit is paid again, and messages state the ledger's sum.
     """
     _check_party(party, estimator)
     is_fitted = hasattr(estimator, "components_")
@@ -66,15 +66,18 @@ def answer_request(
         request = NextModel.from_bytes(request, max_bytes=most)  # a master keeps a party's topics
     if request.vocabulary != vocabulary:
         raise MessageError("the master has another vocabulary than this party")
+    n_topics, n_words = request.table.shape
+    names = [*getattr(X, "columns", ())]
+    has_names = bool(names) and all(isinstance(name, str) for name in names)
     if is_fitted:
-        if request.n_topics:
+        if n_topics:
             estimator.refine(request.table)
-    elif np.shape(X)[1:] != (request.n_words,):
+    elif np.shape(X)[1:] != (n_words,) or (has_names and vocabulary_hash(names) != vocabulary):
         raise ValueError(
-            f"the documents have shape {np.shape(X)}, and the vocabulary has {request.n_words} "
-            "words; count the words of this vocabulary"
+            f"the documents, of shape {np.shape(X)}, have other columns than the vocabulary, of "
+            f"{n_words} words; count the words of this vocabulary"
         )
-    elif request.n_topics and getattr(estimator, "ledger", None) is None:
+    elif n_topics and getattr(estimator, "ledger", None) is None:
         raise ValueError(
             f"the master has topics of {party!r}, whose fit is lost, and another one costs as much "
             "again; give the estimator the ledger that adds up both"
@@ -97,16 +100,15 @@ def _check_party(name: str, estimator: object) -> None:
 def run_rounds(
     master: IFTMMaster, parties: Mapping[str, tuple[Any, Any]], n_rounds: int
 ) -> IFTMMaster:
-    """Run a federation in one process, for experiments.
+    """Run the rounds of iFTM in one process, for experiments.
 
     Parameters
     ----------
     master : IFTMMaster
-        Changed in place. A master with earlier rounds continues with the next one.
+        Changed in place. It continues with its next round.
     parties : mapping of str to tuple (IFTMParty, X)
-        Estimator and documents of each party, by its name. Estimators are changed in place. An
-        estimator is fitted in its first round, unless it is fitted already. One that raises an
-        error is left out of that round, with a warning.
+        Estimator and documents of each party, as for `answer_request`. One that raises an error is
+        left out of that round, with a warning.
     n_rounds : int
         Number of rounds, at least 1.
 

@@ -1,4 +1,4 @@
-"""Privatized tokens: a noisy one-hot vector for each token. Training reads nothing else.
+"""Privatized tokens, and the Metropolis-Hastings sampler, which reads nothing else.
 
 `privatize` is the only function that reads words. docs/proofs_local.md has the proofs.
 """
@@ -9,13 +9,18 @@ import itertools
 import math
 from dataclasses import dataclass
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 from dplda.core._corpus import Corpus
+from dplda.kernels import _metropolis
+from dplda.leaf._threads import in_threads
 from dplda.privacy._curator import MAX_WORDS
 from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
+
+SMALLEST = 1e-30  # a probability that float32 can hold: its smallest normal number is 1.2e-38
 
 # Both numbers enter every seeded result.
 BLOCK_TOKENS = 2**14  # tokens of a block: whole documents, swept with a stream of their own
@@ -57,18 +62,16 @@ class Tokens:
         return list(itertools.pairwise(edges))
 
     def word_scores(self) -> NDArray[np.float64]:
-        """Unbiased count of each word, (n_words,); each token adds a variance of `score_variance`.
-
-        A bit b counts as (b - flip) / (1 - 2 flip).
-        """
+        """Unbiased count of each word, (n_words,): a bit b counts as (b - flip) / (1 - 2 flip)."""
         reported = np.bincount(self.word, minlength=self.n_words)
         scores = (reported - self.n_tokens * self.flip) / (1 - 2 * self.flip)
         return np.asarray(scores, np.float64)
 
-    @property
-    def score_variance(self) -> float:
-        """Variance of a bit in `word_scores`."""
-        return self.flip * (1 - self.flip) / (1 - 2 * self.flip) ** 2
+    def word_weights(self) -> NDArray[np.float64]:
+        """Estimated frequency of each word, (n_words,): unbiased, but for a positive floor."""
+        # words whose estimate is lost in the noise can still be proposed
+        noise = self.n_tokens * (self.flip * (1 - self.flip) / (1 - 2 * self.flip) ** 2)
+        return np.maximum(self.word_scores(), max(1.0, 0.5 * noise**0.5))
 
 
 def check_size(corpus: Corpus, bits: RandomizedBits | None) -> None:
@@ -100,3 +103,70 @@ def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> 
         ones.append((positions - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
     ptr = np.cumsum(np.concatenate(lengths))
     return Tokens(corpus.doc_ptr, ptr, np.concatenate(ones), n_words, bits.probability)
+
+
+@dataclass(frozen=True, eq=False)
+class Topics:
+    """Word probabilities of the topics in a sweep, and alias tables.
+
+    `phi` is (n_components, n_words), rows sum to 1. `threshold` and `alias` (n_words, n_components)
+    draw a topic for each word, with probability proportional to phi.
+    """
+
+    phi: NDArray[np.float32]
+    threshold: NDArray[np.uint32]
+    alias: NDArray[np.int32]
+
+    @classmethod
+    def from_weights(cls, table: NDArray[np.float64]) -> Topics:
+        """Make the tables of non-negative weights (n_components, n_words)."""
+        phi = np.maximum(table / table.sum(axis=1, keepdims=True), SMALLEST).astype(np.float32)
+        weight = np.ascontiguousarray(phi.T)
+        threshold, alias = np.empty(weight.shape, np.uint32), np.empty(weight.shape, np.int32)
+        n = weight.shape[1]
+        _metropolis.build_alias(weight, threshold, alias, np.empty(n), np.empty(n, np.int32))
+        return cls(phi, threshold, alias)
+
+
+def sweep_tokens(
+    tokens: Tokens,
+    topics: NDArray[np.int32],
+    table: NDArray[np.float64],
+    word_prior: NDArray[np.float64],
+    *,
+    doc_topic_prior: float,
+    streams: Streams,
+    t: int,
+    n_jobs: int | None = None,
+) -> NDArray[np.int64]:
+    """Draw the topic of each token, in place, and its word, with `table` fixed.
+
+    `topics` (n_tokens,) holds -1 for a token without a topic. `word_prior` (n_words,) weighs
+    candidate words among those that a token reports. Each block of documents has a random stream of
+    its own at `t`, so that `n_jobs` changes no result. Returns the number of times that each word
+    was drawn with each topic, (n_components, n_words).
+    """
+    model = Topics.from_weights(table)
+    prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
+    base = (tokens.flip / (1 - tokens.flip)) ** 2  # likelihood ratio of a word not reported
+    blocks, own_topic = tokens.blocks(), np.arange(tokens.n_tokens + 1)  # each token is a unit
+    n_shares = max(1, min(len(blocks), joblib.effective_n_jobs(n_jobs)))
+
+    def run(share: NDArray[np.int64]) -> NDArray[np.int32]:
+        counts, n = np.zeros(table.shape, np.int32), len(table)
+        for block in map(int, share):
+            doc_ptr = tokens.doc_ptr[blocks[block][0] : blocks[block][1] + 1]
+            first, last = int(doc_ptr[0]), int(doc_ptr[-1])
+            ptr = tokens.ptr[first : last + 1]
+            reader = streams.reader(Purpose.PROPOSALS, t, block)
+            _metropolis.sweep(
+                doc_ptr, own_topic, first, last, topics, ptr - ptr[0],
+                tokens.word[ptr[0] : ptr[-1]], base, model.phi, model.threshold, model.alias, prior,
+                doc_topic_prior, reader.words(2 * (last - first)), reader.words(4 * (last - first)),
+                counts, np.empty(n, np.int32), np.empty(n), np.empty(n, np.int64),
+            )  # fmt: skip
+        return counts
+
+    parts = in_threads(run, np.array_split(np.arange(len(blocks)), n_shares), n_jobs)
+    # integer sums do not depend on the order
+    return sum((part.astype(np.int64) for part in parts), np.zeros(table.shape, np.int64))

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_table, check_topics
 from dplda.core._fold_in import LARGEST_PRIOR
-from dplda.federated._sampler import Topics
+from dplda.federated._tokens import Topics
 from dplda.kernels import _published_iftm
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import Interval, _fit_context
@@ -24,7 +24,8 @@ from dplda.privacy._curator import MAX_WORDS, TOO_MANY_WORDS, announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
 
-SMALLEST_EPSILON, LARGEST_EPSILON = 0.0114, 100.0
+SMALLEST_EPSILON, LARGEST_EPSILON = 0.0114, 100.0  # below, 95% of the noise is cut; above, one
+# standard deviation is less than 15 of the steps that noise is rounded to
 LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
 STEP, LEVELS = 2.0**-10, 4096  # noisy values above the threshold are rounded down
 PIECE_CELLS = 2**20  # that are drawn at a time; enters seeded results
@@ -37,15 +38,15 @@ class Vectors(NamedTuple):
     ptr: NDArray[np.int64]
     word: NDArray[np.int32]
     level: NDArray[np.uint16]
+    value: NDArray[np.float64]  # of each level
 
 
 class PublishedIFTMParty(PublishedLDA):
     """A party of iFTM as its paper prints it, Algorithm 1 of [1]_: not private.
 
-    Laplace noise of scale ``1 / published_epsilon`` on the one-hot vector of each token enters one
-    factor of the sampler, and nothing else. The party sends exact counts of raw words.
-    :class:`dplda.federated.IFTMParty` is the sound form. Both send the same messages, and an
-    `IFTMMaster` accepts either.
+    Laplace noise on the one-hot vector of each token enters one factor of the sampler, and nothing
+    else. The party sends exact counts of raw words. :class:`dplda.federated.IFTMParty` is the sound
+    form; an `IFTMMaster` accepts the messages of both.
 
     Parameters
     ----------
@@ -55,8 +56,7 @@ class PublishedIFTMParty(PublishedLDA):
         The noise of a token has scale ``1 / published_epsilon``. [1]_ uses 8 to 11. ``inf`` draws
         no noise.
     noise_threshold : float, default=0.2
-        Noisy counts below this become 0 (tau in [1]_). Above 0 and below 1, and at most
-        ``10.6 / published_epsilon``.
+        Noisy counts below this become 0 (tau in [1]_). Above 0 and below 1.
     max_iter : int, default=50
         Number of sweeps (local iterations) of `fit`, and of each `refine`.
     doc_topic_prior, topic_word_prior, n_jobs, random_state, verbose : optional
@@ -77,15 +77,13 @@ class PublishedIFTMParty(PublishedLDA):
     -----
     **Privacy.** Unit: none; the paper means one token. Relation: one token is blanked, its position
     stays. Sensitivity: unbounded, because the topics of other tokens change with that token. Event:
-    ``NonPrivate()``. A word that occurs once is in the support of the message only if its token is
-    present: no finite epsilon holds at any delta below 1.
+    ``NonPrivate()``. A word that occurs once is in the message only if its token is present: no
+    finite epsilon holds at any delta below 1.
 
     This implementation reads [1]_ as follows:
 
-    * Lines 11 to 23 run in the first global iteration too. The paper prints them in the ``else``
-      branch, and the first message would contain random topics.
-    * Line 22, a draw of Phi from the Dirichlet law (7), comes before each sweep: the first sweep
-      needs it.
+    * Lines 11 to 23 run in the first global iteration too, where the paper sends random topics.
+    * Line 22, a draw of Phi from the Dirichlet law (7), comes before each sweep, which needs it.
     * Lines 12 and 13 run as printed: both proposals, and the factors (17) and (20) in the
       acceptances, use the counts at the beginning of the sweep. The hats of (19) and (22) are live
       counts without the token. These steps do not leave the target (6) invariant.
@@ -133,18 +131,15 @@ class PublishedIFTMParty(PublishedLDA):
             self._warn()
         corpus = Corpus.from_counts(X)  # private
         if self.published_epsilon == math.inf:
-            own = np.arange(corpus.n_tokens + 1), corpus.word, np.zeros(corpus.n_tokens, np.uint16)
-            vectors, value = [Vectors(*own)], np.ones(1, np.float64)  # private
+            ptr, level = np.arange(corpus.n_tokens + 1), np.zeros(corpus.n_tokens, np.uint16)
+            vectors = Vectors(ptr, corpus.word, level, np.ones(1))  # private
         else:  # equation (9)
             scale, threshold = 1 / float(self.published_epsilon), float(self.noise_threshold)
             vectors = _noisy_vectors(corpus, scale, threshold, streams)  # lines 2 to 6; private
-            # what each level of a survivor stands for
-            value = np.asarray(threshold + np.arange(LEVELS) * STEP, np.float64)
-        data = corpus, vectors, value
         n_components = int(self.n_components)
         bits = streams.words(Purpose.FIRST_TOPICS, 1, 0, corpus.n_tokens)  # secret
         topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
-        self._sweeps(data, topics, n_components, streams, 1)
+        self._sweeps((corpus, vectors), topics, n_components, streams, 1)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> PublishedIFTMParty:
@@ -180,14 +175,14 @@ class PublishedIFTMParty(PublishedLDA):
 
     def _sweeps(
         self,
-        data: tuple[Corpus, list[Vectors], NDArray[np.float64]],
+        data: tuple[Corpus, Vectors],
         topics: NDArray[np.int32],
         n_components: int,
         streams: Streams,
         first: int,
     ) -> None:
         """Lines 11 to 24 of Algorithm 1; `topics` (n_tokens,) is changed in place."""
-        corpus, vectors, value = data  # private
+        corpus, noisy = data  # private
         alpha, last = float(self.doc_topic_prior_), first + self.max_iter - 1
         weights = self._weights(corpus, topics, n_components)  # private
         for t in rounds(self, first, last):
@@ -198,16 +193,12 @@ class PublishedIFTMParty(PublishedLDA):
             by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])  # 12, 16
             by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18; private
             log_uniform = np.log(_uniform(bits[2:]))  # secret
-            initial = topics.copy()
-            last_token = 0
-            for survivors in vectors:
-                first_token, last_token = last_token, last_token + len(survivors.ptr) - 1
-                # the noisy vectors, `survivors`, are the only arguments that have noise
-                _published_iftm.accept_topics(  # private
-                    corpus.doc_ptr, first_token, last_token, corpus.word, topics, initial,
-                    by_doc, by_word, log_uniform, survivors.ptr, survivors.word, survivors.level,
-                    value, log_phi, omega.phi, alpha, *np.empty((2, n_components), np.int32),
-                )  # fmt: skip
+            # the vectors are the only arguments that have noise
+            _published_iftm.accept_topics(  # private
+                corpus.doc_ptr, 0, corpus.n_tokens, corpus.word, topics, topics.copy(), by_doc,
+                by_word, log_uniform, *noisy, log_phi, omega.phi, alpha,
+                *np.empty((2, n_components), np.int32),
+            )  # fmt: skip
             weights = self._weights(corpus, topics, n_components)  # private
         # The paper's release: exact counts. One token changes at least one of them by 1, and more
         # through the topics of other tokens; there is no noise, so no epsilon is finite.
@@ -239,10 +230,9 @@ class PublishedIFTMParty(PublishedLDA):
 def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> NDArray[np.int64]:
     """Compute the counts of words in topics from a model that was normalized topic by topic.
 
-    This is the attack on section 3.1.5 of [1]_. A row is (counts + beta) / S, where only S is
-    unknown. The smallest entry of the row gives S: it belongs to a word with count 0 or, without
-    beta (where 0 stays 0), to a word with count 1. If this gives no whole numbers, the next count
-    is tried for the smallest entry.
+    This is the attack on section 3.1.5 of iFTM (Jiang et al., ACM TIST 12(1), 2021). A row is
+    (counts + beta) / S. Its smallest entry gives S: it belongs to a word with count 0 or, without
+    beta, with count 1. If this gives no whole numbers, the next count is tried for that entry.
 
     Parameters
     ----------
@@ -261,10 +251,6 @@ def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> N
     ------
     ValueError
         If an entry is negative, a row is empty, or the prior is out of range.
-
-    References
-    ----------
-    .. [1] D. Jiang et al., "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021.
 
     Examples
     --------
@@ -296,25 +282,29 @@ def _recover_row(row: NDArray[Any], beta: float, rounding: float) -> NDArray[np.
     return np.full(len(row), -1)
 
 
-def _noisy_vectors(
-    corpus: Corpus, scale: float, threshold: float, streams: Streams
-) -> list[Vectors]:
-    """A noisy one-hot vector for each token, equation (9), thresholded; in pieces of tokens."""
-    n_words, pieces = corpus.n_words, list[Vectors]()
+def _noisy_vectors(corpus: Corpus, scale: float, threshold: float, streams: Streams) -> Vectors:
+    """A noisy one-hot vector for each token, equation (9), thresholded."""
+    n_words = corpus.n_words
     if corpus.n_tokens * n_words > MAX_WORDS:
         raise ValueError(TOO_MANY_WORDS)
     size = max(1, PIECE_CELLS // n_words)
-    for first in range(0, corpus.n_tokens, size):
+    lengths, words, levels = [np.zeros(1, int)], [np.zeros(0, int)], [np.zeros(0, int)]
+    for piece, first in enumerate(range(0, corpus.n_tokens, size)):
         own = corpus.word[first : first + size]
-        bits = streams.words(Purpose.SURVIVORS, 0, len(pieces), len(own) * n_words)
+        bits = streams.words(Purpose.SURVIVORS, 0, piece, len(own) * n_words)
         u = _uniform(bits).reshape(len(own), n_words)
         noisy = np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u)) * scale  # Laplace's law
         noisy[np.arange(len(own)), own] += 1
         token, word = np.nonzero(noisy > threshold)
-        level = np.minimum((noisy[token, word] - threshold) / STEP, LEVELS - 1).astype(np.uint16)
-        ptr = np.searchsorted(token, np.arange(len(own) + 1))
-        pieces.append(Vectors(ptr, word.astype(np.int32), level))
-    return pieces
+        levels.append(np.minimum((noisy[token, word] - threshold) / STEP, LEVELS - 1))
+        lengths.append(np.bincount(token, minlength=len(own)))
+        words.append(word)
+    return Vectors(
+        np.cumsum(np.concatenate(lengths)),
+        np.concatenate(words, dtype=np.int32, casting="unsafe"),
+        np.concatenate(levels, dtype=np.uint16, casting="unsafe"),
+        np.asarray(threshold + np.arange(LEVELS) * STEP, np.float64),
+    )
 
 
 def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, t: int) -> NDArray[np.float32]:
