@@ -4,9 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-from oracle import Oracle
-
 import dplda
 
 ROOT = Path(__file__).parents[1]
@@ -53,18 +50,6 @@ def test_the_recipe_needs_what_the_metadata_need():
     assert f'version: "{dplda.__version__}"' in recipe
     assert f"license: {PROJECT['license']}\n" in recipe
     assert all(f"- {name}\n" in recipe for name in PROJECT["license-files"])
-
-
-def test_a_test_without_the_library_is_skipped_unless_it_is_required(monkeypatch):
-    missing = Oracle("dp_accounting_of_nobody", "epsilon")
-    monkeypatch.delenv("DPLDA_ORACLE", raising=False)
-    for use in (missing, lambda: missing.name):
-        with pytest.raises(pytest.skip.Exception, match="oracle"):
-            use()
-    monkeypatch.setenv("DPLDA_ORACLE", "required")
-    with pytest.raises((ModuleNotFoundError, pytest.skip.Exception)) as caught:
-        missing()
-    assert caught.type is ModuleNotFoundError
 
 
 def test_workflows_name_files_and_lanes_that_exist():

@@ -144,35 +144,6 @@ def test_workers_are_killed_in_mid_round(calls, n_workers, corpus, shards, clien
     assert len(ledger.entries()) == 1
 
 
-def test_a_result_may_take_longer_than_any_timeout(corpus, shards, client, monkeypatch):
-    """As a large table does on a slow network."""
-    monkeypatch.setattr(_dask, "POLL", 1e-6)
-    monkeypatch.setattr(_dask, "SCATTER", 1e-6)
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=2, random_state=1)
-    expected = model.fit(corpus).components_
-    engine = Kills(client, [], 0)
-    assert_array_equal(model.fit(shards.on(engine)).components_, expected)
-    assert engine.n_lost == 0
-
-
-WITHOUT = "import sys; sys.modules['dplda._version'] = None"
-OLDER = "import dplda._version; dplda._version.__version__ = '0.0.9'"
-AS_BEFORE = "import sys; del sys.modules['dplda._version']"
-
-
-@pytest.mark.parametrize(
-    ("change", "found"), [(WITHOUT, "none that it can load"), (OLDER, "0.0.9")]
-)
-def test_a_worker_with_another_version_is_named(change, found, shards, client):
-    worker = max(client.scheduler_info(n_workers=-1)["workers"])
-    client.run(exec, change, workers=[worker])
-    try:
-        with pytest.raises(RuntimeError, match=f"worker {worker} has {found}"):
-            SubLDA(K, epsilon=1.0).fit(shards.on(client))
-    finally:
-        client.run(exec, AS_BEFORE, workers=[worker])
-
-
 def test_the_logs_of_a_task_that_fails_hold_no_arguments(shards, client):
     engine = DaskEngine(client)
     engine.start([])

@@ -3,10 +3,7 @@
 The tests hold with the global interpreter lock too, which lets threads take turns anywhere.
 """
 
-import os
-import subprocess
 import sys
-import sysconfig
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +23,6 @@ from dplda.privacy._curator import Curator, observe_releases
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
 
-FREE = sysconfig.get_config_var("Py_GIL_DISABLED") == 1
 MECHANISM = DiscreteGaussian.for_noise_multiplier(2.0)
 
 
@@ -222,25 +218,3 @@ def test_pieces_see_the_context_of_their_caller():
     calls = [partial(in_context, str(i), over) for i, over in enumerate(["raise", "call", "print"])]
     assert at_once(*calls) == [{(str(i), o)} for i, o in enumerate(["raise", "call", "print"])]
     assert names(3) == {("none", "warn")}
-
-
-# ---- the interpreter ----------------------------------------------------------------------
-
-IMPORTS = """
-import importlib, pkgutil, sys
-import dplda
-for module in pkgutil.walk_packages(dplda.__path__, "dplda."):
-    if module.name != "dplda.__main__":
-        importlib.import_module(module.name)
-assert "dplda.kernels._variational" in sys.modules
-assert not sys._is_gil_enabled()
-"""
-
-
-@pytest.mark.skipif(not FREE, reason="this Python has a global interpreter lock")
-def test_importing_the_package_does_not_bring_the_lock_back():
-    """No kernel and no requirement asks for it; Python would warn of the first that does."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
-    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", IMPORTS]
-    run = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert run.returncode == 0, run.stderr
