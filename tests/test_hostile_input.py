@@ -1,11 +1,10 @@
 """Whatever is passed to a public entry: documented errors only, and none that quotes the data."""
 
-import io
 import math
 import os
 import struct
 import warnings
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -18,7 +17,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import dplda
-import dplda.__main__ as command_line
 from dplda import (
     GibbsLDA,
     MemoizedReports,
@@ -373,41 +371,6 @@ def test_functions(n_examples, tmp_path, monkeypatch):
         pyplot.close("all")
 
     run(n_examples, st.randoms(use_true_random=True), check)
-
-
-ARGUMENTS = st.one_of(
-    st.sampled_from([
-        "--epsilon", "--delta", "--components", "--max-iter", "--output", "--seed", "coordinator",
-        "party", "--rounds", "--port", "--name", "--data", "--vocabulary", "--insecure", "--party",
-        "--certificate", "--ledger", "1", "-1", "nan", "inf", "1e400",
-        "x", "a=b", "=", "/nowhere/x", "--", "", "show", "--json", "/dev/null", "/",
-    ]),
-    st.text(max_size=6),
-)  # fmt: skip
-
-
-@sizes(30, 1_500)
-@pytest.mark.parametrize(
-    ("run_command", "words"),
-    [
-        (command_line.parse, []),
-        (command_line.parse, ["federation"]),
-        (command_line.main, ["ledger"]),
-    ],
-    ids=["command", "federation", "ledger"],
-)
-def test_command_lines(n_examples, run_command, words):
-    def check(arguments):
-        said, code = io.StringIO(), 0
-        try:
-            with redirect_stderr(said), redirect_stdout(io.StringIO()), warnings.catch_warnings():
-                warnings.simplefilter("error")
-                code = run_command([*words, *(a for a in arguments if a not in ("-h", "--help"))])
-        except SystemExit as end:
-            code = end.code
-        assert code in (1, 2) if "error:" in said.getvalue() else code not in (1, 2)
-
-    run(n_examples, st.lists(ARGUMENTS, max_size=6), check)
 
 
 # What searches such as scripts/fuzz.py have found

@@ -4,6 +4,7 @@ The tests hold with the global interpreter lock too, which lets threads take tur
 """
 
 import sys
+import sysconfig
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -218,3 +219,11 @@ def test_pieces_see_the_context_of_their_caller():
     calls = [partial(in_context, str(i), over) for i, over in enumerate(["raise", "call", "print"])]
     assert at_once(*calls) == [{(str(i), o)} for i, o in enumerate(["raise", "call", "print"])]
     assert names(3) == {("none", "warn")}
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has an interpreter lock"
+)
+def test_kernels_do_not_bring_the_interpreter_lock_back():
+    assert "dplda.kernels._variational" in sys.modules
+    assert not sys._is_gil_enabled()
