@@ -1,26 +1,39 @@
-"""Two-sided bounds of epsilon on twenty settings, and a library that is below the exact value.
+"""Figures of accounting: bounds next to exact values, calibrations, detection, sweeps of words.
 
-``python benchmarks/accounting.py`` prints the tables of docs/accounting.md; the second one needs
-the extra ``oracle``.
+``python benchmarks/accounting.py TABLE`` prints one of
+
+* ``bounds``: two-sided bounds of epsilon on twenty settings (docs/accounting.md);
+* ``library``: settings in which a library is below the exact value. Needs the extra ``oracle``;
+* ``calibration``: CPU seconds of one thread that a calibration takes, the longest of three deltas.
+  No setting repeats, so none is in a cache;
+* ``detection``: detection at 1 false alarm in 100, groups, and two models (docs/guarantee.md);
+* ``words``: the cost of HDP-LDA (docs/proofs_word.md).
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
+import math
 import time
 
 from dplda.privacy import (
     Gaussian,
+    Guarantee,
     Laplace,
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
+    calibrate,
     epsilon_bounds,
     epsilon_of,
 )
+from dplda.privacy._events import BoundedRange
 
 
 def sampled(rate: float, noise: float, count: int) -> Repeated:
-    return Repeated(PoissonSampled(rate, Gaussian(noise)), count)
+    event = Gaussian(noise)
+    return Repeated(event if rate == 1 else PoissonSampled(rate, event), count)
 
 
 SETTINGS = [
@@ -65,11 +78,11 @@ def bounds() -> None:
         )
 
 
-def library_below_the_exact_value() -> None:
+def library() -> None:
     """Gaussian noise, which has a closed form, through another library's loss distributions."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    print("\n| noise | rounds | exact, at least | dp-accounting, interval 1e-4 |")
+    print("| noise | rounds | exact, at least | dp-accounting, interval 1e-4 |")
     print("| --- | --- | --- | --- |")
     below = 0
     cases = [
@@ -85,6 +98,70 @@ def library_below_the_exact_value() -> None:
     print(f"\n{below} of {len(cases)} are below the exact value.")
 
 
+EPSILONS, DELTAS = (0.1, 1.0, 4.0, 20.0), (1e-9, 1e-6, 1e-3)
+
+
+def calibration() -> None:
+    def seconds(n_rounds: int, rate: float, epsilon: float, delta: float) -> float:
+        start = time.thread_time()
+        calibrate(lambda noise: sampled(rate, noise, n_rounds), epsilon, delta)
+        return time.thread_time() - start
+
+    seconds(3, 0.1, 2.0, 1e-6)  # loads the accountant
+    print("| rounds | rate |", " | ".join(f"epsilon {epsilon:g}" for epsilon in EPSILONS), "|")
+    print("| --- |" + " --- |" * (1 + len(EPSILONS)))
+    for n_rounds, rate in itertools.product((1, 80, 1000, 10_000), (1.0, 0.1, 0.01, 0.001)):
+        row = [
+            # one round at a rate below delta needs no noise
+            max(seconds(n_rounds, rate, e, d) for d in DELTAS if n_rounds > 1 or d < rate)
+            for e in EPSILONS
+        ]
+        cells = " | ".join(f"{value:.2f}" for value in row)
+        print(f"| {n_rounds} | {rate:g} | {cells} |", flush=True)
+
+
+def detection() -> None:
+    delta = 1e-6
+
+    def guarantee(epsilon, events):
+        return Guarantee(
+            "document", "one document is added or removed", epsilon, delta, "", 1.0, None, None,
+            False, events=events,
+        )  # fmt: skip
+
+    def upward(rate):
+        """Percent, rounded up to three digits."""
+        step = 10.0 ** (math.floor(math.log10(100.0 * rate)) - 2)
+        return math.ceil(100.0 * rate / step) * step
+
+    print("| epsilon at delta 1e-6 | mu | detection rate | by these alone | groups of 3, 10 |")
+    print("| --- | --- | --- | --- | --- |")
+    for epsilon in (0.5, 1.0, 4.0, 8.0):
+        events = (Gaussian(calibrate(Gaussian, epsilon, delta)),)
+        exact = guarantee(epsilon_of(events, delta), events)
+        alone = guarantee(epsilon, ())
+        groups = ", ".join(f"{exact.for_groups(k).epsilon:.1f}" for k in (3, 10))
+        print(
+            f"| {epsilon:g} | {exact.gaussian_mu:.3f} | {upward(exact.detection_rate()):.3g} "
+            f"| {upward(alone.detection_rate()):.3g} | {groups} |"
+        )
+    twice = epsilon_of([Gaussian(calibrate(Gaussian, 4.0, delta))] * 2, delta)
+    print(f"two models of epsilon 4: {twice:.3g}")
+
+
+def words() -> None:
+    print("| T | epsilon_L | C / beta + 1 | epsilon_I | sum | `epsilon_` |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    n = 50
+    for noise, ratio in ((0.1, 1.25), (0.5, 2.0), (10.0, math.exp(5))):
+        draw = 2 * math.log(ratio)
+        events = [Repeated(Laplace(2 / noise), 2 * n), Repeated(BoundedRange(draw), n - 1)]
+        total, found = n * noise + (n - 1) * draw, epsilon_of(events, 1e-5)
+        print(f"| {n} | {noise:g} | {ratio:.4g} | {draw:.4f} | {total:.3f} | {found:.3f} |")
+
+
 if __name__ == "__main__":
-    bounds()
-    library_below_the_exact_value()
+    tables = {table.__name__: table for table in (bounds, library, calibration, detection, words)}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("table", choices=tables)
+    tables[parser.parse_args().table]()

@@ -96,7 +96,7 @@ def default_rounds(n_passes: int, subsampling_ratio: float) -> int:
     """The rounds in which a document takes part `n_passes` times, but 80 to 400 of them.
 
     With fewer rounds at a small rate, most documents would hardly take part. More rounds than 400
-    gain little for their time (`benchmarks/sampling.py`).
+    gain little for their time (`benchmarks/fits.py`).
     """
     return min(MOST_ROUNDS, max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio)))
 
