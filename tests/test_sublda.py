@@ -217,7 +217,7 @@ def test_weights_undo_the_rates(corpus):
         budget, streams = model._budget(), Streams.from_random_state(0)
         curator = OneDocument(budget.plan(1, 1), streams, label="test", unit="document")
         documents, copied = Documents.from_counts(X, 4, None), table.copied(True, None)
-        model._rounds(documents, copied, copied.schedule(budget, 1, 6.0), curator)
+        model._rounds(documents, copied, copied.schedule(budget, 1), curator)
         values.append(curator.value)
     share = Documents.from_counts(X, 4, None).share_of(frequent_words(table.table, 0.5))
     rate = np.clip(0.4 * share, 0.2, 0.4)

@@ -87,7 +87,7 @@ def schedule(n_rounds=80, share_for_totals=0.0):
     budget = document_budget(1.0, None, DELTA, max_iter=n_rounds, subsampling_ratio=1.0)
     ones, estimate = np.ones((2, 1)), TableEstimate(np.ones(2))
     table = NoisyTable(ones[:, 0], ones, ones, estimate, share_for_totals=share_for_totals)
-    return table.schedule(budget, n_rounds, 6.0)
+    return table.schedule(budget, n_rounds)
 
 
 class Watched(Curator):

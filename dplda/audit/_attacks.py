@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from dplda.audit._replay import Tape, fit_watched
+from dplda.document._document_budget import NORM
 from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Streams, uniform
@@ -141,7 +142,7 @@ def _prepare_documents(target: Target) -> None:
 
 def _documents(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:
     """All documents of canaries, each with one word of the canary's own, and their owners."""
-    n_tokens = math.ceil(TOKENS_OVER_NORM * float(target.estimator.contribution_norm))
+    n_tokens = math.ceil(TOKENS_OVER_NORM * NORM)
     if getattr(target.estimator, "max_doc_tokens", None) is not None:
         n_tokens = min(n_tokens, int(target.estimator.max_doc_tokens))
     rows = np.arange(target.n_canaries * n_each)

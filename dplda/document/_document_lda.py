@@ -34,6 +34,7 @@ from dplda.document._contributions import (
 from dplda.document._document_budget import (
     COUNTS,
     N_PASSES,
+    NORM,
     ONE_CURATOR,
     OTHER_DOCUMENTS,
     PUBLIC_START,
@@ -71,27 +72,24 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ----------
     epsilon : float or None, default=None
         Total epsilon of a document, or of a user if `fit` gets `user_ids`, above 0; ``inf`` trains
-        without noise and without privacy. Give either this or `noise_multiplier`. After `fit`,
-        ``epsilon_ <= epsilon``.
+        without noise and without privacy. Give either this or `noise_multiplier`.
     noise_multiplier : float or None, default=None
         Noise of a round, as standard deviation over sensitivity, instead of `epsilon`. Rounds
-        without sampling differ in noise. Together they cost as much as `max_iter` equal rounds
-        with this value. Word totals add to the cost.
+        without sampling differ in noise, and cost as much as `max_iter` equal rounds with this
+        value. Word totals add to the cost.
     prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
         Public pseudo-counts of words in topics, for instance of a model of public texts of the
-        same kind: the prior of the estimate. Their scale says how many public tokens stand behind
-        them: do not normalize them. They cost no budget, and must not come from the private texts.
-        They are believed if the first rounds agree with them. `partial_fit` goes on with those
-        of its first call. See ``docs/public_prior.md``.
+        same kind, not normalized: how many public tokens stand behind them matters. They cost no
+        budget, must not come from the private texts, and are believed if the first rounds agree.
+        `partial_fit` goes on with those of its first call. See `public_prior`.
     word_vectors : array-like of shape (n_features_in_, n_dimensions) or None, default=None
         Public vectors of the words, zeros in the rows of words without one: what words mean.
         Words with similar vectors get similar topics, as far as the releases agree. They cost no
         budget. `dplda.datasets.load_word_vectors` has those of English words, and makes others.
     expected_n_docs : int or None, default=None
-        Expected number of documents, a public number: never count the private documents. With it,
-        `fit` warns if `delta` is at least 1 / `expected_n_docs`, or if few
-        topics can be expected to stand out of the noise.
-        It changes nothing else. See `dplda.plan`.
+        Expected number of documents, a public number: never count the private documents. `fit` then
+        warns if `delta` is at least 1 / `expected_n_docs`, or if few topics can be expected to
+        stand out of the noise. It changes nothing else. See `dplda.plan`.
 
     Attributes
     ----------
@@ -128,9 +126,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     _n_passes = N_PASSES
     _infers_anew = False
     _ratios = staticmethod(exponential)  # of the first table
-    # L2 norm that documents are scaled to; the clipping bound of a round is 0.4 of it. A
-    # constant: at 3 and 12 the perplexity on KOS differs by less than 0.1% (epsilon 4).
-    contribution_norm = 6.0
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
@@ -194,19 +189,26 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
-        return self._train(X, user_ids, self._max_iter(), earlier=earlier)
+        table = None if earlier is None else getattr(earlier, "_released", None)  # public
+        if earlier is not None and (
+            not isinstance(table, NoisyTable) or table.average.shape[1] != self.n_components
+        ):
+            raise ValueError(
+                "earlier must be a fitted SubLDA or PrivateSVILDA with "
+                f"n_components={self.n_components}, got {type(earlier).__name__}; pass the model "
+                "itself, not a release of it"
+            )
+        return self._train(X, user_ids, self._max_iter(), earlier=table)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
         """Run one more private round on the same documents.
 
-        Each call is one more round, and the privacy costs of all calls add up in `epsilon_`. The
-        first call also releases word totals. `max_iter` calls release what `fit` releases, and
-        `epsilon` pays for no further call. Each call charges the distance of its noise from the
-        ideal law, so that the last of `max_iter` calls may be refused if `epsilon` is large or
-        `delta` tiny. With noise, later calls divide the word totals of the first call among the
-        topics, or with a weak signal release word totals again, which enter the mean of all: pass
-        the whole corpus to each call, or at least documents with the same words.
+        The costs of all calls add up in `epsilon_`. `max_iter` calls release what `fit` releases,
+        and `epsilon` pays for no further call. Each call charges the distance of its noise from the
+        ideal law, so that the last of them may be refused if `epsilon` is large or `delta` tiny.
+        The first call also releases word totals, which later ones divide among the topics: pass the
+        whole corpus to each call, or at least documents with the same words.
 
         Make as many calls as the ledger allows under a ledger with ``composition="adaptive"``,
         whose budget is then the guarantee. Otherwise fix their number before you look at the
@@ -251,10 +253,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         n_rounds: int,
         *,
         table: NoisyTable | None = None,
-        earlier: Any = None,
+        earlier: NoisyTable | None = None,
     ) -> Self:
         """Charge `n_rounds` rounds, run them, and publish the model."""
-        name, unit, norm = type(self).__name__, _unit_of(X, user_ids), self.contribution_norm
+        name, unit = type(self).__name__, _unit_of(X, user_ids)
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         budget = self._budget()  # public
         n_done, before = (0, None) if table is None else (table.n_rounds, self.privacy_)
@@ -264,7 +266,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 name, [event for _, event in plan],
                 epsilon=self.epsilon, delta=self.delta, earlier=before, max_iter=self._max_iter(),
             )  # fmt: skip
-        others = None if earlier is None else self._releases_of(earlier)  # public
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and not budget.exact)
         charged, interrupt = unit if user_ids is None else charged_unit(user_ids, unit), None
@@ -272,30 +273,32 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             plan, streams, label=name, unit=charged, ledger=self.ledger, parties=self._parties
         ) as curator:
             documents = self._documents(X, user_ids, reset=table is None)  # private
-            if table is None and self.expected_n_docs is not None:
-                warn_of_expectation(
-                    budget, n_docs=self.expected_n_docs, n_words=documents.n_words,
-                    n_components=self.n_components, delta=self.delta,
-                )  # fmt: skip
-            start = streams if self._parties is None else self._parties.begin()
             if table is None:
-                table = self._first_table(documents, budget, curator, start, others, unit)  # public
+                if self.expected_n_docs is not None:
+                    warn_of_expectation(
+                        budget, n_docs=self.expected_n_docs, n_words=documents.n_words,
+                        n_components=self.n_components, delta=self.delta,
+                    )  # fmt: skip
+                start = streams if self._parties is None else self._parties.begin()
+                table = self._first_table(
+                    documents, budget, curator, start, earlier, unit
+                )  # public
             else:
                 table = table.copied(budget.exact, self.n_jobs)
-                documents.rescale(table.weight, norm, exact=budget.exact)  # private
-            steps = table.schedule(budget, n_rounds, norm)  # public
+                documents.rescale(table.weight, NORM, exact=budget.exact)  # private
+            steps = table.schedule(budget, n_rounds)  # public
             try:
                 self._rounds(documents, table, steps, curator)
             except KeyboardInterrupt as error:
                 if table.n_rounds == n_done:
                     raise
                 interrupt = error
-        norms = [] if n_done else [norm] * len(budget.totals)
-        norms += [*map(attrgetter("norm"), steps), *[norm] * budget.n_spare]
+        norms = [] if n_done else [NORM] * len(budget.totals)
+        norms += [*map(attrgetter("norm"), steps), *[NORM] * budget.n_spare]
         assumptions: tuple[str, ...]
         assumptions = () if self.prior_components is None else (PUBLIC_START,)
         assumptions += () if self.word_vectors is None else (PUBLIC_VECTORS,)
-        assumptions += () if others is None else (OTHER_DOCUMENTS,)
+        assumptions += () if earlier is None else (OTHER_DOCUMENTS,)
         if self._parties is not None:
             assumptions += self._parties.assumptions(curator.events, self.delta)
         guarantee = document_guarantee(
@@ -373,7 +376,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         publish(
             self,
             guarantee,
-            **table.finish(self.contribution_norm, self.topic_word_prior),
+            **table.finish(self.topic_word_prior),
             n_iter_=table.n_rounds,
             noise_multiplier_=budget.noise_multiplier,
             _released=table,
@@ -407,7 +410,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         unit: str,
     ) -> NoisyTable:
         """The table before round 1, from two releases of word totals; public."""
-        norm, n_words = self.contribution_norm, documents.n_words
+        n_words = documents.n_words
         if earlier is not None and len(earlier.weight) != n_words:
             raise ValueError(
                 f"earlier was fitted to {len(earlier.weight)} words, and X has {n_words}; use one "
@@ -421,7 +424,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             )
         most = 1 if unit == "document" else DOCS_OF_A_USER  # public
         released, weight = release_word_totals(
-            documents, budget.totals, curator, norm, most
+            documents, budget.totals, curator, NORM, most
         )  # public
         kind = ExactTable if budget.exact else NoisyTable
         table = kind.from_totals(
@@ -433,7 +436,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             table.average, table.table = start, start.astype(np.float32)
         if not budget.exact:
             earlier_noise = 0.0 if table.earlier is None else table.earlier.noise
-            noise = math.hypot(norm * budget.noise, earlier_noise)  # of a cell, after all rounds
+            noise = math.hypot(NORM * budget.noise, earlier_noise)  # of a cell, after all rounds
             # Topics cannot be told from each other where it hides the totals of the words. Word
             # frequencies can be learned there still.
             signal = float((table.totals * weight).mean())
@@ -456,17 +459,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def _share(self, step: Round) -> float:
         """Share of a round in the average of the rounds so far, once the round is in it."""
         raise NotImplementedError
-
-    def _releases_of(self, earlier: Any) -> NoisyTable:
-        """The releases of an earlier fit to other documents."""
-        table = getattr(earlier, "_released", None)
-        if not isinstance(table, NoisyTable) or table.average.shape[1] != self.n_components:
-            raise ValueError(
-                "earlier must be a fitted SubLDA or PrivateSVILDA with "
-                f"n_components={self.n_components}, got {type(earlier).__name__}; pass the model "
-                "itself, not a release of it"
-            )
-        return table
 
     def _budget(self) -> DocumentBudget:
         return document_budget(

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda.core._fold_in import exp_dirichlet_expectation, slices
-from dplda.document._document_budget import CLIP, DocumentBudget, Round
+from dplda.document._document_budget import CLIP, NORM, DocumentBudget, Round
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
     PIECE,
@@ -149,8 +149,8 @@ class NoisyTable:
         table.estimate.n_jobs = n_jobs
         return table
 
-    def schedule(self, budget: DocumentBudget, n_rounds: int, norm: float) -> list[Round]:
-        """The next `n_rounds` rounds; documents are scaled to `norm`.
+    def schedule(self, budget: DocumentBudget, n_rounds: int) -> list[Round]:
+        """The next `n_rounds` rounds.
 
         Rounds after the last one of the budget equal the last. `share_for_totals` of the rounds
         release word totals, spread evenly, but never the first one: an average could be left
@@ -168,7 +168,7 @@ class NoisyTable:
             steps.append(
                 Round(
                     t, len(budget.totals) + t, budget.rounds[min(t, max_iter) - 1],
-                    budget.subsampling_ratio, norm if for_totals else CLIP * norm,
+                    budget.subsampling_ratio, NORM if for_totals else CLIP * NORM,
                     0.0 if n <= n_examining else power, n, n_last, for_totals,
                 )
             )  # fmt: skip
@@ -302,11 +302,11 @@ class NoisyTable:
             return self.average, scale
         return self.average + self.earlier.average, np.hypot(scale, self.earlier.scale)
 
-    def finish(self, norm: float, topic_word_prior: float) -> dict[str, Any]:
+    def finish(self, topic_word_prior: float) -> dict[str, Any]:
         """Fitted attributes: the final table, its noise, its signal, and the evidence of topics.
 
         With noise, the cells of a word add up to the word's total, which is better known than they
-        are (decision 18). Documents are scaled to `norm`.
+        are (decision 18).
         """
         totals, (noisy, scale) = self.totals, self.sums()
         n_components, noise = noisy.shape[1], math.sqrt(self.variance)
@@ -324,7 +324,7 @@ class NoisyTable:
         counts = totals * self.weight
         doc_words = float(counts.sum()) / max(n_docs, 1.0)
         if self.is_centered:  # exact ones are not scaled
-            doc_words = (doc_words / norm) ** 2
+            doc_words = (doc_words / NORM) ** 2
         # The mean of a word's row is noise alone, and does not enter the average.
         std = scale * np.sqrt(1 - 1 / n_components)
         signal = float(counts.mean()) / n_components

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from dplda.core._private_fit import SMALLEST_DELTA, warn_of_delta
 from dplda.document._document_budget import (
     N_PASSES,
+    NORM,
     SMALLEST_RATIO,
     DocumentBudget,
     default_rounds,
     document_budget,
 )
+from dplda.document._table_estimate import SCALE_UP
 from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.metrics._signal import FEWEST_TOPICS
@@ -35,19 +37,16 @@ FEWEST, MOST = 0.65, 2.8
 # A document scaled to the norm C has about BURST C length**LENGTH counts.
 BURST, LENGTH = 3.1, 0.2
 LARGEST = 10**12
-NORM = 6.0  # L2 norm that documents are scaled to
 
 
 @dataclass(frozen=True)
 class Plan:
     """What to expect of a fit; `print` shows it as a table.
 
-    Parameters
+    Attributes
     ----------
-    n_docs, n_words, n_components : int
-        Size of the corpus and of the model.
-    epsilon, delta : float
-        The total that the fit spends.
+    n_docs, n_words, n_components, epsilon, delta
+        As given.
     signal : float
         Expected mean count in a cell of `components_`, in counts of scaled documents.
     noise : float
@@ -58,8 +57,8 @@ class Plan:
     gap_error : float
         Standard error of `gap_closed` on a corpus that the formula was not fitted to.
     docs_for_half : int
-        Number of documents that are expected to close half of the gap; `print` shows the interval
-        that was measured, from 0.65 to 2.8 times this number.
+        Number of documents that are expected to close half of the gap. From 0.65 to 2.8 times this
+        number were measured.
     recommended_components : int
         Number of topics that are expected not to be weak, from 2 to 100.
     recommended_words : int
@@ -170,9 +169,9 @@ def plan(
     >>> expected.docs_for_half < 10_000
     True
     """
-    check_integer("n_words", n_words, 1, LARGEST)
-    check_integer("n_components", n_components, 1, LARGEST)
-    check_integer("n_docs", n_docs, 1, LARGEST)
+    sizes = {"n_docs": n_docs, "n_words": n_words, "n_components": n_components}
+    for name, size in sizes.items():
+        check_integer(name, size, 1, LARGEST)
     check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     check_delta(delta, least=SMALLEST_DELTA)
     check_number("mean_doc_words", mean_doc_words, 0.0, LARGEST, closed="right")
@@ -181,27 +180,21 @@ def plan(
         max_iter = default_rounds(N_PASSES, subsampling_ratio)
     check_integer("max_iter", max_iter, 1, 10**6)
     budget = document_budget(
-        epsilon, None, delta, max_iter=max_iter,
-        subsampling_ratio=subsampling_ratio,
-    )  # fmt: skip
-    warn_of_expectation(
-        budget, n_docs=n_docs, n_words=n_words, n_components=n_components, delta=delta
+        epsilon, None, delta, max_iter=max_iter, subsampling_ratio=subsampling_ratio
     )
-    noise = budget.noise
-    half = docs_for_half(noise, n_words)
-    scaled = min(5.0 * mean_doc_words, BURST * NORM * mean_doc_words**LENGTH)
+    warn_of_expectation(budget, delta=delta, **sizes)
+    half = docs_for_half(budget.noise, n_words)
+    scaled = min(SCALE_UP * mean_doc_words, BURST * NORM * mean_doc_words**LENGTH)
     return Plan(
-        n_docs=n_docs,
-        n_words=n_words,
-        n_components=n_components,
+        **sizes,
         epsilon=float(epsilon),
         delta=float(delta),
         signal=n_docs * scaled / (n_words * n_components),
-        noise=NORM * noise,
+        noise=NORM * budget.noise,
         gap_closed=1 - 0.5 * (half / n_docs) ** DECAY,
         gap_error=ERROR,
         docs_for_half=math.ceil(half),
-        recommended_components=round(min(100, max(2, standing_topics(n_docs, half)))),
+        recommended_components=round(min(100, max(2, STANDING * n_docs / half))),
         recommended_words=max(1, round(n_words * (n_docs / half) ** (1 / WORDS))),
     )
 
@@ -217,7 +210,7 @@ def warn_of_expectation(
     if budget.totals[0].exact or n_components == 1:
         return
     half = docs_for_half(budget.noise, n_words)
-    expected = standing_topics(n_docs, half)
+    expected = STANDING * n_docs / half
     if expected < FEWEST_TOPICS * n_components:
         fewer = f"n_components={expected:.0f}, " if round(expected) >= 2 else ""
         needed = math.ceil(FEWEST_TOPICS * n_components * half / STANDING)
@@ -232,8 +225,3 @@ def warn_of_expectation(
 def docs_for_half(noise: float, n_words: int) -> float:
     """Number of documents that close half of the gap."""
     return HALF * noise * n_words**WORDS
-
-
-def standing_topics(n_docs: int, half: float) -> float:
-    """Number of topics that are expected not to be weak."""
-    return STANDING * n_docs / half
