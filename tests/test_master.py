@@ -87,7 +87,7 @@ def test_weights_are_amounts_of_data():
     one, two = np.zeros((2, 1, N_WORDS))
     one[0, :2], two[0, :2] = [0.75, 0.25], [0.25, 0.75]
     messages = [say("a", table=one, weight=300), say("b", table=two, weight=100)]
-    for largest, expected in [(None, [0.625, 0.375]), (100, [0.5, 0.5])]:
+    for largest, expected in [(math.inf, [0.625, 0.375]), (100, [0.5, 0.5])]:
         master = IFTMMaster(WORDS, similarity_threshold=0.3, n_top_words=2, max_weight=largest)
         send(master, *messages)
         np.testing.assert_allclose(master.components_[0, :2], expected)

@@ -54,7 +54,7 @@ class IFTMMaster:
         all parties.
     min_parties : int, default=1
         A round needs at least this many valid models.
-    max_weight : float or None, default=None
+    max_weight : float, default=inf
         Larger weights are clipped to this value: a false weight could outweigh all others.
 
     Attributes
@@ -107,7 +107,7 @@ class IFTMMaster:
         n_top_words: int = 30,
         max_topics: int = 200,
         min_parties: int = 1,
-        max_weight: float | None = None,
+        max_weight: float = math.inf,
     ) -> None:
         self.vocabulary_hash = vocabulary_hash(vocabulary)
         self._words = [str(word) for word in vocabulary]
@@ -118,8 +118,7 @@ class IFTMMaster:
         self.n_top_words = check_integer("n_top_words", n_top_words, 1, LARGEST)
         self.max_topics = check_integer("max_topics", max_topics, 1, LARGEST)
         self.min_parties = check_integer("min_parties", min_parties, 1, LARGEST)
-        most = math.inf if max_weight is None else max_weight
-        self.max_weight = check_number("max_weight", most, 0, math.inf, closed="right")
+        self.max_weight = check_number("max_weight", max_weight, 0, math.inf, closed="right")
         self.round_ = 0
         self.refused_: dict[str, str] = {}
         self.next_models_: dict[str, NextModel] = {}
@@ -147,9 +146,7 @@ class IFTMMaster:
         return self.next_models_.get(party) or self._message(np.zeros((0, self.n_words)))
 
     def update(self, local_models: Mapping[str, LocalModel | bytes]) -> dict[str, NextModel]:
-        """Make a round from the models that arrived.
-
-        The order of the messages does not change the result.
+        """Make a round from the models that arrived, in any order.
 
         Parameters
         ----------
@@ -165,8 +162,7 @@ class IFTMMaster:
         Raises
         ------
         RoundError
-            If fewer than `min_parties` valid models arrived. Only `refused_` changes then; it holds
-            the reasons.
+            If fewer than `min_parties` valid models arrived. Only `refused_` changes then.
         """
         if not isinstance(local_models, Mapping):
             raise TypeError(
@@ -275,8 +271,7 @@ def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarant
     """The guarantee of what was computed from messages: unit and costs that each party states.
 
     Each unit is with one party. If it changes, the messages of that party change as its own
-    guarantee allows, and all else is post-processing: the largest epsilon holds at the largest
-    delta.
+    guarantee allows, and all else is post-processing.
     """
     each, epsilons, deltas = zip(*stated.values())
     units, epsilon, delta = " or ".join(sorted({*each})), max(epsilons), max(deltas)
@@ -305,9 +300,6 @@ def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarant
         trusted=TRUSTED_PARTY,
         theorem="docs/federated.md",
     )
-
-
-# ------------------------------------------------------ merging and composing: pure functions
 
 
 class TopWords(NamedTuple):
@@ -347,10 +339,9 @@ def similarity(first: TopWords, second: TopWords) -> FloatTable:
 def redundant_topics(topics: TopWords, similarity_threshold: float, owners: Indices) -> Indices:
     """Sets of redundant topics: at most one topic of each party.
 
-    Pairs of topics join their sets in the order of their similarity, from the most similar down to
-    the threshold (xi), unless a party has a topic in both sets. Without the restriction a set is
-    what a chain of similar topics connects, and a party that sends mixtures of topics makes one
-    chain of all topics.
+    Pairs of topics join their sets in the order of their similarity, down to the threshold (xi),
+    unless a party has a topic in both sets: mixtures of topics, which one party sends, would make
+    one chain of all topics.
 
     `owners` (n_topics,) is the number of the party of each topic. Returns the number of the set of
     each topic. Sets are numbered from 0 in the order of their first topics.

@@ -40,7 +40,7 @@ class MessageError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class _Message:
-    """Common part of both messages: a round, a vocabulary, a topic-word table, and the bytes."""
+    """Common part of both messages, and their bytes."""
 
     kind: ClassVar[str]
 
@@ -104,9 +104,7 @@ class _Message:
 
 @dataclass(frozen=True, eq=False)
 class NextModel(_Message):
-    """The master's request to a party: the model that a round starts from.
-
-    It is post-processing of local models, which have been released.
+    """The master's request to a party: the model that a round starts from, from releases alone.
 
     Parameters
     ----------
@@ -162,7 +160,7 @@ class LocalModel(_Message):
     def from_estimator(
         cls, model: Any, party: str, round_number: int, vocabulary: str
     ) -> LocalModel:
-        """Make the message of a fitted model: any private model of dplda can join a federation.
+        """Make the message of a fitted model. Any private model can join a federation.
 
         Parameters
         ----------
@@ -185,14 +183,13 @@ class LocalModel(_Message):
         Raises
         ------
         MessageError
-            If a topic is empty or has a negative entry, or if the model knows its words and they
-            are not those of `vocabulary`.
+            If a topic is empty or has a negative entry, or if the model knows other words.
 
         Warns
         -----
         PrivacyLeakWarning
-            If the model has no guarantee (infinite epsilon), or drew its noise from a given seed.
-            If a message of a later round states one fit, because no ledger is given.
+            If the model has no guarantee, or drew its noise from a given seed, or if a message of a
+            later round states one fit, because no ledger is given.
 
         Notes
         -----
@@ -256,12 +253,6 @@ def vocabulary_hash(words: Sequence[str]) -> str:
     ------
     MessageError
         If there are no words, or if one of them is repeated or is not a string.
-
-    Examples
-    --------
-    >>> from dplda.federated import vocabulary_hash
-    >>> vocabulary_hash(["pear", "plum"]) == vocabulary_hash(["plum", "pear"])
-    False
     """
     found = list(words) if np.iterable(words) and not isinstance(words, (str, bytes)) else []
     if not found or not all(isinstance(word, str) for word in found):

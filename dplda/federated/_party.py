@@ -92,11 +92,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     SeededNoiseWarning
         In `fit`, if the noise comes from a given `random_state`.
 
-    See Also
-    --------
-    IFTMMaster : Merges the topics of the parties.
-    LocalModel.from_estimator : A document-level party: the message of any private model.
-
     Notes
     -----
     **Privacy.** Unit: token. Relation: one token is blanked, its position stays. Replacing a token
@@ -118,8 +113,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     >>> party = IFTMParty(n_components=3, token_epsilon=6.0, max_iter=10, max_doc_tokens=50).fit(X)
     >>> round(party.token_epsilon_, 2), round(party.document_epsilon_, 1)
     (6.0, 300.0)
-    >>> party.refine(party.components_).components_.shape
-    (3, 30)
     """
 
     _tokens: Tokens
@@ -255,11 +248,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, n_iter: int
     ) -> np.ndarray:
-        """Pseudo-counts of words in topics, by sweeps over noisy vectors up to number `n_iter`.
-
-        The draws of each sweep make the table of the next one. Its number addresses its random
-        words.
-        """
+        """Pseudo-counts of words in topics, by sweeps over noisy vectors up to number `n_iter`."""
         beta, n_averaged = float(self.topic_word_prior), max(1, self.max_iter // AVERAGED)
         topics, word_prior = np.full(tokens.n_tokens, -1, np.int32), tokens.word_weights()
         last: list[np.ndarray] = []
@@ -268,17 +257,13 @@ class IFTMParty(PrivateEstimator, BaseLDA):
                 tokens, topics, table, word_prior, doc_topic_prior=float(self.doc_topic_prior_),
                 streams=streams, t=t, n_jobs=self.n_jobs,
             )  # fmt: skip
-            table = np.add(counts, beta, dtype=np.float64)
+            table = np.add(counts, beta, dtype=np.float64)  # of the next sweep
             last = [*last, counts][-n_averaged:]
         return np.mean(last, axis=0) + beta
 
 
 def _kept(corpus: Corpus, max_doc_tokens: int | None, streams: Streams) -> Corpus:
-    """At most `max_doc_tokens` tokens of each document, by keys that do not depend on words.
-
-    A document that is blanked changes at most this many tokens, and costs at most as many times the
-    epsilon of one token.
-    """
+    """At most `max_doc_tokens` tokens of each document, by keys that do not depend on words."""
     if max_doc_tokens is None:
         return corpus
     lengths, largest = np.diff(corpus.doc_ptr), int(max_doc_tokens)

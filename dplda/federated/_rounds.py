@@ -67,12 +67,11 @@ def answer_request(
     if request.vocabulary != vocabulary:
         raise MessageError("the master has another vocabulary than this party")
     n_topics, n_words = request.table.shape
-    names = [*getattr(X, "columns", ())]
-    has_names = bool(names) and all(isinstance(name, str) for name in names)
+    names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
     if is_fitted:
         if n_topics:
             estimator.refine(request.table)
-    elif np.shape(X)[1:] != (n_words,) or (has_names and vocabulary_hash(names) != vocabulary):
+    elif np.shape(X)[1:] != (n_words,) or (names and vocabulary_hash(names) != vocabulary):
         raise ValueError(
             f"the documents, of shape {np.shape(X)}, have other columns than the vocabulary, of "
             f"{n_words} words; count the words of this vocabulary"

@@ -68,8 +68,7 @@ class PublishedIFTMParty(PublishedLDA):
         Exact counts of words in topics (C^KW in [1]_), plus `topic_word_prior`. Not normalized.
         After `refine` it has as many rows as the table that was given.
     published_epsilon_ : float
-        The claim of [1]_: `published_epsilon`, for one token, in any number of rounds. Not a
-        guarantee.
+        The claim of [1]_: `published_epsilon`, for one token, in any number of rounds.
     epsilon_, delta_ : float
         Infinity and 0: nothing is proved. `privacy_` says why.
 
@@ -77,8 +76,7 @@ class PublishedIFTMParty(PublishedLDA):
     -----
     **Privacy.** Unit: none; the paper means one token. Relation: one token is blanked, its position
     stays. Sensitivity: unbounded, because the topics of other tokens change with that token. Event:
-    ``NonPrivate()``. A word that occurs once is in the message only if its token is present: no
-    finite epsilon holds at any delta below 1.
+    ``NonPrivate()``: a word that occurs once is in the message only if its token is present.
 
     This implementation reads [1]_ as follows:
 
@@ -87,9 +85,8 @@ class PublishedIFTMParty(PublishedLDA):
     * Lines 12 and 13 run as printed: both proposals, and the factors (17) and (20) in the
       acceptances, use the counts at the beginning of the sweep. The hats of (19) and (22) are live
       counts without the token. These steps do not leave the target (6) invariant.
-    * P-hat in (19) and (22) is (8) with the noisy counts, without normalization. Each survivor,
-      a noisy coordinate above tau, favors the topics of largest phi, whatever the word, and with
-      many survivors (tau = 0.2) all tokens end in one topic.
+    * P-hat in (19) and (22) is (8) with the noisy counts, without normalization. With many
+      survivors, noisy coordinates above tau = 0.2, all tokens end in one topic.
     * (18) and (21) invert the ratio of the proposals. (19) and (22) are correct and are used.
     * The counts are sent with beta, because a topic without words cannot be normalized.
 
@@ -246,11 +243,6 @@ def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> N
     counts : ndarray of shape (n_components, n_words), int64
         The counts; without beta, the counts divided by their greatest common divisor. A row of -1
         if no whole numbers fit to within rounding.
-
-    Raises
-    ------
-    ValueError
-        If an entry is negative, a row is empty, or the prior is out of range.
 
     Examples
     --------
