@@ -55,33 +55,13 @@ def test_similarity_by_hand():
     np.testing.assert_array_equal(similarity(a, c), 0)
 
 
-@pytest.mark.parametrize("n_top_words", [1, 3, 19, 20, 21])
-def test_top_words_are_those_of_a_stable_sort(n_top_words):
-    table = np.random.default_rng(0).integers(0, 4, (50, 20)) / 4  # many ties
-    words = np.argsort(-table, axis=1, kind="stable")[:, :n_top_words]
-    np.testing.assert_array_equal(TopWords.from_table(table, n_top_words).words, words)
-
-
 @pytest.mark.parametrize("n_top_words", [1, 5, 30, 100])
 def test_similarity_is_that_of_the_slow_twin(n_top_words):
     rng = np.random.default_rng(n_top_words)
-    a, b = random_table(rng, 7, 40), random_table(rng, 4, 40)
+    a, b = random_table(rng, 7, 40), random_table(rng, 4, 40).round(1)  # the second has ties
     fast = similarity(TopWords.from_table(a, n_top_words), TopWords.from_table(b, n_top_words))
     slow = [[slow_similarity(x, y, n_top_words) for y in b] for x in a]
     np.testing.assert_allclose(fast, slow, rtol=1e-12)
-
-
-def test_chains_are_one_topic():
-    """The paper's example: (1, 2) and (2, 3) make {1, 2, 3}."""
-    table = np.array([
-        [0.6, 0.4, 0.0, 0.0, 0.0, 0.0],
-        [0.0, 0.0, 0.0, 0.0, 0.5, 0.5],
-        [0.0, 0.6, 0.4, 0.0, 0.0, 0.0],
-        [0.0, 0.0, 0.6, 0.4, 0.0, 0.0],
-    ])  # fmt: skip
-    top = TopWords.from_table(table, 2)
-    np.testing.assert_array_equal(redundant_topics(top, 0.25, np.arange(4)), [0, 1, 0, 0])
-    np.testing.assert_array_equal(redundant_topics(top, 0.26, np.arange(4)), [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("threshold", [0.05, 0.2, 0.5, 1.0])

@@ -35,7 +35,7 @@ def next_model(**changes):
     [
         local(), local(weight=0), local(party="inf", epsilon=math.inf), next_model(),
         next_model(table=TABLE[:0]),
-        *(local(epsilon=x) for x in (0.1, 5e-324, 1.7976931348623157e308, 2**53 + 2)),
+        *(local(epsilon=x) for x in (0.1, 5e-324, 1.7976931348623157e308, 2**53 + 2, 10**5000)),
     ],
 )  # fmt: skip
 def test_bytes_and_back_to_the_last_bit(message):
@@ -222,10 +222,6 @@ def test_the_hash_names_a_vocabulary():
 def test_what_is_no_vocabulary(words):
     with pytest.raises(MessageError, match="word"):
         vocabulary_hash(words)
-
-
-def test_an_epsilon_beyond_all_floats_is_infinite():
-    assert local(epsilon=10**5000).epsilon == math.inf
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])

@@ -155,20 +155,13 @@ def test_bad_tables(table, message, X):
     assert party.components_.shape == (K, 40)
 
 
-def test_message_to_the_master(X):
-    party = IFTMParty(K, token_epsilon=5.0, max_iter=3).fit(X)
-    message = LocalModel.from_estimator(party, "north", 2, HASH)
-    assert (message.party, message.round, message.unit) == ("north", 2, "token")
-    assert (message.epsilon, message.delta) == (party.epsilon_, party.delta_)
-    assert message.weight == pytest.approx(X.sum(), rel=0.01)
-
-
 @pytest.mark.parametrize(
     ("model", "unit"),
     [
         (SubLDA(K, epsilon=4.0, max_iter=5), "document"),
         (PrivateSVILDA(K, epsilon=4.0, max_iter=5), "document"),
         (HDPLDA(K, epsilon=50.0, max_iter=3), "word"),
+        (IFTMParty(K, token_epsilon=5.0, max_iter=3), "token"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
