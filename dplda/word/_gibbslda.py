@@ -41,7 +41,7 @@ class GibbsLDA(BaseLDA):
 
     **Not private**: the baseline with which the private estimators are compared. Each sweep draws
     the topic of every token, given the topics of the other tokens of its document and the
-    word-topic counts of the sweep before. With `exact` the counts are live, as in [1]_.
+    word-topic counts of the sweep before.
 
     Parameters
     ----------
@@ -50,11 +50,8 @@ class GibbsLDA(BaseLDA):
         Number of sweeps over the corpus.
     doc_topic_prior
     topic_word_prior
-    exact : bool, default=False
-        If True, run collapsed Gibbs sampling [1]_: each draw reads live counts of all other tokens.
-        It is slower, and `components_` holds the counts of the last sweep.
     n_jobs : int or None, default=None
-        Number of threads. It never changes a result. With `exact` training is sequential.
+        Number of threads. It never changes a result.
     random_state : int, RandomState instance or None, default=None
         Seed of the sampler.
     verbose
@@ -106,71 +103,28 @@ class GibbsLDA(BaseLDA):
     (50, 3)
     """
 
-    _parameter_constraints = {**BaseLDA._parameter_constraints, "exact": ["boolean"]}
-
     def __init__(
         self, n_components=10, *, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
-        exact=False, n_jobs=None, random_state=None, verbose=0,
+        n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> GibbsLDA:
         """Train on documents: `max_iter` sweeps."""
-        return self._train(check_counts(self, X, reset=True), None, first=1)
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None) -> GibbsLDA:
-        """Continue with documents that no earlier call has had: `max_iter` sweeps over them.
-
-        Their counts are added to those so far.
-
-        Raises
-        ------
-        ValueError
-            If `n_components` or the width of `X` changed since the first call.
-        """
-        if not hasattr(self, "components_"):
-            return self.fit(X)
-        if len(self.components_) != self.n_components:
+        if self.n_components > MAX_COMPONENTS:
             raise ValueError(
-                f"partial_fit continues with n_components={len(self.components_)}, got "
-                f"{self.n_components}; call fit to start from scratch"
+                f"n_components must be at most {MAX_COMPONENTS} for GibbsLDA, got "
+                f"{self.n_components}"
             )
-        before = (self.components_ - self._fitted_prior).T
-        return self._train(check_counts(self, X, reset=False), before, first=self.n_iter_ + 1)
-
-    def _train(self, X: Any, before: np.ndarray | None, *, first: int) -> GibbsLDA:
-        """Sweep over `X`, on top of the counts (n_words, n_components) of earlier documents."""
-        n_components, last = int(self.n_components), first + int(self.max_iter) - 1
-        if n_components > MAX_COMPONENTS and not self.exact:
-            raise ValueError(
-                f"n_components must be at most {MAX_COMPONENTS} for GibbsLDA with exact=False, got "
-                f"{n_components}; set exact=True"
-            )
-        corpus = Corpus.from_counts(X)
-        streams = Streams.from_random_state(self.random_state)
-        sweeps = rounds(self, first, last)
-        priors = {
-            "doc_topic_prior": self.doc_topic_prior_, "topic_word_prior": self.topic_word_prior,
-        }  # fmt: skip
-        if self.exact:
-            start = np.zeros((corpus.n_words, n_components)) if before is None else np.rint(before)
-            live = pad(start, np.int32)
-            totals = live[:, :n_components].sum(axis=0, dtype=np.int64)
-            topics = np.full(corpus.n_tokens, -1, np.int32)
-            for t in sweeps:
-                reader = streams.reader(Purpose.TOPICS, t)
-                live_sweep(corpus, topics, live, totals, reader, **priors)
-            counts = live[:, :n_components]
-        else:
-            counts = average_counts(
-                corpus, n_components, before, streams, sweeps, int(self.max_iter),
-                n_jobs=self.n_jobs, **priors,
-            )  # fmt: skip
-            counts = counts if before is None else before + counts
-        prior = float(self.topic_word_prior)
-        publish(self, NO_GUARANTEE, components_=counts.T + prior, n_iter_=last, _fitted_prior=prior)
+        corpus, n_sweeps = Corpus.from_counts(check_counts(self, X, reset=True)), int(self.max_iter)
+        counts = average_counts(
+            corpus, int(self.n_components), None, Streams.from_random_state(self.random_state),
+            rounds(self, 1, n_sweeps), n_sweeps, doc_topic_prior=self.doc_topic_prior_,
+            topic_word_prior=self.topic_word_prior, n_jobs=self.n_jobs,
+        )  # fmt: skip
+        components = counts.T + float(self.topic_word_prior)
+        publish(self, NO_GUARANTEE, components_=components, n_iter_=n_sweeps)
         return self
 
 
