@@ -226,8 +226,7 @@ class TopicDisplay:
         Parameters
         ----------
         estimator, feature_names, n_top_words : object
-            As in `top_words`. The title states the guarantee: that of the vocabulary and the
-            topics for a pipeline or a release, and of the topics alone for a model.
+            As in `top_words`. The title states the guarantee.
         topics : sequence of int, default=None
             The topics to draw, in this order. None draws all topics, in the order of their
             `topic_evidence_`, the best first.

@@ -12,9 +12,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import dplda
-from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, SubLDA, load_release
+from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, load_release
 from dplda.datasets import load_wordnet_glosses
 from dplda.displays import by_evidence
+from dplda.document._contributions import Documents
 from dplda.privacy import BudgetError, Gaussian, Ledger, split_epsilon
 
 GLOSSES = load_wordnet_glosses()
@@ -180,7 +181,7 @@ def test_without_privacy_epsilon_is_infinite():
 
 
 def test_an_interrupt_leaves_what_was_paid_for(monkeypatch):
-    one_round, n, ledger = SubLDA._round, [], Ledger(epsilon=8.0)
+    one_round, n, ledger = Documents.sum_topics, [], Ledger(epsilon=8.0)
 
     def third(self, *data, **options):
         n.append(1)
@@ -188,7 +189,7 @@ def test_an_interrupt_leaves_what_was_paid_for(monkeypatch):
             raise KeyboardInterrupt
         return one_round(self, *data, **options)
 
-    monkeypatch.setattr(SubLDA, "_round", third)
+    monkeypatch.setattr(Documents, "sum_topics", third)
     model = small(ledger=ledger)
     with pytest.warns(UserWarning, match="was interrupted"), pytest.raises(KeyboardInterrupt):
         model.fit(TEXTS)

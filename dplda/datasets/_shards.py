@@ -229,10 +229,8 @@ class CountShards:
         Parameters
         ----------
         client : distributed.Client, or an engine
-            Its workers must be able to read `folder`, and have this version of dplda. Start one
-            worker process for each machine, and set `n_jobs` of the model to its processors. Use
-            ``distributed.Security`` with TLS if they run on several machines: exact sums travel
-            between them. ``docs/scaling.md`` says what an engine is.
+            Its workers must be able to read `folder`, and have this version of dplda. Exact sums
+            travel between them: use TLS. ``docs/scaling.md`` says more, and what an engine is.
 
         Returns
         -------
@@ -301,7 +299,7 @@ def write_shards(
 
     Notes
     -----
-    The files hold the private documents. Delete the folder of a call that failed.
+    The files hold the private documents.
 
     Examples
     --------

@@ -8,8 +8,8 @@ from sklearn.utils import Bunch, check_random_state
 
 from dplda.leaf._checks import check_integer, check_number
 
-_LARGEST = 1e9
-_LARGEST_SIZE = 2**31 - 1
+_LARGEST = 1e9  # of means and priors: sums of draws stay finite
+_LARGEST_SIZE = 2**31 - 1  # indices are int32
 _CELLS_AT_ONCE = 1 << 22  # dense counts held at a time while drawing: 32 MB
 
 
@@ -25,9 +25,8 @@ def make_topic_corpus(
 ) -> Bunch:
     """Draw a corpus from a latent Dirichlet allocation model with known topics.
 
-    The words of each topic and the topics of each document are drawn from symmetric Dirichlet
-    distributions. The length of a document is Poisson distributed. Its words are independent draws
-    from its mixture of topics.
+    Topics and the topic weights of documents are drawn from symmetric Dirichlet distributions, and
+    the length of a document from a Poisson distribution.
 
     Parameters
     ----------
@@ -38,11 +37,11 @@ def make_topic_corpus(
     n_components : int, default=5
         Number of topics K.
     doc_length : float, default=60
-        Mean number of words (tokens) of a document. With a small mean, documents can be empty.
+        Mean number of words (tokens) of a document.
     doc_topic_prior : float, default=0.1
-        Dirichlet parameter of a document's topics. Small values give documents of few topics.
+        Dirichlet parameter of a document's topics.
     topic_word_prior : float, default=0.05
-        Dirichlet parameter of a topic's words. Small values give topics of few words.
+        Dirichlet parameter of a topic's words.
     random_state : int, RandomState instance or None, default=None
         Each int names one corpus. None draws another corpus at each call.
 
@@ -68,8 +67,7 @@ def make_topic_corpus(
     Notes
     -----
     The generative model is that of Blei, Ng and Jordan, "Latent Dirichlet Allocation", JMLR 3
-    (2003), with a Dirichlet prior on the topics as well. The documents are synthetic: a model that
-    is fitted to them protects nobody.
+    (2003), with a Dirichlet prior on the topics as well.
 
     Examples
     --------
@@ -78,16 +76,12 @@ def make_topic_corpus(
     >>> corpus.data.shape, corpus.components.shape, corpus.doc_topic.shape
     ((20, 30), (3, 30), (20, 3))
     """
-    sizes = {"n_docs": n_docs, "n_words": n_words, "n_components": n_components}
-    for name, size in sizes.items():
-        check_integer(name, size, 1, _LARGEST_SIZE)
-    positive = {
-        "doc_length": doc_length,
-        "doc_topic_prior": doc_topic_prior,
-        "topic_word_prior": topic_word_prior,
-    }
-    for name, value in positive.items():
-        check_number(name, value, 0, _LARGEST, closed="right")
+    check_integer("n_docs", n_docs, 1, _LARGEST_SIZE)
+    check_integer("n_words", n_words, 1, _LARGEST_SIZE)
+    check_integer("n_components", n_components, 1, _LARGEST_SIZE)
+    check_number("doc_length", doc_length, 0, _LARGEST, closed="right")
+    check_number("doc_topic_prior", doc_topic_prior, 0, _LARGEST, closed="right")
+    check_number("topic_word_prior", topic_word_prior, 0, _LARGEST, closed="right")
     seed = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     generator = np.random.default_rng(seed)
     components = generator.dirichlet(np.full(n_words, topic_word_prior), size=n_components)

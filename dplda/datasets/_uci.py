@@ -14,8 +14,8 @@ from sklearn.utils import Bunch
 from dplda.leaf._files import opened
 
 BLOCK = 1 << 20  # bytes that are read at a time, and the rest of a line
-_LARGEST = 2**31 - 1
-_INTEGER = re.compile(rb"[0-9]{1,18}")
+_LARGEST = 2**31 - 1  # of int32
+_INTEGER = re.compile(rb"[0-9]{1,18}")  # what int64 holds
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -119,9 +119,7 @@ def read_uci_bow(
     Notes
     -----
     The five corpora of the archive [1]_ (kos, nips, enron, nytimes, pubmed) are files
-    ``docword.NAME.txt.gz`` and ``vocab.NAME.txt``, which `sklearn.datasets.fetch_file` downloads.
-
-    The text is parsed in pieces of a megabyte.
+    ``docword.NAME.txt.gz`` and ``vocab.NAME.txt``.
 
     References
     ----------

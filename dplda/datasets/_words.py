@@ -17,7 +17,7 @@ from dplda.leaf._checks import check_integer
 
 # `scripts/wordnet_glosses` writes the file. The text of a version never changes.
 _VERSION, _DIGEST = 1, "b7b2956dc706b4b5b07cf241fa3241bcacec32d18ff1f3aef67a66133e610e21"
-LONGEST = 20_000
+LONGEST = 20_000  # words of a list: beyond them, hardly a text has the word
 _WORD = re.compile(r"(?<![\w'])[a-z]{3,}(?![\w'])")
 
 
@@ -25,8 +25,7 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Bunch | tuple[list[str]
     """Load the embedded corpus: what English nouns mean, in 9,790 documents.
 
     A document holds the definitions of about nine related nouns of WordNet 3.0 [1]_, and is labeled
-    by their field, such as "animal" or "time". Each definition is in one document only. The corpus
-    is a file of the package: it is the same on every machine, and nothing is downloaded.
+    by their field, such as "animal" or "time". The corpus is a file of the package, and public.
 
     Parameters
     ----------
@@ -56,9 +55,7 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Bunch | tuple[list[str]
 
     Notes
     -----
-    The corpus is public. It shows what a private model is like, and there is nobody in it to
-    protect. WordNet is free to use, copy, modify and distribute
-    (``dplda/datasets/wordnet/LICENSE``).
+    WordNet is free to use, copy, modify and distribute (``dplda/datasets/wordnet/LICENSE``).
 
     References
     ----------
@@ -100,8 +97,7 @@ def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") 
     """Load frequent words of a language, a vocabulary that depends on no private text.
 
     A vocabulary that is learned from private documents leaks: a column of the matrix shows that
-    somebody wrote its word. The guarantee of a model does not cover this leak. This list was fixed
-    before anyone looked at your documents.
+    somebody wrote its word.
 
     Parameters
     ----------
@@ -132,10 +128,9 @@ def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") 
 
     Notes
     -----
-    The English words are counted in :func:`load_wordnet_glosses`, a file of the package. They are
-    the same on every machine. A word that more of the 24 fields use comes first, and then the word
-    with more occurrences. Words of other languages come from wordfreq [1]_, whose data are under
-    CC BY-SA 4.0, and change only with its version.
+    The English words are counted in :func:`load_wordnet_glosses`: first the words that more of the
+    24 fields use, and then those with more occurrences. Words of other languages come from wordfreq
+    [1]_, whose data are under CC BY-SA 4.0, and change only with its version.
 
     References
     ----------

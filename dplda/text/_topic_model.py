@@ -33,7 +33,7 @@ from dplda.document._sublda import SubLDA
 from dplda.leaf._compat import HasMethods, Interval, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
-from dplda.privacy import LowSignalWarning, split_epsilon
+from dplda.privacy import Ledger, LowSignalWarning, split_epsilon
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
@@ -197,22 +197,19 @@ class PrivateTopicModel(
             Nothing is charged then. Also if no word was chosen; this charge stands.
         """
         vectorizer, model, plan = self._planned()  # public
-        ledger, entry = None, 0
-        if self.ledger is not None:  # one charge for both steps, which have no ledger of their own
-            ledger = as_ledger(self.ledger)
-            entry = ledger.reserve(
-                type(self).__name__, charged_unit(user_ids), plan,
-                total_variation=2 * TOTAL_VARIATION,
-                seeded=self.random_state is not None and self.epsilon != np.inf,
-            )  # fmt: skip
+        # one charge for both steps, which have no ledger of their own
+        ledger = Ledger() if self.ledger is None else as_ledger(self.ledger)
+        entry = ledger.reserve(
+            type(self).__name__, charged_unit(user_ids), plan,
+            total_variation=2 * TOTAL_VARIATION,
+            seeded=self.random_state is not None and self.epsilon != np.inf,
+        )  # fmt: skip
         try:
             texts = checked(vectorizer, raw_documents, user_ids)  # private
         except BaseException:
-            if ledger is not None:
-                ledger.cancel(entry)
+            ledger.cancel(entry)
             raise
-        if ledger is not None:
-            ledger.begin_release(entry)
+        ledger.begin_release(entry)
         if hasattr(self, "components_"):  # of an earlier fit
             del self.model_, self.components_, self.privacy_
         model._charges_in_fit = False  # this fit has charged
@@ -239,8 +236,7 @@ class PrivateTopicModel(
         try:
             model.fit(vectorizer.transform(texts), user_ids=user_ids)  # public
         finally:
-            if ledger is not None:
-                ledger.confirm(entry)
+            ledger.confirm(entry)
             if hasattr(model, "components_"):
                 self._publish(model)
         return self
