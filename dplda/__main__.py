@@ -7,22 +7,22 @@ import os
 import sys
 import textwrap
 import warnings
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dplda._version import __version__
+from dplda.cli import _federation, _fit, _ledger, _options
 
-COMMANDS = {
-    "fit": "fit a private topic model to files, and write a file that may be published",
-    "plan": "say what to expect of a fit, before any data are read",
-    "topics": "print the topics and the guarantee of a published model",
-    "transform": "write topic weights of texts, for a published model",
-    "ledger": "look into a privacy ledger",
-    "federation": "train together over a network",
-}
-GROUPS = ("ledger", "federation")  # they have commands of their own
-FILES = {"plan": "_fit", "topics": "_options", "transform": "_options"}  # others: their name
+COMMANDS: dict[str, tuple[str, Callable[[Any], None]]] = {
+    "fit": (
+        "fit a private topic model to files, and write a file that may be published", _fit.add_fit
+    ),
+    "plan": ("say what to expect of a fit, before any data are read", _fit.add_plan),
+    "topics": ("print the topics and the guarantee of a published model", _options.add_topics),
+    "transform": ("write topic weights of texts, for a published model", _options.add_transform),
+    "ledger": ("look into a privacy ledger", _ledger.add_commands),
+    "federation": ("train together over a network", _federation.add_commands),
+}  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,23 +58,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Options of a command; `command` is its function."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    called = next((argument for argument in arguments if not argument.startswith("-")), None)
     parser = argparse.ArgumentParser(
         prog="dplda", description="Differentially private topic models.",
         epilog="A first example, with public texts that dplda holds: dplda fit --example",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="command")
-    for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary)
-        if name == called:  # only its module is imported
-            module = import_module(f"dplda.cli.{FILES.get(name, f'_{name}')}")
-            if name in GROUPS:
-                module.add_commands(command.add_subparsers(required=True, metavar="command"))
-            else:
-                getattr(module, f"add_{name}")(command)
-    return parser.parse_args(arguments)
+    for name, (summary, add) in COMMANDS.items():
+        add(commands.add_parser(name, help=summary))
+    return parser.parse_args(argv)
 
 
 def _close_output() -> None:

@@ -19,8 +19,9 @@ from dplda.leaf._files import PUBLIC, check_writable, reserved, write_atomically
 log = logging.getLogger("dplda.federated")
 
 
-def add_commands(subparsers: Any) -> None:
+def add_commands(parser: argparse.ArgumentParser) -> None:
     """Add the commands; ``options.command(options)`` runs the one that was chosen."""
+    subparsers = parser.add_subparsers(required=True, metavar="command")
     style = argparse.ArgumentDefaultsHelpFormatter
     parsers = {}
     for name, text, command in (

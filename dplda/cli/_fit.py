@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,8 +26,8 @@ from dplda.cli._options import (
     show_topics,
     texts_of,
 )
-from dplda.leaf._checks import check_delta, check_number
-from dplda.leaf._files import PUBLIC, reserved, write_atomically, write_elsewhere
+from dplda.leaf._checks import check_number
+from dplda.leaf._files import PUBLIC, reserved, write_atomically
 from dplda.leaf._messages import warn_user
 from dplda.text._text_files import read_texts
 
@@ -82,20 +83,13 @@ def _add_model(
     """Add the budget and the sizes of a model."""
     add = parser.add_argument_group("model").add_argument
     add("--epsilon", type=float, default=epsilon, help="total privacy budget")
-    add("--delta", type=_delta, default=1e-6,
+    add("--delta", type=float, default=1e-6,
         help="delta of (epsilon, delta)-privacy (default: %(default)s)")  # fmt: skip
     add("--n-components", type=int, default=20, help="number of topics (default: %(default)s)")
     add("--max-features", type=int, default=2000,
         help="number of words of the vocabulary (default: %(default)s)")  # fmt: skip
     add("--n-docs", type=int, required=is_plan, help="expected number of texts, or of users if "
         "they are protected: public knowledge, and no count")  # fmt: skip
-
-
-def _delta(given: str) -> float:
-    try:
-        return check_delta(float(given))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -140,8 +134,9 @@ def _fit(options: argparse.Namespace) -> int:
         print(NOTHING, file=sys.stderr)
         raise
     with ExitStack() as room:
-        if options.out is not None:  # words of the texts may be long
-            room.enter_context(reserved(options.out, model_size(options)))
+        if options.out is not None:
+            size = 8 * (options.n_components + 8) * options.max_features + 2**17  # and long words
+            room.enter_context(reserved(options.out, size))
         model.ledger = open_ledger(options)
         with accounted(model, options.out):
             model.fit(texts, user_ids=users)
@@ -164,11 +159,6 @@ def model_of(options: argparse.Namespace) -> dplda.PrivateTopicModel:
         public_texts=public_texts(options) or None, expected_n_docs=options.n_docs, n_jobs=-1,
         verbose=1,
     )  # fmt: skip
-
-
-def model_size(options: argparse.Namespace) -> int:
-    """Most bytes of the file of a model."""
-    return 8 * (options.n_components + 8) * options.max_features + 2**17
 
 
 def choose_ledger(options: argparse.Namespace) -> None:
@@ -257,7 +247,8 @@ def keep(model: dplda.PrivateTopicModel, out: Path | None) -> Path | None:
             write_atomically(path, data, permissions=PUBLIC)
         return path
     except OSError as error:
-        other = write_elsewhere(path, release_bytes(model) if path == out else data)
+        other = Path(tempfile.mkdtemp(prefix="dplda-"), path.name)
+        write_atomically(other, release_bytes(model) if path == out else data)
         print(f"{path} cannot be written ({error.strerror}): it is {other}", file=sys.stderr)
         return other
 

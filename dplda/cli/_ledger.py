@@ -16,8 +16,9 @@ from dplda.leaf._checks import escaped
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
 
 
-def add_commands(commands: Any) -> None:
-    """Add the subparsers of ``dplda ledger``."""
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of ``dplda ledger``."""
+    commands = parser.add_subparsers(required=True, metavar="command")
 
     def add_command(name: str, run: Any, text: str) -> Any:
         summary = text.partition(".")[0]

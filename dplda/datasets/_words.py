@@ -17,7 +17,7 @@ from dplda.leaf._checks import check_integer
 
 # `scripts/wordnet_glosses` writes the file. The text of a version never changes.
 _VERSION, _DIGEST = 1, "b7b2956dc706b4b5b07cf241fa3241bcacec32d18ff1f3aef67a66133e610e21"
-LONGEST = 20_000  # words of a list: beyond them, hardly a text has the word
+LONGEST = 20_000  # words of a list; of the English ones, each stands in two fields of the corpus
 _WORD = re.compile(r"(?<![\w'])[a-z]{3,}(?![\w'])")
 
 

@@ -66,13 +66,6 @@ def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
         yield
 
 
-def write_elsewhere(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Keep what was paid for and cannot be written to `path`: among temporary files."""
-    other = Path(tempfile.mkdtemp(prefix="dplda-"), Path(path).name)
-    write_atomically(other, data)
-    return other
-
-
 @contextmanager
 def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator[Path]:
     """A file next to `path`, on the disk; removed unless it was renamed.
