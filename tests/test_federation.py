@@ -451,7 +451,7 @@ class Processes:
     def text(self, name):
         return (self.folder / f"{name}.log").read_text("utf-8", "replace")
 
-    def wait_for(self, condition, seconds=150):
+    def wait_for(self, condition, seconds=300):
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "\n".join(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -187,6 +188,62 @@ async def test_a_connection_that_breaks_costs_nothing(keys, documents):
     assert parties["north"].is_fitted
 
 
+def garbage(party, at, message):
+    """Answers of a party that sends `message` in the place of its answer number `at`, from 0."""
+    count = iter(range(10**6))
+
+    def answer(request):
+        answer = party.answer(request)
+        return message(answer) if next(count) == at else answer
+
+    return answer
+
+
+MALFORMED = [
+    lambda answer: b"", lambda answer: answer[:-1], lambda answer: answer + bytes(8),
+    lambda answer: os.urandom(len(answer)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("message", MALFORMED)
+@within_seconds
+async def test_a_party_that_sends_garbage_is_lost(keys, documents, message):
+    """The others begin the release anew, as if it had died."""
+    plan = plan_of(keys, lost=1)
+    parties = three(keys, plan, documents)
+    answers = {"west": garbage(parties["west"], 5, message)}
+    assert await fit(keys, plan, parties, answers=answers) is None
+    assert_array_equal(parties["north"].model.components_, parties["south"].model.components_)
+    assert not parties["west"].is_fitted
+
+
+@pytest.mark.parametrize("message", MALFORMED)
+@pytest.mark.parametrize("at", [0, 1, 5])
+@within_seconds
+async def test_garbage_that_is_not_planned_ends_the_fit_and_says_whose_it_is(
+    keys, documents, at, message, tmp_path
+):
+    plan = plan_of(keys)
+    parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
+    error = await fit(keys, plan, parties, answers={"west": garbage(parties["west"], at, message)})
+    found = [error, *(parties[name].error for name in NAMES[:2])]
+    assert any("west" in str(one) or "party 3 of the plan" in str(one) for one in found)
+    status = "canceled" if at < 2 else "releasing"
+    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {status}
+
+
+@within_seconds
+async def test_parties_of_another_vocabulary_do_not_meet(keys, documents, tmp_path):
+    plan = plan_of(keys)
+    parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
+    other = plan_of(keys, words=WORDS[::-1])
+    parties["west"] = party_of(keys, other, documents, "west", ledger=tmp_path / "west")
+    error = await fit(keys, plan, parties)
+    assert "what west sent is malformed, or of another plan" in str(error)
+    for name in ("ledger", "west"):
+        assert {entry.status for entry in Ledger(tmp_path / name).entries()} == {"canceled"}
+
+
 @within_seconds
 async def test_a_party_that_lies_spoils_the_model_and_learns_nothing(keys, documents):
     plan = plan_of(keys)
@@ -197,7 +254,7 @@ async def test_a_party_that_lies_spoils_the_model_and_learns_nothing(keys, docum
         return answer[:32] + os.urandom(len(answer) - 32) if request[:1] == b"S" else answer
 
     error = await fit(keys, plan, parties, answers={"west": lie})
-    assert error is None or "agree" in str(error)
+    assert error is None or "west" in str(error)
 
 
 @within_seconds
@@ -226,7 +283,7 @@ async def test_a_coordinator_that_lies_to_one_party_ends_the_fit(keys, documents
         )
 
     error = await fit(keys, plan, parties, answers={"south": lied_to})
-    assert "do not agree" in str(error)
+    assert "what south sent is" in str(error)
     assert not any(party.is_fitted for party in parties.values())
 
 
@@ -260,7 +317,7 @@ async def test_a_coordinator_that_invents_a_party_gets_nothing(keys, documents):
     error = await fit(keys, plan, parties, answers={"west": invented.answer})
     assert error is not None
     invented.end()
-    assert "not have the same plan" in str(error)
+    assert "what west sent is malformed, or of another plan" in str(error)
     forged = Party.__new__(Party)
     forged.plan, forged._key = plan, invented._key  # the right plan, and another's key
     with pytest.raises(ConnectionError, match="'west' are not signed by its certificate"):
@@ -276,6 +333,42 @@ async def test_a_coordinator_that_begins_anew_ends_the_fit(keys, documents):
         party.answer(b"x")
     assert "malformed" in str(party.error)
     party.end()
+
+
+@within_seconds
+async def test_the_others_have_the_model_that_a_party_cannot_write(folder, keys, documents, capsys):
+    """Its folder goes during the fit; its ledger says that the fit is paid."""
+    assert main(PLAN) == 0
+    plan = Plan.read(Path("plan.json"))
+    parties = {name: party_of(keys, plan, documents, name) for name in NAMES[:2]}
+    Path("gone").mkdir()
+
+    def remove(request):
+        if request[:1] == b"S":
+            shutil.rmtree("gone", ignore_errors=True)
+        return parties["north"].answer(request)
+
+    names, tls = server_side(keys, *plan.parties)
+    network = Coordinator(names, plan.max_bytes)
+    async with network.listening("127.0.0.1", 0, tls) as port:
+        command = asyncio.to_thread(main, [*party_command("west", port), "--out=gone/west.model"])
+        tasks = [asyncio.create_task(command)]
+        for name, answer in zip(NAMES, (remove, parties["south"].answer)):
+            tasks.append(asyncio.create_task(take_part(
+                f"127.0.0.1:{port}", answer, max_bytes=plan.max_bytes,
+                tls=client_side(keys, name),
+            )))  # fmt: skip
+        try:
+            await make_sums(network, plan, 20.0)
+        finally:
+            await network.end()
+        assert await tasks[0] == 1
+    assert "gone/west.model cannot be written" in (error := capsys.readouterr().err)
+    assert "the other parties have the same model" in error
+    assert parties["north"].is_fitted
+    assert parties["south"].is_fitted
+    (entry,) = Ledger("west.ledger").entries()
+    assert entry.status == "confirmed"
 
 
 # plans
@@ -425,32 +518,35 @@ def test_three_commands_fit_one_model(folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
-def test_nine_of_ten_processes_survive_the_tenth(tmp_path):
+def test_nine_of_ten_processes_survive_the_tenth(tmp_path, monkeypatch):
     """It is killed at a random release; DPLDA_KILLS is how often."""
+    monkeypatch.chdir(tmp_path)
     names = [f"party{i}" for i in range(10)]
     make_certificates(tmp_path, names)
-    X = sp.csr_array(make_topic_corpus(1000, 1000, 10, random_state=0).data)
-    (tmp_path / "words.txt").write_text("\n".join(f"word{i}" for i in range(1000)), "utf-8")
+    X = sp.csr_array(make_topic_corpus(1000, 300, 5, random_state=0).data)
+    Path("words.txt").write_text("\n".join(f"word{i}" for i in range(300)), "utf-8")
     for i, name in enumerate(names):
-        sp.save_npz(tmp_path / f"{name}.npz", X[100 * i : 100 * i + 100])
+        sp.save_npz(f"{name}.npz", X[100 * i : 100 * i + 100])
     for number in range(int(os.environ.get("DPLDA_KILLS", "1"))):
         kill_one_of(names, tmp_path, random.Random(number))
 
 
 def kill_one_of(names, folder, chance):
     at, victim, port = chance.randrange(5, 60), chance.choice(names), free_port()
-    processes, program = Processes(folder), [sys.executable, "-m", "dplda"]
-    plan = [*PLAN[:2], "--vocabulary=words.txt", "--epsilon=4", "--n-components=10", "--lost=1",
+    plan = [*PLAN[:2], "--vocabulary=words.txt", "--epsilon=4", "--n-components=5", "--lost=1",
             *(f"--party={name}={name}.pem" for name in names)]  # fmt: skip
     for path in [*folder.glob("*.ledger"), *folder.glob("*.log"), *folder.glob("*.model")]:
         path.unlink()
+    assert main(plan) == 0
+    processes, program = Processes(folder), [sys.executable, "-m", "dplda"]
     try:
-        processes.start("plan", *program, *plan)
-        processes.wait_for_end("plan")
-        processes.start("coordinator", *program, *coordinator_command(port))
         for name in names:
             processes.start(name, *program, *party_command(name, port))
-        processes.wait_for(lambda: f"reply {at}," in processes.text("coordinator"), 300)
+        for name in names:  # ten processes that start together may take minutes to do it
+            processes.wait_for(lambda name=name: "trying again" in processes.text(name), 600)
+        command = [*coordinator_command(port), "--round-timeout=30"]
+        processes.start("coordinator", *program, *command)
+        processes.wait_for(lambda: f"reply {at}," in processes.text("coordinator"), 600)
         processes.processes[victim].kill()
         others = [name for name in names if name != victim]
         processes.wait_for_end("coordinator", *others)
@@ -460,3 +556,4 @@ def kill_one_of(names, folder, chance):
     for table in rest:
         assert_array_equal(first, table)
     assert "to 9 parties" in processes.text("coordinator")
+    print(f"{victim} killed at reply {at}: {len(others)} equal models")

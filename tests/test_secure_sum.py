@@ -373,7 +373,7 @@ def test_parties_of_other_terms_do_not_meet():
 
     with ThreadPoolExecutor(2) as pool:
         errors = [call.exception() for call in [pool.submit(run, me) for me in range(2)]]
-    assert any("do not have the same plan" in str(error) for error in errors)
+    assert any("malformed, or of another plan" in str(error) for error in errors)
 
 
 # a party is lost

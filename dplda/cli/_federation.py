@@ -161,7 +161,12 @@ def _fit_together(options: argparse.Namespace) -> int:
             print(f"The fit has ended without a model: {ledger}", file=sys.stderr)
     if not party.is_fitted:
         raise ConnectionError("the fit has ended without a model") from party.error
-    dplda.save_release(party.model, options.out, vocabulary=plan.words)
+    try:
+        dplda.save_release(party.model, options.out, vocabulary=plan.words)
+    except OSError as error:
+        raise OSError(
+            f"{options.out} cannot be written ({error}): the other parties have the same model"
+        ) from error
     print(f"{options.out}: the model that all parties have. It may be published.")
     return 0
 

@@ -42,7 +42,6 @@ from dplda.federated._secure_sum import (
     KEM_KEY,
     KEM_TEXT,
     KEY,
-    SETUP,
     SUM,
     Adder,
     SecureSum,
@@ -269,7 +268,8 @@ async def make_sums(network: Coordinator, plan: Plan, timeout: float) -> None:
 
     A party that does not answer within `timeout` seconds is lost.
     """
-    adder, names = Adder(plan.terms()), [*plan.parties]
+    names = [*plan.parties]
+    adder = Adder(plan.terms(), names)
     request, number = b"", 0
     while True:
         waiting = {names[i] for i in adder.present}
@@ -294,8 +294,8 @@ async def make_sums(network: Coordinator, plan: Plan, timeout: float) -> None:
         except TimeoutError:
             absent = ", ".join(sorted(waiting - {names[i] for i in messages}))
             log.warning("no answer within %g s: %s", timeout, absent)
-        if number > SETUP and messages and not any(messages.values()):
-            break
         request, number = adder.reply(messages), number + 1
+        if not request:
+            break
         log.info("reply %d, to %d parties%s", number, len(adder.present), plan.noise_of(request))
     await network.end()

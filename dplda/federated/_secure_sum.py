@@ -15,8 +15,10 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,23 +110,36 @@ class Keys:
         texts = []
         if self._kem is not None:
             for j in range(me + 1, len(publics)):
-                key = MLKEM768PublicKey.from_public_bytes(publics[j][KEY:])
+                with _keys_of(j):
+                    key = MLKEM768PublicKey.from_public_bytes(publics[j][KEY:])
                 self._encapsulated[j], text = key.encapsulate()
                 texts.append(text)
         return b"".join(texts)
 
-    def secrets(self, me: int, publics: Sequence[bytes], texts: bytes) -> dict[int, bytes]:
-        """The secret that is shared with each other party; `texts` are those of all, in order."""
-        n, secrets = len(publics), {}
-        for j in {*range(n)} - {me}:
-            secrets[j] = self._x25519.exchange(X25519PublicKey.from_public_bytes(publics[j][:KEY]))
-            if self._kem is not None and j < me:
-                place = j * n - j * (j + 1) // 2 + me - j - 1  # of the text from j to this party
-                text = texts[place * KEM_TEXT : (place + 1) * KEM_TEXT]
-                secrets[j] += self._kem.decapsulate(text)
-            elif self._kem is not None:
+    def secrets(
+        self, me: int, publics: Sequence[bytes], texts: Sequence[bytes]
+    ) -> dict[int, bytes]:
+        """The secret that is shared with each other party; `texts` are those of all."""
+        secrets = {}
+        for j in {*range(len(publics))} - {me}:
+            with _keys_of(j):
+                public = X25519PublicKey.from_public_bytes(publics[j][:KEY])
+                secrets[j] = self._x25519.exchange(public)
+                if self._kem is not None and j < me:
+                    text = texts[j][(me - j - 1) * KEM_TEXT :][:KEM_TEXT]
+                    secrets[j] += self._kem.decapsulate(text)
+            if self._kem is not None and j > me:
                 secrets[j] += self._encapsulated[j]
         return secrets
+
+
+@contextmanager
+def _keys_of(party: int) -> Iterator[None]:
+    """Name the party whose keys are none."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConnectionError(f"party {party + 1} of the plan has sent malformed keys") from error
 
 
 class SecureSum:
@@ -169,9 +184,9 @@ class SecureSum:
                 "the coordinator has changed the keys of the parties; this party sends nothing"
             )
         encapsulated = pack([agreed, keys.encapsulate(me, publics)])
-        texts = b"".join(unpack(self._exchange(encapsulated), self.n_parties))
+        texts = unpack(self._exchange(encapsulated), self.n_parties)
         self._secrets = keys.secrets(me, publics, texts)
-        self._transcript = hashlib.sha256(agreed + b"".join(publics) + texts).digest()
+        self._transcript = hashlib.sha256(agreed + b"".join(publics) + pack(texts)).digest()
         # Nobody chose it: the keys of all parties are in it. Random topics need no secret.
         first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
         return Streams(first, seeded=False)
@@ -260,33 +275,47 @@ def quieter(event: Event, share: float) -> Event:
 class Adder:
     """The coordinator's side: it hands keys on, and adds up vectors that it cannot read."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, names: Sequence[str] = ()) -> None:
         self._terms, self._n_replies = terms, 0
+        self._names = names or [str(i) for i in range(terms.n_parties)]
         self.present = {*range(terms.n_parties)}
 
     def reply(self, messages: Mapping[int, bytes]) -> bytes:
-        """What all parties get for their messages; those without a message are lost."""
-        lost = self.present - {*messages}
-        if len(messages) < self._terms.n_parties - self._terms.lost or (
-            lost and self._n_replies < SETUP
-        ):
-            raise ConnectionError(f"{len(messages)} parties are left, which are too few")
-        given = [messages[i] for i in sorted(self.present - lost)]
+        """What all parties get for their messages; nothing, if these are empty.
+
+        A party without a message is lost, and so is one whose message does not fit those of most
+        others: its masks would not cancel.
+        """
+        is_setup = self._n_replies < SETUP
         self._n_replies += 1
-        if self._n_replies <= SETUP:
-            agreed, parts = zip(*(unpack(message, 2) for message in given))
-            if len({*agreed}) > 1:
-                raise ConnectionError("the parties do not have the same plan")
-            return pack(parts)
-        if lost:
-            self.present -= lost
-            return LOST + bytes(sorted(self.present))
-        if len({message[:DIGEST] for message in given}) > 1 or len({*map(len, given)}) > 1:
-            raise ConnectionError("the parties do not agree on what was released so far")
-        total = np.zeros((len(given[0]) - DIGEST) // 8, "<u8")
-        for message in given:
-            total += np.frombuffer(message, "<u8", offset=DIGEST)
+        size = 4 + DIGEST if is_setup else DIGEST  # of what a message says of plan and transcript
+        seen = {i: (message[:size], is_setup or len(message)) for i, message in messages.items()}
+        usual = Counter(seen.values()).most_common(1)
+        present = [i for i in sorted(seen) if seen[i] == usual[0][0]]
+        if present and not any(messages[i] for i in present):
+            return b""  # they have the model
+        odd = ", ".join(self._names[i] for i in sorted({*seen} - {*present}))
+        blame = odd and f": what {odd} sent is malformed, or of another plan or fit"
+        if len(present) < self._terms.n_parties - (0 if is_setup else self._terms.lost):
+            raise ConnectionError(f"{len(present)} parties are left, which are too few{blame}")
+        if odd:
+            log.warning("parties are lost%s", blame)
+        if is_setup:
+            return pack([self._part(i, messages[i]) for i in present])
+        if len(present) < len(self.present):
+            self.present = {*present}
+            return LOST + bytes(present)
+        total = np.zeros(len(messages[present[0]][DIGEST:]) // 8, "<u8")
+        for i in present:
+            total += np.frombuffer(messages[i], "<u8", total.size, DIGEST)
         return SUM + total.tobytes()
+
+    def _part(self, party: int, message: bytes) -> bytes:
+        """What a message of the setup says to the others."""
+        try:
+            return unpack(message, 2)[1]
+        except ConnectionError as error:
+            raise ConnectionError(f"party {self._names[party]}: {error}") from error
 
 
 def pack(parts: Sequence[bytes]) -> bytes:
@@ -297,8 +326,7 @@ def pack(parts: Sequence[bytes]) -> bytes:
 def unpack(data: bytes, n: int) -> list[bytes]:
     """The `n` byte strings of `pack`."""
     parts = list[bytes]()
-    while data and len(parts) < n:
-        end = 4 + int.from_bytes(data[:4], "big")
+    while len(data) >= (end := 4 + int.from_bytes(data[:4], "big")) and len(parts) < n:
         parts.append(data[4:end])
         data = data[end:]
     if data or len(parts) != n:
@@ -400,7 +428,7 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
     seeds: list[Any] = [None] * len(data)
     if estimator.random_state is not None:
         seeds = check_random_state(estimator.random_state).randint(2**31, size=len(data)).tolist()
-    room = Room(Adder(terms), len(data))
+    room = Room(Adder(terms, [*parties]), len(data))
 
     def run(me: int) -> Any:
         seed = seeds[me]  # one seed for all would give equal noise
