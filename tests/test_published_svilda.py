@@ -27,9 +27,10 @@ def corpus():
     return make_topic_corpus(60, 40, K, doc_length=30, random_state=0).data
 
 
-def fitted(model, X):
+def fitted(X, n_components=K, published_epsilon=1.0, **parameters):
     """The model fitted to X, and the noisy statistics of its rounds."""
-    model, seen = observed(model, X)
+    parameters |= {"published_epsilon": published_epsilon}
+    model, seen = observed(PublishedPrivateSVILDA(n_components, **parameters), X)
     assert list(seen["expected statistics"]) == list(range(1, model.n_iter_ + 1))
     return model, list(seen["expected statistics"].values())
 
@@ -46,10 +47,9 @@ def first_table(seed):
 def test_noise_is_that_of_the_mean_over_all_documents(epsilon, size):
     """Empty documents have no statistics: what is announced is noise, of sd sigma N / D."""
     X = sp.csr_array((50, 2000))
-    model = PublishedPrivateSVILDA(
-        4, published_epsilon=epsilon, batch_size=size, max_iter=5, max_doc_tokens=30, random_state=0
+    model, noise = fitted(
+        X, 4, epsilon, batch_size=size, max_iter=5, max_doc_tokens=30, random_state=0
     )
-    model, noise = fitted(model, X)
     assert noise[0].shape == (2000, 4)
     scale = model.noise_multiplier_ * 30 / 50
     np.testing.assert_allclose(np.std(noise, axis=(1, 2)), scale, rtol=5 / math.sqrt(2 * 8000))
@@ -60,10 +60,7 @@ def test_noise_is_that_of_the_mean_over_all_documents(epsilon, size):
 
 def test_statistics_are_a_mean_over_the_minibatch(corpus):
     """One topic: the statistics are word counts, divided by S and not by D."""
-    model = PublishedPrivateSVILDA(
-        1, published_epsilon=math.inf, batch_size=12, max_iter=3, random_state=5
-    )
-    _, seen = fitted(model, corpus)
+    _, seen = fitted(corpus, 1, math.inf, batch_size=12, max_iter=3, random_state=5)
     streams = Streams.from_random_state(5)
     for t, statistics in enumerate(seen, 1):
         batch = corpus[uniform_sample(60, 12, streams, t)].toarray()
@@ -72,10 +69,7 @@ def test_statistics_are_a_mean_over_the_minibatch(corpus):
 
 def test_statistics_are_those_of_the_e_step(corpus):
     """phi by its formula, token by token, from the Dirichlet parameters of the E-step."""
-    model = PublishedPrivateSVILDA(
-        K, published_epsilon=math.inf, batch_size=60, max_iter=1, random_state=2
-    )
-    _, (statistics,) = fitted(model, corpus)
+    _, (statistics,) = fitted(corpus, K, math.inf, batch_size=60, max_iter=1, random_state=2)
     table = first_table(2)
     gamma, _ = e_step(
         sp.csr_array(corpus, dtype=float),
@@ -94,11 +88,10 @@ def test_statistics_are_those_of_the_e_step(corpus):
 
 def test_topics_step_towards_the_noisy_statistics(corpus):
     """lambda <- (1 - rho_t) lambda + rho_t (eta + D max(s, 0)), rho_t = (tau_0 + t)^-kappa."""
-    model = PublishedPrivateSVILDA(
-        K, published_epsilon=1.0, batch_size=6, max_iter=4, learning_decay=0.6, learning_offset=3.0,
+    model, seen = fitted(
+        corpus, batch_size=6, max_iter=4, learning_decay=0.6, learning_offset=3.0,
         topic_word_prior=0.02, random_state=4,
     )  # fmt: skip
-    model, seen = fitted(model, corpus)
     table = first_table(4)
     for t, noisy in enumerate(seen, 1):
         assert (noisy < 0).any()
@@ -132,15 +125,9 @@ def test_a_document_is_seen_in_the_round_in_which_it_is_drawn():
         data = X if present else X[1:].tolist() + [[0] * 30]
         hits, told = 0, 0
         for seed in range(5):
-            model = PublishedPrivateSVILDA(
-                2,
-                published_epsilon=1.0,
-                batch_size=8,
-                max_iter=60,
-                max_doc_tokens=10,
-                random_state=seed,
+            model, seen = fitted(
+                data, 2, batch_size=8, max_iter=60, max_doc_tokens=10, random_state=seed
             )
-            model, seen = fitted(model, data)
             guess = np.array([statistics[0].sum() > 0.5 * 10 / 8 for statistics in seen])
             streams = Streams.from_random_state(seed)
             drawn = [0 in uniform_sample(400, 8, streams, t) for t in range(1, 61)]
@@ -156,20 +143,15 @@ def test_a_replaced_document_moves_the_mean_by_the_root_of_two_more(corpus):
     X = np.zeros((10, 5))
     X[0, 0] = 20
     other = np.roll(X, 1, axis=1)
-    model = PublishedPrivateSVILDA(
-        1, published_epsilon=math.inf, batch_size=10, max_iter=1, max_doc_tokens=20
-    )
-    (one,), (two,) = (fitted(model, data)[1] for data in (X, other))
+    parameters = {"batch_size": 10, "max_iter": 1, "max_doc_tokens": 20}
+    (one,), (two,) = (fitted(data, 1, math.inf, **parameters)[1] for data in (X, other))
     assert np.linalg.norm(one - two) == pytest.approx(math.sqrt(2) * 20 / 10, rel=1e-6)
 
 
 @pytest.mark.parametrize(("size", "n_rounds"), [(6, 30), (60, 10)])
 def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
     """Gaussian differential privacy in closed form, of mu = sqrt(2 J) D / (S sigma)."""
-    model = PublishedPrivateSVILDA(
-        K, published_epsilon=1.0, delta=1e-3, batch_size=size, max_iter=n_rounds
-    )
-    model.fit(corpus)
+    model, _ = fitted(corpus, delta=1e-3, batch_size=size, max_iter=n_rounds)
     mu = math.sqrt(2 * n_rounds) * 60 / (size * model.noise_multiplier_)
     if mu < 30:
         a, b = norm.cdf(mu / 2 - model.epsilon_ / mu), norm.logcdf(-mu / 2 - model.epsilon_ / mu)
@@ -188,15 +170,12 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
 
 def test_no_warning_where_the_claim_is_true(corpus):
     """All documents in every round, and linear composition, which is wasteful."""
-    model = PublishedPrivateSVILDA(
-        K, published_epsilon=1.0, batch_size=60, max_iter=20, composition="linear"
-    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.fit(corpus)
+        model, _ = fitted(corpus, batch_size=60, max_iter=20, composition="linear")
     assert model.epsilon_ <= model.published_epsilon_ == 1.0
 
 
 def test_a_minibatch_of_more_documents_than_there_are(corpus):
     with pytest.raises(ValueError, match="batch_size is 61, but X has 60 documents"):
-        PublishedPrivateSVILDA(K, published_epsilon=1.0, batch_size=61).fit(corpus)
+        fitted(corpus, batch_size=61)

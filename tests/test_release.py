@@ -39,7 +39,6 @@ from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import PrivacyLeakWarning
-from dplda.privacy.mechanisms import Curator
 from dplda.published import PublishedHDPLDA
 from dplda.release import _release
 from dplda.release._container import pack, unpack
@@ -250,27 +249,6 @@ def test_any_reader_of_safetensors_finds_the_table_and_the_checksum(model, path,
     layout = [metadata["kind"], metadata["fields"], tables]
     digest = hashlib.sha256(json.dumps(layout).encode() + table.tobytes() + noise.tobytes())
     assert metadata["sha256"] == digest.hexdigest()
-
-
-@pytest.mark.parametrize("estimator", CENTRAL, ids=repr)
-def test_a_model_is_a_function_of_its_releases(estimator, monkeypatch):
-    """Two corpora that release the same give the same pickle: nothing else of them is in it."""
-
-    def release(
-        curator, value, mechanism, *, label, round, sampling_probability=1.0, overwrite_value=False,
-        n_jobs=None,
-    ):  # fmt: skip
-        curator._take(label, dplda.privacy._curator.sampled(mechanism.event, sampling_probability))
-        return np.arange(value.size, dtype=np.int64).reshape(value.shape) % 7 * 100 + round
-
-    monkeypatch.setattr(Curator, "release", release)
-    estimator = clone(estimator).set_params(random_state=5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dplda.privacy.SeededNoiseWarning)
-        one, two = (pickle.dumps(clone(estimator).fit(corpus(seed))) for seed in (0, 1))
-        other = corpus(2)[:30]
-        three = pickle.dumps(clone(estimator).fit(other))
-    assert one == two == three
 
 
 # ---- pipelines ----------------------------------------------------------------------------

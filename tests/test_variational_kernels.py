@@ -1,7 +1,5 @@
 """Fold-in and contributions: equal to plain twins bit for bit, and never above the sensitivity."""
 
-import itertools
-
 import numpy as np
 import pytest
 import reference
@@ -239,22 +237,6 @@ def test_contributions_are_those_of_the_formula(n_components):
     assert np.linalg.norm(total - expected) < 0.03 * np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize("n_components", SIZES)
-def test_pieces_add_up(n_components):
-    X, rows, *rest = random_arguments(n_components, seed=3)
-    rest = *rest, 3.0, 10**6
-    pieces = [sum_topics(X, piece, *rest) for piece in ([6, 2, 0], [], [1, 4], [5, 3])]
-    whole = sum_topics(X, rows, *rest)
-    assert_array_equal(sum(pieces), whole)
-    assert whole.any()
-
-
-def test_documents_out_of_the_sample_and_empty_ones_add_nothing():
-    X, _, *rest = random_arguments(9)
-    assert not sum_topics(X, [], *rest, 1.0, 1000).any()
-    assert not sum_topics(X, [1, 6], *rest, 1.0, 1000).any()
-
-
 # ---------------------------------------------------------------- contributions: sensitivity
 
 wild_floats = st.one_of(
@@ -435,24 +417,6 @@ def test_sums_beyond_32_bits_do_not_overflow():
     one = sum_topics(arguments[0], [0], *arguments[2:])
     assert one.max() * 70_000 >> integer_shift(2.0**15, MAX_RADIUS) > 2**31
     assert_array_equal(sum_topics(*arguments), 70_000 * one)
-
-
-def test_small_documents_of_all_tables():
-    """Two words, two topics: every table of few values, against Python's integers."""
-    values = [0, 1, 16384, 32767]
-    tables = np.array(list(itertools.product(values, repeat=4)))
-    X = single_precision([[1, 3]])
-    factor, center = np.zeros((2, 2, 32), np.int64)
-    for i, table in enumerate(tables):
-        factor[:, :2], center[:, :2] = table.reshape(2, 2), tables[i * 7 % 256].reshape(2, 2) // 2
-        for theta in ([1, 0], [0.5, 0.5], [1e-5, 1]):
-            arguments = (
-                X, [0], pad(np.array([theta])), factor, center, np.ones(2, np.float32), np.ones(1),
-                0.7, 100,
-            )  # fmt: skip
-            total = sum_topics(*arguments)
-            assert squared_norm(total) <= 100**2
-            assert_array_equal(total, twin(*arguments))
 
 
 @pytest.mark.parametrize("n_components", [1, 9, 16, 20, 1000])
