@@ -57,7 +57,8 @@ def fold_in(
 def sum_topics(X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None):
     """What `Documents` returns for tables of integers, (n_words, padded)."""
     ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else np.array(unit_ptr)
-    documents = Documents(X, theta, ptr, scale, n_components=factor.shape[1])
+    documents = Documents(X, ptr, factor.shape[1], theta=theta)
+    documents.scale = scale
     return documents.sum_topics(
         np.array(units, np.int64), reference.in_chunks(factor), reference.in_chunks(center),
         weight=weight, norm=norm, radius=radius,
@@ -437,7 +438,8 @@ def test_floats_that_are_flushed_to_zero_do_not_escape_the_bound(
 def word_totals(counts, weight, scale=1.0, norm=1.0, radius=MAX_RADIUS):
     """What a document with these counts adds to the word totals."""
     X, theta = single_precision(np.array([counts], np.float32)), pad(np.ones((1, 1)))
-    documents = Documents(X, theta, np.arange(2), np.array([scale]), n_components=1)
+    documents = Documents(X, np.arange(2), 1, theta=theta)
+    documents.scale = np.array([scale])
     return documents.sum_words(np.array(weight), norm, radius)
 
 
