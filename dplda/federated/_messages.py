@@ -27,9 +27,9 @@ from dplda.release._container import pack, unpack
 MAX_BYTES = 2**28  # 300 topics of 200,000 words
 MAX_HEADER = 4096  # the fields of a valid message need at most 1,376
 MAX_OVERHEAD = MAX_HEADER + 8  # bytes of a message besides its table
-MAX_ROUND = 2**31 - 1
+MAX_ROUND = 2**31 - 1  # one a second for 68 years
 MAX_WEIGHT = 2.0**53  # all whole numbers below are floats
-MAX_NAME = 64
+MAX_NAME = 64  # characters of the name of a party
 ROW_SUM_TOLERANCE = 1e-4  # rows that were normalized in float32 miss 1 by about 1e-5 at most
 UNITS = ("word", "token", "document", "user")
 

@@ -28,10 +28,10 @@ from dplda.leaf._files import check_kept_secret
 
 log = logging.getLogger("dplda.federated")
 
-HANDSHAKE_SECONDS = 10.0
+HANDSHAKE_SECONDS = 10.0  # some 30 round trips of a slow line; a stranger waits no longer
 IDLE_SECONDS = 10.0  # a connection that does not become a party's ends after one or two of these
 HEARTBEAT_SECONDS = 120.0  # without a byte: a ping, which has half of this time for its answer
-RETRY_SECONDS = 3.0
+RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
 END_SECONDS = 2 * RETRY_SECONDS  # to tell the parties that the federation is over
 NUMBER = 8  # bytes of the number of a request
 OVER = "over"
