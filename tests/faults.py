@@ -194,8 +194,8 @@ def contributions_that_are_too_long_stay(original, *arguments):
 
 
 @around("document._contributions:Documents.sum_words", RESIDUALS)
-def word_totals_count_twice(original, *args):
-    return 2 * original(*args)
+def word_totals_count_twice(original, *args, **options):
+    return 2 * original(*args, **options)
 
 
 @around("document._contributions:Documents.rescale", RESIDUALS)

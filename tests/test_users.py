@@ -156,7 +156,7 @@ def test_copies_have_the_word_totals_of_one_longer_document(n_copies, corpus):
     sums = []
     for documents in (copies, longer):
         documents.rescale(np.ones(40), 6.0, exact=False)
-        sums.append(documents.sum_words(np.ones(40), 6.0, 5000))
+        sums.append(documents.sum_words(weight=np.ones(40), norm=6.0, radius=5000))
     assert_array_equal(*sums)
     assert 0.98 * 5000**2 < (sums[0] ** 2).sum() <= 5000**2
 

@@ -210,18 +210,20 @@ class Documents:
 
     def sum_words(
         self,
+        units: np.ndarray | None = None,
+        *,
         weight: np.ndarray,
         norm: float,
         radius: int,
-        units: np.ndarray | None = None,
         each: int = 0,
         most: int = 1,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`.
 
-        `units` are those that are summed; None: all of them. With `each`, a first cell has this
-        number for each document with words, for at most `most` of a unit. If a unit may have
-        several, a last cell has `each` times `most` for each unit with words.
+        They are those of `units` (None: all), and added to `out` if given. With `each`, a first
+        cell has this number for each document with words, for at most `most` of a unit. If a unit
+        may have several, a last cell has `each` times `most` for each unit with words.
         """
         X = self.unit_counts()
         units = np.arange(X.shape[0]) if units is None else units
@@ -239,19 +241,19 @@ class Documents:
         # integer sums have no order: the result does not depend on the number of pieces
         parts = over_rows(kernel, units, self.n_jobs, n_stored[units])
         total: np.ndarray = np.array(parts).sum(axis=0)
-        if not each:
-            return total
-        before = np.append(0, np.cumsum(np.diff(self.X.indptr) > 0))[self.unit_ptr]
-        n_docs = np.minimum(np.diff(before)[units], most)
-        n_units = [] if most == 1 else [each * most * np.count_nonzero(n_docs)]
-        return np.concatenate([[each * n_docs.sum()], total, n_units]).astype(np.int64)
+        if each:
+            before = np.append(0, np.cumsum(np.diff(self.X.indptr) > 0))[self.unit_ptr]
+            n_docs = np.minimum(np.diff(before)[units], most)
+            n_units = [] if most == 1 else [each * most * np.count_nonzero(n_docs)]
+            total = np.concatenate([[each * n_docs.sum()], total, n_units]).astype(np.int64)
+        return total if out is None else np.add(out, total, out=out)
 
     def sum_topics(
         self,
         units: np.ndarray,
+        *,
         factor: np.ndarray,
         center: np.ndarray,
-        *,
         weight: np.ndarray,
         norm: float,
         radius: int,
@@ -370,7 +372,7 @@ def release_word_totals(
         each = share if most == 1 else (0 if step else radius // (15 * most))  # public
         words = radius if mechanism.exact else math.isqrt(radius**2 - share**2)  # public
         total = documents.sum_words(
-            weight, bound * words / radius, words, None, each, most
+            weight=weight, norm=bound * words / radius, radius=words, each=each, most=most
         )  # private
         # One unit moves `total` by at most `radius` in L2: its word counts, added over its
         # documents, are clipped to `words` in integers, and its scale depends on itself and on
@@ -408,7 +410,9 @@ def release_totals_again(
     mechanism = step.mechanism  # public
     units = curator.sample(np.full(documents.n_units, step.rate), round=step.t - 1)  # secret
     table = np.zeros((documents.n_words, n_components), np.int64)
-    table[:, 0] = documents.sum_words(weight, step.norm, mechanism.radius, units)  # private
+    table[:, 0] = documents.sum_words(
+        units, weight=weight, norm=step.norm, radius=mechanism.radius
+    )  # private
     # One unit moves `table` by at most `radius` in L2: its word counts are clipped to `radius` in
     # integers, and its scale depends on itself and on released weights only. That the round is one
     # for totals depends on past releases only. The other columns are noise.

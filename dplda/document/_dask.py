@@ -128,7 +128,7 @@ class DaskEngine:
             total = part if total is None else np.add(total, part, out=total)
         if n_steps := _number(method, message):
             assert n_steps == len(self._past) + 1
-            self._past.append((message[1].inference, [units for units, _ in parts]))
+            self._past.append((message[0].inference, [units for units, _ in parts]))
         return total
 
     def _visits(
@@ -289,7 +289,7 @@ class DaskEngine:
 
 def _number(method: str, message: tuple[Any, ...]) -> int:
     """The number of a step that begins with the topic weights of the step before; 0: no step."""
-    return message[1].number if method == "sum_topics" else 0
+    return message[0].number if method == "sum" else 0
 
 
 def _met_by(address: str, error: Exception) -> Exception:

@@ -342,8 +342,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             )  # private, except for what is returned  # fmt: skip
             bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
             total = documents.sum_topics(
-                units, in_16_bits(phi, self.n_jobs),
-                in_16_bits(table.center(center), self.n_jobs, is_relative=False),
+                units, factor=in_16_bits(phi, self.n_jobs),
+                center=in_16_bits(table.center(center), self.n_jobs, is_relative=False),
                 weight=table.weight, norm=bound, radius=radius,
                 upweight=None if boosted is None else step.rate / rates,
             )  # private  # fmt: skip

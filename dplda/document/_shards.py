@@ -36,21 +36,18 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Step:
-    """What all units of a round need: public values.
+    """What all shards need for a sum: public values.
 
-    `inference` is the method of `Documents` that comes before the sum, with its arguments and
-    options.
-    `number` counts those that begin with the topic weights of the step before; 0: this one does
-    not.
+    `method` is that of `Documents` which sums, with its options. `inference` is the one that comes
+    before it, with its arguments and options; None: none does. `number` counts those that begin
+    with the topic weights of the step before; 0: this one does not.
     """
 
-    number: int
-    inference: Inference
-    factor: np.ndarray
-    center: np.ndarray
-    weight: np.ndarray
-    norm: float
-    radius: int
+    method: str
+    options: dict[str, Any]
+    scaling: Scaling | None
+    number: int = 0
+    inference: Inference | None = None
 
 
 @dataclass
@@ -85,43 +82,23 @@ class ShardWorker:
         """The result of a method of `Documents`, which reads counts alone."""
         return getattr(self._documents(), method)(*arguments)
 
-    def sum_words(
+    def sum(
         self,
-        scaling: Scaling | None,
-        weight: np.ndarray,
-        norm: float,
-        radius: int,
-        each: int,
-        most: int,
-        units: np.ndarray | None = None,
-        *,
-        out: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Integer word totals of `units` of the shard; None: of all. Added to `out` if given."""
-        totals = self._documents(scaling).sum_words(weight, norm, radius, units, each, most)
-        return totals if out is None else np.add(out, totals, out=out)
-
-    def sum_topics(
-        self,
-        scaling: Scaling | None,
         step: Step,
-        units: np.ndarray | None,
-        upweight: np.ndarray | None,
+        units: np.ndarray | None = None,
+        upweight: np.ndarray | None = None,
         *,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Infer the topic weights of `units` (None: all), and return the sum of contributions.
-
-        Added to `out` if given.
-        """
-        documents = self._documents(scaling)
+        """Infer the topic weights of `units` (None: all), and sum. Added to `out` if given."""
+        documents, options = self._documents(step.scaling), step.options
         units = np.arange(documents.n_units) if units is None else units
-        if not 0 < step.number == self.n_steps:
-            self._infer(documents, step.number, step.inference, units)
-        return documents.sum_topics(
-            units, step.factor, step.center,
-            weight=step.weight, norm=step.norm, radius=step.radius, upweight=upweight, out=out,
-        )  # fmt: skip
+        if step.inference is not None:
+            options = options | {"upweight": upweight}
+            if not 0 < step.number == self.n_steps:
+                self._infer(documents, step.number, step.inference, units)
+        total: np.ndarray = getattr(documents, step.method)(units, **options, out=out)
+        return total
 
     def catch_up(self, past: Sequence[tuple[Inference, np.ndarray | None]]) -> None:
         """Infer what a lost worker of this shard had inferred: all earlier steps, in their order.
@@ -189,7 +166,6 @@ class ShardedDocuments(Documents):
         self.n_words, self._shards = X.shape[1], X.shards
         self._edges = np.cumsum([0, *(shard.n_units for shard in X.shards)])
         self.n_units = int(self._edges[-1])
-        self._inference: tuple[int, Inference] | None = None
         self._n_steps = 0
         self._scaling: Scaling | None = None
         self._engine: Any = InProcess() if X.engine is None else X.engine
@@ -216,18 +192,9 @@ class ShardedDocuments(Documents):
             shard.check()  # a kernel must not meet words that were never checked
             yield shard.counts()
 
-    def sum_words(
-        self,
-        weight: np.ndarray,
-        norm: float,
-        radius: int,
-        units: np.ndarray | None = None,
-        each: int = 0,
-        most: int = 1,
-    ) -> np.ndarray:
-        parts = None if units is None else [(rows,) for rows, _ in self._parts(units, None)]
-        options = self._scaling, weight, norm, radius, each, most
-        return self._engine.sum("sum_words", options, parts)
+    def sum_words(self, units: np.ndarray | None = None, **options: Any) -> np.ndarray:
+        parts = None if units is None else self._parts(units, None)
+        return self._engine.sum("sum", (Step("sum_words", options, self._scaling),), parts)
 
     def infer(
         self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float, **options: Any
@@ -242,22 +209,10 @@ class ShardedDocuments(Documents):
         self._inference = 0, ("infer_fully", (factor.copy(), doc_topic_prior), {})
 
     def sum_topics(
-        self,
-        units: np.ndarray,
-        factor: np.ndarray,
-        center: np.ndarray,
-        *,
-        weight: np.ndarray,
-        norm: float,
-        radius: int,
-        upweight: np.ndarray | None = None,
-        out: np.ndarray | None = None,
+        self, units: np.ndarray, *, upweight: np.ndarray | None = None, **options: Any
     ) -> np.ndarray:
-        assert self._inference is not None
-        number, inference = self._inference
-        step = Step(number, inference, factor, center, weight, norm, radius)
-        self._inference = None
-        return self._engine.sum("sum_topics", (self._scaling, step), self._parts(units, upweight))
+        step = Step("sum_topics", options, self._scaling, *self._inference)
+        return self._engine.sum("sum", (step,), self._parts(units, upweight))
 
     def _parts(self, units: np.ndarray, upweight: np.ndarray | None) -> list[tuple[Any, Any]]:
         """For each shard its units among `units`, counted from its first, and their weights."""
