@@ -67,7 +67,7 @@ def test_nothing_released_depends_on_the_number_of_documents(corpus):
 # ---- rounds -------------------------------------------------------------------------------
 
 
-PRIORS = {"anew": True, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
+PRIORS = True, (0.1, 0.01)  # anew
 
 
 def zeros():
@@ -107,7 +107,7 @@ def test_a_round_starts_every_document_from_scratch(corpus, kind):
     documents, table, out = Documents.from_counts(corpus, K, None), start(corpus), zeros()
     rows, thetas = np.arange(0, 400, 2), []
     for _ in range(2):
-        kind.infer(table, documents, rows, 1.0, out, **PRIORS)
+        kind.infer(table, documents, rows, 1.0, out, *PRIORS)
         thetas.append(documents.theta.copy())
         documents.theta[rows, :K] = 1e-3
     np.testing.assert_array_equal(*thetas)
@@ -116,11 +116,11 @@ def test_a_round_starts_every_document_from_scratch(corpus, kind):
 
 def test_without_noise_topics_are_dirichlet_posteriors(corpus):
     documents, released, rows = Documents.from_counts(corpus, K, None), start(corpus), np.arange(9)
-    factor = ExactTable.infer(released, documents, rows, 0.3, zeros(), **PRIORS)
+    factor = ExactTable.infer(released, documents, rows, 0.3, zeros(), *PRIORS)
     table = released.table.astype(float)
     expected = np.exp(psi(table) - psi(table.sum(axis=0)))
     np.testing.assert_allclose(factor[:, :K], expected, rtol=1e-6, atol=1e-30)
-    factor = released.infer(documents, rows, 0.3, zeros(), **PRIORS)
+    factor = released.infer(documents, rows, 0.3, zeros(), *PRIORS)
     np.testing.assert_allclose(factor[:, :K], (table / table.sum(axis=0)) ** 0.3, rtol=1e-4)
 
 

@@ -324,7 +324,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         self, documents: Documents, table: NoisyTable, steps: list[Round], curator: Curator
     ) -> None:
         """The algorithm. Only results of `curator.release` leave the private `documents`."""
-        shape = table.table.shape
+        shape, priors = table.table.shape, (self.doc_topic_prior_, self.topic_word_prior)
         factor, center = aligned_zeros(shape, np.float32), aligned_zeros(shape, np.float32)
         for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
             if step.for_totals:
@@ -337,9 +337,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             rates = np.full(documents.n_units, step.rate) if boosted is None else boosted
             units = curator.sample(rates, round=step.t - 1)  # secret
             phi = table.infer(
-                documents, units, step.power, factor, anew=self._infers_anew,
-                doc_topic_prior=self.doc_topic_prior_, topic_word_prior=self.topic_word_prior,
-            )  # private, except for what is returned  # fmt: skip
+                documents, units, step.power, factor, self._infers_anew, priors
+            )  # private, except for what is returned
             bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
             total = documents.sum_topics(
                 units, factor=in_16_bits(phi, self.n_jobs),

@@ -191,19 +191,18 @@ class NoisyTable:
         units: np.ndarray,
         power: float,
         out: np.ndarray,
-        *,
         anew: bool,
-        doc_topic_prior: float,
-        topic_word_prior: float,
+        priors: tuple[float, float],
     ) -> np.ndarray:
         """Infer the private topic weights of `units`, `anew` or from those of the last time.
 
+        `priors` are those of topics in documents and of words in topics.
         Returns what is public: the tempered factor of each word, (n_words, padded) float32. The
         factor is p(word | topic), and no exp(E[log beta]): the table is a posterior mean already,
         and the digamma function would count the uncertainty of rare words twice.
         """
         phi = self.word_probabilities(out)
-        documents.infer(units, phi, doc_topic_prior, anew=anew)
+        documents.infer(units, phi, priors[0], anew=anew)
         return temper(phi, power, self.estimate.n_jobs)
 
     def center(self, out: np.ndarray) -> np.ndarray:
@@ -350,10 +349,8 @@ class ExactTable(NoisyTable):
         units: np.ndarray,
         power: float,
         out: np.ndarray,
-        *,
         anew: bool,
-        doc_topic_prior: float,
-        topic_word_prior: float,
+        priors: tuple[float, float],
     ) -> np.ndarray:
         """Infer `anew` what online variational Bayes infers, or else what collapsed inference does.
 
@@ -362,11 +359,11 @@ class ExactTable(NoisyTable):
         """
         if anew:
             factor = exp_dirichlet_expectation(self.table, np.float32, self.estimate.n_jobs)
-            documents.infer_fully(units, factor, doc_topic_prior)
+            documents.infer_fully(units, factor, priors[0])
             return factor
         phi = self.word_probabilities(out)
-        own = topic_sizes(self.table, self.estimate.n_jobs), topic_word_prior
-        documents.infer(units, phi, doc_topic_prior, own=own)
+        own = topic_sizes(self.table, self.estimate.n_jobs), priors[1]
+        documents.infer(units, phi, priors[0], own=own)
         return temper(phi, power, self.estimate.n_jobs)
 
     def center(self, out: np.ndarray) -> np.ndarray:

@@ -84,8 +84,8 @@ class SubLDA(DocumentLDA):
 
     **Without noise.** With ``epsilon=inf``, the topic weights of a document are inferred from what
     the other documents have added to the table, as in collapsed inference. 256 topics and more
-    start from one Gibbs sweep over all documents, which runs in one thread. Random topics, in which
-    all other fits start, end at a higher held-out perplexity then (``docs/speed.md``).
+    start from one Gibbs sweep over all documents, which runs in one thread. With long documents,
+    random topics, in which all other fits start, end at a higher held-out perplexity then.
 
     The algorithm as published is not private (``docs/papers.md``).
 
