@@ -146,6 +146,17 @@ def by_evidence(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.argsort(-evidence, kind="stable"), weak
 
 
+def list_topics(estimator: Any, feature_names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Row, share, flag and ten words of each topic, the one with the most evidence first."""
+    order, weak = by_evidence(estimator)
+    share = estimator.components_.sum(axis=1) / estimator.components_.sum()
+    words = top_words(estimator, feature_names, min(10, estimator.components_.shape[1]))
+    return [
+        {"topic": int(k), "share": float(share[k]), "weak": bool(weak[k]), "words": words[k]}
+        for k in order
+    ]
+
+
 def _word_probabilities(components: np.ndarray) -> np.ndarray:
     return components / components.sum(axis=1, keepdims=True)
 

@@ -63,14 +63,13 @@ def say(text: str) -> None:
 def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
     """Print share and typical words of each topic, the topics with the most evidence first."""
     say("Topics, with their share of all words and the ten words that distinguish them most:")
-    share = model.components_.sum(axis=1) / model.components_.sum()
-    typical = dplda.displays.top_words(model, words, min(10, model.components_.shape[1]))
-    order, weak = dplda.displays.by_evidence(model)
-    for k in order:
-        mark = "?" if weak[k] else " "
-        print(f"  {k:3d} {share[k]:6.1%}{mark} {' '.join(map(escaped, typical[k]))}")
-    if weak.any():
-        say(f"? marks {weak.sum()} of {len(weak)} topics as weak: likely noise, or mixtures.")
+    topics = dplda.displays.list_topics(model, words)
+    for topic in topics:
+        mark = "?" if topic["weak"] else " "
+        listed = " ".join(map(escaped, topic["words"]))
+        print(f"  {topic['topic']:3d} {topic['share']:6.1%}{mark} {listed}")
+    if n_weak := sum(topic["weak"] for topic in topics):
+        say(f"? marks {n_weak} of {len(topics)} topics as weak: likely noise, or mixtures.")
 
 
 def show_card(card: str) -> None:

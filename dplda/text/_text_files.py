@@ -12,9 +12,8 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from dplda.leaf._files import check_unpacked, largest_size, opened
 
@@ -65,15 +64,24 @@ def read_texts(
             )
         folder, texts = path if path.is_dir() else path.parent, []
         for file in files:
-            with _opened(file, encoding) as content:
-                texts.append(_text(content.read(), f"{file}"))
+            texts.append(_text(_read(file, encoding).read(), f"{file}"))
         return Texts(texts, [file.relative_to(folder).as_posix() for file in files], n_left_out)
     columns = [text_column] if id_column is None else [text_column, id_column]
     texts, ids = [], []
-    for where, row in _rows(files, kind, columns, encoding, separator):
-        texts.append(_text(row[text_column], f"{where}, column {text_column!r}"))
-        if id_column is not None:
-            ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
+    for file in files:
+        if kind == "Parquet":
+            rows = _rows_of_parquet(file, columns)
+        elif kind == "CSV":
+            is_tsv = ".tsv" in (suffix.lower() for suffix in file.suffixes)
+            rows = _rows_of_csv(
+                _read(file, encoding), file, columns, separator or ("\t" if is_tsv else ",")
+            )
+        else:
+            rows = _rows_of_json(_read(file, encoding), file, columns)
+        for where, row in rows:
+            texts.append(_text(row[text_column], f"{file}, {where}, column {text_column!r}"))
+            if id_column is not None:
+                ids.append(_id(row[id_column], f"{file}, {where}, column {id_column!r}"))
     if not texts:
         raise ValueError(f"{path} holds no texts: it has a header and no rows")
     return Texts(texts, ids, n_left_out)
@@ -119,12 +127,11 @@ def _kind(path: Path) -> str:
     return "" if kind == "Parquet" else kind
 
 
-@contextmanager
-def _opened(path: Path, encoding: str) -> Iterator[TextIO]:
-    """A text file, whose errors quote nothing of it."""
+def _read(path: Path, encoding: str) -> io.StringIO:
+    """The content of a text file. Errors quote nothing of it."""
     try:
         with opened(path) as file:
-            yield io.TextIOWrapper(file, encoding=encoding, newline="")
+            return io.StringIO(file.read().decode(encoding), newline="")
     except UnicodeError:
         raise ValueError(
             f"{path} is not encoded in {encoding.removesuffix('-sig')}; give --encoding, for "
@@ -152,28 +159,9 @@ def _id(value: Any, where: str) -> str:
     return text
 
 
-def _rows(
-    files: list[Path], kind: str, columns: list[str], encoding: str, separator: str | None
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of tables as dictionaries, each after the words that say where it stands."""
-    for path in files:
-        if kind == "Parquet":
-            for number, row in enumerate(_rows_of_parquet(path, columns), start=1):
-                yield f"{path}, row {number}", row
-            continue
-        tabs = ".tsv" in (suffix.lower() for suffix in path.suffixes)
-        with _opened(path, encoding) as file:
-            if kind == "CSV":
-                rows = _rows_of_csv(file, path, columns, separator or ("\t" if tabs else ","))
-            else:
-                rows = _rows_of_json(file, path, columns)
-            for number, row in rows:
-                yield f"{path}, line {number}", row
-
-
 def _rows_of_csv(
-    file: TextIO, path: Path, columns: list[str], separator: str
-) -> Iterator[tuple[int, dict[str, Any]]]:
+    file: io.StringIO, path: Path, columns: list[str], separator: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
     csv.field_size_limit(LARGEST_CELL)
     reader = csv.DictReader(file, delimiter=separator, strict=True)
     try:
@@ -184,14 +172,14 @@ def _rows_of_csv(
                     f"{path}, line {reader.line_num} has more or fewer columns than the header; "
                     "quote texts that hold the separator"
                 )
-            yield reader.line_num, row
+            yield f"line {reader.line_num}", row
     except csv.Error as error:  # its messages quote no cell
         raise ValueError(f"{path} is not valid CSV after line {reader.line_num}: {error}") from None
 
 
 def _rows_of_json(
-    file: TextIO, path: Path, columns: list[str]
-) -> Iterator[tuple[int, dict[str, Any]]]:
+    file: io.StringIO, path: Path, columns: list[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue
@@ -203,10 +191,10 @@ def _rows_of_json(
             raise ValueError(f"{path}, line {number} is not a JSON object")
         if missing := set(columns) - set(record):
             raise ValueError(f"{path}, line {number} has no field {min(missing)!r}")
-        yield number, record
+        yield f"line {number}", record
 
 
-def _rows_of_parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
+def _rows_of_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         from pyarrow import parquet
     except ImportError:
@@ -226,7 +214,7 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
         raise ValueError(f"{path} is not a valid Parquet file") from None
     _check_header(file.schema_arrow.names, path, columns)
     check_unpacked(left >= 0, path)
-    return rows
+    yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
 
 
 def _check_header(header: list[str], path: Path, columns: list[str]) -> None:

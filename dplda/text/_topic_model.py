@@ -25,7 +25,7 @@ from dplda.core._private_fit import (
 )
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import stop_words_of
-from dplda.displays import by_evidence, top_words
+from dplda.displays import list_topics
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import plan
 from dplda.document._public_prior import public_prior
@@ -290,14 +290,7 @@ class PrivateTopicModel(
     def topics_(self) -> list[dict[str, Any]]:
         """Row, share, flag and ten words of each topic, the one with the most evidence first."""
         check_is_fitted(self, "components_")
-        size = self.components_.sum(axis=1) / self.components_.sum()
-        order, weak = by_evidence(self)
-        n_words = min(10, len(self.vocabulary_))
-        words = top_words(self.model_, self.vocabulary_, n_words)
-        return [
-            {"topic": int(k), "share": float(size[k]), "weak": bool(weak[k]), "words": words[k]}
-            for k in order
-        ]
+        return list_topics(self.model_, self.vocabulary_)
 
     def __str__(self) -> str:
         if not hasattr(self, "components_"):
