@@ -312,11 +312,6 @@ class PrivateCountVectorizer(
 
     def _analyzer(self) -> Callable[[Any], list[str]]:
         """The function that splits a text into words."""
-        if isinstance(self.stop_words, str) and self.stop_words != "english":
-            raise ValueError(
-                f"stop_words must be 'english', a public list of words or None, got "
-                f"{self.stop_words!r}; there are no lists of other languages"
-            )
         options = {name: getattr(self, name) for name in _SPLITTING}
         try:
             analyze = CountVectorizer(**options).build_analyzer()
@@ -342,12 +337,7 @@ class PrivateCountVectorizer(
         """The public list without repetitions and without terms that no text can produce."""
         given, analyze = self.candidates, self._analyzer()
         if isinstance(given, str):
-            try:
-                given = load_public_vocabulary(None, language=given)
-            except ValueError as error:
-                raise ValueError(
-                    f"candidates must be a list of words, a language or None: {error}"
-                ) from None
+            given = load_public_vocabulary(None, language=given)
         terms = list(dict.fromkeys([] if given is None else given))
         if not all(isinstance(term, str) for term in terms):
             raise ValueError("candidates must be a list of words (str), the most frequent first")
