@@ -76,13 +76,6 @@ class PublishedHDPLDA(PublishedLDA):
     ----------
     .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
        Training With Differential Privacy", IEEE TIFS, 2020, section IV, Algorithm 1.
-
-    Examples
-    --------
-    >>> from dplda.published import PublishedHDPLDA
-    >>> model = PublishedHDPLDA(2, noise_epsilon=1.0, count_clip=1.0)
-    >>> model.fit([[3, 1], [0, 2]]).published_epsilon_  # doctest: +SKIP
-    1023.02
     """
 
     _hole = (

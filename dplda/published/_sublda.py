@@ -102,13 +102,6 @@ class PublishedSubLDA(PublishedLDA):
     ----------
     .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of LDA Model Training
        Under Differential Privacy", Findings of EMNLP 2021, Algorithm 1.
-
-    Examples
-    --------
-    >>> from dplda.published import PublishedSubLDA
-    >>> model = PublishedSubLDA(n_components=3, subsampling_ratio=0.5, max_iter=70)
-    >>> model.fit([[3, 1], [0, 2]]).published_epsilon_  # doctest: +SKIP
-    89.67
     """
 
     _relation = "a document gets one word more"

@@ -99,11 +99,6 @@ class PublishedPrivateSVILDA(PublishedLDA):
        private multi-party machine learning, 2016, Algorithm 1.
     .. [2] M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet allocation", NIPS,
        2010.
-
-    Examples
-    --------
-    >>> from dplda.published import PublishedPrivateSVILDA
-    >>> model = PublishedPrivateSVILDA(n_components=3, published_epsilon=1.0, batch_size=10)
     """
 
     _hole = (
