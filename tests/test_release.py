@@ -155,15 +155,16 @@ def test_it_is_a_frozen_step_of_a_pipeline(model, X, path):
 
 def test_what_is_no_private_model_or_cannot_be_written_is_refused(model, X, path, tmp_path):
     lda = LatentDirichletAllocation(K, max_iter=1).fit(X)
-    unsaved = PrivateNMF(K, epsilon=3.0, max_iter=2).fit(X)
+    other = PrivateNMF(K, epsilon=3.0, max_iter=2).fit(X)
     for given, place, error, message in [
         (SubLDA(epsilon=1.0), path, NotFittedError, "not fitted"),
         (lda, path, TypeError, "LatentDirichletAllocation has no privacy_"),
+        (other, path, TypeError, "by their doc_topic_prior, and PrivateNMF has none"),
         (["a diagnosis of Ann"], path, TypeError, "^expected a fitted model or pipeline, .* list$"),
         (model, tmp_path, IsADirectoryError, "is a folder; give the path of a file"),
         (model, tmp_path / "missing" / "topics", OSError, "missing/topics cannot be written"),
         *(
-            (copy.copy(unsaved).set_params(contribution_norm=value), path, ValueError, "cannot be")
+            (copy.copy(model).set_params(topic_word_prior=value), path, ValueError, "cannot be")
             for value in ([1, 2], math.nan, -math.inf, print)
         ),
     ]:
@@ -213,23 +214,6 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
     data = path.read_bytes()
     for trace in (str(secret).encode(), secret.to_bytes(4, "little"), b"sqlite", b"private."):
         assert trace not in data
-
-
-def test_a_model_without_a_prior_is_released_without_inference(X, path):
-    model = PrivateNMF(K, epsilon=3.0, max_iter=2).fit(X)
-    save_release(model, path, vocabulary=[f"word {i}" for i in range(N_WORDS)])
-    again = load_release(path)
-    np.testing.assert_array_equal(again.components_, model.components_)
-    assert (again.privacy_, again.epsilon_) == (model.privacy_, model.epsilon_)
-    assert (again.n_iter_, again.doc_topic_prior) == (2, None)
-    assert again.parameters_["contribution_norm"] == 1.0
-    assert again.estimator_name_ == "PrivateNMF"
-    for method in (again.transform, again.score, again.perplexity, again.fit_transform):
-        with pytest.raises(AttributeError, match=r"PrivateNMF .*without a doc_topic_prior"):
-            method(X)
-    content = path.read_bytes()
-    save_release(again, path)
-    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -445,7 +429,9 @@ LIES = [
     (("parameters", "epsilon"), [[]], "epsilon"),
     *(
         (("parameters", "doc_topic_prior"), value, "doc_topic_prior")
-        for value in ("0.1", 0, -0.1, math.inf, True, math.nextafter(LARGEST_PRIOR, math.inf))
+        for value in (
+            ..., None, "0.1", 0, -0.1, math.inf, True, math.nextafter(LARGEST_PRIOR, math.inf)
+        )
     ),
     ((GUARANTEE,), None, "guarantee"), ((GUARANTEE, "unit"), ..., "guarantee"),
     ((GUARANTEE, "accountant"), "none", "the guarantee must have the fields"),

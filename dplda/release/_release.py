@@ -223,13 +223,17 @@ def released_model(model: Any) -> ReleasedModel:
     if isinstance(model, ReleasedModel):
         return model
     parameters = model.get_params(deep=False)
-    if "doc_topic_prior" in parameters:
-        parameters["doc_topic_prior"] = model.doc_topic_prior_  # a file says what None stood for
+    if "doc_topic_prior" not in parameters:
+        raise TypeError(
+            f"a release infers the topics of documents by their doc_topic_prior, and "
+            f"{type(model).__name__} has none; publish its components_ with the card of privacy_"
+        )
+    parameters["doc_topic_prior"] = model.doc_topic_prior_  # a file says what None stood for
     strength = ("topic_evidence_", "weak_topics_")
     return ReleasedModel._of(
         np.asarray(model.components_, np.float64),
         model.privacy_,
-        doc_topic_prior=parameters.get("doc_topic_prior"),
+        doc_topic_prior=parameters["doc_topic_prior"],
         vocabulary=words_of(model),
         n_iter_=model.n_iter_,
         estimator_name_=type(model).__name__,
@@ -374,9 +378,8 @@ def read_release(data: bytes) -> ReleasedModel:
     guarantee = read_guarantee(content["guarantee"])
     if vectorizer is None:  # else the guarantee is that of both, and the parameters of the model
         check_statement(parameters, guarantee)
-    prior = parameters.get("doc_topic_prior")  # a model that is not an LDA model has none
-    if prior is not None:
-        prior = check_number("doc_topic_prior", prior, 0.0, LARGEST_PRIOR, closed="right")
+    prior = parameters.get("doc_topic_prior")
+    prior = check_number("doc_topic_prior", prior, 0.0, LARGEST_PRIOR, closed="right")
     return ReleasedModel._of(
         components,
         guarantee,

@@ -27,8 +27,7 @@ class ReleasedModel(BaseLDA):
     Parameters
     ----------
     doc_topic_prior : float or None, default=None
-        Dirichlet parameter of a document's topics; `load_release` sets that of the training. A
-        model without one has no `transform`, `score` and `perplexity`: they raise AttributeError.
+        Dirichlet parameter of a document's topics; `load_release` sets that of the training.
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
 
@@ -74,7 +73,7 @@ class ReleasedModel(BaseLDA):
 
     @property
     def doc_topic_prior_(self) -> Any:
-        """The prior of the training; None if that had none."""
+        """The prior of the training."""
         return self.doc_topic_prior
 
     @classmethod
@@ -107,11 +106,6 @@ class ReleasedModel(BaseLDA):
 
     def _counts(self, X: Any) -> Any:
         """Counts of texts, and of a table whose columns are the words; anything else as it is."""
-        if self.doc_topic_prior is None:
-            raise AttributeError(
-                f"this {self.estimator_name_} was trained without a doc_topic_prior, and cannot "
-                "infer the topics of documents; use components_"
-            )
         texts = None if self.vectorizer_ is None else texts_in(X)
         if texts is not None:
             return self.vectorizer_.transform(texts)
