@@ -142,15 +142,8 @@ def dot(a, b, width=WIDTH):
     return total_of(lane_sums(a * b, width))
 
 
-def unpack(pairs, padded):
-    """The table that pairs stand for: topics k and k + 16 share a float (kernels/_fold_in.h)."""
-    first = pairs.view(np.uint32).reshape(len(pairs), -1, 1, 16)
-    both = np.concatenate([first, first << 16], axis=2).reshape(len(pairs), -1)
-    return np.ascontiguousarray(both[:, :padded]).view(F)
-
-
 def fold_in(X, rows, phi, prior, n_components, n_steps, theta, *, variational=False, own=None):
-    """Topic weights after `n_steps` of the formulas, in double precision; X is CSR.
+    """Topic weights after `n_steps` of the formulas, not accelerated, in double precision; X: CSR.
 
     With `own`, 1 / topic sizes and the smallest count, documents whose weights differ leave out
     what they have added to the table.
@@ -171,6 +164,53 @@ def fold_in(X, rows, phi, prior, n_components, n_steps, theta, *, variational=Fa
     return theta
 
 
+def steps_in_integers(X, rows, phi, prior, n_components, n_steps, theta, *, own=None):
+    """The same in the integers and floats of the kernel: to the last bit, for up to two steps."""
+    theta, factors = theta.copy(), F(4096) / phi.max(axis=1)
+    table = narrow(phi, size=4096)[:, : theta.shape[1]]
+    for d in rows:
+        span = slice(X.indptr[d], X.indptr[d + 1])
+        words, counts, weights = X.indices[span], X.data[span], theta[d]
+        integers = table[words]
+        if own is not None and np.ptp(weights[:n_components]) > 0:
+            inverse, least = own[0], F(own[1])
+            shares, scale = shares_of(integers, weights)
+            added = counts * factors[words] * scale / shares
+            left = integers.astype(F) * (F(1) - added[:, None] * (weights * inverse))
+            left = np.maximum(left, factors[words][:, None] * (least * inverse))
+            integers = np.floor(np.minimum(left, F(4096)) + F(0.5)).astype(np.int64)
+        for _ in range(n_steps if len(counts) else 0):
+            new = np.zeros_like(weights)
+            for j in range(0, len(counts), 256):
+                new = new + group_in_integers(integers[j : j + 256], counts[j : j + 256], weights)
+            new = new * weights
+            new[:n_components] += F(prior)
+            weights = new * (F(1) / total_of(lane_sums(new)))
+        theta[d] = weights
+    return theta
+
+
+def shares_of(integers, weights):
+    """The probabilities of words in a document, times a scale; the scale."""
+    largest, scale = weights.max(), F(2**19 - len(weights))
+    scale = F(32767) / largest if largest * scale > 32767 else scale
+    shares = integers @ np.floor(weights * scale + F(0.5)).astype(np.int64)
+    assert shares.max(initial=0) < 2**31
+    return np.maximum(shares.astype(F), scale), scale
+
+
+def group_in_integers(integers, counts, weights):
+    """Sums of up to 256 words: counts over shares, in 15 bits, times the integers."""
+    shares, scale = shares_of(integers, weights)
+    quotients = counts * scale / shares
+    most = quotients.max()
+    quotients = np.floor(quotients * (F(32767) / most) + F(0.5)).astype(np.int64)
+    products = quotients[:, None] * integers
+    lanes = np.array([products[lane::16].sum(axis=0) for lane in range(16)])
+    assert lanes.max() < 2**31
+    return total_of(lanes.astype(F)) * (most / F(32767))
+
+
 # ---------------------------------------------------------------- contributions
 
 
@@ -189,14 +229,14 @@ def in_chunks(rows):
     return np.concatenate(chunks).astype(np.int16).reshape(rows.shape)
 
 
-def narrow(table, *, is_relative=True):
+def narrow(table, *, size=32767):
     """Rows of integers from 0 to 32767, padded to a multiple of 32 topics."""
     rows = np.zeros((len(table), -(-table.shape[1] // 32) * 32), np.int64)
     for row, x in zip(rows, table):
         largest = np.maximum(x, 0).max() if np.isfinite(x).all() else F(0)
-        factor = F(32767) if not is_relative else F(0)
-        if is_relative and largest >= 2.0**-100:
-            factor = F(32767) / largest
+        factor = F(0) if size else F(32767)
+        if size and largest >= 2.0**-100:
+            factor = F(size) / largest
         with np.errstate(all="ignore"):
             x = np.nan_to_num(x * factor, nan=0, posinf=32767, neginf=0)
         row[: len(x)] = np.floor(np.minimum(np.maximum(x, F(0)), F(32767)) + F(0.5))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dplda.core._fold_in import in_16_bits, packed, pad, single_precision, uniform_theta
+from dplda.core._fold_in import MOST_12, in_16_bits, pad, single_precision, uniform_theta
+from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, integer_shift
 from dplda.kernels import _sets, _variational
 
@@ -37,19 +38,22 @@ def random_theta(n_components, seed=0, n_docs=N_DOCS):
 
 
 def fold_in(
-    X, rows, phi, prior, n_components, max_iter, tol, theta, *, accelerated=False,
-    variational=False, in_pairs=False, own=None,
+    X, rows, phi, prior, n_components, max_iter, tol, theta, *, variational=False, integers=None,
+    own=None,
 ):  # fmt: skip
     """The kernel on a copy of `theta`, as its twin."""
     theta = theta.copy()
-    scratch = np.full((2, 6 * theta.shape[1]), np.nan, np.float32)
+    scratch = np.full((2, 7 * theta.shape[1]), np.nan, np.float32)
     longest = int(np.diff(X.indptr)[list(rows)].max())
-    inverse_size, least = (np.zeros(0, np.float32), 0.0) if own is None else own
+    if integers is None:
+        integers = np.zeros((0, 0), np.int16)
+    factor, inverse_size, least = np.zeros(0, np.float32), np.zeros(0, np.float32), 0.0
+    if own is not None:
+        factor, (inverse_size, least) = MOST_12 / phi.max(axis=1), own
     _variational.fold_in(
-        X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, in_pairs, prior, n_components,
-        max_iter, tol, accelerated, variational, theta, scratch, inverse_size, least,
-        np.arange(longest, dtype=np.int32),
-        np.full((2, longest * phi.shape[1]), np.nan, np.float32),
+        X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, integers, factor, inverse_size,
+        least, prior, n_components, max_iter, tol, variational, theta, scratch,
+        np.full((2, (longest + 15) * integers.shape[1]), -1, np.int16),
     )  # fmt: skip
     return theta
 
@@ -82,39 +86,65 @@ def squared_norm(total):
 # ---------------------------------------------------------------- fold-in
 
 
-OWN = 0.02  # the smallest count of a cell
+def in_12_bits(phi):
+    return in_16_bits(phi, size=MOST_12)
 
 
-def all_ways(n_components):
-    """The forms of the kernel: options, and the table that its twin reads."""
-    phi, sizes = random_topics(n_components), np.linspace(50, 500, n_components)
-    pairs, own = packed(phi), (pad(1 / sizes[None])[0], OWN)
-    unpacked = reference.unpack(pairs, phi.shape[1])
-    for variational in (False, True):
-        yield {"variational": variational}, phi, phi
-        yield {"variational": variational, "in_pairs": True}, pairs, unpacked
-        yield {"variational": variational, "in_pairs": True, "own": own}, pairs, unpacked
+def own_counts(n_components):
+    """1 / topic sizes, and the smallest count of a cell."""
+    return pad(1 / np.linspace(50, 500, n_components)[None])[0], 0.02
 
 
 @pytest.mark.parametrize("n_components", [*SIZES, 49])
-@pytest.mark.parametrize("n_steps", [0, 1, 5])
-def test_fold_in_follows_its_formulas(n_components, n_steps, instruction_sets):
-    """With all sets of instructions to the last bit; what shares a float has 8 bits."""
+@pytest.mark.parametrize("n_steps", [0, 1, 2])
+@pytest.mark.parametrize("variational", [False, True])
+def test_fold_in_follows_its_formulas(n_components, n_steps, variational, instruction_sets):
     X, rows, start = random_counts(3), [0, 1, 3, 6, 5], random_theta(n_components, seed=4)
     start[5, :n_components] = 1 / n_components  # no inference yet
-    for options, table, read in all_ways(n_components):
+    phi = random_topics(n_components)
+    arguments, options = (X, rows, phi, 0.1, n_components, n_steps), {"variational": variational}
+    expected = reference.fold_in(*arguments, start, **options)
+    for integers in ({}, {"integers": in_12_bits(phi)}):
         results = []
         for name in instruction_sets:
             _sets.use(name)
-            rest = 0.1, n_components, n_steps, 0.0, start
-            results.append(fold_in(X, rows, table, *rest, **options))
+            results.append(fold_in(*arguments, 0.0, start, **options, **integers))
             assert_array_equal(results[-1], results[0])
-        formula = {name: option for name, option in options.items() if name != "in_pairs"}
-        expected = reference.fold_in(X, rows, read, 0.1, n_components, n_steps, start, **formula)
-        loose = 2e-2 if "own" in options else 2e-4  # the rows without its own are packed again
-        assert_allclose(results[0], expected, rtol=loose, atol=loose / 10)
         assert_array_equal(results[0][[2, 4]], start[[2, 4]])
         assert not results[0][:, n_components:].any()
+        if not integers:
+            assert_allclose(results[0], expected, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("variational", [False, True])
+@pytest.mark.parametrize("leaves_out", [False, True])
+def test_steps_in_integers_are_near_the_formulas(variational, leaves_out):
+    corpus = make_topic_corpus(100, 300, 12, doc_length=100, random_state=2)
+    X, phi = single_precision(corpus.data), pad(corpus.components.T)
+    start, own = uniform_theta(100, 12), own_counts(12) if leaves_out else None
+    start = fold_in(X, range(100), phi, 0.1, 12, 1, 0.0, start)
+    arguments = X, range(100), phi, 0.1, 12, 2
+    found = fold_in(
+        *arguments, 0.0, start, variational=variational, integers=in_12_bits(phi), own=own
+    )
+    expected = reference.fold_in(*arguments, start, variational=variational, own=own)
+    # what is left of a cell that is nearly all the document's own has few bits
+    assert np.abs(found - expected).sum(axis=1).max() < (0.02 if leaves_out else 0.001)
+
+
+@pytest.mark.parametrize(("n_components", "n_words"), [(1, 5), (7, 40), (20, 300), (300, 600)])
+@pytest.mark.parametrize("n_steps", [1, 2])
+def test_steps_in_integers_equal_their_twin(n_components, n_words, n_steps, instruction_set):
+    """Documents of up to three groups of words; sums that come near to 2**31."""
+    rng = np.random.default_rng(n_words)
+    X = single_precision(rng.poisson([[3.0], [0.5], [0.0], [1e4]], (4, n_words)))
+    phi, start = random_topics(n_components, n_words=n_words), random_theta(n_components, n_docs=4)
+    phi[n_words // 2, :n_components], phi[1, 1:] = 1 / n_words, 1e-9
+    start[1, :n_components] = 1 / n_components
+    for own in (None, own_counts(n_components)):
+        arguments = X, range(4), phi, 0.1, n_components, n_steps
+        found = fold_in(*arguments, 0.0, start, integers=in_12_bits(phi), own=own)
+        assert_array_equal(found, reference.steps_in_integers(*arguments, start, own=own))
 
 
 @pytest.mark.parametrize("n_components", [7, 20, 33])
@@ -123,28 +153,31 @@ def test_acceleration_leads_to_the_same_weights_in_fewer_steps(n_components, ins
     phi = random_topics(n_components, n_words=40)
     start = uniform_theta(30, n_components)
 
-    def run(n_steps, tol=0.0, **options):
-        return fold_in(X, range(30), phi, 0.1, n_components, n_steps, tol, start, **options)
+    def run(n_steps, tol=0.0):
+        return fold_in(X, range(30), phi, 0.1, n_components, n_steps, tol, start)
 
-    end = run(5000)
-    left = [np.abs(run(40, accelerated=fast) - end).sum() for fast in (False, True)]
-    assert left[1] < 0.5 * left[0]
-    found = run(200, 1e-5, accelerated=True)
+    end, slow = (
+        reference.fold_in(X, range(30), phi, 0.1, n_components, n_steps, start)
+        for n_steps in (5000, 40)
+    )
+    assert np.abs(run(40) - end).sum() < 0.5 * np.abs(slow - end).sum()
+    found = run(200, 1e-5)
     assert_allclose(found, end, atol=2e-3)
     for name in instruction_sets:
         _sets.use(name)
-        assert_array_equal(run(200, 1e-5, accelerated=True), found)
+        assert_array_equal(run(200, 1e-5), found)
 
 
 def test_a_table_that_does_not_fit_the_topics_is_refused():
     X, phi, start = random_counts(), random_topics(20), random_theta(20)
-    for table, in_pairs in [(phi, True), (packed(phi), False), (random_topics(40), False)]:
-        with pytest.raises(ValueError, match="in pairs or alone"):
-            fold_in(X, [0], table, 0.1, 20, 1, 0.0, start, in_pairs=in_pairs)
-    with pytest.raises(ValueError, match="half of its topics"):
-        _variational.pack(phi, phi, 1)
-    with pytest.raises(ValueError, match="half of its topics"):
-        _variational.pack(phi[1:], packed(phi), 1)
+    with pytest.raises(ValueError, match="phi must have the topics of theta"):
+        fold_in(X, [0], random_topics(40), 0.1, 20, 1, 0.0, start)
+    for integers in (in_12_bits(random_topics(40)), in_12_bits(phi)[1:]):
+        with pytest.raises(ValueError, match="integers must have the shape of phi"):
+            fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, integers=integers)
+    for own, integers in [((phi[0, :16], 0.1), in_12_bits(phi)), ((phi[0], 0.1), None)]:
+        with pytest.raises(ValueError, match="inverse_size the topics"):
+            fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, integers=integers, own=own)
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-45, 1e-39, 1e-30, 1e-20])
@@ -152,31 +185,30 @@ def test_words_that_no_topic_expects_do_not_spoil_a_document(smallest):
     phi = random_topics(4)
     phi[3] = smallest
     X = single_precision(np.full((1, N_WORDS), 50))
-    theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4))
-    assert_allclose(theta.sum(), 1, rtol=1e-6)
-    assert (theta[0, :4] > 0).all()
+    for integers in (None, in_12_bits(phi)):
+        theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4), integers=integers)
+        assert_allclose(theta.sum(), 1, rtol=1e-6)
+        assert (theta[0, :4] > 0).all()
 
 
 # ---------------------------------------------------------------- tables of 16 bits
 
 
 @pytest.mark.parametrize("n_components", [*SIZES, 70, 300])
-@pytest.mark.parametrize("is_relative", [True, False])
-def test_tables_of_16_bits_equal_their_twin(n_components, is_relative, instruction_set):
+@pytest.mark.parametrize("size", [32767, MOST_12, 0])
+def test_tables_of_16_bits_equal_their_twin(n_components, size, instruction_set):
     table = random_theta(n_components, n_docs=40)
     table[3], table[4, 0], table[5, 0], table[6] = 0, np.nan, np.inf, -1
-    chunks = in_16_bits(table, is_relative=is_relative)
-    assert_array_equal(
-        chunks, reference.in_chunks(reference.narrow(table, is_relative=is_relative))
-    )
+    chunks = in_16_bits(table, size=size)
+    assert_array_equal(chunks, reference.in_chunks(reference.narrow(table, size=size)))
 
 
 def test_a_table_of_other_topics_is_refused():
     table, chunks = random_theta(40), np.zeros((N_DOCS, 64), np.int16)
     for rows, topics in [(N_DOCS - 1, 64), (N_DOCS, 96), (N_DOCS, 32)]:
         with pytest.raises(ValueError, match="rows and topics of the table"):
-            _variational.narrow(table, True, np.zeros((rows, topics), np.int16), 1)
-    _variational.narrow(table, True, chunks, 1)
+            _variational.narrow(table, 32767, np.zeros((rows, topics), np.int16), 1)
+    _variational.narrow(table, 32767, chunks, 1)
 
 
 # ---------------------------------------------------------------- contributions: twin and values
@@ -191,7 +223,7 @@ def random_arguments(n_components, seed=0):
     return (
         X, range(N_DOCS), random_theta(n_components, seed),
         reference.narrow(random_topics(n_components, seed)),
-        reference.narrow(center, is_relative=False), weight, scale,
+        reference.narrow(center, size=0), weight, scale,
     )  # fmt: skip
 
 

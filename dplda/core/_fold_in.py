@@ -25,6 +25,8 @@ PIECES_PER_JOB = 8
 LARGEST_COUNT = 1e12
 BATCH = 1 << 18  # entries and topic weights of the documents that are inferred at a time
 PIECE = 1 << 15  # the same of the documents, or cells of the table, that a thread takes at a time
+MOST_12 = 1 << 12  # the largest of a row in the integers of a fold-in: its sums fit 32 bits
+SMALLEST = np.float32(1e-30)  # word probability
 LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
@@ -61,27 +63,15 @@ def topic_word_probabilities(components: np.ndarray, n_jobs: int | None = None) 
     return phi
 
 
-def packed(phi: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-    """Pack a table (n_words, padded) for `update_theta`: two topics share the 32 bits of a float.
-
-    The relative precision is 2**-8.
-    """
-    pairs = aligned_zeros((phi.shape[0], phi.shape[1] // 2), np.float32)
-    _variational.pack(phi, pairs, n_threads(n_jobs))
-    return pairs
-
-
-def in_16_bits(
-    table: np.ndarray, n_jobs: int | None = None, *, is_relative: bool = True
-) -> np.ndarray:
+def in_16_bits(table: np.ndarray, n_jobs: int | None = None, *, size: int = 32767) -> np.ndarray:
     """A table (n_rows, padded) in integers from 0 to 32767, with the padding of the sums.
 
-    They are relative to the largest of each row, or to 1. Memory holds one chunk of topics after
-    the other: see ``_contributions.h``.
+    The largest of each row becomes `size`; with 0, 1 becomes 32767. Memory holds one chunk of
+    topics after the other: see ``_contributions.h``.
     """
     n_rows, padded = table.shape
     chunks = aligned_zeros((n_rows, -(-padded // (2 * LANES)) * 2 * LANES), np.int16)
-    _variational.narrow(table, is_relative, chunks, n_threads(n_jobs))
+    _variational.narrow(table, size, chunks, n_threads(n_jobs))
     return chunks
 
 
@@ -138,35 +128,37 @@ def update_theta(
     doc_topic_prior: float,
     max_steps: int,
     tolerance: float = 0.0,
-    accelerated: bool = False,
     variational: bool = False,
-    in_pairs: bool = False,
+    in_integers: bool = False,
     own: tuple[np.ndarray, float] | None = None,
     n_jobs: int | None = None,
 ) -> None:
     """Improve `theta` (n_docs, padded), in place, for the documents `rows` of X (float32 data).
 
     A document gets `max_steps` steps of expectation-maximization, or fewer: until one changes its
-    weights by less than `tolerance` in L1. `accelerated` extrapolates after every two steps, which
-    gets further with the same number of them. The weights sum to 1. `variational` steps find the
-    Dirichlet posterior instead; `theta` goes from its mean to exp(E[log theta]). With `in_pairs`,
-    `phi` is the result of `packed`.
+    weights by less than `tolerance` in L1. An extrapolation follows every two steps. The weights
+    sum to 1. `variational` steps find the Dirichlet posterior instead; `theta` goes from its mean
+    to exp(E[log theta]). `in_integers` is faster: it rounds `phi` to 12 bits, relative to the
+    largest of each row, and the weights of a step to 15 bits.
 
     With `own`, topic sizes (n_components,) and the smallest count of a cell, a document reads the
-    counts of the others: its own, by its present weights, are left out of `phi`. A document with
-    equal weights has had no inference yet, and has added nothing.
+    counts of the others, in integers: its own, by its present weights, are left out of `phi`. A
+    document with equal weights has had no inference yet, and has added nothing.
     """
     threads, padded = n_threads(n_jobs), theta.shape[1]
-    scratch = aligned_zeros((threads, 6 * padded), np.float32)
-    inverse_sizes, least, longest = np.zeros(0, np.float32), 0.0, 0
+    integers, copies = np.zeros((0, 0), np.int16), np.zeros((0, 0), np.int16)
+    if in_integers:
+        integers = in_16_bits(phi, n_jobs, size=MOST_12)
+        longest = int(np.diff(X.indptr).max(initial=0))
+        copies = aligned_zeros((threads, (longest + LANES) * integers.shape[1]), np.int16)
+    factor, inverse_sizes, least = np.zeros(0, np.float32), np.zeros(0, np.float32), 0.0
     if own is not None:
+        factor = MOST_12 / np.maximum(phi.max(axis=1), SMALLEST)
         inverse_sizes, least = pad(1 / own[0][None])[0], own[1]
-        longest = int(np.diff(X.indptr).max(initial=1))
     _variational.fold_in(
-        X.indptr, X.indices, X.data, rows.astype(np.int64, copy=False), phi, in_pairs,
-        doc_topic_prior, n_components, max_steps, tolerance, accelerated, variational, theta,
-        scratch, inverse_sizes, least, np.arange(longest, dtype=np.int32),
-        aligned_zeros((threads, longest * phi.shape[1]), np.float32),
+        X.indptr, X.indices, X.data, rows.astype(np.int64, copy=False), phi, integers, factor,
+        inverse_sizes, least, doc_topic_prior, n_components, max_steps, tolerance, variational,
+        theta, aligned_zeros((threads, 7 * padded), np.float32), copies,
     )  # fmt: skip
 
 
@@ -195,7 +187,6 @@ def infer_topics(
         doc_topic_prior=doc_topic_prior,
         max_steps=MAX_STEPS,
         tolerance=TOLERANCE,
-        accelerated=True,
         n_jobs=n_jobs,
     )
     return theta[:, :n_components]

@@ -28,7 +28,6 @@ from dplda.core._fold_in import (
     e_step,
     in_16_bits,
     over_rows,
-    packed,
     single_precision,
     uniform_theta,
     update_theta,
@@ -170,9 +169,9 @@ class Documents:
         if anew:
             self.theta[rows, : self.n_components] = 1.0 / self.n_components
         update_theta(
-            self.X, self.theta, packed(phi, self.n_jobs), rows, n_components=self.n_components,
+            self.X, self.theta, phi, rows, n_components=self.n_components,
             doc_topic_prior=doc_topic_prior, max_steps=STEPS_ANEW if anew else INNER_STEPS,
-            tolerance=INNER_TOLERANCE, accelerated=True, variational=anew, in_pairs=True, own=own,
+            tolerance=INNER_TOLERANCE, variational=anew, in_integers=True, own=own,
             n_jobs=self.n_jobs,
         )  # fmt: skip
 

@@ -342,7 +342,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
             total = documents.sum_topics(
                 units, factor=in_16_bits(phi, self.n_jobs),
-                center=in_16_bits(table.center(center), self.n_jobs, is_relative=False),
+                center=in_16_bits(table.center(center), self.n_jobs, size=0),
                 weight=table.weight, norm=bound, radius=radius,
                 upweight=None if boosted is None else step.rate / rates,
             )  # private  # fmt: skip

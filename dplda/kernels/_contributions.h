@@ -103,19 +103,25 @@ DPLDA_INLINE void dplda_add_wide(const dplda_word *word, const dplda_sum *to, pt
 }
 #endif
 
-/* The factor that makes the largest of a row of floats 32767; 0 if one is not finite. */
-static float NAME(relative)(const float *row, ptrdiff_t padded) {
-    vec most = v_all(0), sum = most;
+/* The largest lane, at least 0. */
+DPLDA_INLINE float NAME(most)(vec a) {
     float lane[DPLDA_WIDTH], largest = 0;
+    v_store(lane, a);
+    for (int j = 0; j < DPLDA_WIDTH; j++) {
+        largest = lane[j] > largest ? lane[j] : largest;
+    }
+    return largest;
+}
+
+/* The factor that makes the largest of a row of floats `size`; 0 if one is not finite. */
+static float NAME(relative)(const float *row, ptrdiff_t padded, float size) {
+    vec most = v_all(0), sum = most;
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
         const vec x = v_load(row + k);
         most = v_max(x, most), sum = v_add(sum, v_mul(x, v_all(0)));
     }
-    v_store(lane, most);
-    for (int j = 0; j < DPLDA_WIDTH; j++) {
-        largest = lane[j] > largest ? lane[j] : largest;
-    }
-    return v_sum(sum) == 0 && largest >= 0x1p-100f ? 32767 / largest : 0;
+    const float largest = NAME(most)(most);
+    return v_sum(sum) == 0 && largest >= 0x1p-100f ? size / largest : 0;
 }
 
 /* Topics k, ..., k + 15 of a row times the factor, rounded, from 0 to 32767. */

@@ -1,186 +1,229 @@
 /* Topic weights of a document under a fixed table; in _variational.h.
  *
  * By expectation-maximization, or by the steps of variational Bayes: there exp(E[log theta]) takes
- * the place of theta, the mean, in the shares of words. 16 topics at a time; tables are padded with
- * zeros to a multiple of 16. Every sum has a fixed order: words four at a time, topics in 16 lanes
- * that v_sum adds.
+ * the place of theta, the mean, in the shares of words. A step adds the row of each word to the
+ * topics, times count / (theta . row): what multiplies a whole row does not matter.
  *
- * The table is one of floats, or one of pairs, which is half as large. A pair holds topics k and
- * k + 16 (k mod 32 < 16): the upper 16 bits of the float of topic k + 16 are its lower 16 bits, and
- * all 32 bits are the float of topic k. So a pair is read by a load and a shift. Both floats are
- * within 2^-8 of what they stand for. Sums of pairs have the order of sums of floats.
+ * The table is one of floats, padded with zeros to a multiple of 16 topics, or one of integers from
+ * 0 to 2^12, relative to the largest of each row. A document copies the integers of its words once
+ * for all steps, in groups of at most 16 tiles of 16 words, so that a word is a lane:
+ *
+ *     copy[group][8 topics][tile][pair of topics][16 words][2 topics]
+ *
+ * Sums of integers fit into 32 bits: those of 16-bit theta are below 2^19, and a lane adds at most
+ * 16 quotients of 15 bits. Sums of floats have a fixed order: words four at a time, or a group; the
+ * 16 lanes as v_sum adds them.
  */
 #ifndef DPLDA_FOLD_IN_H
 #define DPLDA_FOLD_IN_H
+enum { DPLDA_GROUP = 256, DPLDA_MOST_12 = 1 << 12 };
+#ifdef __GNUC__
+#define DPLDA_CALLED static __attribute__((noinline)) /* for gcc 12 to find the registers */
+#else
+#define DPLDA_CALLED static
+#endif
+
+/* A table, and how to infer from it. */
+typedef struct {
+    const float *phi;    /* (n_words, padded) */
+    const int16_t *rows; /* the same from `narrow`, (n_words, n_topics); NULL: phi is read */
+    ptrdiff_t n_words;
+    ptrdiff_t padded;
+    ptrdiff_t n_components;
+    ptrdiff_t n_blocks; /* of 8 topics */
+    float prior;
+    ptrdiff_t max_iter;
+    float tol;
+    int variational;
+    const float *factor;       /* (n_words,) of the integers; NULL: nothing is left out */
+    const float *inverse_size; /* (padded,) 1 / topic sizes, and 0 on the padding */
+    float least;               /* count of a cell */
+} dplda_inference;
 
 /* A document under a table. */
 typedef struct {
+    const dplda_inference *all;
     ptrdiff_t n; /* different words */
     const int32_t *word;
     const float *count;
-    const float *phi; /* (n_words, padded), or (n_words, dplda_pairs(padded)) */
-    int in_pairs;
-    ptrdiff_t padded;
-    const float *prior; /* (padded,) doc_topic_prior, and 0 on the padding */
-    float total;        /* all counts and priors */
-    int variational;
+    const int16_t *copy; /* of integers; NULL: floats are read */
+    const float *prior;  /* (padded,) doc_topic_prior, and 0 on the padding */
+    float total;         /* all counts and priors */
 } dplda_document;
 
-/* Number of pairs that hold the topics of a row. */
-DPLDA_INLINE ptrdiff_t dplda_pairs(ptrdiff_t padded) { return (padded + 31) / 32 * 16; }
+/* Copy topics k, ..., k + 7 of 16 rows, a word a lane: four vectors of pairs. */
+DPLDA_INLINE void dplda_turn(const int16_t *const *row, ptrdiff_t k, int16_t *to) {
+#ifdef DPLDA_X86
+    for (int i = 0; i < 16; i += 4, to += 8) {
+        const __m128i a = _mm_loadu_si128((const __m128i *)(row[i] + k));
+        const __m128i b = _mm_loadu_si128((const __m128i *)(row[i + 1] + k));
+        const __m128i c = _mm_loadu_si128((const __m128i *)(row[i + 2] + k));
+        const __m128i d = _mm_loadu_si128((const __m128i *)(row[i + 3] + k));
+        const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
+        const __m128i AB = _mm_unpackhi_epi32(a, b), CD = _mm_unpackhi_epi32(c, d);
+        _mm_storeu_si128((__m128i *)to, _mm_unpacklo_epi64(ab, cd));
+        _mm_storeu_si128((__m128i *)(to + 32), _mm_unpackhi_epi64(ab, cd));
+        _mm_storeu_si128((__m128i *)(to + 64), _mm_unpacklo_epi64(AB, CD));
+        _mm_storeu_si128((__m128i *)(to + 96), _mm_unpackhi_epi64(AB, CD));
+    }
+#else
+    for (int i = 0; i < 16; i++, to += 2) {
+        for (int h = 0; h < 4; h++) {
+            memcpy(to + 32 * h, row[i] + k + 2 * h, 2 * sizeof *to);
+        }
+    }
+#endif
+}
 #endif
 
-/* The floats of topics k + 16, ..., k + 31, from the pairs of topics k, ..., k + 15. */
-DPLDA_INLINE vec NAME(second_of)(vec pairs) {
-    return v_as_float(vi_shift_left(v_as_int(pairs), 16));
-}
-
-/* The pairs of a row of floats that are not negative: (dplda_pairs(padded),). */
-static void NAME(pack)(const float *row, ptrdiff_t padded, float *pairs) {
-    for (ptrdiff_t k = 0; k < padded; k += 2 * DPLDA_WIDTH, pairs += DPLDA_WIDTH) {
-        veci first = v_as_int(v_load(row + k)), second = vi_all(0);
-        if (k + DPLDA_WIDTH < padded) {
-            second = v_as_int(v_load(row + k + DPLDA_WIDTH));
-            second = vi_shift_right(vi_add(second, vi_all(0x8000)), 16);
-        }
-        /* the nearest float that ends with these bits; 0 where none is near */
-        first = vi_shift_right(vi_add(vi_sub(first, second), vi_all(0x8000)), 16);
-        first = vi_sub(first, vi_and(first, vi_shift_right(first, 31)));
-        v_store(pairs, v_as_float(vi_add(vi_shift_left(first, 16), second)));
-    }
-}
-
-/* The dot products of `theta` and four rows, lane by lane. */
-DPLDA_INLINE void NAME(dots)(const float *theta, const float *const *row, ptrdiff_t padded,
-                             vec *sum) {
-    const float *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
-    vec s0 = v_all(0), s1 = s0, s2 = s0, s3 = s0;
-    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-        const vec t = v_load(theta + k);
-        s0 = v_add(s0, v_mul(t, v_load(r0 + k)));
-        s1 = v_add(s1, v_mul(t, v_load(r1 + k)));
-        s2 = v_add(s2, v_mul(t, v_load(r2 + k)));
-        s3 = v_add(s3, v_mul(t, v_load(r3 + k)));
-    }
-    sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;
-}
-
-/* `dots` of rows of pairs. */
-DPLDA_INLINE void NAME(dots_of_pairs)(const float *theta, const float *const *row,
-                                      ptrdiff_t padded, vec *sum) {
-    const float *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
-    vec s0 = v_all(0), s1 = s0, s2 = s0, s3 = s0;
-    for (ptrdiff_t k = 0, i = 0; k < padded; k += 2 * DPLDA_WIDTH, i += DPLDA_WIDTH) {
-        const vec p0 = v_load(r0 + i), p1 = v_load(r1 + i), p2 = v_load(r2 + i), p3 = v_load(r3 + i);
-        vec t = v_load(theta + k);
-        s0 = v_add(s0, v_mul(t, p0));
-        s1 = v_add(s1, v_mul(t, p1));
-        s2 = v_add(s2, v_mul(t, p2));
-        s3 = v_add(s3, v_mul(t, p3));
-        if (k + DPLDA_WIDTH < padded) {
-            t = v_load(theta + k + DPLDA_WIDTH);
-            s0 = v_add(s0, v_mul(t, NAME(second_of)(p0)));
-            s1 = v_add(s1, v_mul(t, NAME(second_of)(p1)));
-            s2 = v_add(s2, v_mul(t, NAME(second_of)(p2)));
-            s3 = v_add(s3, v_mul(t, NAME(second_of)(p3)));
-        }
-    }
-    sum[0] = s0, sum[1] = s1, sum[2] = s2, sum[3] = s3;
-}
-
-/* new += q0 r0 + q1 r1 + q2 r2 + q3 r3, for 16 topics of four rows. */
-DPLDA_INLINE void NAME(add_topics)(const vec *q, vec r0, vec r1, vec r2, vec r3, float *new_theta) {
-    const vec first = v_add(v_mul(q[0], r0), v_mul(q[1], r1));
-    const vec second = v_add(v_mul(q[2], r2), v_mul(q[3], r3));
-    v_store(new_theta, v_add(v_load(new_theta), v_add(first, second)));
-}
-
-/* new += the sum of four rows, times their quotients. */
-DPLDA_INLINE void NAME(add_rows)(const float *const *row, const float *quotient, ptrdiff_t padded,
-                                 float *new_theta) {
-    const float *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
-    const vec q[] = {v_all(quotient[0]), v_all(quotient[1]), v_all(quotient[2]), v_all(quotient[3])};
-    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-        NAME(add_topics)(q, v_load(r0 + k), v_load(r1 + k), v_load(r2 + k), v_load(r3 + k),
-                         new_theta + k);
-    }
-}
-
-/* `add_rows` of rows of pairs. */
-DPLDA_INLINE void NAME(add_pairs)(const float *const *row, const float *quotient, ptrdiff_t padded,
-                                  float *new_theta) {
-    const float *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
-    const vec q[] = {v_all(quotient[0]), v_all(quotient[1]), v_all(quotient[2]), v_all(quotient[3])};
-    for (ptrdiff_t k = 0, i = 0; k < padded; k += 2 * DPLDA_WIDTH, i += DPLDA_WIDTH) {
-        const vec p0 = v_load(r0 + i), p1 = v_load(r1 + i), p2 = v_load(r2 + i), p3 = v_load(r3 + i);
-        NAME(add_topics)(q, p0, p1, p2, p3, new_theta + k);
-        if (k + DPLDA_WIDTH < padded) {
-            NAME(add_topics)(q, NAME(second_of)(p0), NAME(second_of)(p1), NAME(second_of)(p2),
-                             NAME(second_of)(p3), new_theta + k + DPLDA_WIDTH);
-        }
-    }
-}
-
-/* count / share; 0 where it might overflow: all topics nearly exclude the word */
-DPLDA_INLINE vec NAME(quotients)(vec count, vec share) {
-    const vec least = v_all(1e-28f);
-    return v_div(v_above(share, least, count), v_max(share, least));
-}
-
-/* The rows of n <= 16 words, from word j on, and their counts over their shares under `weight`. */
-DPLDA_INLINE void NAME(read_tile)(const dplda_document *doc, ptrdiff_t j, ptrdiff_t n,
-                                  ptrdiff_t padded, int in_pairs, const float *weight,
-                                  const float **row, float *quotient) {
-    const ptrdiff_t size = in_pairs ? dplda_pairs(padded) : padded;
-    float count[DPLDA_WIDTH] = {0};
-    vec sum[DPLDA_WIDTH];
-    for (ptrdiff_t i = 0; i < DPLDA_WIDTH; i++) {
-        row[i] = doc->phi + doc->word[j + (i < n ? i : 0)] * size;
-    }
-    memcpy(count, doc->count + j, n * sizeof *count);
-    for (ptrdiff_t i = 0; i < DPLDA_WIDTH; i += 4) {
-        if (i >= n) {
-            sum[i] = sum[i + 1] = sum[i + 2] = sum[i + 3] = v_all(0);
-        } else if (in_pairs) {
-            NAME(dots_of_pairs)(weight, row + i, padded, sum + i);
-        } else {
-            NAME(dots)(weight, row + i, padded, sum + i);
-        }
-    }
-    v_store(quotient, NAME(quotients)(v_load(count), v_sums(sum)));
-}
-
-/* new_theta += the shares of n <= 16 words, from word j on, in each topic, over their weights. */
-DPLDA_INLINE void NAME(add_tile)(const dplda_document *doc, ptrdiff_t j, ptrdiff_t n,
-                                 ptrdiff_t padded, int in_pairs, const float *weight,
-                                 float *new_theta) {
-    const float *row[DPLDA_WIDTH];
-    float quotient[DPLDA_WIDTH];
-    NAME(read_tile)(doc, j, n, padded, in_pairs, weight, row, quotient);
-    for (ptrdiff_t i = 0; i < n; i += 4) {
-        if (in_pairs) {
-            NAME(add_pairs)(row + i, quotient + i, padded, new_theta);
-        } else {
-            NAME(add_rows)(row + i, quotient + i, padded, new_theta);
-        }
-    }
-}
-
 /* new_theta += the shares of all words in each topic, over their weights. */
-DPLDA_INLINE void NAME(add_words)(const dplda_document *doc, ptrdiff_t padded, int in_pairs,
-                                  const float *weight, float *new_theta) {
-    const ptrdiff_t size = in_pairs ? dplda_pairs(padded) : padded;
-    ptrdiff_t j = 0;
-    for (; j + DPLDA_WIDTH <= doc->n; j += DPLDA_WIDTH) {
-        for (ptrdiff_t i = j + DPLDA_WIDTH; i < doc->n && i < j + 2 * DPLDA_WIDTH; i++) {
-            for (ptrdiff_t k = 0; k < size; k += DPLDA_WIDTH) {
-                DPLDA_PREFETCH(doc->phi + doc->word[i] * size + k);
+DPLDA_INLINE void NAME(add_floats)(const dplda_document *doc, const float *weight,
+                                   float *new_theta) {
+    const ptrdiff_t padded = doc->all->padded;
+    const float *phi = doc->all->phi;
+    for (ptrdiff_t j = 0; j < doc->n; j += DPLDA_WIDTH) {
+        const ptrdiff_t left = doc->n - j, n = left < DPLDA_WIDTH ? left : DPLDA_WIDTH;
+        const float *row[DPLDA_WIDTH];
+        float quotient[DPLDA_WIDTH] = {0};
+        vec sum[DPLDA_WIDTH], share;
+        for (ptrdiff_t i = 0; i < DPLDA_WIDTH; i++) {
+            row[i] = phi + doc->word[j + (i < n ? i : 0)] * padded;
+            for (ptrdiff_t k = 0; k < padded && i + DPLDA_WIDTH < left; k += DPLDA_WIDTH) {
+                DPLDA_PREFETCH(phi + doc->word[j + i + DPLDA_WIDTH] * padded + k);
             }
         }
-        NAME(add_tile)(doc, j, DPLDA_WIDTH, padded, in_pairs, weight, new_theta);
+        for (ptrdiff_t i = 0; i < DPLDA_WIDTH; i += 4) {
+            vec s0 = v_all(0), s1 = s0, s2 = s0, s3 = s0;
+            for (ptrdiff_t k = 0; k < padded && i < n; k += DPLDA_WIDTH) {
+                const vec t = v_load(weight + k);
+                s0 = v_add(s0, v_mul(t, v_load(row[i] + k)));
+                s1 = v_add(s1, v_mul(t, v_load(row[i + 1] + k)));
+                s2 = v_add(s2, v_mul(t, v_load(row[i + 2] + k)));
+                s3 = v_add(s3, v_mul(t, v_load(row[i + 3] + k)));
+            }
+            sum[i] = s0, sum[i + 1] = s1, sum[i + 2] = s2, sum[i + 3] = s3;
+        }
+        memcpy(quotient, doc->count + j, n * sizeof *quotient);
+        share = v_sums(sum); /* 0 where it might overflow: all topics nearly exclude the word */
+        sum[0] = v_above(share, v_all(1e-28f), v_load(quotient));
+        v_store(quotient, v_div(sum[0], v_max(share, v_all(1e-28f))));
+        for (ptrdiff_t i = 0; i < n; i += 4) {
+            const vec q0 = v_all(quotient[i]), q1 = v_all(quotient[i + 1]);
+            const vec q2 = v_all(quotient[i + 2]), q3 = v_all(quotient[i + 3]);
+            for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+                const vec x = v_add(v_mul(q0, v_load(row[i] + k)), v_mul(q1, v_load(row[i + 1] + k)));
+                const vec y = v_mul(q2, v_load(row[i + 2] + k));
+                const vec z = v_add(x, v_add(y, v_mul(q3, v_load(row[i + 3] + k))));
+                v_store(new_theta + k, v_add(v_load(new_theta + k), z));
+            }
+        }
     }
-    if (j < doc->n) {
-        NAME(add_tile)(doc, j, doc->n - j, padded, in_pairs, weight, new_theta);
+}
+
+/* Weights in 16 bits, in pairs; returns their scale. They sum to less than 2^19. */
+static float NAME(narrow_weights)(const float *weight, ptrdiff_t padded, int32_t *pairs) {
+    float scale = (1 << 19) - padded, largest;
+    vec most = v_all(0);
+    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
+        most = v_max(v_load(weight + k), most);
+    }
+    largest = NAME(most)(most);
+    scale = largest * scale > 32767 ? 32767 / largest : scale;
+    NAME(narrow)(weight, 0, padded, scale, (padded + 31) / 32 * 32, (int16_t *)pairs);
+    return scale;
+}
+
+/* The probabilities of the words of a group, times the scale of the pairs: at least 2^-12 of the
+ * largest of the row, for the quotients of other words to keep some bits. */
+DPLDA_CALLED void NAME(shares)(const int16_t *copy, ptrdiff_t n_tiles, ptrdiff_t n_blocks,
+                               const int32_t *pairs, float scale, vec *share) {
+    veci sum[16];
+    for (ptrdiff_t b = 0; b < n_blocks; b++, pairs += 4) {
+        const vs t0 = vs_pairs(pairs[0]), t1 = vs_pairs(pairs[1]);
+        const vs t2 = vs_pairs(pairs[2]), t3 = vs_pairs(pairs[3]);
+        for (ptrdiff_t t = 0; t < n_tiles; t++, copy += 128) {
+            veci s = b ? sum[t] : vi_all(0);
+            s = vi_add_products(vi_add_products(s, t0, vs_load(copy)), t1, vs_load(copy + 32));
+            s = vi_add_products(s, t2, vs_load(copy + 64));
+            sum[t] = vi_add_products(s, t3, vs_load(copy + 96));
+        }
+    }
+    for (ptrdiff_t t = 0; t < n_tiles; t++) {
+        share[t] = v_max(v_float(sum[t]), v_all(scale));
+    }
+}
+
+#ifdef DPLDA_USE_AVX512
+#define DPLDA_PAIRS 4
+#else
+#define DPLDA_PAIRS 2
+#endif
+/* Sums of a group for n pairs of topics: their integers times the quotients. */
+DPLDA_INLINE void NAME(add_pairs)(const int n, const int16_t *copy, ptrdiff_t n_tiles,
+                                  const int16_t *first, const int16_t *second, vec *sum) {
+    veci s[8];
+    for (int h = 0; h < 2 * n; h++) {
+        s[h] = vi_all(0);
+    }
+    for (ptrdiff_t t = 0; t < n_tiles; t++, copy += 128, first += 32, second += 32) {
+        const vs a = vs_load(first), b = vs_load(second);
+        for (int h = 0; h < n; h++) {
+            const vs x = vs_load(copy + 32 * h);
+            s[2 * h] = vi_add_products(s[2 * h], x, a);
+            s[2 * h + 1] = vi_add_products(s[2 * h + 1], x, b);
+        }
+    }
+    for (int h = 0; h < 2 * n; h++) {
+        sum[h] = v_float(s[h]);
+    }
+}
+
+/* new_theta += the shares of the words of a group, over the weights that `pairs` stand for. */
+DPLDA_INLINE void NAME(add_group)(const int16_t *copy, const float *count, ptrdiff_t n,
+                                  ptrdiff_t n_blocks, const int32_t *pairs, float scale,
+                                  float *new_theta) {
+    const ptrdiff_t n_tiles = (n + 15) / 16;
+    vec share[16], quotient[16], most = v_all(0);
+    veci first[16], second[16];
+    float largest;
+    NAME(shares)(copy, n_tiles, n_blocks, pairs, scale, share);
+    quotient[n_tiles - 1] = most;
+    memcpy(quotient, count, n * sizeof *count);
+    for (ptrdiff_t t = 0; t < n_tiles; t++) {
+        quotient[t] = v_div(v_mul(quotient[t], v_all(scale)), share[t]);
+        most = v_max(quotient[t], most);
+    }
+    largest = NAME(most)(most);
+    if (!(largest > 0)) {
+        return;
+    }
+    for (ptrdiff_t t = 0; t < n_tiles; t++) {
+        first[t] = v_truncate(v_add(v_mul(quotient[t], v_all(32767 / largest)), v_all(0.5f)));
+        second[t] = vi_shift_left(first[t], 16);
+    }
+    for (ptrdiff_t b = 0; b < n_blocks; b += 2, new_theta += 16) {
+        vec sums[16];
+        for (int i = 0; i < 16; i += 2 * DPLDA_PAIRS) {
+            const ptrdiff_t block = b + i / 8;
+            NAME(add_pairs)
+            (DPLDA_PAIRS, copy + (block * n_tiles * 4 + i % 8 / 2) * 32,
+             block < n_blocks ? n_tiles : 0, (int16_t *)first, (int16_t *)second, sums + i);
+        }
+        const vec x = v_mul(v_sums(sums), v_all(largest / 32767));
+        v_store(new_theta, v_add(v_load(new_theta), x));
+    }
+}
+#undef DPLDA_PAIRS
+
+/* new_theta += the shares of all words, from the copy of a document; pairs: (n_topics / 2,). */
+DPLDA_INLINE void NAME(add_integers)(const dplda_document *doc, const float *weight,
+                                     float *new_theta, int32_t *pairs) {
+    const float scale = NAME(narrow_weights)(weight, doc->all->padded, pairs);
+    for (ptrdiff_t j = 0; j < doc->n; j += DPLDA_GROUP) {
+        const ptrdiff_t n = doc->n - j < DPLDA_GROUP ? doc->n - j : DPLDA_GROUP;
+        NAME(add_group)
+        (doc->copy + j * 8 * doc->all->n_blocks, doc->count + j, n, doc->all->n_blocks, pairs, scale,
+         new_theta);
     }
 }
 
@@ -188,28 +231,26 @@ DPLDA_INLINE void NAME(add_words)(const dplda_document *doc, ptrdiff_t padded, i
 static void NAME(expectations_of)(const dplda_document *doc, const float *theta, float *gamma,
                                   float *weight) {
     const vec total = v_all(doc->total);
-    for (ptrdiff_t k = 0; k < doc->padded; k += DPLDA_WIDTH) {
+    for (ptrdiff_t k = 0; k < doc->all->padded; k += DPLDA_WIDTH) {
         v_store(gamma + k, v_mul(v_load(theta + k), total));
     }
-    NAME(weights_float)(gamma, doc->padded, doc->total, weight);
+    NAME(weights_float)(gamma, doc->all->padded, doc->total, weight);
 }
 
-/* One step from theta to theta; its L1 change. new_theta, weight: (padded,). */
+/* One step from theta to theta; its L1 change. new_theta, weight, spare: (padded,). */
 DPLDA_INLINE float NAME(update_topics)(const dplda_document *doc, float *theta, float *new_theta,
-                                       float *weight) {
-    const ptrdiff_t padded = doc->padded;
-    const float *factor = doc->variational ? weight : theta;
+                                       float *weight, float *spare) {
+    const ptrdiff_t padded = doc->all->padded;
+    const float *factor = doc->all->variational ? weight : theta;
     vec total = v_all(0), change = total;
-    if (doc->variational) {
+    if (doc->all->variational) {
         NAME(expectations_of)(doc, theta, new_theta, weight);
     }
     memset(new_theta, 0, padded * sizeof *new_theta);
-    if (doc->in_pairs && padded == 2 * DPLDA_WIDTH) { /* compiled for this number of topics */
-        NAME(add_words)(doc, 2 * DPLDA_WIDTH, 1, factor, new_theta);
-    } else if (doc->in_pairs) {
-        NAME(add_words)(doc, padded, 1, factor, new_theta);
+    if (doc->copy != NULL) {
+        NAME(add_integers)(doc, factor, new_theta, (int32_t *)spare);
     } else {
-        NAME(add_words)(doc, padded, 0, factor, new_theta);
+        NAME(add_floats)(doc, factor, new_theta);
     }
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
         const vec x = v_add(v_mul(v_load(new_theta + k), v_load(factor + k)), v_load(doc->prior + k));
@@ -261,18 +302,19 @@ DPLDA_INLINE void NAME(extrapolate)(const float *first, const float *second, ptr
 /* Steps from theta until one changes it by less than `tol`, at most max_iter.
  *
  * After every two steps follows an extrapolation. It is undone if the next step is longer than the
- * first of the two. scratch: (5 * padded,). */
+ * first of the two. scratch: (6 * padded,). */
 static void NAME(converge)(const dplda_document *doc, ptrdiff_t max_iter, float tol, float *theta,
                            float *scratch) {
-    const ptrdiff_t padded = doc->padded;
+    const ptrdiff_t padded = doc->all->padded;
     const size_t size = padded * sizeof *theta;
     float *first = scratch, *second = first + padded, *third = second + padded;
-    float *new_theta = third + padded, *weight = new_theta + padded, longest = INFINITY;
+    float *new_theta = third + padded, *weight = new_theta + padded, *spare = weight + padded;
+    float longest = INFINITY;
     int n_steps = 0; /* since the last extrapolation */
     for (ptrdiff_t i = 0; doc->n && i < max_iter; i++) {
         float change;
         memcpy(n_steps ? second : first, theta, size);
-        change = NAME(update_topics)(doc, theta, new_theta, weight);
+        change = NAME(update_topics)(doc, theta, new_theta, weight, spare);
         if (n_steps == 0 && change > longest) {
             memcpy(theta, third, size);
             longest = INFINITY;
@@ -297,74 +339,89 @@ static void NAME(converge)(const dplda_document *doc, ptrdiff_t max_iter, float 
     }
 }
 
-/* At most max_iter steps from theta, until its L1 change is below tol.
+/* Copy the integers of n <= 256 words, with `left` in the document from the first one on. */
+static void NAME(copy_group)(const dplda_inference *all, const int32_t *word, ptrdiff_t n,
+                             ptrdiff_t left, int16_t *copy) {
+    const ptrdiff_t n_topics = (all->padded + 31) / 32 * 32, n_lanes = (n + 15) / 16 * 16;
+    for (ptrdiff_t j = 0; j < n; j += 16, copy += 128) {
+        for (ptrdiff_t k = 0, width; k < n_topics; k += width) {
+            const int16_t *row[16], *chunk = all->rows + k * all->n_words;
+            width = dplda_chunk(n_topics - k);
+            for (ptrdiff_t i = j; i < j + 16; i++) {
+                row[i - j] = chunk + word[i < n ? i : 0] * width;
+                for (ptrdiff_t c = 0; c < width && i + 16 < left; c += 32) {
+                    DPLDA_PREFETCH(chunk + word[i + 16] * width + c);
+                }
+            }
+            for (ptrdiff_t c = 0; c < width && k + c < 8 * all->n_blocks; c += 8) {
+                dplda_turn(row, c, copy + (k + c) * n_lanes);
+            }
+        }
+    }
+}
+
+/* The integers of a topic, less what the document has added: quotient times own, down to least. */
+DPLDA_INLINE veci NAME(without)(veci x, vec quotient, float own, vec factor, float least) {
+    const vec p = v_mul(v_float(x), v_sub(v_all(1), v_mul(quotient, v_all(own))));
+    const vec q = v_min(v_max(p, v_mul(factor, v_all(least))), v_all(DPLDA_MOST_12));
+    return v_truncate(v_add(q, v_all(0.5f)));
+}
+
+/* Take what a document has added to the table out of the copy of n <= 256 of its words.
  *
- * accelerated: whether to extrapolate; variational: theta becomes exp(E[log theta]) in the end.
- * scratch: (6 * padded,). */
-static void NAME(fold_in)(const int32_t *word, const float *count, ptrdiff_t n, const float *phi,
-                          int in_pairs, ptrdiff_t padded, float prior, ptrdiff_t n_components,
-                          ptrdiff_t max_iter, float tol, int accelerated, int variational,
-                          float *theta, float *scratch) {
-    float *priors = scratch, *new_theta = priors + padded, *weight = new_theta + padded;
-    dplda_document doc = {n, word, count, phi, in_pairs, padded, priors, 0, variational};
+ * x counts of word v have added about x theta_k phi_vk / (theta phi_v) to N_k phi_vk. At least
+ * `least` counts of each topic are left. pairs: (n_topics / 2,). */
+static void NAME(leave_out)(const dplda_inference *all, const int32_t *word, const float *count,
+                            ptrdiff_t n, const float *theta, int32_t *pairs, int16_t *copy) {
+    const float scale = NAME(narrow_weights)(theta, all->padded, pairs);
+    const ptrdiff_t n_tiles = (n + 15) / 16;
+    vec share[16];
+    NAME(shares)(copy, n_tiles, all->n_blocks, pairs, scale, share);
+    for (ptrdiff_t t = 0; t < n_tiles; t++, word += 16, count += 16, n -= 16) {
+        float factors[16] = {0}, counts[16] = {0};
+        for (ptrdiff_t i = 0; i < 16 && i < n; i++) {
+            factors[i] = all->factor[word[i]], counts[i] = count[i] * factors[i];
+        }
+        const vec q = v_div(v_mul(v_load(counts), v_all(scale)), share[t]), f = v_load(factors);
+        for (ptrdiff_t k = 0; k < 8 * all->n_blocks; k += 2) {
+            const float *size = all->inverse_size + k, least = all->least;
+            int32_t *both = (int32_t *)(copy + (k / 8 * n_tiles + t) * 128 + k % 8 * 16);
+            const veci x = vi_load(both), first = vi_shift_right(vi_shift_left(x, 16), 16);
+            const veci low = NAME(without)(first, q, theta[k] * size[0], f, least * size[0]);
+            const veci high = NAME(without)(vi_shift_right(x, 16), q, theta[k + 1] * size[1], f,
+                                            least * size[1]);
+            vi_store(both, vi_add(low, vi_shift_left(high, 16)));
+        }
+    }
+}
+
+/* Steps from theta, accelerated, of a document of n words; theta becomes exp(E[log theta]) in the
+ * end if variational. scratch: (7 * padded,); copy: (n up to a multiple of 16, n_topics). */
+static void NAME(fold_in)(const dplda_inference *all, const int32_t *word, const float *count,
+                          ptrdiff_t n, float *theta, float *scratch, int16_t *copy) {
+    const ptrdiff_t padded = all->padded;
+    float *priors = scratch, *rest = priors + padded;
+    dplda_document doc = {all, n, word, count, all->rows == NULL ? NULL : copy, priors, 0};
+    int leaves_out = 0; /* equal weights are those of a document without an inference yet */
     for (ptrdiff_t k = 0; k < padded; k++) {
-        priors[k] = k < n_components ? prior : 0;
+        priors[k] = k < all->n_components ? all->prior : 0;
+        leaves_out |= all->factor != NULL && k < all->n_components && theta[k] != theta[0];
     }
     for (ptrdiff_t j = 0; j < n; j++) {
         doc.total += count[j];
     }
-    doc.total += n_components * prior;
-    if (accelerated) {
-        NAME(converge)(&doc, max_iter, tol, theta, new_theta);
-        max_iter = 0;
-    }
-    for (ptrdiff_t i = 0; n && i < max_iter; i++) {
-        if (NAME(update_topics)(&doc, theta, new_theta, weight) < tol) {
-            break;
+    doc.total += all->n_components * all->prior;
+    for (ptrdiff_t j = 0; all->rows != NULL && j < n; j += DPLDA_GROUP) {
+        const ptrdiff_t m = n - j < DPLDA_GROUP ? n - j : DPLDA_GROUP;
+        int16_t *group = copy + j * 8 * all->n_blocks;
+        NAME(copy_group)(all, word + j, m, n - j, group);
+        if (leaves_out) {
+            NAME(leave_out)(all, word + j, count + j, m, theta, (int32_t *)rest, group);
         }
     }
-    if (variational) {
-        NAME(expectations_of)(&doc, theta, new_theta, weight);
-        memcpy(theta, weight, padded * sizeof *theta);
-    }
-}
-
-/* row = a word's row of pairs, less what x counts of a document have added to it: quotient times
- * own_k of topic k. At least `least` counts of each topic are left. */
-DPLDA_INLINE void NAME(without)(const float *pairs, ptrdiff_t padded, float quotient,
-                                const float *own, const float *inverse_size, float least,
-                                float *row) {
-    const vec one = v_all(1), q = v_all(quotient), floor = v_all(least);
-    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-        vec p = v_load(pairs + k / (2 * DPLDA_WIDTH) * DPLDA_WIDTH);
-        if (k / DPLDA_WIDTH % 2) {
-            p = NAME(second_of)(p);
-        }
-        p = v_mul(p, v_sub(one, v_mul(q, v_load(own + k))));
-        v_store(row + k, v_max(p, v_mul(floor, v_load(inverse_size + k))));
-    }
-}
-
-/* The rows of a document's words, less what the document itself has added to the table.
- *
- * x counts of word v have added about x theta_k phi_vk / (theta phi_v) to N_k phi_vk. phi: pairs;
- * inverse_size: (padded,) 1 / N_k, 0 on the padding; scratch: (2 * padded,);
- * rows: (n, dplda_pairs(padded)). */
-static void NAME(leave_out)(const int32_t *word, const float *count, ptrdiff_t n, const float *phi,
-                            ptrdiff_t padded, const float *theta, const float *inverse_size,
-                            float least, float *scratch, float *rows) {
-    const dplda_document doc = {n, word, count, phi, 1, padded, 0, 0, 0};
-    float *own = scratch, *row = own + padded, quotient[DPLDA_WIDTH];
-    const float *of_word[DPLDA_WIDTH];
-    for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
-        v_store(own + k, v_mul(v_load(theta + k), v_load(inverse_size + k)));
-    }
-    for (ptrdiff_t j = 0; j < n; j += DPLDA_WIDTH) {
-        const ptrdiff_t n_words = n - j < DPLDA_WIDTH ? n - j : DPLDA_WIDTH;
-        NAME(read_tile)(&doc, j, n_words, padded, 1, theta, of_word, quotient);
-        for (ptrdiff_t i = 0; i < n_words; i++, rows += dplda_pairs(padded)) {
-            NAME(without)(of_word[i], padded, quotient[i], own, inverse_size, least, row);
-            NAME(pack)(row, padded, rows);
-        }
+    NAME(converge)(&doc, all->max_iter, all->tol, theta, rest);
+    if (all->variational) {
+        NAME(expectations_of)(&doc, theta, rest, rest + padded);
+        memcpy(theta, rest + padded, padded * sizeof *theta);
     }
 }

@@ -11,6 +11,6 @@
 #define REAL float
 #include "_digamma.h"
 #undef REAL
-#include "_fold_in.h"
 #include "_contributions.h"
+#include "_fold_in.h"
 #endif

@@ -18,25 +18,13 @@ from dplda.kernels._team cimport pieces_of, rows_of_piece, run_pieces
 
 cdef extern from "_variational.h" nogil:
     """
-    static void dplda_fold_in(int set, const int32_t *word, const float *count, ptrdiff_t n,
-                              const float *phi, int in_pairs, ptrdiff_t padded, float prior,
-                              ptrdiff_t n_components, ptrdiff_t max_iter, float tol,
-                              int accelerated, int variational, float *theta, float *scratch) {
-        DPLDA_CALL(fold_in, set)(word, count, n, phi, in_pairs, padded, prior, n_components,
-                                 max_iter, tol, accelerated, variational, theta, scratch);
+    static void dplda_fold_in(int set, const dplda_inference *all, const int32_t *word,
+                              const float *count, ptrdiff_t n, float *theta, float *scratch,
+                              int16_t *copy) {
+        DPLDA_CALL(fold_in, set)(all, word, count, n, theta, scratch, copy);
     }
-    static void dplda_leave_out(int set, const int32_t *word, const float *count, ptrdiff_t n,
-                                const float *phi, ptrdiff_t padded, const float *theta,
-                                const float *inverse_size, float least, float *scratch,
-                                float *rows) {
-        DPLDA_CALL(leave_out, set)(word, count, n, phi, padded, theta, inverse_size, least, scratch,
-                                   rows);
-    }
-    static void dplda_pack(int set, const float *row, ptrdiff_t padded, float *pairs) {
-        DPLDA_CALL(pack, set)(row, padded, pairs);
-    }
-    static float dplda_relative(int set, const float *row, ptrdiff_t padded) {
-        return DPLDA_CALL(relative, set)(row, padded);
+    static float dplda_relative(int set, const float *row, ptrdiff_t padded, float size) {
+        return DPLDA_CALL(relative, set)(row, padded, size);
     }
     static void dplda_narrow(int set, const float *row, ptrdiff_t k, ptrdiff_t padded, float factor,
                              ptrdiff_t width, int16_t *to) {
@@ -58,8 +46,20 @@ cdef extern from "_variational.h" nogil:
         DPLDA_CALL(add_word, set)(word, to, width, sum);
     }
     """
-    enum:
-        PORTABLE "DPLDA_PORTABLE"
+    ctypedef struct dplda_inference:
+        const float* phi
+        const int16_t* rows
+        Py_ssize_t n_words
+        Py_ssize_t padded
+        Py_ssize_t n_components
+        Py_ssize_t n_blocks
+        float prior
+        Py_ssize_t max_iter
+        float tol
+        bint variational
+        const float* factor
+        const float* inverse_size
+        float least
     ctypedef struct dplda_word:
         const int16_t* theta
         const int16_t* factor
@@ -80,18 +80,10 @@ cdef extern from "_variational.h" nogil:
     bint dplda_clip(const float* value, int64_t size, double length, double relative,
                     int64_t radius, int32_t* out)
     void dplda_fold_in(
-        int set, const int32_t* word, const float* count, Py_ssize_t n, const float* phi,
-        bint in_pairs, Py_ssize_t padded, float prior, Py_ssize_t n_components,
-        Py_ssize_t max_iter, float tol, bint accelerated, bint variational, float* theta,
-        float* scratch)
-    void dplda_leave_out(
-        int set, const int32_t* word, const float* count, Py_ssize_t n, const float* phi,
-        Py_ssize_t padded, const float* theta, const float* inverse_size, float least,
-        float* scratch, float* rows)
-    void dplda_pack(int set, const float* row, Py_ssize_t padded, float* pairs)
-    Py_ssize_t dplda_pairs(Py_ssize_t padded)
+        int set, const dplda_inference* all, const int32_t* word, const float* count,
+        Py_ssize_t n, float* theta, float* scratch, int16_t* copy)
     Py_ssize_t dplda_chunk(Py_ssize_t n)
-    float dplda_relative(int set, const float* row, Py_ssize_t padded)
+    float dplda_relative(int set, const float* row, Py_ssize_t padded, float size)
     void dplda_narrow(
         int set, const float* row, Py_ssize_t k, Py_ssize_t padded, float factor, Py_ssize_t width,
         int16_t* to)
@@ -111,74 +103,27 @@ cdef enum:
     DOCUMENTS = 8                        # of a piece
 
 cdef struct Inference:
+    dplda_inference all
     const int32_t* indptr
     const int32_t* indices
     const float* data
     const int64_t* rows
     Py_ssize_t n_rows
-    const float* phi
-    bint in_pairs
-    Py_ssize_t padded
-    float prior
-    Py_ssize_t n_components
-    Py_ssize_t max_iter
-    float tol
-    bint accelerated
-    bint variational
     float* theta
     float* scratch
-    const float* inverse_size            # NULL: nothing is left out
-    float least
-    const int32_t* places
-    float* others
-    Py_ssize_t size_of_others
-
-
-cdef bint differ(const float* weights, Py_ssize_t n) noexcept nogil:
-    """Whether some weights differ. Equal ones are those of a document without an inference yet."""
-    cdef Py_ssize_t k
-    for k in range(1, n):
-        if weights[k] != weights[0]:
-            return True
-    return False
+    int16_t* copies
+    Py_ssize_t size                      # of a thread's copy
 
 
 cdef void infer_documents(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
     cdef Inference* a = <Inference*>loop
-    cdef Py_ssize_t r, d, n
-    cdef const int32_t* word
-    cdef const float* count
-    cdef const float* phi
-    cdef float* theta
-    cdef float* scratch = a.scratch + thread * 6 * a.padded
-    cdef float* others = a.others + thread * a.size_of_others
+    cdef Py_ssize_t r, d, begin, padded = a.all.padded
     for r in range(piece * DOCUMENTS, min((piece + 1) * DOCUMENTS, a.n_rows)):
         d = a.rows[r]
-        word, count = a.indices + a.indptr[d], a.data + a.indptr[d]
-        n, phi, theta = a.indptr[d + 1] - a.indptr[d], a.phi, a.theta + d * a.padded
-        if a.inverse_size != NULL and differ(theta, a.n_components):
-            dplda_leave_out(
-                in_use, word, count, n, phi, a.padded, theta, a.inverse_size, a.least, scratch,
-                others)
-            word, phi = a.places, others
+        begin = a.indptr[d]
         dplda_fold_in(
-            in_use, word, count, n, phi, a.in_pairs, a.padded, a.prior, a.n_components, a.max_iter,
-            a.tol, a.accelerated, a.variational, theta, scratch)
-
-
-cdef check_others(
-    const int32_t[::1] indptr, const int64_t[::1] rows, const float[::1] inverse_size,
-    Py_ssize_t padded, bint in_pairs, const int32_t[::1] places, float[:, ::1] others,
-    int n_threads,
-):
-    cdef Py_ssize_t r, longest = 0
-    for r in range(rows.shape[0]):
-        longest = max(longest, indptr[rows[r] + 1] - indptr[rows[r]])
-    if not in_pairs or inverse_size.shape[0] != padded:
-        raise ValueError("phi must be in pairs, and inverse_size must have the topics of theta")
-    if places.shape[0] == 0 or places.shape[0] < longest or others.shape[0] != n_threads or (
-            others.shape[1] < longest * dplda_pairs(padded)):
-        raise ValueError("places and others must have room for the longest document")
+            in_use, &a.all, a.indices + begin, a.data + begin, a.indptr[d + 1] - begin,
+            a.theta + d * padded, a.scratch + thread * 7 * padded, a.copies + thread * a.size)
 
 
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
@@ -187,85 +132,60 @@ def fold_in(
     const int32_t[::1] indices,          # in
     const float[::1] data,               # in: counts
     const int64_t[::1] rows,             # in: the documents to work on, each at most once
-    const float[:, ::1] phi,             # in: (n_words, padded) word probabilities, or their pairs
-    bint in_pairs,                       # in: whether phi is what `pack` made
+    const float[:, ::1] phi,             # in: (n_words, padded) word probabilities
+    const int16_t[:, ::1] integers,      # in: the same from `narrow` in 12 bits; empty: phi is read
+    const float[::1] factor,             # in: (n_words,) of integers; empty: nothing is left out
+    const float[::1] inverse_size,       # in: (padded,) 1 / topic sizes, if something is
+    float least,                         # in: counts of a cell at least, if something is
     float prior,                         # in: doc_topic_prior
     Py_ssize_t n_components,
     Py_ssize_t max_iter,
     float tol,                           # in: stop below this L1 change of theta; 0: never
-    bint accelerated,                    # in: whether to extrapolate after every two steps
     bint variational,                    # in: whether to find a Dirichlet posterior
     float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
-    float[:, ::1] scratch,               # scratch: (n_threads, 6 * padded)
-    const float[::1] inverse_size,       # in: (padded,) 1 / topic sizes; empty: nothing is left out
-    float least,                         # in: counts of a cell at least, if something is left out
-    const int32_t[::1] places,           # in: 0, 1, ... for each word of the longest document
-    float[:, ::1] others,                # scratch: (n_threads, n_places * width of phi)
+    float[:, ::1] scratch,               # scratch: (n_threads, 7 * padded)
+    int16_t[:, ::1] copies,              # scratch: (n_threads, words + 15, padded to 32), or empty
 ):
     """Infer the topic weights of documents under a fixed table, in as many threads as scratch has.
 
     In the end `theta` holds weights that sum to 1, or exp(E[log theta]) if `variational`. With
-    `inverse_size`, a document whose weights differ reads the table less what it has added to it
-    with these weights; `phi` is in pairs then.
+    `factor`, a document whose weights differ reads the table less what it has added to it
+    with these weights.
     """
     cdef Inference loop
     cdef int n_threads = <int>scratch.shape[0]
-    cdef Py_ssize_t padded = theta.shape[1]
-    if phi.shape[1] != (dplda_pairs(padded) if in_pairs else padded):
-        raise ValueError("phi must have the topics of theta, in pairs or alone")
-    if scratch.shape[0] == 0 or scratch.shape[1] != 6 * padded:
-        raise ValueError("scratch must have 6 rows of theta for each thread")
+    cdef Py_ssize_t r, longest = 0, padded = theta.shape[1], n_topics = (padded + 31) // 32 * 32
+    for r in range(rows.shape[0]):
+        longest = max(longest, indptr[rows[r] + 1] - indptr[rows[r]])
+    if phi.shape[1] != padded or scratch.shape[0] == 0 or scratch.shape[1] != 7 * padded:
+        raise ValueError("phi must have the topics of theta, and scratch 7 rows for each thread")
+    if integers.shape[0] and (
+            integers.shape[0] != phi.shape[0] or integers.shape[1] != n_topics or
+            n_topics > 1 << 16 or copies.shape[0] != n_threads or
+            copies.shape[1] < (longest + 15) * n_topics):
+        raise ValueError("integers must have the shape of phi, and copies the longest document")
+    if factor.shape[0] and (factor.shape[0] != integers.shape[0] or inverse_size.shape[0] != padded):
+        raise ValueError("factor must have the words of integers, and inverse_size the topics")
     loop.indptr, loop.indices, loop.data = &indptr[0], &indices[0], &data[0]
-    loop.rows, loop.n_rows, loop.phi, loop.in_pairs = &rows[0], rows.shape[0], &phi[0, 0], in_pairs
-    loop.padded, loop.n_components, loop.prior = padded, n_components, prior
-    loop.max_iter, loop.tol, loop.accelerated = max_iter, tol, accelerated
-    loop.variational, loop.theta, loop.scratch = variational, &theta[0, 0], &scratch[0, 0]
-    loop.inverse_size = NULL
-    if inverse_size.shape[0]:
-        check_others(indptr, rows, inverse_size, padded, in_pairs, places, others, n_threads)
-        loop.inverse_size, loop.least, loop.places = &inverse_size[0], least, &places[0]
-        loop.others, loop.size_of_others = &others[0, 0], others.shape[1]
+    loop.rows, loop.n_rows, loop.theta = &rows[0], rows.shape[0], &theta[0, 0]
+    loop.scratch, loop.copies, loop.size = &scratch[0, 0], &copies[0, 0], copies.shape[1]
+    loop.all.phi, loop.all.n_words, loop.all.padded = &phi[0, 0], phi.shape[0], padded
+    loop.all.rows = &integers[0, 0] if integers.shape[0] else NULL
+    loop.all.factor = &factor[0] if factor.shape[0] else NULL
+    loop.all.inverse_size = &inverse_size[0]
+    loop.all.n_components, loop.all.prior, loop.all.least = n_components, prior, least
+    loop.all.n_blocks = (n_components + 7) // 8
+    loop.all.max_iter, loop.all.tol, loop.all.variational = max_iter, tol, variational
     with nogil:
         run_pieces(
             infer_documents, &loop, (loop.n_rows + DOCUMENTS - 1) // DOCUMENTS, n_threads)
-
-
-cdef struct Packing:
-    Py_ssize_t n_words
-    Py_ssize_t padded
-    const float* phi
-    float* pairs
-
-
-cdef void pack_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
-    cdef Packing* a = <Packing*>loop
-    cdef Py_ssize_t v, size = rows_of_piece(a.padded)
-    for v in range(piece * size, min((piece + 1) * size, a.n_words)):
-        dplda_pack(in_use, a.phi + v * a.padded, a.padded, a.pairs + v * dplda_pairs(a.padded))
-
-
-def pack(
-    const float[:, ::1] phi,             # in: (n_words, padded), not negative
-    float[:, ::1] pairs,                 # out: (n_words, padded / 2, but whole vectors)
-    int n_threads,
-):
-    """Pack two topics into 32 bits, each to a relative precision of 2**-8."""
-    cdef Packing loop
-    loop.n_words, loop.padded = phi.shape[0], phi.shape[1]
-    if pairs.shape[0] != loop.n_words or pairs.shape[1] != dplda_pairs(loop.padded):
-        raise ValueError("pairs must have a row for each word, and half of its topics")
-    if loop.n_words == 0:
-        return
-    loop.phi, loop.pairs = &phi[0, 0], &pairs[0, 0]
-    with nogil:
-        run_pieces(pack_words, &loop, pieces_of(loop.n_words, loop.padded), n_threads)
 
 
 cdef struct Narrowing:
     const float* table
     Py_ssize_t n_rows
     Py_ssize_t padded
-    bint is_relative
+    float size
     int16_t* to
     Py_ssize_t n_topics                  # with the padding of the result
 
@@ -277,8 +197,8 @@ cdef void narrow_rows(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
     cdef float factor
     for i in range(piece * size, min((piece + 1) * size, a.n_rows)):
         row, factor = a.table + i * a.padded, 32767
-        if a.is_relative:
-            factor = dplda_relative(in_use, row, a.padded)
+        if a.size:
+            factor = dplda_relative(in_use, row, a.padded, a.size)
         k = 0
         while k < a.n_topics:
             width = dplda_chunk(a.n_topics - k)
@@ -288,11 +208,11 @@ cdef void narrow_rows(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
 
 def narrow(
     const float[:, ::1] table,           # in: (n_rows, padded)
-    bint is_relative,                    # in: to the largest of a row; else to 1
+    float size,                          # in: of the largest of each row; 0: 1 becomes 32767
     int16_t[:, ::1] chunks,              # out: (n_rows, padded to 32), chunk by chunk
     int n_threads,
 ):
-    """Round a table to integers from 0 to 32767. A relative row that is not finite is 0."""
+    """Round a table to integers from 0 to 32767. With a size, a row that is not finite is 0."""
     cdef Narrowing loop
     loop.n_rows, loop.padded, loop.n_topics = table.shape[0], table.shape[1], chunks.shape[1]
     if chunks.shape[0] != loop.n_rows or not 0 <= loop.n_topics - loop.padded <= 16 or (
@@ -300,7 +220,7 @@ def narrow(
         raise ValueError("chunks must have the rows and topics of the table")
     if loop.n_rows == 0:
         return
-    loop.table, loop.to, loop.is_relative = &table[0, 0], &chunks[0, 0], is_relative
+    loop.table, loop.to, loop.size = &table[0, 0], &chunks[0, 0], size
     with nogil:
         run_pieces(narrow_rows, &loop, pieces_of(loop.n_rows, loop.n_topics), n_threads)
 

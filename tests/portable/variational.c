@@ -2,18 +2,35 @@
 #include "_variational.h"
 #include "inputs.h"
 
-enum { N_DOCS = 33, N_WORDS = 80, N_TOPICS = 20, PADDED = 32, MOST = 60 };
+enum { N_DOCS = 33, N_WORDS = 80, N_TOPICS = 20, PADDED = 32, MOST = 300 };
 
-static void fold_in_all(int set, int in_pairs, int accelerated, int variational) {
-    float *phi = shares(N_WORDS * PADDED), scratch[6 * PADDED];
-    float *pairs = zeros(N_WORDS * PADDED, sizeof *pairs);
+static int16_t *narrowed(int set, const float *table, int n_rows, float size) {
+    int16_t *rows = zeros(n_rows * PADDED, sizeof *rows);
+    for (int i = 0; i < n_rows; i++) {
+        const float *row = table + i * PADDED;
+        const float factor = size > 0 ? DPLDA_CALL(relative, set)(row, PADDED, size) : 32767;
+        DPLDA_CALL(narrow, set)(row, 0, PADDED, factor, PADDED, rows + i * PADDED);
+    }
+    return rows;
+}
+
+static void fold_in_all(int set, int in_integers, int leaves_out, int variational) {
+    float *phi = shares(N_WORDS * PADDED), *factor = shares(N_WORDS), scratch[7 * PADDED];
+    float inverse_size[PADDED] = {0};
+    int16_t *rows, copy[(MOST + 15) * PADDED];
     for (int i = 0; i < N_WORDS * PADDED; i++) {
         phi[i] *= i % PADDED < N_TOPICS;
     }
-    for (int v = 0; v < N_WORDS; v++) {
-        DPLDA_CALL(pack, set)(phi + v * PADDED, PADDED, pairs + v * dplda_pairs(PADDED));
+    for (int k = 0; k < N_TOPICS; k++) {
+        inverse_size[k] = 1.0f / (100 + 7 * k);
     }
-    add_to_digest(pairs, N_WORDS * PADDED * sizeof *pairs);
+    for (int v = 0; v < N_WORDS; v++) {
+        factor[v] *= 1e4f;
+    }
+    rows = narrowed(set, phi, N_WORDS, DPLDA_MOST_12);
+    const dplda_inference all = {phi, in_integers ? rows : NULL, N_WORDS, PADDED, N_TOPICS,
+                                 (N_TOPICS + 7) / 8, 0.05f, 25,
+                                 1e-3f, variational, leaves_out ? factor : NULL, inverse_size, 0.01f};
     for (int d = 0; d < N_DOCS; d++) {
         const int n = (int)below(MOST);
         int32_t word[MOST];
@@ -25,39 +42,20 @@ static void fold_in_all(int set, int in_pairs, int accelerated, int variational)
         for (int k = 0; k < N_TOPICS; k++) {
             theta[k] = 1.0f / N_TOPICS;
         }
-        DPLDA_CALL(fold_in, set)
-        (word, count, n, in_pairs ? pairs : phi, in_pairs, PADDED, 0.05f, N_TOPICS, 25, 1e-3f,
-         accelerated, variational, theta, scratch);
-        add_to_digest(theta, sizeof theta);
-        if (in_pairs) {
-            float rows[MOST * PADDED], inverse_size[PADDED] = {0};
-            for (int k = 0; k < N_TOPICS; k++) {
-                inverse_size[k] = 1.0f / (100 + 7 * k);
-            }
-            DPLDA_CALL(leave_out, set)
-            (word, count, n, pairs, PADDED, theta, inverse_size, 0.01f, scratch, rows);
-            add_to_digest(rows, n * dplda_pairs(PADDED) * sizeof *rows);
+        for (int call = 0; call <= leaves_out; call++) { /* the first one has nothing of its own */
+            DPLDA_CALL(fold_in, set)(&all, word, count, n, theta, scratch, copy);
+            add_to_digest(theta, sizeof theta);
         }
     }
-    free(phi), free(pairs);
-}
-
-static int16_t *narrowed(int set, const float *table, int n_rows, int is_relative) {
-    int16_t *rows = zeros(n_rows * PADDED, sizeof *rows);
-    for (int i = 0; i < n_rows; i++) {
-        const float *row = table + i * PADDED;
-        const float factor = is_relative ? DPLDA_CALL(relative, set)(row, PADDED) : 32767;
-        DPLDA_CALL(narrow, set)(row, 0, PADDED, factor, PADDED, rows + i * PADDED);
-    }
-    return rows;
+    free(phi), free(rows), free(factor);
 }
 
 /* Each word is in each document; every fifth one has the unit of the one before. */
 static void contribute(int set) {
     float *floats = shares((N_DOCS + 2 * N_WORDS) * PADDED), *count = shares(N_WORDS * N_DOCS);
     float *weight = shares(N_WORDS), squares[N_DOCS], products[N_DOCS], scale[N_DOCS];
-    int16_t *theta = narrowed(set, floats, N_DOCS, 1);
-    int16_t *factor = narrowed(set, floats + N_DOCS * PADDED, N_WORDS, 1), *center;
+    int16_t *theta = narrowed(set, floats, N_DOCS, 32767);
+    int16_t *factor = narrowed(set, floats + N_DOCS * PADDED, N_WORDS, 32767), *center;
     double length[N_DOCS] = {0};
     int32_t doc[N_DOCS], unit[N_DOCS], *sum = zeros(N_WORDS * N_DOCS, sizeof *sum);
     int64_t total[N_TOPICS] = {0}, integers[N_DOCS] = {0};
@@ -94,10 +92,10 @@ static void contribute(int set) {
 }
 
 void run(int set) {
-    for (int in_pairs = 0; in_pairs < 2; in_pairs++) {
-        fold_in_all(set, in_pairs, 0, 0);
-        fold_in_all(set, in_pairs, 1, 0);
-        fold_in_all(set, in_pairs, 1, 1);
+    for (int variational = 0; variational < 2; variational++) {
+        fold_in_all(set, 0, 0, variational);
+        fold_in_all(set, 1, 0, variational);
+        fold_in_all(set, 1, 1, variational);
     }
     contribute(set);
 }
