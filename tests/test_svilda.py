@@ -12,7 +12,6 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda import PrivateSVILDA
-from dplda.core._corpus import shorten
 from dplda.datasets import (
     make_topic_corpus,
     read_uci_bow,
@@ -23,6 +22,7 @@ from dplda.document._table_estimate import WordTotals
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy._streams import Streams
+from dplda.published._svilda import shorten
 
 K = 4
 MADE = make_topic_corpus(400, 50, K, doc_length=40, random_state=0)

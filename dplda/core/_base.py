@@ -21,7 +21,7 @@ from dplda.leaf._messages import warn_user
 from dplda.metrics._perplexity import held_out_log_likelihood
 from dplda.privacy import PrivacyLeakWarning
 
-MAX_COMPONENTS = 2**16
+MAX_COMPONENTS = 2**16  # a table of 100,000 words has 52 GB then
 MAX_ITER = 10**6  # a plan lists all rounds before the first one
 
 

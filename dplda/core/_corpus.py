@@ -21,9 +21,8 @@ from dplda.leaf._messages import warn_user
 from dplda.leaf._threads import in_threads
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._mechanisms import add_duplicates, unsummed
-from dplda.privacy._streams import Purpose, Reader, Streams, uniform
+from dplda.privacy._streams import Purpose, Streams
 
-_LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 MAX_TOKENS = 2**31 - 1  # indices of the kernels are int32
 BLOCK_TOKENS = 1 << 16  # tokens that share a stream of their order; enters seeded results
 SPARE_PIECE = 16  # one spare word is needed in 2**33 draws, or fewer
@@ -268,41 +267,6 @@ def warn_of_coverage(n_known: npt.NDArray[Any], n_tokens: int) -> None:
             "same language and domain. This message is about private data and not for release",
             PrivateDataWarning,
         )
-
-
-def sample_tokens(
-    counts: npt.NDArray[np.floating], n_tokens: int, reader: Reader
-) -> npt.NDArray[np.floating]:
-    """Counts of `n_tokens` tokens of a longer document, drawn without replacement.
-
-    The running time grows with `n_tokens`, not with the length of the document.
-    """
-    cumulative = np.cumsum(counts, dtype=np.float64)
-    length = int(cumulative[-1])
-    drop = 2 * n_tokens > length  # then choose the tokens to remove
-    n_chosen = length - n_tokens if drop else n_tokens
-    chosen = np.empty(0)
-    while len(chosen) < n_chosen:
-        drawn = uniform(reader.words(2 * (n_chosen - len(chosen))))
-        both = np.concatenate([chosen, np.floor(drawn * length)])
-        _, first = np.unique(both, return_index=True)
-        chosen = both[np.sort(first)][:n_chosen]
-    of_word = np.searchsorted(cumulative, chosen, side="right")
-    taken = np.bincount(of_word, minlength=len(counts)).astype(counts.dtype)
-    return counts - taken if drop else taken
-
-
-def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Any) -> sp.csr_array:
-    """Cut each longer document to `max_doc_tokens` random tokens."""
-    cut = X.copy()
-    cut.data = np.minimum(cut.data, _LARGEST_COUNT)
-    for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
-        # a stream for each document, so that no document's tokens depend on another's length
-        reader = streams.reader(Purpose.ORDER, 0, row)
-        cells = slice(cut.indptr[row], cut.indptr[row + 1])
-        cut.data[cells] = sample_tokens(cut.data[cells], max_doc_tokens, reader)
-    cut.eliminate_zeros()
-    return cut
 
 
 def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64]:

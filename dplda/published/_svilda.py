@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import shorten
 from dplda.core._fold_in import e_step, exp_dirichlet_expectation
 from dplda.core._private_fit import PRIVACY_CONSTRAINTS, make_guarantee, publish
 from dplda.document._noisy_table import nearly_equal
@@ -24,6 +23,8 @@ from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._base import PublishedLDA, noise_range
+
+LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 
 COMPOSITIONS = ("zcdp", "advanced", "linear")
 STATISTICS = "expected statistics"
@@ -278,3 +279,31 @@ def vips_calibration(
     delta_iter = delta_round / ratio
     noise_multiplier = math.sqrt(2.0 * math.log(1.25 / delta_iter)) / epsilon_iter
     return VipsCalibration(epsilon_round, delta_round, epsilon_iter, delta_iter, noise_multiplier)
+
+
+def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Streams) -> sp.csr_array:
+    """Cut each longer document to `max_doc_tokens` tokens, drawn without replacement.
+
+    The running time grows with `max_doc_tokens`, not with the length of the document.
+    """
+    cut = X.copy()
+    cut.data = np.minimum(cut.data, LARGEST_COUNT)
+    for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
+        # a stream for each document, so that no document's tokens depend on another's length
+        reader = streams.reader(Purpose.ORDER, 0, row)
+        counts = cut.data[cut.indptr[row] : cut.indptr[row + 1]]
+        cumulative = np.cumsum(counts)
+        length = int(cumulative[-1])
+        drop = 2 * max_doc_tokens > length  # then choose the tokens to remove
+        n_chosen = length - max_doc_tokens if drop else max_doc_tokens
+        chosen = np.empty(0)
+        while len(chosen) < n_chosen:
+            drawn = uniform(reader.words(2 * (n_chosen - len(chosen))))
+            both = np.concatenate([chosen, np.floor(drawn * length)])
+            _, first = np.unique(both, return_index=True)
+            chosen = both[np.sort(first)][:n_chosen]
+        of_word = np.searchsorted(cumulative, chosen, side="right")
+        taken = np.bincount(of_word, minlength=len(counts))
+        counts[:] = counts - taken if drop else taken
+    cut.eliminate_zeros()
+    return cut

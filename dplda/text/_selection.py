@@ -24,7 +24,7 @@ from dplda.privacy._streams import Purpose, Streams
 
 WORDS = "words"  # of the two steps in the plan
 ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
-N_BINS = 30  # of the public list, for the ranking
+N_BINS = 30  # of the list: at epsilon 0.5 words miss 47.8% of KOS; 48.7 with 5, 50.3 with 100
 CELLS = 2000  # of the list whose posterior means are computed at a time
 
 
