@@ -23,15 +23,15 @@ from test_federation import (
 )
 
 import dplda
-from dplda import load_release
+from dplda import GibbsLDA, load_release, save_release
 from dplda.__main__ import main
 from dplda.cli import _federation as _command
-from dplda.datasets import make_topic_corpus
+from dplda.datasets import load_word_vectors, make_topic_corpus
 from dplda.federated import _joint_fit, _network
 from dplda.federated._joint_fit import Party, Plan, make_sums
 from dplda.federated._network import Coordinator, take_part
 from dplda.federated._secure_sum import Adder
-from dplda.privacy import BudgetError, Ledger
+from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 
 NAMES = ("north", "south", "west")
 WORDS = [f"word{i}" for i in range(30)]
@@ -384,6 +384,9 @@ async def test_the_others_have_the_model_that_a_party_cannot_write(folder, keys,
         ({"parameters": {"n_components": 0, "epsilon": 1.0}}, "n_components"),
         ({"parameters": {"n_components": 3, "epsilon": float("inf")}}, "has no noise"),
         ({"parameters": {"n_topics": 3}}, "n_topics"),
+        ({"tables": {"random_state": [[0]]}}, "it sets random_state"),
+        ({"tables": {"prior_components": [[1.0] * 30] * 2}}, "of shape .3, 30."),
+        ({"tables": {"word_vectors": [[1.0]] * 29}}, "a row for each of 30 words"),
         ({"parameters": {"epsilon": 1.0, "random_state": 0}}, "it sets random_state"),
         ({"parties": {}}, "number of parties"), ({"parties": {"a": "x", "b": "y"}}, "PEM"),
         ({"extra": 1}, "extra"),
@@ -430,6 +433,18 @@ def test_a_plan_for_users_needs_users(keys, documents):
     for unit, users in (("user", None), ("document", np.arange(100))):
         with pytest.raises(ValueError, match=f"protects one {unit}"):
             Party(plan_of(keys, unit=unit), "north", keys / "north.key", lambda u=users: (X, u))
+
+
+@pytest.mark.parametrize("name", ["prior_components", "word_vectors"])
+@within_seconds
+async def test_a_plan_has_the_public_tables_of_the_model(keys, documents, name):
+    table = np.cos(np.arange(90.0)).reshape(3, 30) + 2
+    plan = plan_of(keys, tables={name: (table if name[0] == "p" else table.T).tolist()})
+    parties = three(keys, plan, documents)
+    assert await fit(keys, plan, parties) is None
+    assert_array_equal(parties["north"].model.components_, parties["west"].model.components_)
+    assert f"{name} is public" in str(parties["north"].model.privacy_)
+    assert plan.digest != plan_of(keys).digest
 
 
 # commands
@@ -492,6 +507,27 @@ def test_commands_check_everything_first(folder, capsys, monkeypatch):
     assert "epsilon 0 of 9 spent" in error
     assert main([*PLAN, "--colluding=3"]) == 1
     assert main([*PLAN, "--party=north=stranger.pem"]) == 1
+
+
+def test_a_plan_with_a_public_prior_and_word_vectors(folder, capsys):
+    words = ["doctor", "nurse", "goal"]
+    Path("words.txt").write_text("\n".join([*words, "xyzzyx"]), "utf-8")
+    public = GibbsLDA(2, max_iter=2).fit([[5, 3, 0], [0, 1, 4]])
+    for name, known in (("public", words[::-1]), ("wordless", None)):
+        with pytest.warns(PrivacyLeakWarning):
+            save_release(public, f"{name}.model", vocabulary=known)
+    command = [option for option in PLAN if "n-components" not in option]
+    assert main([*command, "--prior=public.model", "--word-vectors"]) == 0
+    plan = Plan.read(Path("plan.json"))
+    assert plan.parameters["n_components"] == 2
+    assert_array_equal(
+        plan.tables["prior_components"], np.hstack([public.components_[:, ::-1], np.zeros((2, 1))])
+    )
+    assert_array_equal(plan.tables["word_vectors"], load_word_vectors([*words, "xyzzyx"]))
+    assert main([*PLAN, "--prior=public.model"]) == 1  # which has 2 topics, and not 3
+    assert "of shape (3, 4)" in capsys.readouterr().err
+    assert main([*command, "--prior=wordless.model"]) == 1
+    assert "does not say its words" in capsys.readouterr().err
 
 
 @pytest.mark.slow

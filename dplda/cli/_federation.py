@@ -40,7 +40,11 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add("--unit", choices=["document", "user"], default="document", help="what is protected")
     add("--epsilon", type=float, required=True, help="total epsilon of a unit")
     add("--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy")
-    add("--n-components", type=int, default=20, help="number of topics")
+    add("--n-components", type=int, help="number of topics; default: those of --prior, or 20")
+    add("--prior", type=Path, metavar="MODEL", help="release file of a model of public texts of "
+        "the same kind, in whose topics the fit begins")  # fmt: skip
+    add("--word-vectors", action="store_true", help="take the vectors of English words that dplda "
+        "holds")  # fmt: skip
     add("--max-iter", type=int, help="number of rounds; default: that of the model")
     add("--subsampling-ratio", type=float, help="share of units in a round; default: the model's")
     add("--colluding", type=int, default=1, help="parties that may share all they know")
@@ -79,7 +83,14 @@ def _plan(options: argparse.Namespace) -> None:
     """Write a plan, and print what the parties compare by telephone."""
     from dplda.federated._joint_fit import HAS_KEM, Plan
 
-    check_output(options.out, options.vocabulary)
+    check_output(options.out, options.vocabulary, options.prior)
+    words, tables = _words(options.vocabulary), {}
+    if options.prior is not None:
+        tables["prior_components"] = _prior(options.prior, words).tolist()
+        options.n_components = options.n_components or len(tables["prior_components"])
+    if options.word_vectors:
+        tables["word_vectors"] = dplda.datasets.load_word_vectors(words).tolist()
+    options.n_components = options.n_components or 20
     given = ("epsilon", "delta", "n_components", "max_iter", "subsampling_ratio")
     parameters = {name: value for name in given if (value := getattr(options, name)) is not None}
     names = [name for name, _ in options.party]
@@ -88,8 +99,8 @@ def _plan(options: argparse.Namespace) -> None:
     plan = Plan(
         version=dplda.__version__, fit=uuid.uuid4().hex, model=options.model, parameters=parameters,
         unit=options.unit, colluding=options.colluding, lost=options.lost, kem=HAS_KEM,
-        words=_words(options.vocabulary),
         parties={name: path.read_text("utf-8") for name, path in options.party},
+        words=words, tables=tables,
     )  # fmt: skip
     write_atomically(options.out, plan.text().encode(), permissions=PUBLIC)
     print(f"{options.out}: give this file to all parties, and compare its digest with them:")
@@ -199,6 +210,18 @@ def _words(path: Path) -> list[str]:
     except ValueError as error:
         raise ValueError(f"--vocabulary {path}: {error}") from error
     return words
+
+
+def _prior(path: Path, words: list[str]) -> Any:
+    """The topics of a release in these words, (n_components, n_words); zeros for other words."""
+    import numpy as np
+
+    model = dplda.load_release(path)
+    if model.vocabulary_ is None:
+        raise ValueError(f"--prior {path} does not say its words; save it with a vocabulary")
+    place = {word: j for j, word in enumerate(model.vocabulary_)}
+    topics = np.hstack([model.components_, np.zeros((len(model.components_), 1))])
+    return topics[:, [place.get(word, -1) for word in words]]
 
 
 def _show_log() -> None:

@@ -15,7 +15,8 @@ import queue
 import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from dplda._version import __version__
+from dplda.core._corpus import check_public_table, check_word_vectors
 from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
 from dplda.federated._messages import check_name, vocabulary_hash
@@ -70,8 +72,9 @@ class Plan:
     colluding: int  # and the next two: as in `Terms`
     lost: int
     kem: bool
-    words: list[str]  # the vocabulary: public
     parties: dict[str, str]  # the certificate of each by its name (PEM)
+    words: list[str]  # the vocabulary: public
+    tables: dict[str, Any] = field(default_factory=dict)  # prior_components, word_vectors: public
 
     def __post_init__(self) -> None:
         if self.version != __version__:
@@ -81,7 +84,7 @@ class Plan:
             )
         if self.model not in MODELS or self.unit not in ("document", "user"):
             raise ValueError("the plan names another model than SubLDA and PrivateSVILDA, or unit")
-        if own := OF_A_PARTY & {*self.parameters}:
+        if own := OF_A_PARTY & {*self.parameters, *self.tables}:
             raise ValueError(
                 f"it sets {', '.join(sorted(own))}, which is up to each party; with one "
                 "random_state, everybody could compute the noise of all"
@@ -92,7 +95,9 @@ class Plan:
         if len({*self.certificates()}) < len(self.parties):
             raise ValueError("two parties of the plan have one certificate; each needs its own")
         self.terms()
-        self.estimator()
+        model, n_words = self.estimator(), len(self.words)
+        check_public_table(model.prior_components, (int(model.n_components), n_words))
+        check_word_vectors(model.word_vectors, n_words)
 
     @classmethod
     def read(cls, path: Path) -> Plan:
@@ -104,9 +109,9 @@ class Plan:
 
     def text(self) -> str:
         """The content of the file."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """What the parties compare, and what their keys are signed with."""
         return hashlib.sha256(self.text().encode()).digest()
@@ -121,7 +126,7 @@ class Plan:
 
     def estimator(self, **own: Any) -> Any:
         """The model that a party fits; `own` are parameters of the party alone."""
-        model = MODELS[self.model](**self.parameters, **own)
+        model = MODELS[self.model](**self.parameters, **self.tables, **own)
         model._validate_params()
         check_model(model)
         return model
