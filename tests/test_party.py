@@ -77,24 +77,6 @@ def test_any_number_of_rounds_costs_nothing(party, X):
         model.fit(X[:5])
 
 
-@every
-def test_refine_goes_on_after_a_pickle(party, X):
-    model = clone(party).fit(X)
-    again = pickle.loads(pickle.dumps(model))
-    assert_array_equal(
-        again.refine(model.components_).components_, model.refine(model.components_).components_
-    )
-
-
-@every
-def test_n_jobs_changes_nothing(party, X, monkeypatch):
-    monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
-    one, two = (clone(party).set_params(n_jobs=n).fit(X) for n in (1, 2))
-    assert len(one._tokens.blocks()) > 3
-    assert_array_equal(one.components_, two.components_)
-    assert_array_equal(one.transform(X), two.transform(X))
-
-
 def test_prices_of_tokens_and_documents(X):
     party = IFTMParty(K, token_epsilon=4.0, max_doc_tokens=30, max_iter=1).fit(X)
     assert party.token_epsilon_ == pytest.approx(4.0)

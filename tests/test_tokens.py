@@ -10,7 +10,6 @@ from numpy.testing import assert_array_equal
 from dplda.core._corpus import Corpus
 from dplda.federated import _tokens
 from dplda.federated._tokens import check_size, privatize, randomized_bits
-from dplda.privacy import RandomizedResponseEvent, epsilon_of
 from dplda.privacy._streams import Streams
 
 KEY = bytes(range(32))
@@ -39,12 +38,6 @@ def test_unbiased_counts(epsilon):
     assert scores[100:].var() == pytest.approx(noise, rel=0.8)
     assert scores[0] == pytest.approx(500, abs=6 * math.sqrt(noise + 500))
     assert scores.sum() == pytest.approx(n, abs=6 * math.sqrt(n_words * noise + n))
-
-
-def test_prices():
-    (event,) = randomized_bits(8.0).events(1, 1)
-    assert isinstance(event, RandomizedResponseEvent)
-    assert epsilon_of([event], 0.0) == pytest.approx(8.0, rel=1e-12)
 
 
 def test_other_tokens_noise_does_not_depend_on_a_word():
