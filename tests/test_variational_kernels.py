@@ -64,8 +64,8 @@ def sum_topics(X, units, theta, factor, center, weight, scale, norm, radius, uni
     documents = Documents(X, ptr, factor.shape[1], theta=theta)
     documents.scale = scale
     return documents.sum_topics(
-        np.array(units, np.int64), reference.in_chunks(factor), reference.in_chunks(center),
-        weight=weight, norm=norm, radius=radius,
+        np.array(units, np.int64), factor=reference.in_chunks(factor),
+        center=reference.in_chunks(center), weight=weight, norm=norm, radius=radius,
     )  # fmt: skip
 
 
@@ -472,7 +472,7 @@ def word_totals(counts, weight, scale=1.0, norm=1.0, radius=MAX_RADIUS):
     X, theta = single_precision(np.array([counts], np.float32)), pad(np.ones((1, 1)))
     documents = Documents(X, np.arange(2), 1, theta=theta)
     documents.scale = np.array([scale])
-    return documents.sum_words(np.array(weight), norm, radius)
+    return documents.sum_words(weight=np.array(weight), norm=norm, radius=radius)
 
 
 @settings(deadline=None, max_examples=200)
