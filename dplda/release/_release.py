@@ -34,7 +34,6 @@ KIND = "dplda-release"
 # 250,000 words with their names, and statements of some pages.
 MAX_BYTES, MAX_HEADER, MAX_TEXT = 2**31, 2**24, 10_000
 MAX_NGRAM = 20  # letters or words
-LARGEST = 1e300  # evidence of a topic: sums of 10**8 stay finite
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
 
@@ -46,7 +45,10 @@ NOT_RELEASED = (
 
 _FIELDS = {
     "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vectorizer", "guarantee",
-    "topic_evidence", "weak_topics",
+}  # fmt: skip
+# Attributes that a model may have, without "_": their numbers, and the axis of components_.
+_TABLES = {
+    "row_noise": (np.float32, 1), "topic_evidence": (np.float64, 0), "weak_topics": (np.bool_, 0),
 }  # fmt: skip
 _SETTINGS = (
     "analyzer", "binary", "lowercase", "ngram_range", "stop_words", "strip_accents",
@@ -138,18 +140,12 @@ def release_bytes(model: Any, vocabulary: Sequence[str] | None = None) -> bytes:
         "vocabulary": words,
         "vectorizer": settings,
         "guarantee": guarantee_record(guarantee),
-        "topic_evidence": None,
-        "weak_topics": None,
     }
-    if hasattr(released, "topic_evidence_"):
-        content["topic_evidence"] = [float(x) for x in released.topic_evidence_]
-        content["weak_topics"] = [bool(weak) for weak in released.weak_topics_]
+    given = {name: getattr(released, f"{name}_", None) for name in ("components", *_TABLES)}
+    tables: Any = {name: table for name, table in given.items() if table is not None}
     try:
         if released is not model:  # `set_params` may have changed what it states
             check_statement(released.parameters_, model.privacy_)
-        tables = {"components": released.components_}
-        if released.row_noise_ is not None:
-            tables["row_noise"] = released.row_noise_
         data = pack(KIND, content, tables, max_header=MAX_HEADER)
         read_release(data)  # what cannot be read is not written
     except (TypeError, ValueError) as error:
@@ -229,7 +225,7 @@ def released_model(model: Any) -> ReleasedModel:
             f"{type(model).__name__} has none; publish its components_ with the card of privacy_"
         )
     parameters["doc_topic_prior"] = model.doc_topic_prior_  # a file says what None stood for
-    strength = ("topic_evidence_", "weak_topics_")
+    names = [f"{name}_" for name in _TABLES if hasattr(model, f"{name}_")]
     return ReleasedModel._of(
         np.asarray(model.components_, np.float64),
         model.privacy_,
@@ -238,8 +234,7 @@ def released_model(model: Any) -> ReleasedModel:
         n_iter_=model.n_iter_,
         estimator_name_=type(model).__name__,
         parameters_={name: parameters[name] for name in parameters if name not in NOT_RELEASED},
-        row_noise_=getattr(model, "row_noise_", None),
-        **{name: getattr(model, name) for name in strength if hasattr(model, name)},
+        **{name: getattr(model, name) for name in names},
     )
 
 
@@ -361,16 +356,18 @@ def guarantee_record(guarantee: Guarantee) -> dict[str, Any]:
 def read_release(data: bytes) -> ReleasedModel:
     """The model in a file that may come from anyone."""
     content, tables = unpack(KIND, data, max_header=MAX_HEADER)
-    components, noise = tables.pop("components", None), tables.pop("row_noise", None)
-    if set(content) != _FIELDS or components is None or tables:
+    if set(content) != _FIELDS or not {"components"} <= tables.keys() <= {"components", *_TABLES}:
         raise ValueError(
             f"it must have the fields {', '.join(sorted(_FIELDS))}, and the table components, with "
-            "or without row_noise"
+            f"or without {', '.join(_TABLES)}"
         )
-    components = _checked_counts(components)
-    is_real = noise is None or (noise.dtype == np.float32 and noise.shape == components[0].shape)
-    if not (is_real and np.isfinite(0 if noise is None else noise).all()):
-        raise ValueError("row_noise must be a finite number for each word, in single precision")
+    components = _checked_counts(tables.pop("components"))
+    for name, table in tables.items():
+        kind, axis = _TABLES[name]
+        fits = table.dtype == kind and table.shape == components.shape[axis : axis + 1]
+        if not (fits and np.isfinite(table).all()):
+            each = ("topic", "word")[axis]
+            raise ValueError(f"{name} must have one finite {np.dtype(kind)} for each {each}")
     words, settings = content["vocabulary"], content["vectorizer"]
     words = None if words is None else check_vocabulary(words, components.shape[1])
     vectorizer = None if settings is None else vectorizer_from(settings, words)
@@ -390,22 +387,8 @@ def read_release(data: bytes) -> ReleasedModel:
         estimator_name_=_text("estimator", content["estimator"]),
         version_=_text("dplda", content["dplda"]),
         parameters_=parameters,
-        row_noise_=noise,
-        **_strength(content["topic_evidence"], content["weak_topics"], len(components)),
+        **{f"{name}_": table for name, table in tables.items()},
     )
-
-
-def _strength(evidence: Any, weak: Any, n_topics: int) -> dict[str, npt.NDArray[Any]]:
-    """Evidence of the topics, and which are weak, if the model had them."""
-    if evidence is None and weak is None:
-        return {}
-    for name, values in (("topic_evidence", evidence), ("weak_topics", weak)):
-        if not isinstance(values, list) or len(values) != n_topics:
-            raise ValueError(f"{name} must be a list of {n_topics} values, one for each topic")
-    if not all(isinstance(value, bool) for value in weak):
-        raise ValueError("weak_topics must be true or false for each topic")
-    numbers = [check_number("topic_evidence", x, -LARGEST, LARGEST) for x in evidence]
-    return {"topic_evidence_": np.array(numbers), "weak_topics_": np.array(weak, bool)}
 
 
 def vectorizer_from(settings: Any, words: list[str] | None) -> CountVectorizer:
