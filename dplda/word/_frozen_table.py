@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dplda.core._corpus import Corpus
-from dplda.core._fold_in import LANES, aligned_zeros, slices
+from dplda.core._fold_in import LANES, aligned_zeros
 from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
@@ -71,10 +71,9 @@ class HalfTable:
         factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)  # weights are in units of the prior
         weight = factor, -mean * factor, min(count_clip / prior, 1e30)
 
-        pieces = row_pieces(n_words, n_components)
-        sums, largest = np.zeros((2, len(pieces), padded), np.float32)
+        n_rows = max(1, PIECE_CELLS // n_components)  # of a piece
+        sums, largest = np.zeros((2, -(-n_words // n_rows), padded), np.float32)
         largest += 1
-        n_rows = max(1, PIECE_CELLS // n_components)
         _release.add_weights(counts, *weight, n_rows, sums, largest, threads)
         sizes = sum(sums.astype(np.float64), np.zeros(padded))  # row after row
         # smallest and largest half of each topic, and what a weight of 1 becomes
@@ -109,19 +108,6 @@ def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
         exponent = product.bit_length() - 11
         steps.append(min((exponent << 10) + (product >> exponent) - m, 1 << 15))
     return np.array(steps, np.int64)
-
-
-def row_pieces(n_words: int, n_components: int) -> list[slice]:
-    """Fixed pieces of rows, for threads."""
-    return slices(n_words, max(1, PIECE_CELLS // n_components))
-
-
-def add_rows(total: np.ndarray, table: np.ndarray, n_jobs: int | None) -> None:
-    """Add a table to `total`, in place."""
-    in_threads(
-        lambda rows: np.add(total[rows], table[rows], out=total[rows]),
-        row_pieces(*total.shape), n_jobs,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ from dplda.word._frozen_table import (
     TOPIC,
     HalfTable,
     TokensByWord,
-    add_rows,
     draw_topics,
     uniform_topics,
 )
@@ -175,7 +174,7 @@ def average_counts(
         )  # fmt: skip
         by_word.count(topics, counts, n_jobs)
         if n_left < n_averaged:
-            add_rows(total, counts, n_jobs)
+            total += counts
     return total / n_averaged
 
 

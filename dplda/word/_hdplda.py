@@ -26,7 +26,6 @@ from dplda.core._private_fit import (
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import Interval, _fit_context
 from dplda.leaf._messages import rounds
-from dplda.leaf._threads import in_threads
 from dplda.metrics._signal import warn_if_weak, with_signal
 from dplda.privacy import NonPrivate, Repeated, calibrate
 from dplda.privacy._accounting import is_chargeable
@@ -40,9 +39,7 @@ from dplda.word._frozen_table import (
     TOPIC,
     HalfTable,
     TokensByWord,
-    add_rows,
     draw_topics,
-    row_pieces,
     uniform_topics,
 )
 
@@ -254,7 +251,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                     n_jobs=self.n_jobs,
                 )  # public  # fmt: skip
                 if 2 * (t - first + 1) > n_sweeps:  # the first half of a fit is not averaged
-                    add_rows(total, noisy, self.n_jobs)  # public
+                    total += noisy  # public
                     n += 1
                 if t < last:  # nothing reads topics after the last release
                     table = NoisyCounts(noisy, 1, mechanisms)
@@ -268,7 +265,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             mechanism=f"{noise} {self._promise.mechanism}", sensitivity=SENSITIVITY,
             noise_scale=scale, noise_multiplier=scale / SENSITIVITY, seeded=streams.seeded,
         )  # fmt: skip
-        components = average.mean(self.n_jobs).T
+        components = average.mean().T
         np.maximum(components, 0, out=components)
         components += float(self.topic_word_prior)
         std = np.full(shape[0], mechanisms.noise_std / math.sqrt(n))
@@ -422,13 +419,8 @@ class NoisyCounts:
         """Mean of the noise in the sum: (total - noise_mean) / n are unbiased mean counts."""
         return self.n * self.mechanisms.mechanism.mean
 
-    def mean(self, n_jobs: int | None = None) -> np.ndarray:
+    def mean(self) -> np.ndarray:
         """The mean of the unbiased counts, float64."""
-        mean = np.empty(self.total.shape)
-
-        def divide(rows: slice) -> None:
-            np.subtract(self.total[rows], self.noise_mean, out=mean[rows])
-            mean[rows] /= self.n
-
-        in_threads(divide, row_pieces(*self.total.shape), n_jobs)
+        mean = self.total - self.noise_mean
+        mean /= self.n
         return mean
