@@ -118,6 +118,20 @@ def test_nothing_but_the_plan_is_released():
         one.publish(dict, [Gaussian(3.0)], label="topics", round=1)
 
 
+def test_noise_of_others_pays_for_nothing_without_them():
+    """The event of a share counts the noise of other parties, and nobody adds it here."""
+    share, ledger = DiscreteGaussian.for_noise_multiplier(2.0, 3, 4), Ledger()
+    with (
+        pytest.raises(ValueError, match="for 4 parties"),
+        curator([("sum", share.event)], ledger=ledger) as one,
+    ):
+        one.release(np.zeros(3, np.int64), share, label="sum", round=0)
+    assert ledger.epsilon_spent == 0.0
+    for n_honest in (0, 5):
+        with pytest.raises(ValueError, match="n_honest"):
+            DiscreteGaussian(1000, n_honest, 4)
+
+
 @pytest.mark.parametrize("purpose", ["noise", "members"])
 def test_streams_give_no_round_to_two_curators(purpose):
     """The difference of two releases with one noise is the difference of the private values."""

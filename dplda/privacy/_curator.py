@@ -210,13 +210,15 @@ class Curator:
         ------
         RuntimeError
             If the plan has another step next, if a sample is missing, or if `round` repeats.
+        ValueError
+            If others are to draw a part of the noise, and nobody does.
         """
         with self._alone:
             # All releases of a label have one size. Too many words are refused before the first,
             # by public sizes only: an error then cancels the charge.
             if not mechanism.exact and value.size * self._n_planned[label] > MAX_WORDS:
                 raise ValueError(TOO_MANY_WORDS)
-            self._take(label, sampled(mechanism.event, sampling_probability))
+            self._take(label, sampled(mechanism.event, sampling_probability), mechanism)
             flags, kinds = value.flags, (np.int32, np.int64)
             in_place = overwrite_value and value.dtype in kinds and flags.carray
             noisy: Cells
@@ -272,7 +274,7 @@ class Curator:
             Public. Their noisy values.
         """
         with self._alone:
-            self._take(label, mechanism.event)
+            self._take(label, mechanism.event, mechanism)
             self._take(label, failure)
             noisy = value.astype(np.int64, order="C", casting="safe")
             self._add_noise(noisy, mechanism, round, None)
@@ -349,7 +351,13 @@ class Curator:
         announce(label, round, lambda: copy.deepcopy(value))
         return value
 
-    def _take(self, label: str, event: Event) -> None:
+    def _take(self, label: str, event: Event, mechanism: Mechanism | None = None) -> None:
+        n_drawn = 1 if self._parties is None else self._parties.n_parties
+        if mechanism is not None and not mechanism.exact and mechanism.n_parties != n_drawn:
+            raise ValueError(  # its event counts noise that nobody adds
+                f"the mechanism is for {mechanism.n_parties} parties that add noise, and {n_drawn} "
+                "will; give the curator these parties, or leave n_parties=1"
+            )
         if not self._plan or self._plan[0] != (label, event):
             expected = self._plan[0] if self._plan else "nothing more"
             raise RuntimeError(

@@ -170,13 +170,15 @@ class Mechanism(ABC):
 
     `sensitivity` is the largest change of the integer value by one protected unit, in the norm of
     `event`. `scale` is the standard deviation (Gaussian) or scale (Laplace) of the noise, and
-    `mean` its mean, which is public. If `exact`, a call adds no noise and protects nothing.
+    `mean` its mean, which is public. If `exact`, a call adds no noise and protects nothing. Each of
+    `n_parties` calls one, for one release.
     """
 
     sensitivity: float
     scale: float
     mean: float = 0.0
     exact: bool = False
+    n_parties: int = 1
 
     @property
     @abstractmethod
@@ -245,6 +247,7 @@ class DiscreteGaussian(Mechanism):
 
     def __post_init__(self) -> None:
         check_integer("radius", self.radius, MIN_RADIUS, MAX_RADIUS)
+        check_integer("n_honest", self.n_honest, 1, self.n_parties)
 
     @classmethod
     def for_noise_multiplier(
@@ -264,7 +267,7 @@ class DiscreteGaussian(Mechanism):
         DiscreteGaussian
             Its `noise_multiplier` is at least the given one.
         """
-        radius, variance = 0, cls(MAX_RADIUS, n_honest).event_variance
+        radius, variance = 0, cls(MAX_RADIUS, n_honest, n_parties).event_variance
         if 0 < noise_multiplier < math.inf:
             radius = math.isqrt(variance // Fraction(min(noise_multiplier, 10**9)) ** 2)
         if radius < MIN_RADIUS:
