@@ -23,8 +23,8 @@ from dplda import (
     pipeline_guarantee,
     save_release,
 )
-from dplda.__main__ import main
-from dplda.cli._fit import warn_of_common
+from dplda.__main__ import main, parse
+from dplda.cli._fit import private_texts, warn_of_common
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import TopicDisplay
 from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
@@ -459,6 +459,17 @@ def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
         assert (code, "overlap" in error) == (1, True)
     with pytest.warns(PrivateDataWarning, match="^1 public texts are among the private texts"):
         warn_of_common(["a tree", "", "a king"], ["", "a king", "a king"])
+
+
+@pytest.mark.filterwarnings("error::dplda.privacy.PrivateDataWarning")
+def test_ids_that_stand_for_missing_ones_are_told(tmp_path):
+    """Each of several persons behind one id is a part of a user, with a larger epsilon."""
+    fit = ["fit", str(tmp_path / "a.csv"), "--user-column", "patient", "--epsilon", "1"]
+    write_table(tmp_path / "a.csv", ["text"] * 2, ["ann", "nancy"])
+    assert private_texts(parse(fit))[1] == ["ann", "nancy"]
+    write_table(tmp_path / "a.csv", ["text"] * 4, ["ann", "NA", "nan", "Null"])
+    with pytest.warns(PrivateDataWarning, match="^3 texts have an id such as NA or NULL"):
+        private_texts(parse(fit))
 
 
 def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):

@@ -31,6 +31,7 @@ from dplda.leaf._files import PUBLIC, reserved, write_atomically
 from dplda.leaf._messages import warn_user
 from dplda.text._text_files import read_texts
 
+MISSING = {"NA", "N/A", "NAN", "NULL", "NONE"}  # how programs write a missing id, or so in small
 NOTHING = "Nothing was charged."
 SIZES = (300, 1000, 3000, 10_000, 30_000)  # of corpora, where none is given
 
@@ -267,6 +268,13 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
         say(
             "Each text is protected by itself. Persons with several texts are protected less: "
             "--user-column protects persons."
+        )
+    elif n_missing := sum(user.upper() in MISSING for user in users):
+        warn_user(
+            f"{n_missing} texts have an id such as NA or NULL, as which programs write a missing "
+            "one, and count as those of one user: each of several persons behind it is protected "
+            "less; leave these texts out, or find out whose they are (not for release)",
+            dplda.privacy.PrivateDataWarning,
         )
     return found.texts, users
 
