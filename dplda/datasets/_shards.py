@@ -299,7 +299,7 @@ def write_shards(
 
     Notes
     -----
-    The files hold the private documents.
+    The files hold the private documents. Delete the folder of a call that failed.
 
     Examples
     --------
