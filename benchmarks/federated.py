@@ -42,7 +42,6 @@ from dplda.federated import (
 )
 from dplda.federated._secure_sum import Adder, Room, SecureSum, Terms
 from dplda.metrics import held_out_perplexity, unigram_perplexity
-from dplda.metrics._perplexity import held_out_log_likelihood
 from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty as LiteralParty
 from dplda.published import recover_counts
@@ -170,7 +169,7 @@ def federation(split, owner, seed, kind=IFTMParty, *, epsilon, **parameters) -> 
 
 
 def score(components: np.ndarray, split: Split) -> float:
-    return held_out_log_likelihood(components, split.test)
+    return -np.log(held_out_perplexity(components, split.test))
 
 
 def alone(split: Split, options) -> None:
