@@ -30,7 +30,7 @@ import dplda.privacy._mechanisms as mechanisms_module
 from dplda.core._corpus import Corpus
 from dplda.federated._tokens import privatize
 from dplda.privacy import LowSignalWarning, SeededNoiseWarning
-from dplda.privacy._local_mechanisms import RandomizedBits
+from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Curator
 from dplda.word._frozen_table import HalfTable

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from oracle import Oracle
 from scipy.special import ndtr
 
 from dplda import HDPLDA, LPLDA, PrivateCountVectorizer, SubLDA
@@ -37,8 +36,6 @@ from dplda.privacy._events import (
     to_record,
 )
 from dplda.word._hdplda import inherent_epsilon
-
-get_epsilon_gaussian = Oracle("dp_accounting", "get_epsilon_gaussian")
 
 ONE_OF_EACH = [
     Gaussian(3.0),
@@ -215,12 +212,6 @@ def test_calibration_table(q, n_rounds):
             )
 
 
-@pytest.mark.parametrize("event", ONE_OF_EACH[:-1], ids=repr)
-def test_epsilon_grows_with_every_round(event):
-    one, two, five = (epsilon_of(Repeated(event, count), 1e-6) for count in (1, 2, 5))
-    assert 0 < one < two < five
-
-
 @pytest.mark.parametrize("first", ONE_OF_EACH[:-1], ids=repr)
 def test_epsilon_of_mixtures(first):
     """Every pair of events has a price, above each alone and below the sum."""
@@ -301,9 +292,7 @@ def test_epsilon_is_zero_only_if_delta_pays_for_it(mu):
     ],
 )
 def test_the_root_of_the_closed_form_is_not_too_small(noise_multiplier, delta, true):
-    """The true values have 40 digits and are rounded up; the library's root is below them."""
-    with np.errstate(divide="ignore"):
-        assert get_epsilon_gaussian(noise_multiplier, delta) < true
+    """The true values have 40 digits and are rounded up."""
     epsilon = epsilon_of(Gaussian(noise_multiplier), delta)
     assert true <= epsilon <= true * (1 + 1e-10) + 3e-12
     assert gaussian_mu(true, delta) <= 1 / noise_multiplier

@@ -39,7 +39,7 @@ MAY_IMPORT = {
 }
 # Keys of a fit: of its random words, of the masks of parties, of their certificates.
 KEYS = {"privacy/_streams.py", "federated/_secure_sum.py", "federated/_joint_fit.py"}
-MECHANISMS = {"privacy/_mechanisms.py", "privacy/_local_mechanisms.py"}
+MECHANISMS = {"privacy/_mechanisms.py"}
 # A federation over a network logs what happens to messages.
 LOGGERS = {
     "leaf/_messages.py", "cli/_federation.py", "federated/_network.py",

@@ -23,8 +23,8 @@ from dplda.kernels._noise import (
 )
 from dplda.leaf import _threads
 from dplda.privacy._events import Laplace, NonPrivate, Repeated
-from dplda.privacy._local_mechanisms import MIN_FLIP
 from dplda.privacy._mechanisms import (
+    MIN_FLIP,
     NOISE_VARIANCE,
     ROUNDING_VARIANCE,
     WORD_VARIATION,

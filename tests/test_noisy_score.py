@@ -189,7 +189,7 @@ def test_a_score_of_users_is_charged_to_a_ledger_of_users():
         noisy_score(Model(), X, epsilon=1.0, ledger=ledger, user_ids=ids[1:])
     assert ledger.epsilon_spent == 0
     score = noisy_score(Model(), X, epsilon=1.0, ledger=ledger, user_ids=ids)
-    assert (score.privacy_.unit, ledger.unit) == ("user", "user")
+    assert (score.privacy_.unit, ledger.entries()[-1].unit) == ("user", "user")
     assert "one user" in score.privacy_.relation
     with pytest.raises(ValueError, match="unit"):
         noisy_score(Model(), X, epsilon=0.1, ledger=ledger)

@@ -47,7 +47,10 @@ def origin(pipeline):
 
 
 def test_steps_of_a_pipeline_inside_count_like_its_own():
-    flat = make_pipeline(chooser(), model()).fit(TEXTS)
+    ledger = Ledger()
+    flat = make_pipeline(*(step.set_params(ledger=ledger) for step in (chooser(), model())))
+    flat.fit(TEXTS)
+    assert pipeline_guarantee(flat).epsilon == pytest.approx(ledger.epsilon_spent, rel=1e-6)
     (_, words), (_, topics) = flat.steps
     for nested in (
         make_pipeline(make_pipeline(words, topics)),
@@ -208,6 +211,14 @@ def test_a_step_of_several_side_by_side_speaks_for_itself_alone():
     assert "'featureunion__frozenestimator" in guarantee.mechanism
     seeded = [make_pipeline(counts, model().set_params(random_state=1)) for _ in range(2)]
     assert pipeline_guarantee(make_pipeline(make_union(*seeded)).fit(TEXTS)).epsilon == math.inf
+
+
+def test_steps_that_protect_different_units_are_refused():
+    ids = [i // 2 for i in range(len(TEXTS))]
+    pipeline = make_pipeline(chooser(), model())
+    pipeline.fit(TEXTS, privatecountvectorizer__user_ids=ids)
+    with pytest.raises(ValueError, match="different units"):
+        pipeline_guarantee(pipeline)
 
 
 def test_what_states_no_guarantee_is_refused_and_not_printed():

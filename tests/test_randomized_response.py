@@ -19,7 +19,7 @@ from sklearn.base import clone
 import dplda.local._randomized_response as module
 from dplda import LPLDA, OLPLDA, RandomizedResponse
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
-from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
+from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
 SURE = 1e-6  # chance of a false alarm, were the seeds not fixed

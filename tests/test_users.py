@@ -194,7 +194,7 @@ def test_guarantee_and_ledger_name_the_user(estimator, corpus, ids):
     ledger = Ledger()
     model = clone(estimator).set_params(ledger=ledger)
     guarantee = model.fit(corpus, user_ids=ids).privacy_
-    assert guarantee.unit == ledger.unit == "user"
+    assert guarantee.unit == ledger.entries()[0].unit == "user"
     assert "every single user" in str(guarantee)
     assert "all documents" in guarantee.relation
     assert "no two users share an id" in guarantee.assumptions[-1]
@@ -217,7 +217,11 @@ def test_partial_fit_keeps_its_unit(estimator, corpus, ids):
         assert len(ledger.entries()) == 1
         model.partial_fit(corpus[:50], user_ids=None if first is None else first[:50])
         assert model.n_iter_ == 2
-        assert ledger.unit == model.privacy_.unit == ("document" if first is None else "user")
+        assert (
+            ledger.entries()[0].unit
+            == model.privacy_.unit
+            == ("document" if first is None else "user")
+        )
 
 
 class Unreadable:
@@ -328,7 +332,7 @@ def test_bagging_passes_the_ids_of_each_sample(routing, corpus, ids, ids_that_ar
         assert fitted[0].privacy_.unit == "user"
         assert len(set(rows)) < N_DOCS
         assert_array_equal(own, ids[rows])
-    assert ledger.unit == "user"
+    assert ledger.entries()[0].unit == "user"
     # the ensemble gives each fit a seed, and shows it
     assert all(fitted[0].privacy_.seeded for fitted in bag.estimators_)
     assert all(isinstance(fitted[0].random_state, int) for fitted in bag.estimators_)

@@ -28,7 +28,7 @@ from dplda.privacy import (
     PrivateDataWarning,
     SeededNoiseWarning,
 )
-from dplda.privacy._curator import Curator, Release, observe_releases, sampled, stand_in
+from dplda.privacy._curator import Curator, Release, observe_releases, sampled
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose
@@ -143,7 +143,7 @@ def watched(first: Tape | None = None, members: Members | None = None) -> Iterat
     with warnings.catch_warnings():
         for category in ignored:
             warnings.simplefilter("ignore", category)
-        with stand_in(kind), observe_releases() as tape.releases:
+        with observe_releases(kind) as tape.releases:
             yield tape
 
 

@@ -17,7 +17,7 @@ from dplda.core._corpus import Corpus
 from dplda.kernels import _metropolis
 from dplda.leaf._threads import in_threads
 from dplda.privacy._curator import MAX_WORDS
-from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
+from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
 SMALLEST = 1e-30  # a probability that float32 can hold: its smallest normal number is 1.2e-38

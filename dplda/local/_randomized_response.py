@@ -32,7 +32,7 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
-from dplda.privacy._local_mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
+from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
 BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result

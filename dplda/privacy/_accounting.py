@@ -41,13 +41,11 @@ from dplda.privacy._events import (
     Repeated,
 )
 
-SMALLEST_DELTA = 1e-200  # below it, only pure epsilons count
+SMALLEST_DELTA = 1e-200  # below it, only pure epsilons count: its exponentials are floats
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
 _UP = 1.0 + 2.0**-46  # margin on the rounding errors of a few steps together
 _PRECISE = 1e-7  # relative precision of delta in the search for an epsilon
-
-# The distance from the ideal law is charged to delta up to this share of delta.
-_CHARGEABLE_SHARE = 1e-3
+_CHARGEABLE_SHARE = 1e-3  # of delta, up to which the distance from the ideal law is charged to it
 
 
 def epsilon_of(
@@ -55,13 +53,12 @@ def epsilon_of(
 ) -> float:
     """Compute the epsilon of an adaptive composition of events.
 
-    The composition is (epsilon, delta)-differentially private. The result is a certified upper
-    bound: every rounding is in its proof.
+    The result is a certified upper bound: every rounding is in its proof.
 
     Parameters
     ----------
     events : Event or iterable of Event
-        Events of the composition, in any order.
+        Events of the composition, in any order, of at most 2**36 steps.
     delta : float
         The delta of (epsilon, delta)-differential privacy, in [0, 1). Below 1e-200 only the sum of
         pure epsilons counts.
@@ -75,18 +72,6 @@ def epsilon_of(
     -------
     float
         Zero or more; infinite if some event is not private, or no bound can be computed.
-
-    Raises
-    ------
-    TypeError
-        If `events` holds anything other than privacy events.
-    ValueError
-        If a number is out of range, or there are more than 2**36 steps.
-
-    See Also
-    --------
-    epsilon_bounds : How far the result is from the smallest possible one.
-    calibrate : Finds the noise for a given epsilon.
 
     Examples
     --------
@@ -120,9 +105,7 @@ def epsilon_bounds(
     -------
     lower, upper : float
         Some steps with these events need an epsilon of at least `lower`, and `upper` is what
-        `epsilon_of` gives. The bounds are close for Gaussian noise, sampled or not. They are
-        farther apart for bounded-range choices, and where discrete events are mixed with others.
-        At delta 0 the lower bound is 0.
+        `epsilon_of` gives. At delta 0 the lower bound is 0.
     """
     upper = epsilon_of(events, delta, total_variation=total_variation)
     groups, _, _ = without_statements(grouped(events))
@@ -150,10 +133,9 @@ def delta_charge(total_variation: float, epsilon: float) -> float:
 
 
 def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
-    """Whether the distance from the ideal law is charged to delta: up to a thousandth of delta.
+    """Whether the distance from the ideal law is charged to delta.
 
-    Otherwise the guarantee is stated differently: the release is within this total variation of an
-    (epsilon, delta)-DP one.
+    Otherwise the release is only within this total variation of an (epsilon, delta)-DP one.
     """
     return delta_charge(total_variation, epsilon) <= _CHARGEABLE_SHARE * delta
 
@@ -236,10 +218,8 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
         return math.inf
     if all_gaussian(groups):
         return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
-    sides = [_side(groups, delta, added=added, upper=upper) for added in directions(groups)]
-    if not upper:
-        return max(sides)
-    return min(max(sides), quick_epsilon(groups, delta))
+    bound = max(_side(groups, delta, added=added, upper=upper) for added in directions(groups))
+    return min(bound, quick_epsilon(groups, delta)) if upper else bound
 
 
 def directions(groups: Groups) -> tuple[bool, ...]:
@@ -268,7 +248,13 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     if len(groups) == 1 and groups[0][1] == 1:
         curve = pair_of(groups[0][0], added=added, upper=upper)
         if isinstance(curve, Curve):  # a single step needs no grid
-            low, high = _switch(lambda x: _delta_of(curve, x, upper=upper) <= delta, 1.0)
+            sign = 1.0 if upper else -1.0
+
+            def is_private(x: FloatArray) -> NDArray[np.bool_]:  # no loss is above `LARGEST_LOSS`
+                value, error, _ = curve.at(np.minimum(x, LARGEST_LOSS))
+                return np.where(x > LARGEST_LOSS, 0.0, value + sign * error) <= delta
+
+            low, high = _switch(is_private, 1.0)
             return high if upper else low
     logs, lost = found
     # Renyi bounds of all orders. Of a bounded loss, ever larger tilts may have ever smaller ones.
@@ -325,28 +311,6 @@ def _largest_epsilon(below: Callable[[float], float], delta: float, top: float) 
     return good
 
 
-def upper_deltas(groups: Groups, epsilons: FloatArray) -> FloatArray:
-    """Delta at each of several epsilons, never too small; 1 where no bound is computed."""
-    if all_gaussian(groups):
-        mu = gaussian_mu_of(groups)
-        delta, _, error = gaussian(np.asarray(epsilons, np.float64), 1.0 / mu)
-        return np.minimum(delta + error, 1.0)
-    worst = np.zeros(len(epsilons))
-    for added in directions(groups):
-        found = saddle(groups, added)
-        if found is None:
-            return np.ones(len(epsilons))
-        best = np.ones(len(epsilons))
-        places = [int((found[0] - TILTS * e).argmin()) for e in epsilons]
-        for place in sorted(set(places)):
-            composed = Composition(groups, 1e-12, place, found[0], added=added, upper=True)
-            own = [composed.delta(float(e)) if abs(p - place) <= 8 else 1.0
-                   for e, p in zip(epsilons, places, strict=True)]  # fmt: skip
-            best = np.minimum(best, own)
-        worst = np.maximum(worst, best)
-    return worst
-
-
 # ---- closed forms -------------------------------------------------------------------------
 
 
@@ -399,12 +363,6 @@ def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
     return high if upper else low
 
 
-def _delta_of(curve: Curve, epsilons: FloatArray, *, upper: bool) -> FloatArray:
-    """Delta of a step, which no loss above `LARGEST_LOSS` enters where it has cumulants."""
-    value, error, _ = curve.at(np.minimum(epsilons, LARGEST_LOSS))
-    return np.where(epsilons > LARGEST_LOSS, 0.0, value + error if upper else value - error)
-
-
 def _gaussian_deltas(epsilons: FloatArray, mu: float | FloatArray, *, upper: bool) -> FloatArray:
     # several noises became one, whose multiplier has a few roundings
     value, _, error = gaussian(epsilons, (1.0 - 1e-15 if upper else 1.0 + 1e-15) / mu)
@@ -431,7 +389,7 @@ def _switch(holds: Callable[[FloatArray], NDArray[np.bool_]], guess: float) -> t
 
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
 THRESHOLD_SHARE = 0.1
-# Logarithms of the noise: the range of the search, and its longest step.
+# Logarithms of the noise: the range of the search (of no use beyond), and its longest step.
 _LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
 
 
@@ -454,8 +412,7 @@ def calibrate(
     delta : float
         The delta of (epsilon, delta)-differential privacy, from 1e-200 to 0.01.
     total_variation : float, default=0.0
-        Distance between the noise that runs and its ideal law, over the whole composition; it is
-        charged to delta.
+        As for `epsilon_of`.
 
     Returns
     -------
@@ -463,12 +420,6 @@ def calibrate(
         The noise multiplier. It is never too small: `epsilon_of` of its events is at most
         `epsilon`. It is hardly too large: that of a multiplier smaller by a relative 1e-4 exceeds
         `epsilon`, or by 1e-7 if all events are Gaussian without sampling.
-
-    Raises
-    ------
-    ValueError
-        If no noise meets the target because some events do not depend on it, or if every noise
-        meets it.
 
     Examples
     --------
@@ -562,8 +513,6 @@ def split_epsilon(
 ) -> tuple[float, ...]:
     """Split a total epsilon over several fits, such as a vocabulary and a model.
 
-    Gaussian noise adds up in squares, so that the results add up to more than `epsilon`.
-
     Parameters
     ----------
     epsilon : float
@@ -577,9 +526,9 @@ def split_epsilon(
     Returns
     -------
     epsilons : tuple of float
-        One epsilon for each fit. Fits with these epsilons fit into a ledger with the total if their
-        noise is Gaussian without sampling. A tenth of `delta` is kept for the threshold of a
-        `PrivateCountVectorizer`.
+        One epsilon for each fit, more than `epsilon` in sum. Fits with these epsilons fit into a
+        ledger with the total if their noise is Gaussian without sampling. A tenth of `delta` is
+        kept for the threshold of a `PrivateCountVectorizer`.
 
     Examples
     --------

@@ -42,7 +42,7 @@ Groups: TypeAlias = tuple[tuple[Event, int], ...]
 # The tilts that are tried: any is valid, and a factor sqrt(2) off costs nothing that is seen.
 TILTS = 2.0 ** np.arange(-8.0, 32.25, 0.25)
 _N_COARSE = 800  # knots of the law from which the tilt is chosen
-_COARSE_TAIL = 1e-240
+_COARSE_TAIL = 1e-240  # of its masses that count as infinite losses: far below all deltas
 # Orders of the bounds on what wraps around, as shares of the tilt.
 _SHARES = (-4.0, -2.0, -1.0, -0.5, -0.25, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0)
 _TAIL = 1e-12  # of a tilted law, beyond the window of the transforms
@@ -52,7 +52,7 @@ _NOTHING = 1e-26  # below it, a power of a transform is not kept
 # Cells for each standard deviation of a loss. The excess of epsilon falls with the square: at 64 it
 # is 1e-5 to 1e-4, at 16 it is 16 times as much. A ledger of many kinds would wait for seconds.
 _CELLS, _CELLS_OF_MANY, _MANY = 64.0, 16.0, 200
-_MOST_KNOTS, _MOST_CELLS = 2**19, 2**22
+_MOST_KNOTS, _MOST_CELLS = 2**19, 2**22  # of a law and of a window: 4 and 32 MB a vector
 
 
 def deviation(event: Event) -> float:

@@ -27,10 +27,9 @@ from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
 # Limit on the random words of a fit, and the distance from ideal randomness that the fit is charged
-# for them. Both are constants, so that the charge depends on nothing private. TOPIC_DRAWS covers
-# topics that are drawn with 128 bits each, from at most 2048: 2**-118 for each word
-# (docs/proofs_word.md).
+# for them. Both are constants, because the charge depends on nothing private.
 MAX_WORDS = 2**36
+# Topics are drawn with 128 bits each, from at most 2048: 2**-118 for a word (docs/proofs_word.md).
 TOPIC_DRAWS = MAX_WORDS * 2.0**-118
 TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
 BLOCK_CELLS = 2**16  # each block of cells has a noise stream of its own; enters seeded results
@@ -39,7 +38,7 @@ TOO_MANY_WORDS = (
     f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or words"
 )
 
-ATTEMPTS = 2**20  # from the noise stream of a release to that of its next attempt
+ATTEMPTS = 2**20  # from the noise stream of a release to that of its next attempt: above any round
 SPARE = "a further attempt"
 
 Step: TypeAlias = tuple[str, Event]
@@ -86,7 +85,7 @@ class Curator:
     """Charges a plan, samples secretly, and releases what was planned.
 
     The curator is a context manager. Leaving it normally confirms the charge. An exception before
-    the first release cancels the charge; after it, the charge stays, and a note of the exception
+    the first release cancels the charge. After it, the charge stays, and a note of the exception
     says what is spent. Threads that share a curator take its steps one after the other.
 
     Parameters
@@ -98,7 +97,8 @@ class Curator:
     label, unit : str
         Name and unit of the ledger's entry, for example "document".
     ledger : Ledger, str, path-like or None, default=None
-        Where the plan is charged. None records the charge in `events` only.
+        Where the plan is charged, or refused with a `BudgetError` before any data are read. None
+        records the charge in `events` only.
     parties : Parties or None, default=None
         Who adds up what is released. None releases own sums.
 
@@ -108,11 +108,6 @@ class Curator:
         Events of the plan, in order.
     total_variation : float
         Distance from ideal randomness that is charged.
-
-    Raises
-    ------
-    BudgetError
-        If the plan exceeds the ledger's budget. No data have been read then.
 
     Examples
     --------
@@ -150,19 +145,16 @@ class Curator:
         ledger: Any = None,
         parties: Parties | None = None,
     ) -> None:
-        self.events = tuple(event for _, event in plan)
-        self._plan = list(plan)
-        self._n_planned = Counter(label for label, _ in plan)
-        self._streams = streams
-        self._parties = parties
+        labels, events = zip(*plan) if plan else ((), ())
+        self.events: tuple[Event, ...] = events
+        self._plan, self._n_planned = list(plan), Counter(labels)
+        self._streams, self._parties = streams, parties
         self.total_variation = TOTAL_VARIATION * (1 if parties is None else parties.n_parties)
-        self._n_released = 0
         self._has_sample = False  # for the plan's next step
         # Two threads that check the plan at once would take one step, or one stream, twice.
         self._alone = Lock()
-        self._ledger: Ledger | None = None
-        if ledger is not None:
-            self._ledger = as_ledger(ledger)
+        self._ledger: Ledger | None = None if ledger is None else as_ledger(ledger)
+        if self._ledger is not None:
             # equal events, and all Gaussian ones, as one: the cost is the same
             condensed = [repeated(event, n) for event, n in grouped(self.events)]
             self._entry = self._ledger.reserve(
@@ -204,14 +196,9 @@ class Curator:
         Returns
         -------
         noisy : ndarray of int64 or int32
-            Public. A new array of int64, or `value` with `overwrite_value`.
-
-        Raises
-        ------
-        RuntimeError
-            If the plan has another step next, if a sample is missing, or if `round` repeats.
-        ValueError
-            If others are to draw a part of the noise, and nobody does.
+            Public. A new array of int64, or `value` with `overwrite_value`. RuntimeError if the
+            plan has another step next, if a sample is missing, or if `round` repeats; ValueError if
+            others are to draw a part of the noise, and nobody does.
         """
         with self._alone:
             # All releases of a label have one size. Too many words are refused before the first,
@@ -250,10 +237,8 @@ class Curator:
 
         Parameters
         ----------
-        names : ndarray of shape (n_cells,), object
-            Private. Names of the cells.
-        value : ndarray of shape (n_cells,), int64
-            Private. One unit moves it by at most ``mechanism.sensitivity``.
+        names, value : ndarray of shape (n_cells,)
+            Private. Names of the cells, and integers as in `release`.
         asked : ndarray of shape (n_cells,), bool
             The cells that are released whatever their value. Which ones exist is public.
         mechanism : mechanism
@@ -268,10 +253,9 @@ class Curator:
 
         Returns
         -------
-        passing : ndarray of object
-            Public. Names of the cells that are released, in the order of `names`.
-        noisy : ndarray of int64
-            Public. Their noisy values.
+        passing, noisy : ndarray
+            Public. Names of the cells that are released, in the order of `names`, and their noisy
+            values.
         """
         with self._alone:
             self._take(label, mechanism.event, mechanism)
@@ -285,8 +269,7 @@ class Curator:
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
         """Draw a secret Poisson sample for the next planned release, and for it alone.
 
-        Each unit takes part at its own rate, independently. Rates are rounded down to multiples of
-        2**-64.
+        Each unit takes part at its own rate, rounded down to a multiple of 2**-64, independently.
 
         Parameters
         ----------
@@ -299,13 +282,9 @@ class Curator:
         Returns
         -------
         rows : ndarray of int64
-            Secret. Increasing indices of the units in the sample.
-
-        Raises
-        ------
-        RuntimeError
-            If a rate is negative or above the one that is charged, if the next step has a sample
-            already, or if `round` repeats.
+            Secret. Increasing indices of the units in the sample. RuntimeError if a rate is
+            negative or above the one that is charged, if the next step has a sample already, or if
+            `round` repeats.
         """
         with self._alone:
             planned = self._plan[0][1] if self._plan else None
@@ -332,8 +311,7 @@ class Curator:
         Parameters
         ----------
         draw : callable
-            Returns the value. It is called when its cost has been marked: a draw that fails has
-            spent it.
+            Returns the value. A draw that fails has spent its cost.
         events : iterable of Event
             What the value costs: the next steps of the plan.
         label, round : str, int
@@ -350,6 +328,11 @@ class Curator:
         value = draw()
         announce(label, round, lambda: copy.deepcopy(value))
         return value
+
+    @property
+    def _n_begun(self) -> int:
+        """Number of releases that have begun."""
+        return len(self.events) - len(self._plan)
 
     def _take(self, label: str, event: Event, mechanism: Mechanism | None = None) -> None:
         n_drawn = 1 if self._parties is None else self._parties.n_parties
@@ -368,12 +351,11 @@ class Curator:
                 f"the release of {label!r} is charged as sampled, and no sample was drawn for it; "
                 "call sample after the release before it"
             )
-        if self._n_released == 0 and self._ledger is not None:
+        if self._n_begun == 0 and self._ledger is not None:
             # on the disk before anything is public; an error cancels the charge
             self._ledger.begin_release(self._entry)
         self._plan.pop(0)
         self._has_sample = False
-        self._n_released += 1
 
     def _add_up(
         self, own: Cells, mechanism: Mechanism, label: str, round: int, n_jobs: int | None
@@ -399,7 +381,6 @@ class Curator:
                     f"a party was lost, and the plan has no further attempt for {label!r}"
                 )
             attempt += 1
-            self._n_released += 1
 
     def _add_noise(
         self, value: Cells, mechanism: Mechanism, round: int, n_jobs: int | None
@@ -428,19 +409,19 @@ class Curator:
     ) -> None:
         if error is None:
             self._check_limit()  # the last step may have drawn words after the last release
-        elif self._n_released == 0:
+        elif self._n_begun == 0:
             error.add_note("nothing was released")
         else:
             ledger = "" if self._ledger is None else f": {self._ledger}"
             error.add_note(
-                f"{self._n_released} of {len(self.events)} releases have begun, and the whole plan "
+                f"{self._n_begun} of {len(self.events)} releases have begun, and the whole plan "
                 f"is spent{ledger}"
             )
         # An error of the ledger loses neither a result nor an earlier error.
         try:
             if self._ledger is not None and error is None:
                 self._ledger.confirm(self._entry)
-            elif self._ledger is not None and self._n_released == 0:
+            elif self._ledger is not None and self._n_begun == 0:
                 self._ledger.cancel(self._entry)
         except (OSError, ValueError) as problem:
             if error is None and isinstance(problem, ValueError):
@@ -468,30 +449,26 @@ _STAND_IN: ContextVar[type[Curator] | None] = ContextVar("_STAND_IN", default=No
 
 
 @contextmanager
-def observe_releases() -> Iterator[list[Release]]:
+def observe_releases(kind: type[Curator] | None = None) -> Iterator[list[Release]]:
     """Collect what this thread releases inside of the ``with`` block, oldest first.
+
+    Parameters
+    ----------
+    kind : type or None, default=None
+        Subclass of which curators are made inside of the block.
 
     Yields
     ------
     releases : list of Release
         Grows with each release.
     """
-    seen: list[Release] = []
-    token = _SEEN.set(seen)
+    seen = _SEEN.set([])
+    made = _STAND_IN.set(kind or _STAND_IN.get())
     try:
-        yield seen
+        yield _SEEN.get()  # type: ignore[misc]
     finally:
-        _SEEN.reset(token)
-
-
-@contextmanager
-def stand_in(kind: type[Curator]) -> Iterator[None]:
-    """Let this thread make curators of a subclass inside of the ``with`` block."""
-    token = _STAND_IN.set(kind)
-    try:
-        yield
-    finally:
-        _STAND_IN.reset(token)
+        _SEEN.reset(seen)
+        _STAND_IN.reset(made)
 
 
 def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:

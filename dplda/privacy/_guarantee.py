@@ -24,7 +24,6 @@ from dplda.leaf._users import visible
 from dplda.privacy import _accounting as bounds
 from dplda.privacy._accounting import delta_charge, epsilon_bounds, epsilon_of, is_chargeable
 from dplda.privacy._composition import Groups
-from dplda.privacy._curves import FloatArray
 from dplda.privacy._events import (
     ApproximateDP,
     Event,
@@ -65,9 +64,8 @@ _MAX_GROUP = 10**6  # units: above any group, and far from losing digits of a mu
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 PAGES = "https://github.com/dplda/dplda/blob/main/docs/"
 _ROUNDING = 1.0 + 1e-9  # on the rounding errors of the epsilons of groups
-# Any grid gives a valid detection rate. This one is within a relative 1e-3 of the best for usual
-# noise.
-_EPSILONS = np.concatenate([np.arange(0.0, 1.0, 0.02), np.arange(1.0, 8.0, 0.1), np.arange(8, 51)])
+# Any deltas give a valid detection rate; five times as many lower it by 0.6% at most.
+_DELTAS = np.concatenate([[0.0], np.geomspace(1e-7, 0.5, 50), 1.0 - np.geomspace(0.45, 1e-3, 15)])
 _MARGIN = 1e-12  # on the rounding errors of the closed form
 
 
@@ -104,10 +102,9 @@ class Guarantee:
 
     Parameters
     ----------
-    unit : str
-        Protected unit, for instance "document", "word", "token" or "bit".
-    relation : str
-        How neighboring data sets differ, such as "one document is added or removed".
+    unit, relation : str
+        Protected unit, such as "document", "word", "token" or "bit", and how neighboring data sets
+        differ, such as "one document is added or removed".
     epsilon, delta : float
         Of the (epsilon, delta)-differential privacy of everything that was released. An epsilon
         below the privacy cost of the events at `delta` is a ValueError.
@@ -132,10 +129,9 @@ class Guarantee:
         Who sees the private data, and is trusted with them.
     provenance : tuple of (str, str), default=()
         Inputs of the fit, each with its origin: public, private and charged, or not known.
-    ledger : str, default=""
-        Id of the ledger that was charged, and its total at the time of the fit.
-    receipt : str, default=""
-        Which entries the ledger had when the fit ended, see `Ledger.has`.
+    ledger, receipt : str, default=""
+        Id of the ledger that was charged, with its total when the fit ended, and which entries it
+        had then, see `Ledger.has`.
     theorem : str, default=""
         Page of the documentation with the proof.
 
@@ -241,8 +237,8 @@ class Guarantee:
         distance = 0.0
         if not is_chargeable(self.total_variation, self.epsilon, self.delta):
             distance = self.total_variation  # of each of the two laws from its ideal form
-        stated = (np.array([self.epsilon]), np.array([self.delta]))
-        rate = _rate_from_pairs(*stated, min(1.0, alarms + distance)) + distance
+        stated = [(self.epsilon, self.delta)]
+        rate = _rate_of_pairs(stated, min(1.0, alarms + distance)) + distance
         if self._is_of_events():
             groups = bounds.grouped(self.events)
             rate = min(rate, _detection_rate(groups, alarms, self.total_variation))
@@ -296,12 +292,7 @@ class Guarantee:
         -------
         guarantee : Guarantee
             At the same delta: that of two units, or of one if the relation replaces a unit by any
-            other.
-
-        Raises
-        ------
-        ValueError
-            If the unit is a word, a token or a bit, which has no parts.
+            other. ValueError if the unit is a word, a token or a bit, which has no parts.
         """
         if self.unit in _WITHOUT_PARTS:
             raise ValueError(f"a {self.unit} has no parts; this guarantee is for one {self.unit}")
@@ -527,16 +518,18 @@ def group_events(
     as a `whole` only. For all steps, one event can state the (epsilon, delta) of a chain of
     neighbors at this delta. The cheaper ones are taken. If a part of one unit changes (not
     `whole`), steps that state their own (epsilon, delta), such as a threshold, have a chain of
-    their own.
+    their own, of two neighbors.
     """
     options: list[tuple[Event, ...]] = []
     stated = [(e, n) for e, n in groups if isinstance(e, ApproximateDP) and not whole]
-    if stated:
-        chains = [_two_steps(event) for event, _ in stated]
-        left = delta - math.fsum(n * chain.delta for (_, n), chain in zip(stated, chains))
+    left = delta - math.fsum(n * delta_charge(e.delta, e.epsilon) for e, n in stated)
+    if stated and left >= 0.0:  # else there is no such option
         rest = tuple(group for group in groups if group not in stated)
-        own = group_events(rest, size, max(0.0, left), total_variation, whole=False)
-        options.append((*own, *(Repeated(e, n) for e, (_, n) in zip(chains, stated))))
+        own = group_events(rest, size, left, total_variation, whole=False)
+        for e, n in stated:
+            chain = ApproximateDP(2.0 * e.epsilon, delta_charge(e.delta, e.epsilon))
+            own = (*own, Repeated(chain, n))
+        options.append(own)
     if all(isinstance(event, (Gaussian, PoissonSampled)) for event, _ in groups):
         options.append(tuple(Repeated(_of_group(event, size, whole), n) for event, n in groups))
     if not bounds.all_gaussian(groups):
@@ -546,11 +539,6 @@ def group_events(
 
 def _statement(epsilon: float, delta: float) -> Event:
     return ApproximateDP(epsilon, delta) if epsilon < math.inf else NonPrivate()
-
-
-def _two_steps(event: ApproximateDP) -> ApproximateDP:
-    """What a step costs on a chain of two neighbors."""
-    return ApproximateDP(2 * event.epsilon, min(1.0, delta_charge(event.delta, event.epsilon)))
 
 
 def _of_group(event: Event, size: int, whole: bool = True) -> Event:
@@ -602,7 +590,8 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
     Parameters
     ----------
     owners : iterable of iterable of hashable
-        The persons of each row. A row without owners is kept.
+        The persons of each row. A row without owners is kept. A string, which would be taken for
+        its letters, is a TypeError; a missing owner, such as NaN, a ValueError.
     max_rows : int
         Largest number of kept rows of one person, at least 1.
 
@@ -611,19 +600,12 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
     rows : ndarray of int
         Increasing indices of the rows that are kept. No further row could be added.
 
-    Raises
-    ------
-    TypeError
-        If the owners of a row are no list, such as a string, which would be taken for its letters.
-    ValueError
-        If an owner is missing, such as None or NaN.
-
     Notes
     -----
     **Privacy.** The unit is a person, and neighbors differ in the words of all rows of one person,
     which become empty. *The lists of owners and the order of the rows are public*. Then
-    ``model.privacy_.for_groups(max_rows)`` is the guarantee. It says nothing about who wrote to
-    whom. ``docs/proofs_document.md`` has the proof, and shows why the lists cannot be private.
+    ``model.privacy_.for_groups(max_rows)`` is the guarantee (``docs/proofs_document.md``). It says
+    nothing about who wrote to whom.
 
     Examples
     --------
@@ -670,25 +652,26 @@ def _detection_rate(groups: Groups, false_alarms: float, total_variation: float)
     The law that ran is within `total_variation` of the ideal one, with the unit and without it.
     """
     alarms = min(1.0, false_alarms + total_variation)
-    others, lost, shift = bounds.without_statements(groups)
-    if others and bounds.all_gaussian(others) and not (lost or shift):
+    if bounds.all_gaussian(groups):
         from scipy.special import ndtr, ndtri
 
-        ideal = ndtr(ndtri(alarms) + bounds.gaussian_mu_of(others)) * (1.0 + _MARGIN) + _MARGIN
-    else:  # pairs that hold together: the pure one, and those of the loss distribution
-        epsilons, deltas = np.array([bounds.pure_epsilon(others)]), np.zeros(1)
-        if others:
-            epsilons = np.append(epsilons, _EPSILONS)
-            deltas = np.append(deltas, bounds.upper_deltas(others, _EPSILONS))
-        ideal = _rate_from_pairs(epsilons + shift, deltas + lost, alarms)
-    return min(1.0, float(ideal) + total_variation)
+        ideal = ndtr(ndtri(alarms) + bounds.gaussian_mu_of(groups)) * (1.0 + _MARGIN) + _MARGIN
+        return min(1.0, float(ideal) + total_variation)
+    events, pairs = [Repeated(event, count) for event, count in groups], []
+    for delta in _DELTAS.tolist():
+        pairs.append((epsilon_of(events, delta), delta))
+        if pairs[-1][0] == 0.0:  # larger deltas prove no more
+            break
+    return min(1.0, _rate_of_pairs(pairs, alarms) + total_variation)
 
 
-def _rate_from_pairs(epsilons: FloatArray, deltas: FloatArray, false_alarms: float) -> float:
+def _rate_of_pairs(pairs: list[tuple[float, float]], alarms: float) -> float:
     """The smallest bound over pairs (epsilon, delta) that all hold, in both directions."""
-    with np.errstate(over="ignore"):
-        direct = np.exp(np.minimum(epsilons, 700.0)) * false_alarms + deltas
-        # an infinite epsilon bounds nothing, not even without false alarms
-        direct[np.isinf(epsilons) | ((epsilons > 700.0) & (false_alarms > 0.0))] = 1.0
-        complement = 1.0 - np.exp(-epsilons) * (1.0 - deltas - false_alarms)
-    return float(min(1.0, np.minimum(direct, complement).min()))
+    rates = [1.0]
+    for epsilon, delta in pairs:
+        if epsilon < 700.0:  # whose exponential is a float
+            rates.append(math.exp(epsilon) * alarms + delta)
+        elif alarms == 0.0 and epsilon < math.inf:
+            rates.append(delta)
+        rates.append(1.0 - math.exp(-epsilon) * (1.0 - delta - alarms))
+    return min(rates)

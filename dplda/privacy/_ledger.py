@@ -47,8 +47,7 @@ _DELTA_ADVICE = (
 class BudgetError(ValueError):
     """A fit would spend more than its `epsilon` or its ledger allows.
 
-    It is raised before any private value is read and before anything is recorded: nothing has
-    been spent.
+    It is raised before any private value is read. Nothing is recorded, and nothing was spent.
     """
 
 
@@ -158,16 +157,10 @@ class Ledger:
         return self._store.budget.composition
 
     @property
-    def unit(self) -> str | None:
-        """The protected unit; None before the first entry."""
-        return next((entry.unit for entry in self._read().counted()), None)
-
-    @property
     def relation(self) -> str | None:
         """For which two data sets the total holds; None before the first entry.
 
-        Rows that are chosen by number, as the folds of a search, shift if a document is removed:
-        the total then holds for a document that becomes empty. Parts of `user_part` do not shift.
+        Rows that are chosen by number, as the folds of a search, shift if a document is removed.
         """
         counted = self._read().counted()
         if not counted:
@@ -185,18 +178,15 @@ class Ledger:
     def epsilon_spent(self) -> float:
         """Epsilon of everything that counts, at the ledger's delta.
 
-        With adaptive composition, how much of the budget is used up: the epsilon of Gaussian noise
-        that uses the same share of it. The guarantee is then `epsilon`, whatever was spent.
+        With adaptive composition, the epsilon of Gaussian noise that uses the same share of the
+        budget. The guarantee is then `epsilon`, whatever was spent.
         """
         page = self._read()
         return _spent(page.counted(), page)
 
     @property
     def remaining(self) -> float:
-        """Budget minus what was spent.
-
-        Composition is not a sum: several small fits may cost less in total than this number.
-        """
+        """Budget minus what was spent; several fits cost less than the sum of their epsilons."""
         return math.inf if self.epsilon == math.inf else max(0.0, self.epsilon - self.epsilon_spent)
 
     @property
@@ -295,10 +285,9 @@ class Ledger:
 
     @property
     def receipt(self) -> str:
-        """Which entries the ledger has, as a short text to be kept elsewhere.
+        """Which entries the ledger has, as a short text to be kept elsewhere (`has`).
 
-        It is the first part of the id, the number of entries, and a digest of their records. A
-        copy of the ledger that is older than the receipt does not have it (`has`).
+        It is the first part of the id, the number of entries, and a digest of their records.
         """
         return self._read().receipt()
 
@@ -313,8 +302,8 @@ class Ledger:
         Returns
         -------
         bool
-            False if the receipt is that of another ledger, or the file was replaced by a copy from
-            before the receipt, whatever was charged to the copy since.
+            False if the receipt is that of another ledger, or the file is a copy from before the
+            receipt, whatever was charged to it since.
         """
         match = re.fullmatch(r"[0-9a-f]{8}-(\d{1,18})-[0-9a-f]{16}", receipt, re.ASCII)
         return match is not None and self._read().receipt(int(match[1])) == receipt
@@ -408,10 +397,7 @@ class Ledger:
         self._settle(entry_id, "confirmed", ("reserved", "releasing", "confirmed"))
 
     def cancel(self, entry_id: int) -> None:
-        """Cancel a reservation for which nothing was released.
-
-        A fit of this package that still runs notices it before its first release, and ends with an
-        error.
+        """Cancel a reservation for which nothing was released; its fit, if it runs, ends.
 
         Parameters
         ----------

@@ -5,9 +5,9 @@ stands for `radius` integer units, rounds it toward zero, and checks the bound i
 kernels of the document-level estimators take the same steps in C, from ``kernels/_clip.h``; a test
 checks that both give the same integers.
 
-Only this module and, for vectors of bits, `_local_mechanisms` draw noise. The accountant charges a
-mechanism's `event`; `WORD_VARIATION` bounds the distance between the noise that runs and its law.
-All arithmetic is in integers; docs/proofs_document.md has the proofs.
+Only this module draws noise. The accountant charges a mechanism's `event`; `WORD_VARIATION` bounds
+the distance between the noise that runs and its law. All arithmetic is in integers;
+docs/proofs_document.md has the proofs of the laws, and docs/proofs_local.md of the costs of bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ from numpy.typing import NDArray
 from dplda.kernels._noise import add_gaussian, add_laplace, add_tied_gaussian, add_tied_laplace
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._threads import n_threads
-from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Laplace, NonPrivate, repeated
+from dplda.privacy._events import (
+    MAX_COUNT,
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    RandomizedResponseEvent,
+    repeated,
+)
 from dplda.privacy._streams import Reader
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -45,6 +53,8 @@ MIN_RADIUS = 64  # a coarser grid would round most of a contribution away
 MAX_RADIUS = 2**30  # one contribution must fit in 32 bits
 # Of Laplace noise: the range in which the distance of the tables is tested.
 MIN_SCALE, MAX_SCALE = 0.05, 90000.0
+# Probability of a flip: its scale is at most MAX_SCALE, and rounding does not exceed one half.
+MIN_FLIP, MAX_FLIP = 1.2e-5, 0.4999999
 # Total variation between what is drawn with one word, by at most three look-ups, and its ideal law.
 WORD_VARIATION = 1.73e-41
 
@@ -144,14 +154,11 @@ def unsummed(matrix: Any) -> Any:
 
 
 def add_duplicates(matrix: Any) -> sp.csr_array:
-    """The CSR form of `matrix` with one entry for each cell.
+    """The CSR form of `matrix` with one entry for each cell; it may share the arrays.
 
     The entries of a cell are added in an order that depends on its row alone. SciPy sorts all rows
-    if any row is not sorted, and sorting changes the order of duplicates. The rounding of a sum
-    would then depend on other rows.
-
-    The result shares the arrays of a CSR matrix that has this form already. It is read to find out:
-    the flags that SciPy keeps in a matrix may be older than its arrays.
+    if any row is not sorted, and sorting changes the order of duplicates: the rounding of a sum
+    would depend on other rows.
     """
     rows = sp.csr_array(unsummed(matrix))  # the arrays without the flags
     if rows.has_canonical_format:
@@ -312,8 +319,7 @@ class DiscreteGaussian(Mechanism):
 class FlooredLaplace(Mechanism):
     """The floor of continuous Laplace noise, on integers.
 
-    For an integer c, floor(c + L) = c + floor(L). A call is therefore a post-processing of the
-    continuous Laplace mechanism, and every account of that mechanism holds.
+    For an integer c, floor(c + L) = c + floor(L): a post-processing of the continuous mechanism.
 
     Parameters
     ----------
@@ -362,16 +368,90 @@ class NoNoise(Mechanism):
         return NonPrivate()
 
 
+@dataclass(frozen=True)
+class RandomizedBits:
+    """Randomized response on independent bits, in time proportional to the bits that are reported.
+
+    A bit is reported wrongly with `probability`, from 1.2e-5 to 0.4999999. Geometric skips lead
+    from one flip to the next. A skip is floored Laplace noise without its sign. A replaced vector
+    costs `events`, up to `WORD_VARIATION` for each skip (docs/proofs_local.md).
+
+    The scale of the skips is a float, and the ratio of their law is exactly exp(-1/scale). The
+    computed scale is reduced by a relative 2**-48, which is more than all rounding errors in the
+    draw and in the privacy cost: every log-ratio is below the one charged.
+    """
+
+    probability: float
+
+    def __post_init__(self) -> None:
+        check_number("probability", self.probability, MIN_FLIP, MAX_FLIP)
+
+    @property
+    def scale(self) -> float:
+        """Scale of the Laplace law whose floor, without its sign, is the number of bits skipped."""
+        return -1.0 / math.log1p(-self.probability) * (1.0 - 2.0**-48)
+
+    @property
+    def epsilon(self) -> float:
+        """Pure epsilon of one bit."""
+        return math.log((1.0 - self.probability) / self.probability)
+
+    def element_epsilon(self, max_ones: int, n_bits: int) -> float:
+        """Compute the pure epsilon of one element more or less in a set that is capped at random.
+
+        A set of more than `max_ones` of the `n_bits` elements is cut to that many, uniformly. Where
+        the cap binds, an element more takes the place of another one: two bits differ. Some pair of
+        sets attains the result; docs/proofs_local.md, part (d) of the theorem, has the proof.
+        """
+        if n_bits <= max_ones:  # the cap never binds
+            return self.epsilon
+        kept = max_ones / (max_ones + 1.0)  # probability that the new element is chosen
+        two_bits = 2.0 * self.epsilon
+        # log(1 - kept + kept * exp(two_bits)), without overflow
+        return max(self.epsilon, two_bits + math.log(kept + (1.0 - kept) * math.exp(-two_bits)))
+
+    def events(self, max_ones: int, n_bits: int) -> tuple[Event]:
+        """State the privacy cost of replacing a vector of `n_bits` bits by another one.
+
+        At most the ones of both differ, `max_ones` of each.
+        """
+        flip = RandomizedResponseEvent(2.0 * self.probability)
+        return (repeated(flip, min(2 * max_ones, n_bits)),)
+
+    def __call__(self, ones: Integers, n_bits: int, flips: Reader) -> Integers:
+        """Increasing positions of the ones of the report of `n_bits` bits, from those of the bits.
+
+        The response to a bit depends on its position and the words only: a shorter run with the
+        same words has the same responses.
+        """
+        both = np.concatenate([ones, self._flipped(n_bits, flips)])
+        both.sort(kind="stable")  # merges the two in linear time
+        alone, differs = np.ones(both.size, np.bool_), both[1:] != both[:-1]
+        alone[1:] &= differs
+        alone[:-1] &= differs
+        return both[alone]
+
+    def _flipped(self, n_bits: int, reader: Reader) -> Integers:
+        """Increasing positions of the flips: each bit is flipped with the same probability."""
+        pieces, last = [], -1
+        noise, zeros = FlooredLaplace(self.scale), np.zeros(PIECE, np.int64)
+        while last < n_bits:
+            skips = noise(zeros, reader)
+            skips ^= skips >> 63  # -1 - m becomes m
+            skips += 1
+            skips[0] += last
+            pieces.append(np.cumsum(skips, out=skips))
+            last = int(skips[-1])
+        flipped = np.concatenate(pieces)
+        return flipped[: np.searchsorted(flipped, n_bits)]
+
+
 # ---- alias tables: exact integers in, packed arrays for the kernels out ---------------------
 
 # The weights of a law on 4096 values are integers P_i with sum 2**149. The table draws value i with
 # probability exactly P_i / 2**149. docs/proofs_document.md bounds the distance to the ideal law.
-
-N_COLUMNS = 4096
-COLUMN_TOTAL = 2**137
-TOTAL = N_COLUMNS * COLUMN_TOTAL
+N_COLUMNS, COLUMN_TOTAL = 4096, 2**137
 CENTER = 2048  # the column of the value 0 in the Gaussian table
-
 # Thousands of successive multiplications lose a dozen digits at worst; 2**149 has 45.
 DIGITS = Context(prec=90)
 
@@ -468,7 +548,8 @@ def _powers(rate: Decimal) -> list[Decimal]:
 
 def _integers(law: Sequence[Decimal], remainder_to: int) -> list[int]:
     """floor(2**149 law_i / sum law); one weight also gets the remainder up to 2**149."""
-    factor = TOTAL / sum(law, Decimal(0))
+    total = N_COLUMNS * COLUMN_TOTAL
+    factor = total / sum(law, Decimal(0))
     weights = [int(value * factor) for value in law]
-    weights[remainder_to] += TOTAL - sum(weights)
+    weights[remainder_to] += total - sum(weights)
     return weights

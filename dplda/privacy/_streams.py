@@ -20,11 +20,8 @@ from dplda.leaf._checks import check_integer
 
 Words = NDArray[np.uint64]
 
-KEY_BYTES = 32
-PIECE_BYTES = 65536  # stays in the second-level cache
-ZEROS = bytes(PIECE_BYTES)
-MAX_ROUND = 2**32
-MAX_BLOCK = 2**40
+KEY_BYTES = 32  # of AES-256
+ZEROS = bytes(65536)  # stay in the second-level cache
 MAX_WORDS = 2**41  # two words a cipher block, 2**40 cipher blocks an address
 
 
@@ -162,12 +159,11 @@ class Streams:
 
 
 class Reader:
-    """Reads one stream and its spare stream forward, so that it returns no word twice.
+    """Reads one stream and its spare stream forward, and returns no word twice.
 
-    A reader is for one thread and for a short time. Mechanisms take most bits from the stream, and
-    the few bits that they rarely need from the spare stream. The counter of a cipher block is its
-    address: purpose 1 byte, round 4, block 5, spare 1, position 5. Streams are therefore disjoint
-    for `MAX_WORDS` words.
+    A reader is for one thread. Mechanisms take most bits from the stream, and the few bits that
+    they rarely need from the spare stream. The counter of a cipher block is its address: purpose 1
+    byte, round 4, block 5, spare 1, position 5. Streams are disjoint for `MAX_WORDS` words.
     """
 
     def __init__(
@@ -175,9 +171,9 @@ class Reader:
     ) -> None:
         self._streams = streams
         self._address = (
-            check_integer("purpose", purpose, 0, 255).to_bytes(1, "big")
-            + check_integer("round", round, 0, MAX_ROUND - 1).to_bytes(4, "big")
-            + check_integer("block", block, 0, MAX_BLOCK - 1).to_bytes(5, "big")
+            check_integer("purpose", purpose, 0, 2**8 - 1).to_bytes(1, "big")
+            + check_integer("round", round, 0, 2**32 - 1).to_bytes(4, "big")
+            + check_integer("block", block, 0, 2**40 - 1).to_bytes(5, "big")
         )
         self._skip = check_integer("skip", skip, 0, MAX_WORDS - 1)
         self._running: dict[bool, tuple[CipherContext, int]] = {}  # with the words read so far
@@ -203,7 +199,7 @@ class Reader:
         # Some versions of the library require room for one block more than they write.
         buffer = np.empty(n + 2, dtype="<u8")
         room = buffer.data.cast("B")
-        for start in range(0, 8 * n, PIECE_BYTES):
+        for start in range(0, 8 * n, len(ZEROS)):
             cipher.update_into(ZEROS[: 8 * n - start], room[start:])
         return buffer[:n].astype(np.uint64, copy=False)
 
