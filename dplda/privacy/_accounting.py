@@ -22,10 +22,10 @@ from dplda.privacy._curves import (
     ORDERS,
     Curve,
     FloatArray,
+    conversion,
     divergences,
     gaussian,
     pair_of,
-    renyi_epsilon,
     response_loss,
 )
 from dplda.privacy._events import (
@@ -218,25 +218,19 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
         return math.inf
     if all_gaussian(groups):
         return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
-    bound = max(_side(groups, delta, added=added, upper=upper) for added in directions(groups))
+    # whether a unit is added or removed makes a difference for sampled steps only
+    ways = {False, any(isinstance(event, PoissonSampled) for event, _ in groups)}
+    bound = max(_side(groups, delta, added=added, upper=upper) for added in ways)
     return min(bound, quick_epsilon(groups, delta)) if upper else bound
-
-
-def directions(groups: Groups) -> tuple[bool, ...]:
-    """Whether the unit is added: only for sampled steps does it make a difference."""
-    sampled = any(isinstance(event, PoissonSampled) for event, _ in groups)
-    return (False, True) if sampled else (False,)
 
 
 def quick_epsilon(groups: Groups, delta: float) -> float:
     """A valid epsilon in a millisecond: closed forms, and Renyi divergences at whole orders."""
-    if all_gaussian(groups):
-        return epsilon_of_mu(gaussian_mu_of(groups), delta)
     total = sum((count * divergences(event) for event, count in groups), np.zeros(len(ORDERS)))
     return min(
         pure_epsilon(groups),
         epsilon_of_mu(gaussian_mu_of(groups), delta),
-        renyi_epsilon(total, delta) * _UP,
+        max(0.0, float((total + conversion(delta)).min())) * _UP,
     )
 
 

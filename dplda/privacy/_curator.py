@@ -329,11 +329,6 @@ class Curator:
         announce(label, round, lambda: copy.deepcopy(value))
         return value
 
-    @property
-    def _n_begun(self) -> int:
-        """Number of releases that have begun."""
-        return len(self.events) - len(self._plan)
-
     def _take(self, label: str, event: Event, mechanism: Mechanism | None = None) -> None:
         n_drawn = 1 if self._parties is None else self._parties.n_parties
         if mechanism is not None and not mechanism.exact and mechanism.n_parties != n_drawn:
@@ -351,7 +346,7 @@ class Curator:
                 f"the release of {label!r} is charged as sampled, and no sample was drawn for it; "
                 "call sample after the release before it"
             )
-        if self._n_begun == 0 and self._ledger is not None:
+        if len(self._plan) == len(self.events) and self._ledger is not None:
             # on the disk before anything is public; an error cancels the charge
             self._ledger.begin_release(self._entry)
         self._plan.pop(0)
@@ -407,21 +402,22 @@ class Curator:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        n_begun = len(self.events) - len(self._plan)
         if error is None:
             self._check_limit()  # the last step may have drawn words after the last release
-        elif self._n_begun == 0:
+        elif n_begun == 0:
             error.add_note("nothing was released")
         else:
             ledger = "" if self._ledger is None else f": {self._ledger}"
             error.add_note(
-                f"{self._n_begun} of {len(self.events)} releases have begun, and the whole plan "
+                f"{n_begun} of {len(self.events)} releases have begun, and the whole plan "
                 f"is spent{ledger}"
             )
         # An error of the ledger loses neither a result nor an earlier error.
         try:
             if self._ledger is not None and error is None:
                 self._ledger.confirm(self._entry)
-            elif self._ledger is not None and self._n_begun == 0:
+            elif self._ledger is not None and n_begun == 0:
                 self._ledger.cancel(self._entry)
         except (OSError, ValueError) as problem:
             if error is None and isinstance(problem, ValueError):

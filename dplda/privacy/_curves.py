@@ -205,8 +205,6 @@ def _added_curve(q: float, s: float) -> Curve:
 
 def _mixture_loss(x: float, q: float, s: float) -> float:
     """log(1 - q + q exp((2 x - 1) / (2 s^2)))."""
-    if q == 1.0:
-        return (x - 0.5) / s / s
     return float(np.logaddexp(math.log1p(-q), math.log(q) + (x - 0.5) / s / s))
 
 
@@ -378,15 +376,11 @@ def _log_sinhc(x: FloatArray) -> FloatArray:
     return np.where(y < 1.0, np.log1p(series), by_exponentials)
 
 
-def renyi_epsilon(total: FloatArray, delta: float) -> float:
-    """The smallest epsilon that a sum of divergences proves (Canonne et al. 2020, prop. 12)."""
-    if delta == 0.0:
-        return math.inf
-    return max(0.0, float((total + conversion(delta)).min()))
-
-
 def conversion(delta: float) -> FloatArray:
-    """What is added to a divergence at each of `ORDERS` to make it an epsilon at delta."""
+    """What is added to a divergence at each of `ORDERS` to make it an epsilon at delta.
+
+    Canonne, Kamath and Steinke 2020, proposition 12.
+    """
     a = np.array(ORDERS, np.float64)
     added: FloatArray = np.log1p(-1.0 / a) - np.log(delta * a) / (a - 1.0)
     return added

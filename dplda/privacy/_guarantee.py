@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
@@ -169,8 +170,6 @@ class Guarantee:
     theorem: str = ""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):  # a file has lists
-            object.__setattr__(self, field.name, _tuples(getattr(self, field.name)))
         if not 0.0 <= self.total_variation <= LARGEST_VARIATION:
             raise ValueError(
                 f"total_variation must be from 0 to {LARGEST_VARIATION:g}, got "
@@ -348,10 +347,10 @@ class Guarantee:
         str
             The first lines of the card. `print` shows all of it.
         """
-        return str(self).partition("\n\n")[0]
+        return _lines(itertools.takewhile(any, self._card()))
 
     def __str__(self) -> str:
-        return "\n".join(f"{label:13}{text}".rstrip() for label, text in self._card())
+        return _lines(self._card())
 
     def to_markdown(self) -> str:
         """Write the card as a Markdown table.
@@ -379,23 +378,25 @@ class Guarantee:
             f"for one {self.unit}{seeded}>"
         )
 
-    def _card(self) -> list[tuple[str, str]]:
+    def _card(self) -> Iterator[tuple[str, str]]:
         """Labels and texts of the card, in order; an empty pair follows the first lines."""
         private = self.epsilon < math.inf
-        holds = self._promise() if private else [
-            ("protects", f"no {self.unit}: there is no privacy guarantee"),
-            ("", ""),
-            ("strength", "none: anyone who sees it may be able to read parts of the data in it"),
-            ("mechanism", self.mechanism),
-        ]  # fmt: skip
-        return [
-            *holds,
-            *([("trusted", self.trusted)] if self.trusted else []),
-            *(("inputs", f"{name}: {origin}") for name, origin in self.provenance),
-            *(("holds if", condition) for condition in self.assumptions if private),
-            *([("ledger", self.ledger)] if self.ledger else []),
-            *([("theorem", self.theorem)] if self.theorem and private else []),
-        ]
+        if private:
+            yield from self._promise()
+        else:
+            yield "protects", f"no {self.unit}: there is no privacy guarantee"
+            yield "", ""
+            yield "strength", "none: anyone who sees it may be able to read parts of the data in it"
+            yield "mechanism", self.mechanism
+        if self.trusted:
+            yield "trusted", self.trusted
+        yield from (("inputs", f"{name}: {origin}") for name, origin in self.provenance)
+        if private:
+            yield from (("holds if", condition) for condition in self.assumptions)
+        if self.ledger:
+            yield "ledger", self.ledger
+        if self.theorem and private:
+            yield "theorem", self.theorem
 
     def _promise(self) -> Iterator[tuple[str, str]]:
         """What epsilon and delta mean, and the noise behind them."""
@@ -484,6 +485,10 @@ class Guarantee:
             yield "key", "The noise was drawn from a secret key that was not kept."
 
 
+def _lines(rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"{label:13}{text}".rstrip() for label, text in rows)
+
+
 def _spread(value: float | tuple[float, ...]) -> str:
     if isinstance(value, tuple):
         return f"between {min(value):.4g} and {max(value):.4g}, round by round"
@@ -494,10 +499,6 @@ def _rounded(number: float, digits: int = 5, *, down: bool = False) -> str:
     """So many digits, never too small or never too large."""
     mode = ROUND_FLOOR if down else ROUND_CEILING
     return f"{Decimal(number).normalize(Context(prec=digits, rounding=mode)):f}"
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _jsonable(value: Any) -> Any:
@@ -541,18 +542,16 @@ def _statement(epsilon: float, delta: float) -> Event:
     return ApproximateDP(epsilon, delta) if epsilon < math.inf else NonPrivate()
 
 
-def _of_group(event: Event, size: int, whole: bool = True) -> Event:
-    """A step whose noise hides `size` units: someone of the group is in most samples."""
-    match event:
-        case Gaussian(noise_multiplier):
-            return Gaussian(noise_multiplier / size)
-        case PoissonSampled(rate, inner) if whole and rate < 1.0:
-            anyone = -math.expm1(size * math.log1p(-rate)) * _ROUNDING
-            return PoissonSampled(min(1.0, anyone), Gaussian(inner.noise_multiplier / size))
-        case PoissonSampled(_, inner):
-            return _of_group(inner, size)
-        case _:
-            raise TypeError(f"{type(event).__name__} has no event for a group")
+def _of_group(event: Any, size: int, whole: bool = True) -> Event:
+    """A Gaussian step, sampled or not, whose noise hides `size` units."""
+    rate, inner = 1.0, event
+    if isinstance(event, PoissonSampled):
+        rate, inner = event.sampling_probability, event.event
+    step = Gaussian(inner.noise_multiplier / size)
+    if rate == 1.0 or not whole:
+        return step
+    anyone = -math.expm1(size * math.log1p(-rate)) * _ROUNDING  # of the group is in most samples
+    return PoissonSampled(min(1.0, anyone), step)
 
 
 def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> float:

@@ -301,12 +301,12 @@ class DiscreteGaussian(Mechanism):
         """The radius, as a float."""
         return float(self.radius)
 
-    @property
+    @cached_property  # a fit asks for both in each round
     def scale(self) -> float:  # type: ignore[override]
         """Standard deviation of the noise, of all shares together."""
         return math.sqrt(self.n_parties * NOISE_VARIANCE)
 
-    @cached_property  # a fit asks for it in each round
+    @cached_property
     def event(self) -> Event:
         """Privacy cost of one call: a `Gaussian` event."""
         return Gaussian(self.noise_multiplier)

@@ -496,8 +496,10 @@ def read_guarantee(record: Any) -> Guarantee:
         _text(name, text)
     if not isinstance(record["seeded"], bool):
         raise ValueError("seeded must be true or false")
+    plain: dict[str, Any] = {k: tuple(x) if isinstance(x, list) else x for k, x in record.items()}
+    plain |= {"events": _events(record["events"]), "provenance": tuple(map(tuple, pairs))}
     try:
-        return Guarantee(**record | {"events": _events(record["events"])})
+        return Guarantee(**plain)
     except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
         raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None
 
