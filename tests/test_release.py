@@ -453,6 +453,7 @@ LIES = [
     ((GUARANTEE, "mechanism"), "\x1b]0;title\x07", "mechanism"),
     ((GUARANTEE, "noise_scale"), [[]], "noise_scale"),
     ((GUARANTEE, "noise_scale"), [-1.0], "noise_scale"),
+    ((GUARANTEE, "noise_scale"), [10**400], "noise_scale must be a float"),
     ((GUARANTEE, "events"), [], "1 to 1000000 private steps"),
     ((GUARANTEE, "events"), None, "events"), ((GUARANTEE, "events"), [3], "events"),
     ((GUARANTEE, "events"), [{"event": "Cauchy"}], "events"),

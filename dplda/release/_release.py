@@ -483,7 +483,8 @@ def read_guarantee(record: Any) -> Guarantee:
         of_rounds = value if isinstance(value, list) else [value][: value is not None]
         numbers += [(name, number) for number in of_rounds]
     for name, number in numbers:
-        check_number(name, number, 0.0, math.inf)
+        if check_number(name, number, 0.0, math.inf) != number:  # an integer of hundreds of digits
+            raise ValueError(f"{name} must be a float")
     assumptions, pairs = record["assumptions"], record["provenance"]
     if not (isinstance(assumptions, list) and isinstance(pairs, list)):
         raise ValueError("assumptions and provenance must be lists")
