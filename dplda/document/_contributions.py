@@ -36,7 +36,6 @@ from dplda.document._document_budget import COUNTS, TOTALS, Round
 from dplda.document._table_estimate import (
     SCALE_UP,
     WordTotals,
-    combine_totals,
 )
 from dplda.kernels import _variational
 from dplda.kernels._columns import by_column
@@ -363,7 +362,7 @@ def release_word_totals(
     documents, with 1 / `COUNT_SHARE` of the bound.
     """
     weight = np.ones(documents.n_words)  # public
-    n_docs, estimates = 0.0, []
+    n_docs = 0.0
     for step, mechanism in enumerate(mechanisms):
         documents.rescale(weight, norm, exact=mechanism.exact)  # private
         bound, radius = documents.clipping_bound(mechanism, norm)  # public
@@ -385,16 +384,22 @@ def release_word_totals(
                 n_docs = math.sqrt(n_docs * counts[1])
             noisy = noisy[1 : 1 + len(weight)]
         unit = bound / radius / weight
-        estimates.append((noisy * unit, mechanism.scale * unit))
+        values, noise_scale = noisy * unit, mechanism.scale * unit
+        if step == 0 or mechanism.exact:
+            totals = WordTotals(values, noise_scale, float(values.mean()), n_docs)
+        else:  # documents are scaled slightly differently in the two
+            before, after = np.maximum([totals.noisy.sum(), values.sum()], 1e-12)
+            ratio = float(np.clip(after / before, 1 / SCALE_UP, SCALE_UP))
+            totals = WordTotals(
+                ratio * totals.noisy, ratio * totals.noise_scale, ratio * totals.mean, n_docs
+            ).and_release(values, noise_scale)
         if step == 0 and not mechanism.exact:
-            first = WordTotals(*estimates[0], mean=float(estimates[0][0].mean()))
             # The noise of a word grows with the fourth root of its frequency. Contributions are
             # multiplied by the weights before the clip, and releases are divided by them.
-            smooth = first.smooth()
+            smooth = totals.smooth()
             shares = np.maximum(smooth / smooth.mean(), 1e-3)
             weight = np.minimum(4.0, shares**-0.25)  # public
-    combined = combine_totals(*estimates)
-    return WordTotals(*combined, float(estimates[-1][0].mean()), n_docs), weight
+    return totals, weight
 
 
 def release_totals_again(

@@ -12,18 +12,15 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from dplda.document._table_estimate import WordTotals
+from dplda.document._table_estimate import FLOOR, WordTotals
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
 # What each of these constants is worth: docs/results.md.
 SHARED = 0.5  # of the variance of rows: what vectors explain, the rest is the word's own
-FLOOR = 0.05  # least share of a topic that is expected of a word, over the share of the topic
-SMOOTHING = 2.0  # tokens, even in all topics, that each word's public shares are smoothed with
-ABSENT = 1.0  # tokens that each word gets besides its public ones
+SMOOTHING = 2.0  # tokens, even in all topics, that each word gets besides its public ones
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
 REAL, UNSURE = 0.28, 0.01  # slope of released rows on public topics that are real; its width
-SURE = 0.5  # first weight of the factor 1 where public topics are believed
 OWN_TOTALS = 0.3  # variance of the logarithm of a word's total, besides that of the noise
 
 
@@ -50,8 +47,6 @@ class PublicWords:
     agreement : float
         Share of the tokens whose words are within a factor of 2 of their public frequencies, by
         the estimate of `totals`.
-    sure : float
-        First weight of the factor 1, besides that of others; `examine` sets it.
     n_examining : int
         Number of first rounds of topics that examine the public topics.
     """
@@ -65,7 +60,6 @@ class PublicWords:
     shares: Any = None
     trust: float = 1.0
     agreement: float = 1.0
-    sure: float = 0.0
     n_examining: int = 0
 
     @classmethod
@@ -110,7 +104,7 @@ class PublicWords:
             return released.smooth()
         expected = np.ones_like(released.noisy)
         if self.has_frequencies:
-            expected = (self.counts + ABSENT) / (self.counts + ABSENT).sum()
+            expected = (self.counts + SMOOTHING) / (self.counts + SMOOTHING).sum()
         public = expected
         if self.directions is not None:
             first = released.smooth(expected) if self.has_frequencies else released.smooth()
@@ -142,7 +136,6 @@ class PublicWords:
         slope, error = slope_on(self._contrasts(totals), rows, precision)
         doubt = 2 * error * (2 * self.agreement - 1)
         self.trust = float(expit((slope + doubt - REAL) / UNSURE))
-        self.sure = SURE * self.trust
 
     def _contrasts(self, totals: np.ndarray) -> np.ndarray:
         """Public shares less their mean, zero for a word that the public texts lack."""

@@ -22,19 +22,16 @@ SCALE_UP = 5.0  # short documents count at most five times
 # What each of these constants is worth: docs/results.md.
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
+FLOOR = 0.05  # least size of a topic, over the mean; least expected share, over the topic's
 WIDTH = 0.25  # standard deviation around a factor, over the factor
 TILT = 0.2771  # of the first weights, exp(-TILT factor): their mean factor is 1
-ONE = 6  # place of the factor 1
-STEPS = 2  # of expectation-maximization a round, from the weights of the last one
 SAMPLE = 2**18  # cells that the weights are learned from, about
 STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
 PIECE = 2**14  # cells that a thread works on before it takes the next ones; enters results
 FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
 LEVELS = 40  # of the word totals that a word may have whatever public numbers say
 RATIOS = np.geomspace(1 / 16, 16, 17)  # of a word's frequency to the one that is expected
-NEAR = 0.8  # of the first weights of the mixture: the ratios' share
 CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
-FIRST_RATIO = 0.5  # of the first weights of two ratios, of which the second is closer to 1
 
 
 Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -95,13 +92,11 @@ class WordTotals:
         levels = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), LEVELS)
         centers = np.broadcast_to(levels, (len(noisy), LEVELS))
         variances = (0.5 * np.log(levels[1] / levels[0]) * centers) ** 2
-        prior = np.full(LEVELS, 1 / LEVELS)
         if expected is not None:
             near = np.outer(expected * (mean * len(noisy) / expected.sum()), RATIOS)
             centers = np.hstack([centers, near])
             variances = np.hstack([variances, (0.5 * np.log(RATIOS[1] / RATIOS[0]) * near) ** 2])
-            weight = FIRST_RATIO ** np.abs(np.arange(len(RATIOS)) - len(RATIOS) // 2)
-            prior = np.append((1 - NEAR) * prior, NEAR * weight / weight.sum())
+        prior = np.full(centers.shape[1], 1 / centers.shape[1])
         distance, variance = noisy[:, None] - centers, scale[:, None] ** 2 + variances
         likelihood = -0.5 * (distance**2 / variance + np.log(variance))
         likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
@@ -116,23 +111,6 @@ class WordTotals:
             gain = np.log(evidence).sum() - np.log(np.maximum(likelihood[:, exactly], 1e-300)).sum()
             found += expit(CHANCE - gain) * (means[:, exactly] - found)
         return np.maximum(found, levels[0])
-
-
-def combine_totals(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
-    """One estimate of the word totals, and its noise scale, from two of them.
-
-    Documents are scaled slightly differently in the two. The ratio of the sums brings the first to
-    the scale of the second. The mean is weighted by precision, so that it favors the first estimate
-    for frequent words and the second for rare words.
-    """
-    if not second[1].any():
-        return second
-    sums = np.maximum([first[0].sum(), second[0].sum()], 1e-12)
-    ratio = np.clip(sums[1] / sums[0], 1 / SCALE_UP, SCALE_UP)
-    precision = np.array([1 / (ratio * first[1]) ** 2, 1 / second[1] ** 2])
-    values = np.array([ratio * first[0], second[0]])
-    total = precision.sum(axis=0)
-    return (precision * values).sum(axis=0) / total, 1 / np.sqrt(total)
 
 
 @dataclass
@@ -189,7 +167,7 @@ class TableEstimate:
             return out
         if renew or examine or self.expected is None:
             sizes = topic_sizes(noisy, self.n_jobs)
-            sizes = np.maximum(sizes, 0.02 * max(sizes.mean(), 1e-12))
+            sizes = np.maximum(sizes, FLOOR * max(sizes.mean(), 1e-12))
             shares = sizes / sizes.sum()  # of each topic of all tokens
             if examine:
                 self.public.examine(noisy, noise_scale, self.totals, shares)
@@ -204,16 +182,13 @@ class TableEstimate:
         _denoise.count(*cells, max(1, noisy.size // SAMPLE), counts)
         if self.prior is None:
             self.prior = np.exp(-TILT * FACTORS.astype(float))
-            near = 0.0 if self.public is None else self.public.sure
-            self.prior *= (1 - near) / self.prior.sum()
-            self.prior[ONE] += near
+            self.prior /= self.prior.sum()
         rows, columns = np.nonzero(counts)
         likelihood, n = nodes()[0][:, rows, columns], counts[rows, columns]
-        for _ in range(STEPS):
-            share = n / np.einsum("gi,g->i", likelihood, self.prior)
-            self.prior = self.prior * np.einsum("gi,i->g", likelihood, share)
-            self.prior = self.prior / self.prior.sum() + 1e-5
-            self.prior = self.prior / self.prior.sum()
+        share = n / np.einsum("gi,g->i", likelihood, self.prior)
+        prior = self.prior * np.einsum("gi,i->g", likelihood, share)
+        prior = prior / prior.sum() + 1e-5  # no factor is given up
+        self.prior = prior / prior.sum()
         return self._means(cells, least, out)
 
     def slopes(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
