@@ -324,14 +324,9 @@ def normal_scores(step: Step, draws: np.ndarray) -> np.ndarray:
     probability, so that the law of the scores is exact for discrete noise as well.
     """
     law, edge = _law(step.mechanism)
-    noise = step.noise.astype(np.float64)
-    # from the nearer tail, where probabilities keep their digits
-    below = noise < step.mechanism.mean
-    end, start = np.where(below, noise + 1, -noise), np.where(below, noise, -noise - 1)
-    side = np.where(below, edge, -edge)
-    low, high = law.cdf(start + side), law.cdf(end + side)
-    tail = np.clip(low + draws * (high - low), 1e-300, 1.0 - 2.0**-53)
-    return np.where(below, norm.ppf(tail), -norm.ppf(tail))
+    start = step.noise + edge
+    low, high = law.cdf(start), law.cdf(start + 1)
+    return norm.ppf(np.clip(low + draws * (high - low), 1e-300, 1.0 - 2.0**-53))
 
 
 def noise_tests(scores: list[np.ndarray]) -> list[ResidualTest]:
