@@ -90,30 +90,6 @@ def test_a_forked_process_has_threads_and_a_team_of_its_own():
         assert ended(child) == 0
 
 
-def test_many_callers_share_a_team():
-    """Each piece of each loop runs once, whoever comes and goes."""
-    tables = [np.random.default_rng(seed).random((700 + 50 * seed, 30)) for seed in range(8)]
-    wrong = []
-
-    def call(table, found):
-        for _ in range(300):
-            if not np.array_equal(_denoise.topic_sums(table, n_threads(5)), found):
-                wrong.append(table.shape)
-
-    before = _team.use_pieces(64)
-    try:
-        expected = [_denoise.topic_sums(table, 1) for table in tables]
-        callers = [threading.Thread(target=call, args=pair) for pair in zip(tables, expected)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join(60)
-    finally:
-        _team.use_pieces(before)
-    assert not wrong
-    assert not any(caller.is_alive() for caller in callers)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_system_without_more_threads_does_the_work_in_those_it_has(monkeypatch):

@@ -181,10 +181,6 @@ class BaseLDA(BaseTopicModel):
         ValueError
             If `X` does not have the width of the fitted model, or does not hold word counts.
 
-        See Also
-        --------
-        score : Held-out log-likelihood under such weights.
-
         Notes
         -----
         **Privacy.** The model protects the documents that it was trained on. A row of the result
@@ -220,11 +216,6 @@ class BaseLDA(BaseTopicModel):
         score : float
             Natural logarithm of the held-out likelihood, divided by the number of scored tokens.
 
-        See Also
-        --------
-        perplexity : The same as a perplexity.
-        dplda.metrics.held_out_perplexity : The same for any table.
-
         Notes
         -----
         **Privacy.** The score of private documents is a release that `epsilon_` does not cover.
@@ -247,10 +238,6 @@ class BaseLDA(BaseTopicModel):
         -------
         perplexity : float
             At least 1.
-
-        See Also
-        --------
-        score : The same as a mean log-likelihood.
 
         Notes
         -----
