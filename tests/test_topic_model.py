@@ -87,8 +87,8 @@ def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
         ({"texts": ["", "12 !"] * 9}, "one has words"),
         ({"users": [1, 2]}, "user_ids must have one id for each"),
         ({"users": [7] * len(TEXTS)}, "at least two users"),
-        ({"vocabulary": []}, "vocabulary must be"),
-        ({"vocabulary": ["tree", "tree"]}, "vocabulary must be"),
+        ({"vocabulary": []}, "empty vocabulary"),
+        ({"vocabulary": ["tree", "tree"]}, "Duplicate term"),
         ({"vocabulary": ["Tree", "Person"]}, "one has a word of the vocabulary"),
         ({"vocabulary": "tlh"}, "must be one of"),
         ({"public_texts": ["a tree", None]}, "public_texts must be texts"),
@@ -99,6 +99,7 @@ def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("ignore:Upper case characters:UserWarning")
 def test_bad_input_costs_nothing(given, message):
     ledger, options = Ledger(epsilon=8.0), dict(given)
     texts, users = options.pop("texts", TEXTS), options.pop("users", None)

@@ -326,8 +326,6 @@ class PrivateTopicModel(
             seeds = seed, seed + 1
         for_words, for_topics = 0.0, epsilon
         is_chosen = self.vocabulary is None or isinstance(self.vocabulary, str)
-        if not is_chosen:
-            _check_words(self.vocabulary)
         if self.public_texts is not None:
             _check_texts("public_texts", self.public_texts)
         if is_chosen and epsilon == np.inf:
@@ -341,8 +339,10 @@ class PrivateTopicModel(
                     "or public words (vocabulary)"
                 )
         options = {"stop_words": self._stop_words()}
-        vectorizer: Any = CountVectorizer(vocabulary=self.vocabulary, **options)
-        if is_chosen:
+        vectorizer: Any
+        if not is_chosen:  # a fit to no text checks the words
+            vectorizer = CountVectorizer(vocabulary=self.vocabulary, **options).fit([])
+        else:
             vectorizer = PrivateCountVectorizer(
                 epsilon=for_words, delta=delta, candidates=self.vocabulary, token_pattern=WORD,
                 max_features=self.max_features, random_state=seeds[0], **options,
@@ -454,13 +454,3 @@ def _check_texts(name: str, given: Any) -> list[str]:
         found = f"values of type {' and '.join(sorted(kinds))}" if kinds else "none"
         raise ValueError(f"{name} must be texts (str), got {found}; pass '' for a missing text")
     return texts
-
-
-def _check_words(words: Any) -> None:
-    """Public words, each of them once."""
-    words = list(words)
-    if not words or not all(isinstance(w, str) for w in words) or len({*words}) < len(words):
-        raise ValueError(
-            "vocabulary must be different words (str), a language such as 'en', or None, got "
-            f"{len(words)} entries; leave out what is no word or occurs twice"
-        )
