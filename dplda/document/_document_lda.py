@@ -198,7 +198,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 f"n_components={self.n_components}, got {type(earlier).__name__}; pass the model "
                 "itself, not a release of it"
             )
-        return self._train(X, user_ids, self._max_iter(), earlier=table)
+        return self._train(X, user_ids, None, earlier=table)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
@@ -244,27 +244,29 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         --------
         fit : All rounds at once; it gives the same warnings.
         """
-        return self._train(X, user_ids, 1, table=released_so_far(self, _unit_of(X, user_ids)))
+        table = released_so_far(self, _unit_of(X, user_ids))
+        return self._train(X, user_ids, 1, table=table)
 
     def _train(
         self,
         X: Any,
         user_ids: Any,
-        n_rounds: int,
+        n_rounds: int | None,
         *,
         table: NoisyTable | None = None,
         earlier: NoisyTable | None = None,
     ) -> Self:
-        """Charge `n_rounds` rounds, run them, and publish the model."""
+        """Charge `n_rounds` rounds (None: all), run them, and publish the model."""
         name, unit = type(self).__name__, _unit_of(X, user_ids)
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         budget = self._budget()  # public
         n_done, before = (0, None) if table is None else (table.n_rounds, self.privacy_)
+        n_rounds = n_rounds or len(budget.rounds)
         plan = budget.plan(n_done, n_rounds)  # public
         if before is not None:
             check_paid(
                 name, [event for _, event in plan],
-                epsilon=self.epsilon, delta=self.delta, earlier=before, max_iter=self._max_iter(),
+                epsilon=self.epsilon, delta=self.delta, earlier=before, max_iter=len(budget.rounds),
             )  # fmt: skip
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and not budget.exact)
@@ -279,9 +281,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                         budget, n_docs=self.expected_n_docs, n_words=documents.n_words,
                         n_components=self.n_components, delta=self.delta,
                     )  # fmt: skip
-                start = streams if self._parties is None else self._parties.begin()
                 table = self._first_table(
-                    documents, budget, curator, start, earlier, unit
+                    documents, budget, curator, streams, earlier, unit
                 )  # public
             else:
                 table = table.copied(budget.exact, self.n_jobs)
@@ -295,10 +296,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 interrupt = error
         norms = [] if n_done else [NORM] * len(budget.totals)
         norms += [*map(attrgetter("norm"), steps), *[NORM] * budget.n_spare]
-        assumptions: tuple[str, ...]
-        assumptions = () if self.prior_components is None else (PUBLIC_START,)
-        assumptions += () if self.word_vectors is None else (PUBLIC_VECTORS,)
-        assumptions += () if earlier is None else (OTHER_DOCUMENTS,)
+        assumptions = (PUBLIC_START,) * (self.prior_components is not None)
+        assumptions += (PUBLIC_VECTORS,) * (self.word_vectors is not None)
+        assumptions += (OTHER_DOCUMENTS,) * (earlier is not None)
         if self._parties is not None:
             assumptions += self._parties.assumptions(curator.events, self.delta)
         guarantee = document_guarantee(
@@ -421,6 +421,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 check_word_vectors(self.word_vectors, n_words),
                 check_public_table(self.prior_components, (int(self.n_components), n_words)),
             )
+        if self._parties is not None:
+            streams = self._parties.begin()  # all begin with the same topics
         most = 1 if unit == "document" else DOCS_OF_A_USER  # public
         released, weight = release_word_totals(
             documents, budget.totals, curator, NORM, most
@@ -460,21 +462,20 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         raise NotImplementedError
 
     def _budget(self) -> DocumentBudget:
+        """The mechanisms of `fit`: a function of public parameters."""
+        rate, max_iter = self._highest_rate(), self.max_iter
+        if max_iter is None:
+            max_iter = default_rounds(self._n_passes, rate)
         return document_budget(
-            self.epsilon, self.noise_multiplier, self.delta, max_iter=self._max_iter(),
-            subsampling_ratio=self._highest_rate(),
+            self.epsilon, self.noise_multiplier, self.delta, max_iter=int(max_iter),
+            subsampling_ratio=rate,
             shares=ONE_CURATOR if self._parties is None else self._parties.shares,
         )  # fmt: skip
 
     def _plan(self) -> list[tuple[str, Event]]:
-        """What `fit` charges: a function of public parameters."""
-        return self._budget().plan(0, self._max_iter())
-
-    def _max_iter(self) -> int:
-        """The number of rounds: `max_iter`, or what None stands for at the highest rate."""
-        if self.max_iter is not None:
-            return int(self.max_iter)
-        return default_rounds(self._n_passes, self._highest_rate())
+        """What `fit` charges."""
+        budget = self._budget()
+        return budget.plan(0, len(budget.rounds))
 
     def _highest_rate(self) -> float:
         """The highest probability with which any unit takes part in a round: what is charged."""

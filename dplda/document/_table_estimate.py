@@ -65,7 +65,7 @@ class WordTotals:
         both = np.array([self.noise_scale, noise_scale]) ** -2.0
         precision = both.sum(axis=0)
         values = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
-        rates = [1 / np.square(scale).mean() for scale in (self.noise_scale, noise_scale)]
+        rates = 1 / np.square([self.noise_scale, noise_scale]).mean(axis=1)
         mean = float(np.average([self.mean, noisy.mean()], weights=rates))
         return WordTotals(values, 1 / np.sqrt(precision), mean, self.n_docs)
 
