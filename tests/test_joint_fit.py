@@ -27,7 +27,7 @@ from dplda import GibbsLDA, load_release, save_release
 from dplda.__main__ import main
 from dplda.cli import _federation as _command
 from dplda.datasets import load_word_vectors, make_topic_corpus
-from dplda.federated import _joint_fit, _network
+from dplda.federated import _network
 from dplda.federated._joint_fit import Party, Plan, make_sums
 from dplda.federated._network import Coordinator, take_part
 from dplda.federated._secure_sum import Adder
@@ -53,7 +53,7 @@ def documents():
 def plan_of(keys, names=NAMES, **changes):
     fields = dict(
         version=dplda.__version__, fit="a", model="SubLDA", unit="document", colluding=1, lost=0,
-        parameters={"n_components": 3, "epsilon": 4.0, "max_iter": 5}, kem=_joint_fit.HAS_KEM,
+        parameters={"n_components": 3, "epsilon": 4.0, "max_iter": 5},
         words=WORDS, parties={name: (keys / f"{name}.pem").read_text() for name in names},
     )  # fmt: skip
     return Plan(**{**fields, **changes})

@@ -22,16 +22,20 @@ log = logging.getLogger("dplda.federated")
 def add_commands(parser: argparse.ArgumentParser) -> None:
     """Add the commands; ``options.command(options)`` runs the one that was chosen."""
     subparsers = parser.add_subparsers(required=True, metavar="command")
-    style = argparse.ArgumentDefaultsHelpFormatter
-    parsers = {}
-    for name, text, command in (
-        ("plan", "write the plan of a fit, which all parties sign off", _plan),
-        ("coordinator", "add up what the parties of a plan send", _add_up),
-        ("party", "fit the model of a plan with the other parties", _fit_together),
+    for name, text, command, add_options in (
+        ("plan", "write the plan of a fit, which all parties sign off", _plan, _add_plan),
+        ("coordinator", "add up what the parties of a plan send", _add_up, _add_coordinator),
+        ("party", "fit the model of a plan with the other parties", _fit_together, _add_party),
     ):
-        parsers[name] = subparsers.add_parser(name, formatter_class=style, help=text)
-        parsers[name].set_defaults(command=command)
-    add = parsers["plan"].add_argument
+        one = subparsers.add_parser(
+            name, formatter_class=argparse.ArgumentDefaultsHelpFormatter, help=text
+        )
+        one.set_defaults(command=command)
+        add_options(one)
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--vocabulary", type=Path, required=True, help="public file with one word per line")
     add("--party", type=_named_file, action="append", required=True, metavar="NAME=CERTIFICATE",
         help="a party and its certificate (PEM); no other party is admitted")  # fmt: skip
@@ -50,19 +54,19 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add("--colluding", type=int, default=1, help="parties that may share all they know")
     add("--lost", type=int, default=0, help="parties that may drop out of the fit")
 
-    for name in ("coordinator", "party"):
-        add = parsers[name].add_argument
-        add("--plan", type=Path, required=True, help="file of the plan")
-        add("--certificate", type=Path, required=True, help="own TLS certificate (PEM)")
-        add("--key", type=Path, required=True, help="its private key (PEM)")
 
-    add = parsers["coordinator"].add_argument
+def _add_coordinator(parser: argparse.ArgumentParser) -> None:
+    _add_side(parser)
+    add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen at")
     add("--port", type=int, default=8000, help="port to listen at")
     add("--round-timeout", type=float, default=600.0, help="seconds that a round may take")
 
-    add = parsers["party"].add_argument
-    add_texts(parsers["party"], "--user-column", "column that says whose text it is")
+
+def _add_party(parser: argparse.ArgumentParser) -> None:
+    add_texts(parser, "--user-column", "column that says whose text it is")
+    _add_side(parser)
+    add = parser.add_argument
     add("--name", required=True, help="name of the party")
     add("--coordinator", required=True, metavar="HOST:PORT", help="where it listens")
     add("--coordinator-certificate", type=Path, required=True,
@@ -70,6 +74,14 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add("--ledger", type=Path, required=True, help="file of the budget that is charged")
     add("--out", type=Path, default=Path("together.model"), help="release file of the model")
     add("--n-jobs", type=int, help="threads")
+
+
+def _add_side(parser: argparse.ArgumentParser) -> None:
+    """Add what a coordinator and a party need."""
+    add = parser.add_argument
+    add("--plan", type=Path, required=True, help="file of the plan")
+    add("--certificate", type=Path, required=True, help="own TLS certificate (PEM)")
+    add("--key", type=Path, required=True, help="its private key (PEM)")
 
 
 def _named_file(text: str) -> tuple[str, Path]:
@@ -81,7 +93,7 @@ def _named_file(text: str) -> tuple[str, Path]:
 
 def _plan(options: argparse.Namespace) -> None:
     """Write a plan, and print what the parties compare by telephone."""
-    from dplda.federated._joint_fit import HAS_KEM, Plan
+    from dplda.federated._joint_fit import Plan
 
     check_output(options.out, options.vocabulary, options.prior)
     words, tables = _words(options.vocabulary), {}
@@ -98,7 +110,7 @@ def _plan(options: argparse.Namespace) -> None:
         raise ValueError("each --party needs its own name and its own certificate")
     plan = Plan(
         version=dplda.__version__, fit=uuid.uuid4().hex, model=options.model, parameters=parameters,
-        unit=options.unit, colluding=options.colluding, lost=options.lost, kem=HAS_KEM,
+        unit=options.unit, colluding=options.colluding, lost=options.lost,
         parties={name: path.read_text("utf-8") for name, path in options.party},
         words=words, tables=tables,
     )  # fmt: skip
@@ -159,7 +171,8 @@ def _fit_together(options: argparse.Namespace) -> int:
     _show_log()
     log.info("plan %s", plan.digest.hex())
     try:
-        with reserved(options.out, plan.max_bytes + 2**20):  # more than the model takes
+        # tables; words, escaped twice; the guarantee
+        with reserved(options.out, plan.max_bytes + 4 * len(plan.text().encode()) + 2**17):
             asyncio.run(
                 _network.take_part(
                     options.coordinator, party.answer, max_bytes=plan.max_bytes, tls=tls

@@ -38,9 +38,7 @@ from dplda.document._svilda import PrivateSVILDA
 from dplda.federated._messages import check_name, vocabulary_hash
 from dplda.federated._network import GONE, Coordinator
 from dplda.federated._secure_sum import (
-    HAS_KEM as HAS_KEM,
-)
-from dplda.federated._secure_sum import (
+    HAS_KEM,
     KEM_KEY,
     KEM_TEXT,
     KEY,
@@ -58,6 +56,7 @@ log = logging.getLogger("dplda.federated")
 MODELS: dict[str, Any] = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
 DOMAIN = b"dplda: keys of a party for one fit\0"
+SIGNED = 250  # bytes besides keys: a signature of P-521 in DER has 139, two lengths and a digest 40
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,12 @@ class Plan:
     model: str  # SubLDA or PrivateSVILDA
     parameters: dict[str, Any]  # of the model
     unit: str  # document or user
-    colluding: int  # and the next two: as in `Terms`
+    colluding: int  # this one, the next one and kem: as in `Terms`
     lost: int
-    kem: bool
     parties: dict[str, str]  # the certificate of each by its name (PEM)
     words: list[str]  # the vocabulary: public
     tables: dict[str, Any] = field(default_factory=dict)  # prior_components, word_vectors: public
+    kem: bool = HAS_KEM
 
     def __post_init__(self) -> None:
         if self.version != __version__:
@@ -143,7 +142,7 @@ class Plan:
     def max_bytes(self) -> int:
         """Size of the longest message, of either side."""
         m, cells = len(self.parties), len(self.words) * self.estimator().n_components
-        return 8 * (cells + len(self.words) + 1) + m * (KEY + KEM_KEY + 500 + m * KEM_TEXT)
+        return 8 * (cells + len(self.words) + 1) + m * (KEY + KEM_KEY + SIGNED + m * KEM_TEXT)
 
 
 class Party:
@@ -276,31 +275,21 @@ async def make_sums(network: Coordinator, plan: Plan, timeout: float) -> None:
     names = [*plan.parties]
     adder = Adder(plan.terms(), names)
     request, number = b"", 0
-    while True:
-        waiting = {names[i] for i in adder.present}
-        messages: dict[int, bytes] = {}
-
-        def ask(
-            name: str, request: bytes = request, present: frozenset[str] = frozenset(waiting)
-        ) -> bytes | None:
-            return request if name in present else None
-
-        network.ask(ask)
+    while request or number == 0:
+        waiting, messages = {names[i] for i in adder.present}, dict[int, bytes]()
+        network.ask(dict.fromkeys(waiting, request).get)
         try:
             async with asyncio.timeout(timeout):
-                while len(messages) < len(waiting):
+                while waiting:
                     name, answer = await network.answer()
-                    if isinstance(answer, bytes) and name in waiting:
+                    if isinstance(answer, bytes):
                         messages[names.index(name)] = answer
-                        continue
-                    log.warning("party %r gave no answer: %s", name, answer)
-                    if answer != GONE:  # its fit has ended
+                    else:
+                        log.warning("party %r gave no answer: %s", name, answer)
+                    if answer != GONE:  # a party that is gone may come back
                         waiting.discard(name)
         except TimeoutError:
-            absent = ", ".join(sorted(waiting - {names[i] for i in messages}))
-            log.warning("no answer within %g s: %s", timeout, absent)
+            log.warning("no answer within %g s: %s", timeout, ", ".join(sorted(waiting)))
         request, number = adder.reply(messages), number + 1
-        if not request:
-            break
         log.info("reply %d, to %d parties%s", number, len(adder.present), plan.noise_of(request))
     await network.end()

@@ -55,8 +55,11 @@ log = logging.getLogger("dplda.federated")
 
 MAX_PARTIES = 50  # the lemma of shares is stated for these
 SETUP = 2  # replies before the first sum: public keys, and encapsulated keys
-KEY, KEM_KEY, KEM_TEXT, DIGEST = 32, 1184, 1088, 32  # bytes
-SUM, LOST = b"S", b"L"
+KEY, KEM_KEY, KEM_TEXT, DIGEST = 32, 1184, 1088, 32  # bytes (RFC 7748, FIPS 203, SHA-256)
+SUM, LOST = b"S", b"L"  # kinds of replies
+# Standard errors by which a round may have too few shares of noise, besides half a share: a normal
+# variable is so far below its mean in 3 rounds of 10**7.
+BY_CHANCE = 5.0
 Exchange = Callable[[bytes], bytes]
 
 
@@ -222,7 +225,7 @@ class SecureSum:
         if total.ndim == 2:
             m, n_shares = len(self._present), shares_of_noise(total)
             log.info("%s: noise of %.2f parties", label, n_shares)
-            if n_shares < m * (1 - 5 * math.sqrt(2 / len(total))) - 0.5:
+            if n_shares < m * (1 - BY_CHANCE * math.sqrt(2 / len(total))) - 0.5:
                 warn_user(
                     f"{label} has the noise of {n_shares:.2f} parties, and {m} take part: somebody "
                     "adds none, and counts among those who collude"
