@@ -102,6 +102,8 @@ class Shard:
         path = Path(self.path)
         try:
             yield
+        except ValueError:  # of a map, if the file became shorter
+            raise self.fail("is damaged: its file does not have the size of the list") from None
         except OSError as error:
             if isinstance(error, FileNotFoundError) and path.parent.is_dir():
                 raise self.fail("has no file") from None
