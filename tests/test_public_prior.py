@@ -140,22 +140,6 @@ def test_what_a_model_keeps_is_public(kind, train, good):
 
 
 @both
-def test_partial_fit_goes_on_with_the_prior(kind, train, good):
-    model = kind(K, random_state=0, **OPTIONS, prior_components=good).partial_fit(train)
-    model.set_params(prior_components=None).partial_fit(train)
-    assert model.prior_trust_ is not None
-    assert model._released.estimate.public.shares is not None
-
-
-@both
-def test_any_number_of_threads_gives_the_same_model(kind, train, good):
-    one, two = (
-        fitted(kind, train, prior_components=good, max_iter=3, n_jobs=n).components_ for n in (1, 2)
-    )
-    np.testing.assert_array_equal(one, two)
-
-
-@both
 def test_without_noise_topics_keep_their_places(kind, train, good):
     model = fitted(kind, train, prior_components=good, epsilon=math.inf)
     similarity = np.corrcoef(good, model.components_)[:K, K:]

@@ -84,24 +84,6 @@ def test_a_topic_far_above_the_others_makes_none_of_them_weak():
 # ---- whole fits ------------------------------------------------------------------------------
 
 
-def mails(n_docs, seed=0):
-    """Documents of 12 topics, and as many mails from 3 templates of 30 words with 10 free ones."""
-    rng = np.random.default_rng(seed)
-    X = make_topic_corpus(n_docs, 1000, 12, doc_length=60, random_state=seed).data
-    templates = np.array([rng.choice(1000, 30, replace=False) for _ in range(3)])
-    words = np.hstack([templates[np.arange(n_docs) % 3], rng.integers(1000, size=(n_docs, 10))])
-    rows = np.repeat(np.arange(n_docs), words.shape[1])
-    counts = sp.csr_array((np.ones(words.size), (rows, words.ravel())), shape=(n_docs, 1000))
-    return sp.csr_array(sp.vstack([X, counts]))
-
-
-@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
-@pytest.mark.parametrize("epsilon", [8.0, math.inf])
-def test_templates_of_mails_make_no_other_topic_weak(epsilon):
-    model = SubLDA(15, epsilon=epsilon, max_iter=40, random_state=0).fit(mails(3000))
-    assert model.weak_topics_.sum() <= (3 if epsilon < math.inf else 0)
-
-
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.parametrize("length", [(3, 12), (40, 80)])
 @pytest.mark.parametrize(

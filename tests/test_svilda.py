@@ -8,18 +8,15 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import psi
 from scipy.stats import binomtest
-from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda import PrivateSVILDA
 from dplda.datasets import (
     make_topic_corpus,
-    read_uci_bow,
 )
 from dplda.document._contributions import Documents
 from dplda.document._noisy_table import ExactTable, NoisyTable, exponential, nearly_equal
 from dplda.document._table_estimate import WordTotals
-from dplda.metrics import held_out_perplexity
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy._streams import Streams
 from dplda.published._svilda import shorten
@@ -179,50 +176,6 @@ def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):
         average = (1 - rate) * average + rate * (counts * topics).T
         table = average + 0.01
     np.testing.assert_allclose(model.components_.T, table, rtol=1e-3, atol=1e-3)
-
-
-def split(X):
-    """Documents of at least 20 tokens, every tenth held out."""
-    X = sp.csr_array(X)
-    X = X[np.flatnonzero(X.sum(axis=1) >= 20)]
-    held = np.arange(X.shape[0]) % 10 == 0
-    return sp.csr_array(X[~held]), sp.csr_array(X[held])
-
-
-def frequent(folder, name):
-    """The 2000 words of highest document frequency but for the first ten."""
-    X = sp.csr_array(read_uci_bow(folder / f"docword.{name}.txt.gz").data)
-    order = np.argsort(-(X > 0).sum(axis=0), kind="stable")
-    return split(X[:, order[10:2010]])
-
-
-def online_pair(train, test, n_components, passes):
-    """Held-out perplexity of scikit-learn's online LDA and ours, at equal passes and priors."""
-    peer = LatentDirichletAllocation(
-        n_components,
-        learning_method="online",
-        batch_size=128,
-        max_iter=passes,
-        doc_topic_prior=0.1,
-        topic_word_prior=0.01,
-        random_state=0,
-    ).fit(sp.csr_matrix(train))
-    ratio = 128 / train.shape[0]
-    ours = PrivateSVILDA(
-        n_components,
-        epsilon=math.inf,
-        subsampling_ratio=ratio,
-        max_iter=round(passes / ratio),
-        learning_decay=0.7,
-        random_state=0,
-    ).fit(train)
-    return held_out_perplexity(peer.components_, test), ours.perplexity(test)
-
-
-@pytest.mark.slow
-def test_online_lda_of_nips_is_as_good_as_scikit_learns(shared_data):
-    theirs, ours = online_pair(*frequent(shared_data, "nips"), 20, 10)
-    assert abs(ours / theirs - 1) < 0.02
 
 
 @pytest.mark.parametrize("user_ids", [None, [1, 1]])

@@ -4,7 +4,6 @@ import math
 import re
 import warnings
 
-import joblib
 import numpy as np
 import pytest
 
@@ -155,42 +154,6 @@ def test_more_releases_reach_the_totals_of_the_fit(corpus):
     assert model.epsilon_ <= 1.0
     assert len(model.privacy_.events) == 42
     assert table.n_rounds == 40
-
-
-def fitted(kind, X, has_public):
-    """A fit many of whose rounds release word totals."""
-    other = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(1, 1e4, 300)
-    public = other if has_public else None
-    options = {"epsilon": 1.0, "delta": DELTA, "max_iter": 20, "random_state": 0}
-    return kind(5, prior_components=public, **options).fit(X)
-
-
-@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
-@pytest.mark.parametrize("has_public", [False, True])
-@pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
-def test_totals_are_estimated_only_for_tables(kind, has_public, corpus, monkeypatch):
-    """The model is that of a fit which estimates them after each release."""
-    estimate, learn, n_estimates = WordTotals.smooth, NoisyTable.learn_totals, []
-
-    def counted(*args):
-        n_estimates[-1] += 1
-        return estimate(*args)
-
-    def learn_at_once(table, *args, **options):
-        learn(table, *args, **options)
-        assert table.totals is not None
-
-    monkeypatch.setattr(WordTotals, "smooth", counted)
-    models = []
-    for learns in (learn, learn_at_once):
-        monkeypatch.setattr(NoisyTable, "learn_totals", learns)
-        n_estimates.append(0)
-        models.append(fitted(kind, corpus[0], has_public))
-    assert n_estimates[0] < n_estimates[1]
-    tables = [model._released for model in models]
-    np.testing.assert_array_equal(models[0].components_, models[1].components_)
-    np.testing.assert_array_equal(tables[0].totals, tables[1].totals)
-    assert joblib.hash(tables[0].estimate.public) == joblib.hash(tables[1].estimate.public)
 
 
 def release_noise(model):

@@ -67,14 +67,6 @@ def test_vectors_change_no_charge_and_are_on_the_card(kind, made, vectors):
     assert ("word vectors", "public by declaration of the caller") in one.privacy_.provenance
 
 
-def test_any_number_of_threads_gives_the_same_model(made, vectors):
-    one, two = (
-        SubLDA(K, **OPTIONS | {"n_jobs": n}, word_vectors=vectors).fit(made.data).components_
-        for n in (1, 2)
-    )
-    np.testing.assert_array_equal(one, two)
-
-
 def test_partial_fit_goes_on_with_the_vectors_of_its_first_call(made, vectors):
     model = SubLDA(K, **OPTIONS, word_vectors=vectors).partial_fit(made.data)
     model.set_params(word_vectors=None).partial_fit(made.data)
