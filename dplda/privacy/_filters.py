@@ -39,9 +39,9 @@ _MAX_COPIES = 2**20  # of a plan, which no budget allows
 _UP = 1.0 + 1e-12
 
 # What a filter counts, each with its limit: an event, how often it is allowed; None, the sum of
-# ``1 / noise_multiplier**2`` of all other steps that a Gaussian step dominates; a number, the sum
-# of the Renyi divergences of this order. A filter has a number alone, or None and events: the steps
-# of one composition, in any order.
+# ``1 / noise_multiplier**2`` of all other steps, which are Gaussian, sampled or not; a number, the
+# sum of the Renyi divergences of this order. A filter has a number alone, or None and events: the
+# steps of one composition, in any order.
 Filter: TypeAlias = tuple[tuple[Event | int | None, float], ...]
 
 
@@ -54,17 +54,6 @@ def steps_of(one: Filter) -> list[Event]:
         elif isinstance(what, Event) and limit:
             events.append(Repeated(what, int(limit)))
     return events
-
-
-def squared_mu(event: Event) -> float:
-    """Squared mu of a Gaussian step that dominates a step; infinite if there is none."""
-    mu = gaussian_mu_of([(event, 1)])
-    if mu == math.inf:
-        from scipy.special import expit, ndtri
-
-        pure = composition.pure_epsilon(((event, 1),))
-        mu = -2.0 * float(ndtri(expit(-pure))) * _UP + 1e-14  # above all rounding errors
-    return mu**2
 
 
 @dataclass(frozen=True)
@@ -89,7 +78,7 @@ class Filters:
                     at = ORDERS.index(what)
                     spent = math.fsum(n * float(divergences(e)[at]) for e, n in groups) * _UP
                 elif what is None:
-                    spent = math.fsum(n * squared_mu(e) for e, n in groups if e not in named)
+                    spent = gaussian_mu_of(g for g in groups if g[0] not in named) ** 2
                 else:
                     spent = float(counted.get(what, 0))
                 costs.append(spent)
