@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core import _private_fit
 from dplda.core._base import BaseTopicModel
 from dplda.core._corpus import check_counts
-from dplda.leaf._compat import Interval, _fit_context
+from dplda.core._private_fit import Interval
+from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy import mechanisms
 from dplda.privacy.mechanisms import Curator, Streams

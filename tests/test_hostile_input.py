@@ -27,6 +27,7 @@ from dplda import (
     save_release,
 )
 from dplda.audit import audit_epsilon
+from dplda.core._private_fit import Interval
 from dplda.datasets import load_public_vocabulary, make_topic_corpus
 from dplda.displays import TopicDisplay, top_words
 from dplda.federated import (
@@ -39,7 +40,6 @@ from dplda.federated import (
     run_rounds,
     vocabulary_hash,
 )
-from dplda.leaf._compat import Interval
 from dplda.metrics import (
     held_out_perplexity,
     unigram_perplexity,

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import are_shards, check_counts, check_shards
 from dplda.core._fold_in import LARGEST_PRIOR, fold_in
-from dplda.leaf._compat import Interval
+from dplda.core._private_fit import Interval
 from dplda.leaf._messages import warn_user
 from dplda.metrics._perplexity import held_out_log_likelihood
 from dplda.privacy import PrivacyLeakWarning

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dplda.leaf._checks import LARGEST_DELTA, check_delta, check_number
-from dplda.leaf._compat import Interval, Options
+from dplda.leaf._compat import Options, _Interval
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.privacy import (
     BudgetError,
@@ -32,6 +32,14 @@ from dplda.privacy._guarantee import cached_epsilon
 from dplda.privacy._ledger import as_ledger
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
 from dplda.privacy._streams import Streams
+
+
+class Interval(_Interval):
+    """An interval of numbers; True and False are none, although Python counts them as 1 and 0."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
 
 SMALLEST_DELTA = 1e-14  # a smaller one could not pay for the distance of the noise from its law
 PRIVACY_CONSTRAINTS = {

@@ -16,6 +16,7 @@ from dplda.core._fold_in import aligned_zeros, in_16_bits
 from dplda.core._private_fit import (
     EXPECTED_N_DOCS,
     PRIVACY_CONSTRAINTS,
+    Interval,
     PrivateEstimator,
     Promise,
     check_paid,
@@ -50,7 +51,7 @@ from dplda.document._noisy_table import CLEAR, EXAMINED, ExactTable, NoisyTable,
 from dplda.document._plan import warn_of_expectation
 from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
-from dplda.leaf._compat import Interval, _fit_context
+from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.metrics._signal import warn_if_weak

@@ -6,11 +6,11 @@ from numbers import Real
 
 import numpy as np
 
+from dplda.core._private_fit import Interval
 from dplda.document._contributions import Documents
 from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
-from dplda.leaf._compat import Interval
 from dplda.privacy._streams import Streams
 from dplda.word._gibbslda import LIVE_START, live_counts
 

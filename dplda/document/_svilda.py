@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from numbers import Real
 
+from dplda.core._private_fit import Interval
 from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import nearly_equal
-from dplda.leaf._compat import Interval
 
 
 class PrivateSVILDA(DocumentLDA):

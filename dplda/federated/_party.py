@@ -15,6 +15,7 @@ from dplda.core._corpus import Corpus, check_counts, check_topics
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     TRUSTED_PARTY,
+    Interval,
     PrivateEstimator,
     Promise,
     make_guarantee,
@@ -28,7 +29,7 @@ from dplda.federated._tokens import (
     randomized_bits,
     sweep_tokens,
 )
-from dplda.leaf._compat import Interval, _fit_context
+from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy import NonPrivate, epsilon_of
 from dplda.privacy._streams import Purpose, Streams, uniform

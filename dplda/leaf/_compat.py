@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
@@ -12,18 +10,11 @@ from sklearn.utils.validation import check_non_negative, validate_data
 
 __all__ = [
     "HasMethods",
-    "Interval",
     "Options",
     "StrOptions",
+    "_Interval",
     "_fit_context",
     "_get_output_config",
     "check_non_negative",
     "validate_data",
 ]
-
-
-class Interval(_Interval):
-    """An interval of numbers; True and False are none, although Python counts them as 1 and 0."""
-
-    def is_satisfied_by(self, val: Any) -> bool:
-        return not isinstance(val, bool) and super().is_satisfied_by(val)

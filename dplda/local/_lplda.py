@@ -20,9 +20,9 @@ import scipy.sparse as sp
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts
 from dplda.core._fold_in import pad
-from dplda.core._private_fit import PrivateEstimator, exactly_one, publish
+from dplda.core._private_fit import Interval, PrivateEstimator, exactly_one, publish
 from dplda.kernels import _gibbs
-from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.local._estimates import (
     common_words,

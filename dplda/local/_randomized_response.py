@@ -21,13 +21,14 @@ from dplda.core._private_fit import (
     COLUMNS,
     PRIVACY_CONSTRAINTS,
     TRUSTED_OWNER,
+    Interval,
     PrivateEstimator,
     Promise,
     exactly_one,
     publish,
 )
 from dplda.leaf._checks import LARGEST_DELTA
-from dplda.leaf._compat import Interval, _fit_context, _get_output_config
+from dplda.leaf._compat import _fit_context, _get_output_config
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts
-from dplda.core._private_fit import no_guarantee, publish
-from dplda.leaf._compat import Interval, Options, _fit_context
+from dplda.core._private_fit import Interval, no_guarantee, publish
+from dplda.leaf._compat import Options, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._streams import Reader, Streams

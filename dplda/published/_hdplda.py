@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
+from dplda.core._private_fit import Interval
 from dplda.kernels import _published_hdp
-from dplda.leaf._compat import Interval
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._streams import Purpose, Streams

@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_table, check_topics
 from dplda.core._fold_in import LARGEST_PRIOR
+from dplda.core._private_fit import Interval
 from dplda.federated._tokens import Topics
 from dplda.kernels import _published_iftm
 from dplda.leaf._checks import check_number
-from dplda.leaf._compat import Interval, _fit_context
+from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import MAX_WORDS, TOO_MANY_WORDS, announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers

@@ -11,9 +11,10 @@ from scipy.special import gammaln
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
+from dplda.core._private_fit import Interval
 from dplda.document._document_budget import SMALLEST_RATIO
 from dplda.kernels import _published
-from dplda.leaf._compat import Interval, Options, StrOptions
+from dplda.leaf._compat import Options, StrOptions
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
 from dplda.privacy._mechanisms import MIN_RADIUS

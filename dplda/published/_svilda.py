@@ -12,9 +12,9 @@ from scipy.optimize import brentq
 
 from dplda.core._base import BaseLDA
 from dplda.core._fold_in import e_step, exp_dirichlet_expectation
-from dplda.core._private_fit import PRIVACY_CONSTRAINTS, make_guarantee, publish
+from dplda.core._private_fit import PRIVACY_CONSTRAINTS, Interval, make_guarantee, publish
 from dplda.document._noisy_table import nearly_equal
-from dplda.leaf._compat import Interval, StrOptions
+from dplda.leaf._compat import StrOptions
 from dplda.leaf._messages import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
 from dplda.privacy._curator import announce

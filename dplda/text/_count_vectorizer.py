@@ -24,6 +24,7 @@ from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     SETTINGS,
     VOCABULARY,
+    Interval,
     PrivateEstimator,
     Promise,
     exactly_one,
@@ -32,7 +33,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.datasets import load_public_vocabulary
-from dplda.leaf._compat import Interval, StrOptions, _fit_context
+from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import (
     RELATIONS,

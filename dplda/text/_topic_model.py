@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._pipeline import combined_guarantee
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
+    Interval,
     PrivateEstimator,
     Promise,
     publish,
@@ -30,7 +31,7 @@ from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
-from dplda.leaf._compat import HasMethods, Interval, StrOptions, _fit_context
+from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import Ledger, LowSignalWarning, split_epsilon

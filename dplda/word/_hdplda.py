@@ -14,6 +14,7 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
+    Interval,
     PrivateEstimator,
     Promise,
     check_paid,
@@ -24,7 +25,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.leaf._checks import check_number
-from dplda.leaf._compat import Interval, _fit_context
+from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.metrics._signal import warn_if_weak, with_signal
 from dplda.privacy import NonPrivate, Repeated, calibrate
