@@ -139,7 +139,8 @@ def release_bytes(model: Any, vocabulary: Sequence[str] | None = None) -> bytes:
         "n_iter": int(released.n_iter_),
         "vocabulary": words,
         "vectorizer": settings,
-        "guarantee": guarantee_record(guarantee),
+        "guarantee": {field.name: getattr(guarantee, field.name) for field in fields(Guarantee)}
+        | {"events": [to_record(event) for event in guarantee.events]},
     }
     given = {name: getattr(released, f"{name}_", None) for name in ("components", *_TABLES)}
     tables: Any = {name: table for name, table in given.items() if table is not None}
@@ -347,12 +348,6 @@ def settings_of(vectorizer: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- reading what may come from anyone
 
 
-def guarantee_record(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee as values that JSON can hold; `read_guarantee` reads them."""
-    record = {field.name: getattr(guarantee, field.name) for field in fields(Guarantee)}
-    return record | {"events": [to_record(event) for event in guarantee.events]}
-
-
 def read_release(data: bytes) -> ReleasedModel:
     """The model in a file that may come from anyone."""
     content, tables = unpack(KIND, data, max_header=MAX_HEADER)
@@ -371,7 +366,12 @@ def read_release(data: bytes) -> ReleasedModel:
     words, settings = content["vocabulary"], content["vectorizer"]
     words = None if words is None else check_vocabulary(words, components.shape[1])
     vectorizer = None if settings is None else vectorizer_from(settings, words)
-    parameters = _parameters(content["parameters"])
+    parameters = content["parameters"]
+    if not isinstance(parameters, dict) or set(parameters) & set(NOT_RELEASED):
+        raise ValueError("parameters must be public parameters by their names")
+    for name, value in parameters.items():
+        if isinstance(value, (list, dict)):
+            raise ValueError(f"the parameter {name[:40]!r} must be a number or a string")
     guarantee = read_guarantee(content["guarantee"])
     if vectorizer is None:  # else the guarantee is that of both, and the parameters of the model
         check_statement(parameters, guarantee)
@@ -425,15 +425,6 @@ def _checked_counts(table: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
             "components_ must be finite and non-negative, with no empty topic and no infinite sum"
         )
     return table
-
-
-def _parameters(values: Any) -> dict[str, Any]:
-    if not isinstance(values, dict) or set(values) & set(NOT_RELEASED):
-        raise ValueError("parameters must be public parameters by their names")
-    for name, value in values.items():
-        if isinstance(value, (list, dict)):
-            raise ValueError(f"the parameter {name[:40]!r} must be a number or a string")
-    return values
 
 
 def check_statement(parameters: Mapping[str, Any], guarantee: Guarantee) -> None:

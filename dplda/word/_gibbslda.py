@@ -44,7 +44,8 @@ class GibbsLDA(BaseLDA):
 
     Parameters
     ----------
-    n_components
+    n_components : int, default=10
+        Number of topics, at most 2048.
     max_iter : int, default=100
         Number of sweeps over the corpus.
     doc_topic_prior
