@@ -154,9 +154,10 @@ class DaskEngine:
         """Submit one task to each worker, and yield what comes back. Lost tasks are left out."""
         waiting, arrived = {}, Event()
         for address, indices in self._assigned(left).items():
-            shards = [
-                (i, self._shards[i], parts[i] if parts else (), self._past_of(i)) for i in indices
-            ]
+            shards = []
+            for i in indices:  # a worker that may not have seen earlier rounds gets their inference
+                past = [(step, units[i]) for step, units in self._past if i in self._lost]
+                shards.append((i, self._shards[i], parts[i] if parts else (), past))
             task = Sealed((self._fit, shards, method, message, adds, _number(method, message)))
             try:
                 # To this worker alone: a broadcast waits for workers that are gone. The scheduler
@@ -201,12 +202,6 @@ class DaskEngine:
         finally:
             for future in waiting:
                 future.cancel()
-
-    def _past_of(self, index: int) -> list[Any]:
-        """The inference of earlier rounds, for a worker that may not have seen them."""
-        if index not in self._lost:
-            return []
-        return [(inference, units[index]) for inference, units in self._past]
 
     def _result(self, future: Any) -> list[Any] | None:
         """What a task returned; None if its worker or its state was lost. It raises its errors.

@@ -64,19 +64,11 @@ OTHER_DOCUMENTS = (
 
 
 class Shares(NamedTuple):
-    """Who adds noise to a release: one curator, or several parties (docs/federated.md).
+    """Who adds noise to a release: one curator, or several parties (docs/federated.md)."""
 
-    Attributes
-    ----------
-    n_honest, n_parties : int
-        Shares of noise that pay for the event of a release, and shares that it has.
-    n_spare : int
-        Further attempts of a release that are charged.
-    """
-
-    n_honest: int = 1
-    n_parties: int = 1
-    n_spare: int = 0
+    n_honest: int = 1  # shares of noise that pay for the event of a release
+    n_parties: int = 1  # shares of noise that it has
+    n_spare: int = 0  # further attempts of a release that are charged
 
     @property
     def total_variation(self) -> float:
@@ -103,35 +95,17 @@ def default_rounds(n_passes: int, subsampling_ratio: float) -> int:
 
 
 class Round(NamedTuple):
-    """What is fixed before a round begins; public.
+    """What is fixed before a round begins; public."""
 
-    Attributes
-    ----------
-    t, stream : int
-        Its number, from 1, and that of its noise stream.
-    mechanism : mechanism
-        Its noise.
-    rate : float
-        Highest probability with which a unit takes part.
-    norm : float
-        Its clipping bound, in L2.
-    power : float
-        Tempering power of the word factor.
-    n, n_last : int
-        Rounds in the average after this one, and after the last one of the fit.
-    for_totals : bool
-        Whether it releases word totals.
-    """
-
-    t: int
-    stream: int
-    mechanism: Any
-    rate: float
-    norm: float
-    power: float
-    n: int
-    n_last: int
-    for_totals: bool
+    t: int  # its number, from 1
+    stream: int  # the number of its noise stream
+    mechanism: Any  # its noise
+    rate: float  # highest probability with which a unit takes part
+    norm: float  # its clipping bound, in L2
+    power: float  # tempering power of the word factor
+    n: int  # rounds in the average after this one
+    n_last: int  # rounds in the average after the last one of the fit
+    for_totals: bool  # whether it releases word totals
 
 
 @dataclass(frozen=True)

@@ -153,10 +153,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             Ignored.
         user_ids : array-like of shape (n_docs,) or None, default=None
             The user that each row comes from: integers or strings. All rows with one id are one
-            protected unit, for instance the texts of a person or the copies in a bootstrap sample.
-            A part of it, such as a single text of a user who keeps others, has a larger epsilon:
-            ``privacy_.for_part_of_unit()``. None protects each row alone. Private, and read after
-            `X`; the name of a column is public.
+            protected unit, for instance the texts of a person. A part of it, such as one text of a
+            user who keeps others, has a larger epsilon: ``privacy_.for_part_of_unit()``. None
+            protects each row alone. Private, and read after `X`; the name of a column is public.
         earlier : SubLDA, PrivateSVILDA or None, default=None
             Fitted model of other documents of the same source, such as those of yesterday, with the
             same words and number of topics. Its noisy counts are added, and its topics go on: the
@@ -183,10 +182,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             knows or guesses it.
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
-            expected to with `expected_n_docs` documents; or if `signal_to_noise_` is below 0.3.
-        LowSignalWarning
-            If the first rounds do not agree with the topics of `prior_components`, or if each of
-            them sums to 1.
+            expected to with `expected_n_docs` documents; if `signal_to_noise_` is below 0.3; or if
+            topics of `prior_components` sum to 1, or the first rounds do not agree with them.
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """

@@ -48,27 +48,13 @@ def nearly_equal(draws: np.ndarray) -> np.ndarray:
 
 
 class Earlier(NamedTuple):
-    """What earlier fits to other documents add to a fit: their releases, summed; public.
+    """What earlier fits to other documents add to a fit: their releases, summed; public."""
 
-    Attributes
-    ----------
-    average : ndarray of shape (n_words, n_components)
-        Sum of their averages.
-    scale : ndarray of shape (n_words,)
-        Standard deviation of its noise in a cell of each word.
-    totals : WordTotals
-        Sum of their word totals.
-    today : ndarray of shape (n_words,)
-        Estimated word totals of the documents of this fit alone.
-    noise : float
-        Root mean square of `scale`, times the word weights of this fit.
-    """
-
-    average: np.ndarray
-    scale: np.ndarray
-    totals: WordTotals
-    today: np.ndarray
-    noise: float
+    average: np.ndarray  # sum of their averages, (n_words, n_components)
+    scale: np.ndarray  # standard deviation of its noise in a cell of each word, (n_words,)
+    totals: WordTotals  # sum of their word totals
+    today: np.ndarray  # estimated word totals of the documents of this fit alone, (n_words,)
+    noise: float  # root mean square of `scale`, times the word weights of this fit
 
 
 @dataclass

@@ -43,9 +43,9 @@ LARGEST = 10**12
 class Plan:
     """What to expect of a fit; `print` shows it as a table.
 
-    Attributes
+    Parameters
     ----------
-    n_docs, n_words, n_components, epsilon, delta
+    n_docs, n_words, n_components, epsilon, delta : float
         As given.
     signal : float
         Expected mean count in a cell of `components_`, in counts of scaled documents.
@@ -115,8 +115,8 @@ def plan(
 ) -> Plan:
     """What to expect of `SubLDA` on a corpus of some size, before any data are read.
 
-    The formula was fitted to five public corpora. It is no guarantee, and reads no data. All
-    arguments must be public: an expectation, not a count of the private documents.
+    The formula was fitted to five public corpora. It reads no data. All arguments must be public:
+    an expectation, not a count of the private documents.
 
     Parameters
     ----------
@@ -157,10 +157,6 @@ def plan(
     See Also
     --------
     SubLDA : `expected_n_docs` gives the same warnings in `fit`.
-
-    Notes
-    -----
-    **Privacy.** Nothing is read and nothing is spent.
 
     Examples
     --------

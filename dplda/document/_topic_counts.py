@@ -80,28 +80,22 @@ def private_topic_counts(
     ------
     BudgetError
         If the budget of the ledger is too small. No document has been read then.
-    TypeError
-        If `model` is not a topic model of dplda with a `doc_topic_prior`, or if `epsilon` or
-        `delta` is not a number.
-    ValueError
-        If `epsilon` or `delta` is out of range, or if `X` or `user_ids` do not fit.
+    TypeError, ValueError
+        If `model` is not a topic model of dplda with a `doc_topic_prior`, or if `epsilon`, `delta`,
+        `X` or `user_ids` do not fit.
 
     Warns
     -----
     SeededNoiseWarning
         If noise is drawn from a given `random_state`.
 
-    See Also
-    --------
-    dplda.displays.top_words : Lists the words of each topic.
-
     Notes
     -----
     **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is added,
     removed, or becomes empty. Sensitivity: 1 in L2, checked in integers. Mechanism: discrete
     Gaussian noise on every count. Event: ``Gaussian(noise_multiplier)``. The topics of a document
-    are a function of that document and of the model. The guarantee covers this release only; the
-    training of the model has its own. The proof is in ``docs/proofs_document.md``.
+    are a function of it and of the model, whose training has a guarantee of its own. The proof is
+    in ``docs/proofs_document.md``.
 
     Examples
     --------
