@@ -16,7 +16,7 @@ from dplda.document._document_budget import (
     TOTALS,
     document_budget,
 )
-from dplda.document._noisy_table import NoisyTable
+from dplda.document._noisy_table import MORE_PRECISE, NoisyTable
 from dplda.document._table_estimate import TableEstimate, WordTotals
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import LowSignalWarning
@@ -154,6 +154,28 @@ def test_more_releases_reach_the_totals_of_the_fit(corpus):
     assert model.epsilon_ <= 1.0
     assert len(model.privacy_.events) == 42
     assert table.n_rounds == 40
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(corpus, monkeypatch):
+    """To look at the latest ones changes no model."""
+    update, missing = NoisyTable.update, []
+
+    def looked_at(table, *args, **options):
+        assert (table.totals > 0).all()
+        update(table, *args, **options)
+        missing.append(table.released.precision / table.read.precision)
+
+    def fitted():
+        public = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(1, 1e4, 300)
+        model = SubLDA(5, epsilon=3.0, delta=DELTA, max_iter=60, prior_components=public)
+        return model.set_params(random_state=0).fit(corpus[0])
+
+    expected = fitted()
+    monkeypatch.setattr(NoisyTable, "update", looked_at)
+    model = fitted()
+    assert 1 < max(missing) < MORE_PRECISE
+    np.testing.assert_array_equal(model.components_, expected.components_)
 
 
 def release_noise(model):

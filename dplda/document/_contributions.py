@@ -307,13 +307,19 @@ class Documents:
             longer = NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale
             longer = np.minimum(longer, most * relative)
             scale = np.where(several, longer, scale).astype(np.float32)
-        # A unit whose integers exceed the radius is taken out. It gets a second try.
+        # A unit whose integers exceed the radius is taken out. It gets a second try: its entries
+        # alone, of the same copies.
         for _ in range(2):
             squares = add(scale, 1)
             too_long = squares > most**2
             if not too_long.any():
                 break
-            scale = np.where(too_long, scale, np.float32(0))
+            indptr, *of_entries, theta, factor, center, weight, sums = arrays
+            kept = too_long[of_entries[2]]
+            arrays = (
+                np.append(0, np.cumsum(kept))[indptr].astype(np.int32),
+                *(array[kept] for array in of_entries), theta, factor, center, weight, sums[kept],
+            )  # fmt: skip
             add(scale, -1)
             scale = (NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale).astype(np.float32)
         return total

@@ -34,6 +34,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 
 CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
 EXAMINED = 0.15  # of the rounds: the first ones, which examine public topics
+MORE_PRECISE = 1.1  # 5% less noise
 RENEWED = 4  # rounds after which what is expected of the words is computed again
 
 
@@ -72,7 +73,9 @@ class NoisyTable:
     estimate : TableEstimate
         Denoiser of the table, with the prior that it has learned.
     released : WordTotals or None
-        The releases that `totals` is estimated from.
+        The releases of word totals.
+    read : WordTotals or None
+        Those of them that the totals of `estimate` come from.
     variance : float
         Variance of the noise of `average`, in each cell multiplied by its word weight.
     row_noise : ndarray of shape (n_words,)
@@ -91,6 +94,7 @@ class NoisyTable:
     average: np.ndarray
     estimate: TableEstimate
     released: WordTotals | None = None
+    read: WordTotals | None = None
     variance: float = 0.0
     row_noise: Any = 0.0
     n_rounds: int = 0
@@ -127,7 +131,7 @@ class NoisyTable:
             average *= 1 - trust
             average += trust * totals[:, None] * public.shares
         estimate = TableEstimate(totals, public, n_jobs=n_jobs)
-        return cls(weight, average.astype(np.float32), average, estimate, released)
+        return cls(weight, average.astype(np.float32), average, estimate, released, released)
 
     def copied(self, exact: bool, n_jobs: int | None) -> NoisyTable:
         """A copy for the next rounds: an interrupted call changes no model."""
@@ -213,9 +217,8 @@ class NoisyTable:
         topics: the mean of a word's row is noise only, and what they were centered at is added
         again.
         """
-        totals = self.totals  # which estimates those of today, too
-        if self.earlier is not None:
-            totals = self.earlier.today
+        self._read_totals()
+        totals = self.estimate.totals if self.earlier is None else self.earlier.today
         noise_scale = step.mechanism.scale * unit  # of a cell, in tokens
         variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
         row_noise = (1 - share) * self.row_noise + share * noise_scale * noisy.sum(axis=1)
@@ -242,9 +245,25 @@ class NoisyTable:
     def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray) -> None:
         """Learn from one more release of the word totals, (n_words,), and its noise (n_words,)."""
         assert self.released is not None
-        released = self.released.and_release(noisy, noise_scale)
-        self.estimate.totals = None
-        self.released, self.n_rounds = released, self.n_rounds + 1
+        self.released = self.released.and_release(noisy, noise_scale)
+        self.n_rounds += 1
+
+    def _read_totals(self) -> None:
+        """Estimate the word totals for the rounds, which takes as long as a round.
+
+        The totals of earlier releases serve until all releases are `MORE_PRECISE` than those.
+        """
+        released, public = self.released, self.estimate.public
+        assert released is not None
+        if self.read is released or (
+            self.read is not None and released.precision < MORE_PRECISE * self.read.precision
+        ):
+            return
+        self.read = released
+        if self.earlier is not None:
+            self.earlier = self.earlier._replace(today=released.smooth())
+            released = released.and_documents(self.earlier.totals)
+        self.estimate.totals = released.smooth() if public is None else public.totals(released)
 
     def add_earlier(self, other: NoisyTable) -> None:
         """Add the releases of a fit to other documents, and begin with its topics.
@@ -258,7 +277,8 @@ class NoisyTable:
         average, scale = other.sums()
         noise = math.sqrt(float(((scale * self.weight) ** 2).mean()))
         self.earlier = Earlier(average, scale, totals, today, noise)
-        self.estimate = TableEstimate(None, self.estimate.public, n_jobs=self.estimate.n_jobs)
+        self.estimate = TableEstimate(today, self.estimate.public, n_jobs=self.estimate.n_jobs)
+        self.read = None
         self.table = other.table.copy()
         self.average = today[:, None] * (self.table / self.table.sum(axis=1, keepdims=True))
 
@@ -266,19 +286,14 @@ class NoisyTable:
 
     @property
     def totals(self) -> np.ndarray:
-        """Estimated word totals (n_words,), of all releases.
-
-        Most rounds may release totals, and an estimate takes longer than such a round. It waits for
-        a table that is made of it.
-        """
-        if self.estimate.totals is None:
-            released, public = self.released, self.estimate.public
-            assert released is not None
-            if self.earlier is not None:
-                self.earlier = self.earlier._replace(today=released.smooth())
-                released = released.and_documents(self.earlier.totals)
-            self.estimate.totals = released.smooth() if public is None else public.totals(released)
-        return self.estimate.totals
+        """Estimated word totals (n_words,), of all releases."""
+        if self.read is self.released:
+            return self.estimate.totals
+        # the next round goes on as if nobody had looked
+        estimate = replace(self.estimate, public=copy.copy(self.estimate.public))
+        seen = replace(self, read=None, estimate=estimate)
+        seen._read_totals()
+        return estimate.totals
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
         """The average and the noise of a cell of each word, earlier releases included."""
@@ -296,7 +311,7 @@ class NoisyTable:
         totals, (noisy, scale) = self.totals, self.sums()
         n_components, noise = noisy.shape[1], math.sqrt(self.variance)
         of_one = math.sqrt(n_components * NOISE_VARIANCE) * noise  # of `row_noise`, by one curator
-        estimate = replace(self.estimate)  # the next round goes on as if nobody had looked
+        estimate = replace(self.estimate, totals=totals)  # the next round goes on with its own
         table = estimate(noisy, scale).astype(float)
         if scale.any():
             add_up(table, totals, estimate.slopes(noisy, scale), estimate.n_jobs)

@@ -30,7 +30,7 @@ STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior 
 PIECE = 2**14  # cells that a thread works on before it takes the next ones; enters results
 FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
 LEVELS = 40  # of the word totals that a word may have whatever public numbers say
-RATIOS = np.geomspace(1 / 16, 16, 17)  # of a word's frequency to the one that is expected
+RATIOS = np.geomspace(1 / 16, 16, 17, dtype=np.float32)  # of a word's frequency to the expected
 CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
 
 
@@ -60,12 +60,18 @@ class WordTotals:
     mean: float
     n_docs: float = 0.0
 
+    @property
+    def precision(self) -> float:
+        """Precision of a word's total: a mean of variances, inverted; infinite without noise."""
+        variance = float(np.square(self.noise_scale).mean())
+        return 1 / variance if variance else np.inf
+
     def and_release(self, noisy: np.ndarray, noise_scale: np.ndarray) -> WordTotals:
         """These totals and one more release of them, at the same scale."""
         both = np.array([self.noise_scale, noise_scale]) ** -2.0
         precision = both.sum(axis=0)
         values = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
-        rates = 1 / np.square([self.noise_scale, noise_scale]).mean(axis=1)
+        rates = self.precision, 1 / np.square(noise_scale).mean()
         mean = float(np.average([self.mean, noisy.mean()], weights=rates))
         return WordTotals(values, 1 / np.sqrt(precision), mean, self.n_docs)
 
@@ -85,18 +91,20 @@ class WordTotals:
         center. Fifty steps of expectation-maximization fit the weights. Unless they fit better than
         by chance, all words have the ratio 1. Without noise, totals below 1 become 1.
         """
-        noisy, scale = self.noisy, self.noise_scale
-        if not scale.any():
-            return np.maximum(noisy, 1.0)  # later documents may have other words
+        if not self.noise_scale.any():
+            return np.maximum(self.noisy, 1.0)  # later documents may have other words
+        noisy, scale = self.noisy.astype(np.float32), self.noise_scale.astype(np.float32)
         mean = max(self.mean, 0.01 * float(scale.mean()))
-        levels = np.geomspace(mean / 100, max(mean * 60, float(noisy.max())), LEVELS)
+        largest = max(mean * 60, float(noisy.max()))
+        levels = np.geomspace(mean / 100, largest, LEVELS, dtype=np.float32)
         centers = np.broadcast_to(levels, (len(noisy), LEVELS))
         variances = (0.5 * np.log(levels[1] / levels[0]) * centers) ** 2
         if expected is not None:
-            near = np.outer(expected * (mean * len(noisy) / expected.sum()), RATIOS)
+            frequency = expected / expected.sum() * (mean * len(noisy))
+            near = np.outer(frequency.astype(np.float32), RATIOS)
             centers = np.hstack([centers, near])
             variances = np.hstack([variances, (0.5 * np.log(RATIOS[1] / RATIOS[0]) * near) ** 2])
-        prior = np.full(centers.shape[1], 1 / centers.shape[1])
+        prior = np.full(centers.shape[1], 1 / centers.shape[1], np.float32)
         distance, variance = noisy[:, None] - centers, scale[:, None] ** 2 + variances
         likelihood = -0.5 * (distance**2 / variance + np.log(variance))
         likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
@@ -108,9 +116,9 @@ class WordTotals:
         found = np.einsum("vg,vg,g->v", likelihood, means, prior) / evidence
         if expected is not None:
             exactly = LEVELS + len(RATIOS) // 2  # the ratio 1, which learned weights beat by chance
-            gain = np.log(evidence).sum() - np.log(np.maximum(likelihood[:, exactly], 1e-300)).sum()
-            found += expit(CHANCE - gain) * (means[:, exactly] - found)
-        return np.maximum(found, levels[0])
+            gain = np.log(evidence / np.maximum(likelihood[:, exactly], 1e-30)).sum(dtype=float)
+            found += np.float32(expit(CHANCE - gain)) * (means[:, exactly] - found)
+        return np.maximum(found, levels[0]).astype(float)
 
 
 @dataclass
@@ -127,7 +135,7 @@ class TableEstimate:
     Parameters
     ----------
     totals : ndarray of shape (n_words,)
-        Word totals; None while there are releases that nobody has read.
+        Word totals.
     public : PublicWords or None
         What is public of the words.
     prior : ndarray of shape (n_factors,) or None
@@ -138,7 +146,7 @@ class TableEstimate:
         Number of threads. It never changes a result.
     """
 
-    totals: np.ndarray | None
+    totals: np.ndarray
     public: Any = None  # PublicWords
     prior: np.ndarray | None = None
     expected: np.ndarray | None = None
@@ -206,7 +214,6 @@ class TableEstimate:
 
     def _cells(self, noisy: np.ndarray, noise_scale: np.ndarray) -> Cells:
         """A noisy table, and what the kernels need to know of its cells."""
-        assert self.totals is not None
         assert self.expected is not None
         rate = (self.totals / noise_scale).astype(np.float32)
         center = np.broadcast_to(self.expected, (len(noisy), self.expected.shape[1]))
