@@ -21,6 +21,7 @@ from dplda.audit._residuals import (
     sample_tests,
 )
 from dplda.datasets import make_topic_corpus
+from dplda.document._contributions import Documents
 from dplda.privacy import Ledger
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Streams
@@ -127,22 +128,21 @@ def test_sound_estimators_pass(name, X):
         SubLDA(2, noise_multiplier=3.0, max_iter=3, prior_components=np.ones((2, 30))),
         PrivateSVILDA(2, noise_multiplier=2.0, subsampling_ratio=0.001, max_iter=3),
         HDPLDA(2, noise_epsilon=30.0, count_clip=1.0, topic_word_prior=1.0, max_iter=2),
+        SubLDA(2, epsilon=4.0),
     ],
-    ids=["one round", "first table", "few members", "little noise"],
+    ids=["one round", "first table", "few members", "little noise", "default rounds"],
 )
 def test_corner_cases_pass(model, X):
     result = residual_check(model, X, random_state=1)
     assert result.passed, str(result)
 
 
-class Loose(SubLDA):
-    contribution_norm = 1e6
-
-
-def test_what_the_clip_test_could_not_see_is_said(X):
-    loose = Loose(2, epsilon=4.0, **ROUNDS)
-    assert "no document came near the bound" in str(residual_check(loose, X))
+def test_what_the_clip_test_could_not_see_is_said(X, monkeypatch):
     assert "no document came near" not in str(residual_check(MODELS["SubLDA"], X, random_state=0))
+    loose = lambda self, mechanism, norm: (1e6 * norm, mechanism.radius)  # noqa: E731
+    monkeypatch.setattr(Documents, "clipping_bound", loose)
+    said = str(residual_check(MODELS["SubLDA"], X, random_state=0))
+    assert "no document came near the bound in 12 of 12 releases" in said
 
 
 def test_a_check_is_one_charged_fit_that_a_seed_repeats(X):

@@ -279,7 +279,7 @@ def _with_more(
     """Add loud and empty documents, and words that no document has: their cells are noise only."""
     model, parameters = clone(estimator), estimator.get_params()
     # `max_iter`, or what None stands for; 1 without such a parameter
-    n_rounds = getattr(model, "_max_iter", lambda: int(parameters.get("max_iter", 1)))()
+    n_rounds = parameters.get("max_iter", 1) or len(model._budget().rounds)
     cells = int(parameters.get("n_components", 1)) * n_rounds
     n_more = min(-(-N_CELLS // cells), MAX_MORE_WORDS)
     add_words(model, np.ones((int(parameters.get("n_components", 1)), n_more)))
