@@ -255,7 +255,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         read = partial(check, self, X, reset=width is None)  # private, unless X holds reports
         try:  # the size of the vocabulary is public, and enters the cost before X is read
             n_words = np.shape(X)[1]
-        except (ValueError, IndexError):  # no matrix: `read` says why
+        except (TypeError, ValueError, IndexError):  # no matrix: `read` says why
             n_words = read().shape[1]
         if n_words != (width or n_words):
             raise ValueError(
