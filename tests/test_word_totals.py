@@ -164,7 +164,7 @@ def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(cor
     def looked_at(table, *args, **options):
         assert (table.totals > 0).all()
         update(table, *args, **options)
-        missing.append(table.released.precision / table.read.precision)
+        missing.append(table.released.precision / table.estimate.read.precision)
 
     def fitted():
         public = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(1, 1e4, 300)

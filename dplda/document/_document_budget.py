@@ -110,31 +110,16 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class DocumentBudget:
-    """The mechanisms of a fit.
+    """The mechanisms of a fit."""
 
-    Attributes
-    ----------
-    totals, rounds : sequence of mechanism
-        One for each of the two releases of word totals, and one for each round.
-    subsampling_ratio : float
-        Highest probability with which a unit takes part in a round.
-    noise_multiplier : float
-        Noise multiplier of an average round; 0 without noise.
-    exact : bool
-        Whether there is no noise.
-    noise : float
-        Standard deviation of a cell of the average of all rounds, over the norm of documents.
-    n_spare : int
-        Further attempts that are charged, each as a round without sampling: a unit that is in the
-        sample of a failed attempt is in that of the next one.
-    """
-
-    totals: Sequence[Any]
-    rounds: Sequence[Any]
-    subsampling_ratio: float
-    noise_multiplier: float
-    exact: bool
-    noise: float
+    totals: Sequence[Any]  # one for each of the two releases of word totals
+    rounds: Sequence[Any]  # one for each round
+    subsampling_ratio: float  # highest probability with which a unit takes part in a round
+    noise_multiplier: float  # of an average round; 0 without noise
+    exact: bool  # whether there is no noise
+    noise: float  # standard deviation of a cell of the average of all rounds, over `NORM`
+    # Further attempts that are charged, each as a round without sampling: a unit that is in the
+    # sample of a failed attempt is in that of the next one.
     n_spare: int = 0
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:

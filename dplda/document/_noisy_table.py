@@ -60,46 +60,20 @@ class Earlier(NamedTuple):
 
 @dataclass
 class NoisyTable:
-    """The word-topic table as estimated from past releases; public.
+    """The word-topic table as estimated from past releases; public."""
 
-    Attributes
-    ----------
-    weight : ndarray of shape (n_words,)
-        Word weights.
-    table : ndarray of shape (n_words, n_components), float32
-        Estimated word-topic table, prior included.
-    average : ndarray of shape (n_words, n_components)
-        Weighted average of the first table and of the noisy tables of the rounds, never clipped.
-    estimate : TableEstimate
-        Denoiser of the table, with the prior that it has learned.
-    released : WordTotals or None
-        The releases of word totals.
-    read : WordTotals or None
-        Those of them that the totals of `estimate` come from.
-    variance : float
-        Variance of the noise of `average`, in each cell multiplied by its word weight.
-    row_noise : ndarray of shape (n_words,)
-        The same average of the row sums of the noisy integers, which are noise alone, each times
-        the standard deviation of a cell's noise in tokens.
-    n_rounds : int
-        Number of rounds so far.
-    share_for_totals : float
-        Share of the rounds that release word totals again, in [0, 1).
-    earlier : Earlier or None
-        Releases of fits to other documents, which are added.
-    """
-
-    weight: np.ndarray
-    table: np.ndarray
-    average: np.ndarray
-    estimate: TableEstimate
-    released: WordTotals | None = None
-    read: WordTotals | None = None
-    variance: float = 0.0
+    weight: np.ndarray  # word weights, (n_words,)
+    table: np.ndarray  # estimate, prior included, (n_words, n_components), float32
+    average: np.ndarray  # of the first table and those of the rounds, never clipped; the same shape
+    estimate: TableEstimate  # denoiser of the table, with the prior that it has learned
+    released: WordTotals | None = None  # the releases of word totals
+    variance: float = 0.0  # of the noise of a cell of `average`, times its word weight
+    # The same average of the row sums of the noisy integers, (n_words,), which are noise alone,
+    # each times the standard deviation of a cell's noise in tokens.
     row_noise: Any = 0.0
-    n_rounds: int = 0
-    share_for_totals: float = 0.0
-    earlier: Earlier | None = None
+    n_rounds: int = 0  # so far
+    share_for_totals: float = 0.0  # of the rounds, which release word totals again, in [0, 1)
+    earlier: Earlier | None = None  # releases of fits to other documents, which are added
 
     @classmethod
     def from_totals(
@@ -130,8 +104,8 @@ class NoisyTable:
             trust = public.trust * public.known[:, None]
             average *= 1 - trust
             average += trust * totals[:, None] * public.shares
-        estimate = TableEstimate(totals, public, n_jobs=n_jobs)
-        return cls(weight, average.astype(np.float32), average, estimate, released, released)
+        estimate = TableEstimate(totals, public, released, n_jobs=n_jobs)
+        return cls(weight, average.astype(np.float32), average, estimate, released)
 
     def copied(self, exact: bool, n_jobs: int | None) -> NoisyTable:
         """A copy for the next rounds: an interrupted call changes no model."""
@@ -253,13 +227,13 @@ class NoisyTable:
 
         The totals of earlier releases serve until all releases are `MORE_PRECISE` than those.
         """
-        released, public = self.released, self.estimate.public
+        released, read, public = self.released, self.estimate.read, self.estimate.public
         assert released is not None
-        if self.read is released or (
-            self.read is not None and released.precision < MORE_PRECISE * self.read.precision
+        if read is not None and (
+            read is released or released.precision < MORE_PRECISE * read.precision
         ):
             return
-        self.read = released
+        self.estimate.read = released
         if self.earlier is not None:
             self.earlier = self.earlier._replace(today=released.smooth())
             released = released.and_documents(self.earlier.totals)
@@ -278,7 +252,6 @@ class NoisyTable:
         noise = math.sqrt(float(((scale * self.weight) ** 2).mean()))
         self.earlier = Earlier(average, scale, totals, today, noise)
         self.estimate = TableEstimate(today, self.estimate.public, n_jobs=self.estimate.n_jobs)
-        self.read = None
         self.table = other.table.copy()
         self.average = today[:, None] * (self.table / self.table.sum(axis=1, keepdims=True))
 
@@ -287,12 +260,11 @@ class NoisyTable:
     @property
     def totals(self) -> np.ndarray:
         """Estimated word totals (n_words,), of all releases."""
-        if self.read is self.released:
+        if self.estimate.read is self.released:
             return self.estimate.totals
         # the next round goes on as if nobody had looked
-        estimate = replace(self.estimate, public=copy.copy(self.estimate.public))
-        seen = replace(self, read=None, estimate=estimate)
-        seen._read_totals()
+        estimate = replace(self.estimate, public=copy.copy(self.estimate.public), read=None)
+        replace(self, estimate=estimate)._read_totals()
         return estimate.totals
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:

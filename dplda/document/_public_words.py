@@ -26,41 +26,20 @@ OWN_TOTALS = 0.3  # variance of the logarithm of a word's total, besides that of
 
 @dataclass
 class PublicWords:
-    """What is public of the words.
+    """What is public of the words."""
 
-    Attributes
-    ----------
-    directions : ndarray of shape (n_words, n_dimensions) or None
-        Word vectors of length one, centered; zeros for words without one.
-    lengths : ndarray of shape (n_words, 2) or None
-        Whether a word has a vector, and the standardized logarithm of its length.
-    counts : ndarray of shape (n_words,) or None
-        Public tokens of each word.
-    known : ndarray of shape (n_words,) or None
-        Mask of the words that the public texts have.
-    has_frequencies, is_hint : bool
-        Whether `counts` know the words' frequencies; or are those of a few words, as of seed words.
-    shares : ndarray of shape (n_words, n_components) or None
-        p(topic | word) of the public tokens. Rows sum to one.
-    trust : float
-        Weight of the public topics, in [0, 1]; `examine` learns it.
-    agreement : float
-        Share of the tokens whose words are within a factor of 2 of their public frequencies, by
-        the estimate of `totals`.
-    n_examining : int
-        Number of first rounds of topics that examine the public topics.
-    """
-
-    directions: Any = None
-    lengths: Any = None
-    counts: Any = None
-    known: Any = None
-    has_frequencies: bool = False
-    is_hint: bool = False
-    shares: Any = None
-    trust: float = 1.0
+    directions: Any = None  # vectors of length one, centered, or zeros, (n_words, n_dimensions)
+    lengths: Any = None  # whether a word has one; its standardized log length; (n_words, 2)
+    counts: Any = None  # public tokens of each word, (n_words,)
+    known: Any = None  # mask of the words that the public texts have, (n_words,)
+    has_frequencies: bool = False  # whether `counts` know the words' frequencies
+    is_hint: bool = False  # whether they are those of a few words, as of seed words
+    shares: Any = None  # p(topic | word) of the public tokens, (n_words, n_components)
+    trust: float = 1.0  # weight of the public topics, in [0, 1]; `examine` learns it
+    # Share of the tokens whose words are within a factor of 2 of their public frequencies, by the
+    # estimate of `totals`.
     agreement: float = 1.0
-    n_examining: int = 0
+    n_examining: int = 0  # first rounds of topics, which examine the public topics
 
     @classmethod
     def of(cls, vectors: np.ndarray | None, table: np.ndarray | None) -> PublicWords | None:

@@ -39,25 +39,15 @@ Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class WordTotals:
-    """Mean of all releases of word totals, weighted by precision.
+    """Mean of all releases of word totals, weighted by precision."""
 
-    Attributes
-    ----------
-    noisy : ndarray of shape (n_words,)
-        Noisy word totals.
-    noise_scale : ndarray of shape (n_words,)
-        Standard deviation of the noise in each.
-    mean : float
-        Mean of the totals. The mean of `noisy` is too large: a word with much noise in the first
-        release gets a small weight for the second, and keeps more of that noise.
-    n_docs : float
-        Noisy number of documents, and one standard error more. With users, the geometric mean of
-        documents and users: a user's documents share one norm.
-    """
-
-    noisy: np.ndarray
-    noise_scale: np.ndarray
+    noisy: np.ndarray  # word totals, (n_words,)
+    noise_scale: np.ndarray  # standard deviation of the noise in each, (n_words,)
+    # Mean of the totals. That of `noisy` is too large: a word with much noise in the first release
+    # gets a small weight for the second, and keeps more of that noise.
     mean: float
+    # Noisy number of documents, and one standard error more. With users, the geometric mean of
+    # documents and users: a user's documents share one norm.
     n_docs: float = 0.0
 
     @property
@@ -131,26 +121,15 @@ class TableEstimate:
     expectation-maximization. Cells with strong noise shrink toward n_v m_vk; cells with weak noise
     hardly change. m_vk is what public numbers and the rows of other words say
     (`PublicWords.expect`), and without public numbers the topic's share of all tokens.
-
-    Parameters
-    ----------
-    totals : ndarray of shape (n_words,)
-        Word totals.
-    public : PublicWords or None
-        What is public of the words.
-    prior : ndarray of shape (n_factors,) or None
-        The frequencies of the factors, once they have been learned.
-    expected : ndarray of shape (n_words or 1, n_components to whole vectors) or None
-        m_vk, float32, once it has been computed; one row if all words have the same.
-    n_jobs : int or None
-        Number of threads. It never changes a result.
     """
 
-    totals: np.ndarray
+    totals: np.ndarray  # (n_words,)
     public: Any = None  # PublicWords
-    prior: np.ndarray | None = None
+    read: WordTotals | None = None  # the releases that `totals` come from
+    prior: np.ndarray | None = None  # frequencies of the factors, (n_factors,), once learned
+    # m_vk, float32, (n_words or 1, n_components to whole vectors); one row if all words have it
     expected: np.ndarray | None = None
-    n_jobs: int | None = None
+    n_jobs: int | None = None  # threads, which never change a result
 
     def __call__(
         self,
