@@ -107,10 +107,11 @@ def test_a_round_enters_the_average(shape, instruction_set):
     totals, before, scale = any_table(*shape)
     table = np.maximum(before, 0).astype(np.float32) + np.float32(0.5)
     noisy = np.random.default_rng(1).integers(-(10**12), 10**12, shape)
+    of_words = WordTotals(totals, scale, totals.mean())
     for exact, n_jobs in itertools.product((False, True), (1, 2)):
-        estimate = TableEstimate(totals, n_jobs=n_jobs)
+        estimate = TableEstimate(totals, read=of_words, n_jobs=n_jobs)
         kind = ExactTable if exact else NoisyTable
-        released = kind(scale, table.copy(), before.copy(), estimate)
+        released = kind(scale, table.copy(), before.copy(), estimate, of_words)
         step = Round(1, 3, DiscreteGaussian.for_noise_multiplier(1.0), 1.0, 2.4, 0.3, 1, 1, False)
         released.update(noisy, step, unit=1e-9, share=0.3, topic_word_prior=0.0)
         counts = noisy * 1e-9 / scale[:, None]

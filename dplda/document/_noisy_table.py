@@ -229,9 +229,7 @@ class NoisyTable:
         """
         released, read, public = self.released, self.estimate.read, self.estimate.public
         assert released is not None
-        if read is not None and (
-            read is released or released.precision < MORE_PRECISE * read.precision
-        ):
+        if read is released or (read and released.precision < MORE_PRECISE * read.precision):
             return
         self.estimate.read = released
         if self.earlier is not None:
