@@ -105,6 +105,12 @@ def test_the_card_tells_of_a_seed_and_states_no_sensitivity_without_noise():
     assert "together by" not in several
 
 
+def test_the_summary_is_the_first_lines_and_computes_no_others(monkeypatch):
+    assert str(make()).startswith(make().summary() + "\n\nmeaning")
+    monkeypatch.delattr(Guarantee, "detection_rate")
+    assert make().summary().count("\n") == 2
+
+
 def stated_rate(guarantee):
     return float(str(guarantee).split("finds it in at most ")[1].split(" of 100")[0]) / 100
 

@@ -133,7 +133,7 @@ class Curator:
         ledger: Any = None,
         parties: Any = None,
     ) -> Curator:
-        return object.__new__(_STAND_IN.get() or cls)
+        return object.__new__(_WATCH.get()[1] or cls)
 
     def __init__(
         self,
@@ -439,9 +439,9 @@ class Release:
     mechanism: Any = None
 
 
-_SEEN: ContextVar[list[Release] | None] = ContextVar("_SEEN", default=None)
-# The class of which an audit lets curators be made.
-_STAND_IN: ContextVar[type[Curator] | None] = ContextVar("_STAND_IN", default=None)
+# What is released, and the class of which an audit lets curators be made.
+_WATCH: ContextVar[tuple[list[Release] | None, type[Curator] | None]]
+_WATCH = ContextVar("_WATCH", default=(None, None))
 
 
 @contextmanager
@@ -458,13 +458,12 @@ def observe_releases(kind: type[Curator] | None = None) -> Iterator[list[Release
     releases : list of Release
         Grows with each release.
     """
-    seen = _SEEN.set([])
-    made = _STAND_IN.set(kind or _STAND_IN.get())
+    seen: list[Release] = []
+    token = _WATCH.set((seen, kind or _WATCH.get()[1]))
     try:
-        yield _SEEN.get()  # type: ignore[misc]
+        yield seen
     finally:
-        _SEEN.reset(seen)
-        _STAND_IN.reset(made)
+        _WATCH.reset(token)
 
 
 def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:
@@ -473,6 +472,6 @@ def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:
     The value must not change afterwards. `value` may be a function that returns the value; it is
     called only if there is an observer.
     """
-    seen = _SEEN.get()
+    seen, _ = _WATCH.get()
     if seen is not None:
         seen.append(Release(label, round, value() if callable(value) else value, mechanism))
