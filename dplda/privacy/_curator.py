@@ -24,7 +24,7 @@ from dplda.privacy._accounting import grouped
 from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled, repeated
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism
-from dplda.privacy._streams import Purpose, Reader, Streams, keystream_total_variation
+from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
 # Limit on the random words of a fit, and the distance from ideal randomness that the fit is charged
 # for them. Both are constants, because the charge depends on nothing private.
@@ -385,7 +385,7 @@ class Curator:
         cells = value.reshape(-1)
         for block in range(-(-cells.size // BLOCK_CELLS)):
             part = cells[block * BLOCK_CELLS : (block + 1) * BLOCK_CELLS]
-            mechanism.add_to(part, Reader(self._streams, Purpose.NOISE, round, block), n_jobs)
+            mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block), n_jobs)
         self._check_limit()
 
     def _check_limit(self) -> None:
