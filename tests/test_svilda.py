@@ -15,7 +15,7 @@ from dplda.datasets import (
     make_topic_corpus,
 )
 from dplda.document._contributions import Documents
-from dplda.document._noisy_table import ExactTable, NoisyTable, exponential, nearly_equal
+from dplda.document._noisy_table import ExactTable, NoisyTable
 from dplda.document._table_estimate import WordTotals
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy._streams import Streams
@@ -71,11 +71,11 @@ def zeros():
     return np.zeros((50, 16), np.float32)
 
 
-def start(X, seed=0, ratios=exponential):
+def start(X, alike=False):
     totals = np.asarray(X.sum(axis=0), float).ravel()
     exact = WordTotals(totals, np.zeros(len(totals)), totals.mean())
     return NoisyTable.from_totals(
-        exact, np.ones(len(totals)), K, Streams.from_random_state(seed), ratios=ratios
+        exact, np.ones(len(totals)), K, Streams.from_random_state(0), alike=alike
     )
 
 
@@ -165,7 +165,7 @@ def test_a_document_of_any_length_is_cut_at_once():
 def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):
     """Step by step, with scikit-learn's E-step."""
     model = seeded(PrivateSVILDA(K, epsilon=math.inf, subsampling_ratio=1, max_iter=6), corpus)
-    first = start(corpus, ratios=nearly_equal).table
+    first = start(corpus, alike=True).table
     average, table = first, first
     for t in range(1, 7):
         topics = np.exp(psi(table) - psi(table.sum(axis=0))).T.copy()

@@ -47,7 +47,7 @@ from dplda.document._document_budget import (
     document_budget,
     document_guarantee,
 )
-from dplda.document._noisy_table import CLEAR, EXAMINED, ExactTable, NoisyTable, exponential
+from dplda.document._noisy_table import CLEAR, EXAMINED, ExactTable, NoisyTable
 from dplda.document._plan import warn_of_expectation
 from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
@@ -126,7 +126,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     )
     _n_passes = N_PASSES
     _infers_anew = False
-    _ratios = staticmethod(exponential)  # of the first table
+    _begins_alike = False  # with topics that differ little from each other
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
@@ -427,8 +427,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )  # public
         kind = ExactTable if budget.exact else NoisyTable
         table = kind.from_totals(
-            released, weight, int(self.n_components), streams, public, self._ratios, self.n_jobs
-        )  # public
+            released,
+            weight,
+            int(self.n_components),
+            streams,
+            public,
+            self._begins_alike,
+            self.n_jobs,
+        )  # public  # fmt: skip
         if earlier is not None:
             table.add_earlier(earlier)
         elif budget.exact and (start := self._exact_start(documents, streams)) is not None:

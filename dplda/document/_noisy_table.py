@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -36,11 +35,6 @@ CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get a
 EXAMINED = 0.15  # of the rounds: the first ones, which examine public topics
 MORE_PRECISE = 1.1  # 5% less noise
 RENEWED = 4  # rounds after which what is expected of the words is computed again
-
-
-def exponential(draws: np.ndarray) -> np.ndarray:
-    """Exponential perturbations: topics that differ much from each other."""
-    return -np.log(draws)
 
 
 def nearly_equal(draws: np.ndarray) -> np.ndarray:
@@ -83,21 +77,22 @@ class NoisyTable:
         n_components: int,
         streams: Streams,
         public: PublicWords | None = None,
-        ratios: Callable[[np.ndarray], np.ndarray] = exponential,
+        alike: bool = False,
         n_jobs: int | None = None,
     ) -> NoisyTable:
         """The table before round 1: word totals, divided among random topics.
 
-        As far as public topics are trusted, their shares take the place of random ones. `ratios`
-        maps uniform random numbers to multiplicative perturbations, one for each word and topic.
+        Perturbations are exponential, or those of `nearly_equal` if topics begin `alike`. As far
+        as public topics are trusted, their shares take the place of random ones.
         """
         totals = released.smooth() if public is None else public.totals(released)
         average = np.empty((len(totals), n_components))
         reader = streams.reader(Purpose.INITIAL_TABLE, 0)
         for piece in slices(len(totals), max(1, PIECE // n_components)):
             words = reader.words(average[piece].size)
-            draws = ratios(uniform(words, positive=True)).reshape(-1, n_components)
-            np.multiply(totals[piece, None], draws, out=average[piece])
+            draws = uniform(words, positive=True).reshape(-1, n_components)
+            ratios = nearly_equal(draws) if alike else -np.log(draws)
+            np.multiply(totals[piece, None], ratios, out=average[piece])
         average /= average.sum(axis=0)
         average *= totals.sum() / n_components
         if public is not None and public.shares is not None:

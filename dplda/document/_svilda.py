@@ -7,7 +7,6 @@ from numbers import Real
 from dplda.core._private_fit import Interval
 from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
-from dplda.document._noisy_table import nearly_equal
 
 
 class PrivateSVILDA(DocumentLDA):
@@ -102,7 +101,7 @@ class PrivateSVILDA(DocumentLDA):
 
     _n_passes = 40  # the default rounds see a document this often, in fresh minibatches
     _infers_anew = True  # a round reads no private state of earlier rounds
-    _ratios = staticmethod(nearly_equal)
+    _begins_alike = True  # as in online variational Bayes
     _parameter_constraints = {
         **DocumentLDA._parameter_constraints,
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
