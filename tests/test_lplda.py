@@ -283,8 +283,8 @@ def test_client_and_server_of_the_docs_are_two_programs(tmp_path):
         run(tmp_path, "client.py", f".{os.sep}{texts.name}", "more.npz")
         assert (sp.load_npz(tmp_path / "more.npz")[1:] != stored).nnz == 0
     said = run(tmp_path, "server.py", "reports0.npz", "reports1.npz")
-    assert "40 reports" in said
-    assert "differential privacy with epsilon" in said
+    assert "40 reports, epsilon 16 " in said
+    assert "docs/proofs_local.md" in said  # the card
 
 
 def test_figures_of_the_docs():
