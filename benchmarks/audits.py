@@ -1,15 +1,19 @@
 """Audits of every estimator: the epsilon that an attack finds, next to the one that is claimed.
 
-``python benchmarks/audits.py [--runs 20] [--canaries 5000] [--seed 0] [--only TEXT]``
+``python benchmarks/audits.py [--runs 20] [--canaries 5000] [--seed 0] [--only TEXT] [--shares]``
 
 Canaries are hidden among 100 invented documents (``make_topic_corpus``), at delta 1e-5. The
 confidence of 0.95 holds for each line alone. The claim of `dplda.published` is the published one.
+``--shares`` counts the noise of models in the place of audits: of ten parties, some of which draw
+none, and of fits whose noise is left out, where only rounding is left (V = 2000, K = 20).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
@@ -17,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
 import published_attacks as attacks
 
 from dplda import HDPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA, published
-from dplda.audit import audit_epsilon
+from dplda.audit import audit_epsilon, noise_of_release
 from dplda.datasets import make_topic_corpus
-from dplda.federated import IFTMParty
+from dplda.federated import IFTMParty, fit_together
+from dplda.privacy.mechanisms import DiscreteGaussian
 
 DELTA, ROUNDS = 1e-5, {"delta": 1e-5, "max_iter": 10}
 USERS = {"attack": "user"}
@@ -97,7 +102,10 @@ def main() -> None:
     parser.add_argument("--canaries", type=int, default=5000, help="canaries of each of these fits")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="lines whose name has this text")
+    parser.add_argument("--shares", action="store_true")
     options = parser.parse_args()
+    if options.shares:
+        return count_shares()
     X = make_topic_corpus(n_docs=100, n_words=50, n_components=2, random_state=0).data
     common = {"delta": DELTA, "random_state": options.seed}
     print("| | a coin decides that | claimed | epsilon at least | |")
@@ -121,6 +129,23 @@ def main() -> None:
                 f"| {verdict(result)} |",
                 flush=True,
             )
+
+
+def count_shares() -> None:
+    warnings.simplefilter("ignore")
+    draw = DiscreteGaussian.add_to
+    X = make_topic_corpus(100, 20_000, 2, random_state=0).data
+    parts = {str(i): X[10 * i : 10 * i + 10] for i in range(10)}
+    for n_lazy in (0, 1, 3):
+        lazy = itertools.cycle([True] * n_lazy + [False] * (10 - n_lazy))
+        DiscreteGaussian.add_to = lambda *args, lazy=lazy: next(lazy) or draw(*args)
+        found = noise_of_release(fit_together(SubLDA(2, epsilon=4.0, max_iter=2), parts))
+        print(f"{n_lazy} of 10 parties draw no noise: {found.shares:.2f} shares", flush=True)
+    DiscreteGaussian.add_to = lambda *args: None
+    for n_docs, epsilon in itertools.product((5000, 20_000), (1.0, 4.0, 16.0)):
+        X = make_topic_corpus(n_docs, 2000, 10, doc_length=80, random_state=0).data
+        found = noise_of_release(SubLDA(20, epsilon=epsilon).fit(X))
+        print(f"{n_docs} documents, epsilon {epsilon:g}: {found.shares:.1e} shares", flush=True)
 
 
 def verdict(result) -> str:

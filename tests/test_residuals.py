@@ -252,6 +252,14 @@ def test_a_model_of_one_curator_has_one_share_of_noise(model, with_users, tmp_pa
     assert noise_of_release(load_release(tmp_path / "model")) == found
 
 
+def test_without_noise_the_sums_hold_next_to_nothing(monkeypatch):
+    """What a document adds sums to zero over topics, up to rounding."""
+    FAULTS["no_gaussian_noise"].plant(monkeypatch)
+    X = make_topic_corpus(n_docs=2000, n_words=200, n_components=4, random_state=0).data
+    for model in (clone(NOISY).set_params(n_components=4), PrivateSVILDA(4, epsilon=4.0)):
+        assert 0 < noise_of_release(model.fit(X)).shares < 1e-4
+
+
 def test_half_of_the_noise_is_a_quarter_of_a_share(monkeypatch):
     FAULTS["half_the_gaussian_noise"].plant(monkeypatch)
     X = make_topic_corpus(n_docs=200, n_words=V, n_components=2, random_state=0).data

@@ -265,14 +265,11 @@ def shares_of_noise(total: NDArray[np.int64]) -> float:
     return min(float(np.mean(row**2)) for row in rows) / NOISE_VARIANCE
 
 
-def quieter(event: Event, share: float) -> Event:
+def quieter(event: Any, share: float) -> Any:
     """The event of a Gaussian step with this share of its noise."""
-    gaussian = event.event if isinstance(event, PoissonSampled) else event
-    assert isinstance(gaussian, Gaussian)
-    quiet = Gaussian(gaussian.noise_multiplier * share)
     if isinstance(event, PoissonSampled):
-        return PoissonSampled(event.sampling_probability, quiet)
-    return quiet
+        return PoissonSampled(event.sampling_probability, quieter(event.event, share))
+    return Gaussian(event.noise_multiplier * share)
 
 
 class Adder:
