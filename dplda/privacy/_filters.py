@@ -34,7 +34,7 @@ from dplda.privacy._events import MAX_COUNT, Event, Gaussian, Repeated, from_rec
 # Gaussian (benchmarks/ledger.py).
 _DISTANCE_SHARE = 1e-3
 _PLAN_SHARE, _RENYI_SHARE, _GAUSSIAN_SHARE = 0.45, 0.45, 0.1
-_MAX_COPIES = 2**20  # of a plan, which no budget allows
+_MAX_COPIES = 2**20  # of a plan: an end of the search, far above the fits of a ledger
 # Margin on the rounding errors of a cost that no limit equals.
 _UP = 1.0 + 1e-12
 
