@@ -76,7 +76,7 @@ def test_the_stationary_law_is_the_target(epsilon, words):
 
     ptr = np.concatenate([[0], np.cumsum(np.tile(np.diff(tokens.ptr), n))])
     doc_ptr = np.arange(n + 1) * tokens.n_tokens
-    many = Tokens(doc_ptr, ptr, np.tile(tokens.word, n), 5, tokens.flip)
+    many = Tokens(np.arange(len(ptr)), doc_ptr, ptr, np.tile(tokens.word, n), 5, tokens.flip)
     topics = np.full(many.n_tokens, -1, np.int32)
     streams = Streams(bytes(31) + b"\7", seeded=True)
     for t in range(40):

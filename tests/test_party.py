@@ -14,7 +14,7 @@ import dplda.federated._party as party_module
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty, LocalModel, MessageError, vocabulary_hash
-from dplda.metrics import unigram_perplexity
+from dplda.metrics import match_topics, unigram_perplexity
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, epsilon_of
 from dplda.privacy._events import Repeated
 
@@ -108,6 +108,47 @@ def test_counts_are_shuffled_before_the_noise():
     words = party._tokens.word.reshape(50, -1)
     assert_array_equal(np.sort(words, axis=1), np.tile(np.repeat(np.arange(10), X[0]), (50, 1)))
     assert abs(np.corrcoef(words.ravel(), np.tile(np.arange(55), 50))[0, 1]) < 0.15
+
+
+def sentences():
+    """300 documents of six sentences: each sentence is of one topic, each document of all three."""
+    rng = np.random.default_rng(3)
+    topics = np.kron(np.eye(K), np.full(10, 0.1))
+    X = rng.multinomial(8, topics[np.arange(1800) % K])
+    return sp.csr_array(X), np.repeat(np.arange(300), 6), topics
+
+
+@pytest.mark.parametrize("token_epsilon", [math.inf, 7.0])
+def test_words_of_a_sentence_have_one_topic(token_epsilon):
+    X, documents, topics = sentences()
+    party = IFTMParty(K, token_epsilon=token_epsilon, max_iter=40, random_state=0)
+    found = clone(party).fit(X, documents=documents)
+    _, distance = match_topics(topics, found.components_)
+    assert distance.max() < 0.2
+    whole = sp.csr_array(X.toarray().reshape(300, 6, -1).sum(axis=1))  # which have one mixture
+    assert match_topics(topics, clone(party).fit(whole).components_)[1].max() > 0.4
+    table = found.components_
+    threaded = clone(party).set_params(n_jobs=2).fit(X, documents=documents)
+    assert_array_equal(threaded.components_, table)
+    assert (found.epsilon_, found.n_iter_) == (threaded.epsilon_, 40)
+    assert match_topics(topics, found.refine(table).components_)[1].max() < 0.2
+
+
+def test_sentences_count_to_the_cap_of_their_document():
+    X, documents, _ = sentences()
+    party = IFTMParty(K, token_epsilon=5.0, max_doc_tokens=20, max_iter=2)
+    tokens = party.fit(X, documents=documents)._tokens
+    assert_array_equal(np.diff(tokens.doc_ptr), np.full(300, 20))
+    assert np.isin(tokens.doc_ptr, tokens.unit_ptr).all()
+    assert 0 < np.diff(tokens.unit_ptr).min() <= np.diff(tokens.unit_ptr).max() <= 8
+
+
+@pytest.mark.parametrize("wrong", [[0, 1, 0], [0, 1], [0, 0, 1, 1], [[0], [1], [1, 2]]])
+def test_documents_of_sentences_are_checked_before_the_charge(wrong, X):
+    ledger = Ledger()
+    with pytest.raises(ValueError, match=r"documents|inhomogeneous"):
+        IFTMParty(K, token_epsilon=5.0, ledger=ledger).fit(X[:3], documents=wrong)
+    assert ledger.epsilon_spent == 0
 
 
 def test_it_learns():

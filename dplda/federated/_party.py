@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._base import BaseLDA
@@ -39,7 +41,7 @@ AVERAGED = 5  # the last fifth of the sweeps is averaged; enters every seeded re
 NOISY_TOKENS = "noisy tokens"
 TOKEN_RELATION = "one token is blanked, its position stays"
 TOKEN_ASSUMPTIONS = (
-    "the numbers of documents and of their tokens are public",
+    "the numbers of documents and of their tokens, and of the tokens of each sentence, are public",
     "every document is given once: a document that is given twice costs twice as much",
     "replacing a token by another word costs twice epsilon, and a document of n tokens n times "
     "epsilon if they are blanked, 2 n times if they are replaced",
@@ -142,15 +144,20 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> IFTMParty:
+    def fit(self, X: Any, y: Any = None, *, documents: Any = None) -> IFTMParty:
         """Privatize the party's documents, and run `max_iter` sweeps on the noisy vectors.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts. The columns are public.
+        X : {array-like, sparse matrix} of shape (n_rows, n_words)
+            Word counts of documents, or of sentences. The columns are public.
         y : Ignored
             Ignored.
+        documents : array-like of shape (n_rows,), default=None
+            The document of each sentence, if the rows are sentences; those of one document are
+            neighbors. All words of a sentence then have one topic (SentenceLDA, Algorithm 2),
+            after a first half of the sweeps in which each word has its own. None takes each row
+            for a document, and gives each word a topic (LDA, Algorithm 1).
 
         Returns
         -------
@@ -161,6 +168,9 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         ------
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
+        ValueError
+            If `token_epsilon` is missing, or if `documents` has not one value for each row, or
+            comes back to a document. Nothing is charged then.
         """
         if self.token_epsilon is None:
             raise ValueError(
@@ -176,15 +186,21 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
             counts = check_counts(self, X, reset=True)  # private
             # in the order of the columns, one changed word would move the tokens of other words
-            corpus = Corpus.from_counts(counts).shuffled(streams, 0)  # private
-            corpus = _kept(corpus, self.max_doc_tokens, streams)  # private
+            rows = Corpus.from_counts(counts).shuffled(streams, 0)  # private
+            corpus = Corpus(
+                rows.word,
+                rows.doc_ptr[_first_rows(documents, len(counts.indptr) - 1)],
+                rows.n_words,
+            )  # private
+            corpus, kept = _kept(corpus, self.max_doc_tokens, streams)  # private
             check_size(corpus, bits)  # public: the number of tokens
             # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
             # all tokens depend on lengths and coins only. Each coordinate of each token has noise
             # of that sensitivity, so that the event of one coordinate is the cost of the token.
             draw = partial(privatize, corpus, bits, streams)  # public
             tokens = curator.publish(draw, events, label=NOISY_TOKENS, round=0)
-        del corpus, counts, X  # everything below is post-processing
+            sentence_ptr = np.unique(kept[rows.doc_ptr])  # public: no sentence is empty
+        del corpus, rows, counts, X  # everything below is post-processing
         noise = (
             f"randomized response on each of the {tokens.n_words} bits of each token's one-hot "
             f"vector (a bit is reported wrongly with probability {tokens.flip:.3g}), once"
@@ -207,11 +223,17 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_components * tokens.n_words)
         scale = -np.log(uniform(words, positive=True)).reshape(n_components, -1)
         table = tokens.word_weights() * scale  # public
+        n_split = self.max_iter // 2 if documents is not None else 0
+        if n_split:  # whole sentences hardly change their topic while the topics are random
+            table = self._learn(tokens, table, streams, range(1, n_split + 1))  # public
+        if documents is not None:
+            tokens = replace(tokens, unit_ptr=sentence_ptr)
         epsilon = epsilon_of(events, 0.0)
+        sweeps = range(n_split + 1, self.max_iter + 1)
         publish(
             self,
             guarantee,
-            components_=self._learn(tokens, table, streams, self.max_iter),  # public
+            components_=self._learn(tokens, table, streams, sweeps),  # public
             n_iter_=self.max_iter,
             token_epsilon_=epsilon,
             document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
@@ -242,18 +264,19 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         table = check_topics(table, self.components_.shape[1])  # public
         streams = Streams.from_random_state(self.random_state)
         n_iter = self.n_iter_ + self.max_iter
-        components = self._learn(self._tokens, table, streams, n_iter)  # public
+        sweeps = range(self.n_iter_ + 1, n_iter + 1)
+        components = self._learn(self._tokens, table, streams, sweeps)  # public
         publish(self, self.privacy_, components_=components, n_iter_=n_iter)
         return self
 
     def _learn(
-        self, tokens: Tokens, table: np.ndarray, streams: Streams, n_iter: int
+        self, tokens: Tokens, table: np.ndarray, streams: Streams, sweeps: range
     ) -> np.ndarray:
-        """Pseudo-counts of words in topics, by sweeps over noisy vectors up to number `n_iter`."""
+        """Pseudo-counts of words in topics, by sweeps over noisy vectors with these numbers."""
         beta, n_averaged = float(self.topic_word_prior), max(1, self.max_iter // AVERAGED)
-        topics, word_prior = np.full(tokens.n_tokens, -1, np.int32), tokens.word_weights()
+        topics, word_prior = np.full(tokens.n_units, -1, np.int32), tokens.word_weights()
         last: list[np.ndarray] = []
-        for t in rounds(self, n_iter - self.max_iter + 1, n_iter):
+        for t in rounds(self, sweeps[0], sweeps[-1]):
             counts = sweep_tokens(
                 tokens, topics, table, word_prior, doc_topic_prior=float(self.doc_topic_prior_),
                 streams=streams, t=t, n_jobs=self.n_jobs,
@@ -263,14 +286,33 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         return np.mean(last, axis=0) + beta
 
 
-def _kept(corpus: Corpus, max_doc_tokens: int | None, streams: Streams) -> Corpus:
-    """At most `max_doc_tokens` tokens of each document, by keys that do not depend on words."""
-    if max_doc_tokens is None:
-        return corpus
-    lengths, largest = np.diff(corpus.doc_ptr), int(max_doc_tokens)
+def _first_rows(documents: Any, n_rows: int) -> np.ndarray:
+    """The first row of each document, and the number of rows; None is a document in each row."""
+    if documents is None:
+        return np.arange(n_rows + 1)
+    documents = column_or_1d(documents)
+    starts = np.flatnonzero(documents[1:] != documents[:-1]) + 1
+    if len(documents) != n_rows or len(starts) + 1 != len(np.unique(documents)):
+        raise ValueError(
+            f"documents must name the document of each of the {n_rows} rows, and the rows of one "
+            f"document must be neighbors, got {len(documents)} values; sort rows and values by "
+            "document"
+        )
+    return np.concatenate([[0], starts, [n_rows]])
+
+
+def _kept(
+    corpus: Corpus, max_doc_tokens: int | None, streams: Streams
+) -> tuple[Corpus, np.ndarray]:
+    """At most `max_doc_tokens` tokens of each document, by keys that do not depend on words.
+
+    Also the number of tokens that are kept before each of them, and of all.
+    """
     keeps = np.ones(corpus.n_tokens, np.bool_)
-    for d in np.flatnonzero(lengths > largest):
-        keys = streams.words(Purpose.KEPT_TOKENS, 0, int(d), int(lengths[d]))  # secret
-        keeps[corpus.doc_ptr[d] + np.argpartition(keys, largest)[largest:]] = False
-    doc_ptr = np.concatenate([[0], np.cumsum(np.minimum(lengths, largest))])
-    return Corpus(corpus.word[keeps], doc_ptr, corpus.n_words)
+    largest = corpus.n_tokens if max_doc_tokens is None else int(max_doc_tokens)
+    for d in np.flatnonzero(np.diff(corpus.doc_ptr) > largest):
+        first, last = corpus.doc_ptr[d : d + 2]
+        keys = streams.words(Purpose.KEPT_TOKENS, 0, int(d), int(last - first))  # secret
+        keeps[first + np.argpartition(keys, largest)[largest:]] = False
+    n_before = np.concatenate([[0], np.cumsum(keeps)])
+    return Corpus(corpus.word[keeps], n_before[corpus.doc_ptr], corpus.n_words), n_before

@@ -43,8 +43,12 @@ def randomized_bits(epsilon: float) -> RandomizedBits | None:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Privatized tokens of some documents: public lengths and noisy vectors, without words."""
+    """Privatized tokens of some documents: public lengths and noisy vectors, without words.
 
+    A unit has one topic: it is a token, or a sentence.
+    """
+
+    unit_ptr: NDArray[np.int64]  # (n_units + 1,) where the tokens of each unit begin
     doc_ptr: NDArray[np.int64]  # (n_docs + 1,) where the tokens of each document begin
     ptr: NDArray[np.int64]  # (n_tokens + 1,) where the ones of each noisy vector begin in `word`
     word: NDArray[np.int32]  # the words that the tokens report
@@ -54,6 +58,10 @@ class Tokens:
     @property
     def n_tokens(self) -> int:
         return len(self.ptr) - 1
+
+    @property
+    def n_units(self) -> int:
+        return len(self.unit_ptr) - 1
 
     def blocks(self) -> list[tuple[int, int]]:
         """First and last document of each block: whole documents of about `BLOCK_TOKENS`."""
@@ -90,8 +98,9 @@ def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> 
     # another token, because the order and the number of tokens do not depend on words. Every
     # coordinate of every token gets independent noise, so that this costs the mechanism's epsilon.
     word, n_words = corpus.word, corpus.n_words
+    each = np.arange(len(word) + 1)
     if bits is None:
-        return Tokens(corpus.doc_ptr, np.arange(len(word) + 1), word.copy(), n_words, 0.0)
+        return Tokens(each, corpus.doc_ptr, each, word.copy(), n_words, 0.0)
     n = max(1, BLOCK_BITS // n_words)
     ones, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
     for block, first in enumerate(range(0, len(word), n)):
@@ -102,7 +111,7 @@ def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> 
         lengths.append(np.diff(np.searchsorted(positions, start)))
         ones.append((positions - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
     ptr = np.cumsum(np.concatenate(lengths))
-    return Tokens(corpus.doc_ptr, ptr, np.concatenate(ones), n_words, bits.probability)
+    return Tokens(each, corpus.doc_ptr, ptr, np.concatenate(ones), n_words, bits.probability)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +148,9 @@ def sweep_tokens(
     t: int,
     n_jobs: int | None = None,
 ) -> NDArray[np.int64]:
-    """Draw the topic of each token, in place, and its word, with `table` fixed.
+    """Draw the topic of each unit, in place, and the word of each token, with `table` fixed.
 
-    `topics` (n_tokens,) holds -1 for a token without a topic. `word_prior` (n_words,) weighs
+    `topics` (n_units,) holds -1 for a unit without a topic. `word_prior` (n_words,) weighs
     candidate words among those that a token reports. Each block of documents has a random stream of
     its own at `t`, so that `n_jobs` changes no result. Returns the number of times that each word
     was drawn with each topic, (n_components, n_words).
@@ -149,20 +158,21 @@ def sweep_tokens(
     model = Topics.from_weights(table)
     prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
     base = (tokens.flip / (1 - tokens.flip)) ** 2  # likelihood ratio of a word not reported
-    blocks, own_topic = tokens.blocks(), np.arange(tokens.n_tokens + 1)  # each token is a unit
+    blocks = tokens.blocks()
     n_shares = max(1, min(len(blocks), joblib.effective_n_jobs(n_jobs)))
 
     def run(share: NDArray[np.int64]) -> NDArray[np.int32]:
         counts, n = np.zeros(table.shape, np.int32), len(table)
         for block in map(int, share):
             doc_ptr = tokens.doc_ptr[blocks[block][0] : blocks[block][1] + 1]
-            first, last = int(doc_ptr[0]), int(doc_ptr[-1])
-            ptr = tokens.ptr[first : last + 1]
+            ptr = tokens.ptr[doc_ptr[0] : doc_ptr[-1] + 1]
+            units = np.searchsorted(tokens.unit_ptr, doc_ptr)  # where each document's units begin
+            first, last = int(units[0]), int(units[-1])
             reader = streams.reader(Purpose.PROPOSALS, t, block)
             _metropolis.sweep(
-                doc_ptr, own_topic, first, last, topics, ptr - ptr[0],
+                units, tokens.unit_ptr, first, last, topics, ptr - ptr[0],
                 tokens.word[ptr[0] : ptr[-1]], base, model.phi, model.threshold, model.alias, prior,
-                doc_topic_prior, reader.words(2 * (last - first)), reader.words(4 * (last - first)),
+                doc_topic_prior, reader.words(2 * (last - first)), reader.words(4 * len(ptr) - 4),
                 counts, np.empty(n, np.int32), np.empty(n), np.empty(n, np.int64),
             )  # fmt: skip
         return counts
