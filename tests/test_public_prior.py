@@ -1,6 +1,5 @@
 """Public pseudo-counts as the prior: docs/public_prior.md."""
 
-import copy
 import math
 import pickle
 import warnings
@@ -11,7 +10,6 @@ import pytest
 
 from dplda import PrivateSVILDA, SubLDA, public_prior
 from dplda.datasets import make_topic_corpus
-from dplda.document._contributions import Documents
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import TableEstimate, WordTotals
@@ -251,12 +249,6 @@ def test_other_frequencies_leave_word_totals_as_they_are(n_tokens, scale):
     assert log_loss(totals, found) < log_loss(totals, alone) + 0.01
 
 
-def test_exact_totals_are_kept():
-    totals, _, _ = noisy_totals(0)
-    public = prior_of(totals)
-    np.testing.assert_array_equal(learned(public, totals, np.zeros(800)), totals)
-
-
 # ---- the table -----------------------------------------------------------------------------
 
 
@@ -284,17 +276,6 @@ def test_the_first_table_is_public_as_far_as_it_is_trusted():
     np.testing.assert_array_equal(tables[2][:10], tables[0][:10])  # of words without counts
 
 
-def test_the_table_of_a_copy_is_its_own(train, good):
-    model = fitted(SubLDA, train, prior_components=good, max_iter=2)
-    before = model._released.estimate.prior.copy()
-    other = copy.deepcopy(model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        other.set_params(epsilon=None, noise_multiplier=5.0)
-        other.partial_fit(train)
-    np.testing.assert_array_equal(model._released.estimate.prior, before)
-
-
 @both
 def test_a_fit_whose_rounds_are_nearly_all_for_totals_ends_with_topics(kind, train):
     options = {"epsilon": None, "noise_multiplier": 3000.0, "max_iter": 40}
@@ -304,18 +285,3 @@ def test_a_fit_whose_rounds_are_nearly_all_for_totals_ends_with_topics(kind, tra
     assert np.isfinite(model.components_).all()
     assert model.components_std_.min() > 0
     assert model.signal_to_noise_ < 0.1
-
-
-@both
-def test_a_fit_is_as_many_calls_of_partial_fit(kind, train, good, monkeypatch):
-    options = OPTIONS | {"max_iter": 12, "prior_components": good, "epsilon": 4.0}
-    # nothing but the table goes on, and no topic weights
-    infer = Documents.infer
-    monkeypatch.setattr(Documents, "infer", lambda self, *args, anew: infer(self, *args, anew=True))
-    once = kind(K, random_state=0, **options).fit(train)
-    again = kind(K, random_state=0, **options)
-    for _ in range(12):
-        again.partial_fit(train)
-    assert once.privacy_.events == again.privacy_.events
-    # each call ends with an estimate from scratch, whose weights the next one begins with
-    assert again.perplexity(train) == pytest.approx(once.perplexity(train), rel=1e-3)

@@ -138,15 +138,6 @@ def test_noise_of_a_cell_is_what_repeated_fits_without_words_show(estimator, rat
     assert np.std(shrunk, axis=0).mean() < 1  # the estimate shrinks the noise
 
 
-@pytest.mark.parametrize("words", ["as they are", "shuffled"])
-def test_300_documents_never_yield_topics_without_a_warning(words):
-    X = make_topic_corpus(n_docs=300, n_words=2000, n_components=20, random_state=0).data
-    model = SubLDA(20, epsilon=4.0, delta=1e-5, max_iter=20)
-    with pytest.warns(LowSignalWarning, match="of 20 topics of SubLDA .* larger epsilon"):
-        model.fit(X if words == "as they are" else shuffled(X))
-    assert np.count_nonzero(~model.weak_topics_) <= 2
-
-
 def test_clear_topics_do_not_warn(corpus):
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
@@ -156,14 +147,6 @@ def test_clear_topics_do_not_warn(corpus):
             assert np.count_nonzero(~model.weak_topics_) >= 2
         SubLDA(1, epsilon=1.0, max_iter=2).fit(corpus)  # one topic has no other
         SubLDA(3, epsilon=0.1, max_iter=2).partial_fit(corpus)  # not the last round
-
-
-def shuffled(X):
-    X = sp.csr_array(X)
-    words = np.random.default_rng(1).permutation(np.repeat(X.indices, X.data.astype(int)))
-    lengths = X.sum(axis=1).astype(int)
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    return sp.csr_array((np.ones(len(words)), (rows, words)), shape=X.shape)
 
 
 def test_a_plan_states_the_noise_of_the_fit(corpus):

@@ -40,6 +40,7 @@ COUNTS = "word-topic counts"
 # documents changes perplexity by -0.3% to +2.4% (300 documents of KOS, BBC and NIPS, and all of
 # them, at epsilon 0.5, 1 and 4).
 SHARE_OF_TOTALS = 0.25
+# What this and LATER_BUDGET are worth: docs/results.md.
 FIRST_TOTALS = 0.3  # share of the first release of word totals, which sets the word weights
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
 LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid

@@ -31,6 +31,7 @@ from dplda.metrics._signal import with_signal
 from dplda.privacy._mechanisms import NOISE_VARIANCE
 from dplda.privacy._streams import Purpose, Streams, uniform
 
+# What CLEAR, EXAMINED and RENEWED are worth: docs/results.md.
 CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
 EXAMINED = 0.15  # of the rounds: the first ones, which examine public topics
 MORE_PRECISE = 1.1  # 5% less noise
