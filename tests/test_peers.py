@@ -44,6 +44,7 @@ def test_time_ratios_are_those_at_the_level_of_the_reference():
     [
         ("sweeps.py", "--seeds 1 --repeats 2 --sets portable", "| SubLDA round, portable |"),
         ("time_to_quality.py", "--seeds 1", "| SubLDA(epsilon=inf) | 3: "),
+        ("fits.py", "--repeats 1", "| SubLDA | "),
         ("transform.py", "--repeats 1", "| tiny 4 | scikit-learn float64 |"),
         ("threads.py", "--repeats 2 --words 30 all", "| HDPLDA | "),
     ],
