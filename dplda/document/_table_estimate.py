@@ -98,7 +98,7 @@ class WordTotals:
         distance, variance = noisy[:, None] - centers, scale[:, None] ** 2 + variances
         likelihood = -0.5 * (distance**2 / variance + np.log(variance))
         likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
-        means = centers + distance * variances / variance
+        means = centers + distance * (variances / variance)  # also of totals that somebody made up
         for _ in range(49):  # einsum, unlike BLAS, adds in one order whatever the number of threads
             evidence = np.einsum("vg,g->v", likelihood, prior)
             prior *= np.einsum("vg,v->g", likelihood, 1 / evidence) / len(noisy)
