@@ -327,6 +327,21 @@ def test_a_paid_release_is_not_overwritten_and_a_second_fit_finds_its_ledger(
         assert main([*again, "--no-ledger"]) == 0
 
 
+def test_room_for_the_model_is_found_before_the_charge(notes, tmp_path, capsys):
+    """No file grows beyond 64 kB here."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, hard))
+    try:
+        assert main(notes) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert re.search(r"m cannot be written: .* has room for \d{6} bytes", capsys.readouterr().err)
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.csv"]
+    assert main(notes) == 0
+    assert (tmp_path / "m").stat().st_size < 2**17
+
+
 def test_a_model_that_cannot_be_written_at_the_end_is_written_elsewhere(
     notes, tmp_path, capsys, monkeypatch
 ):
