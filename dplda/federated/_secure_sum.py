@@ -60,6 +60,7 @@ SUM, LOST = b"S", b"L"  # kinds of replies
 # Standard errors by which a round may have too few shares of noise, besides half a share: a normal
 # variable is so far below its mean in 3 rounds of 10**7.
 BY_CHANCE = 5.0
+MOST = 2**60  # of a cell: 2**30 documents of the largest radius; random words exceed it
 Exchange = Callable[[bytes], bytes]
 
 
@@ -209,6 +210,11 @@ class SecureSum:
         kind, body = reply[:1], reply[1:]
         if kind == SUM and len(body) == 8 * cells.size:
             cells.reshape(-1)[:] = np.frombuffer(body, "<i8")
+            if cells.max() >= MOST or cells.min() < -MOST:
+                raise ConnectionError(
+                    "the sum of the parties is none of counts and noise: one of them, or the "
+                    "coordinator, sends something else"
+                )
             self._count_shares(cells, label)
             return True
         present, fewest = sorted({*body}), self.n_parties - self._terms.lost
