@@ -89,6 +89,7 @@ def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
         ({"users": [7] * len(TEXTS)}, "at least two users"),
         ({"vocabulary": []}, "empty vocabulary"),
         ({"vocabulary": ["tree", "tree"]}, "Duplicate term"),
+        ({"vocabulary": ["tree", None]}, "vocabulary must hold words"),
         ({"vocabulary": ["Tree", "Person"]}, "one has a word of the vocabulary"),
         ({"vocabulary": "tlh"}, "must be one of"),
         ({"public_texts": ["a tree", None]}, "public_texts must be texts"),

@@ -341,7 +341,9 @@ class PrivateTopicModel(
                 )
         options = {"stop_words": self._stop_words()}
         vectorizer: Any
-        if not is_chosen:  # a fit to no text checks the words
+        if not is_chosen:  # a fit to no text checks that words differ
+            if not all(isinstance(word, str) for word in self.vocabulary):
+                raise ValueError("vocabulary must hold words (str) alone; leave out what is none")
             vectorizer = CountVectorizer(vocabulary=self.vocabulary, **options).fit([])
         else:
             vectorizer = PrivateCountVectorizer(
