@@ -15,6 +15,7 @@ from sklearn.base import clone
 from dplda import HDPLDA, PrivateTopicModel, SubLDA
 from dplda.core import _base, _private_fit
 from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMMaster, IFTMParty, fit_together, run_rounds
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
@@ -206,6 +207,16 @@ def test_a_search_whose_fits_nothing_adds_up_is_named(ledgers, corpus, fresh_pro
     paths = [ledger and tmp_path / ledger for ledger in ledgers]
     fits = [named(lambda p=path: clone(model).set_params(ledger=p).fit(corpus)) for path in paths]
     assert [len(messages) for messages in fits] == [0, 1]
+
+
+def test_parties_with_different_documents_need_no_ledger_in_common(corpus, fresh_process):
+    parts = {"north": corpus[:60], "south": corpus[60:]}
+    model = SubLDA(2, epsilon=4.0, max_iter=2)
+    assert named(lambda: fit_together(model, parts)) == []
+    assert len(named(lambda: fit_together(model, parts))) == 2  # both parties
+    words = [f"word{i}" for i in range(40)]
+    parties = {name: (IFTMParty(2, token_epsilon=6.0), X) for name, X in parts.items()}
+    assert named(lambda: run_rounds(IFTMMaster(words), parties, n_rounds=2)) == []
 
 
 def test_a_fit_that_goes_on_is_one_fit(corpus, fresh_process):

@@ -70,7 +70,8 @@ TRUSTED_PROCESS = (
 TRUSTED_OWNER = "the program on the owner's own machine; neither the server nor the network"
 TRUSTED_PARTY = "each party with its own texts; neither the coordinator nor other parties"
 _TABLES = {"prior_components": "public prior", "word_vectors": "word vectors"}
-_BUDGETS: dict[str, set[object]] = {}  # of each class: what its fits were charged to
+# Of each class and party: what the fits of this process were charged to.
+_BUDGETS: dict[tuple[str, str], set[object]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +103,7 @@ class PrivateEstimator:
 
     _promise: Promise
     _charges_in_fit = True  # the owners of documents may charge elsewhere
+    _party = ""  # of several in one process, who have different documents
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -322,7 +324,7 @@ def _warn_of_other_budgets(estimator: PrivateEstimator, guarantee: Guarantee) ->
     if earlier and guarantee.events[: len(earlier)] == earlier != guarantee.events:
         return  # partial_fit went on, and its guarantee counts what came before
     ledger, name = getattr(estimator, "ledger", None), type(estimator).__name__
-    budgets = _BUDGETS.setdefault(name, set())
+    budgets = _BUDGETS.setdefault((name, estimator._party), set())
     budgets.add(object() if ledger is None else as_ledger(ledger).id)
     if len(budgets) == 2:  # once for a class
         warn_user(

@@ -82,6 +82,7 @@ def answer_request(
             "again; give the estimator the ledger that adds up both"
         )
     else:
+        estimator._party = party
         estimator.fit(X)
     return LocalModel.from_estimator(estimator, party, request.round, vocabulary)
 

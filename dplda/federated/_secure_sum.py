@@ -439,6 +439,7 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
     def run(me: int) -> Any:
         seed = seeds[me]  # one seed for all would give equal noise
         model = clone(estimator).set_params(random_state=seed)
+        model._party = f"party {me}"
         key = None if seed is None else b"%d" % seed
         try:
             secure_sum = SecureSum(terms, me, lambda message: room.exchange(me, message), seed=key)
