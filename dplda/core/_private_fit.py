@@ -284,6 +284,8 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
     The guarantee also gets what is known of its surroundings, which no epsilon depends on.
     """
     if isinstance(estimator, PrivateEstimator):
+        if estimator._charges_in_fit and guarantee.epsilon < math.inf:
+            _warn_of_other_budgets(estimator, guarantee)
         origins = dict(guarantee.provenance or UNKNOWN_WORDS)
         for parameter, name in _TABLES.items():
             if not isinstance(getattr(estimator, parameter, None), str | None):
@@ -300,8 +302,6 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
             ledger=total,
             receipt=receipt,
         )
-        if estimator._charges_in_fit and guarantee.epsilon < math.inf:
-            _warn_of_other_budgets(estimator, guarantee)
     attributes |= {
         "privacy_": guarantee,
         "epsilon_": guarantee.epsilon,
@@ -320,8 +320,11 @@ def _warn_of_other_budgets(estimator: PrivateEstimator, guarantee: Guarantee) ->
 
     Data are not compared: folds and samples of the same documents differ, and add up.
     """
-    earlier = estimator.privacy_.events if hasattr(estimator, "privacy_") else ()
-    if earlier and guarantee.events[: len(earlier)] == earlier != guarantee.events:
+    earlier = getattr(estimator, "privacy_", None)
+    if guarantee is earlier:
+        return  # nothing was read
+    past = earlier.events if earlier else ()
+    if past and guarantee.events[: len(past)] == past != guarantee.events:
         return  # partial_fit went on, and its guarantee counts what came before
     ledger, name = getattr(estimator, "ledger", None), type(estimator).__name__
     budgets = _BUDGETS.setdefault((name, estimator._party), set())
