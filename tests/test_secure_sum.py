@@ -499,6 +499,8 @@ def test_a_unit_moves_what_its_party_adds_by_the_radius_and_no_more(ratio, X):
         (MODEL, lambda X: {"a": X, "b": X[:, :5]}, {}, "the same columns"),
         (MODEL, lambda X: {"a": (X, np.arange(600)), "b": X}, {}, "user_ids for all or for none"),
         (MODEL, lambda X: dict.fromkeys("ab", (X, np.arange(600))), {}, "with two parties"),
+        (MODEL, lambda X: {"a": (X[:1], ["7 "]), "b": (X[1:2], [7])}, {}, "with two parties"),
+        (MODEL, lambda X: {"a": (X[:1], ["é"]), "b": (X[1:2], ["e\u0301"])}, {}, "two parties"),
         (MODEL, lambda X: {"a": X, "b": -X}, {}, "Negative values"),
     ],
 )  # fmt: skip

@@ -35,6 +35,7 @@ from dplda.document._document_budget import Shares
 from dplda.document._document_lda import DocumentLDA
 from dplda.leaf._checks import check_integer
 from dplda.leaf._messages import warn_user
+from dplda.leaf._users import visible
 from dplda.privacy import Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import NOISE_VARIANCE
@@ -424,7 +425,9 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
     terms = Terms(len(data), colluding)
     if len({np.shape(X)[1:] for X, _ in data}) > 1 or len({ids is None for _, ids in data}) > 1:
         raise ValueError("all parties need the same columns, and user_ids for all or for none")
-    users = [set(np.asarray(ids, object).ravel().tolist()) for _, ids in data if ids is not None]
+    # ids that look the same are one user's: of one party, `number_users` refuses them
+    ids_of = [np.asarray(ids, object).ravel() for _, ids in data if ids is not None]
+    users = [{str(visible(user)) for user in ids} for ids in ids_of]
     if len(set().union(*users)) < sum(map(len, users)):
         raise ValueError(
             "a user has documents with two parties, and would pay twice: put all documents of a "
