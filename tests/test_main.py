@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 import dplda
 from dplda.__main__ import COMMANDS, main
 from dplda.datasets import load_wordnet_glosses
-from dplda.privacy import Gaussian, Ledger
+from dplda.privacy import Gaussian, Ledger, split_epsilon
 
 ROOT = Path(__file__).parents[1]
 
@@ -91,8 +92,9 @@ def test_an_invalid_value_is_one_line_and_exit_code_1(capsys, options, message):
 
 def test_the_plan_reads_nothing_and_says_what_to_expect(capsys):
     assert main(["plan", "--n-docs", "6000", "--max-features", "500", "--epsilon", "2"]) == 0
-    expected = dplda.plan(n_docs=6000, n_words=500, n_components=20, epsilon=2.0)
-    assert capsys.readouterr().out == f"{expected}\n"
+    _, for_topics = split_epsilon(2.0, (0.08, 0.92))  # the words are paid first
+    expected = dplda.plan(n_docs=6000, n_words=500, n_components=20, epsilon=for_topics)
+    assert capsys.readouterr().out == f"{replace(expected, epsilon=2.0)}\n"
 
 
 def test_a_ledger_is_shown(capsys, tmp_path):

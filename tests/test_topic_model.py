@@ -16,7 +16,7 @@ from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, load
 from dplda.datasets import load_wordnet_glosses
 from dplda.displays import by_evidence
 from dplda.document._contributions import Documents
-from dplda.privacy import BudgetError, Gaussian, Ledger, split_epsilon
+from dplda.privacy import BudgetError, Gaussian, Ledger, PrivateDataWarning, split_epsilon
 
 GLOSSES = load_wordnet_glosses()
 TEXTS = GLOSSES.data[:600]
@@ -240,3 +240,14 @@ def test_public_texts_are_the_prior():
 def test_it_passes_the_checks_of_scikit_learn_that_texts_allow():
     done = check_estimator(PrivateTopicModel(2, epsilon=8.0))
     assert {check["status"] for check in done} == {"passed"}
+
+
+def test_copies_of_texts_are_told_to_the_owner():
+    texts = [f"the patient number {word} has a fever and a cough" for word in "abcdefgh"] * 10
+    model = PrivateTopicModel(2, epsilon=4.0, vocabulary=["fever", "cough", "patient"])
+    with pytest.warns(PrivateDataWarning, match="72 texts repeat"):
+        model.fit(texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivateDataWarning)
+        model.fit(texts, user_ids=np.arange(80) % 8)
+        model.fit([f"{text} on day {day}" for day, text in enumerate(texts)])

@@ -7,6 +7,7 @@ room for the model is reserved before the ledger is charged.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import tempfile
 import warnings
@@ -50,7 +51,8 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", type=Path, metavar="FILE", help="new file of the model, which may be published")
     add("--picture", type=Path, metavar="FILE", help="draw the topics to this new file")
-    add("--yes", action="store_true", help="spend the budget without asking")
+    add("--yes", action="store_true",
+        help="spend the budget without asking, as without a terminal")  # fmt: skip
     add("--example", action="store_true",
         help="take public texts that dplda holds, and epsilon 4 unless it is given")  # fmt: skip
     add = parser.add_argument_group("public knowledge").add_argument
@@ -98,11 +100,16 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 def plan(options: argparse.Namespace, n_docs: int, **more: Any) -> Any:
-    """What to expect of these options."""
-    return dplda.plan(
-        n_docs=n_docs, epsilon=options.epsilon, delta=options.delta, n_words=options.max_features,
+    """What to expect of these options, of which the words are paid first."""
+    _, model = dplda.PrivateTopicModel(
+        options.n_components, epsilon=options.epsilon, delta=options.delta,
+        max_features=options.max_features,
+    )._steps()  # fmt: skip
+    expected = dplda.plan(
+        n_docs=n_docs, epsilon=model.epsilon, delta=options.delta, n_words=options.max_features,
         n_components=options.n_components, **more,
     )  # fmt: skip
+    return dataclasses.replace(expected, epsilon=options.epsilon)
 
 
 def _fit(options: argparse.Namespace) -> int:
@@ -145,6 +152,7 @@ def _fit(options: argparse.Namespace) -> int:
             if (path := keep(model, options.out)) is not None:
                 say(f"Model: {path}. It may be published.")
             show_topics(model.model_, model.vocabulary_)
+            say("Words that many texts have in common may be names: read them before you publish.")
             show_card(model.privacy_.summary())
             if options.picture is not None:
                 draw(model, options.picture)
@@ -170,14 +178,14 @@ def choose_ledger(options: argparse.Namespace) -> None:
         )
     texts = options.texts.resolve()
     beside = texts.with_name(f"{texts.name}.ledger")
+    if options.no_ledger and options.ledger is not None:
+        options.parser.error("give --ledger or --no-ledger, not both")
     if not options.no_ledger:
         options.ledger = options.ledger or beside
-    elif options.ledger is not None:
-        options.parser.error("give --ledger or --no-ledger, not both")
-    elif beside.exists():
+    if beside.exists() and (options.ledger is None or options.ledger.resolve() != beside):
         warn_user(
             f"{beside} counts what was spent on these texts before, and this fit is not added to "
-            "it: together they cost more than either; leave --no-ledger out",
+            "it: together they cost more than either; leave --ledger and --no-ledger out",
             dplda.privacy.PrivacyLeakWarning,
         )
 
@@ -186,6 +194,8 @@ def is_wanted(options: argparse.Namespace) -> bool:
     """Say what to expect, from public options alone; on a terminal, ask before it is spent."""
     if options.example:
         return True
+    from dplda.document._plan import FEWEST_DOCS, TOO_FEW
+
     unit = "texts" if options.id_column is None else "users"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of one of several sizes
@@ -199,6 +209,8 @@ def is_wanted(options: argparse.Namespace) -> bool:
             f"  {expected.n_docs:9,} {unit}: {max(0.0, expected.gap_closed):4.0%} of the gap to a "
             f"model without privacy, about {expected.recommended_components} topics that stand out"
         )
+    if plans[0].n_docs < FEWEST_DOCS:
+        say(f"Caution: {TOO_FEW}.")
     if not options.public_texts:
         say("Public texts of the same kind (--public-texts) give better topics at no cost.")
     if options.yes or not sys.stdin.isatty():

@@ -49,7 +49,7 @@ _LARGEST_DELTA = 1e-3  # of a grade better than nominal: above it, some units ma
 _WITHOUT_PARTS = ("word", "token", "bit")
 # What the first line of the card says of those who may take it for more.
 _LIMITS = {
-    "document": "; a person with several documents, or a part of one, is protected less",
+    "document": "; a part of one is protected less, and a person with several less or not at all",
     "user": " with all documents; a part of a user, such as one text, is protected less",
     **dict.fromkeys(_WITHOUT_PARTS, "; neither a document nor a person"),
 }

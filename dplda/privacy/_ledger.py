@@ -538,9 +538,9 @@ def check_affordable(new: Entry, page: Page) -> None:
     if counted and counted[0].unit != new.unit:
         raise ValueError(
             f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
-            f"{new.unit}; their epsilons do not add up: use a ledger for each unit, and the same "
-            "user_ids for all fits of a ledger; a ledger of another unit does not know what this "
-            "one spent, see docs/persons.md"
+            f"{new.unit}; their epsilons do not add up, and who sees both results may learn more "
+            "of a user than either epsilon says (docs/persons.md). Take the same user_ids for all "
+            "fits of a ledger, and another ledger only if one of the results is never published"
         )
     for part in {entry.part for entry in counted} - {None} if new.part is not None else ():
         if part.partition("=")[0] != new.part.partition("=")[0]:  # type: ignore[union-attr]

@@ -34,7 +34,7 @@ from dplda.document._sublda import SubLDA
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
-from dplda.privacy import Ledger, LowSignalWarning, split_epsilon
+from dplda.privacy import Ledger, LowSignalWarning, PrivateDataWarning, split_epsilon
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
@@ -210,6 +210,12 @@ class PrivateTopicModel(
         except BaseException:
             ledger.cancel(entry)
             raise
+        if user_ids is None and (n_copies := len(texts) - len(set(texts))):
+            warn_user(
+                f"{n_copies} texts repeat another one: a document that is there twice is protected "
+                "less than epsilon says; leave copies out (not for release)",
+                PrivateDataWarning,
+            )
         ledger.begin_release(entry)
         if hasattr(self, "components_"):  # of an earlier fit
             del self.model_, self.components_, self.privacy_
