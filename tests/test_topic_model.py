@@ -109,6 +109,16 @@ def test_bad_input_costs_nothing(given, message):
     assert ledger.epsilon_spent == 0
 
 
+@pytest.mark.filterwarnings(r"error:\d+ texts repeat another one")
+def test_copies_are_told_before_the_charge():
+    """A caller who makes the warning an error has lost nothing. Empty texts are no copies."""
+    ledger = Ledger(epsilon=8.0)
+    with pytest.raises(dplda.privacy.PrivateDataWarning, match=r"^1 texts repeat another one"):
+        small(ledger=ledger).fit([*dict.fromkeys(TEXTS), TEXTS[0]])
+    assert ledger.epsilon_spent == 0
+    small().fit([*dict.fromkeys(TEXTS), "", ""])
+
+
 def test_more_topics_than_the_plan_carries_are_warned_of_before_the_charge():
     ledger = Ledger(epsilon=1.0)
     too_many = small(n_components=500, expected_n_docs=len(TEXTS), ledger=ledger)

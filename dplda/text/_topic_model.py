@@ -207,15 +207,16 @@ class PrivateTopicModel(
         )  # fmt: skip
         try:
             texts = checked(vectorizer, raw_documents, user_ids)  # private
-        except BaseException:
+            written = [text for text in texts if text]  # an empty one adds nothing
+            if user_ids is None and (n_copies := len(written) - len({*written})):
+                warn_user(
+                    f"{n_copies} texts repeat another one: a document that is there twice is "
+                    "protected less than epsilon says; leave copies out (not for release)",
+                    PrivateDataWarning,
+                )
+        except BaseException:  # or a warning that the caller has made an error
             ledger.cancel(entry)
             raise
-        if user_ids is None and (n_copies := len(texts) - len(set(texts))):
-            warn_user(
-                f"{n_copies} texts repeat another one: a document that is there twice is protected "
-                "less than epsilon says; leave copies out (not for release)",
-                PrivateDataWarning,
-            )
         ledger.begin_release(entry)
         if hasattr(self, "components_"):  # of an earlier fit
             del self.model_, self.components_, self.privacy_
