@@ -252,9 +252,10 @@ def test_it_passes_the_checks_of_scikit_learn_that_texts_allow():
     assert {check["status"] for check in done} == {"passed"}
 
 
-def test_copies_of_texts_are_told_to_the_owner():
+@pytest.mark.parametrize("vocabulary", [["fever", "cough", "patient"], "en", None])
+def test_copies_of_texts_are_told_to_the_owner(vocabulary):
     texts = [f"the patient number {word} has a fever and a cough" for word in "abcdefgh"] * 10
-    model = PrivateTopicModel(2, epsilon=4.0, vocabulary=["fever", "cough", "patient"])
+    model = PrivateTopicModel(2, epsilon=40.0, vocabulary=vocabulary)
     with pytest.warns(PrivateDataWarning, match="72 texts repeat"):
         model.fit(texts)
     with warnings.catch_warnings():

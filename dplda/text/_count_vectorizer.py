@@ -42,7 +42,7 @@ from dplda.leaf._users import (
     number_users,
     protected_unit,
 )
-from dplda.privacy import ApproximateDP, NonPrivate, calibrate
+from dplda.privacy import ApproximateDP, NonPrivate, PrivateDataWarning, calibrate
 from dplda.privacy._accounting import THRESHOLD_SHARE
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
@@ -225,7 +225,10 @@ class PrivateCountVectorizer(
         with Curator(
             selection.plan, streams, label=name, unit=charged, ledger=self.ledger
         ) as curator:
-            terms = self._terms(texts_in(raw_documents), user_ids)  # private
+            texts = texts_in(raw_documents)  # private
+            if user_ids is None:
+                warn_of_copies(texts)
+            terms = self._terms(texts, user_ids)  # private
             found, weights = selection.select(terms, candidates, curator, streams)  # public
         # One unit spreads a vector of L2 norm `radius` over its own terms, in integers. Its terms
         # that nobody else has pass the threshold with probability `failure.delta`, all together.
@@ -398,3 +401,13 @@ def texts_in(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
             "table"
         )
     return list(raw_documents)
+
+
+def warn_of_copies(texts: list[Any]) -> None:
+    """Tell the owner of the texts that a document may be there twice."""
+    if all(isinstance(text, str) for text in texts) and (n := len(texts) - len(set(texts))):
+        warn_user(
+            f"{n} texts repeat another one: a document that is there twice is protected less than "
+            "epsilon says; leave copies out (not for release)",
+            PrivateDataWarning,
+        )

@@ -34,12 +34,12 @@ from dplda.document._sublda import SubLDA
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
-from dplda.privacy import Ledger, LowSignalWarning, PrivateDataWarning, split_epsilon
+from dplda.privacy import Ledger, LowSignalWarning, split_epsilon
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
 from dplda.release._release import save_release
-from dplda.text._count_vectorizer import PrivateCountVectorizer, texts_in
+from dplda.text._count_vectorizer import PrivateCountVectorizer, texts_in, warn_of_copies
 
 WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
 
@@ -224,6 +224,8 @@ class PrivateTopicModel(
         if isinstance(vectorizer, PrivateCountVectorizer):
             vectorizer._charges_in_fit = False
             vectorizer.fit(texts, user_ids=user_ids)  # public
+        elif user_ids is None:
+            warn_of_copies(texts)
         self.vectorizer_ = vectorizer
         if self.public_texts is not None and not vectorizer.transform(self.public_texts).nnz:
             warn_user(
