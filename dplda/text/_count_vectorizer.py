@@ -226,7 +226,7 @@ class PrivateCountVectorizer(
             selection.plan, streams, label=name, unit=charged, ledger=self.ledger
         ) as curator:
             texts = texts_in(raw_documents)  # private
-            if user_ids is None:
+            if user_ids is None and self._charges_in_fit:  # else whoever charged has told it
                 warn_of_copies(texts)
             terms = self._terms(texts, user_ids)  # private
             found, weights = selection.select(terms, candidates, curator, streams)  # public
@@ -405,9 +405,10 @@ def texts_in(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
 
 def warn_of_copies(texts: list[Any]) -> None:
     """Tell the owner of the texts that a document may be there twice."""
-    if all(isinstance(text, str) for text in texts) and (n := len(texts) - len(set(texts))):
+    written = [text for text in texts if isinstance(text, str) and text]  # others add nothing
+    if n_copies := len(written) - len({*written}):
         warn_user(
-            f"{n} texts repeat another one: a document that is there twice is protected less than "
-            "epsilon says; leave copies out (not for release)",
+            f"{n_copies} texts repeat another one: a document that is there twice is protected "
+            "less than epsilon says; leave copies out (not for release)",
             PrivateDataWarning,
         )

@@ -207,13 +207,8 @@ class PrivateTopicModel(
         )  # fmt: skip
         try:
             texts = checked(vectorizer, raw_documents, user_ids)  # private
-            written = [text for text in texts if text]  # an empty one adds nothing
-            if user_ids is None and (n_copies := len(written) - len({*written})):
-                warn_user(
-                    f"{n_copies} texts repeat another one: a document that is there twice is "
-                    "protected less than epsilon says; leave copies out (not for release)",
-                    PrivateDataWarning,
-                )
+            if user_ids is None:
+                warn_of_copies(texts)
         except BaseException:  # or a warning that the caller has made an error
             ledger.cancel(entry)
             raise
@@ -224,8 +219,6 @@ class PrivateTopicModel(
         if isinstance(vectorizer, PrivateCountVectorizer):
             vectorizer._charges_in_fit = False
             vectorizer.fit(texts, user_ids=user_ids)  # public
-        elif user_ids is None:
-            warn_of_copies(texts)
         self.vectorizer_ = vectorizer
         if self.public_texts is not None and not vectorizer.transform(self.public_texts).nnz:
             warn_user(
