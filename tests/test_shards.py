@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from joblib_engine import JoblibEngine
@@ -88,8 +89,17 @@ def test_only_the_owner_can_read_the_files_which_are_mapped(shards):
         assert not array.flags.writeable
 
 
+WORDS = [f"word{i}" for i in range(40)]
+
+
+def named(X, turn=1):
+    return pd.DataFrame(X.toarray(), columns=WORDS[::turn])
+
+
 REFUSED = [
     (lambda X: -X.toarray(), {}, "Negative values"),
+    (lambda X: [named(X), named(X[:, ::-1], turn=-1)], {}, "other words, or have another order"),
+    (lambda X: named(X), {"feature_names": WORDS[::-1]}, "other words, or have another order"),
     (lambda X: X.toarray() * np.nan, {}, "NaN"),
     (lambda X: ["geheim b", "c"], {}, r"count texts with a .*CountVectorizer"),
     (lambda X: "corpus", {}, r"CountShards\(folder\)"),

@@ -353,7 +353,16 @@ def write_shards(
 def _in_shards(blocks: Iterable[Any], size: int, words: list[str] | None) -> Iterator[sp.csr_array]:
     """Checked rows in shards of `size` documents, the last one smaller."""
     waiting: list[sp.csr_array] = []
+    named = words
     for block in blocks:
+        columns = [*getattr(block, "columns", ())]  # of a table
+        if columns and all(isinstance(name, str) for name in columns):
+            if named not in (None, columns):
+                raise ValueError(
+                    "the columns of a table are other words, or have another order, than "
+                    "feature_names or the tables before; select the same columns of all tables"
+                )
+            named = columns
         X = positive_entries(block, "write_shards", ensure_min_samples=0)
         X, n_words = whole_counts(X, "write_shards"), X.shape[1]
         # a release file could not hold one word twice
