@@ -89,9 +89,6 @@ def test_only_the_owner_can_read_the_files_which_are_mapped(shards):
         assert not array.flags.writeable
 
 
-WORDS = [f"word{i}" for i in range(40)]
-
-
 def named(X, turn=1):
     return pd.DataFrame(X.toarray(), columns=WORDS[::turn])
 
