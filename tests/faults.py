@@ -217,13 +217,6 @@ def a_user_is_a_run_of_rows(original, ids, n_docs):
     return np.cumsum(np.append(0, np.diff(numbers) != 0)).astype(numbers.dtype)
 
 
-@around("word._frozen_table:TokensByWord.count", RESIDUALS)
-def words_count_twice(original, self, topics, counts, n_jobs):
-    counts *= 0
-    counts += 2 * original(self, topics, counts.copy(), n_jobs)
-    return counts
-
-
 @around("word._frozen_table:HalfTable.from_counts", "tests/test_hdplda.py", "tests/test_audit.py")
 def topics_are_drawn_without_the_clip(original, cls, counts, clip, *more, **options):
     return original(cls, counts, 1e4 * clip, *more, **options)
@@ -322,35 +315,6 @@ def skipped(reader, n):
 def rounds_begin_in_the_stream_of_the_first(patch):
     """The stream of each round begins 7 words after that of the round before."""
     noise_reader(patch, lambda read, round, block: skipped(read(0, block), 7 * round))
-
-
-@found_by(RESIDUALS)
-def pairs_of_rounds_share_a_stream(patch):
-    """101 words apart."""
-    noise_reader(
-        patch, lambda read, round, block: skipped(read(round // 2, block), 101 * (round % 2))
-    )
-
-
-@found_by(RESIDUALS)
-def every_tenth_round_repeats_its_noise(patch):
-    noise_reader(patch, lambda read, round, block: read(round % 10, block))
-
-
-@found_by(RESIDUALS)
-def the_last_cells_repeat_earlier_noise(patch):
-    """The last hundredth of the cells of a release."""
-    earlier = np.zeros(0, np.int64)
-
-    def repeated(noise, cells):
-        nonlocal earlier
-        n = len(noise) // 100
-        if 10 < n <= len(earlier):
-            noise = np.append(noise[:-n], earlier[-n:])
-        earlier = noise.copy()
-        return noise
-
-    change_noise(patch, repeated)
 
 
 @found_by(RESIDUALS)

@@ -138,10 +138,6 @@ def lane_sums(a, width=WIDTH):
     return lanes
 
 
-def dot(a, b, width=WIDTH):
-    return total_of(lane_sums(a * b, width))
-
-
 def fold_in(X, rows, phi, prior, n_components, n_steps, theta, *, variational=False, own=None):
     """Topic weights after `n_steps` of the formulas, not accelerated, in double precision; X: CSR.
 

@@ -5,17 +5,8 @@ import re
 
 import pytest
 
-from dplda.document._document_budget import (
-    document_budget,
-)
-from dplda.privacy import (
-    Gaussian,
-    PoissonSampled,
-    Repeated,
-    _accounting,
-    calibrate,
-    epsilon_of,
-)
+from dplda.document._document_budget import document_budget
+from dplda.privacy import Gaussian, PoissonSampled, Repeated, _accounting, calibrate, epsilon_of
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian
 

@@ -23,11 +23,7 @@ from dplda.privacy import (
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._mechanisms import gaussian_tables
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
-from dplda.text._selection import (
-    Selection,
-    failure_event,
-    selection_threshold,
-)
+from dplda.text._selection import Selection, failure_event, selection_threshold
 
 pld = Oracle("dp_accounting.pld.privacy_loss_distribution")
 WORDS = ["apple", "banana", "cherry", "date", "elderberry"]

@@ -8,14 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dplda.privacy import (
-    ApproximateDP,
-    Gaussian,
-    Ledger,
-    PoissonSampled,
-    Repeated,
-    epsilon_of,
-)
+from dplda.privacy import ApproximateDP, Gaussian, Ledger, PoissonSampled, Repeated, epsilon_of
 from dplda.privacy import _curator as module
 from dplda.privacy._accounting import grouped
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled

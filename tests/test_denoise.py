@@ -12,13 +12,7 @@ from dplda.document import _table_estimate
 from dplda.document._document_budget import Round
 from dplda.document._noisy_table import ExactTable, NoisyTable
 from dplda.document._public_words import PublicWords
-from dplda.document._table_estimate import (
-    FACTORS,
-    TableEstimate,
-    WordTotals,
-    add_up,
-    temper,
-)
+from dplda.document._table_estimate import FACTORS, TableEstimate, WordTotals, add_up, temper
 from dplda.kernels import _sets
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams

@@ -16,13 +16,7 @@ import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 
-from dplda import (
-    PrivateCountVectorizer,
-    SubLDA,
-    load_release,
-    pipeline_guarantee,
-    save_release,
-)
+from dplda import PrivateCountVectorizer, SubLDA, load_release, pipeline_guarantee, save_release
 from dplda.__main__ import main, parse
 from dplda.cli._fit import private_texts, warn_of_common
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses

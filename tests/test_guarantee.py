@@ -18,11 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom, norm
 
-from dplda import (
-    HDPLDA,
-    RandomizedResponse,
-    SubLDA,
-)
+from dplda import HDPLDA, RandomizedResponse, SubLDA
 from dplda.audit import replay
 from dplda.core._private_fit import TRUSTED_OWNER, TRUSTED_PARTY, TRUSTED_PROCESS
 from dplda.federated import IFTMParty
@@ -396,13 +392,6 @@ def test_each_estimator_says_whom_it_trusts_where_its_inputs_come_from_and_where
         assert (ROOT / guarantee.theorem).is_file()
         assert ("vocabulary", "origin not known to the model") in guarantee.provenance
         assert guarantee.ledger == ""
-
-
-@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
-def test_provenance_names_public_tables():
-    model = SubLDA(3, noise_multiplier=2.0, max_iter=4, prior_components=np.ones((3, 2)))
-    origins = dict(model.fit([[3, 1], [0, 2]]).privacy_.provenance)
-    assert origins["public prior"] == "public by declaration of the caller"
 
 
 @pytest.mark.parametrize("distance", [0.99, 2e-9, -1e-18, math.nan])

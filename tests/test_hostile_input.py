@@ -40,10 +40,7 @@ from dplda.federated import (
     run_rounds,
     vocabulary_hash,
 )
-from dplda.metrics import (
-    held_out_perplexity,
-    unigram_perplexity,
-)
+from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import (
     BudgetError,
     Gaussian,

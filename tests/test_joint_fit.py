@@ -150,16 +150,21 @@ async def test_the_others_go_on_without_a_party_that_dies(keys, documents, at):
     assert not parties["west"].is_fitted
 
 
+@pytest.mark.parametrize(
+    ("lost", "at", "status"), [(0, 6, "releasing"), (1, 2, "releasing"), (1, 1, "canceled")]
+)
 @within_seconds
 async def test_a_death_that_is_not_planned_ends_the_fit_and_stays_charged(
-    keys, documents, tmp_path
+    keys, documents, tmp_path, lost, at, status
 ):
-    plan = plan_of(keys)
+    """Also one in the word totals, which cost more, or in the setup."""
+    plan = plan_of(keys, lost=lost)
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
-    error = await fit(keys, plan, parties, answers={"west": dying(parties["west"], 6)}, timeout=1.0)
+    answers = {"west": dying(parties["west"], at)}
+    error = await fit(keys, plan, parties, answers=answers, timeout=1.0)
     assert "too few" in str(error)
     assert not any(party.is_fitted for party in parties.values())
-    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {"releasing"}
+    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {status}
 
 
 @within_seconds
@@ -529,28 +534,6 @@ def test_a_plan_with_a_public_prior_and_word_vectors(folder, capsys):
     assert "of shape (3, 4)" in capsys.readouterr().err
     assert main([*command, "--prior=wordless.model"]) == 1
     assert "does not say its words" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
-def test_three_commands_fit_one_model(folder):
-    assert main([*PLAN, "--lost=1"]) == 0
-    processes, port = Processes(folder), free_port()
-    try:
-        program = [sys.executable, "-m", "dplda"]
-        processes.start("coordinator", *program, *coordinator_command(port))
-        for name in NAMES:
-            processes.start(name, *program, *party_command(name, port))
-        processes.wait_for_end("coordinator", *NAMES)
-    finally:
-        processes.end()
-    one, two, three = (load_release(f"{name}.model") for name in NAMES)
-    assert_array_equal(one.components_, two.components_)
-    assert_array_equal(one.components_, three.components_)
-    assert "at most 1 of the 3 parties collude" in str(one.privacy_)
-    for name in NAMES:
-        (entry,) = Ledger(f"{name}.ledger").entries()
-        assert entry.status == "confirmed"
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dplda import PrivateCountVectorizer, PrivateSVILDA, SubLDA, public_prior
+from dplda import PrivateCountVectorizer, SubLDA, public_prior
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import match_topics
 
@@ -16,13 +16,6 @@ WORDS = [f"w{v}" for v in range(N_WORDS)]
 @pytest.fixture(scope="module")
 def corpus():
     return make_topic_corpus(200, N_WORDS, K, doc_length=60, topic_word_prior=0.05, random_state=0)
-
-
-def test_a_word_has_its_public_tokens(corpus):
-    prior = public_prior(corpus.data, n_components=K, max_iter=20, random_state=0)
-    assert prior.shape == (K, N_WORDS)
-    assert prior.min() >= 0
-    assert_allclose(prior.sum(axis=0), corpus.data.toarray().sum(axis=0))
 
 
 def test_topics_are_those_of_the_documents(corpus):
@@ -105,22 +98,6 @@ def test_the_columns_of_a_data_frame_are_the_words(corpus):
     assert_array_equal(
         public_prior(frame, **options), public_prior(corpus.data, vocabulary=WORDS, **options)
     )
-
-
-@pytest.mark.parametrize("kind", [SubLDA, pytest.param(PrivateSVILDA, marks=pytest.mark.slow)])
-def test_a_seeded_topic_of_a_private_model_is_at_its_place(corpus, kind):
-    data = make_topic_corpus(600, N_WORDS, K, doc_length=60, topic_word_prior=0.05, random_state=0)
-    best = np.argsort(-data.components / data.components.sum(axis=0), axis=1)
-    order = [2, 0, 3, 1]
-    seeds = [[WORDS[v] for v in best[k, :2]] for k in order]
-    prior = public_prior(
-        data.data[:100], n_components=K, seed_words=seeds, vocabulary=WORDS, max_iter=50,
-        random_state=0,
-    )  # fmt: skip
-    model = kind(K, epsilon=4.0, max_iter=20, prior_components=prior).fit(data.data[100:])
-    place, distance = match_topics(model.components_, data.components)
-    assert place.tolist() == order
-    assert distance.max() < 0.3
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")

@@ -8,13 +8,7 @@ import pytest
 import reference
 
 from dplda.core._corpus import Corpus
-from dplda.federated._tokens import (
-    Tokens,
-    Topics,
-    privatize,
-    randomized_bits,
-    sweep_tokens,
-)
+from dplda.federated._tokens import Tokens, Topics, privatize, randomized_bits, sweep_tokens
 from dplda.kernels import _metropolis
 from dplda.privacy._streams import Streams
 

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dplda.kernels import _sets
-from dplda.kernels._noise import (
-    add_gaussian,
-    add_laplace,
-    add_tied_gaussian,
-    add_tied_laplace,
-)
+from dplda.kernels._noise import add_gaussian, add_laplace, add_tied_gaussian, add_tied_laplace
 from dplda.leaf import _threads
 from dplda.privacy._events import Laplace, NonPrivate, Repeated
 from dplda.privacy._mechanisms import (

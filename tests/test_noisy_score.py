@@ -191,7 +191,7 @@ def test_a_score_of_users_is_charged_to_a_ledger_of_users():
     score = noisy_score(Model(), X, epsilon=1.0, ledger=ledger, user_ids=ids)
     assert (score.privacy_.unit, ledger.entries()[-1].unit) == ("user", "user")
     assert "one user" in score.privacy_.relation
-    with pytest.raises(ValueError, match="unit"):
+    with pytest.raises(ValueError, match="protects one user"):
         noisy_score(Model(), X, epsilon=0.1, ledger=ledger)
     with pytest.raises(BudgetError, match="noisy_score of Model"):
         noisy_score(Model(), Unread(), epsilon=2.0, ledger=ledger, user_ids=ids)

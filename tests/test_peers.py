@@ -8,7 +8,7 @@ import numpy as np
 import opponents
 import pytest
 from measuring import whole_corpus
-from time_to_quality import advantage, seconds_to
+from time_to_quality import seconds_to
 
 SCRIPTS = Path(__file__).parents[1] / "benchmarks" / "peers"
 
@@ -30,12 +30,6 @@ def test_time_to_a_perplexity_is_read_between_two_points():
     assert seconds_to(400, curve) == (pytest.approx(4.0), "")
     assert seconds_to(200, curve) == (pytest.approx(8.0), "")  # the worse point between is left out
     assert seconds_to(99, curve) == (np.inf, "")
-
-
-def test_time_ratios_are_those_at_the_level_of_the_reference():
-    curve, reference = [(1, 1.0, 1600.0), (2, 4.0, 400.0)], [(1, 6.0, 800.0), (2, 9.0, 300.0)]
-    assert advantage(lambda points: points[0][2], [curve], [reference]) == "3.00"
-    assert advantage(lambda points: points[1][2], [curve], [reference]) == "not reached"
 
 
 @pytest.mark.slow

@@ -13,13 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer
 
-from dplda import (
-    PrivateCountVectorizer,
-    SubLDA,
-    load_release,
-    pipeline_guarantee,
-    save_release,
-)
+from dplda import PrivateCountVectorizer, SubLDA, load_release, pipeline_guarantee, save_release
 from dplda.core._private_fit import COLUMNS
 from dplda.privacy import Ledger
 from dplda.privacy.mechanisms import Curator

@@ -50,13 +50,6 @@ def states_epsilon(case):
 # ---- epsilon ------------------------------------------------------------------------------
 
 
-@each(case for case in CASES if states_epsilon(case))
-def test_epsilon_is_the_total(estimator, corpus):
-    model = clone(estimator).fit(corpus)
-    assert model.epsilon_ <= model.epsilon
-    assert model.privacy_.epsilon == model.epsilon_
-
-
 @pytest.mark.parametrize("case", [case for case in CASES if case.unit], ids=lambda case: case.name)
 def test_the_unit_is_the_one_that_the_docstring_names(case, corpus):
     notes = re.search(r"\*\*Privacy\.\*\*\s+Unit:\s+(\w+)", type(case.estimator).__doc__)

@@ -109,18 +109,27 @@ def test_attributes_say_how_well_the_texts_match(train, good, bad):
     assert fitted(SubLDA, train, max_iter=2).prior_trust_ is None
 
 
+VECTORS = np.cos(np.outer(np.arange(N_WORDS), np.arange(1, 9)))
+ASSUMED = {
+    "prior_components": "prior_components is public and was not made of the private documents, or "
+    "only of releases that are charged besides",
+    "word_vectors": "word_vectors is public, and was not made of the private documents",
+}
+
+
+@pytest.mark.parametrize("name", ASSUMED)
 @both
-def test_a_prior_changes_no_charge(kind, train, good):
-    one = fitted(kind, train, prior_components=good, max_iter=3)
+def test_public_tables_change_no_charge_and_are_on_the_card(kind, name, train, good):
+    table = good if name == "prior_components" else VECTORS
+    one = fitted(kind, train, **{name: table}, max_iter=3)
     other = fitted(kind, train, max_iter=3)
     assert one.privacy_.events == other.privacy_.events
     assert one.epsilon_ == other.epsilon_
     assert one.privacy_.noise_scale == other.privacy_.noise_scale
     assert one.privacy_.sensitivity == other.privacy_.sensitivity
-    assert set(one.privacy_.assumptions) - set(other.privacy_.assumptions) == {
-        "prior_components is public and was not made of the private documents, or "
-        "only of releases that are charged besides"
-    }
+    assert set(one.privacy_.assumptions) - set(other.privacy_.assumptions) == {ASSUMED[name]}
+    origin = {"prior_components": "public prior", "word_vectors": "word vectors"}[name]
+    assert (origin, "public by declaration of the caller") in one.privacy_.provenance
 
 
 @both
@@ -191,14 +200,6 @@ def smooth(noisy, scale):
 
 def learned(public, noisy, scale):
     return public.totals(WordTotals(noisy, scale, noisy.mean()))
-
-
-def test_public_frequencies_improve_word_totals():
-    totals, noisy, scale = noisy_totals(0)
-    public = prior_of(np.random.default_rng(1).poisson(totals / totals.sum() * 50_000))
-    found, alone = learned(public, noisy, scale), smooth(noisy, scale)
-    least = log_loss(totals, totals)
-    assert log_loss(totals, found) - least < 0.5 * (log_loss(totals, alone) - least)
 
 
 def test_released_word_weights_improve_word_totals():

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from oracle import Oracle
-from scipy.optimize import minimize_scalar
-from sub_lda import efficiency_privacy, without_last_term
+from sub_lda import without_last_term
 
-from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_bounds, epsilon_of
+from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_bounds
 from dplda.published._sublda import iteration_epsilon
 from dplda.published._svilda import vips_calibration
 
@@ -63,30 +61,6 @@ def test_sublda_table_3(row):
         )
         best = library.get_epsilon(1e-300) - math.log1p(-1 / 14)
         assert best + math.log(14e-300) / 13 == pytest.approx(value, abs=1e-11)
-
-
-@pytest.mark.parametrize(("order", "peak"), [(14, 0.9323), (8, 0.8788)])
-def test_sublda_lemma_4_1_is_false(order, peak):
-    """I always grows; without its last term it has the peak of figure 1.
-
-    The design notes print the peaks as 0.930 and 0.881.
-    """
-    sigma = math.sqrt(3.5)
-    grid = np.arange(0.01, 1.0, 1e-2)
-    assert (np.diff([efficiency_privacy(g, order, sigma) for g in [*grid, 1.0]]) > 0).all()
-    found = minimize_scalar(
-        lambda g: -efficiency_privacy(g, order, sigma, cost=without_last_term),
-        bounds=(0.5, 0.999), method="bounded", options={"xatol": 1e-8},
-    )  # fmt: skip
-    assert found.x == pytest.approx(peak, abs=1e-4)
-
-
-def test_an_order_is_not_an_epsilon():
-    total = 92 * iteration_epsilon(0.1, 14, 2.0)
-    assert printed(math.log(1e5) / 13, "0.886")
-    assert printed(total + math.log(1e5) / 13, "5.16")
-    assert epsilon_of(sampled(0.1, 1.8708, 92), 1e-5) < total < 5.16
-    assert printed(epsilon_of(sampled(0.1, 5.5, 300), 1e-5), "1.226")
 
 
 # ---- variational inference (Park et al.) --------------------------------------------------

@@ -88,54 +88,6 @@ def test_sweep_draws_with_the_weights_of_live_counts():
 # the holes
 
 
-def path_loss(m, *, frozen):
-    """Log-likelihood ratio of one path of topics, under word 0 and under word 1 of one token.
-
-    The token comes first and moves from topic 1 to topic 0; m tokens of word 1 follow and stay in
-    topic 1. Noisy counts start at (1, 0) and (0, 1); a third word evens the sizes of the topics
-    out, and a large alpha the documents.
-    """
-    start = np.array([[1.0, 0.0], [0.0, 1.0], [1e15, 1e15]])
-    law = {"n_words": 3, "clip": 1.0, "alpha": 1e12, "beta": 0.01}
-    path = [(1, 0)] + m * [(1, 1)]
-    log_likelihood = []
-    for replaced in (0, 1):
-        live, total = start.copy(), 0.0
-        for word, (old, new) in zip([replaced] + m * [1], path):
-            doc_counts = np.eye(2, dtype=np.int64)[old]
-            weight = weights((start if frozen else live)[word], live.sum(0), doc_counts, **law)
-            total += math.log(weight[new] / weight.sum())
-            live[word, old] -= 1
-            live[word, new] += 1
-        log_likelihood.append(total)
-        if not frozen:
-            swept = sweep_along([replaced] + m * [1], path, start, law)
-            np.testing.assert_array_equal(swept, live)
-    return log_likelihood[0] - log_likelihood[1]
-
-
-def sweep_along(words, path, start, law):
-    """Counts after the kernel was led along a path: topic 0 by the least bits, 1 by the largest."""
-    counts, topics = start.copy(), np.array([old for old, _ in path], np.int32)
-    bits = np.array([[0, 2**64 - 1][new] for _, new in path], np.uint64)
-    _published_hdp.live_sweep(
-        np.array(words, np.int32), np.arange(len(words) + 1), topics, counts, counts.sum(0),
-        law["clip"], law["alpha"], law["beta"], bits, np.empty(2, np.int64), np.empty(2),
-    )  # fmt: skip
-    assert topics.tolist() == [new for _, new in path]
-    return counts
-
-
-@pytest.mark.parametrize("m", [0, 1, 2, 5, 20])
-def test_live_counts_lose_more_with_every_related_word(m):
-    """Equation (30) says that related words cost nothing: the claim is 2 log 101 for all m."""
-    assert path_loss(m, frozen=False) == pytest.approx((1 + m) * math.log(101), rel=1e-9)
-    assert path_loss(m, frozen=True) == pytest.approx(math.log(101), rel=1e-9)
-    model = PublishedHDPLDA(2, noise_epsilon=math.inf, count_clip=1.0, max_iter=1).fit([[1, 1]])
-    assert model.sampling_epsilon_ == pytest.approx(2 * math.log(101), rel=1e-12)
-    assert (path_loss(m, frozen=False) > model.sampling_epsilon_ * (1 + 1e-9)) == (m >= 2)
-
-
 def test_final_counts_give_the_last_moves_away(corpus):
     model = PublishedHDPLDA(K, noise_epsilon=0.7, count_clip=5.0, max_iter=4, random_state=0)
     model, counts, topics = fitted(model, corpus)

@@ -76,40 +76,6 @@ def test_the_sent_model_is_the_exact_counts(epsilon, counts):
 
 
 @leaks
-def test_a_word_that_occurs_once_is_seen(counts):
-    """An event of probability 1 with the token and 0 without it: no finite epsilon, delta = 1."""
-    without = counts.copy()
-    without[:, 7] = 0
-    once = without.copy()
-    once[3, 7] = 1
-    for seed in range(5):
-        seen = [
-            recover_counts(
-                sent(clone(LITERAL).set_params(random_state=seed).fit(X)), topic_word_prior=BETA
-            )
-            for X in (once, without)
-        ]
-        assert seen[0][:, 7].sum() == 1
-        assert not seen[1][:, 7].any()
-    assert clone(LITERAL).fit(once).epsilon_ == math.inf
-
-
-@leaks
-def test_the_literal_party_reads_words_after_the_noise(counts, monkeypatch):
-    noisy = module._noisy_vectors
-
-    def destroy(corpus, *args):
-        tokens = noisy(corpus, *args)
-        corpus.word[:] = np.minimum(corpus.word, 5)
-        return tokens
-
-    monkeypatch.setattr(module, "_noisy_vectors", destroy)
-    recovered = recover_counts(sent(clone(LITERAL).fit(counts)), topic_word_prior=BETA)
-    assert not recovered[:, 6:].any()
-    assert recovered.sum() == counts.sum()
-
-
-@leaks
 def test_refine_and_pickle(counts):
     party = clone(LITERAL).fit(counts)
     assert party.n_iter_ == 4

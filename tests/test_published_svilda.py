@@ -113,41 +113,6 @@ def test_minibatches_are_uniform_sets_of_fixed_size():
 # what is false
 
 
-def test_a_document_is_seen_in_the_round_in_which_it_is_drawn():
-    """epsilon = 1 is stated; a threshold on one word tells every draw, without an error.
-
-    Word 0 is that of the document only. Its statistics move by N / S, the noise has sd sigma N / D.
-    """
-    X = np.zeros((400, 30))
-    X[:, 1:11] = 1
-    X[0] = np.eye(30)[0] * 10
-    for present in (True, False):
-        data = X if present else X[1:].tolist() + [[0] * 30]
-        hits, told = 0, 0
-        for seed in range(5):
-            model, seen = fitted(
-                data, 2, batch_size=8, max_iter=60, max_doc_tokens=10, random_state=seed
-            )
-            guess = np.array([statistics[0].sum() > 0.5 * 10 / 8 for statistics in seen])
-            streams = Streams.from_random_state(seed)
-            drawn = [0 in uniform_sample(400, 8, streams, t) for t in range(1, 61)]
-            np.testing.assert_array_equal(guess, np.array(drawn) & present)
-            hits, told = hits + any(drawn), told + guess.any()
-        assert hits >= 3  # of 5, each with probability 1 - 0.98**60 = 0.70
-        assert told == (hits if present else 0)
-        assert model.noise_multiplier_ < 2
-
-
-def test_a_replaced_document_moves_the_mean_by_the_root_of_two_more(corpus):
-    """Two documents of N equal words: the distance that the third line of (4) rules out."""
-    X = np.zeros((10, 5))
-    X[0, 0] = 20
-    other = np.roll(X, 1, axis=1)
-    parameters = {"batch_size": 10, "max_iter": 1, "max_doc_tokens": 20}
-    (one,), (two,) = (fitted(data, 1, math.inf, **parameters)[1] for data in (X, other))
-    assert np.linalg.norm(one - two) == pytest.approx(math.sqrt(2) * 20 / 10, rel=1e-6)
-
-
 @pytest.mark.parametrize(("size", "n_rounds"), [(6, 30), (60, 10)])
 def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
     """Gaussian differential privacy in closed form, of mu = sqrt(2 J) D / (S sigma)."""

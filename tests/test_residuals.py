@@ -33,7 +33,6 @@ pytestmark = pytest.mark.filterwarnings(
 ROUNDS = {"delta": 1e-5, "max_iter": 10}
 MODELS = {
     "SubLDA": SubLDA(2, epsilon=4.0, **ROUNDS),
-    "12 rounds": SubLDA(2, epsilon=4.0, delta=1e-5, max_iter=12),
     "SubLDA, boost": SubLDA(2, noise_multiplier=1.0, subsampling_ratio=0.3, boost=2.0, **ROUNDS),
     "PrivateSVILDA": PrivateSVILDA(2, noise_multiplier=1.0, **ROUNDS),
     "HDPLDA": HDPLDA(2, epsilon=4.0, **ROUNDS),
@@ -57,14 +56,12 @@ FOUND = [
     ("noise_repeats_in_each_round", "SubLDA, boost", "at any lag"),
     ("noise_repeats_in_each_round", "HDPLDA", "at any lag"),
     ("rounds_begin_in_the_stream_of_the_first", "SubLDA", "at any lag"),
-    ("every_tenth_round_repeats_its_noise", "12 rounds", "at any lag"),
     ("neighbors_share_noise", "SubLDA", "at any lag"),
     ("gaussian_noise_is_stated_twice", "SubLDA", "do not cover"),
     ("word_totals_are_not_stated", "SubLDA", "do not cover"),
     ("documents_are_clipped_too_wide", "SubLDA", "a document changes, over"),
     ("documents_are_clipped_a_little_too_wide", "SubLDA", "a document changes, over"),
     ("word_totals_count_twice", "SubLDA", "a document changes, over"),
-    ("words_count_twice", "HDPLDA", "a word changes"),
     ("a_replaced_word_moves_one_cell", "HDPLDA", "a word changes"),
     ("each_round_has_the_same_sample", "PrivateSVILDA", "samples again"),
     ("everybody_takes_part", "SubLDA, boost", "a round samples"),
@@ -85,8 +82,6 @@ def test_planted_faults_are_found(fault, name, line, X, monkeypatch):
 
 # found by one line alone
 UNSEEN = [
-    ("pairs_of_rounds_share_a_stream", "SubLDA", {"at any lag", "noise occurs twice"}),
-    ("the_last_cells_repeat_earlier_noise", "SubLDA", {"noise occurs twice"}),
     ("a_constant_key", "SubLDA", {"noise occurs twice"}),
     ("one_unit_is_clipped_too_wide", "SubLDA", {"adds alone"}),
     ("a_bare_cell_in_every_fifth_release", "SubLDA", {"one cell has no noise"}),

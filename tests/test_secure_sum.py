@@ -379,56 +379,6 @@ def test_parties_of_other_terms_do_not_meet():
 # a party is lost
 
 
-def losing(terms, at, X, max_iter=6):
-    """Fit with the last party, which dies after its message number `at`."""
-    adder, n = Adder(terms), terms.n_parties
-    lock, messages, replies = threading.Condition(), {}, {}
-    count = dict.fromkeys(range(n), 0)
-
-    def exchange(me, message):
-        with lock:
-            number = count[me] = count[me] + 1
-            if me == n - 1 and number > at:
-                raise SystemExit
-            messages.setdefault(number, {})[me] = message
-            expected = {*adder.present} - ({n - 1} if number > at else set())
-            if {*messages[number]} >= expected:
-                try:
-                    replies[number] = adder.reply(messages[number])
-                except ConnectionError as error:
-                    replies[number] = error
-                lock.notify_all()
-            assert lock.wait_for(lambda: number in replies, 60)
-        if isinstance(replies[number], Exception):
-            raise replies[number]
-        return replies[number]
-
-    def run(me):
-        party = SecureSum(terms, me, lambda message: exchange(me, message))
-        model = clone(MODEL).set_params(max_iter=max_iter)
-        return fit_share(model, X[200 * me : 200 * me + 200], party)
-
-    with ThreadPoolExecutor(n) as pool:
-        calls = [pool.submit(run, me) for me in range(n)]
-    return [call.exception() or call.result() for call in calls]
-
-
-def test_the_others_go_on_without_a_lost_party(X):
-    """With noise of its own, which is charged in advance."""
-    one, two, dead = losing(Terms(3, 1, 1), 6, X)
-    assert isinstance(dead, SystemExit)
-    assert_array_equal(one.components_, two.components_)
-    assert one.n_iter_ == 6
-    assert one.epsilon_ <= 4.0
-
-
-@pytest.mark.parametrize(("terms", "at"), [(Terms(3), 6), (Terms(3, 1, 1), 2), (Terms(3, 1, 1), 1)])
-def test_a_loss_that_is_not_planned_ends_the_fit(terms, at, X):
-    """Also that of a party in the word totals, which cost more, or in the setup."""
-    found = losing(terms, at, X, max_iter=40)
-    assert all(isinstance(error, (RuntimeError, ConnectionError, SystemExit)) for error in found)
-
-
 def test_two_attempts_have_different_noise():
     """With one noise, their difference would show a lost party's sum with its own share alone."""
     seen = []

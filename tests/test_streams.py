@@ -19,12 +19,7 @@ from sklearn.base import clone
 
 from dplda import PrivateSVILDA
 from dplda.datasets import make_topic_corpus
-from dplda.privacy._streams import (
-    MAX_WORDS,
-    Purpose,
-    Streams,
-    keystream_total_variation,
-)
+from dplda.privacy._streams import MAX_WORDS, Purpose, Streams, keystream_total_variation
 
 
 class Address(NamedTuple):

@@ -11,9 +11,7 @@ from scipy.stats import binomtest
 from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda import PrivateSVILDA
-from dplda.datasets import (
-    make_topic_corpus,
-)
+from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents
 from dplda.document._noisy_table import ExactTable, NoisyTable
 from dplda.document._table_estimate import WordTotals

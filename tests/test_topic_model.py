@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import dplda
-from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, load_release
+from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel
 from dplda.datasets import load_wordnet_glosses
 from dplda.displays import by_evidence
 from dplda.document._contributions import Documents
@@ -56,13 +55,6 @@ def test_topics_are_sorted_by_evidence_and_have_words_of_the_vocabulary(fitted):
     assert str(fitted).endswith(fitted.privacy_.summary())
 
 
-def test_the_saved_file_gives_the_same_features(fitted, tmp_path):
-    fitted.save(tmp_path / "topics.dplda")
-    released = load_release(tmp_path / "topics.dplda")
-    assert released.epsilon_ == fitted.epsilon_
-    np.testing.assert_array_equal(released.transform(TEXTS[:50]), fitted.transform(TEXTS[:50]))
-
-
 def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
     def texts():
         raise AssertionError("a text was read")
@@ -85,6 +77,7 @@ def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
         ({"texts": []}, "must be texts"),
         ({"texts": ["a tree"]}, "at least two texts"),
         ({"texts": ["", "12 !"] * 9}, "one has words"),
+        ({"texts": ["hyperthyroidism", 7]}, "^[^h]*text[^h]*$"),
         ({"users": [1, 2]}, "user_ids must have one id for each"),
         ({"users": [7] * len(TEXTS)}, "at least two users"),
         ({"vocabulary": []}, "empty vocabulary"),
@@ -136,14 +129,6 @@ def test_many_vocabularies_use_up_the_delta_of_a_ledger_and_the_error_says_so():
         vectorizer.fit(TEXTS[:50])
     with pytest.raises(BudgetError, match="tenth of its delta"):
         vectorizer.fit(TEXTS[:50])
-
-
-def test_a_text_that_is_none_costs_nothing_and_is_not_quoted():
-    ledger = Ledger(epsilon=8.0)
-    with pytest.raises((TypeError, ValueError), match="text") as caught:
-        small(ledger=ledger).fit(["hyperthyroidism", 7])
-    assert "hyper" not in str(caught.value)
-    assert ledger.epsilon_spent == 0
 
 
 def test_a_public_list_of_words_costs_nothing():
@@ -220,17 +205,6 @@ def test_another_model_takes_the_budget_and_the_number_of_topics():
     assert given.epsilon is None
 
 
-def test_topics_are_features_of_a_classifier_and_are_searched():
-    pipeline = make_pipeline(small(), LogisticRegression())
-    grid = {"privatetopicmodel__epsilon": [4.0, 8.0], "privatetopicmodel__n_components": [2]}
-    ledger = Ledger(epsilon=100.0)
-    pipeline.set_params(privatetopicmodel__ledger=ledger)
-    search = GridSearchCV(pipeline, grid, cv=2).fit(TEXTS, LABELS)
-    assert len(ledger.entries()) == 5
-    names = search.best_estimator_[0].get_feature_names_out()
-    assert names.tolist() == ["privatetopicmodel0", "privatetopicmodel1"]
-
-
 def test_ids_of_users_are_routed_through_a_pipeline():
     import sklearn
 
@@ -238,12 +212,6 @@ def test_ids_of_users_are_routed_through_a_pipeline():
         first = small().set_fit_request(user_ids=True)
         pipeline = make_pipeline(first, LogisticRegression()).fit(TEXTS, LABELS, user_ids=USERS)
     assert pipeline[0].privacy_.unit == "user"
-
-
-def test_public_texts_are_the_prior():
-    model = small(public_texts=GLOSSES.data[600:900]).fit(TEXTS)
-    assert "public prior" in dict(model.privacy_.provenance)
-    assert isinstance(model.vectorizer_, PrivateCountVectorizer)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

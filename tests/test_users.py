@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import dplda.document._document_lda as document_lda
-from dplda import PrivateSVILDA, SubLDA
+from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents
 from dplda.leaf._users import number_users
@@ -299,15 +299,6 @@ def ids_that_arrive(monkeypatch):
 
     monkeypatch.setattr(document_lda, "number_users", record)
     return arrived
-
-
-def test_ids_pass_through_a_pipeline(routing, corpus, ids, ids_that_arrive):
-    labels = np.arange(N_DOCS) % 2
-    model = make_pipeline(small().set_fit_request(user_ids=True), LogisticRegression())
-    assert model.fit(corpus, labels, user_ids=ids)[0].privacy_.unit == "user"
-    assert_array_equal(ids_that_arrive[0], ids)
-    online = PrivateSVILDA(4, epsilon=1.0).set_partial_fit_request(user_ids=True)
-    assert online.get_metadata_routing().partial_fit.requests == {"user_ids": True}
 
 
 def test_a_grid_search_passes_the_ids_of_each_fold(routing, corpus, ids, ids_that_arrive):

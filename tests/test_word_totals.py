@@ -10,12 +10,7 @@ import pytest
 from dplda import PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, release_totals_again, release_word_totals
-from dplda.document._document_budget import (
-    COUNTS,
-    FIRST_TOTALS,
-    TOTALS,
-    document_budget,
-)
+from dplda.document._document_budget import COUNTS, FIRST_TOTALS, TOTALS, document_budget
 from dplda.document._noisy_table import MORE_PRECISE, NoisyTable
 from dplda.document._table_estimate import TableEstimate, WordTotals
 from dplda.metrics import held_out_perplexity

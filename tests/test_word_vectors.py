@@ -9,7 +9,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import PrivateSVILDA, PrivateTopicModel, SubLDA
 from dplda.datasets import load_word_vectors, load_wordnet_glosses, make_topic_corpus
-from dplda.document._public_words import PublicWords, inverted, left_out
+from dplda.document._public_words import PublicWords, left_out
 from dplda.privacy import Ledger
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
@@ -50,21 +50,6 @@ def test_vectors_help_and_wrong_ones_do_no_harm(kind, made, vectors):
     )
     assert helped < 0.95 * alone
     assert permuted < 1.01 * alone
-
-
-@both
-def test_vectors_change_no_charge_and_are_on_the_card(kind, made, vectors):
-    one, other = (
-        kind(K, **OPTIONS | {"max_iter": 3}, word_vectors=given).fit(made.data)
-        for given in (vectors, None)
-    )
-    assert one.privacy_.events == other.privacy_.events
-    assert one.epsilon_ == other.epsilon_
-    assert one.privacy_.noise_scale == other.privacy_.noise_scale
-    assert set(one.privacy_.assumptions) - set(other.privacy_.assumptions) == {
-        "word_vectors is public, and was not made of the private documents"
-    }
-    assert ("word vectors", "public by declaration of the caller") in one.privacy_.provenance
 
 
 def test_partial_fit_goes_on_with_the_vectors_of_its_first_call(made, vectors):
@@ -132,13 +117,6 @@ def test_a_word_is_left_out_exactly():
         E, w = features[others], precision[others, None]
         weights = np.linalg.solve(E.T @ (w * E) + 1.7 * np.eye(4), E.T @ (w * rows[others]))
         np.testing.assert_allclose(found[word], features[word] @ weights, rtol=1e-9)
-
-
-def test_the_inverse():
-    square = np.cov(np.random.default_rng(0).normal(size=(7, 40)))
-    np.testing.assert_allclose(
-        inverted(square, 0.3) @ (square + 0.3 * np.eye(7)), np.eye(7), atol=1e-12
-    )
 
 
 def test_what_is_expected_of_a_word_does_not_depend_on_its_own_row(vectors):
