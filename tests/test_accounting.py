@@ -249,7 +249,6 @@ def test_distance_is_taken_out_of_delta(noise_multiplier):
 
 @pytest.mark.parametrize("delta", [0.0101, 0.5, 1.0])
 def test_a_delta_that_publishes_one_unit_in_a_hundred_is_refused(delta):
-    """The error names delta, and what is allowed."""
     for use in (
         lambda: calibrate(Gaussian, 1.0, delta),
         lambda: split_epsilon(1.0, (1, 2), delta=delta),

@@ -53,7 +53,6 @@ parse = cache(ast.parse)
 
 
 def modules(sources):
-    """Paths and syntax trees of the Python modules."""
     return {path: parse(text) for path, text in sources.items() if path.endswith(".py")}
 
 
@@ -118,7 +117,6 @@ def imports_in_kernels(sources):
 
 
 def graph(sources):
-    """For each module the modules that it imports."""
     trees = modules(sources)
     found = {}
     for path, tree in trees.items():
@@ -152,7 +150,6 @@ def noise_outside_mechanisms(sources):
 
 
 def ordinary_random_numbers(sources):
-    """They are for invented documents only."""
     for path, tree in modules(sources).items():
         drawn = {name for name in imports(path, tree) if is_in(name, {"random", "numpy.random"})}
         drawn |= {n for n in names(tree) if re.search(r"^(np|numpy)\.random\b|\.rvs$", n)}

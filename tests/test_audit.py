@@ -219,7 +219,6 @@ def test_what_cannot_be_audited_is_refused(model, options, message, X):
 
 
 def test_an_attack_of_ones_own(X):
-    """Guesses from the length of the model's first topic, which says nothing."""
     attack = Attack(
         "document", "a document is there or not",
         lambda target, X, coins: {"X": X}, lambda target, *_: np.ones(20),

@@ -19,10 +19,6 @@ def corpus():
     return make_topic_corpus(300, 60, K, doc_length=40, random_state=0).data
 
 
-def budget(noise_multiplier=10.0, max_iter=10, ratio=1.0):
-    return document_budget(None, noise_multiplier, 1e-6, max_iter=max_iter, subsampling_ratio=ratio)
-
-
 def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corpus):
     documents = Documents.from_counts(sp.vstack([corpus, np.eye(2, 60, dtype=int)]), K, None)
     weight = np.linspace(0.5, 2, 60)
@@ -43,7 +39,8 @@ def test_a_document_reaches_the_radius_of_the_first_totals_and_not_more(n_docs):
         None,
         None if n_docs == 1 else np.zeros(n_docs, int),
     )
-    most, mechanism, values = 1 if n_docs == 1 else 10, budget(8).totals[0], []
+    budget = document_budget(None, 8.0, 1e-6, max_iter=10, subsampling_ratio=1.0)
+    most, mechanism, values = 1 if n_docs == 1 else 10, budget.totals[0], []
 
     class Gate:
         def release(self, value, mechanism, **options):

@@ -71,7 +71,6 @@ def test_terms_of_one_unit_pass_together_with_the_probability_that_is_charged(
 
 @pytest.fixture
 def sums(monkeypatch):
-    """What reaches the curator: (weights of all cells, asked, mechanism)."""
     seen = []
     release = Curator.release_selected
 

@@ -145,8 +145,6 @@ def test_streams_give_no_round_to_two_curators(purpose):
 
 
 class Words:
-    """Stands for the streams: gives the words it is told to."""
-
     def __init__(self, words):
         self.given = np.array(words, np.uint64)
         self.seeded = True

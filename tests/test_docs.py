@@ -38,7 +38,6 @@ def blocks(page, language="python"):
 
 
 def prose(page):
-    """The text of a page without its code."""
     return FENCED.sub("", page.read_text("utf-8"))
 
 

@@ -6,6 +6,7 @@ import math
 import joblib
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from dplda import PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
@@ -68,14 +69,10 @@ def test_another_model_is_refused_before_anything_is_charged(kind, X):
     ledger = Ledger()
     model = kind(epsilon=1.0, ledger=ledger, **OPTIONS)
     wide = kind(epsilon=1.0, **OPTIONS | {"n_components": 5}).fit(X)
-    for other in (wide, clone_of(model), "yesterday"):
+    for other in (wide, clone(model), "yesterday"):
         with pytest.raises(ValueError, match="earlier must be a fitted SubLDA or PrivateSVILDA"):
             model.fit(X, earlier=other)
     narrow = kind(epsilon=1.0, **OPTIONS).fit(X[:, :20])
     with pytest.raises(ValueError, match="fitted to 20 words, and X has 30"):
         model.fit(X, earlier=narrow)
     assert ledger.epsilon_spent == 0
-
-
-def clone_of(model):
-    return type(model)(**model.get_params())

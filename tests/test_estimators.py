@@ -184,8 +184,6 @@ def test_epsilon_inf_is_no_privacy_and_better(estimator, corpus):
 
 
 class Forbidden:
-    """Data that nobody may read."""
-
     shape = (137, 40)
 
     def __len__(self):

@@ -230,7 +230,6 @@ CHECKS = {
 
 
 def check_of(case):
-    """Estimators of documents that sample them have one check."""
     sampled = "subsampling_ratio" in case.estimator.get_params()
     return CHECKS.get(type(case.estimator), document_level if case.unit and sampled else None)
 

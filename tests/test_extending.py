@@ -112,7 +112,6 @@ def test_it_learns(corpus):
 
 
 def test_its_audit_finds_a_sensitivity_that_is_too_large(corpus, monkeypatch):
-    """A planted fault: contributions ten times as large as the clipping bound."""
     monkeypatch.setattr(
         nmf.mechanisms,
         "sum_clipped",

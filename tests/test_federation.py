@@ -93,7 +93,6 @@ async def answers(network, name):
 
 @asynccontextmanager
 async def joined(keys, name, address, answer, *authority):
-    """A party at work; it is stopped at the end."""
     tls = client_side(keys, name, *authority)
     task = asyncio.create_task(take_part(address, answer, max_bytes=10**6, tls=tls))
     try:
@@ -400,6 +399,11 @@ def command_line(command, **changes):
         ("party", "coordinator-certificate", "missing.pem", "missing.pem"),
         ("party", "ledger", "missing/ledger", "missing/ledger"),
         ("party", "ledger", "words", "words is not a"),
+        ("party", "certificate", "south.pem", "is not the certificate of 'north'"),
+        ("party", "key", "south.key", "south.key holds no key of the certificate"),
+        ("party", "plan", "words", "words is no plan"),
+        ("party", "out", "missing/x", "missing/x cannot be written"),
+        ("party", "out", "words", "words exists, and may have been paid for"),
     ],
 )  # fmt: skip
 def test_everything_is_checked_first(folder, capsys, command, option, value, text):

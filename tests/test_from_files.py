@@ -254,7 +254,6 @@ def test_fit_writes_a_model_that_anyone_can_use(fitted, capsys):
 
 
 def refused(capsys, *arguments):
-    """Exit code and error of a command that prints nothing else."""
     code = main(list(map(str, arguments)))
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -28,7 +28,6 @@ def table_of(bits):
 
 
 def random_table(n_components, *, largest=TOP, n_words=N_WORDS, seed=0):
-    """Normal halves of all orders of magnitude."""
     rng = np.random.default_rng(seed)
     return table_of(rng.integers(1024, largest, (n_words, n_components), endpoint=True))
 

@@ -14,7 +14,6 @@ SIZES = [1, 2, 7, 8, 9, 20, 33]
 
 
 def on_copies(sweep, word, doc_ptr, topics, counts, totals, *rest):
-    """A kernel's topics, counts and topic sizes."""
     topics, counts, totals = topics.copy(), counts.copy(), totals.copy()
     scratch = np.full((4, counts.shape[1]), np.nan, np.float32)
     sweep(word, doc_ptr, topics, counts, totals, *rest, scratch)

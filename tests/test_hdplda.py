@@ -54,7 +54,6 @@ def spy(monkeypatch):
 
 
 def test_topics_are_drawn_under_released_counts_only(spy, corpus, monkeypatch):
-    """The table of a sweep is a function of the counts that the sweep has released."""
     tables, make = [], module.HalfTable.from_counts
 
     def record(counts, *args, mean, unit, **kwargs):

@@ -76,7 +76,6 @@ OTHERS = [
 
 
 def damaged(**arrays):
-    """A CSR matrix whose index arrays lie."""
     X = sp.csr_array(COUNTS.astype(float))
     for name, array in arrays.items():
         setattr(X, name, np.array(array))
@@ -183,7 +182,6 @@ def is_affordable(name, value):
 
 
 def is_public(value):
-    """Whether it does not look like private data by chance."""
     return not any(secret in str(value) for secret in SECRETS)
 
 
@@ -338,7 +336,6 @@ def hostile_value(draw, name):
 
 
 def hostile_call(draw):
-    """An entry with some of its arguments replaced."""
     function, arguments = draw.choice(ENTRIES)
     replaced = draw.sample(list(arguments), draw.randint(1, min(3, len(arguments))))
     made = arguments | {name: hostile_value(draw, name)() for name in replaced}

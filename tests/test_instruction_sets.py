@@ -17,10 +17,6 @@ def test_the_fastest_set_is_the_default():
     assert run.stdout.strip() == _sets.INSTRUCTION_SETS[-1]
 
 
-def test_any_set_of_the_machine_can_be_chosen(instruction_set):
-    assert _sets.instruction_set() == instruction_set
-
-
 def test_an_unknown_set_is_refused_and_changes_nothing(instruction_set):
     with pytest.raises(ValueError, match=r"must be one of \('portable'.*got 'avx1024'"):
         _sets.use("avx1024")

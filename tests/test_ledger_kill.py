@@ -203,8 +203,6 @@ def test_a_kill_in_the_middle_of_a_transaction_is_undone(tmp_path):
 
 
 class Untouchable:
-    """Data that nobody may look at."""
-
     def __getattribute__(self, name):
         raise AssertionError(f"the documents were touched: {name}")
 
@@ -293,8 +291,6 @@ def test_the_entry_of_a_dead_process_tells_whether_it_released(moment, tmp_path,
 
 
 class CanceledMeanwhile(Ledger):
-    """Somebody cancels each entry as soon as it is there."""
-
     def reserve(self, *args, **kwargs):
         entry = super().reserve(*args, **kwargs)
         super().cancel(entry)

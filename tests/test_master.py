@@ -319,7 +319,6 @@ def test_an_estimator_that_pays_for_every_round_is_refused(corpus):
 
 
 def request(round_number=0, n_topics=0, **changes):
-    """A master's request as bytes."""
     table = say(n_topics=max(1, n_topics), **changes).table[:n_topics]
     return NextModel(round=round_number, vocabulary=HASH, table=table).to_bytes()
 

@@ -172,7 +172,6 @@ def test_bad_memoized_calls(corpus, tmp_path, path):
 
 @pytest.fixture
 def reported(corpus, tmp_path):
-    """A client that has reported 3 documents to a file."""
     memo = MemoizedReports(
         RandomizedResponse(bit_epsilon=1.0, ledger=Ledger()).fit(corpus), tmp_path / "reports"
     )

@@ -112,7 +112,6 @@ TABLES = {"table": TABLE.astype(np.float32)}
 
 
 def forged(fields=FIELDS, tables=TABLES, kind="dplda-next-model"):
-    """A message with a right checksum and any content."""
     return pack(kind, fields, tables, max_header=10**6)
 
 

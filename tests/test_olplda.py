@@ -167,10 +167,8 @@ def test_more_epsilon_and_a_public_corpus_help():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"correlation": 1.5}, "correlation"),
         ({"prior_weight": None}, "exactly one of prior_weight or prior_variance, got neither"),
         ({"prior_variance": 3.0}, "got both"),
-        ({"batch_size": 0}, "batch_size"),
     ],
 )
 def test_bad_parameters(parameters, message, corpus, reports):

@@ -160,7 +160,6 @@ def fresh_process(monkeypatch):
 
 
 def named(call):
-    """What `call` warns of."""
     with warnings.catch_warnings(record=True) as caught:
         call()
     return [str(w.message) for w in caught if w.category is PrivacyLeakWarning]

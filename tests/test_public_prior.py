@@ -50,7 +50,6 @@ def good(made):
 
 @pytest.fixture(scope="module")
 def bad(good):
-    """As many tokens of other words."""
     return good[:, np.random.default_rng(1).permutation(N_WORDS)]
 
 

@@ -28,7 +28,6 @@ BUDGETS = ("published_epsilon", "noise_epsilon", "rdp_epsilon")
 
 
 def budget(estimator):
-    """The parameter that states the noise."""
     return next(name for name in BUDGETS if name in estimator.get_params())
 
 
@@ -143,33 +142,3 @@ def test_less_noise_is_a_better_model(estimator, epsilons):
 
 
 # parameters
-
-BAD = {
-    PublishedHDPLDA: {
-        "noise_epsilon": (None, 0.0, -1.0, math.nan, 1e-6, 1e6, -math.inf, "1"),
-        "count_clip": (None, 0.0, -1.0),
-    },
-    PublishedSubLDA: {
-        "subsampling_ratio": (0.0, 1.5), "rdp_order": (1, 2.5), "rdp_epsilon": (0.0, math.nan),
-        "noise_placement": ("matrix",), "count_clip": (0.0,), "boost": (0.5, math.nan),
-        "frequent_share": (0.0, 1.5), "tol": (-1.0,), "patience": (-1,), "max_iter": (0,),
-    },
-    PublishedPrivateSVILDA: {
-        "published_epsilon": (None, 0.0, -1.0, math.nan), "delta": (None, 0.0, 1.0),
-        "batch_size": (0,), "max_doc_tokens": (0,), "composition": ("sum",),
-        "learning_decay": (0.5,),
-    },
-    PublishedIFTMParty: {
-        "published_epsilon": (None, 0.0, -1.0, math.nan, "1", 1e4, 1e-3),
-        "noise_threshold": (0.0, 1.0), "max_iter": (0,),
-    },
-}  # fmt: skip
-
-
-@each(simplest(LITERAL))
-def test_bad_parameters(estimator, corpus):
-    for name, values in BAD[type(estimator)].items():
-        for value in values:
-            model = clone(estimator).set_params(**{name: value})
-            with pytest.raises(ValueError, match=f"'{name}' parameter of {type(model).__name__}"):
-                model.fit(corpus)

@@ -30,7 +30,6 @@ def fitted(model, X):
 
 
 def true_counts(X, topics, n_components):
-    """Word-topic counts, by the definition."""
     word = Corpus.from_counts(X).word
     counts = np.zeros((X.shape[1], n_components))
     np.add.at(counts, (word, topics), 1)

@@ -12,8 +12,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import brentq
-from scipy.stats import binom, chi2, chi2_contingency
+from scipy.stats import chi2, chi2_contingency
 from sklearn.base import clone
 
 import dplda.local._randomized_response as module
@@ -91,17 +90,6 @@ def test_no_log_ratio_exceeds_its_price(probability):
         assert ((1 - flip) / flip).ln() <= (2 / Decimal(event.flip_mixture) - 1).ln()
 
 
-def exact_epsilon(flip_mixture, n, delta):
-    """Of n randomized responses, from the binomial law of the number of true ones."""
-    epsilon, true = math.log(2 / flip_mixture - 1), np.arange(n + 1)
-    loss, law = (2 * true - n) * epsilon, binom.pmf(true, n, 1 - flip_mixture / 2)
-
-    def excess(x):
-        return (law * np.maximum(-np.expm1(np.minimum(x - loss, 0)), 0)).sum() - delta
-
-    return brentq(excess, 0, n * epsilon)
-
-
 @pytest.mark.parametrize(
     ("flip_mixture", "bit_epsilon"), [(0.1, 2.9444), (0.2, 2.1972), (0.5, 1.0986), (0.9, 0.2007)]
 )
@@ -138,9 +126,6 @@ def test_epsilon_is_the_total_of_a_document(cap, delta):
         assert client.epsilon_ == client.privacy_.epsilon_at(delta) == cost(flips[-1])
         assert cost(flips[-1] * (1 - 1e-6)) > epsilon  # nothing more can be spent
         assert client.epsilon_ >= epsilon * (1 - 1e-5)
-        if delta > 0:
-            n_bits = min(2 * (cap or WORDS), WORDS)
-            assert exact_epsilon(2 * flips[-1], n_bits, delta) < epsilon * (1 + 1e-9)
     assert len(flips) >= 2
     assert flips == sorted(flips, reverse=True)
 
@@ -224,15 +209,12 @@ def test_a_call_stops_before_it_exceeds_what_is_charged(monkeypatch):
             r"to 33\.99\d* .* 3 of 3 words .*got 40;.* inf for no privacy",
         ),
         ({"epsilon": 1e-9, "delta": 0.0}, r"about 1\.2e-06 to .*got 1e-09;.* lower max_doc_words"),
-        ({"bit_epsilon": 0.0}, "bit_epsilon"),
         (
             {"bit_epsilon": 1e-9},
             r"bit_epsilon must be from 4e-07 to 11\.33059.*got 1e-09",
         ),
         ({"bit_epsilon": 12.0}, r"11\.33059, or inf for no privacy, got 12"),
         ({"bit_epsilon": 1e5}, "got 100000"),
-        ({"bit_epsilon": 1.0, "max_doc_words": 0}, "max_doc_words"),
-        ({"bit_epsilon": 1.0, "delta": -0.1}, "delta"),
     ],
 )
 def test_bad_parameters(parameters, message):
@@ -343,15 +325,10 @@ def test_a_client_loads_nothing_of_the_server():
 # size
 
 
-def sparse_documents(n_docs, n_words, n_ones):
-    columns = np.random.default_rng(0).integers(0, n_words, (n_docs, n_ones))
-    rows = np.repeat(np.arange(n_docs), n_ones)
-    return sp.csr_array((np.ones(rows.size), (rows, columns.ravel())), shape=(n_docs, n_words))
-
-
 def test_memory_is_that_of_the_result():
     """A vocabulary so large that any dense row of numbers would show."""
-    X = sparse_documents(300, 100_000, 50)
+    columns, rows = np.random.default_rng(0).integers(0, 100_000, 15_000), np.arange(15_000) // 50
+    X = sp.csr_array((np.ones(15_000), (rows, columns)), shape=(300, 100_000))
     client = RandomizedResponse(bit_epsilon=6.9).fit(X)
     client.transform(X[:2])  # tables and imports
     tracemalloc.start()

@@ -67,13 +67,9 @@ BASELINES = [
 every = pytest.mark.parametrize("estimator", [*PRIVATE, *BASELINES], ids=repr)
 
 
-def corpus(seed=0):
-    return make_topic_corpus(61, N_WORDS, K, doc_length=30, random_state=seed).data
-
-
 @pytest.fixture(scope="module")
 def X():
-    return corpus()
+    return make_topic_corpus(61, N_WORDS, K, doc_length=30, random_state=0).data
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +83,6 @@ def path(tmp_path):
 
 
 def parts(path):
-    """Fields and table of a release file."""
     fields, tables = unpack("dplda-release", path.read_bytes(), max_header=2**24)
     return fields, tables["components"]
 
@@ -361,7 +356,6 @@ def test_columns_of_other_words_are_refused(model, X, path):
 
 @pytest.fixture(scope="module")
 def written(model, tmp_path_factory):
-    """Fields and table of a release of texts."""
     path = tmp_path_factory.mktemp("release") / "topics.dplda"
     save_release(fitted(given(stop_words="english")), path)
     fields, table = parts(path)

@@ -292,8 +292,6 @@ class Future:
 
 
 class Scattered:
-    """What stands in for a value that is on a worker."""
-
     def __init__(self, value):
         self.content = pickle.dumps(value)
 

@@ -40,7 +40,6 @@ LEAST = FITTED.components_.sum(axis=0).argmin()  # the least likely word
 
 
 def again(X, **options):
-    """Two calls of `partial_fit`."""
     model = SubLDA(2, **BUDGET, random_state=3)
     return [model.partial_fit(X, **options).components_ for _ in range(2)]
 

@@ -290,7 +290,6 @@ def routing():
 
 @pytest.fixture
 def ids_that_arrive(monkeypatch):
-    """The ids of each fit, in order."""
     arrived = []
 
     def record(user_ids, n_docs):

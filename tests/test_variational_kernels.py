@@ -70,7 +70,6 @@ def sum_topics(X, units, theta, factor, center, weight, scale, norm, radius, uni
 
 
 def twin(X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None):
-    """The same, in Python's integers."""
     ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
     return reference.sum_topics(
         X, units, reference.narrow(theta), factor, center, weight, scale, norm, radius,

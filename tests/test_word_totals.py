@@ -85,8 +85,6 @@ def schedule(n_rounds=80, share_for_totals=0.0):
 
 
 class Watched(Curator):
-    """Records the private sums and the samples."""
-
     def release(self, value, *args, **options):
         self.sums = [*getattr(self, "sums", []), np.array(value)]
         return super().release(value, *args, **options)
@@ -174,7 +172,6 @@ def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(cor
 
 
 def release_noise(model):
-    """The noise of the totals after the first two releases."""
     multipliers = np.array(model.privacy_.noise_multiplier[:2])
     scales = 6.0 * multipliers[:, None] / np.array([np.ones(300), model._released.weight])
     return (scales**-2.0).sum(axis=0) ** -0.5

@@ -69,21 +69,15 @@ def test_without_noise_vectors_change_nothing(made, vectors):
 # ---- bad input ------------------------------------------------------------------------------
 
 
-def wrong(vectors):
-    infinite = vectors.copy()
-    infinite[3, 2] = np.inf
-    return {
+def test_wrong_vectors_are_refused_before_anything_is_spent(made, vectors):
+    ledger = Ledger(epsilon=2.0)
+    for said, given in {
         "a row for each of 200 words": vectors[:-1],
-        "infinity": infinite,
+        "infinity": np.where(vectors == vectors[3, 2], np.inf, vectors),
         "not all of them zeros": 0 * vectors,
         "NaN": np.full_like(vectors, np.nan),
         "None or an array-like": sp.csr_array(vectors),
-    }
-
-
-def test_wrong_vectors_are_refused_before_anything_is_spent(made, vectors):
-    ledger = Ledger(epsilon=2.0)
-    for said, given in wrong(vectors).items():
+    }.items():
         with pytest.raises((ValueError, TypeError), match=said):
             SubLDA(K, **OPTIONS, word_vectors=given, ledger=ledger).fit(made.data)
     assert ledger.epsilon_spent == 0
