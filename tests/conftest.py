@@ -40,6 +40,14 @@ def instruction_set(request, instruction_sets):
 
 
 @pytest.fixture(scope="session")
+def corpus():
+    """The documents of tests of all estimators, unless a file has others."""
+    from dplda.datasets import make_topic_corpus  # not before a fault is planted
+
+    return make_topic_corpus(137, 40, 4, doc_length=50, random_state=0).data
+
+
+@pytest.fixture(scope="session")
 def shared_data():
     """The folder of the real corpora; they are not part of the project."""
     folder = Path(__file__).parents[2] / "shared" / "data"

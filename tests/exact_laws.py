@@ -253,7 +253,7 @@ def _gaussian_noise(tables):
     mean = Fraction(sum(w * x for w, x in zip(weights, values)), TOTAL)
     square = Fraction(sum(w * x * x for w, x in zip(weights, values)), TOTAL)
     variance = (square - mean**2) * (1 + 64**2 + 64**4)
-    law = _sum_of_digits(digit)
+    law = _add_digit(_add_digit(digit, digit, 64), digit, 4096)
     center = 2048 * (1 + 64 + 4096)
     reach = int(REACH * float(variance) ** 0.5)
     outside = float(law[: center - reach].sum() + law[center + reach + 1 :].sum())
@@ -273,11 +273,6 @@ def _digit(tables):
     weights = weights_of(*table)
     assert sum(weights) == TOTAL
     return weights, np.array([w / TOTAL for w in weights])
-
-
-def _sum_of_digits(digit):
-    """The law of x_0 + 64 x_1 + 4096 x_2 for independent digits of one law."""
-    return _add_digit(_add_digit(digit, digit, 64), digit, 4096)
 
 
 def _add_digit(law, digit, base):

@@ -321,8 +321,7 @@ def rounds_begin_in_the_stream_of_the_first(patch):
 def a_bare_cell_in_every_fifth_release(patch):
     n_drawn = itertools.count(1)
     change_noise(
-        patch,
-        lambda noise, cells: noise * ((next(n_drawn) % 5 > 0) | (np.arange(len(noise)) > 0)),
+        patch, lambda noise, cells: noise * ((next(n_drawn) % 5 > 0) | (np.arange(len(noise)) > 0))
     )
 
 

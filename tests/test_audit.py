@@ -40,9 +40,6 @@ def X():
     return make_topic_corpus(n_docs=30, n_words=30, n_components=2, random_state=0).data
 
 
-# bounds
-
-
 @pytest.mark.parametrize(
     ("m", "r", "v", "delta", "expected"),
     [
@@ -67,9 +64,6 @@ def test_bounds_exceed_a_known_epsilon_at_most_as_often_as_stated(mu):
         scores = mu * rng.standard_normal(250) + (coins - 0.5) * mu**2
         above += bound_of_guesses(scores, coins, DELTA, 0.95) > truth
     assert above <= 5 + 3 * math.sqrt(5)
-
-
-# sound estimators hold
 
 
 def local(kind, bit_epsilon, max_doc_words, **options):
@@ -119,8 +113,6 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
         before = drawn
 
 
-# faults are found
-
 FOUND = {
     "half_the_gaussian_noise": SubLDA(2, epsilon=4.0, delta=DELTA, max_iter=2),
     "documents_are_clipped_too_wide": PrivateSVILDA(2, epsilon=2.0, delta=DELTA, max_iter=3),
@@ -149,8 +141,6 @@ def test_bounds_find_faults(fault, X, monkeypatch):
     assert result.refuted
 
 
-# the papers' algorithms do not hold
-
 PUBLISHED = {
     attacks.SUB_LDA: published.PublishedSubLDA(2, max_iter=92),
     attacks.HDP_LDA: published.PublishedHDPLDA(
@@ -167,9 +157,6 @@ def test_published_algorithms_spend_more_than_they_claim(attack, X):
     result = audit_epsilon(model, X, attack=attack, delta=DELTA, n_canaries=n, random_state=0)
     assert result.exceeds_claim
     assert str(result).endswith("the claim is false.")
-
-
-# the function and its result
 
 
 def test_same_seed_same_audit(X):

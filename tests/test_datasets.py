@@ -29,9 +29,6 @@ def write(path, text):
     return path
 
 
-# The embedded corpus
-
-
 def test_the_corpus_of_prose_is_the_same_everywhere():
     corpus = load_wordnet_glosses()
     text = "\0".join([*corpus.data, *corpus.target_names]) + str(corpus.target.tolist())
@@ -51,9 +48,6 @@ def test_a_damaged_corpus_is_refused(monkeypatch, tmp_path):
             load_wordnet_glosses()
 
 
-# The public vocabulary
-
-
 def test_the_english_list_is_the_same_everywhere():
     digest = hashlib.sha256("\n".join(load_public_vocabulary(None)).encode()).hexdigest()
     assert digest == "c11577bd8a07f3e239724b1b9832809eb09b76bfe22b046905d318672676bdb8"
@@ -71,9 +65,6 @@ def test_words_of_other_languages_are_those_of_wordfreq(monkeypatch):
     _words._by_wordfreq.cache_clear()
     with pytest.raises(ImportError, match="extra 'languages'"):
         load_public_vocabulary(language="de")
-
-
-# The docword format
 
 
 def test_a_real_corpus(shared_data):
@@ -158,9 +149,6 @@ def test_vocabulary_files(tmp_path, text, line, message):
         read_uci_bow(docword, vocab)
     write(vocab, "\ufeffab\ncaf\xe9\nde\nf\n")
     assert read_uci_bow(docword, vocab).feature_names.tolist() == ["ab", "caf\xe9", "de", "f"]
-
-
-# Synthetic documents
 
 
 def test_synthetic_counts_follow_the_model():

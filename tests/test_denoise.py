@@ -20,26 +20,6 @@ from dplda.privacy._streams import Streams
 rng = np.random.default_rng(0)
 
 
-def zipf(n):
-    return 2000 / np.arange(1, n + 1)
-
-
-def noisy_table(scale):
-    p = zipf(600) / zipf(600).sum()
-    factor = rng.choice(FACTORS[[0, 2, 4, 6, 9]], (600, 4))
-    table = np.outer(p, np.full(4, 20000.0)) * factor
-    return table, table + rng.normal(0, scale, table.shape), table.sum(axis=1)
-
-
-@pytest.mark.parametrize("scale", [5.0, 30.0, 200.0])
-def test_table_estimate_beats_cutting_at_zero(scale):
-    table, noisy, totals = noisy_table(scale)
-    estimate = TableEstimate(totals)(noisy, np.full(600, scale))
-    assert (estimate >= 0).all()
-    cut = np.maximum(noisy, 0)
-    assert np.square(estimate - table).mean() < 0.9 * np.square(cut - table).mean()
-
-
 SHAPES = [(1, 1), (1, 40), (37, 1), (50, 15), (50, 16), (301, 20), (90, 100)]
 
 

@@ -65,10 +65,6 @@ def names(n_words):
     return [f"word{v}" for v in range(n_words)]
 
 
-def tick_labels(axes):
-    return [label.get_text() for label in axes.get_yticklabels()]
-
-
 def test_top_words_equal_a_naive_ranking(model):
     table = model.components_
     for k, words in enumerate(top_words(model, names(40), 40)):
@@ -90,7 +86,7 @@ def test_words_have_the_names_that_the_model_or_the_caller_gives(model, counts):
     words = ["$\\undefined$", "a$b$"]  # no formulas
     display = TopicDisplay.from_estimator(Table([[1.0, 2.0]]), words, 2)
     display.figure_.canvas.draw()
-    assert set(tick_labels(display.ax_[0])) == set(words)
+    assert {label.get_text() for label in display.ax_[0].get_yticklabels()} == set(words)
 
 
 def test_a_pipeline_shows_its_topics_with_its_words():

@@ -81,8 +81,6 @@ def test_code_is_python(page):
         compile(code, name(page), "exec")
 
 
-# ---- the guides, run from top to bottom ---------------------------------------------------------
-
 GUIDES = [
     "vocabulary", "choosing", "persons", "public_prior", "searches", "scaling",
     "reading_topics", "guarantee", "release", "federated", "operations", "migration", "index",
@@ -147,8 +145,6 @@ def test_the_code_of_a_guide_runs(guide, reader, monkeypatch):
                 assert reader["ledger"].epsilon_spent <= reader["ledger"].epsilon
 
 
-# ---- the README ---------------------------------------------------------------------------------
-
 README = ROOT / "README.md"
 
 
@@ -189,8 +185,6 @@ def test_the_examples_of_the_readme_run_in_their_order(tmp_path, monkeypatch):
     released = dplda.load_release("topics.dplda")
     assert released.epsilon_ == names["model"].epsilon_
 
-
-# ---- sharp edges --------------------------------------------------------------------------------
 
 HEAD, *EDGES = (DOCS / "sharp_edges.md").read_text("utf-8").split("\n## ")
 PAIR = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)

@@ -15,7 +15,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from dplda import HDPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
-from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Guarantee, Ledger, SeededNoiseWarning
@@ -30,11 +29,6 @@ pytestmark = [
 
 every = each(SOUND)
 every_private = each(PRIVATE)
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    return make_topic_corpus(137, 40, K, doc_length=50, random_state=0).data
 
 
 def fit_seeded(estimator, X, **parameters):

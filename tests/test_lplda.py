@@ -81,9 +81,7 @@ def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, budget, c
 
 @both
 @pytest.mark.parametrize(
-    "changed",
-    [{"bit_epsilon": 1.0}, {"max_doc_words": 3}, {"max_doc_words": None}],
-    ids=str,
+    "changed", [{"bit_epsilon": 1.0}, {"max_doc_words": 3}, {"max_doc_words": None}], ids=str
 )
 def test_partial_fit_is_for_reports_of_the_same_randomizer(estimator, changed):
     """At delta 0, seven of ten words cost as much as ten; one word more or less costs more."""

@@ -19,10 +19,6 @@ from dplda.privacy import Gaussian, Ledger, split_epsilon
 ROOT = Path(__file__).parents[1]
 
 
-def topic_rows(text):
-    return re.findall(r"^ +(\d+) +([\d.]+)%[ ?] ([a-z ]+)$", text, flags=re.MULTILINE)
-
-
 def test_the_example_prints_topics_of_its_texts_and_the_guarantee(tmp_path):
     run = subprocess.run(
         [sys.executable, "-m", "dplda", "fit", "--example", "--n-components", "6",
@@ -32,7 +28,7 @@ def test_the_example_prints_topics_of_its_texts_and_the_guarantee(tmp_path):
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert "Warning" not in run.stderr
-    rows = topic_rows(run.stdout)
+    rows = re.findall(r"^ +(\d+) +([\d.]+)%[ ?] ([a-z ]+)$", run.stdout, flags=re.MULTILINE)
     assert sorted(int(k) for k, _, _ in rows) == list(range(6))
     assert sum(float(share) for _, share, _ in rows) == pytest.approx(100, abs=0.4)
     text = " ".join(load_wordnet_glosses().data).lower()

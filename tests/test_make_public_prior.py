@@ -18,12 +18,6 @@ def corpus():
     return make_topic_corpus(200, N_WORDS, K, doc_length=60, topic_word_prior=0.05, random_state=0)
 
 
-def test_topics_are_those_of_the_documents(corpus):
-    prior = public_prior(corpus.data, n_components=K, max_iter=50, random_state=0)
-    _, distance = match_topics(prior + 0.01, corpus.components)
-    assert distance.max() < 0.25
-
-
 def test_one_random_state_gives_one_table(corpus):
     def made(**options):
         return public_prior(corpus.data, n_components=K, max_iter=5, **options)

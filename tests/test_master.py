@@ -173,9 +173,6 @@ def test_a_round_without_enough_models_is_not_made():
         master.update([say("a", round=1)])
 
 
-# ---------------------------------------------------------------- the global model as a release
-
-
 def test_the_global_model_is_a_release_like_others(corpus, parties, tmp_path):
     master = IFTMMaster(WORDS)
     with pytest.raises(ValueError, match="no round"):
@@ -313,9 +310,6 @@ def test_an_estimator_that_pays_for_every_round_is_refused(corpus):
             run_rounds(IFTMMaster(WORDS), given, n_rounds=1)
     with pytest.raises(TypeError, match="an IFTMParty, before its documents, got csr_array"):
         run_rounds(IFTMMaster(WORDS), {"a": (corpus, party)}, n_rounds=1)
-
-
-# ---------------------------------------------------------------- one party, by messages
 
 
 def request(round_number=0, n_topics=0, **changes):

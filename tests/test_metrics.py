@@ -28,9 +28,6 @@ def corpus():
     return make_topic_corpus(300, N_WORDS, 4, doc_length=60, random_state=1)
 
 
-# ---------------------------------------------------------------- the split of documents
-
-
 @settings(deadline=None)
 @given(count_matrices)
 def test_halves_add_up_and_more_than_62_tokens_are_halved(X):
@@ -60,9 +57,6 @@ def test_tokens_are_tossed_like_fair_coins(count):
     observed = split_documents(X)[0].toarray()[X.toarray() > 0]
     law = stats.binom.pmf(np.arange(count + 1), count, 0.5)
     assert reference.chi_square(np.bincount(observed, minlength=count + 1), law) > 1e-6
-
-
-# ---------------------------------------------------------------- perplexities
 
 
 @pytest.mark.parametrize("completion", [True, False])
@@ -102,8 +96,6 @@ def test_forms_of_the_arguments_and_jobs_change_nothing(corpus):
         assert held_out_perplexity(components.tolist(), same) == expected
     assert held_out_perplexity(components, X, n_jobs=2) == expected
 
-
-# ---------------------------------------------------------------- refusals
 
 TABLE, DOCUMENTS = np.ones((2, 3)), np.array([[4, 4, 4]])
 

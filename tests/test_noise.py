@@ -107,9 +107,6 @@ def add_all(kernel, tables, bits, spare, cells=None, *, buffer=None, n_threads=1
     return cells, used, n_calls
 
 
-# ---------------------------------------------------------------- tables
-
-
 def test_gaussian_weights_are_pinned():
     weights = gaussian_weights()
     assert sum(weights) == 2**149
@@ -133,9 +130,6 @@ def test_geometric_columns_add_up_to_the_weights(scale):
     assert [reference.weights_of(*table) for table in packed] == list(weights)
 
 
-# ---------------------------------------------------------------- distance from the ideal law
-
-
 def test_gaussian_total_variation_is_covered():
     computed = reference.gaussian_variation(gaussian_weights())
     assert 0.7 * WORD_VARIATION < float(computed) <= WORD_VARIATION
@@ -152,9 +146,6 @@ def test_total_variation_is_covered_whatever_is_drawn_from_a_word():
     rounding = Fraction(3 * 4095, 2**149)
     tail = math.exp(-(4096**2) * MIN_FLIP)
     assert float(rounding) + tail <= WORD_VARIATION
-
-
-# ---------------------------------------------------------------- kernel against the twin
 
 
 def test_kernel_equals_its_twin(kernel, instruction_set):
@@ -236,9 +227,6 @@ def test_threads_share_the_cells(kernel, kernel_name, instruction_set, n, dtype)
             add, tables, bits, spare, np.full(n, 5, dtype), n_threads=n_threads
         )  # fmt: skip
         assert_array_equal(cells, 5 + expected)
-
-
-# ---------------------------------------------------------------- mechanisms
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,6 @@ def charge(ledger, label="fit", multiplier=2.0):
     return entry
 
 
-# ---- logs ---------------------------------------------------------------------------------
-
-
 def everything(X, tmp_path):
     """Fits of all kinds of training, a refused one, a canceled one, and a release."""
     for estimator in (SubLDA, PrivateSVILDA, HDPLDA):
@@ -100,9 +97,6 @@ def test_no_log_holds_a_word_a_count_or_a_folder(log, tmp_path):
     assert not {137, 137 * 4, counts.nnz, int(counts.sum())} & {v for v in said if type(v) is int}
 
 
-# ---- check --------------------------------------------------------------------------------
-
-
 def test_check_exits_with_0_within_and_1_above(path):
     ledger = Ledger(path, epsilon=4.0)
     charge(ledger)
@@ -130,9 +124,6 @@ def test_check_exits_with_2_for_what_it_cannot_read(path, tmp_path, capsys):
         assert main(["ledger", "check", path, "--max-epsilon", wrong]) == 1
     with pytest.raises(SystemExit, match="2"):
         main(["ledger", "check", path, "--max-epsilon", "x"])
-
-
-# ---- receipts -----------------------------------------------------------------------------
 
 
 def test_a_receipt_stands_for_the_entries_that_came_first(path):

@@ -14,16 +14,10 @@ from sklearn.base import clone
 
 from dplda import HDPLDA, PrivateTopicModel, SubLDA
 from dplda.core import _base, _private_fit
-from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMMaster, IFTMParty, fit_together, run_rounds
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    return make_topic_corpus(137, 40, 4, doc_length=50, random_state=0).data
 
 
 def public_objects():
@@ -45,9 +39,6 @@ def public_estimators():
 
 def states_epsilon(case):
     return case.estimator.get_params().get("epsilon") is not None
-
-
-# ---- epsilon ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.unit], ids=lambda case: case.name)
@@ -112,25 +103,15 @@ def test_without_epsilon_there_is_no_limit(estimator, corpus):
     assert np.isfinite(model.components_).all()
 
 
-# ---- names --------------------------------------------------------------------------------
-
-
-def test_no_name_is_public_twice():
-    places = defaultdict(list)
-    for full_name, _ in public_objects():
-        places[full_name.rpartition(".")[2]].append(full_name)
-    twice = [" and ".join(found) for found in places.values() if len(found) > 1]
-    assert not twice, "\n".join(twice)
-
-
-def test_no_object_is_public_under_two_names():
-    names = defaultdict(set)
+def test_a_public_name_is_that_of_one_object_and_an_object_has_one():
+    places, names = defaultdict(list), defaultdict(set)
     for full_name, value in public_objects():
-        names[id(value)].add(full_name.rpartition(".")[2])
-    assert [found for found in names.values() if len(found) > 1] == []
+        name = full_name.rpartition(".")[2]
+        places[name].append(full_name)
+        names[id(value)].add(name)
+    found = [*places.values(), *names.values()]
+    assert [several for several in found if len(several) > 1] == []
 
-
-# ---- parameters ---------------------------------------------------------------------------
 
 # Other parameters stand in one of the two gaps: they choose the algorithm, or details of it.
 DEFAULTS = {"delta": 1e-6, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
@@ -147,9 +128,6 @@ def test_shared_defaults_agree():
         if parameters(cls)[name].default != DEFAULTS[name]
     ]
     assert not found, "\n".join(found)
-
-
-# ---- what epsilon_ does not cover is named -------------------------------------------------
 
 
 @pytest.fixture

@@ -66,9 +66,6 @@ def changes(kind, train, test, table, **options):
     return np.log([one / other for one, other in pairs])
 
 
-# ---- what it promises ---------------------------------------------------------------------
-
-
 @each
 def test_public_texts_of_the_kind_help_more_than_twice_the_epsilon(kind, train, test, good):
     change = changes(kind, train, test, good)
@@ -168,9 +165,6 @@ def test_wrong_tables_are_refused_before_anything_is_spent(train, good):
     assert ledger.epsilon_spent == 0
 
 
-# ---- word totals ---------------------------------------------------------------------------
-
-
 def noisy_totals(seed, scale=60.0):
     rng = np.random.default_rng(seed)
     totals = rng.permutation(30000 / np.arange(1, 801))
@@ -213,10 +207,7 @@ def test_released_word_weights_improve_word_totals():
     assert table.shape == (K, 800)
     assert (table == table[0]).all()
     found = learned(PublicWords.of(None, table), noisy, scale)
-    least, alone = (
-        log_loss(totals, totals),
-        log_loss(totals, smooth(noisy, scale)),
-    )
+    least, alone = (log_loss(totals, totals), log_loss(totals, smooth(noisy, scale)))
     assert log_loss(totals, found) - least < 0.7 * (alone - least)
 
 
@@ -247,9 +238,6 @@ def test_other_frequencies_leave_word_totals_as_they_are(n_tokens, scale):
     public = prior_of(np.random.default_rng(1).poisson(other / other.sum() * n_tokens))
     found, alone = learned(public, noisy, scale), smooth(noisy, scale)
     assert log_loss(totals, found) < log_loss(totals, alone) + 0.01
-
-
-# ---- the table -----------------------------------------------------------------------------
 
 
 def test_drowned_cells_are_the_public_ones():

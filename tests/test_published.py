@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import test_estimators as common
-from estimators import LITERAL, K, each, simplest
+from estimators import LITERAL, each, simplest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -31,22 +31,11 @@ def budget(estimator):
     return next(name for name in BUDGETS if name in estimator.get_params())
 
 
-def noiseless(estimator):
-    return clone(estimator).set_params(**{budget(estimator): math.inf})
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    return make_topic_corpus(137, 40, K, doc_length=50, random_state=0).data
-
-
 def test_every_published_model_is_among_the_cases():
     found = {value for value in map(vars(published).get, published.__all__) if value}
     found |= {getattr(published, name) for name in published.__all__}
     assert {cls for cls in found if inspect.isclass(cls)} == {type(e) for e in SMALL}
 
-
-# the warning and the record
 
 SAID = {
     PublishedHDPLDA: "live counts.*in place.*last sweep.*dplda.HDPLDA",
@@ -68,7 +57,7 @@ def test_fit_warns_the_caller_once_of_what_is_wrong(estimator, corpus):
 def test_without_noise_nothing_is_claimed_and_nothing_warns(estimator, corpus):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = noiseless(estimator).fit(corpus)
+        model = clone(estimator).set_params(**{budget(estimator): math.inf}).fit(corpus)
     assert model.published_epsilon_ == model.epsilon_ == math.inf
     assert str(model.privacy_).count("exact") == 1
 
@@ -87,8 +76,6 @@ def test_the_record_says_that_there_is_no_guarantee_and_why(estimator, corpus):
     assert model._hole in model.privacy_.mechanism
     assert model.privacy_.noise_scale > 0
 
-
-# what every estimator promises
 
 COMMON = [
     common.test_without_a_seed_every_fit_differs,
@@ -139,6 +126,3 @@ def test_less_noise_is_a_better_model(estimator, epsilons):
     )  # fmt: skip
     assert coarse > 1.05 * noisy > 1.05 * 0.99 * fine
     assert fine < 0.9 * unigram_perplexity(train, test)
-
-
-# parameters

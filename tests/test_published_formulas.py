@@ -7,22 +7,14 @@ import math
 import pytest
 from oracle import Oracle
 from sub_lda import without_last_term
+from test_accounting import printed, sampled
 
-from dplda.privacy import Gaussian, PoissonSampled, Repeated, epsilon_bounds
+from dplda.privacy import epsilon_bounds
 from dplda.published._sublda import iteration_epsilon
 from dplda.published._svilda import vips_calibration
 
 dp_event = Oracle("dp_accounting.dp_event")
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
-
-
-def sampled(q, noise_multiplier, count):
-    return Repeated(PoissonSampled(q, Gaussian(noise_multiplier)), count)
-
-
-def printed(value, text):
-    """Whether a number, rounded to the digits of `text`, is that text."""
-    return abs(value - float(text)) <= 0.5001 * 10.0 ** -len(text.partition(".")[2])
 
 
 # ---- SUB-LDA: equation (3), table 3, lemma 4.1 --------------------------------------------
@@ -61,9 +53,6 @@ def test_sublda_table_3(row):
         )
         best = library.get_epsilon(1e-300) - math.log1p(-1 / 14)
         assert best + math.log(14e-300) / 13 == pytest.approx(value, abs=1e-11)
-
-
-# ---- variational inference (Park et al.) --------------------------------------------------
 
 
 @pytest.mark.parametrize("composition", ["zcdp", "advanced", "linear"])

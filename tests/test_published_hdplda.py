@@ -46,9 +46,6 @@ def weights(row, totals, doc_counts, *, n_words, clip, alpha, beta):
     return out
 
 
-# the law of a draw
-
-
 def test_weights_are_those_of_line_13():
     row, totals, doc_counts = [7.5, 0.25, -3.0], [40.0, 20.0, -8.0], [2, 0, 5]
     got = weights(row, totals, doc_counts, n_words=10, clip=4.0, alpha=0.3, beta=0.5)
@@ -82,9 +79,6 @@ def test_sweep_draws_with_the_weights_of_live_counts():
     )  # fmt: skip
     np.testing.assert_array_equal(topics, expected)
     np.testing.assert_allclose(counts, live, atol=1e-12)
-
-
-# the holes
 
 
 def test_final_counts_give_the_last_moves_away(corpus):

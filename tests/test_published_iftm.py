@@ -32,19 +32,13 @@ def sent(party):
     return LocalModel.from_estimator(party, "north", 0, vocabulary).table
 
 
-def draw_counts(rng, shape=(5, 300)):
-    """Counts of few and of many tokens, each row with zeros and a one."""
-    table = rng.poisson(rng.choice([0.1, 2.0, 4000.0], shape))
-    table[:, 0], table[:, 1] = 1, 0
-    return table
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("beta", [0.0, 0.01, 0.5])
 def test_normalized_rows_give_their_counts_back(dtype, beta):
     rng = np.random.default_rng(0)
     for _ in range(20):
-        table = draw_counts(rng)
+        table = rng.poisson(rng.choice([0.1, 2.0, 4000.0], (5, 300)))  # few tokens, and many
+        table[:, 0], table[:, 1] = 1, 0
         model = (table + beta) / (table + beta).sum(axis=1, keepdims=True)
         assert_array_equal(recover_counts(model.astype(dtype), topic_word_prior=beta), table)
         # the least entry alone, as a master would do it by hand

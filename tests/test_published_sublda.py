@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from estimators import observed
 
 import dplda.published._sublda as module
-from dplda.datasets import make_topic_corpus
 from dplda.published import PublishedSubLDA
 from dplda.published._sublda import frequent_words, iteration_epsilon
 
@@ -19,19 +18,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarnin
 both = pytest.mark.parametrize("placement", ["iteration", "token"])
 
 
-@pytest.fixture(scope="module")
-def corpus():
-    return make_topic_corpus(137, 40, K, doc_length=50, random_state=0).data
-
-
 def fitted(model, X):
     """The model fitted to X, and the noisy counts after its iterations."""
     model, seen = observed(model, X)
     assert list(seen["word-topic counts"]) == list(range(1, model.n_iter_ + 1))
     return model, np.array(list(seen["word-topic counts"].values()))
-
-
-# Algorithm 1
 
 
 def read(count):
@@ -86,9 +77,7 @@ def sweeps(monkeypatch):
 
 @both
 @pytest.mark.parametrize(
-    "parameters",
-    [{}, {"subsampling_ratio": 1.0, "count_clip": 2.5}, {"boost": 4.0}],
-    ids=repr,
+    "parameters", [{}, {"subsampling_ratio": 1.0, "count_clip": 2.5}, {"boost": 4.0}], ids=repr
 )
 def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
     model = PublishedSubLDA(K, noise_placement=placement, max_iter=3, **parameters)
@@ -116,8 +105,6 @@ def test_every_token_is_sampled_at_ratio_1_and_with_its_rate_below(sweeps, corpu
     often = np.bincount(np.concatenate(taken), minlength=int(corpus.sum()))
     assert often.max() <= 4  # another sample in each iteration
 
-
-# The noise, and what it leaves bare
 
 WIDE = np.full((2, 4000), 2)  # with one topic, counts are known, and cells are many
 
@@ -148,9 +135,6 @@ def test_a_word_that_no_document_has_gets_no_noise_in_the_token_loop(corpus):
         assert (fitted(model, sp.csr_array(present))[1][:, 7] != 0).any(axis=1).all()
 
 
-# Rule (9)
-
-
 def brute_stop(curve, tol, patience):
     small = [abs(b - a) <= tol for a, b in itertools.pairwise(curve)]
     for end in range(patience + 1, len(small) + 1):
@@ -175,9 +159,6 @@ def test_it_stops_where_rule_9_says(tol, patience, corpus):
         assert model.n_iter_ == patience + 2
     if 0 < tol < 1e9:
         assert patience + 2 < model.n_iter_ < 100
-
-
-# Equations (10) to (13)
 
 
 def test_adaptive_sampling_takes_frequent_words_of_each_topic_only(sweeps, monkeypatch):

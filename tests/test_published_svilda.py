@@ -35,9 +35,6 @@ def fitted(X, n_components=K, published_epsilon=1.0, **parameters):
     return model, list(seen["expected statistics"].values())
 
 
-# Algorithm 1
-
-
 def first_table(seed):
     words = Streams.from_random_state(seed).words(Purpose.INITIAL_TABLE, 0, 0, 40 * K)
     return nearly_equal(uniform(words, positive=True)).reshape(40, K)
@@ -108,9 +105,6 @@ def test_minibatches_are_uniform_sets_of_fixed_size():
     np.testing.assert_allclose(drawn, 0.25, atol=5 * math.sqrt(0.1875 / 4000))
     pairs = np.mean([{0, 1} <= set(batch.tolist()) for batch in batches])
     assert pairs == pytest.approx(5 * 4 / (20 * 19), abs=5 * math.sqrt(0.05 / 4000))
-
-
-# what is false
 
 
 @pytest.mark.parametrize(("size", "n_rounds"), [(6, 30), (60, 10)])

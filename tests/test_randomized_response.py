@@ -12,7 +12,8 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.stats import chi2, chi2_contingency
+from scipy.optimize import brentq
+from scipy.stats import binom, chi2, chi2_contingency
 from sklearn.base import clone
 
 import dplda.local._randomized_response as module
@@ -22,10 +23,7 @@ from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
 SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
-MECHANISMS = [
-    RandomizedResponse(bit_epsilon=3.0),
-    RandomizedResponse(bit_epsilon=0.2),
-]
+MECHANISMS = [RandomizedResponse(bit_epsilon=3.0), RandomizedResponse(bit_epsilon=0.2)]
 every = pytest.mark.parametrize("estimator", MECHANISMS, ids=repr)
 
 
@@ -43,9 +41,6 @@ def documents(n_docs, n_words, density, seed=0):
 
 def same(a, b):
     return a.shape == b.shape and (a != b).nnz == 0
-
-
-# the law
 
 
 @pytest.mark.parametrize("distance", [1, 64, 400])
@@ -73,9 +68,6 @@ def test_flips_do_not_depend_on_the_bits(probability):
     assert reported.dtype == np.int64
 
 
-# the price
-
-
 @pytest.mark.parametrize(
     "probability", [MIN_FLIP, 1e-4, 0.01, 0.05, 1 / 3, 0.25, 0.4, 0.45, 0.499, MAX_FLIP]
 )
@@ -88,6 +80,17 @@ def test_no_log_ratio_exceeds_its_price(probability):
         assert flip < Decimal("0.5")
         (event,) = bits.events(1, 1)
         assert ((1 - flip) / flip).ln() <= (2 / Decimal(event.flip_mixture) - 1).ln()
+
+
+def exact_epsilon(flip_mixture, n, delta):
+    """Of n randomized responses, from the binomial law of the number of true ones."""
+    epsilon, true = math.log(2 / flip_mixture - 1), np.arange(n + 1)
+    loss, law = (2 * true - n) * epsilon, binom.pmf(true, n, 1 - flip_mixture / 2)
+
+    def excess(x):
+        return (law * np.maximum(-np.expm1(np.minimum(x - loss, 0)), 0)).sum() - delta
+
+    return brentq(excess, 0, n * epsilon)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +129,9 @@ def test_epsilon_is_the_total_of_a_document(cap, delta):
         assert client.epsilon_ == client.privacy_.epsilon_at(delta) == cost(flips[-1])
         assert cost(flips[-1] * (1 - 1e-6)) > epsilon  # nothing more can be spent
         assert client.epsilon_ >= epsilon * (1 - 1e-5)
+        if delta > 0:
+            n_bits = min(2 * (cap or WORDS), WORDS)
+            assert exact_epsilon(2 * flips[-1], n_bits, delta) < epsilon * (1 + 1e-9)
     assert len(flips) >= 2
     assert flips == sorted(flips, reverse=True)
 
@@ -138,9 +144,6 @@ def test_without_privacy_bits_are_reported_as_they_are():
         assert same(client.transform(np.eye(5)), sp.csr_array(np.eye(5)))
 
 
-# the cap
-
-
 def test_cap_keeps_a_uniform_subset():
     X = np.tile(np.r_[np.ones(6), np.zeros(2)], (20_000, 1))
     kept = report_seeded(RandomizedResponse(bit_epsilon=math.inf, max_doc_words=2), X).toarray()
@@ -150,9 +153,6 @@ def test_cap_keeps_a_uniform_subset():
     found = np.array([subsets[pair] for pair in itertools.combinations(range(6), 2)])
     expected = len(X) / 15
     assert SURE < chi2.sf(((found - expected) ** 2 / expected).sum(), 14) < 1 - SURE
-
-
-# streams
 
 
 @every
@@ -195,24 +195,15 @@ def test_a_call_stops_before_it_exceeds_what_is_charged(monkeypatch):
         RandomizedResponse(bit_epsilon=1.0).fit_transform(documents(20, 200, 0.2))
 
 
-# scikit-learn
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({}, "exactly one of epsilon or bit_epsilon, got none"),
         ({"epsilon": math.inf, "bit_epsilon": math.inf}, "got epsilon and bit_epsilon"),
         ({"epsilon": float("nan")}, "'epsilon'"),
-        (
-            {"epsilon": 40.0},
-            r"to 33\.99\d* .* 3 of 3 words .*got 40;.* inf for no privacy",
-        ),
+        ({"epsilon": 40.0}, r"to 33\.99\d* .* 3 of 3 words .*got 40;.* inf for no privacy"),
         ({"epsilon": 1e-9, "delta": 0.0}, r"about 1\.2e-06 to .*got 1e-09;.* lower max_doc_words"),
-        (
-            {"bit_epsilon": 1e-9},
-            r"bit_epsilon must be from 4e-07 to 11\.33059.*got 1e-09",
-        ),
+        ({"bit_epsilon": 1e-9}, r"bit_epsilon must be from 4e-07 to 11\.33059.*got 1e-09"),
         ({"bit_epsilon": 12.0}, r"11\.33059, or inf for no privacy, got 12"),
         ({"bit_epsilon": 1e5}, "got 100000"),
     ],
@@ -242,9 +233,6 @@ def test_a_failed_refit_does_not_change_the_width():
         client.fit(-np.ones((2, 5)))
     with pytest.raises(ValueError, match="expecting 3 features"):
         client.transform(np.ones((2, 5)))
-
-
-# the ledger
 
 
 def test_data_frames_are_refused_before_anything_is_charged():
@@ -298,8 +286,6 @@ def test_a_call_that_fails_while_it_draws_has_spent(monkeypatch):
     assert [entry.status for entry in ledger.entries()] == ["releasing"]
 
 
-# the client
-
 CLIENT = """
 import sys, tempfile
 from dplda import MemoizedReports, RandomizedResponse
@@ -320,9 +306,6 @@ def test_a_client_loads_nothing_of_the_server():
     assert "dplda.local._randomized_response" in loaded
     assert folders == {"_version", "core", "kernels", "leaf", "local", "privacy"}
     assert not {"dplda.local._lplda", "dplda.local._estimates", "dplda.core._base"} & {*loaded}
-
-
-# size
 
 
 def test_memory_is_that_of_the_result():

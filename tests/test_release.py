@@ -93,9 +93,6 @@ def forge(path, fields, table, **more):
     path.write_bytes(pack("dplda-release", fields, tables, max_header=2**26))
 
 
-# ---- there and back -----------------------------------------------------------------------
-
-
 @every
 def test_a_loaded_model_is_the_same_model(estimator, X, path):
     model = clone(estimator).fit(X)
@@ -186,9 +183,6 @@ def test_a_release_warns_of_what_should_not_be_published(X, path):
     assert "no privacy guarantee" in str(load_release(path).privacy_)
 
 
-# ---- what is in it ------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
     secret = 8_675_309
@@ -231,8 +225,6 @@ def test_any_reader_of_safetensors_finds_the_table_and_the_checksum(model, path,
         digest.update(table.tobytes())
     assert metadata["sha256"] == digest.hexdigest()
 
-
-# ---- pipelines ----------------------------------------------------------------------------
 
 TEXTS = ["The ripe plum, a PEAR", "cherry, ripe plum? äpfel & Äpfel!", "pear pear", "THE end"] * 100
 
@@ -322,9 +314,6 @@ def test_other_steps_are_refused_with_the_part_to_publish(path):
     np.testing.assert_array_equal(load_release(path).transform(TEXTS), nested.transform(TEXTS))
 
 
-# ---- the words of the columns ---------------------------------------------------------------
-
-
 def test_columns_of_other_words_are_refused(model, X, path):
     """As many words, and the topics of others: a model that knows its words compares them."""
     words = [f"word {i}" for i in range(N_WORDS)]
@@ -349,9 +338,6 @@ def test_columns_of_other_words_are_refused(model, X, path):
     pipeline = make_pipeline(CountVectorizer(vocabulary=words), released)
     assert len(pipeline.get_feature_names_out()) == K
     assert pipeline_guarantee(pipeline).epsilon == released.epsilon_
-
-
-# ---- files that cannot be trusted ---------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

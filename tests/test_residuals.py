@@ -106,9 +106,6 @@ def test_audits_find_what_their_guesses_cannot_see(fault, X, monkeypatch):
     assert "the fit is not what the claim rests on" in str(result)
 
 
-# sound fits pass
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_sound_estimators_pass(name, X):
     result = residual_check(MODELS[name], X)
@@ -156,9 +153,6 @@ def test_what_cannot_be_watched_is_refused(X):
         residual_check(SubLDA(2, epsilon=math.inf), X)
     with pytest.raises(ValueError, match="Negative values"):
         residual_check(MODELS["SubLDA"], -X)
-
-
-# the tests of the check themselves
 
 
 def step_of(noise, mechanism=None, sample=None):

@@ -56,9 +56,6 @@ class Alone:
         return ()
 
 
-# the sum is right
-
-
 @pytest.mark.parametrize(
     ("model", "with_users"),
     [
@@ -153,9 +150,6 @@ def test_rounds_of_word_totals_are_no_noise():
     assert _secure_sum.shares_of_noise(total) == pytest.approx(9, abs=1)
 
 
-# what it costs
-
-
 @pytest.mark.parametrize(("colluding", "lost"), [(1, 0), (2, 0), (1, 1)])
 @pytest.mark.parametrize("ratio", [1.0, 0.3])
 def test_the_noise_of_the_honest_pays(colluding, lost, ratio, X):
@@ -245,9 +239,6 @@ def test_shares_have_the_variance_that_the_event_states():
     share = DiscreteGaussian.for_noise_multiplier(10.0, n_honest=h, n_parties=h + 1)
     assert share.radius == math.isqrt((h * NOISE_VARIANCE - 9) // 100)
     assert share.radius > 2.9 * DiscreteGaussian.for_noise_multiplier(10.0).radius
-
-
-# what others see
 
 
 def meet(terms, act, lie=None):
@@ -372,9 +363,6 @@ def test_parties_of_other_terms_do_not_meet():
     assert any("malformed, or of another plan" in str(error) for error in errors)
 
 
-# a party is lost
-
-
 def test_two_attempts_have_different_noise():
     """With one noise, their difference would show a lost party's sum with its own share alone."""
     seen = []
@@ -409,9 +397,6 @@ def test_a_false_loss_is_refused():
     assert party._present == [0, 1, 3]
 
 
-# one party's own side
-
-
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 def test_a_unit_moves_what_its_party_adds_by_the_radius_and_no_more(ratio, X):
     """A replay over the seam: what the curator adds noise to."""
@@ -427,9 +412,6 @@ def test_a_unit_moves_what_its_party_adds_by_the_radius_and_no_more(ratio, X):
     result = replay(party, one, other)
     assert result.passed, str(result)
     assert max(result.distances) > 0.1
-
-
-# bad input
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,6 @@ def test_a_topic_far_above_the_others_makes_none_of_them_weak():
     assert not with_signal(table[:1], np.ones(V), 2.0)["weak_topics_"].any()
 
 
-# ---- whole fits ------------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.parametrize("length", [(3, 12), (40, 80)])
 @pytest.mark.parametrize(

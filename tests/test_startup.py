@@ -22,11 +22,7 @@ STEPS = {
     "estimators": "from dplda import *",
     "a party": "from dplda.federated import *",
 }
-MAY_LOAD = {
-    "dplda.privacy": {"numpy"},
-    "an empty ledger": {"numpy"},
-    "an event": {"numpy"},
-}
+MAY_LOAD = {"dplda.privacy": {"numpy"}, "an empty ledger": {"numpy"}, "an event": {"numpy"}}
 ESTIMATORS = {"numpy", "scipy", "sklearn", "cryptography", "joblib"}
 CODE = """
 import contextlib, io, json, sys

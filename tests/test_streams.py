@@ -34,9 +34,6 @@ def streams():
     return Streams.from_random_state(0)
 
 
-# ---------------------------------------------------------------- the cipher
-
-
 def test_published_answer_of_aes_256():
     """All-zero key and block: NIST's known answer dc95c078a2408989ad48a21492842087."""
     words = Streams(bytes(32), seeded=True).words(0, 0, 0, 2)
@@ -60,9 +57,6 @@ def test_words_are_the_encrypted_counter_blocks(key, purpose, round, block, spar
     expected = np.frombuffer(encryptor.update(blocks), dtype="<u8")[skip % 2 :]
     words = Streams(key, seeded=True).words(purpose, round, block, n, spare=spare, skip=skip)
     assert_array_equal(words, expected[:n])
-
-
-# ---------------------------------------------------------------- addresses
 
 
 @pytest.mark.parametrize(
@@ -105,9 +99,6 @@ def test_spare_words_do_not_move_the_main_stream(streams):
     pieces += [reader.words(n) for n in (3, 8192, 5, 10_000)]
     assert_array_equal(np.concatenate(pieces), streams.words(Purpose.NOISE, 2, 0, 18_203))
     assert_array_equal(spare, streams.words(Purpose.NOISE, 2, 0, 5, spare=True))
-
-
-# ---------------------------------------------------------------- keys
 
 
 def test_seeded_words_are_pinned():
@@ -153,18 +144,12 @@ def test_two_processes_do_not_draw_from_one_key(streams):
         assert len(read()) == 1
 
 
-# ---------------------------------------------------------------- distance from uniform
-
-
 def test_keystream_total_variation():
     assert keystream_total_variation(0) == 0
     assert keystream_total_variation(2**41) == 2.0**-49
     assert keystream_total_variation(3) == keystream_total_variation(4) == 2.0**-127
     # 1e9 draws of one word, and two spare words for a tie in 512 of three look-ups each
     assert keystream_total_variation(int(1.0117e9)) == pytest.approx(3.76e-22, rel=1e-3)
-
-
-# ---------------------------------------------------------------- one use of each address
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from dplda.document import _noisy_table, _sublda
 from dplda.document._contributions import Documents, integer_shift
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._sublda import frequent_words
-from dplda.metrics import held_out_perplexity
 from dplda.privacy import (
     BudgetError,
     Gaussian,
@@ -285,18 +284,6 @@ def test_without_noise_a_document_reads_what_the_others_have_added(corpus, monke
     assert asked == [None] * len(asked) != []
 
 
-def test_documents_that_leave_out_their_own_counts_share_topics(monkeypatch):
-    """As many topics as documents could have of their own: held-out perplexity is far lower."""
-    X = make_topic_corpus(200, 1000, 40, doc_length=200, random_state=0).data
-    model = SubLDA(40, epsilon=math.inf, max_iter=20, random_state=0)
-    others = held_out_perplexity(model.fit(X[:100]).components_, X[100:])
-    infer = Documents.infer
-    monkeypatch.setattr(
-        Documents, "infer", lambda self, *args, own, **options: infer(self, *args, **options)
-    )
-    assert others < 0.93 * held_out_perplexity(model.fit(X[:100]).components_, X[100:])
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -311,9 +298,6 @@ def test_no_other_fit_starts_from_exact_counts(options, corpus, monkeypatch):
     monkeypatch.setattr(_sublda, "LIVE_START", 4)
     monkeypatch.setattr(Documents, "matrices", lambda self: 1 / 0)
     SubLDA(**{"n_components": 4, "max_iter": 2, **options}).fit(corpus)
-
-
-# ---- interrupts -----------------------------------------------------------------------------
 
 
 def interrupted(kind, monkeypatch, owner, name, n_calls):

@@ -34,9 +34,6 @@ def seeded(model, X):
         return model.set_params(random_state=0).fit(X)
 
 
-# ---- account ------------------------------------------------------------------------------
-
-
 def test_without_noise_later_calls_may_bring_other_words():
     made = make_topic_corpus(400, 20, 2, doc_length=40, random_state=0).data
     other = sp.csr_array((400, 20))
@@ -57,9 +54,6 @@ def test_nothing_released_depends_on_the_number_of_documents(corpus):
         model = PrivateSVILDA(K, epsilon=3.0, subsampling_ratio=ratio, max_iter=4)
         one = seeded(model, corpus).components_
         np.testing.assert_array_equal(one, seeded(model, padded).components_)
-
-
-# ---- rounds -------------------------------------------------------------------------------
 
 
 PRIORS = True, (0.1, 0.01)  # anew
@@ -119,9 +113,6 @@ def test_without_noise_topics_are_dirichlet_posteriors(corpus):
     np.testing.assert_allclose(factor[:, :K], (table / table.sum(axis=0)) ** 0.3, rtol=1e-4)
 
 
-# ---- documents of limited length ----------------------------------------------------------
-
-
 def shortened(X, n_tokens, seed=0):
     return shorten(sp.csr_array(X), n_tokens, Streams.from_random_state(seed))
 
@@ -155,9 +146,6 @@ def test_a_document_of_any_length_is_cut_at_once():
     assert cut[0].sum() == 1000
     assert binomtest(int(cut[0, 0]), 1000, 0.75).pvalue > 1e-4
     np.testing.assert_array_equal(cut[1], X[1])
-
-
-# ---- results ------------------------------------------------------------------------------
 
 
 def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):

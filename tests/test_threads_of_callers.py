@@ -57,9 +57,6 @@ def forget_caches():
             value.cache_clear()
 
 
-# ---- models -------------------------------------------------------------------------------
-
-
 LARGE = make_topic_corpus(1000, X.shape[1], 4, doc_length=60, random_state=0).data  # longer loops
 
 
@@ -105,9 +102,6 @@ def test_threads_share_a_model_and_a_matrix():
         assert_array_equal(now, then)
 
 
-# ---- budgets ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("composition", ["planned", "adaptive"])
 @pytest.mark.parametrize("place", ["memory", "file", "file, opened by each"])
 def test_threads_never_overspend_a_ledger(place, composition, tmp_path):
@@ -140,9 +134,6 @@ def test_threads_never_overspend_a_ledger(place, composition, tmp_path):
     assert len(counted) == granted
     assert 0 < granted < 4 * 8  # the budget was spent
     assert epsilon_of([event for entry in counted for event in entry.events], 1e-6) <= 1.0
-
-
-# ---- releases -----------------------------------------------------------------------------
 
 
 class SlowLabel(str):
@@ -188,8 +179,6 @@ def test_each_thread_observes_its_own_releases():
             assert (label, number) == before[:2]
             assert_array_equal(value, before[2])
 
-
-# ---- contexts -----------------------------------------------------------------------------
 
 NAME = ContextVar("NAME", default="none")
 

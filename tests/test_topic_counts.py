@@ -39,9 +39,6 @@ def exact(model, X, **options):
     return private_topic_counts(model, X, epsilon=math.inf, **options)[0]
 
 
-# ---- what is counted ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("soft", [False, True])
 def test_each_document_or_user_counts_as_one(model, X, ids, soft):
     """For the largest topic, or for all by their weights."""
@@ -63,9 +60,6 @@ def test_empty_documents_count_for_nothing(model, X, ids, soft, with_users):
     other = exact(model, padded, soft=soft, user_ids=more if with_users else users)
     assert_array_equal(one, other)
     assert_array_equal(exact(model, np.zeros((2, 40))), np.zeros(K))
-
-
-# ---- what one unit moves ------------------------------------------------------------------
 
 
 def released_integers(monkeypatch, model, X, **options):
@@ -133,9 +127,6 @@ def test_a_contribution_is_the_same_whoever_else_is_there(
         sums.append(released_integers(monkeypatch, model, world, soft=soft, **options)[0])
     assert_array_equal(sums[0] - sums[1], sums[2] - sums[3])
     assert (sums[0] != sums[1]).any()
-
-
-# ---- what is charged ----------------------------------------------------------------------
 
 
 def test_every_count_gets_the_stated_noise():

@@ -87,9 +87,7 @@ DOCUMENTS = {
     "scores": (scores, {}),
     "counts of topics": (counts_of_topics, {}),
 }  # fmt: skip
-WORDS = {
-    "HDPLDA": HDPLDA(2, epsilon=4.0, max_iter=3),
-}
+WORDS = {"HDPLDA": HDPLDA(2, epsilon=4.0, max_iter=3)}
 EACH = PAIRS // (len(DOCUMENTS) + len(WORDS) + 1) + 1
 
 numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 9, 100, 10**6, 10**9])
@@ -208,9 +206,6 @@ def test_a_replay_charges_one_fit_and_says_what_it_found(tmp_path):
     assert "depends on the data" in str(shorter)
 
 
-# all worlds at once
-
-
 @pytest.mark.parametrize("parameters", [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}], ids=str)
 @each(case for case in PRIVATE if case.unit == "document")
 def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters):
@@ -293,10 +288,6 @@ def sweep_law(words, topics, table, prior):
     return law
 
 
-def worst_ratio(one, other):
-    return max(max(one[z] / other[z], other[z] / one[z]) for z in one)
-
-
 def test_replacing_a_word_changes_the_law_of_a_sweep_by_the_bound_at_most():
     """Over random orders; in the order of a sorted row the laws of other tokens change too."""
     rng = np.random.default_rng(0)
@@ -311,5 +302,6 @@ def test_replacing_a_word_changes_the_law_of_a_sweep_by_the_bound_at_most():
             orders = list(itertools.permutations(range(3)))
             laws = [sweep_law([words[i] for i in o], topics, table, 0.2) for o in orders]
             mixtures.append({z: sum(law[z] for law in laws) / len(orders) for z in laws[0]})
-        worst = max(worst, worst_ratio(*mixtures))
+        one, other = mixtures
+        worst = max(worst, *(max(one[z] / other[z], other[z] / one[z]) for z in one))
     assert 10 < worst <= bound

@@ -63,9 +63,6 @@ def table(estimator, X, **kwargs):
     return quietly(seeded(estimator).fit, X, **kwargs).components_
 
 
-# ---- what ids are ---------------------------------------------------------------------------
-
-
 @each(USERS)
 def test_ids_that_are_all_different_change_no_bit(estimator, corpus):
     plain, users = seeded(estimator), seeded(estimator)
@@ -132,9 +129,6 @@ def test_strings_and_integers_are_not_the_same_user():
     assert_array_equal(number_users(["a", "a\0", "A", "a"], 4), [0, 1, 2, 0])
 
 
-# ---- what a user contributes ----------------------------------------------------------------
-
-
 def test_scale_and_rate_of_a_user_are_those_of_all_words_together(corpus, ids):
     users = number_users(ids, N_DOCS)
     weight = np.linspace(0.5, 2, 40)
@@ -184,9 +178,6 @@ def test_samples_are_of_users(estimator, corpus, ids, monkeypatch):
     monkeypatch.setattr(Curator, "sample", counting)
     clone(estimator).fit(corpus, user_ids=ids)
     assert set(sizes) == {len(set(ids))}
-
-
-# ---- guarantee and ledger -------------------------------------------------------------------
 
 
 @each(USERS)
@@ -277,9 +268,6 @@ def test_missing_ids_of_a_frame_are_refused():
             number_users(pandas.Series(values), 2)
     with pytest.raises(ValueError, match="one-dimensional"):
         number_users(pandas.DataFrame({"user": [1, 2]}), 2)
-
-
-# ---- in scikit-learn's meta-estimators ------------------------------------------------------
 
 
 @pytest.fixture

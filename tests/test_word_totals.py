@@ -140,7 +140,9 @@ def test_more_releases_reach_the_totals_of_the_fit(corpus):
     model = fit(corpus[0])
     table = model._released
     assert 0.5 < table.share_for_totals < 1
-    single = release_noise(model)
+    multipliers = np.array(model.privacy_.noise_multiplier[:2])
+    scales = 6.0 * multipliers[:, None] / np.array([np.ones(300), table.weight])
+    single = (scales**-2.0).sum(axis=0) ** -0.5  # after the first two releases
     assert (table.released.noise_scale < 0.8 * single).all()
     np.testing.assert_array_equal(table.totals, table.released.smooth())
     np.testing.assert_allclose((model.components_ - 0.01).sum(axis=0), table.totals, rtol=1e-5)
@@ -169,12 +171,6 @@ def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(cor
     model = fitted()
     assert 1 < max(missing) < MORE_PRECISE
     np.testing.assert_array_equal(model.components_, expected.components_)
-
-
-def release_noise(model):
-    multipliers = np.array(model.privacy_.noise_multiplier[:2])
-    scales = 6.0 * multipliers[:, None] / np.array([np.ones(300), model._released.weight])
-    return (scales**-2.0).sum(axis=0) ** -0.5
 
 
 def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
@@ -212,9 +208,6 @@ def test_a_round_without_noise_is_for_topics(corpus):
         model.set_params(epsilon=np.inf).partial_fit(corpus[0])
     assert np.isfinite(model.components_).all()
     assert model.epsilon_ == np.inf
-
-
-# ---- the number and its warning ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])

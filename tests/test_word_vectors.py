@@ -33,9 +33,6 @@ def vectors(made):
     return found
 
 
-# ---- what they promise ----------------------------------------------------------------------
-
-
 @both
 def test_vectors_help_and_wrong_ones_do_no_harm(kind, made, vectors):
     train, test = made.data[:1000], made.data[1000:]
@@ -64,9 +61,6 @@ def test_without_noise_vectors_change_nothing(made, vectors):
         SubLDA(K, **options, word_vectors=v).fit(made.data).components_ for v in (vectors, None)
     )
     np.testing.assert_array_equal(one, other)
-
-
-# ---- bad input ------------------------------------------------------------------------------
 
 
 def test_wrong_vectors_are_refused_before_anything_is_spent(made, vectors):
@@ -98,9 +92,6 @@ def test_unusual_vectors_are_plain_ones(change, made, vectors):
         np.testing.assert_allclose(model.components_, plain.components_, rtol=1e-3)
 
 
-# ---- the regression -------------------------------------------------------------------------
-
-
 def test_a_word_is_left_out_exactly():
     random = np.random.default_rng(0)
     features, rows = random.normal(size=(30, 4)), random.normal(size=(30, 3))
@@ -127,9 +118,6 @@ def test_what_is_expected_of_a_word_does_not_depend_on_its_own_row(vectors):
     expected = public.expect(noisy, noise, totals, np.full(K, 1 / K))
     np.testing.assert_allclose(expected.sum(axis=1), 1)
     assert expected.min() > 0
-
-
-# ---- where they come from -------------------------------------------------------------------
 
 
 def test_the_embedded_table_knows_what_goes_together_and_what_is_frequent():
