@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from dplda.core import _base, _private_fit
 from dplda.kernels import _sets
 
 if fault := os.environ.get("DPLDA_FAULT"):  # before the tests import what it patches
@@ -22,6 +23,13 @@ if fault := os.environ.get("DPLDA_FAULT"):  # before the tests import what it pa
 # no deadline: a busy machine is not a failure
 settings.register_profile("dplda", deadline=None)
 settings.load_profile("dplda")
+
+
+@pytest.fixture(autouse=True)
+def fresh_process():
+    """What a process is told once, each test is told: their order changes nothing."""
+    _private_fit._BUDGETS.clear()
+    _base._warn_of_exact_scores.cache_clear()
 
 
 @pytest.fixture

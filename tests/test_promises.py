@@ -13,7 +13,6 @@ from estimators import CASES, LITERAL, ONLINE, PACKAGES, PRIVATE, each
 from sklearn.base import clone
 
 from dplda import HDPLDA, PrivateTopicModel, SubLDA
-from dplda.core import _base, _private_fit
 from dplda.federated import IFTMMaster, IFTMParty, fit_together, run_rounds
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 
@@ -130,15 +129,12 @@ def test_shared_defaults_agree():
     assert not found, "\n".join(found)
 
 
-@pytest.fixture
-def fresh_process(monkeypatch):
-    monkeypatch.setattr(_private_fit, "_BUDGETS", {})
-    _base._warn_of_exact_scores.cache_clear()
-    warnings.simplefilter("always", PrivacyLeakWarning)  # pytest restores the filters
+# ---- what epsilon_ does not cover is named -------------------------------------------------
 
 
 def named(call):
     with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrivacyLeakWarning)
         call()
     return [str(w.message) for w in caught if w.category is PrivacyLeakWarning]
 
@@ -156,7 +152,7 @@ TEXTS = ["the patient has a fever and a cough", "the dose of the drug was too hi
     ],
     ids=["SubLDA", "HDPLDA", "given words", "chosen words"],
 )
-def test_fits_of_two_budgets_are_named_once(model, data, corpus, fresh_process):
+def test_fits_of_two_budgets_are_named_once(model, data, corpus):
     X = TEXTS if data == "texts" else corpus
 
     def fit(ledger=None):
@@ -172,14 +168,14 @@ def test_fits_of_two_budgets_are_named_once(model, data, corpus, fresh_process):
 
 
 @pytest.mark.parametrize("ledgers", [[None, None], ["a", "b"], ["a", None]])
-def test_a_search_whose_fits_nothing_adds_up_is_named(ledgers, corpus, fresh_process, tmp_path):
+def test_a_search_whose_fits_nothing_adds_up_is_named(ledgers, corpus, tmp_path):
     model = SubLDA(2, epsilon=4.0, max_iter=2)
     paths = [ledger and tmp_path / ledger for ledger in ledgers]
     fits = [named(lambda p=path: clone(model).set_params(ledger=p).fit(corpus)) for path in paths]
     assert [len(messages) for messages in fits] == [0, 1]
 
 
-def test_parties_with_different_documents_need_no_ledger_in_common(corpus, fresh_process):
+def test_parties_with_different_documents_need_no_ledger_in_common(corpus):
     parts = {"north": corpus[:60], "south": corpus[60:]}
     model = SubLDA(2, epsilon=4.0, max_iter=2)
     assert named(lambda: fit_together(model, parts)) == []
@@ -189,17 +185,17 @@ def test_parties_with_different_documents_need_no_ledger_in_common(corpus, fresh
     assert named(lambda: run_rounds(IFTMMaster(words), parties, n_rounds=2)) == []
 
 
-def test_a_fit_that_goes_on_is_one_fit(corpus, fresh_process):
+def test_a_fit_that_goes_on_is_one_fit(corpus):
     model = SubLDA(2, noise_multiplier=10.0, max_iter=2).fit(corpus)
     assert named(lambda: model.partial_fit(corpus)) == []
     assert len(named(lambda: model.fit(corpus))) == 1
 
 
-def test_exact_scores_are_named_once(corpus, fresh_process):
+def test_exact_scores_are_named_once(corpus):
     model = SubLDA(2, epsilon=4.0, max_iter=2).fit(corpus)
     assert len(named(lambda: [model.score(corpus), model.perplexity(corpus)])) == 1
 
 
-def test_scores_without_privacy_need_nothing(corpus, fresh_process):
+def test_scores_without_privacy_need_nothing(corpus):
     model = SubLDA(2, epsilon=math.inf, max_iter=2).fit(corpus)
     assert named(lambda: [model.score(corpus), model.fit(corpus), clone(model).fit(corpus)]) == []

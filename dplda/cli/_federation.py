@@ -184,7 +184,8 @@ def _fit_together(options: argparse.Namespace) -> int:
             ledger = dplda.privacy.Ledger(options.ledger)
             print(f"The fit has ended without a model: {ledger}", file=sys.stderr)
     if not party.is_fitted:
-        raise ConnectionError("the fit has ended without a model") from party.error
+        why = "" if party.error is None else f": {party.error}"
+        raise ConnectionError(f"the fit has ended without a model{why}") from party.error
     try:
         dplda.save_release(party.model, options.out, vocabulary=plan.words)
     except OSError as error:

@@ -57,7 +57,10 @@ AES = (
     "AES-256 with a secret random key cannot be told from random bits "
     "(the usual assumption about this cipher)"
 )
-COLUMNS = "the columns of X (the vocabulary) are public and were not chosen by looking at the data"
+COLUMNS = (
+    "the columns of X (the vocabulary) are public and were not chosen by looking at the data, "
+    "unless by a private release whose cost is added to this one"
+)
 SETTINGS = "no parameter was chosen by looking at private data, unless the ledger counts the choice"
 ASSUMPTIONS = (COLUMNS, SETTINGS, AES)
 VOCABULARY = "vocabulary"

@@ -382,8 +382,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if interrupt is not None:
             warn_user(
                 f"{name} was interrupted after {table.n_rounds} of {n_charged} rounds: it is a "
-                f"fitted model of these, and epsilon_={self.epsilon_:.6g} counts all rounds, which "
-                "are charged; to spend no more, use this model, or save it"
+                "fitted model of these, and epsilon_ counts all rounds, which are charged; to "
+                "spend no more, use this model, or save it"
             )
             raise interrupt
         if table.n_rounds >= len(budget.rounds):

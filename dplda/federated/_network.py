@@ -234,7 +234,9 @@ async def _answer_all(
             try:
                 reply = await asyncio.to_thread(answer, message[NUMBER:])
             except Exception as error:
-                log.exception("this party does not take part in the round")
+                why = error.__cause__ or error
+                known = isinstance(why, OSError | ValueError)
+                log.error("this party takes no part in the round: %s", why, exc_info=not known)
                 number = int.from_bytes(message[:NUMBER], "big")
                 await _quietly(socket.send_str(f"{number} {type(error).__name__}"))
             else:

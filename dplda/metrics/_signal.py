@@ -101,7 +101,11 @@ def warn_if_weak(estimator: Any) -> None:
         elif signal < SMALLEST_SIGNAL:
             meaning = "the model knows word frequencies, and little of topics"
             first = "public texts (public_prior), "
-        fewer = f"n_components={n_read} in a new fit, " if 2 <= n_read < len(weak) else ""
+        fewer = (
+            f"n_components={n_read} in a new fit (which costs, too), "
+            if 2 <= n_read < len(weak)
+            else ""
+        )
         warn_user(
             f"{', and '.join(facts)}: {meaning}; use {first}{fewer}more documents, a larger "
             "epsilon, or fewer words. dplda.plan says before a fit what to expect",

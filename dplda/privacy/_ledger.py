@@ -538,9 +538,10 @@ def check_affordable(new: Entry, page: Page) -> None:
     if counted and counted[0].unit != new.unit:
         raise ValueError(
             f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
-            f"{new.unit}; their epsilons do not add up, and who sees both results may learn more "
-            "of a user than either epsilon says (docs/persons.md). Take the same user_ids for all "
-            "fits of a ledger, and another ledger only if one of the results is never published"
+            f"{new.unit}; their epsilons do not add up, and a ledger has one unit. Take the same "
+            "user_ids for all its fits, and another ledger only if one of the results is never "
+            "published: who sees both may learn more of a user than either epsilon says "
+            "(docs/persons.md)"
         )
     for part in {entry.part for entry in counted} - {None} if new.part is not None else ():
         if part.partition("=")[0] != new.part.partition("=")[0]:  # type: ignore[union-attr]
