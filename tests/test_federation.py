@@ -304,8 +304,9 @@ async def test_a_coordinator_must_prove_who_it_is(keys, authority, host, monkeyp
 
 
 @within_seconds
-async def test_what_a_party_has_begun_is_finished_when_the_federation_is_over(keys):
+async def test_what_a_party_has_begun_is_finished_when_the_federation_is_over(keys, monkeypatch):
     """It is paid for."""
+    monkeypatch.setattr(_network, "END_SECONDS", 1.0)
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     def answer(request):

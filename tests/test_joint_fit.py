@@ -44,6 +44,12 @@ def keys(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def short_end(monkeypatch):
+    """A coordinator waits for a lost party until this time is over."""
+    monkeypatch.setattr(_network, "END_SECONDS", 1.0)
+
+
 @pytest.fixture(scope="module")
 def documents():
     X = sp.csr_array(make_topic_corpus(300, 30, 3, random_state=0).data)
