@@ -164,7 +164,8 @@ def fold_in(
             n_topics > 1 << 16 or copies.shape[0] != n_threads or
             copies.shape[1] < (longest + 15) * n_topics):
         raise ValueError("integers must have the shape of phi, and copies the longest document")
-    if factor.shape[0] and (factor.shape[0] != integers.shape[0] or inverse_size.shape[0] != padded):
+    if factor.shape[0] and (
+            factor.shape[0] != integers.shape[0] or inverse_size.shape[0] != padded):
         raise ValueError("factor must have the words of integers, and inverse_size the topics")
     loop.indptr, loop.indices, loop.data = &indptr[0], &indices[0], &data[0]
     loop.rows, loop.n_rows, loop.theta = &rows[0], rows.shape[0], &theta[0, 0]
