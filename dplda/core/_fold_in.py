@@ -15,14 +15,14 @@ from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._mechanisms import add_duplicates
 
 # Deterministic for each row: its result depends on that row and on the table only.
-MAX_STEPS = 100
-TOLERANCE = 1e-4
+MAX_STEPS = 100  # of documents that do not settle: a bound on the time of a row
+TOLERANCE = 1e-4  # L1 change of the topic weights of a document that has settled
 E_STEP_TOLERANCE = 1e-3  # scikit-learn's, of the mean change of a document's Dirichlet parameters
 
-LANES = 16
+LANES = 16  # floats of the widest vector, to which topics are padded
 LINE = 64  # bytes of a cache line
-PIECES_PER_JOB = 8
-LARGEST_COUNT = 1e12
+PIECES_PER_JOB = 8  # documents differ in length, and the last piece decides
+LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 BATCH = 1 << 18  # entries and topic weights of the documents that are inferred at a time
 PIECE = 1 << 15  # the same of the documents, or cells of the table, that a thread takes at a time
 MOST_12 = 1 << 12  # the largest of a row in the integers of a fold-in: its sums fit 32 bits

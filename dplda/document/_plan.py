@@ -36,7 +36,7 @@ STANDING = 12.5
 FEWEST, MOST = 0.65, 2.8
 # A document scaled to the norm C has about BURST C length**LENGTH counts.
 BURST, LENGTH = 3.1, 0.2
-LARGEST = 10**12
+LARGEST = 10**12  # documents, words or topics: more is a mistake
 # Of 488 authors with short notes, 5 of 5 topics are weak where the formula counts 10; of 135 to 299
 # users or documents of KOS, NIPS and BBC with 20 topics, 0 to 12 are not, where it counts 2 or 3.
 FEWEST_DOCS = 1000
