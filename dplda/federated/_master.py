@@ -164,7 +164,9 @@ class IFTMMaster:
         RoundError
             If fewer than `min_parties` valid models arrived. Only `refused_` changes then.
         """
-        if not isinstance(local_models, Mapping):
+        if not isinstance(local_models, Mapping) or not all(
+            isinstance(party, str) for party in local_models
+        ):
             raise TypeError(
                 "local_models must be a mapping of names to messages, got "
                 f"{type(local_models).__name__}"

@@ -1,4 +1,4 @@
-/* The public side of a document-level round, without and with public shares. */
+/* The public side of a document-level round, with one center for all words, and one for each. */
 #include "_denoise.h"
 #include "inputs.h"
 
@@ -7,22 +7,17 @@ enum {
     N_TOPICS = 37,
     PADDED = 48,
     N_CELLS = N_WORDS * N_TOPICS,
-    STRIDE = 2,
-    N_VECTORS = (N_WORDS * PADDED / 16 + STRIDE - 1) / STRIDE,
-    N_CLASSES = 3
+    N_NODES = DPLDA_EXPECTED * DPLDA_SEEN,
+    STRIDE = 2
 };
 
-static void denoise(int set, int n_centers) {
-    const int n_found = n_centers * DPLDA_FACTORS;
+static void denoise(int set, int one_center) {
     double *average = zeros(N_CELLS, sizeof *average), added[N_WORDS], of_table[N_WORDS];
-    double prior[DPLDA_MOST], expected[DPLDA_MOST];
-    int64_t words[N_WORDS], *noisy = zeros(N_WORDS * PADDED, sizeof *noisy);
-    float *likelihood = zeros(N_VECTORS * n_found * 16, sizeof *likelihood);
+    int64_t *noisy = zeros(N_WORDS * PADDED, sizeof *noisy);
+    int64_t *counts = zeros(N_NODES, sizeof *counts);
     float *table = zeros(N_CELLS, sizeof *table), *out = zeros(N_WORDS * PADDED, sizeof *out);
-    float *shares_of_words = shares(N_WORDS * PADDED), *weights = shares(N_CLASSES * n_found);
-    float rate[N_WORDS], scale[N_WORDS], sizes[PADDED] = {0}, gains[PADDED] = {0};
-    float factors[DPLDA_FACTORS];
-    uint8_t class_of[N_WORDS];
+    float *center = shares(N_WORDS * PADDED), *means = shares(N_NODES);
+    float rate[N_WORDS], scale[N_WORDS], gains[PADDED] = {0};
     for (int i = 0; i < N_CELLS; i++) {
         average[i] = 1e4 * share() - 400;
     }
@@ -30,26 +25,16 @@ static void denoise(int set, int n_centers) {
         noisy[i] = below(1 << 20) - (1 << 19);
     }
     for (int v = 0; v < N_WORDS; v++) {
-        words[v] = N_WORDS - 1 - v, class_of[v] = (uint8_t)below(N_CLASSES);
-        scale[v] = (float)(100 + 100 * share()), rate[v] = (float)(0.1 * share()) / scale[v];
+        scale[v] = (float)(100 + 100 * share()), rate[v] = (float)(1000 * share()) / scale[v];
         added[v] = share() / 1000, of_table[v] = 1000 * share();
     }
     for (int k = 0; k < N_TOPICS; k++) {
-        sizes[k] = (float)(1e5 * share()), gains[k] = (float)(1e5 * share());
+        gains[k] = (float)(1e5 * share());
     }
-    for (int g = 0; g < DPLDA_FACTORS; g++) {
-        factors[g] = g ? ldexpf(1, g - 7) : 0;
-    }
-    for (int i = 0; i < n_found; i++) {
-        prior[i] = 1.0 / n_found;
-    }
-    const dplda_noisy_table t = {average, N_TOPICS, rate, scale, sizes, factors,
-                                 n_centers == 2 ? shares_of_words : NULL, gains};
-    dplda_likelihood(set, &t, words, N_VECTORS, STRIDE, likelihood);
-    dplda_expectation(set, likelihood, N_VECTORS, n_centers, prior, expected);
-    dplda_estimate(set, &t, 0, N_WORDS, weights, class_of, 1e-3f, table);
-    add_to_digest(likelihood, N_VECTORS * n_found * 16 * sizeof *likelihood);
-    add_to_digest(expected, n_found * sizeof *expected);
+    const dplda_noisy_table t = {average, N_TOPICS, rate, scale, center, one_center ? 0 : PADDED};
+    dplda_count(set, &t, N_WORDS, STRIDE, counts);
+    dplda_estimate(set, &t, 0, N_WORDS, means, 1e-3f, table);
+    add_to_digest(counts, N_NODES * sizeof *counts);
     add_to_digest(table, N_CELLS * sizeof *table);
     for (int centered = 0; centered < 2; centered++) {
         dplda_learn(set, noisy, PADDED, table, N_TOPICS, 1, N_WORDS, 0.75, added, of_table, centered,
@@ -60,13 +45,12 @@ static void denoise(int set, int n_centers) {
     }
     dplda_temper(set, table, N_CELLS, 0.7f);
     add_to_digest(table, N_CELLS * sizeof *table);
-    free(average), free(noisy), free(likelihood), free(table), free(out);
-    free(shares_of_words), free(weights);
+    free(average), free(noisy), free(counts), free(table), free(out), free(center), free(means);
 }
 
 void run(int set) {
     denoise(set, 1);
-    denoise(set, 2);
+    denoise(set, 0);
 }
 
 int main(void) {
