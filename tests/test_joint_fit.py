@@ -240,7 +240,7 @@ async def test_garbage_that_is_not_planned_ends_the_fit_and_says_whose_it_is(
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
     error = await fit(keys, plan, parties, answers={"west": garbage(parties["west"], at, message)})
     found = [error, *(parties[name].error for name in NAMES[:2])]
-    assert any("west" in str(one) or "party 3 of the plan" in str(one) for one in found)
+    assert any("west" in str(one) or "party 3 of the plan" in str(one) for one in found), found
     status = "canceled" if at < 2 else "releasing"
     assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {status}
 
