@@ -316,8 +316,9 @@ def test_a_paid_release_is_not_overwritten_and_a_second_fit_finds_its_ledger(
     assert "Read:" not in said.out + capsys.readouterr().out  # the ledger refuses before it
     assert (tmp_path / "m").read_bytes() == paid
     assert len(ledger.entries()) == 1
-    with pytest.warns(PrivacyLeakWarning, match="counts what was spent on these texts before"):
-        assert main([*again, "--no-ledger"]) == 0
+    for n, other in enumerate((["--no-ledger"], ["--ledger", f"{tmp_path}/other"])):
+        with pytest.warns(PrivacyLeakWarning, match="counts what was spent on these texts before"):
+            assert main([*again, "--out", f"{tmp_path}/again{n}", *other]) == 0
 
 
 def test_room_for_the_model_is_found_before_the_charge(notes, tmp_path, capsys):

@@ -151,6 +151,8 @@ def test_a_plan_states_the_noise_of_the_fit(corpus):
     model = SubLDA(2, epsilon=4.0, delta=1e-5, max_iter=12).fit(corpus)
     weighted = model.components_std_ * model._released.weight / math.sqrt(1 - 1 / 2)
     np.testing.assert_allclose(weighted, expected.noise, rtol=1e-6)
+    assert "caution" in str(expected)  # 400 are few
+    assert "caution" not in str(plan(n_docs=4000, epsilon=4.0))
 
 
 # measured by benchmarks/planner.py

@@ -230,3 +230,11 @@ def test_copies_of_texts_are_told_to_the_owner(vocabulary):
         warnings.simplefilter("error", PrivateDataWarning)
         model.fit(texts, user_ids=np.arange(80) % 8)
         model.fit([f"{text} on day {day}" for day, text in enumerate(texts)])
+
+
+def test_a_later_fit_of_the_topic_model_alone_is_charged_like_any_other(tmp_path):
+    whole = small().fit(TEXTS)
+    X = whole.vectorizer_.transform(TEXTS)
+    later = whole.model_.set_params(ledger=tmp_path / "ledger").fit(X)
+    assert later.privacy_.ledger
+    assert later.privacy_.receipt == Ledger(tmp_path / "ledger").receipt
