@@ -1,10 +1,11 @@
 """Weak topics on corpora as they are, and topics that stand out where words are shuffled.
 
 ``python benchmarks/topic_signal.py [--corpora kos nips bbc docstrings glosses mails texts]
-[--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--texts FILE]``
+[--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--users 1] [--texts FILE]``
 
 V = 2000, delta = 1e-5. Shuffled words: all tokens of the corpus are dealt to the documents at
-random, so that lengths and word frequencies stay, and there are no topics. Mails are BBC and as
+random, so that lengths and word frequencies stay, and there are no topics. ``--users`` gives each
+user that many documents, drawn at random, and protects users. Mails are BBC and as
 many texts of five templates: 40 words each, and 15 free ones. ``texts`` are the lines of FILE,
 10,000 of 3 to 20 words of the vocabulary. The last line has the largest evidence of a shuffled
 topic with noise, the largest mean without, and the number of topics that are not weak over
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1, 2, 4, 8, 64, np.inf])
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--users", type=int, default=1)
     parser.add_argument("--texts", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -52,10 +54,12 @@ def main() -> None:
                 for seed in range(options.seeds):
                     X = shuffled(split.train, seed) if kind == "shuffled" else split.train
                     model = SubLDA(options.topics, epsilon=epsilon, delta=DELTA)
-                    model.set_params(random_state=seed).fit(X)
+                    users = np.random.default_rng(seed).permutation(X.shape[0]) // options.users
+                    ids = users if options.users > 1 else None
+                    model.set_params(random_state=seed).fit(X, user_ids=ids)
                     n_read.append(np.count_nonzero(~model.weak_topics_))
                     if kind != "shuffled" and epsilon < np.inf:
-                        ratios.append((X.shape[0] / half(epsilon), n_read[-1]))
+                        ratios.append(((1 + users.max()) / half(epsilon), n_read[-1]))
                     elif kind == "shuffled" and epsilon < np.inf:
                         chance.append(model.topic_evidence_.max())
                     elif kind == "shuffled":
