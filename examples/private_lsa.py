@@ -60,6 +60,7 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
     _parameter_constraints = {
         **BaseTopicModel._parameter_constraints,
         **_private_fit.PRIVACY_CONSTRAINTS,
+        "noise_multiplier": _private_fit.NOISE_MULTIPLIER,
         "contribution_norm": [Interval(Real, 1e-6, 1e6, closed="both")],
     }
 

@@ -140,7 +140,7 @@ def test_what_is_charged_is_what_was_asked_and_pays_for_the_threshold(epsilon):
     vectorizer = PrivateCountVectorizer(**options, candidates=WORDS).fit(COMMON)
     assert 0.9999 * epsilon <= vectorizer.epsilon_ <= epsilon
     (failure,) = [e.delta for e in vectorizer.privacy_.events if isinstance(e, ApproximateDP)]
-    mechanism = DiscreteGaussian.for_noise_multiplier(vectorizer.noise_multiplier_)
+    mechanism = DiscreteGaussian.for_noise_multiplier(vectorizer.word_weight_scale_)
     charged = selection_threshold(mechanism, failure, 7) / mechanism.radius
     assert vectorizer.threshold_ == pytest.approx(charged, rel=1e-4)  # a radius is whole
     assert failure <= 0.1 * vectorizer.delta_ * (1 + 1e-12)
@@ -217,7 +217,7 @@ def test_vocabulary_and_model_share_a_ledger():
     [
         ({"candidates": [1, 2]}, "list of words"),
         ({"candidates": "apple"}, "language must be one of"),
-        ({"epsilon": None}, "exactly one"),
+        ({"epsilon": None}, "needs epsilon, got none"),
         ({"max_features": 0}, "max_features"),
         ({"token_pattern": "("}, "token_pattern must be a regular expression .* got '\\('"),
         ({"stop_words": "german"}, "stop list: german"),

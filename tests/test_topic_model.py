@@ -74,7 +74,7 @@ def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
     [
         ({"texts": "one text"}, "list or a column of texts"),
         ({"texts": {"a": "text"}}, "list or a column of texts"),
-        ({"texts": []}, "must be texts"),
+        ({"texts": []}, "at least two texts"),
         ({"texts": ["a tree"]}, "at least two texts"),
         ({"texts": ["", "12 !"] * 9}, "one has words"),
         ({"texts": ["hyperthyroidism", 7]}, "^[^h]*text[^h]*$"),

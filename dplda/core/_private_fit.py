@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
@@ -46,9 +46,9 @@ PRIVACY_CONSTRAINTS = {
     # exp(epsilon) bounds nothing long before 1e9, and finite numbers keep sums finite
     "epsilon": [None, Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
     "delta": [Interval(Real, SMALLEST_DELTA, LARGEST_DELTA, closed="both")],
-    "noise_multiplier": [None, Interval(Real, 0, 1e9, closed="right")],
     "ledger": [None, str, PathLike, Ledger],
 }
+NOISE_MULTIPLIER = [None, Interval(Real, 0, 1e9, closed="right")]
 EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
 NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns: exp(20) is 5e8
 
@@ -129,14 +129,14 @@ def exactly_one(name: str, **statements: float | None) -> None:
 
     `name` is the class of the estimator, and the first statement is the usual one.
     """
-    missing = list(statements.values()).count(None)
-    if missing != len(statements) - 1:
-        given = " and ".join(key for key in statements if statements[key] is not None)
+    given = [key for key, value in statements.items() if value is not None]
+    if len(given) != 1:
         first, *others = statements
+        asked = f"exactly one of {' or '.join(statements)}" if others else first
+        leave = " and leave the other None" if others else ""
         raise ValueError(
-            f"{name} needs exactly one of {' or '.join(statements)}, got {given or 'none'}; give "
-            f"{first} (the total to spend, for instance 4.0; inf for no privacy) and leave "
-            f"{' and '.join(others)} None"
+            f"{name} needs {asked}, got {' and '.join(given) or 'none'}; give {first} (the total "
+            f"to spend, for instance 4.0; inf for no privacy){leave}"
         )
     epsilon = statements.get("epsilon")
     if epsilon is not None and NOMINAL_EPSILON < epsilon < math.inf:
@@ -149,15 +149,22 @@ def exactly_one(name: str, **statements: float | None) -> None:
 
 
 def gaussian_noise(
-    epsilon: float | None, noise_multiplier: float | None, delta: float, n_rounds: int = 1
+    epsilon: float | None,
+    noise_multiplier: float | None,
+    delta: float,
+    n_rounds: int = 1,
+    others: Sequence[Event] = (),
 ) -> Any:
-    """The noise of each of `n_rounds` Gaussian releases without samples, whose total is stated."""
+    """The noise of each of `n_rounds` Gaussian releases without samples.
+
+    What they cost together, with `others`, is stated.
+    """
     if epsilon == math.inf:
         return NoNoise()
     gaussian = DiscreteGaussian.for_noise_multiplier
     if epsilon is not None:
         noise_multiplier = calibrate(
-            lambda m: [gaussian(m).event] * n_rounds, float(epsilon), float(delta),
+            lambda m: [*[gaussian(m).event] * n_rounds, *others], float(epsilon), float(delta),
             total_variation=TOTAL_VARIATION,
         )  # fmt: skip
     return gaussian(float(noise_multiplier or 0.0))

@@ -21,11 +21,16 @@ def texts_in(X: Any) -> list[str] | None:
     documents = list(X)
     if not any(_may_be_text(document) for document in documents):
         return None
-    others = {type(document).__name__ for document in documents if not isinstance(document, str)}
-    if others:
+    return only_texts("X", documents)
+
+
+def only_texts(name: str, documents: Iterable[Any]) -> list[str]:
+    """The documents, all of which must be texts."""
+    kinds = {type(document).__name__ for document in documents if not isinstance(document, str)}
+    if kinds:
         raise ValueError(
-            f"all documents must be texts (str), got {', '.join(sorted(others))}; pass '' for a "
-            "missing text, decode bytes, and join words by spaces"
+            f"{name} must be texts (str), got {' and '.join(sorted(kinds))}; pass "
+            "'' for a missing text, decode bytes, and join words by spaces"
         )
     return [str(document) for document in documents]
 

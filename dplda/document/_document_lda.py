@@ -15,6 +15,7 @@ from dplda.core._corpus import check_counts, check_public_table, check_shards, c
 from dplda.core._fold_in import aligned_zeros, in_16_bits
 from dplda.core._private_fit import (
     EXPECTED_N_DOCS,
+    NOISE_MULTIPLIER,
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
@@ -130,6 +131,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         **PRIVACY_CONSTRAINTS,
+        "noise_multiplier": NOISE_MULTIPLIER,
         "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both"), None],
         "subsampling_ratio": [Interval(Real, SMALLEST_RATIO, 1, closed="both")],
         "prior_components": [None, "array-like"],

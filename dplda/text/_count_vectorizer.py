@@ -28,6 +28,7 @@ from dplda.core._private_fit import (
     PrivateEstimator,
     Promise,
     exactly_one,
+    gaussian_noise,
     make_guarantee,
     publish,
     warn_if_seeded,
@@ -42,11 +43,10 @@ from dplda.leaf._users import (
     number_users,
     protected_unit,
 )
-from dplda.privacy import ApproximateDP, NonPrivate, PrivateDataWarning, calibrate
+from dplda.privacy import ApproximateDP, NonPrivate, PrivateDataWarning
 from dplda.privacy._accounting import THRESHOLD_SHARE
-from dplda.privacy._curator import TOTAL_VARIATION, Curator
+from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
-from dplda.privacy._mechanisms import DiscreteGaussian, NoNoise
 from dplda.privacy._streams import Streams
 from dplda.text._selection import Selection, best_terms, failure_event
 
@@ -73,11 +73,9 @@ class PrivateCountVectorizer(
 
     Parameters
     ----------
-    epsilon : float or None, default=None
-        Total epsilon of a document, above 0; ``inf`` chooses without noise and without privacy.
-        Give either this or `noise_multiplier`.
-    noise_multiplier : float or None, default=None
-        Noise of the release of words, as standard deviation over sensitivity, instead of `epsilon`.
+    epsilon : float
+        Total epsilon of a document, above 0; must be given. ``inf`` chooses without noise and
+        without privacy.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. A tenth of it pays for
         the threshold.
@@ -175,10 +173,9 @@ class PrivateCountVectorizer(
     }
 
     def __init__(
-        self, *, epsilon=None, noise_multiplier=None, delta=1e-6, candidates="en", discover=True,
-        max_features=2000, max_doc_words=1000, strip_accents=None, lowercase=True, stop_words=None,
-        token_pattern=r"(?u)\b\w\w+\b", analyzer="word", ledger=None,
-        random_state=None,
+        self, *, epsilon=None, delta=1e-6, candidates="en", discover=True, max_features=2000,
+        max_doc_words=1000, strip_accents=None, lowercase=True, stop_words=None,
+        token_pattern=r"(?u)\b\w\w+\b", analyzer="word", ledger=None, random_state=None,
     ):  # fmt: skip
         parameters = locals()
         del parameters["self"]
@@ -215,7 +212,7 @@ class PrivateCountVectorizer(
             charge stands.
         """
         name = type(self).__name__
-        exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        exactly_one(name, epsilon=self.epsilon)
         candidates = self._checked_candidates()  # public
         selection = self._selection()  # public
         streams = Streams.from_random_state(self.random_state)  # secret
@@ -225,7 +222,7 @@ class PrivateCountVectorizer(
         with Curator(
             selection.plan, streams, label=name, unit=charged, ledger=self.ledger
         ) as curator:
-            texts = texts_in(raw_documents)  # private
+            texts = column_of(raw_documents)  # private
             if user_ids is None and self._charges_in_fit:  # else whoever charged has told it
                 warn_of_copies(texts)
             terms = self._terms(texts, user_ids)  # private
@@ -255,7 +252,6 @@ class PrivateCountVectorizer(
             word_weights_=weights[best],
             word_weight_scale_=multiplier,
             threshold_=selection.threshold / selection.radius,
-            noise_multiplier_=multiplier,
         )
         return self
 
@@ -289,7 +285,7 @@ class PrivateCountVectorizer(
 
         def counted() -> Iterator[list[str]]:
             nonlocal n_tokens
-            for document in texts_in(raw_documents):
+            for document in column_of(raw_documents):
                 terms = analyze(document)
                 n_tokens += len(terms)
                 yield terms
@@ -357,19 +353,13 @@ class PrivateCountVectorizer(
 
     def _selection(self) -> Selection:
         """The planned release."""
-        discover, largest = bool(self.discover), int(self.max_doc_words)
-        if self.epsilon == math.inf:
-            return Selection(NoNoise(), NonPrivate(), discover, largest)
         failure: Event = ApproximateDP(0.0, 0.0)  # without a threshold, nothing can fail
-        if discover:
+        if self.epsilon == math.inf:
+            failure = NonPrivate()
+        elif self.discover:
             failure = failure_event(THRESHOLD_SHARE * self.delta)
-        gaussian, multiplier = DiscreteGaussian.for_noise_multiplier, self.noise_multiplier
-        if self.epsilon is not None:
-            multiplier = calibrate(
-                lambda m: [gaussian(m).event, failure],
-                float(self.epsilon), float(self.delta), total_variation=TOTAL_VARIATION,
-            )  # fmt: skip
-        return Selection(gaussian(float(multiplier)), failure, discover, largest)
+        mechanism = gaussian_noise(self.epsilon, None, self.delta, others=[failure])
+        return Selection(mechanism, failure, bool(self.discover), int(self.max_doc_words))
 
     def _plan(self) -> list[tuple[str, Event]]:
         """What `fit` charges: a function of public parameters."""
@@ -391,8 +381,8 @@ class PrivateCountVectorizer(
         return tags
 
 
-def texts_in(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
-    """The texts of a column of any kind."""
+def column_of(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
+    """The documents of a column of any kind, which need not be texts."""
     column = isinstance(raw_documents, Iterable) and getattr(raw_documents, "ndim", 1) == 1
     if not column or isinstance(raw_documents, (str, bytes, Mapping)):
         raise ValueError(

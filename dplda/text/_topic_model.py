@@ -24,6 +24,7 @@ from dplda.core._private_fit import (
     Promise,
     publish,
 )
+from dplda.core._texts import only_texts
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import stop_words_of
 from dplda.displays import list_topics
@@ -39,7 +40,7 @@ from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
 from dplda.release._release import save_release
-from dplda.text._count_vectorizer import PrivateCountVectorizer, texts_in, warn_of_copies
+from dplda.text._count_vectorizer import PrivateCountVectorizer, column_of, warn_of_copies
 
 WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
 
@@ -144,15 +145,13 @@ class PrivateTopicModel(
     )
     _parameter_constraints = {
         "n_components": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
-        "delta": PRIVACY_CONSTRAINTS["delta"],
+        **PRIVACY_CONSTRAINTS,
         "vocabulary": [str, "array-like", None],
         "max_features": [Interval(Integral, 1, None, closed="left")],
         "stop_words": [StrOptions({"auto"}), "array-like", None],
         "public_texts": ["array-like", None],
         "word_vectors": [StrOptions({"auto", "en"}), HasMethods("__contains__"), None],
         "model": [DocumentLDA, None],
-        "ledger": PRIVACY_CONSTRAINTS["ledger"],
         "random_state": ["random_state"],
     }
 
@@ -332,7 +331,7 @@ class PrivateTopicModel(
         for_words, for_topics = 0.0, epsilon
         is_chosen = self.vocabulary is None or isinstance(self.vocabulary, str)
         if self.public_texts is not None:
-            _check_texts("public_texts", self.public_texts)
+            only_texts("public_texts", column_of(self.public_texts, "public_texts"))
         if is_chosen and epsilon == np.inf:
             for_words = epsilon
         elif is_chosen:
@@ -433,7 +432,7 @@ class PrivateTopicModel(
 
 def checked(vectorizer: Any, raw_documents: Any, user_ids: Any) -> list[str]:
     """The texts, or an error that quotes neither text nor id."""
-    texts = _check_texts("raw_documents", raw_documents)
+    texts = only_texts("raw_documents", column_of(raw_documents))
     words = getattr(vectorizer, "vocabulary", None)  # public ones
     words = None if words is None else frozenset(words)
     analyze = re.compile(WORD).findall if words is None else vectorizer.build_analyzer()
@@ -450,14 +449,4 @@ def checked(vectorizer: Any, raw_documents: Any, user_ids: Any) -> list[str]:
             "user_ids must name at least two users, got one id for all texts; pass the id of the "
             "person behind each text"
         )
-    return texts
-
-
-def _check_texts(name: str, given: Any) -> list[str]:
-    """A list of texts."""
-    texts = texts_in(given, name)
-    kinds = {type(text).__name__ for text in texts if not isinstance(text, str)}
-    if kinds or not texts:
-        found = f"values of type {' and '.join(sorted(kinds))}" if kinds else "none"
-        raise ValueError(f"{name} must be texts (str), got {found}; pass '' for a missing text")
     return texts

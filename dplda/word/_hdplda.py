@@ -158,7 +158,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        **{name: PRIVACY_CONSTRAINTS[name] for name in ("epsilon", "delta", "ledger")},
+        **PRIVACY_CONSTRAINTS,
         "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
         "count_clip": [None, Interval(Real, 0, 1e18, closed="right")],
     }
