@@ -23,9 +23,9 @@ import dplda.local._randomized_response as randomize_module
 import dplda.privacy._mechanisms as mechanisms_module
 from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
 from dplda.federated import IFTMParty
-from dplda.federated._tokens import randomized_bits
 from dplda.privacy import Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
+from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published import PublishedPrivateSVILDA
 from dplda.word._frozen_table import HalfTable
@@ -176,7 +176,7 @@ def token_level(estimator):
     """IFTMParty: the noisy vectors of the tokens of a document."""
     party = clone(estimator).set_params(n_components=2, max_iter=1, max_doc_tokens=2)
     party.fit(np.array([[2.0, 0.0]]))
-    noise, delta = randomized_bits(party.token_epsilon), party.delta_
+    noise, delta = RandomizedBits.for_epsilon(party.token_epsilon), party.delta_
     one, other, blank = (*(exact.vectors_law(noise, [w], 2) for w in (0, 1)),
                          exact.blank_law(noise, 2))  # fmt: skip
     before, after = (exact.vectors_law(noise, words, 2) for words in ([0, 0], [1, 1]))

@@ -157,7 +157,7 @@ def test_cap_keeps_a_uniform_subset():
 
 @every
 def test_reports_depend_on_seed_row_and_row_number_only(estimator, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK_BITS", 7 * 60)
+    monkeypatch.setattr("dplda.privacy._mechanisms.BLOCK_BITS", 7 * 60)
     X = documents(40, 60, 0.4)
     reported = report_seeded(estimator, X, 5, max_doc_words=15)
     assert same(reported, report_seeded(estimator, X, 5, max_doc_words=15))
@@ -189,10 +189,13 @@ def test_the_fitted_seed_counts():
     assert not [value for value in vars(client).values() if isinstance(value, secrets)]
 
 
-def test_a_call_stops_before_it_exceeds_what_is_charged(monkeypatch):
-    monkeypatch.setattr(module, "MAX_WORDS", 1000)
-    with pytest.raises(RuntimeError, match="fewer rows"):
-        RandomizedResponse(bit_epsilon=1.0).fit_transform(documents(20, 200, 0.2))
+def test_a_call_never_gives_more_than_is_charged(monkeypatch):
+    """And has spent it."""
+    monkeypatch.setattr("dplda.privacy._curator.MAX_WORDS", 1000)
+    ledger = Ledger()
+    with pytest.raises(RuntimeError, match="random words"):
+        RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit_transform(documents(20, 200, 0.2))
+    assert [entry.status for entry in ledger.entries()] == ["releasing"]
 
 
 @pytest.mark.parametrize(
@@ -203,9 +206,8 @@ def test_a_call_stops_before_it_exceeds_what_is_charged(monkeypatch):
         ({"epsilon": float("nan")}, "'epsilon'"),
         ({"epsilon": 40.0}, r"to 33\.99\d* .* 3 of 3 words .*got 40;.* inf for no privacy"),
         ({"epsilon": 1e-9, "delta": 0.0}, r"about 1\.2e-06 to .*got 1e-09;.* lower max_doc_words"),
-        ({"bit_epsilon": 1e-9}, r"bit_epsilon must be from 4e-07 to 11\.33059.*got 1e-09"),
-        ({"bit_epsilon": 12.0}, r"11\.33059, or inf for no privacy, got 12"),
-        ({"bit_epsilon": 1e5}, "got 100000"),
+        ({"bit_epsilon": 1e-9}, r"'bit_epsilon'.* range \[1e-06, 11\.3\] or .*inf.* Got 1e-09"),
+        ({"bit_epsilon": 12.0}, r"Got 12\.0"),
     ],
 )
 def test_bad_parameters(parameters, message):
@@ -233,14 +235,6 @@ def test_a_failed_refit_does_not_change_the_width():
         client.fit(-np.ones((2, 5)))
     with pytest.raises(ValueError, match="expecting 3 features"):
         client.transform(np.ones((2, 5)))
-
-
-def test_data_frames_are_refused_before_anything_is_charged():
-    ledger = Ledger(epsilon=1000.0)
-    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(np.ones((2, 5)))
-    with pytest.raises(ValueError, match="set_output"):
-        client.set_output(transform="pandas").transform(np.ones((2, 5)))
-    assert ledger.entries() == []
 
 
 def test_each_call_is_charged():
@@ -274,16 +268,6 @@ def test_reports_without_end_are_refused_before_they_cost_anything(n_words):
             call(X)
     assert {entry.status for entry in ledger.entries()} == {"canceled"}
     assert RandomizedResponse(epsilon=math.inf).fit_transform(X).nnz == 0
-
-
-def test_a_call_that_fails_while_it_draws_has_spent(monkeypatch):
-    X = documents(20, 60, 0.2)
-    ledger = Ledger()
-    client = RandomizedResponse(bit_epsilon=0.5, ledger=ledger).fit(X)
-    monkeypatch.setattr(module, "MAX_WORDS", 10)
-    with pytest.raises(RuntimeError):
-        client.transform(X)
-    assert [entry.status for entry in ledger.entries()] == ["releasing"]
 
 
 CLIENT = """

@@ -155,10 +155,9 @@ def test_keystream_total_variation():
 @pytest.fixture
 def addresses(monkeypatch):
     """Every stream that is begun, as (key, address); blocks and pieces are small."""
-    monkeypatch.setattr("dplda.local._randomized_response.BLOCK_BITS", 400)
+    monkeypatch.setattr("dplda.privacy._mechanisms.BLOCK_BITS", 400)
     monkeypatch.setattr("dplda.word._frozen_table.BLOCK_TOKENS", 300)
     monkeypatch.setattr("dplda.word._frozen_table.PIECE_TOKENS", 120)
-    monkeypatch.setattr("dplda.federated._tokens.BLOCK_BITS", 400)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
     begun = []
 

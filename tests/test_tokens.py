@@ -9,7 +9,8 @@ from numpy.testing import assert_array_equal
 
 from dplda.core._corpus import Corpus
 from dplda.federated import _tokens
-from dplda.federated._tokens import check_size, privatize, randomized_bits
+from dplda.federated._tokens import check_size, privatize
+from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Streams
 
 KEY = bytes(range(32))
@@ -29,7 +30,8 @@ def test_unbiased_counts(epsilon):
     rng = np.random.default_rng(0)
     n, n_words = 3000, 200
     word = np.concatenate([np.zeros(500, int), rng.integers(1, 100, n - 500)])  # 100.. are empty
-    tokens = privatize(corpus_of(word, n_words), randomized_bits(epsilon), streams())
+    bits = None if math.isinf(epsilon) else RandomizedBits.for_epsilon(epsilon)
+    tokens = privatize(corpus_of(word, n_words), bits, streams())
     scores, noise = tokens.word_scores(), n * math.exp(3) / (math.exp(3) - 1) ** 2
     if math.isinf(epsilon):
         assert_array_equal(scores, np.bincount(word, minlength=n_words))
@@ -47,7 +49,7 @@ def test_other_tokens_noise_does_not_depend_on_a_word():
     other[25] = 29
     vectors = []
     for w in (word, other):
-        found = privatize(corpus_of(w, 30), randomized_bits(3.0), streams())
+        found = privatize(corpus_of(w, 30), RandomizedBits.for_epsilon(3.0), streams())
         vectors.append([set(row.tolist()) for row in np.split(found.word, found.ptr[1:-1])])
     differ = [i for i, (a, b) in enumerate(zip(*vectors)) if a != b]
     assert differ == [25]
@@ -56,7 +58,9 @@ def test_other_tokens_noise_does_not_depend_on_a_word():
 
 def test_tokens_hold_vectors_and_neither_key_nor_words():
     words = np.arange(300, dtype=np.int32) % 50
-    content = pickle.dumps(privatize(corpus_of(words, 50), randomized_bits(4.0), streams()))
+    content = pickle.dumps(
+        privatize(corpus_of(words, 50), RandomizedBits.for_epsilon(4.0), streams())
+    )
     assert KEY not in content
     assert words.tobytes() not in content
 
@@ -75,12 +79,4 @@ def test_blocks_are_whole_documents(monkeypatch):
 def test_too_many_tokens_are_refused():
     corpus = corpus_of(np.zeros(3000, int), 2**31 - 1)
     with pytest.raises(ValueError, match="random words; raise token_epsilon"):
-        check_size(corpus, randomized_bits(4.0))
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "message"), [(11.4, r"to 11\.3.*got 11\.4"), (1e-9, "token_epsilon must be")]
-)
-def test_bad_mechanisms(epsilon, message):
-    with pytest.raises(ValueError, match=message):
-        randomized_bits(epsilon)
+        check_size(corpus, RandomizedBits.for_epsilon(4.0))

@@ -99,6 +99,18 @@ class Corpus:
         return [Corpus(self.word[p[0] : p[-1]], p - p[0], self.n_words) for p in parts]
 
 
+def keep_at_most(
+    n: int, ptr: npt.NDArray[Any], streams: Streams, purpose: int
+) -> npt.NDArray[np.bool_]:
+    """Mask of at most `n` entries of each row, chosen uniformly by keys that read lengths alone."""
+    keeps = np.ones(int(ptr[-1]), np.bool_)
+    for row in np.flatnonzero(np.diff(ptr) > n):
+        first, last = ptr[row : row + 2]
+        keys = streams.words(purpose, 0, int(row), int(last - first))  # secret
+        keeps[first + np.argpartition(keys, n)[n:]] = False
+    return keeps
+
+
 def check_counts(estimator: Any, X: Any, *, reset: bool, whole: bool = True) -> sp.csr_array:
     """Validate a document-term matrix.
 

@@ -13,7 +13,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts, check_topics
+from dplda.core._corpus import Corpus, check_counts, check_topics, keep_at_most
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
     TRUSTED_PARTY,
@@ -24,16 +24,11 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
-from dplda.federated._tokens import (
-    Tokens,
-    check_size,
-    privatize,
-    randomized_bits,
-    sweep_tokens,
-)
+from dplda.federated._tokens import Tokens, check_size, privatize, sweep_tokens
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy import NonPrivate, epsilon_of
+from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import Curator
 
@@ -60,8 +55,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     n_components : int, default=10
         Number of topics. Parties may have different numbers.
     token_epsilon : float
-        Epsilon of one token that is blanked, up to 11.3; must be given. ``inf`` trains without
-        noise and without privacy.
+        Epsilon of one token that is blanked, from 1e-6 to 11.3; must be given. ``inf`` trains
+        without noise and without privacy.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
         1 / n_tokens.
@@ -130,7 +125,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "token_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
+        "token_epsilon": PRIVACY_CONSTRAINTS["bit_epsilon"],
         "delta": PRIVACY_CONSTRAINTS["delta"],
         "max_doc_tokens": [None, Interval(Integral, 1, None, closed="left")],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],
@@ -177,7 +172,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
                 "IFTMParty needs token_epsilon, the epsilon of one token (for instance 8.0); inf "
                 "for no privacy"
             )
-        bits = randomized_bits(float(self.token_epsilon))
+        epsilon = float(self.token_epsilon)
+        bits = None if epsilon == math.inf else RandomizedBits.for_epsilon(epsilon)
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded("IFTMParty", streams.seeded and bits is not None)
         events = (NonPrivate(),) if bits is None else bits.events(1, 1)  # of one coordinate
@@ -308,11 +304,7 @@ def _kept(
 
     Also the number of tokens that are kept before each of them, and of all.
     """
-    keeps = np.ones(corpus.n_tokens, np.bool_)
     largest = corpus.n_tokens if max_doc_tokens is None else int(max_doc_tokens)
-    for d in np.flatnonzero(np.diff(corpus.doc_ptr) > largest):
-        first, last = corpus.doc_ptr[d : d + 2]
-        keys = streams.words(Purpose.KEPT_TOKENS, 0, int(d), int(last - first))  # secret
-        keeps[first + np.argpartition(keys, largest)[largest:]] = False
+    keeps = keep_at_most(largest, corpus.doc_ptr, streams, Purpose.KEPT_TOKENS)
     n_before = np.concatenate([[0], np.cumsum(keeps)])
     return Corpus(corpus.word[keeps], n_before[corpus.doc_ptr], corpus.n_words), n_before

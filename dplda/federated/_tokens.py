@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 
 import joblib
@@ -17,28 +16,12 @@ from dplda.core._corpus import Corpus
 from dplda.kernels import _metropolis
 from dplda.leaf._threads import in_threads
 from dplda.privacy._curator import MAX_WORDS
-from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
+from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
 SMALLEST = 1e-30  # a probability that float32 can hold: its smallest normal number is 1.2e-38
-
-# Both numbers enter every seeded result.
-BLOCK_TOKENS = 2**14  # tokens of a block: whole documents, swept with a stream of their own
-BLOCK_BITS = 2**20  # bits that are randomized at a time: whole tokens
-
-
-def randomized_bits(epsilon: float) -> RandomizedBits | None:
-    """The noise on a token's one-hot vector that costs `epsilon`; None if it is infinite."""
-    if math.isinf(epsilon):
-        return None
-    flip = 1.0 / (1.0 + math.exp(min(epsilon, 700.0)))
-    if not MIN_FLIP <= flip <= MAX_FLIP:
-        low, high = (math.log(1.0 / p - 1.0) for p in (MAX_FLIP, MIN_FLIP))
-        raise ValueError(
-            f"token_epsilon must be from {low:.2g} to {high:.4g}, or inf for no privacy, got "
-            f"{epsilon}"
-        )
-    return RandomizedBits(flip)
+# Tokens of a block: whole documents, swept with a stream of their own; enters seeded results.
+BLOCK_TOKENS = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,17 +84,8 @@ def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> 
     each = np.arange(len(word) + 1)
     if bits is None:
         return Tokens(each, corpus.doc_ptr, each, word.copy(), n_words, 0.0)
-    n = max(1, BLOCK_BITS // n_words)
-    ones, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
-    for block, first in enumerate(range(0, len(word), n)):
-        own = word[first : first + n].astype(np.int64)
-        start = np.arange(len(own) + 1, dtype=np.int64) * n_words
-        flips = streams.reader(Purpose.BIT_FLIPS, 0, block)
-        positions = bits(start[:-1] + own, int(start[-1]), flips)
-        lengths.append(np.diff(np.searchsorted(positions, start)))
-        ones.append((positions - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
-    ptr = np.cumsum(np.concatenate(lengths))
-    return Tokens(each, corpus.doc_ptr, ptr, np.concatenate(ones), n_words, bits.probability)
+    ptr, ones = bits.in_rows(each, word, n_words, streams)
+    return Tokens(each, corpus.doc_ptr, ptr, ones, n_words, bits.probability)
 
 
 @dataclass(frozen=True, eq=False)

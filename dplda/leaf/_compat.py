@@ -5,7 +5,6 @@ from __future__ import annotations
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
-from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_non_negative, validate_data
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "StrOptions",
     "_Interval",
     "_fit_context",
-    "_get_output_config",
     "check_non_negative",
     "validate_data",
 ]

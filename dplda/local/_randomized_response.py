@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import check_counts, keep_at_most
 from dplda.core._private_fit import (
     COLUMNS,
     PRIVACY_CONSTRAINTS,
@@ -28,15 +28,14 @@ from dplda.core._private_fit import (
     publish,
 )
 from dplda.leaf._checks import LARGEST_DELTA
-from dplda.leaf._compat import _fit_context, _get_output_config
+from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
-from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator
+from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
-BLOCK_BITS = 2**20  # whole rows at a time; the number enters every seeded result
 BUDGETS = ("epsilon", "bit_epsilon")  # exactly one of them is given
 LEAST_ODDS, MOST_ODDS = (math.log(1.0 / flip - 1.0) for flip in (MAX_FLIP, MIN_FLIP))
 N_HALVINGS = 28  # of the search for a flip probability: 6e-8 of its log-odds remain
@@ -49,7 +48,10 @@ ASSUMPTIONS = (
 )
 
 
-class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class RandomizedResponse(  # reports are sparse, which no data frame is made of: no set_output
+    PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator,
+    auto_wrap_output_keys=None,
+):  # fmt: skip
     """Local differential privacy for documents: randomized response on the presence of each word.
 
     The client's side of LP-LDA and OLP-LDA [1]_. A document becomes one bit for each word of the
@@ -135,7 +137,7 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
     )
     _parameter_constraints = {
         "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
-        "bit_epsilon": PRIVACY_CONSTRAINTS["epsilon"],
+        "bit_epsilon": PRIVACY_CONSTRAINTS["bit_epsilon"],
         "delta": [Interval(Real, 0, LARGEST_DELTA, closed="both")],
         "max_doc_words": [None, Interval(Integral, 1, None, closed="left")],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],
@@ -174,7 +176,7 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         bits = None  # no privacy
         if math.inf not in (self.epsilon, self.bit_epsilon):
             if self.epsilon is None:
-                bits = _stated_bits(float(self.bit_epsilon))
+                bits = RandomizedBits.for_epsilon(float(self.bit_epsilon))
             else:
                 epsilon, delta = float(self.epsilon), float(self.delta)
                 bits = calibrated_bits(epsilon, delta, max_ones, n_words)
@@ -238,12 +240,6 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         the same document cost twice as much. `MemoizedReports` returns the first report again.
         """
         check_is_fitted(self)
-        # checked here, because scikit-learn would fail only after the ledger has been charged
-        if _get_output_config("transform", self)["dense"] != "default":
-            raise ValueError(
-                "reports are a sparse matrix, which set_output cannot turn into a data frame; use "
-                "set_output(transform='default')"
-            )
         return self._report(lambda: check_counts(self, X, reset=False), self.ledger)
 
     def _report(
@@ -294,17 +290,6 @@ class RandomizedResponse(PrivateEstimator, OneToOneFeatureMixin, TransformerMixi
         return tags
 
 
-def _stated_bits(bit_epsilon: float) -> RandomizedBits:
-    """The mechanism with a given epsilon of a bit."""
-    flip = 1.0 / (1.0 + math.exp(min(bit_epsilon, 700.0)))
-    if not MIN_FLIP <= flip <= MAX_FLIP:
-        raise ValueError(
-            f"bit_epsilon must be from {LEAST_ODDS:.3g} to {MOST_ODDS:.7g}, or inf for no privacy, "
-            f"got {bit_epsilon:g}"
-        )
-    return RandomizedBits(flip)
-
-
 @lru_cache(maxsize=256)
 def calibrated_bits(epsilon: float, delta: float, max_ones: int, n_words: int) -> RandomizedBits:
     """The smallest flip probability for which a report costs at most (epsilon, delta).
@@ -343,43 +328,13 @@ def randomize(
 ) -> sp.csr_array:
     """Reports (zeros and ones) of the documents of a validated count matrix.
 
-    The function works on blocks of about `BLOCK_BITS` bits, each with its own streams, and needs no
-    more memory than the result. Every random number has the address of a row and a word. No two
-    rows share a random number. Without `bits` the words that are kept are reported as they are.
+    Every random number has the address of a row and a word. Without `bits` the words that are kept
+    are reported as they are.
     """
-    n_docs, n_words = X.shape
     # A document has at most max_ones ones from here on: what `RandomizedBits.events` charges.
-    kept = _keep_words(X, max_ones, streams)  # private
-    if bits is None:
-        kept.data[:] = 1
-        return kept
-    block_rows = max(1, BLOCK_BITS // n_words)
-    parts, lengths = [], []
-    for block, first in enumerate(range(0, n_docs, block_rows)):
-        ptr = kept.indptr[first : first + block_rows + 1]
-        row_start = np.arange(len(ptr), dtype=np.int64) * n_words
-        ones = np.repeat(row_start[:-1], np.diff(ptr)) + kept.indices[ptr[0] : ptr[-1]]
-        flips = streams.reader(Purpose.BIT_FLIPS, 0, block)
-        reported = bits(ones, int(row_start[-1]), flips)  # public
-        if streams.n_words > MAX_WORDS:
-            raise RuntimeError(
-                f"a call may draw at most {MAX_WORDS} random words; transform fewer rows at a time"
-            )
-        lengths.append(np.diff(np.searchsorted(reported, row_start)))
-        parts.append((reported - np.repeat(row_start[:-1], lengths[-1])).astype(np.int32))
-    indices = np.concatenate(parts)
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    if len(indices) < 2**31:
-        indptr = indptr.astype(np.int32)
+    keep = keep_at_most(max_ones, X.indptr, streams, Purpose.KEPT_WORDS)  # private
+    indices = X.indices[keep]  # private
+    indptr = np.concatenate([[0], np.cumsum(keep, dtype=np.int32)])[X.indptr]  # private
+    if bits is not None:
+        indptr, indices = bits.in_rows(indptr, indices, X.shape[1], streams)  # public
     return sp.csr_array((np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape)
-
-
-def _keep_words(X: sp.csr_array, max_ones: int, streams: Streams) -> sp.csr_array:
-    """Keep at most `max_ones` words of each row: those with the smallest random keys."""
-    keep = np.ones(len(X.indices), np.bool_)
-    for row in np.flatnonzero(np.diff(X.indptr) > max_ones):
-        start, end = X.indptr[row : row + 2]
-        keys = streams.words(Purpose.KEPT_WORDS, 0, int(row), int(end - start))  # secret
-        keep[start + np.argpartition(keys, max_ones)[max_ones:]] = False
-    cumulative = np.concatenate([[0], np.cumsum(keep, dtype=np.int32)])
-    return sp.csr_array((X.data[keep], X.indices[keep], cumulative[X.indptr]), shape=X.shape)

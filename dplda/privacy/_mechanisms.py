@@ -37,7 +37,7 @@ from dplda.privacy._events import (
     RandomizedResponseEvent,
     repeated,
 )
-from dplda.privacy._streams import Reader
+from dplda.privacy._streams import Purpose, Reader, Streams
 
 Integers: TypeAlias = NDArray[np.int64]
 Cells: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
@@ -58,6 +58,7 @@ MIN_FLIP, MAX_FLIP = 1.2e-5, 0.4999999
 # Total variation between what is drawn with one word, by at most three look-ups, and its ideal law.
 WORD_VARIATION = 1.73e-41
 
+BLOCK_BITS = 2**20  # bits of a block with a stream of its own: whole rows; enters seeded results
 PIECE = 65536  # draws at a time: their words, 512 KB, stay in the second-level cache
 SPARE_PIECE = 1024  # spare words at a time: more than a piece takes on average, which is 768
 
@@ -386,6 +387,11 @@ class RandomizedBits:
     def __post_init__(self) -> None:
         check_number("probability", self.probability, MIN_FLIP, MAX_FLIP)
 
+    @classmethod
+    def for_epsilon(cls, epsilon: float) -> Self:
+        """Randomized response that costs `epsilon` for one bit."""
+        return cls(1.0 / (1.0 + math.exp(epsilon)))
+
     @property
     def scale(self) -> float:
         """Scale of the Laplace law whose floor, without its sign, is the number of bits skipped."""
@@ -430,6 +436,25 @@ class RandomizedBits:
         alone[1:] &= differs
         alone[:-1] &= differs
         return both[alone]
+
+    def in_rows(
+        self, ptr: NDArray[Any], ones: NDArray[Any], n_bits: int, streams: Streams
+    ) -> tuple[Integers, NDArray[np.int32]]:
+        """Reports of many vectors of `n_bits` bits, as row pointers and columns, like the vectors.
+
+        Each block of whole rows has a stream of its own. No two rows share a random number, and the
+        result is all that is held in memory.
+        """
+        parts, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+        n_rows = max(1, BLOCK_BITS // n_bits)
+        for block, first in enumerate(range(0, len(ptr) - 1, n_rows)):
+            own = ptr[first : first + n_rows + 1]
+            start = np.arange(len(own), dtype=np.int64) * n_bits
+            cells = np.repeat(start[:-1], np.diff(own)) + ones[own[0] : own[-1]]
+            reported = self(cells, int(start[-1]), streams.reader(Purpose.BIT_FLIPS, 0, block))
+            lengths.append(np.diff(np.searchsorted(reported, start)))
+            parts.append((reported - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
+        return np.cumsum(np.concatenate(lengths)), np.concatenate(parts)
 
     def _flipped(self, n_bits: int, reader: Reader) -> Integers:
         """Increasing positions of the flips: each bit is flipped with the same probability."""
