@@ -261,7 +261,7 @@ def keep(model: dplda.PrivateTopicModel, out: Path | None) -> Path | None:
         return path
     except OSError as error:
         other = Path(tempfile.mkdtemp(prefix="dplda-"), path.name)
-        write_atomically(other, release_bytes(model) if path == out else data)
+        write_atomically(other, release_bytes(model)[0] if path == out else data)
         print(f"{path} cannot be written ({error.strerror}): it is {other}", file=sys.stderr)
         return other
 

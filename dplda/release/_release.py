@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from dplda._version import __version__
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import VOCABULARY
-from dplda.core._texts import check_model, flat_steps, thawed, words_of
+from dplda.core._texts import check_model, column_words, flat_steps, thawed, words_of
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import PUBLIC, check_writable, write_atomically
 from dplda.leaf._messages import log_event, warn_user
@@ -55,8 +56,6 @@ _SETTINGS = (
     "token_pattern",
 )  # fmt: skip
 _FUNCTIONS = ("preprocessor", "tokenizer", "analyzer", "strip_accents")
-_TEXTS = ("unit", "relation", "mechanism", "trusted", "ledger", "receipt", "theorem")
-_NUMBERS = ("epsilon", "delta", "sensitivity", "total_variation")
 
 
 def save_release(
@@ -116,15 +115,16 @@ def save_release(
     >>> released.vocabulary_.tolist(), released.transform(["Cherry and pear"]).shape
     (['pear', 'plum', 'cherry'], (1, 2))
     """
-    data = release_bytes(model, vocabulary)
+    data, released = release_bytes(model, vocabulary)
     check_writable(path)
     write_atomically(path, data, permissions=PUBLIC)
-    _, model, guarantee = _parts(model)
-    _log("release saved", path, guarantee, model)
+    _log("release saved", path, released)
 
 
-def release_bytes(model: Any, vocabulary: Sequence[str] | None = None) -> bytes:
-    """What `save_release` writes."""
+def release_bytes(
+    model: Any, vocabulary: Sequence[str] | None = None
+) -> tuple[bytes, ReleasedModel]:
+    """What `save_release` writes, and what `load_release` makes of it."""
     check_model(
         model, "a fitted model or pipeline, or released_model() of an IFTMMaster, before the path"
     )
@@ -148,7 +148,7 @@ def release_bytes(model: Any, vocabulary: Sequence[str] | None = None) -> bytes:
         if released is not model:  # `set_params` may have changed what it states
             check_statement(released.parameters_, model.privacy_)
         data = pack(KIND, content, tables, max_header=MAX_HEADER)
-        read_release(data)  # what cannot be read is not written
+        again = read_release(data)  # what cannot be read is not written
     except (TypeError, ValueError) as error:
         shorter = "; leave the vocabulary out, and publish it next to the file"
         advice = shorter if "header" in str(error) else ""
@@ -156,7 +156,7 @@ def release_bytes(model: Any, vocabulary: Sequence[str] | None = None) -> bytes:
             f"the model cannot be represented in a release file: {error}{advice}"
         ) from error
     _warn_of_leaks(type(model).__name__, guarantee)
-    return data
+    return data, again
 
 
 def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
@@ -211,7 +211,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
         raise ValueError(
             f"{path} is not a valid release file: {error}; ask its author for it again"
         ) from error
-    _log("release loaded", path, model.privacy_, model)
+    _log("release loaded", path, model)
     return model
 
 
@@ -239,62 +239,43 @@ def released_model(model: Any) -> ReleasedModel:
     )
 
 
-def _log(event: str, path: str | os.PathLike[str], guarantee: Guarantee, model: Any) -> None:
+def _log(event: str, path: str | os.PathLike[str], model: ReleasedModel) -> None:
     log_event(
-        "release",
-        event,
-        file=Path(path).name,
-        estimator=getattr(model, "estimator_name_", type(model).__name__),
-        unit=guarantee.unit,
-        epsilon=guarantee.epsilon,
-        delta=guarantee.delta,
-        seeded=guarantee.seeded,
-        receipt=guarantee.receipt or None,
-    )
+        "release", event, file=Path(path).name, estimator=model.estimator_name_,
+        unit=model.privacy_.unit, epsilon=model.epsilon_, delta=model.delta_,
+        seeded=model.privacy_.seeded, receipt=model.privacy_.receipt or None,
+    )  # fmt: skip
 
 
 def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
     """The vectorizer, if there is one, the topic model, and the guarantee of both."""
     model = thawed(model)
-    steps = list(flat_steps(model)) if isinstance(model, Pipeline) else [("", model)]
-    (name, last), before = steps[-1], steps[:-1]
+    is_pipeline = isinstance(model, Pipeline)
+    *before, (name, last) = flat_steps(model) if is_pipeline else [(type(model).__name__, model)]
     is_private = isinstance(getattr(last, "privacy_", None), Guarantee)
     if not (is_private and hasattr(last, "components_")):
-        if not before:
-            raise TypeError(
-                f"a release states a guarantee, and {type(last).__name__} has no privacy_; save a "
-                "model of dplda"
-            )
         raise TypeError(
-            f"a release ends with a topic model, and cannot hold the step {name!r}, whose training "
-            "is not private; save_release(pipeline[:-1], path) leaves the last step out"
+            f"a release holds a topic model with a guarantee, and {name!r} has no privacy_; save a "
+            "model of dplda, and leave later steps out: save_release(pipeline[:-1], path)"
         )
     if len(before) > 1:
         raise TypeError(
             "a release holds a vectorizer and a topic model, got the steps "
-            f"{', '.join(name for name, _ in steps)}; change texts before the pipeline, and for "
-            "presence instead of counts use CountVectorizer(binary=True)"
+            f"{', '.join(name for name, _ in before)} before the model; change texts before the "
+            "pipeline, and for presence instead of counts use CountVectorizer(binary=True)"
         )
     vectorizer = before[0][1] if before else getattr(last, "vectorizer_", None)
-    guarantee = pipeline_guarantee(model) if isinstance(model, Pipeline) else last.privacy_
+    guarantee = pipeline_guarantee(model) if is_pipeline else last.privacy_
     return vectorizer, getattr(last, "model_", last), guarantee  # a model of texts holds both
 
 
-def _words(model: Any, vocabulary: Sequence[str] | None, vectorizer: Any) -> list[str] | None:
+def _words(model: Any, vocabulary: Any, vectorizer: Any) -> list[str] | None:
     """The vocabulary to save, one word a column."""
-    known = words_of(model)
-    if hasattr(vectorizer, "get_feature_names_out"):
-        known = [str(name) for name in vectorizer.get_feature_names_out()]
+    known = words_of(model) if vectorizer is None else column_words(vectorizer)
     if vocabulary is None:
         return known
-    if isinstance(vocabulary, (str, Mapping)):
-        raise TypeError(
-            "vocabulary must be the words in the order of the columns, as "
-            "CountVectorizer.get_feature_names_out() returns them, got a "
-            f"{type(vocabulary).__name__}"
-        )
-    words = [str(word) for word in vocabulary]
-    if known is not None and words != known:
+    words = column_words(vocabulary)
+    if known not in (None, words):
         raise ValueError(
             "vocabulary differs from the column names of the data that the model was trained on; "
             "leave it out to save those"
@@ -465,46 +446,65 @@ def _text(name: str, value: Any) -> str:
 
 def read_guarantee(record: Any) -> Guarantee:
     """Make the guarantee. Its constructor refuses an epsilon below the cost of the events."""
-    names = {field.name for field in fields(Guarantee)}
-    if not isinstance(record, dict) or set(record) != names:
-        raise ValueError(f"the guarantee must have the fields {', '.join(sorted(names))}")
-    numbers = [(name, record[name]) for name in _NUMBERS]
-    for name in ("noise_scale", "noise_multiplier"):  # one for each round, one for all, or none
-        value = record[name]
-        of_rounds = value if isinstance(value, list) else [value][: value is not None]
-        numbers += [(name, number) for number in of_rounds]
-    for name, number in numbers:
-        if check_number(name, number, 0.0, math.inf) != number:  # an integer of hundreds of digits
-            raise ValueError(f"{name} must be a float")
-    assumptions, pairs = record["assumptions"], record["provenance"]
-    if not (isinstance(assumptions, list) and isinstance(pairs, list)):
-        raise ValueError("assumptions and provenance must be lists")
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        raise ValueError("provenance must be a list of pairs")
-    texts = [(name, record[name]) for name in _TEXTS]
-    texts += [("assumptions", text) for text in assumptions]
-    texts += [("provenance", text) for pair in pairs for text in pair]
-    for name, text in texts:
-        _text(name, text)
-    if not isinstance(record["seeded"], bool):
-        raise ValueError("seeded must be true or false")
-    plain: dict[str, Any] = {k: tuple(x) if isinstance(x, list) else x for k, x in record.items()}
-    plain |= {"events": _events(record["events"]), "provenance": tuple(map(tuple, pairs))}
+    kinds = {field.name: field.type for field in fields(Guarantee)}
+    if not isinstance(record, dict) or set(record) != set(kinds):
+        raise ValueError(f"the guarantee must have the fields {', '.join(sorted(kinds))}")
+    values = {name: _READERS[kind](name, record[name]) for name, kind in kinds.items()}
     try:
-        return Guarantee(**plain)
+        return Guarantee(**values)
     except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
         raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None
 
 
-def _events(records: Any) -> tuple[Any, ...]:
+def _number(name: str, value: Any) -> float:
+    number = check_number(name, value, 0.0, math.inf)
+    if number != value:  # an integer of hundreds of digits
+        raise ValueError(f"{name} must be a float")
+    return number
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false")
+    return value
+
+
+def _list(name: str, values: Any, read: Callable[[str, Any], Any]) -> tuple[Any, ...]:
+    if not isinstance(values, list):
+        raise ValueError(f"{name} must be a list")
+    return tuple(read(name, value) for value in values)
+
+
+def _per_round(name: str, value: Any) -> Any:
+    """One number for each round, one for all, or none."""
+    if isinstance(value, list):
+        return _list(name, value, _number)
+    return None if value is None else _number(name, value)
+
+
+def _pair(name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"{name} must be a list of pairs")
+    return _list(name, value, _text)
+
+
+def _events(name: str, records: Any) -> tuple[Any, ...]:
     try:
         events = tuple(from_record(record) for record in records)
         groups = grouped(events)
         n_steps = sum(count for _, count in groups)
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"its privacy events cannot be read ({type(error).__name__})") from None
+        raise ValueError(f"its privacy {name} cannot be read ({type(error).__name__})") from None
     if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
         raise ValueError(
             f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} different kinds"
         )
     return events
+
+
+# How a field of `Guarantee` is read, by its annotation there.
+_READERS: dict[Any, Callable[[str, Any], Any]] = {
+    "str": _text, "float": _number, "bool": _flag, "PerRound": _per_round,
+    "tuple[str, ...]": partial(_list, read=_text), "tuple[Event, ...]": _events,
+    "tuple[tuple[str, str], ...]": partial(_list, read=_pair),
+}  # fmt: skip
