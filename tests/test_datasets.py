@@ -11,7 +11,6 @@ from numpy.testing import assert_array_equal
 
 from dplda.datasets import (
     _synthetic,
-    _uci,
     _words,
     load_public_vocabulary,
     load_wordnet_glosses,
@@ -88,10 +87,8 @@ def test_a_real_corpus(shared_data):
     ],
     ids=["usual", "no last newline", "CRLF", "blanks", "unordered", "entry twice"],
 )
-@pytest.mark.parametrize("block_bytes", [16, 1 << 20])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_accepted_variants(tmp_path, monkeypatch, text, block_bytes, pack):
-    monkeypatch.setattr(_uci, "BLOCK", block_bytes)
+def test_accepted_variants(tmp_path, text, pack):
     path = write(tmp_path / "docword", pack(text.encode()))
     matrix = read_docword(path)
     assert_array_equal(matrix.toarray(), SMALL_COUNTS)
@@ -106,7 +103,7 @@ def test_accepted_variants(tmp_path, monkeypatch, text, block_bytes, pack):
         ("3\n4\n", 3, "entries NNZ"),
         (SMALL.replace("1 4 1", "1 4.0 1"), 5, "expected 3 integers"),
         (SMALL.replace("1 4 1", "1 secret 1"), 5, "expected 3 integers"),
-        (SMALL.replace("3 2 5", f"3 2 {10**30}"), 6, "must be in 1 to"),
+        (SMALL.replace("3 2 5", f"3 2 {10**30}"), 6, "expected 3 integers"),
         (SMALL.replace("3 2 5\n", "3 2\n5 "), 6, "expected 3 integers"),
         (SMALL.replace("3 2 5", ""), 6, "expected 3 integers"),
         (SMALL.replace("3 3 7", "3 5 7"), 7, "must be in 1 to"),
@@ -116,9 +113,7 @@ def test_accepted_variants(tmp_path, monkeypatch, text, block_bytes, pack):
         (f"{2**31 - 1}\n4\n1\n1 1 1\n", 1, "D may be at most 1048576"),
     ],
 )
-@pytest.mark.parametrize("block_bytes", [40, 1 << 20])
-def test_malformed_files(tmp_path, monkeypatch, text, line, message, block_bytes):
-    monkeypatch.setattr(_uci, "BLOCK", block_bytes)
+def test_malformed_files(tmp_path, text, line, message):
     path = write(tmp_path / "docword.txt", text)
     with pytest.raises(ValueError, match=re.escape(f"{path}, line {line}: ") + f".*{message}") as e:
         read_docword(path)

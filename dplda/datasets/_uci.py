@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from pathlib import Path
@@ -13,8 +14,8 @@ from sklearn.utils import Bunch
 
 from dplda.leaf._files import opened
 
-BLOCK = 1 << 20  # bytes that are read at a time, and the rest of a line
 _LARGEST = 2**31 - 1  # of int32
+_LONGEST = 1 << 20  # bytes of a line of the header
 _INTEGER = re.compile(rb"[0-9]{1,18}")  # what int64 holds
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -25,37 +26,26 @@ def _fail(path: Path, line: int, message: str) -> NoReturn:
 
 def read_docword(path: Path) -> sp.csr_matrix:
     """Read a docword file to a CSR int32 matrix. Errors name a line and quote nothing."""
+    sizes = []
     with opened(path) as file:
-        header = []
         for number, name in enumerate(("documents D", "words W", "entries NNZ"), start=1):
-            line = file.readline(BLOCK).strip()
-            largest = 10**18 if number == 3 else _LARGEST
+            line, largest = file.readline(_LONGEST).strip(), 10**18 if number == 3 else _LARGEST
             if not _INTEGER.fullmatch(line) or int(line) > largest:
                 _fail(path, number, f"expected the number of {name}, an integer up to {largest}")
-            header.append(int(line))
-        n_docs, n_words, n_entries = header
+            sizes.append(int(line))
+        n_docs, n_words, n_entries = sizes
         # every document takes memory, even an empty one
         if n_docs > (most := max(1 << 20, 64 * n_entries)):
             _fail(path, 1, f"D may be at most {most} with the NNZ of line 3")
-        # pieces: a header with a false NNZ does not exhaust the memory
-        pieces, n_found = [np.empty((0, 3), np.int32)], 0
-        while text := file.read(BLOCK) + file.readline(BLOCK):
-            rows = _parsed(path, text.replace(b"\r\n", b"\n"), n_found + 4)
-            invalid = ((rows < 1) | (rows > [n_docs, n_words, _LARGEST])).any(axis=1)
-            if invalid.any():
-                _fail(
-                    path, n_found + 4 + int(invalid.argmax()),
-                    f"document, word and count must be in 1 to {n_docs}, {n_words} and {_LARGEST}",
-                )  # fmt: skip
-            n_found += len(rows)
-            if n_found > n_entries:
-                _fail(path, n_entries + 4, f"more entries than NNZ = {n_entries} of the header")
-            pieces.append(rows.astype(np.int32))
-        if n_found < n_entries:
-            _fail(path, n_found + 4, f"the file ends, and the header says {n_entries} entries")
-    docs, words, counts = np.concatenate(pieces).T
-    # a sum of one cell may not fit in 32 bits
-    counts = counts.astype(np.int64) if counts.sum(dtype=np.int64) > _LARGEST else counts
+        lines = itertools.chain([b"1 1 1"], file)  # NumPy warns of a file without lines
+        try:
+            entries = np.loadtxt(lines, np.int64, comments=None, ndmin=2)[1:]
+        except ValueError:  # which quotes the file
+            entries = np.zeros((1, 3), np.int64)
+    valid = (entries >= 1) & (entries <= [n_docs, n_words, _LARGEST])
+    if entries.shape != (n_entries, 3) or not valid.all():
+        _explain(path, n_docs, n_words, n_entries)
+    docs, words, counts = entries.T
     matrix = sp.coo_matrix((counts, (docs - 1, words - 1)), shape=(n_docs, n_words)).tocsr()
     if matrix.data.max(initial=0) > _LARGEST:
         raise ValueError(
@@ -64,22 +54,22 @@ def read_docword(path: Path) -> sp.csr_matrix:
     return matrix.astype(np.int32, copy=False)
 
 
-def _parsed(path: Path, text: bytes, first: int) -> np.ndarray:
-    """The numbers of whole lines, int64 of shape (n_lines, 3); `first` is the number of the first.
-
-    All lines are valid if each has digits, two blanks and three numbers. A line beyond the end of
-    the block is cut, and has none.
-    """
-    lines = text.removesuffix(b"\n").split(b"\n")
-    if text.translate(None, b"0123456789").removesuffix(b"\n") == b"\n".join([b"  "] * len(lines)):
-        values = np.fromstring(text, dtype=np.int64, sep=" ")
-        if values.size == 3 * len(lines):
-            return values.reshape(-1, 3)
-    rows = [line.split() for line in lines]  # finds the invalid line, and accepts any blanks
-    for number, fields in enumerate(rows, start=first):
-        if len(fields) != 3 or not all(map(_INTEGER.fullmatch, fields)):
-            _fail(path, number, "expected 3 integers of at most 18 digits, 'doc word count'")
-    return np.array(rows, dtype=np.int64)
+def _explain(path: Path, n_docs: int, n_words: int, n_entries: int) -> NoReturn:
+    """Fail at the first line that is not as the header says."""
+    number = 3
+    with opened(path) as file:
+        for number, line in enumerate(itertools.islice(file, 3, 4 + n_entries), start=4):
+            fields = line.split()
+            if len(fields) != 3 or not all(map(_INTEGER.fullmatch, fields)):
+                _fail(path, number, "expected 3 integers of at most 18 digits, 'doc word count'")
+            if number == n_entries + 4:
+                _fail(path, number, f"more entries than NNZ = {n_entries} of the header")
+            if not all(1 <= int(x) <= most for x, most in zip(fields, (n_docs, n_words, _LARGEST))):
+                _fail(
+                    path, number,
+                    f"document, word and count must be in 1 to {n_docs}, {n_words} and {_LARGEST}",
+                )  # fmt: skip
+    _fail(path, number + 1, f"the file ends, and the header says {n_entries} entries")
 
 
 def read_uci_bow(
