@@ -252,8 +252,8 @@ def test_all_that_was_charged_is_in_one_file(path, tmp_path):
 
 
 def test_a_charge_is_on_the_disk_before_it_is_granted(path):
-    Ledger(path)
-    with _store._connection(str(path)) as connection:
+    ledger = Ledger(path)
+    with ledger._store._connected() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # extra
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
@@ -333,7 +333,7 @@ def test_a_file_of_another_kind_is_refused_and_left_alone(path, content):
 
 
 def test_a_lock_that_is_never_released_is_reported(path, monkeypatch):
-    monkeypatch.setattr(_store, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("dplda.leaf._files.BUSY_SECONDS", 0.05)
     ledger = Ledger(path)
     with (
         ledger._store.transaction(write=True),

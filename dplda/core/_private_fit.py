@@ -45,12 +45,12 @@ SMALLEST_DELTA = 1e-14  # a smaller one could not pay for the distance of the no
 PRIVACY_CONSTRAINTS = {
     # exp(epsilon) bounds nothing long before 1e9, and finite numbers keep sums finite
     "epsilon": [None, Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
-    # of one bit: the range of the flips that can be drawn
-    "bit_epsilon": [None, Interval(Real, 1e-6, 11.3, closed="both"), Options(Real, {math.inf})],
     "delta": [Interval(Real, SMALLEST_DELTA, LARGEST_DELTA, closed="both")],
     "ledger": [None, str, PathLike, Ledger],
 }
 NOISE_MULTIPLIER = [None, Interval(Real, 0, 1e9, closed="right")]
+# the range of the flips that can be drawn
+BIT_EPSILON = [None, Interval(Real, 1e-6, 11.3, closed="both"), Options(Real, {math.inf})]
 EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
 NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns: exp(20) is 5e8
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts, check_topics, keep_at_most
 from dplda.core._private_fit import (
+    BIT_EPSILON,
     PRIVACY_CONSTRAINTS,
     TRUSTED_PARTY,
     Interval,
@@ -125,7 +126,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "token_epsilon": PRIVACY_CONSTRAINTS["bit_epsilon"],
+        "token_epsilon": BIT_EPSILON,
         "delta": PRIVACY_CONSTRAINTS["delta"],
         "max_doc_tokens": [None, Interval(Integral, 1, None, closed="left")],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],

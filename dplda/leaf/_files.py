@@ -1,4 +1,4 @@
-"""Durable writes, and explanations of SQLite errors. Imports nothing of dplda."""
+"""Durable writes, and databases in one file. Imports nothing of dplda."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import sqlite3
 import stat
 import sys
 import tempfile
+import threading
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,24 @@ FREE_SIZE = 1 << 24  # bytes that any file may unpack to
 MAX_EXPANSION = 100  # times the size of a larger file
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # follows no link
+BUSY_SECONDS = 600.0  # of waiting for a database: a first charge to 1,000 sampled fits takes 16 s
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # Errors for content that SQLite, or the reader, did not expect.
 _DAMAGED = (
     sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT,
     sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG,
 )  # fmt: skip
+
+# SQLite keeps its file locks in the memory of the process. A forked process inherits the locks of
+# threads that it does not have, and would wait for them forever. No fork may therefore happen while
+# a connection is open.
+_CONNECTED = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_CONNECTED.acquire,
+        after_in_parent=_CONNECTED.release,
+        after_in_child=_CONNECTED.release,
+    )
 
 
 def write_atomically(
@@ -187,6 +201,73 @@ def _sync_folder(folder: str | os.PathLike[str]) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Database:
+    """An SQLite file that records what was released: its commits survive a power cut."""
+
+    path: str
+    noun: str  # what it holds, such as "ledger"
+    kind: str  # of file, such as "privacy ledger"
+    application_id: int  # in its header: no other database is taken for one of this kind
+    if_gone: str  # what follows
+
+    def create(self, fill: Callable[[sqlite3.Connection], None]) -> None:
+        """Create a complete file in one step, and never replace an existing one."""
+        for journal in (f"{self.path}-journal", f"{self.path}-wal"):
+            if os.path.exists(journal):
+                raise ValueError(
+                    f"the {self.noun} {self.path} is gone, but its journal {journal} exists; "
+                    "restore the file, or remove the journal if its content does not matter"
+                )
+
+        def write(draft: str) -> None:
+            with self._connection(draft) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                fill(connection)
+                connection.execute(f"PRAGMA application_id = {self.application_id}")
+                connection.execute("COMMIT")
+
+        try:
+            check_locks(os.path.dirname(self.path))
+            create_whole(self.path, write)
+        except OSError as error:
+            raise OSError(
+                f"the {self.noun} {self.path} cannot be made: {error.strerror or error}; it needs "
+                "an existing folder that can be written, on a local disk"
+            ) from error
+
+    @contextmanager
+    def connected(self) -> Iterator[sqlite3.Connection]:
+        """A connection to the file, which must exist."""
+        if not os.path.exists(self.path):
+            raise FileNotFoundError(f"the {self.noun} {self.path} is gone; {self.if_gone}")
+        with self._connection(self.path) as connection:
+            if connection.execute("PRAGMA application_id").fetchone() != (self.application_id,):
+                raise ValueError(
+                    f"{self.path} is not a {self.kind} of this version of dplda, or its content "
+                    "was lost; choose a path where there is no file, or restore the file"
+                )
+            with suppress(sqlite3.OperationalError):  # in use by another program
+                connection.execute("PRAGMA journal_mode = DELETE")
+            yield connection
+
+    @contextmanager
+    def _connection(self, path: str) -> Iterator[sqlite3.Connection]:
+        where = f"{Path(path).as_uri()}?mode=rw"
+        with (
+            explained_sqlite_errors(path, self.noun, self.kind, busy_seconds=BUSY_SECONDS),
+            _CONNECTED,
+            closing(
+                sqlite3.connect(where, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+            ) as connection,
+        ):
+            # A commit must survive a power cut: it stands for something that was released. SQLite
+            # therefore removes its journal after each commit and then writes the folder to disk.
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA fullfsync = ON")
+            yield connection
 
 
 @contextmanager

@@ -9,8 +9,7 @@ import operator
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,15 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import check_counts
-from dplda.leaf._files import create_whole, explained_sqlite_errors
+from dplda.leaf._files import Database
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Ledger
 from dplda.privacy._ledger import as_ledger
 from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
-_BUSY_SECONDS = 60.0  # that a call waits for another one, which reads and writes one file
 _KEY_BYTES = 32  # of BLAKE2b
 _CHARGED = ("releasing", "confirmed")  # an entry that is only reserved may be canceled
-_TABLES = (
-    f"PRAGMA application_id = {_APPLICATION_ID}",
-    "CREATE TABLE settings (response TEXT, key BLOB, state BLOB)",
-    "CREATE TABLE reports (number INTEGER PRIMARY KEY, id BLOB, document BLOB, report BLOB)",
-)
 
 
 class MemoizedReports:
@@ -106,10 +99,14 @@ class MemoizedReports:
         self.randomizer = randomizer
         self.changed = changed
         self._path = os.path.abspath(os.fspath(path))
+        self._file = Database(
+            self._path, "file of reports", "file of reports", _APPLICATION_ID,
+            "what it held was reported: restore it, or documents would be reported a second time",
+        )  # fmt: skip
         self._key = b""
         self._seen = 0, b""  # number of reports, and the state of the file with them
         if not os.path.exists(self._path):
-            self._create()
+            self._file.create(self._fill)
         with self._transaction():
             pass  # checks the file
 
@@ -216,48 +213,22 @@ class MemoizedReports:
 
         With the connection come document and report of each id, and the state of the file.
         """
-        if not os.path.exists(self._path):
-            raise FileNotFoundError(
-                f"the file of reports {self._path} is gone, and what it held was reported; restore "
-                "it: without it the documents would be reported a second time"
-            )
-        with self._explained_errors(), closing(_connect(self._path)) as connection:
+        with self._file.connected() as connection:
             connection.execute("BEGIN IMMEDIATE")  # without a commit, closing undoes it
             yield connection, *self._check(connection)
             connection.execute("COMMIT")
 
-    def _create(self) -> None:
-        """Create the file, complete from the start, with a new key."""
-        for journal in (f"{self._path}-journal", f"{self._path}-wal"):
-            if os.path.exists(journal):
-                raise ValueError(
-                    f"the file of reports {self._path} is gone, but its journal {journal} is "
-                    "there; restore the file, or remove the journal if nothing was reported"
-                )
-        if not os.path.isdir(os.path.dirname(self._path)):
-            raise FileNotFoundError(
-                f"the file of reports {self._path} cannot be created: its folder does not exist"
-            )
-
-        def fill(draft: str) -> None:
-            streams = Streams.from_random_state(None)
-            key = streams.words(Purpose.HASH_KEY, 0, 0, _KEY_BYTES // 8).tobytes()
-            response = json.dumps(self.randomizer._law)
-            settings = response, key, _digest(key, response.encode())
-            with closing(_connect(draft)) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                for statement in _TABLES:
-                    connection.execute(statement)
-                connection.execute("INSERT INTO settings VALUES (?, ?, ?)", settings)
-                connection.execute("COMMIT")
-
-        with self._explained_errors():
-            create_whole(self._path, fill)
-
-    def _explained_errors(self) -> Any:
-        return explained_sqlite_errors(
-            self._path, "reports", "file of reports", busy_seconds=_BUSY_SECONDS
+    def _fill(self, connection: sqlite3.Connection) -> None:
+        """Write a file without reports, with a new key."""
+        streams = Streams.from_random_state(None)
+        key = streams.words(Purpose.HASH_KEY, 0, 0, _KEY_BYTES // 8).tobytes()
+        response = json.dumps(self.randomizer._law)
+        connection.execute("CREATE TABLE settings (response TEXT, key BLOB, state BLOB)")
+        connection.execute(
+            "CREATE TABLE reports (number INTEGER PRIMARY KEY, id BLOB, document BLOB, report BLOB)"
         )
+        settings = response, key, _digest(key, response.encode())
+        connection.execute("INSERT INTO settings VALUES (?, ?, ?)", settings)
 
     def _check(
         self, connection: sqlite3.Connection
@@ -267,11 +238,6 @@ class MemoizedReports:
         The state after a report is the digest of the state before it and of the report: a file that
         lost a report, or another file, has another state.
         """
-        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            raise ValueError(
-                f"{self._path} is a database without reports, or one that lost them; restore it, "
-                "or choose another path"
-            )
         settings = connection.execute("SELECT * FROM settings").fetchone() or ("", b"", b"")
         response, key, last = settings
         if response != json.dumps(self.randomizer._law):
@@ -306,22 +272,6 @@ def _digest(key: bytes, message: bytes) -> bytes:
 def _next_state(key: bytes, state: bytes, *cells: bytes) -> bytes:
     """State of a file after a report: its id, document and bits, each with its length."""
     return _digest(key, state + b"".join(len(c).to_bytes(8, "big") + c for c in cells))
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    """A connection to a file that exists."""
-    connection = sqlite3.connect(
-        f"{Path(path).as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
-    )
-    try:
-        # A report that was sent survives a power cut: with EXTRA the folder is synced after the
-        # journal is removed, so that the journal does not return and undo the transaction.
-        connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute("PRAGMA fullfsync = ON")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _rows(X: sp.csr_array) -> list[np.ndarray]:

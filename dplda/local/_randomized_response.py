@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import check_counts, keep_at_most
 from dplda.core._private_fit import (
+    BIT_EPSILON,
     COLUMNS,
     PRIVACY_CONSTRAINTS,
     TRUSTED_OWNER,
@@ -137,7 +138,7 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
     )
     _parameter_constraints = {
         "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
-        "bit_epsilon": PRIVACY_CONSTRAINTS["bit_epsilon"],
+        "bit_epsilon": BIT_EPSILON,
         "delta": [Interval(Real, 0, LARGEST_DELTA, closed="both")],
         "max_doc_words": [None, Interval(Integral, 1, None, closed="left")],
         "ledger": PRIVACY_CONSTRAINTS["ledger"],

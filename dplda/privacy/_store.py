@@ -14,13 +14,12 @@ import threading
 import uuid
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from dplda.leaf._files import check_locks, create_whole, explained_sqlite_errors
+from dplda.leaf._files import Database, check_locks
 from dplda.privacy._accounting import SMALLEST_DELTA
 from dplda.privacy._events import Event, from_record, to_record
 
@@ -28,27 +27,13 @@ Status: TypeAlias = Literal["reserved", "releasing", "confirmed", "canceled"]
 Composition: TypeAlias = Literal["planned", "adaptive"]
 
 USERS = "users/"  # the rule of parts of users begins so, and ends with their number
-_BUSY_SECONDS = 600.0  # of waiting: a first charge to 1,000 sampled fits takes 16 s
-# Written into the header of the file, so that no other database is taken for a ledger: "dpld" and
-# the number of the format.
-_APPLICATION_ID = 0x64706C02
+_APPLICATION_ID = 0x64706C02  # "dpl" and the number of the format
 # Row 0 holds budget, id and filters as its record, and the digest of all rows as its status.
 _TABLE = "CREATE TABLE entries (id INTEGER PRIMARY KEY, record TEXT NOT NULL, status TEXT NOT NULL)"
 _INSERT = "INSERT INTO entries VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT))"
 # What never changes of an entry is one JSON text, its record.
 _RECORDED = ("label", "unit", "part", "total_variation", "seeded", "created", "process")
 _Row: TypeAlias = tuple[int, bytes, bytes]  # number, record, status
-
-# SQLite keeps its file locks in the memory of the process. A forked process inherits the locks of
-# threads that it does not have, and would wait for them forever. No fork may therefore happen while
-# a connection is open.
-_CONNECTED = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_CONNECTED.acquire,
-        after_in_parent=_CONNECTED.release,
-        after_in_child=_CONNECTED.release,
-    )
 
 
 class Budget(NamedTuple):
@@ -210,8 +195,12 @@ class Store:
             weakref.finalize(self, self._memory.close)  # else Python 3.13 warns of it
             _fill(self._memory, budget)
         else:
+            self._file = Database(
+                self.path, "ledger", "privacy ledger", _APPLICATION_ID,
+                "its entries still count as spent",
+            )  # fmt: skip
             if not os.path.exists(self.path):
-                _create(self.path, budget)
+                self._file.create(partial(_fill, budget=budget))
             check_locks(os.path.dirname(self.path))
         with self.transaction(write=False) as page:
             self.budget, self.ledger_id = self._identity = page.budget, page.ledger_id
@@ -250,18 +239,7 @@ class Store:
             with self._lock:
                 yield self._memory
             return
-        if not os.path.exists(self.path):
-            raise FileNotFoundError(
-                f"the ledger {self.path} is gone; its entries still count as spent"
-            )
-        with _connection(self.path) as connection:
-            if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION_ID,):
-                raise ValueError(
-                    f"{self.path} is not a privacy ledger of this version of dplda, or its content "
-                    "was lost; choose a path where there is no file, or restore the file"
-                )
-            with suppress(sqlite3.OperationalError):  # in use by another program: `Page` says so
-                connection.execute("PRAGMA journal_mode = DELETE")
+        with self._file.connected() as connection:
             yield connection
 
     def __getstate__(self) -> dict[str, Any]:
@@ -271,29 +249,6 @@ class Store:
                 "in Ledger('privacy.sqlite')"
             )
         return vars(self)
-
-
-def _create(path: str, budget: Budget) -> None:
-    """Create a complete ledger in one step, and never replace an existing file."""
-    for journal in (f"{path}-journal", f"{path}-wal"):
-        if os.path.exists(journal):
-            raise ValueError(
-                f"the ledger {path} is gone, but its journal {journal} exists; "
-                "restore the ledger, or remove the journal if its content does not matter"
-            )
-
-    def fill(draft: str) -> None:
-        with _connection(draft) as connection:
-            _fill(connection, budget)
-
-    try:
-        check_locks(os.path.dirname(path))
-        create_whole(path, fill)
-    except OSError as error:
-        raise OSError(
-            f"the ledger {path} cannot be made: {error.strerror or error}; it needs an existing "
-            "folder that can be written, on a local disk"
-        ) from error
 
 
 def _fill(connection: sqlite3.Connection, budget: Budget) -> None:
@@ -306,27 +261,6 @@ def _fill(connection: sqlite3.Connection, budget: Budget) -> None:
             f"{SMALLEST_DELTA:g}, got epsilon {budget.epsilon:g} and delta {budget.delta:g}; a "
             "filter is a budget"
         )
-    connection.execute("BEGIN IMMEDIATE")
     connection.execute(_TABLE)
     record = json.dumps([budget, uuid.uuid4().hex, ""]).encode()
     connection.execute(_INSERT, _head(record, []))
-    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-    connection.execute("COMMIT")
-
-
-@contextmanager
-def _connection(path: str) -> Iterator[sqlite3.Connection]:
-    where = f"{Path(path).as_uri()}?mode=rw"
-    with (
-        explained_sqlite_errors(path, "ledger", "privacy ledger", busy_seconds=_BUSY_SECONDS),
-        _CONNECTED,
-        closing(
-            sqlite3.connect(where, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-        ) as connection,
-    ):
-        # A charge must survive a power cut: it stands for something that was released. SQLite
-        # therefore removes its journal after each commit and then writes the folder to disk. The
-        # ledger is always in one file.
-        connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute("PRAGMA fullfsync = ON")
-        yield connection
