@@ -10,7 +10,6 @@ from scipy.stats import chisquare
 from dplda.local._estimates import (
     common_words,
     estimate_counts,
-    estimate_variance,
     false_ones,
     set_and_clear,
     weight_of_prior,
@@ -35,7 +34,7 @@ def test_estimates_are_unbiased_and_have_the_stated_variance(flip):
     rng, n_docs, count = np.random.default_rng(0), 1000, 300
     estimate = estimate_counts(reported(rng, np.full(N_RUNS, count), n_docs, flip), n_docs, flip)
     assert 0 < estimate.min() < estimate.max() < n_docs  # no clip was in the way
-    variance = estimate_variance(n_docs, flip)
+    variance = n_docs * flip * (1 - flip) / (1 - 2 * flip) ** 2
     # 5 standard errors of a mean, and of a variance of nearly normal numbers
     assert estimate.mean() == pytest.approx(count, abs=5 * math.sqrt(variance / N_RUNS))
     assert estimate.var() == pytest.approx(variance, rel=5 * math.sqrt(2 / N_RUNS))
@@ -44,9 +43,6 @@ def test_estimates_are_unbiased_and_have_the_stated_variance(flip):
 @pytest.mark.parametrize("f", [0.1, 0.5, 0.9])
 def test_forms_are_those_of_the_paper(f):
     n_docs, n = 1000, np.array([700.0])
-    assert estimate_variance(n_docs, f / 2) == pytest.approx(
-        (2 - f) * f * n_docs / (4 * (1 - f) ** 2)
-    )
     noise = n_docs * f * (2 - f)
     omega = noise / (noise + 4 * 30.0 * (1 - f) ** 2)
     assert weight_of_prior(n_docs, f / 2, 30.0) == pytest.approx(omega)

@@ -24,14 +24,12 @@ def estimate_counts(n_reported: np.ndarray, n_docs: int, flip: float) -> np.ndar
     return np.clip((n_reported - n_docs * flip) / (1.0 - flip - flip), 0.0, n_docs)
 
 
-def estimate_variance(n_docs: int, flip: float) -> float:
-    """Variance of the unclipped estimate, for any given documents."""
-    return n_docs * flip * (1.0 - flip) / (1.0 - flip - flip) ** 2
-
-
 def weight_of_prior(n_docs: int, flip: float, prior_variance: float) -> float:
-    """Omega of Theorem 6: variance of the estimate, divided by its sum with `prior_variance`."""
-    variance = estimate_variance(n_docs, flip)
+    """Omega of Theorem 6: variance of the estimate, divided by its sum with `prior_variance`.
+
+    It is the variance of the unclipped estimate, for any given documents.
+    """
+    variance = n_docs * flip * (1.0 - flip) / (1.0 - flip - flip) ** 2
     return variance / (variance + prior_variance)
 
 

@@ -67,6 +67,7 @@ class State:
     n_batches: int  # of reports so far
     evidence: np.ndarray
     n_reports: int = 0  # of all batches
+    has_public: bool = False  # whether a public corpus came first
 
 
 class LPLDA(PrivateEstimator, BaseLDA):
@@ -162,8 +163,8 @@ class LPLDA(PrivateEstimator, BaseLDA):
         "randomized": ["boolean"],
         "reconstruction": [StrOptions({"background", "bits"})],
     }
-    # a call is one batch, whose estimate reads no earlier ones
-    prior_weight, prior_variance = 0.0, None
+    # a call is one batch, whose prior and whose estimate read no earlier ones
+    correlation, prior_weight, prior_variance = None, 0.0, None
 
     def __init__(
         self, n_components=10, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
@@ -218,7 +219,6 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
         Without a batch size, all rows are a batch.
         """
-        self._check_parameters()
         n_components = int(self.n_components)
         n_batches = state.n_batches if state is not None else 0
         if state is not None and state.counts.shape[1] != n_components:
@@ -249,19 +249,16 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     def _collect(self, X: Any, state: State | None) -> tuple[RandomizedResponse, sp.csr_array]:
         """The fitted randomizer of the clients, and reports: theirs, or of documents at once."""
-        width = None if state is None else len(state.counts)
-        n_earlier = self._n_earlier(state)
+        width, n_earlier = None, 0
+        if state is not None:
+            width = len(state.counts)
+            n_earlier = state.n_iter if self.correlation is None else state.n_batches
         check = _check_reports if self.randomized else check_counts
         read = partial(check, self, X, reset=width is None)  # private, unless X holds reports
         try:  # the size of the vocabulary is public, and enters the cost before X is read
-            n_words = np.shape(X)[1]
+            n_words = width or np.shape(X)[1]
         except (TypeError, ValueError, IndexError):  # no matrix: `read` says why
             n_words = read().shape[1]
-        if n_words != (width or n_words):
-            raise ValueError(
-                f"X has {n_words} features, but {type(self).__name__} is expecting {width} "
-                "features as input"
-            )
         client = self._client(n_words, n_earlier)  # public
         if n_earlier and client._law != self._law:
             raise ValueError(
@@ -286,6 +283,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
             streams = Streams.from_random_state(seed)
             seed = int(streams.words(Purpose.CLIENT_SEED, n_earlier, 0, 1)[0] >> 32)
         own = {name: getattr(self, name) for name in CLIENT_PARAMETERS}
+        exactly_one(type(self).__name__, **{name: own[name] for name in BUDGETS})
         columns = sp.csr_array((1, n_words))  # the guarantee depends on their number only
         return RandomizedResponse(**own, random_state=seed).fit(columns)
 
@@ -305,10 +303,8 @@ class LPLDA(PrivateEstimator, BaseLDA):
         if state.n_docs:
             mean = 0.5 * (state.mean + state.estimate) * (n_docs / state.n_docs)  # equation 21
             mean = np.minimum(mean, n_docs)
-            weight = self.prior_weight
-            if flip == 0:
-                weight = 0.0  # counts without noise need no prior
-            elif self.prior_variance is not None:  # Theorem 6
+            weight = self.prior_weight if flip else 0.0  # counts without noise need no prior
+            if self.prior_variance is not None:  # Theorem 6
                 weight = weight_of_prior(n_docs, flip, float(self.prior_variance))
             estimate = weight * mean + (1.0 - weight) * estimate  # equation 19
         documents, background = reports, np.zeros(n_words)
@@ -317,7 +313,9 @@ class LPLDA(PrivateEstimator, BaseLDA):
             documents = set_and_clear(reports, estimate, reader)
         else:
             background = false_ones(n_reported, estimate, n_docs, flip)
-        prior, kept = self._left_by(state)
+        prior, kept = state.prior, state.counts
+        if self.correlation is not None:  # equation 10
+            prior, kept = prior + float(self.correlation) * kept, np.zeros_like(kept)
         counts = topic_counts(
             documents, prior + kept, background, doc_topic_prior=self.doc_topic_prior_,
             streams=streams, sweeps=sweeps, first_round=state.n_iter + 1,
@@ -325,7 +323,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         )  # fmt: skip
         after = State(
             prior, kept + counts, mean, estimate, n_docs, state.n_iter + int(self.max_iter),
-            state.n_batches + 1, state.evidence, state.n_reports + n_docs,
+            state.n_batches + 1, state.evidence, state.n_reports + n_docs, state.has_public,
         )  # fmt: skip
         # Topics that these reports did not make say more of them than the topics that they made.
         words = _top_words(state if state.n_iter else after)
@@ -334,17 +332,6 @@ class LPLDA(PrivateEstimator, BaseLDA):
         evidence = math.sqrt(state.n_reports) * state.evidence
         evidence += math.sqrt(n_docs) * common_words(reports, words)
         return dataclasses.replace(after, evidence=evidence / math.sqrt(after.n_reports))
-
-    def _left_by(self, state: State) -> tuple[np.ndarray, Any]:
-        """Dirichlet parameters and counts that earlier batches leave to the next one."""
-        return np.full(state.counts.shape, float(self.topic_word_prior)), state.counts
-
-    def _n_earlier(self, state: State | None) -> int:
-        """What came before this call, as a number in the addresses of its random numbers."""
-        return 0 if state is None else state.n_iter
-
-    def _check_parameters(self) -> None:
-        exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
 
     def _publish(
         self, client: RandomizedResponse, state: State, earlier: Guarantee | None, **attributes: Any
@@ -355,7 +342,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         """
         clients = client.privacy_
         seeded, assumptions = clients.seeded, clients.assumptions
-        if attributes.get("_public") is not None:
+        if state.has_public:
             assumptions += (PUBLIC_PRIOR,)
         if self.randomized:
             assumptions += (MADE_BY_CLIENTS,)
@@ -409,12 +396,13 @@ class OLPLDA(LPLDA):
         after `fit_prior`. Without `fit_prior`, it was higher at a `bit_epsilon` of about 1.
     correlation : float, default=0.5
         Weight, from 0 to 1, of the counts of a batch in the prior of the next batch (lambda).
-    prior_weight : float or None, default=0.4
+    prior_weight : float, default=0.4
         Weight, from 0 to 1, of the earlier batches in the estimated number of documents with a word
-        (omega). None computes it from `prior_variance`.
+        (omega).
     prior_variance : float or None, default=None
         Variance of the number of documents with a word around the value that earlier batches
-        predict (sigma squared). Give it instead of `prior_weight`, which must then be None.
+        predict (sigma squared). If it is given, it decides on the weight, by Theorem 6 of [1]_, and
+        `prior_weight` is not used.
     batch_size : int, default=160
         Number of documents of a batch in `fit`; the last batch has the remaining ones. A call of
         `partial_fit` is one batch.
@@ -476,7 +464,7 @@ class OLPLDA(LPLDA):
     _parameter_constraints = {
         **LPLDA._parameter_constraints,
         "correlation": [Interval(Real, 0, 1, closed="both")],
-        "prior_weight": [None, Interval(Real, 0, 1, closed="both")],
+        "prior_weight": [Interval(Real, 0, 1, closed="both")],
         "prior_variance": [None, Interval(Real, 0, 1e18, closed="right")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
     }
@@ -512,9 +500,9 @@ class OLPLDA(LPLDA):
         **Privacy.** These documents are not protected. The fitted attributes state the guarantee
         of the batches that follow.
         """
-        self._check_parameters()
         X = check_counts(self, X_public, reset=True)  # public
         n_docs, n_words = X.shape
+        client = self._client(n_words, None)
         prior = np.full((n_words, int(self.n_components)), float(self.topic_word_prior))
         counts = topic_counts(
             X, prior, np.zeros(n_words), doc_topic_prior=self.doc_topic_prior_,
@@ -524,31 +512,15 @@ class OLPLDA(LPLDA):
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
         state = State(
             prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter), 0,
-            np.zeros(counts.shape[1]),
+            np.zeros(counts.shape[1]), has_public=True,
         )  # fmt: skip
-        self._publish(self._client(n_words, None), state, None, _public=state)
+        self._publish(client, state, None, _public=state)
         return self
 
-    def _left_by(self, state: State) -> tuple[np.ndarray, Any]:
-        return state.prior + float(self.correlation) * state.counts, 0  # equation 10
-
-    def _n_earlier(self, state: State | None) -> int:
-        return 0 if state is None else state.n_batches
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if (self.prior_weight is None) == (self.prior_variance is None):
-            given = "neither" if self.prior_weight is None else "both"
-            raise ValueError(
-                f"OLPLDA needs exactly one of prior_weight or prior_variance, got {given}; set "
-                "the other to None"
-            )
-
-    def _publish(
-        self, client: RandomizedResponse, state: State, earlier: Guarantee | None, **attributes: Any
-    ) -> None:
-        public = {"_public": getattr(self, "_public", None)} | attributes
-        super()._publish(client, state, earlier, n_batches_=state.n_batches, **public)
+    @property
+    def n_batches_(self) -> int:
+        """Number of batches of reports."""
+        return self._state.n_batches
 
 
 def _top_words(state: State) -> np.ndarray:

@@ -26,12 +26,13 @@ from dplda.core._private_fit import (
     PrivateEstimator,
     Promise,
     exactly_one,
+    make_guarantee,
     publish,
 )
 from dplda.leaf._checks import LARGEST_DELTA
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import warn_user
-from dplda.privacy import Guarantee, NonPrivate, SeededNoiseWarning, epsilon_of
+from dplda.privacy import NonPrivate, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
@@ -186,21 +187,14 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
         # No pair of documents differs in more than all n_words bits. Every bit has its own coins,
         # so that the cost is that of one randomized response for each bit that differs.
         events = (NonPrivate(),) if bits is None else bits.events(max_ones, n_words)
-        guarantee = Guarantee(
-            unit="document",
-            relation=self._promise.relation,
-            epsilon=epsilon_of(events, self.delta, total_variation=TOTAL_VARIATION),
-            delta=self.delta,
+        guarantee = make_guarantee(
+            events, delta=self.delta, earlier=None, common=ASSUMPTIONS,
+            unit="document", relation=self._promise.relation,
             mechanism=f"{self._promise.mechanism} of {n_words} (a bit is reported wrongly with "
             f"probability {flip:.4g})",
-            sensitivity=min(2 * max_ones, n_words),
-            noise_scale=None,
-            noise_multiplier=None,
+            sensitivity=min(2 * max_ones, n_words), noise_scale=None, noise_multiplier=None,
             seeded=self.random_state is not None,
-            assumptions=ASSUMPTIONS,
-            events=events,
-            total_variation=TOTAL_VARIATION,
-        )
+        )  # fmt: skip
         publish(
             self,
             guarantee,
