@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from dplda.core._texts import check_model, flat_steps, in_order, words_after, wo
 from dplda.leaf._checks import check_integer, escaped
 from dplda.metrics._signal import standing_words
 
-__all__ = ["TopicDisplay", "top_words"]
+__all__ = ["plot_topics", "top_words"]
 
 COLORS = ("#0072B2", "#D55E00")  # Okabe and Ito's, which color-blind readers can distinguish
 GRAY = "#595959"
@@ -180,157 +179,104 @@ def _title(estimator: Any) -> str:
     )
 
 
-@dataclass(kw_only=True, eq=False)
-class TopicDisplay:
-    """Top words of topics, as one small bar chart for each topic.
+def plot_topics(
+    estimator: Any,
+    feature_names: Sequence[str] | Mapping[str, int] | None = None,
+    n_top_words: int = 10,
+    *,
+    topics: Sequence[int] | None = None,
+) -> Any:
+    """Draw the top words of topics, one small bar chart for each topic.
 
     A bar shows a word's probability in the topic, and a tick that in all topics. A word that does
-    not stand out of the noise is gray, and a heading names a topic of `weak_topics_` as weak. Use
-    :meth:`from_estimator`.
+    not stand out of the noise is gray, and a heading names a topic of `weak_topics_` as weak. The
+    title states the guarantee.
 
     Parameters
     ----------
-    words : list of n_topics lists of str
-        Top words of each topic. The first word is on top.
-    probability, marginal : ndarray of shape (n_topics, n_top_words)
-        Probabilities of these words in the topic, and in all topics.
-    noise : ndarray of shape (n_topics, n_top_words), bool
-        Whether each word is drawn gray.
-    headings : list of str
-        Heading of each topic.
-    title : str
-        Title of the figure.
+    estimator, feature_names, n_top_words : object
+        As in `top_words`.
+    topics : sequence of int, default=None
+        The topics to draw, in this order. None draws all topics, in the order of their
+        `topic_evidence_`, the best first.
 
-    Attributes
-    ----------
-    figure_ : matplotlib Figure
-        The figure that holds the charts.
-    ax_ : ndarray of matplotlib Axes, shape (n_topics,)
-        The chart of each topic.
+    Returns
+    -------
+    figure : matplotlib Figure
+        A figure of pyplot. Its `axes` are the charts.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If `feature_names` has the wrong length, or if `topics` is empty or names a topic that does
+        not exist.
 
     Examples
     --------
     >>> from dplda import GibbsLDA
-    >>> from dplda.displays import TopicDisplay
+    >>> from dplda.displays import plot_topics
     >>> model = GibbsLDA(n_components=2, max_iter=50).fit([[9, 7, 1, 0], [0, 1, 5, 8]])
-    >>> display = TopicDisplay.from_estimator(model)  # doctest: +SKIP
+    >>> plot_topics(model).savefig("topics.svg")  # doctest: +SKIP
     """
-
-    words: list[list[str]]
-    probability: np.ndarray
-    marginal: np.ndarray
-    noise: np.ndarray
-    headings: list[str]
-    title: str
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        feature_names: Sequence[str] | Mapping[str, int] | None = None,
-        n_top_words: int = 10,
-        *,
-        topics: Sequence[int] | None = None,
-    ) -> TopicDisplay:
-        """Draw the topics of a fitted model.
-
-        Parameters
-        ----------
-        estimator, feature_names, n_top_words : object
-            As in `top_words`. The title states the guarantee.
-        topics : sequence of int, default=None
-            The topics to draw, in this order. None draws all topics, in the order of their
-            `topic_evidence_`, the best first.
-
-        Returns
-        -------
-        display : TopicDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ValueError
-            If `feature_names` has the wrong length, or if `topics` is empty or names a topic that
-            does not exist.
-        """
-        model, names = _with_names(estimator, feature_names)
-        by, weak = by_evidence(model)
-        chosen = by.tolist() if topics is None else list(topics)
-        if not chosen:
-            raise ValueError("topics must name at least one topic; None draws all of them")
-        chosen = [check_integer("topics", k, 0, len(by) - 1) for k in chosen]
-        components = model.components_
-        share = components.sum(axis=1) / components.sum()
-        order, rows = rank_words(components, n_top_words)[chosen], np.array(chosen)[:, None]
-        display = cls(
-            words=[[escaped(names[v]) for v in topic] for topic in order],
-            probability=_word_probabilities(components)[rows, order],
-            marginal=(components.sum(axis=0) / components.sum())[order],
-            noise=_noise(model)[rows, order],
-            headings=[f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}" for k in chosen],
-            title=_title(estimator),
+    model, names = _with_names(estimator, feature_names)
+    components, (order, weak) = model.components_, by_evidence(model)
+    chosen = order.tolist() if topics is None else list(topics)
+    if not chosen:
+        raise ValueError("topics must name at least one topic; None draws all of them")
+    chosen = [check_integer("topics", k, 0, len(weak) - 1) for k in chosen]
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            "plot_topics needs matplotlib; install it with: pip install matplotlib"
+        ) from error
+    columns = min(COLUMNS, len(chosen))
+    rows = -(-len(chosen) // columns)
+    figure = plt.figure(figsize=(3.0 * columns, 2.7 * rows + 0.9), layout="constrained")
+    figure.suptitle(_title(estimator), parse_math=False)
+    best, noise = rank_words(components, n_top_words), _noise(model)
+    share, marginal = (components.sum(axis=axis) / components.sum() for axis in (1, 0))
+    probability = _word_probabilities(components)
+    for place, k in enumerate(chosen, start=1):
+        axes = figure.add_subplot(rows, columns, place)
+        axes.set_title(
+            f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}", fontsize=11, loc="left"
         )
-        return display.plot()
-
-    def plot(self) -> TopicDisplay:
-        """Draw the display on a figure of its own.
-
-        Returns
-        -------
-        self : TopicDisplay
-            The display.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        """
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError(
-                "TopicDisplay.plot needs matplotlib; install it with: pip install matplotlib"
-            ) from error
-        columns = min(COLUMNS, len(self.words))
-        rows = -(-len(self.words) // columns)
-        self.figure_ = plt.figure(figsize=(3.0 * columns, 2.7 * rows + 0.9), layout="constrained")
-        self.figure_.suptitle(self.title, parse_math=False)
-        places = [self.figure_.add_subplot(rows, columns, k + 1) for k in range(len(self.words))]
-        self.ax_ = np.array(places, dtype=object)
-        for k, axes in enumerate(self.ax_):
-            self._draw_topic(axes, k)
-        handles, labels = self.ax_[0].get_legend_handles_labels()
-        legend = dict(zip(labels[::-1], handles[::-1]))
-        legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])  # the first bar may be gray
-        if self.noise.any():
-            legend["does not stand out"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
-        self.figure_.legend(
-            legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend),
-            frameon=False, title="In parentheses: the topic's share of all words",
+        words = best[k][np.argsort(-probability[k, best[k]], kind="stable")]
+        _draw_words(
+            axes, [escaped(names[v]) for v in words], probability[k, words], marginal[words],
+            noise[k, words],
         )  # fmt: skip
-        return self
+    handles, labels = axes.get_legend_handles_labels()
+    legend = dict(zip(labels[::-1], handles[::-1]))
+    legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])  # the first bar may be gray
+    if noise[np.array(chosen)[:, None], best[chosen]].any():
+        legend["does not stand out"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
+    figure.legend(
+        legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend),
+        frameon=False, title="In parentheses: the topic's share of all words",
+    )  # fmt: skip
+    return figure
 
-    def _draw_topic(self, axes: Any, k: int) -> None:
-        order = np.argsort(-self.probability[k], kind="stable")
-        place, noise = np.arange(len(order)), self.noise[k][order]
-        probability, marginal = self.probability[k][order], self.marginal[k][order]
-        colors = np.where(noise, LIGHT_GRAY, COLORS[0])
-        axes.barh(place, probability, height=0.75, color=colors, label=BAR)
-        axes.plot(
-            marginal, place, linestyle="none", marker="|", markersize=9,
-            markeredgewidth=2, color=COLORS[1], clip_on=False, zorder=3,
-            label="probability in all topics",
-        )  # fmt: skip
-        # a word may hold a dollar sign
-        words = [self.words[k][word] for word in order]
-        axes.set_yticks(place, words, fontsize=11, parse_math=False)
-        axes.set_xlim(0, 1.05 * max(probability.max(), marginal.max()))
-        for label in np.asarray(axes.get_yticklabels())[noise]:
-            label.set_color(LIGHT_GRAY)
-        axes.invert_yaxis()
-        axes.locator_params(axis="x", nbins=3, steps=[1, 2, 5, 10])
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.tick_params(axis="x", labelsize=9, colors=GRAY)
-        axes.tick_params(axis="y", length=0)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.set_title(self.headings[k], fontsize=11, loc="left")
+
+def _draw_words(
+    axes: Any, words: list[str], probability: np.ndarray, marginal: np.ndarray, noise: np.ndarray
+) -> None:
+    place, colors = np.arange(len(words)), np.where(noise, LIGHT_GRAY, COLORS[0])
+    axes.barh(place, probability, height=0.75, color=colors, label=BAR)
+    axes.plot(
+        marginal, place, linestyle="none", marker="|", markersize=9, markeredgewidth=2,
+        color=COLORS[1], clip_on=False, zorder=3, label="probability in all topics",
+    )  # fmt: skip
+    axes.set_yticks(place, words, fontsize=11, parse_math=False)  # a word may hold a dollar sign
+    axes.set_xlim(0, 1.05 * max(probability.max(), marginal.max()))
+    for label in np.asarray(axes.get_yticklabels())[noise]:
+        label.set_color(LIGHT_GRAY)
+    axes.invert_yaxis()
+    axes.locator_params(axis="x", nbins=3, steps=[1, 2, 5, 10])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.tick_params(axis="x", labelsize=9, colors=GRAY)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)

@@ -20,7 +20,7 @@ from dplda import PrivateCountVectorizer, SubLDA, load_release, pipeline_guarant
 from dplda.__main__ import main, parse
 from dplda.cli._fit import private_texts, warn_of_common
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
-from dplda.displays import TopicDisplay
+from dplda.displays import plot_topics
 from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
 from dplda.text._text_files import read_texts
 
@@ -290,8 +290,8 @@ def test_every_place_prints_one_epsilon(notes, tmp_path, capsys):
         guarantee.to_markdown(), f"epsilon {released.epsilon_:.4g}",
     ]  # fmt: skip
     if pytest.importorskip("matplotlib"):
-        shown = [TopicDisplay.from_estimator(model).title for model in (pipeline, released)]
-        assert "without their words" in TopicDisplay.from_estimator(pipeline[-1]).title
+        shown = [plot_topics(model).get_suptitle() for model in (pipeline, released)]
+        assert "without their words" in plot_topics(pipeline[-1]).get_suptitle()
         places += shown
     found = [set(re.findall(EPSILON, place)) - {"2.718"} for place in places]
     stated = f"{guarantee.epsilon:.4g}"

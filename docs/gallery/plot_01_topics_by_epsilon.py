@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
-from dplda.displays import TopicDisplay
+from dplda.displays import plot_topics
 
 texts = load_wordnet_glosses().data
 vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(2000))  # a public list
@@ -28,7 +28,7 @@ words = vectorizer.get_feature_names_out()
 def fit_and_draw(epsilon):
     model = SubLDA(20, epsilon=epsilon).fit(X)
     best = np.argsort(-model.topic_evidence_)[:4]
-    TopicDisplay.from_estimator(model, words, n_top_words=8, topics=best)
+    plot_topics(model, words, n_top_words=8, topics=best)
     print(f"{np.count_nonzero(~model.weak_topics_)} of 20 topics are not weak")
     print(f"a cell has {model.signal_to_noise_:.2f} times its noise")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dplda import LPLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
-from dplda.displays import TopicDisplay
+from dplda.displays import plot_topics
 
 X = make_topic_corpus(
     n_docs=20_000, n_words=40, n_components=4, doc_length=5, random_state=0
@@ -37,7 +37,7 @@ print(f"a bit is reported wrongly with probability {owner.flip_probability_:.2f}
 # With `randomized=False`, the estimator plays owners and server in one process.
 
 model = LPLDA(4, epsilon=16.0, max_doc_words=4, randomized=False).fit(X)
-TopicDisplay.from_estimator(model, n_top_words=8)
+plot_topics(model, n_top_words=8)
 
 # %%
 # Many reports are needed

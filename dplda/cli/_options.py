@@ -91,7 +91,7 @@ def check_picture(path: Path, *inputs: Path | None) -> None:
 
 def draw(model: Any, path: Path) -> None:
     """Draw the topics of a model to a file."""
-    dplda.displays.TopicDisplay.from_estimator(model).figure_.savefig(path)
+    dplda.displays.plot_topics(model).savefig(path)
     say(f"Picture: {path}")
 
 
