@@ -106,7 +106,7 @@ def rounds(split: None, options) -> None:
     print("| parties | cells | seconds | megabytes each way |\n| --- | --- | --- | --- |")
     for m, n_cells in itertools.product(options.n_parties, (40_000, 2_000_000)):
         terms, sizes, seconds = Terms(m), [], []
-        room = Room(Adder(terms), m)
+        room = Room(Adder(terms, [str(i) for i in range(m)]))
 
         def take_part(me: int, room=room, terms=terms, n_cells=n_cells):
             party = SecureSum(terms, me, lambda message: room.exchange(me, message))

@@ -6,12 +6,11 @@ import os
 import socket
 import ssl
 import subprocess
-import threading
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 
-import aiohttp
 import pandas as pd
 import pytest
 import scipy.sparse as sp
@@ -20,21 +19,12 @@ from dplda.__main__ import main
 from dplda.cli import _federation as _command
 from dplda.datasets import make_topic_corpus
 from dplda.federated import _network
-from dplda.federated._network import Coordinator, certificate_of, take_part, tls_context
+from dplda.federated._network import Coordinator, Line, certificate_of, tls_context
 
 N_WORDS = 30
 WORDS = [f"word{i}" for i in range(N_WORDS)]
 PARAMETERS = {"north": (5, 1), "south": (3, 2)}  # topics, seed
 SECONDS = 20.0  # that nothing here takes
-
-
-def request_of(name):
-    return b"request"
-
-
-def is_asked(network):
-    """Whether a party that is connected owes an answer."""
-    return any(network._owed.values())
 
 
 @pytest.fixture(scope="module")
@@ -76,179 +66,128 @@ def client_side(keys, certificate, authority="ca", key=None):
     return tls_context(ssl.PROTOCOL_TLS_CLIENT, *files, known)
 
 
-@asynccontextmanager
-async def listening(keys, *names, max_bytes=1000):
-    known, tls = server_side(keys, *(names or ("north", "south")))
-    network = Coordinator(known, max_bytes)
-    async with network.listening("127.0.0.1", 0, tls) as port:
-        yield network, f"127.0.0.1:{port}"
+class Joiner:
+    """In the place of sums: all messages, joined."""
 
+    def __init__(self, names):
+        self.names, self.present, self.seen = names, {*range(len(names))}, []
 
-async def answers(network, name):
-    """The next answer of a party; others may have left in the meantime."""
-    while (found := await network.answer())[0] != name or "ended" in str(found[1]):
-        pass
-    return found
+    def reply(self, messages):
+        self.seen.append(dict(messages))
+        return b"|".join(message for _, message in sorted(messages.items())).strip(b"|")
 
 
 @asynccontextmanager
-async def joined(keys, name, address, answer, *authority):
-    tls = client_side(keys, name, *authority)
-    task = asyncio.create_task(take_part(address, answer, max_bytes=10**6, tls=tls))
-    try:
-        yield task
-    finally:
+async def listening(keys, *names, max_bytes=1000, timeout=SECONDS, port=0):
+    names = names or ("north", "south")
+    certificates, tls = server_side(keys, *names)
+    adder = Joiner(names)
+    network = Coordinator(adder, certificates, max_bytes, timeout)
+    async with network.listening("127.0.0.1", port, tls) as port:
+        task = asyncio.create_task(network.add_up())
+        yield adder, f"127.0.0.1:{port}"
         task.cancel()
 
 
-async def closes(keys, address, *messages):
-    """Call as a party, send messages when asked, and wait until the coordinator hangs up."""
-    async with (
-        aiohttp.ClientSession() as session,
-        session.ws_connect(f"https://{address}/", ssl=client_side(keys, "north")) as line,
-    ):
-        await line.receive()
-        for message in messages:
-            await (line.send_str if isinstance(message, str) else line.send_bytes)(message)
-        assert (await line.receive(timeout=SECONDS)).type == aiohttp.WSMsgType.CLOSE
+def line_of(keys, name, address, *authority, max_bytes=1000):
+    return Line(address, max_bytes, client_side(keys, name, *authority))
+
+
+async def together(*calls):
+    """Results of calls ``(function, *arguments)`` that wait for each other, each in a thread."""
+    return await asyncio.gather(*(asyncio.to_thread(*call) for call in calls))
 
 
 @within_seconds
-async def test_requests_and_answers_cross_the_wire_byte_for_byte(keys):
+async def test_messages_and_replies_cross_the_wire_byte_for_byte(keys, monkeypatch):
+    """Also to a party that waits for longer than a call does."""
+    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.2)
     every = bytes(range(256))
-    async with (
-        listening(keys) as (network, address),
-        joined(keys, "north", address, lambda data: data[::-1]),
-    ):
-        network.ask(lambda name: every)
-        assert await answers(network, "north") == ("north", every[::-1])
-        assert not is_asked(network)
-        network.ask(lambda name: b"")
-        assert await network.answer() == ("north", b"")
+    async with listening(keys) as (adder, address):
+        north, south = (line_of(keys, name, address) for name in ("north", "south"))
+        for n in range(3):
+            late = asyncio.create_task(asyncio.to_thread(north.exchange, every))
+            await asyncio.sleep(0.3 * (n == 1))
+            assert await asyncio.to_thread(south.exchange, b"%d" % n) == every + b"|%d" % n
+            assert await late == every + b"|%d" % n
+        await together((north.leave, ""), (south.leave, "ValueError"))
+        assert adder.seen[-1] == {0: b"", 1: b"ValueError"}
+        assert len(adder.seen) == 4
 
 
 @within_seconds
-async def test_only_the_name_of_an_error_leaves_a_party(keys):
-    def fail(_):
-        raise ValueError("the patient is called Smith")
-
-    async with listening(keys) as (network, address), joined(keys, "north", address, fail):
-        network.ask(request_of)
-        assert await network.answer() == ("north", "its error was 'ValueError'")
-
-
-@within_seconds
-async def test_what_was_not_asked_for_ends_the_connection(keys):
-    first = (1).to_bytes(8, "big")
-    for messages in ([b"x" * 8], [first + b"a", first + b"again"], ["1 Error", "1 Error"], ["x"]):
-        async with listening(keys) as (network, address):
-            network.ask(request_of)
-            await closes(keys, address, *messages)
-    async with listening(keys) as (network, address):  # an answer that comes too late is dropped
-        network.ask(request_of)
-        answered = asyncio.Event()
-
-        def late(data):
-            asyncio.run_coroutine_threadsafe(answered.wait(), loop).result()
-            return data
-
-        loop = asyncio.get_running_loop()
-        async with joined(keys, "north", address, late):
-            while not is_asked(network):
-                await asyncio.sleep(0.01)
-            network.ask(lambda name: b"next")
-            answered.set()
-            assert await network.answer() == ("north", b"next")
+async def test_a_call_may_be_repeated_and_changes_nothing(keys, monkeypatch):
+    """The first message of a round stands, and a reply is there until the next one."""
+    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.1)
+    async with listening(keys) as (adder, address):
+        north, south = (line_of(keys, name, address) for name in ("north", "south"))
+        for message in (b"first", b"other"):
+            assert await together((north._call, "PUT", message)) == [(204, b"")]
+        for line in (south, north, line_of(keys, "south", address)):
+            assert await together((line.exchange, b"one")) == [b"first|one"]
+        assert adder.seen == [{0: b"first", 1: b"one"}]
+        for number in (2, 7):  # which is not the party's turn
+            north._number = number
+            with pytest.raises(ConnectionError, match="has ended the fit, or goes on without"):
+                await together((north.exchange, b"x"))
 
 
 @within_seconds
-async def test_an_answer_that_is_too_long_is_not_read(keys):
-    """Its length is at the start of the message, and nothing else of it is sent here."""
-    async with listening(keys, max_bytes=1000) as (network, address):
-        network.ask(request_of)
-        host, port = address.split(":")
-        tls = client_side(keys, "north")
-        reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
-        writer.write(
-            b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-        )
-        await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(2 + 8 + len(b"request"))
-        writer.write(b"\x82\xff" + (2**40).to_bytes(8, "big") + bytes(4))
-        frame = await reader.read()
-        assert frame[2:4] == (1009).to_bytes(2, "big")  # too big
-        assert (await network.answer())[1] == "the connection has ended"
-        writer.close()
+async def test_a_message_or_a_reply_that_is_too_long_is_not_read(keys):
+    async with listening(keys, "north", max_bytes=1000) as (adder, address):
+        with pytest.raises(ConnectionError, match="HTTP 413"):
+            await together((line_of(keys, "north", address).exchange, bytes(1001)))
+        assert adder.seen == []
+        line = line_of(keys, "north", address, max_bytes=10)
+        with pytest.raises(ValueError, match="more than 10 bytes"):
+            await together((line.exchange, b"x" * 11))
 
 
 @pytest.mark.parametrize(
     "call",
     [
         b"GET / HTTP/1.1\r\nHost: x", b"GET /../etc/passwd HTTP/1.1\r\nHost: x",
-        b"POST / HTTP/1.1\r\nHost: x", b"\0\1\2", b"GET /",
+        b"POST /0 HTTP/1.1\r\nHost: x", b"PUT /-1 HTTP/1.1\r\nHost: x", b"\0\1\2", b"GET /",
     ],
 )  # fmt: skip
 @within_seconds
 async def test_any_other_call_is_refused(keys, call, caplog):
-    async with listening(keys) as (network, address):
-        network.ask(request_of)
+    async with listening(keys, "north") as (adder, address):
         tls = client_side(keys, "north")
         reader, writer = await asyncio.open_connection(*address.split(":"), ssl=tls)
         writer.write(call + b"\r\n\r\n")
         assert b" 4" in (await reader.readline())[:13]
         writer.close()
-        assert not is_asked(network)
+        assert adder.seen == []
 
 
 @within_seconds
-async def test_a_party_has_one_connection_and_is_asked_again_when_it_comes_back(keys):
-    async with listening(keys) as (network, address):
-        network.ask(request_of)
-        first = asyncio.create_task(closes(keys, address))
-        while not is_asked(network):
-            await asyncio.sleep(0.01)
-        async with joined(keys, "north", address, lambda data: b"answer"):
-            assert await network.answer() == ("north", b"answer")
-        await first  # was closed by the coordinator
-
-
-@within_seconds
-async def test_parties_end_with_the_federation_and_outlive_a_coordinator(keys, monkeypatch):
+async def test_a_party_outlives_a_coordinator_and_ends_with_the_next_one(keys, monkeypatch):
     monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
-    async with listening(keys) as (network, address):
-        port = int(address.split(":")[1])
-        network.ask(request_of)
-        tls = client_side(keys, "north")
-        party = asyncio.create_task(take_part(address, lambda data: data, max_bytes=10**6, tls=tls))
-        await network.answer()
+    port = free_port()
+    north, south = (line_of(keys, name, f"127.0.0.1:{port}") for name in ("north", "south"))
+    early = asyncio.create_task(asyncio.to_thread(north.exchange, b"1"))  # before it listens
+    async with listening(keys, port=port):
+        assert await together((south.exchange, b"2")) == [await early]
+    again = asyncio.create_task(asyncio.to_thread(north.exchange, b"3"))
     await asyncio.sleep(0.1)
-    assert not party.done()  # it tries again
-    names, tls = server_side(keys, "north")
-    network = Coordinator(names, 1000)
-    async with network.listening("127.0.0.1", port, tls):
-        network.ask(request_of)
-        await network.answer()
-        await network.end()
-        await party
+    assert not again.done()  # it tries again
+    async with listening(keys, port=port):
+        with pytest.raises(ConnectionError, match="has ended the fit"):
+            await again
 
 
 @within_seconds
-async def test_connections_that_become_none_of_a_party_end(keys, monkeypatch):
-    monkeypatch.setattr(_network, "IDLE_SECONDS", 0.1)
-    async with listening(keys) as (network, address):
-        network.ask(request_of)
-        async with joined(keys, "north", address, lambda data: data):
-            await network.answer()
-            tls = client_side(keys, "north")
-            lines = [await asyncio.open_connection(*address.split(":"), ssl=tls) for _ in range(50)]
-            for number, (_, writer) in enumerate(lines):
-                writer.write(b"GET / HTTP/1.1\r\n" * (number % 2))  # open, and incomplete
-            for reader, writer in lines:
-                assert await reader.read() == b""
-                writer.close()
-            network.ask(lambda name: b"again")
-            assert await network.answer() == ("north", b"again")
+async def test_nobody_holds_many_connections(keys, monkeypatch):
+    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.1)
+    async with listening(keys, "north", timeout=0.1) as (_, address):
+        tls = client_side(keys, "north")
+        lines = [await asyncio.open_connection(*address.split(":"), ssl=tls) for _ in range(50)]
+        for number, (_, writer) in enumerate(lines):
+            writer.write(b"GET /0 HTTP/1.1\r\n" * (number % 2))  # open, and incomplete
+        for reader, writer in lines:
+            assert await reader.read() == b""
+            writer.close()
 
 
 # ---------------------------------------------------------------- who is who
@@ -257,11 +196,13 @@ async def test_connections_that_become_none_of_a_party_end(keys, monkeypatch):
 @within_seconds
 async def test_a_certificate_is_a_name(keys):
     """The coordinator's own certificate or its authority's is pinned."""
-    async with listening(keys) as (network, address):
-        for authority in ("ca", "server"):
-            async with joined(keys, "south", address, lambda data: data, authority):
-                network.ask(request_of)
-                assert await answers(network, "south") == ("south", b"request")
+    async with listening(keys) as (adder, address):
+        north = line_of(keys, "north", address)
+        for n, authority in enumerate(("ca", "server")):
+            south = line_of(keys, "south", address, authority)
+            south._number = n
+            await together((north.exchange, b"1"), (south.exchange, b"2"))
+        assert adder.seen == 2 * [{0: b"1", 1: b"2"}]
 
 
 STRANGERS = {
@@ -274,57 +215,37 @@ STRANGERS = {
 @within_seconds
 async def test_a_stranger_is_not_listened_to(keys, stranger):
     """The party's own certificate is an anchor of trust, and may be one that can sign others."""
-    async with listening(keys, "north", "expired_north") as (network, address):
-        network.ask(request_of)
-        scheme, own = "https", ssl.create_default_context(cafile=keys / "ca.pem")
+    async with listening(keys, "north", "expired_north") as (adder, address):
+        tls = ssl.create_default_context(cafile=keys / "ca.pem")
         if stranger in STRANGERS:
             certificate, key = STRANGERS[stranger]
-            own = client_side(keys, certificate, key=key)
-        elif stranger == "without TLS":
-            scheme, own = "http", True
-        async with aiohttp.ClientSession() as session:
-            with pytest.raises((aiohttp.ClientError, OSError)):
-                async with session.ws_connect(f"{scheme}://{address}/", ssl=own) as line:
-                    assert (await line.receive()).type == aiohttp.WSMsgType.BINARY
-        assert not is_asked(network)
+            tls = client_side(keys, certificate, key=key)
+        plain = stranger == "without TLS"
+        line = HTTPConnection(address) if plain else HTTPSConnection(address, context=tls)
+
+        def call():
+            with closing(line):
+                line.request("DELETE", "/0", b"x")
+                return line.getresponse().status
+
+        with suppress(OSError, HTTPException):  # it got no further than the handshake
+            assert await asyncio.to_thread(call) == 403
+        assert adder.seen == []
 
 
 @pytest.mark.parametrize(("authority", "host"), [("stranger", "127.0.0.1"), ("ca", "localhost")])
 @within_seconds
 async def test_a_coordinator_must_prove_who_it_is(keys, authority, host, monkeypatch, caplog):
     monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
-    async with listening(keys, "north") as (network, address):
-        network.ask(request_of)
-        address = address.replace("127.0.0.1", host)
+    async with listening(keys, "north") as (adder, address):
+        line = line_of(keys, "north", address.replace("127.0.0.1", host), authority)
         with caplog.at_level("INFO"):
-            async with joined(keys, "north", address, None, authority):
-                while "certificate" not in caplog.text:
-                    await asyncio.sleep(0.01)
-        assert not is_asked(network)
-
-
-@within_seconds
-async def test_what_a_party_has_begun_is_finished_when_the_federation_is_over(keys, monkeypatch):
-    """It is paid for."""
-    monkeypatch.setattr(_network, "END_SECONDS", 1.0)
-    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
-
-    def answer(request):
-        begun.set()
-        go_on.wait(SECONDS)
-        done.set()
-        return b"answer"
-
-    async with (
-        listening(keys) as (network, address),
-        joined(keys, "south", address, answer) as task,
-    ):
-        network.ask(request_of)
-        await asyncio.to_thread(begun.wait)
-        await network.end()
-        await task
-    go_on.set()
-    assert await asyncio.to_thread(done.wait, SECONDS)
+            task = asyncio.create_task(asyncio.to_thread(line.exchange, b"secret"))
+            while "certificate" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert adder.seen == []
+        line._address, line._tls = address, client_side(keys, "north")
+        assert await task == b"secret"
 
 
 # ---------------------------------------------------------------- commands
@@ -343,7 +264,7 @@ def folder(tmp_path, monkeypatch, documents, keys):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(_network, "Coordinator", start)
-    monkeypatch.setattr(_network, "take_part", start)
+    monkeypatch.setattr(_network, "Line", start)
     monkeypatch.setattr(_command.log, "handlers", [])
     for path in keys.iterdir():
         Path(path.name).write_bytes(path.read_bytes())

@@ -1,6 +1,7 @@
 """Secure sums over a network: the plan, both sides with TLS, and what happens if one fails."""
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -14,7 +15,6 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 from test_federation import (
     Processes,
-    StartedError,
     client_side,
     free_port,
     make_certificates,
@@ -28,9 +28,9 @@ from dplda.__main__ import main
 from dplda.cli import _federation as _command
 from dplda.datasets import load_word_vectors, make_topic_corpus
 from dplda.federated import _network
-from dplda.federated._joint_fit import Party, Plan, make_sums
-from dplda.federated._network import Coordinator, take_part
-from dplda.federated._secure_sum import Adder
+from dplda.federated._joint_fit import Party, Plan
+from dplda.federated._network import Coordinator, Line
+from dplda.federated._secure_sum import Adder, SecureSum
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 
 NAMES = ("north", "south", "west")
@@ -47,7 +47,7 @@ def keys(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def short_end(monkeypatch):
     """A coordinator waits for a lost party until this time is over."""
-    monkeypatch.setattr(_network, "END_SECONDS", 1.0)
+    monkeypatch.setattr(_network, "END_SECONDS", 0.2)
 
 
 @pytest.fixture(scope="module")
@@ -66,49 +66,77 @@ def plan_of(keys, names=NAMES, **changes):
 
 
 def party_of(keys, plan, documents, name, **own):
-    return Party(plan, name, keys / f"{name}.key", lambda: (documents[name], None), **own)
+    return Party(plan, name, keys / f"{name}.key", (documents[name], None), **own)
 
 
-async def fit(keys, plan, parties, *, timeout=20.0, absent=(), answers=None):
-    """Both sides on loopback; returns the coordinator's error or None."""
-    names, tls = server_side(keys, *plan.parties)
-    network, error = Coordinator(names, plan.max_bytes), None
-    async with network.listening("127.0.0.1", 0, tls) as port:
-        tasks = [
-            asyncio.create_task(
-                take_part(
-                    f"127.0.0.1:{port}", (answers or {}).get(name, party.answer),
-                    max_bytes=plan.max_bytes, tls=client_side(keys, name),
-                )
-            )
-            for name, party in parties.items() if name not in absent
-        ]  # fmt: skip
+async def fit(keys, plan, parties, *, timeout=20.0, absent=(), changed=None):
+    """Both sides on loopback; returns the coordinator's error or None, and those of parties.
+
+    ``changed[name](exchange)`` is the exchange of a party in the place of its own.
+    """
+    certificates, tls = server_side(keys, *plan.parties)
+    adder = Adder(plan.terms(), [*plan.parties])
+    network = Coordinator(adder, certificates, plan.max_bytes, timeout)
+
+    def run(name, party):
+        line = Line(f"127.0.0.1:{port}", plan.max_bytes, client_side(keys, name))
+        line.exchange = (changed or {}).get(name, lambda exchange: exchange)(line.exchange)
+        if getattr(line.exchange, "is_silent", False):
+            line.leave = lambda word: None
         try:
-            await make_sums(network, plan, timeout)
+            party.fit(line)
+        except ConnectionError as error:
+            return error.__cause__
+        return None
+
+    error = None
+    async with network.listening("127.0.0.1", 0, tls) as port:
+        present = {name: party for name, party in parties.items() if name not in absent}
+        calls = [asyncio.create_task(asyncio.to_thread(run, *pair)) for pair in present.items()]
+        try:
+            await network.add_up()
         except ConnectionError as found:
             error = found
-            await network.end()
-        for task in tasks:
-            task.cancel()
-    for party in parties.values():
-        await asyncio.to_thread(party.end)
-    return error
+        return error, dict(zip(present, await asyncio.gather(*calls)))
 
 
-def dying(party, at):
-    """Answers of a party that is gone before its answer number `at`, from 0."""
-    count = iter(range(10**6))
+def dying(at):
+    """A party that is gone before its message number `at`, from 0, and says no last word."""
 
-    def answer(request):
-        if next(count) >= at:
-            raise MemoryError
-        return party.answer(request)
+    def change(exchange):
+        count = itertools.count()
 
-    return answer
+        def die(message):
+            if next(count) >= at:
+                raise MemoryError
+            return exchange(message)
+
+        die.is_silent = True
+        return die
+
+    return change
+
+
+def sending(at, message):
+    """A party that sends ``message(own)`` in the place of its own message number `at`, from 0."""
+
+    def change(exchange):
+        count = itertools.count()
+        return lambda own: exchange(message(own) if next(count) == at else own)
+
+    return change
 
 
 def three(keys, plan, documents, **own):
     return {name: party_of(keys, plan, documents, name, **own) for name in NAMES}
+
+
+def assert_without(party, others):
+    """The others have one model, and a party has none."""
+    first, *more = (other.model.components_ for other in others)
+    for other in more:
+        assert_array_equal(first, other)
+    assert not hasattr(party.model, "components_")
 
 
 @within_seconds
@@ -118,14 +146,14 @@ async def test_all_parties_have_one_model(keys, documents, tmp_path, caplog):
     parties = {
         name: party_of(keys, plan, documents, name, ledger=tmp_path / name) for name in NAMES
     }
-    assert await fit(keys, plan, parties) is None
+    assert await fit(keys, plan, parties) == (None, dict.fromkeys(NAMES))
     one, *others = (party.model for party in parties.values())
     for other in others:
         assert_array_equal(one.components_, other.components_)
     assert 3.99 < one.epsilon_ <= 4.0
     lines = [record.getMessage() for record in caplog.records]
-    assert sum("to 3 parties: noise of" in line for line in lines) == 5  # the coordinator
-    assert sum("word-topic counts" in line for line in lines) == 15  # each party
+    assert sum("word-topic counts" in line for line in lines) == 15  # 5 rounds of each party
+    assert sum("noise of" in line for line in lines) == 15
     for name in NAMES:
         (entry,) = Ledger(tmp_path / name).entries()
         assert entry.status == "confirmed"
@@ -140,7 +168,7 @@ async def test_a_party_that_is_absent_ends_the_fit_before_anything_is_charged(
 ):
     plan = plan_of(keys, lost=1)
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
-    error = await fit(keys, plan, parties, timeout=1.0, absent=["west"])
+    error, _ = await fit(keys, plan, parties, timeout=0.5, absent=["west"])
     assert "2 parties are left" in str(error)
     assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {"canceled"}
 
@@ -150,15 +178,14 @@ async def test_a_party_that_is_absent_ends_the_fit_before_anything_is_charged(
 async def test_the_others_go_on_without_a_party_that_dies(keys, documents, at):
     plan = plan_of(keys, lost=1)
     parties = three(keys, plan, documents)
-    answers = {"west": dying(parties["west"], at)}
-    assert await fit(keys, plan, parties, answers=answers, timeout=2.0) is None
-    assert_array_equal(parties["north"].model.components_, parties["south"].model.components_)
-    assert not parties["west"].is_fitted
+    error, _ = await fit(keys, plan, parties, changed={"west": dying(at)}, timeout=1.0)
+    assert error is None
+    assert_without(parties["west"], [parties["north"], parties["south"]])
 
 
 @pytest.mark.parametrize(
     ("lost", "at", "statuses"),
-    [(0, 6, {"releasing"}), (1, 2, {"canceled", "releasing"}), (1, 1, {"canceled"})],
+    [(0, 6, {"releasing"}), (1, 2, {"releasing"}), (1, 1, {"canceled"})],
 )
 @within_seconds
 async def test_a_death_that_is_not_planned_ends_the_fit_and_stays_charged(
@@ -168,53 +195,62 @@ async def test_a_death_that_is_not_planned_ends_the_fit_and_stays_charged(
     parameters = {"n_components": 3, "epsilon": 4.0, "max_iter": 40}
     plan = plan_of(keys, lost=lost, parameters=parameters)
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
-    answers = {"west": dying(parties["west"], at)}
-    error = await fit(keys, plan, parties, answers=answers, timeout=1.0)
+    error, _ = await fit(keys, plan, parties, changed={"west": dying(at)}, timeout=1.0)
     assert "too few" in str(error)
-    assert not any(party.is_fitted for party in parties.values())
+    assert not any(hasattr(party.model, "components_") for party in parties.values())
     assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == statuses
 
 
 @within_seconds
 async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(keys, documents):
-    """Its keys were in memory only. It says so, and sends and charges nothing."""
-    plan = plan_of(keys)
-    party = party_of(keys, plan, documents, "north")
-    with pytest.raises(ConnectionError, match="has begun without this party"):
-        party.answer(b"S" + bytes(800))
-    assert party.answer(b"")
-    party.end()
+    """Its keys were in memory only. It sends and charges nothing."""
+    plan, begun = plan_of(keys), []
+    parties = three(keys, plan, documents)
+    again = party_of(keys, plan, documents, "north", ledger=Ledger())
+
+    def restart(exchange):
+        count = itertools.count()
+
+        def begin_anew(message):
+            if next(count) == 4:
+                line = Line(exchange.__self__._address, plan.max_bytes, client_side(keys, "north"))
+                with pytest.raises(ConnectionError, match="goes on without this party"):
+                    again.fit(line)
+                begun.append(again)
+            return exchange(message)
+
+        return begin_anew
+
+    error, _ = await fit(keys, plan, parties, changed={"north": restart})
+    assert (error, begun) == (None, [again])
+    assert {entry.status for entry in again.model.ledger.entries()} == {"canceled"}
 
 
 @within_seconds
-async def test_a_connection_that_breaks_costs_nothing(keys, documents):
-    """The same request has the same answer, and no second mask."""
-    plan = plan_of(keys)
+async def test_a_connection_that_breaks_costs_nothing(keys, documents, monkeypatch):
+    """The same message is sent again, and there is no second mask."""
+    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    plan, call, count = plan_of(keys), Line._call, itertools.count()
     parties = three(keys, plan, documents)
 
-    def twice(request):
-        first = parties["north"].answer(request)
-        assert parties["north"].answer(request) == first
-        return first
+    def breaking(self, method, body):
+        number = next(count)
+        if number % 5 == 1 and method != "DELETE":
+            raise ConnectionResetError
+        answer = call(self, method, body)
+        if number % 5 == 3 and method != "DELETE":
+            raise ConnectionResetError  # after it was heard
+        return answer
 
-    assert await fit(keys, plan, parties, answers={"north": twice}) is None
-    assert parties["north"].is_fitted
-
-
-def garbage(party, at, message):
-    """Answers of a party that sends `message` in the place of its answer number `at`, from 0."""
-    count = iter(range(10**6))
-
-    def answer(request):
-        answer = party.answer(request)
-        return message(answer) if next(count) == at else answer
-
-    return answer
+    monkeypatch.setattr(Line, "_call", breaking)
+    error, _ = await fit(keys, plan, parties, timeout=5.0)
+    assert error is None
+    assert hasattr(parties["north"].model, "components_")
 
 
 MALFORMED = [
-    lambda answer: b"", lambda answer: answer[:-1], lambda answer: answer + bytes(8),
-    lambda answer: os.urandom(len(answer)),
+    lambda message: b"", lambda message: message[:-1], lambda message: message + bytes(8),
+    lambda message: os.urandom(len(message)),
 ]  # fmt: skip
 
 
@@ -224,10 +260,9 @@ async def test_a_party_that_sends_garbage_is_lost(keys, documents, message):
     """The others begin the release anew, as if it had died."""
     plan = plan_of(keys, lost=1)
     parties = three(keys, plan, documents)
-    answers = {"west": garbage(parties["west"], 5, message)}
-    assert await fit(keys, plan, parties, answers=answers) is None
-    assert_array_equal(parties["north"].model.components_, parties["south"].model.components_)
-    assert not parties["west"].is_fitted
+    error, _ = await fit(keys, plan, parties, changed={"west": sending(5, message)})
+    assert error is None
+    assert_without(parties["west"], [parties["north"], parties["south"]])
 
 
 @pytest.mark.parametrize("message", MALFORMED)
@@ -238,8 +273,8 @@ async def test_garbage_that_is_not_planned_ends_the_fit_and_says_whose_it_is(
 ):
     plan = plan_of(keys)
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
-    error = await fit(keys, plan, parties, answers={"west": garbage(parties["west"], at, message)})
-    found = [error, *(parties[name].error for name in NAMES[:2])]
+    error, errors = await fit(keys, plan, parties, changed={"west": sending(at, message)})
+    found = [error, *(errors[name] for name in NAMES[:2])]
     assert any("west" in str(one) or "party 3 of the plan" in str(one) for one in found), found
     status = "canceled" if at < 2 else "releasing"
     assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {status}
@@ -251,7 +286,7 @@ async def test_parties_of_another_vocabulary_do_not_meet(keys, documents, tmp_pa
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
     other = plan_of(keys, words=WORDS[::-1])
     parties["west"] = party_of(keys, other, documents, "west", ledger=tmp_path / "west")
-    error = await fit(keys, plan, parties)
+    error, _ = await fit(keys, plan, parties)
     assert "what west sent is malformed, or of another plan" in str(error)
     for name in ("ledger", "west"):
         assert {entry.status for entry in Ledger(tmp_path / name).entries()} == {"canceled"}
@@ -260,28 +295,23 @@ async def test_parties_of_another_vocabulary_do_not_meet(keys, documents, tmp_pa
 @within_seconds
 async def test_random_words_of_a_party_end_the_fit(keys, documents):
     plan = plan_of(keys)
-    parties = three(keys, plan, documents)
-
-    def lie(request):
-        answer = parties["west"].answer(request)
-        return answer[:32] + os.urandom(len(answer) - 32) if request[:1] == b"S" else answer
-
-    error = await fit(keys, plan, parties, answers={"west": lie})
+    lie = sending(5, lambda message: message[:32] + os.urandom(len(message) - 32))
+    error, errors = await fit(keys, plan, three(keys, plan, documents), changed={"west": lie})
     assert "too few" in str(error)
-    assert "none of counts and noise" in str(parties["north"].error)
+    assert "none of counts and noise" in str(errors["north"])
 
 
 @within_seconds
 async def test_a_party_that_cannot_pay_ends_the_fit(keys, documents, tmp_path):
-    """And costs the others nothing."""
+    """And costs the others nothing. Only the name of its error leaves it."""
     plan = plan_of(keys)
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
     parties["west"] = party_of(
         keys, plan, documents, "west", ledger=Ledger(tmp_path / "small", epsilon=1.0)
     )
-    error = await fit(keys, plan, parties, timeout=1.0)
-    assert "too few" in str(error)
-    assert isinstance(parties["west"].error, BudgetError)
+    error, errors = await fit(keys, plan, parties)
+    assert str(error).endswith("too few; west has ended: b'BudgetError'")
+    assert isinstance(errors["west"], BudgetError)
     assert Ledger(tmp_path / "small").entries() == []
     assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {"canceled"}
 
@@ -291,14 +321,16 @@ async def test_a_coordinator_that_lies_to_one_party_ends_the_fit(keys, documents
     plan = plan_of(keys)
     parties = three(keys, plan, documents)
 
-    def lied_to(request):
-        return parties["south"].answer(
-            request[:-1] + bytes([request[-1] ^ 1]) if request[:1] == b"S" else request
-        )
+    def lied_to(exchange):
+        def change(message):
+            reply = exchange(message)
+            return reply[:-1] + bytes([reply[-1] ^ 1]) if reply[:1] == b"S" else reply
 
-    error = await fit(keys, plan, parties, answers={"south": lied_to})
+        return change
+
+    error, _ = await fit(keys, plan, parties, changed={"south": lied_to})
     assert "what south sent is" in str(error)
-    assert not any(party.is_fitted for party in parties.values())
+    assert not any(hasattr(party.model, "components_") for party in parties.values())
 
 
 @within_seconds
@@ -314,11 +346,10 @@ async def test_a_false_loss_is_one_more_attempt_and_no_more_than_planned(
         return reply(self, messages)
 
     monkeypatch.setattr(Adder, "reply", forget)
-    assert await fit(keys, plan, parties, timeout=5.0) is None
-    north, south, west = parties.values()
-    assert_array_equal(north.model.components_, south.model.components_)
-    assert not west.is_fitted
-    assert north.model.epsilon_ <= 4.0
+    error, _ = await fit(keys, plan, parties)
+    assert error is None
+    assert_without(parties["west"], [parties["north"], parties["south"]])
+    assert parties["north"].model.epsilon_ <= 4.0
 
 
 @within_seconds
@@ -328,59 +359,50 @@ async def test_a_coordinator_that_invents_a_party_gets_nothing(keys, documents):
     parties = three(keys, plan, documents)
     other = plan_of(keys, (*NAMES[:2], "stranger"))
     invented = party_of(keys, other, {"stranger": documents["west"]}, "stranger")
-    error = await fit(keys, plan, parties, answers={"west": invented.answer})
-    assert error is not None
-    invented.end()
-    assert "what west sent is malformed, or of another plan" in str(error)
-    forged = Party.__new__(Party)
-    forged.plan, forged._key = plan, invented._key  # the right plan, and another's key
-    with pytest.raises(ConnectionError, match="'west' are not signed by its certificate"):
-        parties["north"]._check(2, forged._prove(bytes(32 + 1184 * plan.kem)))
+    invented.plan, invented._names = plan, [*plan.parties]  # the right plan, and another's key
+    error, errors = await fit(keys, plan, parties | {"west": invented})
+    assert "1 parties are left" in str(error) or "0 parties" in str(error)
+    assert "'west' are not signed by its certificate" in str(errors["north"])
+
+
+def test_a_coordinator_that_changes_its_reply_ends_the_fit(keys, documents):
+    class Liar:
+        def exchange(self, message):
+            return b"x"
+
+        def leave(self, word):
+            assert word == "ConnectionError"
+
+    with pytest.raises(ConnectionError, match=r"without a model: .* malformed"):
+        party_of(keys, plan_of(keys), documents, "north").fit(Liar())
 
 
 @within_seconds
-async def test_a_coordinator_that_begins_anew_ends_the_fit(keys, documents):
-    plan = plan_of(keys)
-    party = party_of(keys, plan, documents, "north")
-    party.answer(b"")
-    with pytest.raises(ConnectionError, match="has ended with an error"):
-        party.answer(b"x")
-    assert "malformed" in str(party.error)
-    party.end()
-
-
-@within_seconds
-async def test_the_others_have_the_model_that_a_party_cannot_write(folder, keys, documents, capsys):
+async def test_the_others_have_the_model_that_a_party_cannot_write(
+    folder, keys, documents, capsys, monkeypatch
+):
     """Its folder goes during the fit; its ledger says that the fit is paid."""
     assert main(PLAN) == 0
-    plan = Plan.read(Path("plan.json"))
-    parties = {name: party_of(keys, plan, documents, name) for name in NAMES[:2]}
+    plan, add_up = Plan.read(Path("plan.json")), SecureSum.add_up
+    parties = three(keys, plan, documents)
     Path("gone").mkdir()
 
-    def remove(request):
-        if request[:1] == b"S":
-            shutil.rmtree("gone", ignore_errors=True)
-        return parties["north"].answer(request)
+    def remove(self, *args):
+        shutil.rmtree("gone", ignore_errors=True)
+        return add_up(self, *args)
 
-    names, tls = server_side(keys, *plan.parties)
-    network = Coordinator(names, plan.max_bytes)
-    async with network.listening("127.0.0.1", 0, tls) as port:
-        command = asyncio.to_thread(main, [*party_command("west", port), "--out=gone/west.model"])
-        tasks = [asyncio.create_task(command)]
-        for name, answer in zip(NAMES, (remove, parties["south"].answer)):
-            tasks.append(asyncio.create_task(take_part(
-                f"127.0.0.1:{port}", answer, max_bytes=plan.max_bytes,
-                tls=client_side(keys, name),
-            )))  # fmt: skip
-        try:
-            await make_sums(network, plan, 20.0)
-        finally:
-            await network.end()
-        assert await tasks[0] == 1
+    class Command:
+        """In the place of a party: the command."""
+
+        def fit(self, line):
+            out = "--out=gone/west.model"
+            assert main([*party_command("west", line._address.split(":")[1]), out]) == 1
+
+    monkeypatch.setattr(SecureSum, "add_up", remove)
+    assert await fit(keys, plan, parties | {"west": Command()}) == (None, dict.fromkeys(NAMES))
     assert "gone/west.model cannot be written" in (error := capsys.readouterr().err)
     assert "the other parties have the same model" in error
-    assert parties["north"].is_fitted
-    assert parties["south"].is_fitted
+    assert_array_equal(parties["north"].model.components_, parties["south"].model.components_)
     (entry,) = Ledger("west.ledger").entries()
     assert entry.status == "confirmed"
 
@@ -439,14 +461,14 @@ def test_a_plan_has_one_digest(keys, tmp_path):
 def test_a_party_checks_everything_first(keys, documents, name, key, X, message):
     X = documents["north"] if X is None else X
     with pytest.raises(ValueError, match=message):
-        Party(plan_of(keys), name, keys / f"{key}.key", lambda: (X, None))
+        Party(plan_of(keys), name, keys / f"{key}.key", (X, None))
 
 
 def test_a_plan_for_users_needs_users(keys, documents):
     X = documents["north"]
     for unit, users in (("user", None), ("document", np.arange(100))):
         with pytest.raises(ValueError, match=f"protects one {unit}"):
-            Party(plan_of(keys, unit=unit), "north", keys / "north.key", lambda u=users: (X, u))
+            Party(plan_of(keys, unit=unit), "north", keys / "north.key", (X, users))
 
 
 @pytest.mark.parametrize("name", ["prior_components", "word_vectors"])
@@ -455,7 +477,7 @@ async def test_a_plan_has_the_public_tables_of_the_model(keys, documents, name):
     table = np.cos(np.arange(90.0)).reshape(3, 30) + 2
     plan = plan_of(keys, tables={name: (table if name[0] == "p" else table.T).tolist()})
     parties = three(keys, plan, documents)
-    assert await fit(keys, plan, parties) is None
+    assert await fit(keys, plan, parties) == (None, dict.fromkeys(NAMES))
     assert_array_equal(parties["north"].model.components_, parties["west"].model.components_)
     assert f"{name} is public" in str(parties["north"].model.privacy_)
     assert plan.digest != plan_of(keys).digest
@@ -495,18 +517,14 @@ def coordinator_command(port):
 
 
 def test_commands_check_everything_first(folder, capsys, monkeypatch):
-    def start(*_, **__):
-        raise StartedError
-
-    monkeypatch.setattr(_network, "take_part", start)
+    monkeypatch.setattr(_network.Line, "exchange", lambda *_: b"no reply")
+    monkeypatch.setattr(_network.Line, "leave", lambda *_: None)
     assert main(PLAN) == 0
     assert Plan.read(folder / "plan.json").digest.hex() in capsys.readouterr().out
-    with pytest.raises(StartedError):
-        main(party_command("north", 1))
     Ledger("north.ledger", epsilon=9.0)
-    with pytest.raises(StartedError):
-        main(party_command("north", 1))
+    assert main(party_command("north", 1)) == 1
     error = capsys.readouterr().err  # however it ends, it says what is spent
+    assert "malformed" in error
     assert "without a model: <Ledger" in error
     assert "epsilon 0 of 9 spent" in error
     assert main([*PLAN, "--colluding=3"]) == 1

@@ -119,10 +119,11 @@ def _plan(options: argparse.Namespace) -> None:
     print(plan.digest.hex())
 
 
-def _add_up(options: argparse.Namespace) -> int:
+def _add_up(options: argparse.Namespace) -> None:
     """Hand keys and sums on until the parties have their model."""
     from dplda.federated import _network
-    from dplda.federated._joint_fit import Plan, make_sums
+    from dplda.federated._joint_fit import Plan
+    from dplda.federated._secure_sum import Adder
 
     check_number("--round-timeout", options.round_timeout, 0, 1e9, closed="right")
     check_integer("--port", options.port, 0, 65535)
@@ -131,20 +132,17 @@ def _add_up(options: argparse.Namespace) -> int:
     tls = _network.tls_context(ssl.PROTOCOL_TLS_SERVER, options.certificate, options.key, [*names])
 
     async def run() -> None:
-        network = _network.Coordinator(names, plan.max_bytes)
+        adder = Adder(plan.terms(), [*plan.parties])
+        network = _network.Coordinator(adder, names, plan.max_bytes, options.round_timeout)
         async with network.listening(options.host, options.port, tls) as port:
             log.info("listening at %s:%d for plan %s", options.host, port, plan.digest.hex())
-            try:
-                await make_sums(network, plan, options.round_timeout)
-            finally:
-                await network.end()
+            await network.add_up()
 
     _show_log()
     asyncio.run(run())
-    return 0
 
 
-def _fit_together(options: argparse.Namespace) -> int:
+def _fit_together(options: argparse.Namespace) -> None:
     """Fit with the others, and write the model that all have."""
     from dplda.federated import _network
     from dplda.federated._joint_fit import Party, Plan
@@ -165,35 +163,28 @@ def _fit_together(options: argparse.Namespace) -> int:
     else:
         check_writable(options.ledger)
     party = Party(
-        plan, options.name, options.key, lambda: _load(options, plan.words),
+        plan, options.name, options.key, _load(options, plan.words),
         ledger=options.ledger, n_jobs=options.n_jobs,
     )  # fmt: skip
+    line = _network.Line(options.coordinator, plan.max_bytes, tls)
     _show_log()
     log.info("plan %s", plan.digest.hex())
     try:
         # tables; words, escaped twice; the guarantee
         with reserved(options.out, plan.max_bytes + 4 * len(plan.text().encode()) + 2**17):
-            asyncio.run(
-                _network.take_part(
-                    options.coordinator, party.answer, max_bytes=plan.max_bytes, tls=tls
-                )
-            )
-    finally:
-        party.end()
-        if not party.is_fitted and options.ledger.exists():
+            model = party.fit(line)
+    except BaseException:
+        if options.ledger.exists():
             ledger = dplda.privacy.Ledger(options.ledger)
             print(f"The fit has ended without a model: {ledger}", file=sys.stderr)
-    if not party.is_fitted:
-        why = "" if party.error is None else f": {party.error}"
-        raise ConnectionError(f"the fit has ended without a model{why}") from party.error
+        raise
     try:
-        dplda.save_release(party.model, options.out, vocabulary=plan.words)
+        dplda.save_release(model, options.out, vocabulary=plan.words)
     except OSError as error:
         raise OSError(
             f"{options.out} cannot be written ({error}): the other parties have the same model"
         ) from error
     print(f"{options.out}: the model that all parties have. It may be published.")
-    return 0
 
 
 def _load(options: argparse.Namespace, words: list[str]) -> tuple[Any, Any]:

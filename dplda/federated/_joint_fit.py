@@ -1,20 +1,10 @@
-"""`fit_together` over a network: the plan that all sign off, and both sides of the transport.
-
-The coordinator asks, and a party answers (`_network`). The first question is empty, and the others
-are the replies of `Adder`. An answer is the next message of `SecureSum`, and the last one is empty:
-the party has the model.
-"""
+"""`fit_together` over a network: the plan that all sign off, and a party's side."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-import logging
-import queue
 import ssl
-import threading
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,22 +26,17 @@ from dplda.core._corpus import check_public_table, check_word_vectors
 from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
 from dplda.federated._messages import check_name, vocabulary_hash
-from dplda.federated._network import GONE, Coordinator
+from dplda.federated._network import Line
 from dplda.federated._secure_sum import (
     HAS_KEM,
     KEM_KEY,
     KEM_TEXT,
     KEY,
-    SUM,
-    Adder,
     SecureSum,
     Terms,
     check_model,
     fit_share,
-    shares_of_noise,
 )
-
-log = logging.getLogger("dplda.federated")
 
 MODELS: dict[str, Any] = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
@@ -130,14 +115,6 @@ class Plan:
         check_model(model)
         return model
 
-    def noise_of(self, reply: bytes) -> str:
-        """What a reply says of its noise; nothing if it has no sum of topics."""
-        cells, n_topics = (len(self.words), int(self.estimator().n_components))
-        if reply[:1] != SUM or len(reply) - 1 != 8 * cells * n_topics:
-            return ""
-        total = np.frombuffer(reply, "<i8", offset=1).reshape(cells, n_topics)
-        return f": noise of {shares_of_noise(total):.2f} parties"
-
     @property
     def max_bytes(self) -> int:
         """Size of the longest message, of either side."""
@@ -146,27 +123,19 @@ class Plan:
 
 
 class Party:
-    """A party's side of a joint fit: `answer` is what `_network.take_part` calls.
+    """A party's side of a fit over a network; all is checked before anything is sent or charged.
 
-    `load()` gives the documents and the user of each row, or None.
+    `data` are the documents and the user of each row, or None; `own` are parameters of the model
+    that are up to the party.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        name: str,
-        key: Path,
-        load: Callable[[], tuple[Any, Any]],
-        **own: Any,
-    ) -> None:
+    def __init__(self, plan: Plan, name: str, key: Path, data: tuple[Any, Any], **own: Any) -> None:
         if name not in plan.parties:
             raise ValueError(f"{name!r} is no party of the plan; it has {', '.join(plan.parties)}")
-        self.plan, self.model = plan, plan.estimator(**own)
-        self.error: BaseException | None = None
+        self.plan, self.model, self._data = plan, plan.estimator(**own), data
         self._names, self._me = [*plan.parties], [*plan.parties].index(name)
         self._key = _signing_key(key, plan.parties[name])
-        self._data = load()  # private; read and checked before anything is sent or charged
-        X, users = self._data
+        X, users = data
         if np.shape(X)[1:] != (len(plan.words),):
             raise ValueError(
                 f"the documents have shape {np.shape(X)}, and the plan has {len(plan.words)} words"
@@ -175,58 +144,22 @@ class Party:
             raise ValueError(
                 f"the plan protects one {plan.unit}: give --user-column for users only"
             )
-        self._replies: queue.Queue[bytes | None] = queue.Queue()
-        self._messages: queue.Queue[bytes | None] = queue.Queue()
-        self._last: tuple[bytes, bytes] | None = None
-        self._fit = threading.Thread(target=self._run, name="dplda-party", daemon=True)
 
-    @property
-    def is_fitted(self) -> bool:
-        """Whether this party has the model."""
-        return hasattr(self.model, "components_")
-
-    def answer(self, request: bytes) -> bytes:
-        """The next message to the coordinator. The same request has the same answer."""
-        if self._last is None and request:
-            raise ConnectionError("the fit has begun without this party, which has sent nothing")
-        if self._last is not None and request == self._last[0]:
-            return self._last[1]
-        if self.is_fitted:
-            raise ConnectionError("this party has the model, and answers no more")
-        if self._last is None:
-            self._fit.start()
-        else:
-            self._replies.put(request)
-        message = self._messages.get()
-        if message is None:
-            raise ConnectionError("this party's fit has ended with an error") from self.error
-        self._last = request, message
-        return message
-
-    def end(self) -> None:
-        """Wait for the fit, which the coordinator no longer serves."""
-        if self._last is not None:
-            self._replies.put(None)
-            self._fit.join()
-
-    def _run(self) -> None:
-        X, users = self._data
+    def fit(self, line: Line) -> Any:
+        """The model that all parties fit; ConnectionError if there is none."""
+        last_word = "interrupted"
         try:
             parties = SecureSum(
-                self.plan.terms(), self._me, self._exchange, prove=self._prove, check=self._check
+                self.plan.terms(), self._me, line.exchange, prove=self._prove, check=self._check
             )
-            fit_share(self.model, X, parties, users)
-            self._messages.put(b"")
-        except BaseException as error:  # which `answer` raises in the thread of the network
-            self.error = error
-            self._messages.put(None)
-
-    def _exchange(self, message: bytes) -> bytes:
-        self._messages.put(message)
-        reply = self._replies.get()
-        if reply is None:
-            raise ConnectionError("the coordinator has ended the fit")
-        return reply
+            fit_share(self.model, self._data[0], parties, self._data[1])
+            last_word = ""
+        except Exception as error:
+            last_word = type(error).__name__
+            raise ConnectionError(f"the fit has ended without a model: {error}") from error
+        finally:
+            line.leave(last_word)
+        return self.model
 
     def _prove(self, keys: bytes) -> bytes:
         """Keys of this fit, signed with that of the certificate."""
@@ -265,31 +198,3 @@ def _signing_key(path: Path, certificate: str) -> EllipticCurvePrivateKey:
     if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != _public_key(certificate):
         raise ValueError(f"{path} is not the key of this party's certificate in the plan")
     return key
-
-
-async def make_sums(network: Coordinator, plan: Plan, timeout: float) -> None:
-    """Ask all parties, and hand the sums of what they send back to them, until they are done.
-
-    A party that does not answer within `timeout` seconds is lost.
-    """
-    names = [*plan.parties]
-    adder = Adder(plan.terms(), names)
-    request, number = b"", 0
-    while request or number == 0:
-        waiting, messages = {names[i] for i in adder.present}, dict[int, bytes]()
-        network.ask(dict.fromkeys(waiting, request).get)
-        try:
-            async with asyncio.timeout(timeout):
-                while waiting:
-                    name, answer = await network.answer()
-                    if isinstance(answer, bytes):
-                        messages[names.index(name)] = answer
-                    else:
-                        log.warning("party %r gave no answer: %s", name, answer)
-                    if answer != GONE:  # a party that is gone may come back
-                        waiting.discard(name)
-        except TimeoutError:
-            log.warning("no answer within %g s: %s", timeout, ", ".join(sorted(waiting)))
-        request, number = adder.reply(messages), number + 1
-        log.info("reply %d, to %d parties%s", number, len(adder.present), plan.noise_of(request))
-    await network.end()

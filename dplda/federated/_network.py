@@ -1,13 +1,13 @@
-"""Messages between a coordinator and parties over the network: WebSockets with mutual TLS.
+"""A fit over the network: HTTPS, where both sides prove who they are.
 
-Both sides prove who they are in the TLS handshake, by certificates that the other side was given in
-advance. The coordinator asks, a party answers, and neither side reads what the messages say:
+Certificates that the other side was given in advance do so in the TLS handshake. Neither side reads
+what messages and replies say. A party calls, and may repeat each call:
 
-* to a party: a number of 8 bytes, and the request; a text message says that all is over;
-* to the coordinator: the number of the request, and the answer, in a binary message; or, in a text
-  message, the number and the name of an error's class. The text of an error may quote documents.
-
-One connection of a party is open at a time. A party that comes back is asked again.
+* ``PUT /n`` gives the coordinator the party's message number n, and waits for the reply;
+* ``GET /n`` waits for it again. 200 has the reply, 204 says that it is not there yet, and 410 that
+  the fit is over, or goes on without this party;
+* ``DELETE /n`` gives the last word of a party: empty, or the name of an error's class. The text of
+  an error may quote documents.
 """
 
 from __future__ import annotations
@@ -16,243 +16,169 @@ import asyncio
 import logging
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, closing, suppress
+from http import HTTPStatus
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 from aiohttp import web
 
+from dplda.federated._secure_sum import Adder
 from dplda.leaf._files import check_kept_secret
 
 log = logging.getLogger("dplda.federated")
 
 HANDSHAKE_SECONDS = 10.0  # some 30 round trips of a slow line; a stranger waits no longer
-IDLE_SECONDS = 10.0  # a connection that does not become a party's ends after one or two of these
-HEARTBEAT_SECONDS = 120.0  # without a byte: a ping, which has half of this time for its answer
+WAIT_SECONDS = 30.0  # that a call waits for a reply, before firewalls take it for a dead one
 RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
-END_SECONDS = 2 * RETRY_SECONDS  # to tell the parties that the federation is over
-NUMBER = 8  # bytes of the number of a request
-OVER = "over"
-GONE = "the connection has ended"
+END_SECONDS = 10.0  # to tell parties that are late that the fit is over
 MAX_REASON = 200  # characters of what the other side gives as a reason
 
 
 class Coordinator:
-    """The coordinator's side: it asks all parties, and takes one answer of each.
+    """The coordinator's side: it takes the messages of all parties, and gives each the reply.
 
-    `names` are the parties by their certificates, and no others are admitted. The connection of a
-    party that announces an answer of more than `max_bytes` is closed before the answer is read.
+    `certificates` are those of the parties in the order of their numbers, and no others are
+    admitted. A message of more than `max_bytes` is refused. A party that does not send its message
+    within `timeout` seconds is lost.
     """
 
-    def __init__(self, names: Mapping[bytes, str], max_bytes: int) -> None:
-        self._names, self._max_bytes = names, max_bytes
-        self._sockets: dict[str, web.WebSocketResponse] = {}  # by party
-        self._in_use: set[Any] = set()  # connections of parties
-        self._owed: dict[str, set[int]] = {}  # numbers of requests without an answer, by party
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._request: Callable[[str], bytes | None] = lambda name: None
-        self._number, self._is_over = 0, False
-        self._answers: asyncio.Queue[tuple[str, bytes | str]] = asyncio.Queue()
+    def __init__(
+        self, adder: Adder, certificates: Iterable[bytes], max_bytes: int, timeout: float
+    ) -> None:
+        self._adder, self._max_bytes, self._timeout = adder, max_bytes, timeout
+        self._parties = {certificate: i for i, certificate in enumerate(certificates)}
+        self._messages = dict[int, bytes]()  # of this round, by party
+        self._number, self._reply = 0, b""  # of the round, and of the one before
+        self._is_over, self._told = False, set[int]()  # parties that know it, or have left
+        self._news = asyncio.Condition()
 
     @asynccontextmanager
     async def listening(self, host: str, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
         """Let parties call until the end of the ``with`` statement; gives the port."""
-        app = web.Application()
-        app.router.add_get("/", self._connection)
+        app = web.Application(client_max_size=self._max_bytes)
+        for method in ("PUT", "GET", "DELETE"):
+            app.router.add_route(method, "/{number:[0-9]{1,9}}", self._call)
         runner = web.AppRunner(app, access_log=None, lingering_time=0.0, shutdown_timeout=1.0)
         await runner.setup()
-        assert runner.server is not None
-        listener = await asyncio.get_running_loop().create_server(
-            runner.server, host, port, ssl=tls, backlog=1024,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
-        )  # fmt: skip
-        idle = asyncio.create_task(self._end_idle(runner.server))
+        loop = asyncio.get_running_loop()
+
+        def connection() -> asyncio.BaseProtocol:
+            assert runner.server is not None
+            line = runner.server()  # for one call: nobody holds many of them for long
+            loop.call_later(self._timeout + WAIT_SECONDS, line.force_close)
+            return line
+
+        listener = await loop.create_server(
+            connection, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=HANDSHAKE_SECONDS
+        )
         try:
             yield listener.sockets[0].getsockname()[1]
         finally:
-            idle.cancel()
             listener.close()
             await runner.cleanup()
 
-    def ask(self, request: Callable[[str], bytes | None]) -> None:
-        """Send ``request(name)`` to each party, now or when it connects; None asks nothing.
-
-        Answers to earlier requests are dropped from now on.
-        """
-        self._request, self._number = request, self._number + 1
-        self._answers = asyncio.Queue()
-        for name in self._sockets:
-            self._send(name)
-
-    async def answer(self) -> tuple[str, bytes | str]:
-        """The next party that needs no more waiting, and its answer; a str is why there is none."""
-        return await self._answers.get()
-
-    async def end(self) -> None:
-        """Tell the parties that the federation is over, and wait for them to hang up."""
-        self._is_over, absent = True, {*self._names.values()} - {*self._sockets}
-        for name in self._sockets:
-            self._send(name)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(END_SECONDS):
-                while self._sockets or absent:
-                    name, _ = await self._answers.get()
-                    absent.discard(name)
-
-    def _send(self, name: str) -> None:
-        if self._is_over:
-            self._start(_quietly(self._sockets[name].send_str(OVER)))
-            return
-        data = self._request(name)
-        if data is None:
-            return
-        self._owed[name].add(self._number)
-        message = self._number.to_bytes(NUMBER, "big") + data
-        self._start(_quietly(self._sockets[name].send_bytes(message)))
-
-    def _start(self, call: Coroutine[Any, Any, None]) -> None:
-        """Let a party that reads slowly keep nobody else waiting."""
-        task = asyncio.create_task(call)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _connection(self, request: web.Request) -> web.StreamResponse:
-        name = self._name(request)
-        if name is None:
-            raise web.HTTPForbidden
-        socket = web.WebSocketResponse(
-            max_msg_size=NUMBER + self._max_bytes + 1, heartbeat=HEARTBEAT_SECONDS, compress=False
-        )
-        await socket.prepare(request)
-        earlier = self._sockets.get(name)
-        self._sockets[name], self._owed[name] = socket, set()
-        self._in_use.add(request.protocol)
-        log.info("party %r is connected", name)
+    async def add_up(self) -> None:
+        """Take messages and give replies, until the parties have no more to say."""
+        adder, names = self._adder, self._adder.names
         try:
-            if earlier is not None:
-                self._start(_quietly(earlier.close()))
-            self._send(name)
-            async for message in socket:
-                if not self._take(name, message):
+            while True:
+                await self._until(lambda: adder.present <= self._messages.keys(), self._timeout)
+                if late := [names[i] for i in adder.present - self._messages.keys()]:
+                    log.warning("no message within %g s: %s", self._timeout, ", ".join(late))
+                reply = adder.reply(self._messages)
+                if not reply:
                     break
+                self._messages, self._number, self._reply = {}, self._number + 1, reply
+                log.info("reply %d, to %d parties", self._number, len(adder.present))
         finally:
-            self._in_use.discard(request.protocol)
-            if self._sockets.get(name) is socket:
-                del self._sockets[name], self._owed[name]
-                self._answers.put_nowait((name, GONE))
-            await _quietly(socket.close())
-        return socket
+            self._is_over = True
+            await self._until(lambda: adder.present <= self._told, END_SECONDS)
 
-    def _take(self, name: str, message: aiohttp.WSMessage) -> bool:
-        """Whether a message answers a request that was made."""
-        answer: bytes | str
-        if message.type == aiohttp.WSMsgType.BINARY:
-            number, answer = int.from_bytes(message.data[:NUMBER], "big"), message.data[NUMBER:]
-        elif message.type == aiohttp.WSMsgType.TEXT:
-            digits, _, reason = message.data.partition(" ")
-            number = int(digits) if re.fullmatch("[0-9]{1,18}", digits) else -1
-            answer = f"its error was {reason[:MAX_REASON]!r}"
-        else:
-            return False
-        owed = self._owed.get(name, set())
-        if number not in owed:
-            return False
-        owed.remove(number)
-        if number == self._number:
-            self._answers.put_nowait((name, answer))
-        return True
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Tell all calls what is new, and wait until a condition holds, or until time is up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._news:
+                self._news.notify_all()
+                await self._news.wait_for(condition)
 
-    def _name(self, request: web.Request) -> str | None:
-        """Who calls: the handshake also admits what a party's certificate has signed."""
+    async def _call(self, request: web.Request) -> web.Response:
         tls = request.transport and request.transport.get_extra_info("ssl_object")
-        return self._names.get(tls.getpeercert(binary_form=True) or b"") if tls else None
+        party = self._parties.get(tls.getpeercert(binary_form=True) or b"") if tls else None
+        if party is None:  # the handshake also admits what a party's certificate has signed
+            raise web.HTTPForbidden
+        number, message = int(request.match_info["number"]), await request.read()
 
-    async def _end_idle(self, server: web.Server) -> None:
-        """End connections that carry no party's messages, so that nobody holds many of them."""
-        seen: set[Any] = set()
-        while True:
-            await asyncio.sleep(IDLE_SECONDS)
-            idle = {*server.connections} - self._in_use
-            for connection in idle & seen:
-                connection.force_close()
-            seen = idle
+        def is_its_turn() -> bool:
+            is_in = party in self._adder.present - self._told and not self._is_over
+            return is_in and number == self._number
+
+        if request.method != "GET" and is_its_turn():
+            self._messages.setdefault(party, message)
+            if request.method == "DELETE":
+                self._told.add(party)
+        await self._until(lambda: not is_its_turn(), WAIT_SECONDS)
+        if number == self._number - 1:
+            return web.Response(body=self._reply)
+        if is_its_turn():
+            return web.Response(status=HTTPStatus.NO_CONTENT)
+        if self._is_over:
+            self._told.add(party)
+            await self._until(lambda: True, WAIT_SECONDS)
+        raise web.HTTPGone
 
 
-async def _quietly(call: Awaitable[Any]) -> None:
-    """Wait for a call on a connection; one that has broken is noticed where it is read."""
-    try:
-        await call
-    except (OSError, aiohttp.ClientError):
-        log.debug("a connection has broken", exc_info=True)
+class Line:
+    """A party's line to the coordinator at ``host:port``, for one fit."""
 
+    def __init__(self, address: str, max_bytes: int, tls: ssl.SSLContext) -> None:
+        self._address, self._max_bytes, self._tls = address, max_bytes, tls
+        self._number, self._is_connected = 0, True
 
-async def take_part(
-    address: str, answer: Callable[[bytes], bytes], *, max_bytes: int, tls: ssl.SSLContext
-) -> None:
-    """Answer the coordinator at ``host:port`` until it says that the federation is over.
-
-    ``answer(request)`` is called in another thread, one call at a time. What it has begun is
-    finished, because a party has paid for it.
-    """
-    limits = aiohttp.ClientTimeout(total=None, sock_connect=HANDSHAKE_SECONDS)
-    is_connected = True
-    async with aiohttp.ClientSession(timeout=limits) as session:
+    def exchange(self, message: bytes) -> bytes:
+        """Give the next message, and wait for the reply, however often the line breaks."""
+        method, body = "PUT", message
         while True:
             try:
-                async with session.ws_connect(
-                    f"https://{address}/", ssl=tls, max_msg_size=NUMBER + max_bytes + 1,
-                    heartbeat=HEARTBEAT_SECONDS,
-                ) as socket:  # fmt: skip
-                    log.info("connected to %s", address)
-                    is_connected = True
-                    if await _answer_all(socket, answer):
-                        log.info("the federation is over")
-                        return
-            except (OSError, ValueError, aiohttp.ClientError) as error:
-                if is_connected:
+                status, reply = self._call(method, body)
+            except (OSError, HTTPException) as error:
+                if self._is_connected:
                     log.info(
                         "a call to the coordinator failed (%s): it is not running, or one side "
                         "does not know the other's certificate; trying again every %g s",
                         ascii(error)[:MAX_REASON],  # it may quote what the other side sent
                         RETRY_SECONDS,
                     )
-                is_connected = False
-            await asyncio.sleep(RETRY_SECONDS)
+                self._is_connected = False
+                time.sleep(RETRY_SECONDS)
+                continue
+            self._is_connected, method, body = True, "GET", b""
+            if status == HTTPStatus.OK:
+                self._number += 1
+                return reply
+            if status != HTTPStatus.NO_CONTENT:
+                raise ConnectionError(
+                    "the coordinator has ended the fit, or goes on without this party "
+                    f"(HTTP {status})"
+                )
 
+    def leave(self, word: str) -> None:
+        """Give a last word, if the coordinator still listens."""
+        with suppress(OSError, HTTPException):
+            self._call("DELETE", word.encode())
 
-async def _answer_all(
-    socket: aiohttp.ClientWebSocketResponse, answer: Callable[[bytes], bytes]
-) -> bool:
-    """Answer the newest request, and then the next one, until the connection or all is over."""
-    newest: asyncio.Queue[bytes] = asyncio.Queue(1)
-
-    async def work() -> None:
-        while True:
-            message = await newest.get()
-            try:
-                reply = await asyncio.to_thread(answer, message[NUMBER:])
-            except Exception as error:
-                why = error.__cause__ or error
-                known = isinstance(why, OSError | ValueError)
-                log.error("this party takes no part in the round: %s", why, exc_info=not known)
-                number = int.from_bytes(message[:NUMBER], "big")
-                await _quietly(socket.send_str(f"{number} {type(error).__name__}"))
-            else:
-                await _quietly(socket.send_bytes(message[:NUMBER] + reply))
-
-    worker = asyncio.create_task(work())
-    try:
-        async for message in socket:  # goes on during the work: it answers pings
-            if message.type != aiohttp.WSMsgType.BINARY:
-                return message.type == aiohttp.WSMsgType.TEXT and message.data == OVER
-            if newest.full():
-                newest.get_nowait()
-            newest.put_nowait(message.data)
-    finally:
-        worker.cancel()
-    return False
+    def _call(self, method: str, body: bytes) -> tuple[int, bytes]:
+        line = HTTPSConnection(self._address, context=self._tls, timeout=2 * WAIT_SECONDS)
+        with closing(line):
+            line.request(method, f"/{self._number}", body)
+            response = line.getresponse()
+            if response.status != HTTPStatus.OK:
+                return response.status, b""
+            if response.length is None or response.length > self._max_bytes:
+                raise ValueError(f"the coordinator's reply has more than {self._max_bytes} bytes")
+            return response.status, response.read()
 
 
 # ---------------------------------------------------------------- TLS

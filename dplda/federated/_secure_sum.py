@@ -126,8 +126,12 @@ class Keys:
     ) -> dict[int, bytes]:
         """The secret that is shared with each other party; `texts` are those of all."""
         secrets = {}
-        for j in {*range(len(publics))} - {me}:
+        for j in range(len(publics)):
             with _keys_of(j):
+                if len(texts[j]) != (len(publics) - 1 - j) * KEM_TEXT * (self._kem is not None):
+                    raise ValueError
+                if j == me:
+                    continue
                 public = X25519PublicKey.from_public_bytes(publics[j][:KEY])
                 secrets[j] = self._x25519.exchange(public)
                 if self._kem is not None and j < me:
@@ -181,15 +185,15 @@ class SecureSum:
         """
         keys, me, agreed = self._keys, self._me, self._terms.agreed()
         own = keys.public()
-        proved = unpack(self._exchange(pack([agreed, self._prove(own)])), self.n_parties)
+        proved = unpack(self._exchange(agreed + self._prove(own)), self.n_parties)
         publics = [self._check(i, message) for i, message in enumerate(proved)]
         size = KEY + KEM_KEY * self._terms.kem
         if publics[me] != own or len({*publics}) < len(publics) or {*map(len, publics)} != {size}:
             raise ConnectionError(
                 "the coordinator has changed the keys of the parties; this party sends nothing"
             )
-        encapsulated = pack([agreed, keys.encapsulate(me, publics)])
-        texts = unpack(self._exchange(encapsulated), self.n_parties)
+        encapsulated = keys.encapsulate(me, publics)
+        texts = unpack(self._exchange(agreed + encapsulated), self.n_parties)
         self._secrets = keys.secrets(me, publics, texts)
         self._transcript = hashlib.sha256(agreed + b"".join(publics) + pack(texts)).digest()
         # Nobody chose it: the keys of all parties are in it. Random topics need no secret.
@@ -282,33 +286,40 @@ def quieter(event: Any, share: float) -> Any:
 class Adder:
     """The coordinator's side: it hands keys on, and adds up vectors that it cannot read."""
 
-    def __init__(self, terms: Terms, names: Sequence[str] = ()) -> None:
+    def __init__(self, terms: Terms, names: Sequence[str]) -> None:
         self._terms, self._n_replies = terms, 0
-        self._names = names or [str(i) for i in range(terms.n_parties)]
-        self.present = {*range(terms.n_parties)}
+        self.names, self.present = names, {*range(terms.n_parties)}
 
     def reply(self, messages: Mapping[int, bytes]) -> bytes:
-        """What all parties get for their messages; nothing, if these are empty.
+        """What all parties get for their messages; nothing, if those that are left have the model.
 
-        A party without a message is lost, and so is one whose message does not fit those of most
-        others: its masks would not cancel.
+        A message begins with a digest of what its party has seen. One that does not begin as most
+        others do is left out, as its masks would not cancel: its party is lost, and so is one
+        without a message. Shorter messages are last words: empty, or why there is no model.
         """
         is_setup = self._n_replies < SETUP
         self._n_replies += 1
-        size = 4 + DIGEST if is_setup else DIGEST  # of what a message says of plan and transcript
-        seen = {i: (message[:size], is_setup or len(message)) for i, message in messages.items()}
+        seen = {
+            i: (message[:DIGEST], is_setup or len(message))
+            for i, message in sorted(messages.items())
+            if len(message) >= DIGEST
+        }
+        if not seen and b"" in messages.values():
+            return b""
         usual = Counter(seen.values()).most_common(1)
-        present = [i for i in sorted(seen) if seen[i] == usual[0][0]]
-        if present and not any(messages[i] for i in present):
-            return b""  # they have the model
-        odd = ", ".join(self._names[i] for i in sorted({*seen} - {*present}))
-        blame = odd and f": what {odd} sent is malformed, or of another plan or fit"
+        present = [i for i in seen if seen[i] == usual[0][0]]
+        blame = "".join(
+            f"; what {self.names[i]} sent is malformed, or of another plan or fit"
+            if i in seen
+            else f"; {self.names[i]} has ended: {messages[i][:DIGEST]!r}"
+            for i in sorted({*messages} - {*present})
+        )
         if len(present) < self._terms.n_parties - (0 if is_setup else self._terms.lost):
             raise ConnectionError(f"{len(present)} parties are left, which are too few{blame}")
-        if odd:
+        if blame:
             log.warning("parties are lost%s", blame)
         if is_setup:
-            return pack([self._part(i, messages[i]) for i in present])
+            return pack([messages[i][DIGEST:] for i in present])
         if len(present) < len(self.present):
             self.present = {*present}
             return LOST + bytes(present)
@@ -316,13 +327,6 @@ class Adder:
         for i in present:
             total += np.frombuffer(messages[i], "<u8", total.size, DIGEST)
         return SUM + total.tobytes()
-
-    def _part(self, party: int, message: bytes) -> bytes:
-        """What a message of the setup says to the others."""
-        try:
-            return unpack(message, 2)[1]
-        except ConnectionError as error:
-            raise ConnectionError(f"party {self._names[party]}: {error}") from error
 
 
 def pack(parts: Sequence[bytes]) -> bytes:
@@ -437,7 +441,7 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
     seeds: list[Any] = [None] * len(data)
     if estimator.random_state is not None:
         seeds = check_random_state(estimator.random_state).randint(2**31, size=len(data)).tolist()
-    room = Room(Adder(terms, [*parties]), len(data))
+    room = Room(Adder(terms, [*parties]))
 
     def run(me: int) -> Any:
         seed = seeds[me]  # one seed for all would give equal noise
@@ -462,9 +466,9 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
 class Room:
     """Where the parties of one process meet: each waits for the messages of all."""
 
-    def __init__(self, adder: Adder, n_parties: int) -> None:
+    def __init__(self, adder: Adder) -> None:
         self._adder, self._reply, self._messages = adder, b"", dict[int, bytes]()
-        self._all = threading.Barrier(n_parties, self._add)
+        self._all = threading.Barrier(len(adder.names), self._add)
 
     def _add(self) -> None:
         self._reply = self._adder.reply(self._messages)
