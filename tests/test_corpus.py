@@ -16,7 +16,7 @@ from dplda import GibbsLDA
 from dplda.core import _corpus as module
 from dplda.core._corpus import MAX_TOKENS, Corpus, check_counts
 from dplda.kernels import _release
-from dplda.metrics._perplexity import check_same_words
+from dplda.metrics._perplexity import check_inputs
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import sum_clipped
@@ -105,7 +105,7 @@ def test_weights_do_not_read_the_largest_count_of_another_row(read):
         if read == "transform":
             X = checked(frame, whole=False)
         else:
-            X = check_same_words(np.ones((2, 7)), frame)[1]
+            X = check_inputs(np.ones((2, 7)), frame)[1][0]
         rows.append(X.toarray()[:499])
     assert_array_equal(*rows)
 

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from dplda.core._corpus import check_table
 from dplda.leaf._checks import check_integer
-from dplda.metrics._perplexity import check_same_words
+from dplda.metrics._perplexity import check_inputs
 
 MEASURES = ("c_npmi", "u_mass")
 SMALL = 1e-12  # added to a joint probability, as in [3]_ of `coherence`
@@ -81,7 +81,8 @@ def coherence(
     """
     if measure not in MEASURES:
         raise ValueError(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}")
-    components, X = check_same_words(components, X)
+    components, blocks = check_inputs(components, X)
+    X = sp.vstack(list(blocks), format="csr")
     top = _top_words(components, n_top_words, least=2)
     words, place = np.unique(top, return_inverse=True)
     place = place.reshape(top.shape)

@@ -73,7 +73,7 @@ def noisy_score(
     Parameters
     ----------
     model : estimator
-        A fitted topic model, with `components_` and `doc_topic_prior`. It must be public.
+        A fitted topic model, with `components_` and `doc_topic_prior_`. It must be public.
     X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
         Word counts of documents that the model was not trained on. Private.
     epsilon : float
@@ -136,14 +136,15 @@ def noisy_score(
     >>> round(score.privacy_.epsilon, 2)
     2.0
     """
-    components, reference = _public_tables(model, public_unigram)
-    prior = getattr(model, "doc_topic_prior_", getattr(model, "doc_topic_prior", None))
-    if prior is None:
-        raise TypeError(
-            f"model must be a topic model with doc_topic_prior, got {type(model).__name__}; of a "
-            "PrivateTopicModel, pass model.model_ and model.vectorizer_.transform(texts)"
-        )
-    prior = check_number("doc_topic_prior", prior, 0, LARGEST_PRIOR, closed="right")
+    expected = (
+        "a fitted topic model with doc_topic_prior_ (of a PrivateTopicModel, pass model.model_ and "
+        "model.vectorizer_.transform(texts), and of a pipeline the last step and what it reads)"
+    )
+    check_model(model, expected, holds="doc_topic_prior_")
+    components, reference = _public_tables(model.components_, public_unigram)
+    prior = check_number(
+        "doc_topic_prior", model.doc_topic_prior_, 0, LARGEST_PRIOR, closed="right"
+    )
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
     unit = X.unit if are_shards(X) else protected_unit(user_ids)  # public
@@ -151,7 +152,7 @@ def noisy_score(
         raise ValueError("a CountShards holds the users of its documents: pass no user_ids here")
 
     def read() -> np.ndarray:
-        _, blocks = check_inputs(components, X)  # private
+        blocks = check_inputs(components, X)[1]  # private
         public = (components, reference, prior, clip, max_tokens)
         rows = []  # private
         for i, counts in enumerate(blocks):
@@ -218,15 +219,9 @@ def _ratio(noisy: np.ndarray, scale: float) -> tuple[float, float]:
     return ratio, scale / length * math.hypot(1.0, ratio / TOKEN_WEIGHT)
 
 
-def _public_tables(model: Any, public_unigram: Any) -> tuple[np.ndarray, np.ndarray]:
+def _public_tables(components: Any, public_unigram: Any) -> tuple[np.ndarray, np.ndarray]:
     """The checked topic-word table, and the reference as probabilities."""
-    check_model(model)
-    if not hasattr(model, "components_"):
-        raise TypeError(
-            f"model must be a topic model with components_, got {type(model).__name__}; of a "
-            "pipeline, pass pipeline[-1] and pipeline[:-1].transform(texts)"
-        )
-    components = check_table(model.components_, "components_")
+    components = check_table(components, "components_")
     check_possible(components)
     reference = components.sum(axis=0)
     if public_unigram is not None:

@@ -76,24 +76,17 @@ def _split(data: np.ndarray, words: np.ndarray, n_entries: np.ndarray) -> tuple[
     )
 
 
-def check_same_words(components: Any, X: Any) -> tuple[np.ndarray, sp.csr_array]:
-    """Return a table and documents of the same vocabulary, as arrays."""
+def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
+    """Return a table, and documents of its words: a matrix, or one shard after the other."""
     components = check_table(components, "components")
-    X = positive_entries(X, "a metric")
+    # the counts of shards were checked when they were written
+    X = X if are_shards(X) else positive_entries(X, "a metric")
     if X.shape[1] != components.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} words and components has {components.shape[1]}; "
             "vectorize X with the vocabulary that the model was trained on"
         )
-    return components, X
-
-
-def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
-    """Return a table, and documents of its words: a matrix, or one shard after the other."""
-    if are_shards(X):  # the counts of shards were checked when they were written
-        return check_same_words(components, sp.csr_array((1, X.shape[1])))[0], X
-    components, counts = check_same_words(components, X)
-    return components, [counts]
+    return components, X if are_shards(X) else [X]
 
 
 def check_possible(components: np.ndarray) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -38,10 +38,11 @@ MAX_NGRAM = 20  # letters or words
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
 
-# A seed would remove the noise, and a path would describe the owner. The others do not define the
-# model.
+# A seed would remove the noise, a path would describe the owner, and the guarantee alone states the
+# budget. The others do not define the model.
 NOT_RELEASED = (
-    "random_state", "ledger", "n_jobs", "verbose", "prior_components", "word_vectors",
+    "random_state", "ledger", "epsilon", "delta", "n_jobs", "verbose", "prior_components",
+    "word_vectors",
 )  # fmt: skip
 
 _FIELDS = {
@@ -82,8 +83,7 @@ def save_release(
     ------
     ValueError
         If the vocabulary does not match the number of columns, or if the model cannot be
-        represented in a release file, for example because `set_params` changed `epsilon` or
-        `delta` after the training. Nothing is written then.
+        represented in a release file. Nothing is written then.
     TypeError
         If the model has no guarantee to state, the vocabulary is not a sequence of words, or the
         file cannot hold a step of the pipeline or a setting of its vectorizer.
@@ -98,7 +98,7 @@ def save_release(
     Notes
     -----
     **Privacy.** The file holds what ``docs/release.md`` lists. It does not hold `random_state`, the
-    ledger, or what `partial_fit` continues with.
+    ledger, or what `partial_fit` continues with. Its guarantee alone states epsilon and delta.
 
     Examples
     --------
@@ -145,8 +145,6 @@ def release_bytes(
     given = {name: getattr(released, f"{name}_", None) for name in ("components", *_TABLES)}
     tables: Any = {name: table for name, table in given.items() if table is not None}
     try:
-        if released is not model:  # `set_params` may have changed what it states
-            check_statement(released.parameters_, model.privacy_)
         data = pack(KIND, content, tables, max_header=MAX_HEADER)
         again = read_release(data)  # what cannot be read is not written
     except (TypeError, ValueError) as error:
@@ -179,7 +177,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     ------
     ValueError
         If the file is not a release file, is damaged, larger than 2 GiB, or contradicts itself: for
-        example, if its epsilon is below the cost of its events or above the one in its parameters.
+        example, if its epsilon is below the cost of its events.
     OSError
         If the file cannot be read.
 
@@ -354,8 +352,6 @@ def read_release(data: bytes) -> ReleasedModel:
         if isinstance(value, (list, dict)):
             raise ValueError(f"the parameter {name[:40]!r} must be a number or a string")
     guarantee = read_guarantee(content["guarantee"])
-    if vectorizer is None:  # else the guarantee is that of both, and the parameters of the model
-        check_statement(parameters, guarantee)
     prior = parameters.get("doc_topic_prior")
     prior = check_number("doc_topic_prior", prior, 0.0, LARGEST_PRIOR, closed="right")
     return ReleasedModel._of(
@@ -406,23 +402,6 @@ def _checked_counts(table: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
             "components_ must be finite and non-negative, with no empty topic and no infinite sum"
         )
     return table
-
-
-def check_statement(parameters: Mapping[str, Any], guarantee: Guarantee) -> None:
-    """Refuse a total epsilon or a delta that the training cannot have had.
-
-    They may have been changed by `set_params` afterwards.
-    """
-    for name, least, most in (
-        ("epsilon", guarantee.epsilon, math.inf),
-        ("delta", guarantee.delta, guarantee.delta),
-    ):
-        value = parameters.get(name)
-        if value is not None and not least <= check_number(name, value, 0.0, math.inf) <= most:
-            raise ValueError(
-                f"its parameters say {name}={value}, and its guarantee says {least:.6g}; save a "
-                "model with the parameters that it was trained with"
-            )
 
 
 def check_vocabulary(words: Any, n_words: int) -> list[str]:
