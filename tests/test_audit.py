@@ -19,7 +19,7 @@ from dplda import (
     published,
 )  # fmt: skip
 from dplda.audit import Attack, audit_epsilon, observe_releases
-from dplda.audit._attacks import WORD, Target, word_count_scores, word_topic_scores
+from dplda.audit._attacks import WORD, Target, word_ratios
 from dplda.audit._audit import bound_of_guesses, one_run_lower_bound
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
@@ -103,14 +103,10 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
     target = Target(model, WORD, X.shape[1], 500, Streams.from_random_state(0))
     with observe_releases() as releases:
         model.fit(**WORD.plant(target, X, np.arange(500) % 2))
-    prices, before = model._mechanisms(), None
-    for counts, topics in zip(releases[::2], releases[1::2]):
-        drawn = topics.value[:500]
-        noise = word_count_scores(target, counts.value, prices, before)
-        topic = word_topic_scores(target, model, counts.value, prices, drawn)
+    ratios = word_ratios(target, model, releases)
+    for noise, topic in zip(ratios[::2], ratios[1::2]):
         assert 0.3 * noise_epsilon < np.abs(noise).max() <= noise_epsilon * (1 + 1e-9)
         assert np.abs(topic).max() <= model.sampling_epsilon_ * (1 + 1e-9)
-        before = drawn
 
 
 FOUND = {

@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from dplda import HDPLDA, PrivateCountVectorizer, PrivateSVILDA, SubLDA, private_topic_counts
 from dplda.audit import replay
-from dplda.audit._replay import differing_attributes, fit_watched, watched
+from dplda.audit._replay import attribute_check, fit_watched, watched
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.metrics import noisy_score
@@ -50,7 +50,7 @@ def texts_of(X):
 
 def vocabulary(X, **options):
     model = PrivateCountVectorizer(
-        noise_multiplier=1.0, delta=0.01, candidates=["w0", "w3", "nowhere"], max_doc_words=4,
+        epsilon=4.0, delta=0.01, candidates=["w0", "w3", "nowhere"], max_doc_words=4,
         random_state=2,
     )  # fmt: skip
     return model.fit(texts_of(X), **options).word_weights_
@@ -199,7 +199,7 @@ def test_a_replay_charges_one_fit_and_says_what_it_found(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     X = np.ones((N_DOCS, N_WORDS))
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
-    assert "nothing is violated" in str(replay(model, X, X))
+    assert "all is as declared" in str(replay(model, X, X))
     assert len(ledger.entries()) == 1
     assert not hasattr(model, "components_")
     shorter = replay(clone(model).set_params(ledger=None), X, np.ones((N_DOCS, 5)))
@@ -218,7 +218,7 @@ def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters)
     for without in ([], [12], [13], [12, 13]):
         Y = X.copy()
         Y[without] = 0
-        _, one = fit_watched(estimator, {"X": sp.csr_array(Y)}, 0, tape)
+        _, one = fit_watched(estimator, sp.csr_array(Y), 0, tape)
         tape = tape or one
         worlds.append([step.value for step in one.steps])
     changed = 0
@@ -235,9 +235,9 @@ def test_a_fitted_model_holds_nothing_but_functions_of_its_releases(case):
     other = make_topic_corpus(71, 40, 3, doc_length=30, random_state=5).data
     if case.room == "local" or case.unit != "document":  # lengths, or reports, are public
         other = X[:, np.random.default_rng(1).permutation(X.shape[1])]
-    model, tape = fit_watched(case.estimator, {"X": X}, 0)
+    model, tape = fit_watched(case.estimator, X, 0)
     assert tape.steps or tape.published
-    assert differing_attributes(model, fit_watched(case.estimator, {"X": other}, 0, tape)[0]) == []
+    assert attribute_check(model, fit_watched(case.estimator, other, 0, tape)[0]).passed
 
 
 # Documents of a user, out of `n` over a vocabulary of `v`, that each reach for the clipping bound.
@@ -264,9 +264,9 @@ def test_a_user_moves_no_release_further_than_its_radius(estimator, own):
     assert result.passed
     assert max(result.distances[:2]) > 0.95, "a user that reaches for the bound"
     assert max(result.distances[2:8]) > 0.95, "a user that reaches for the bound"
-    _, tape = fit_watched(model, {"X": X, "user_ids": ids}, 4)
-    _, one = fit_watched(model, {"X": emptied, "user_ids": ids}, 4, tape)
-    _, other = fit_watched(model, {"X": others, "user_ids": ids[:60]}, 4, tape)
+    _, tape = fit_watched(model, X, 4, user_ids=ids)
+    _, one = fit_watched(model, emptied, 4, tape, user_ids=ids)
+    _, other = fit_watched(model, others, 4, tape, user_ids=ids[:60])
     for step, without in zip(one.steps, other.steps, strict=True):
         np.testing.assert_array_equal(step.value, without.value)
 

@@ -9,15 +9,14 @@ what is declared. `replay` fits neighboring data with one history, and compares 
 
 from dplda.audit._attacks import Attack
 from dplda.audit._audit import AuditResult, audit_epsilon
-from dplda.audit._replay import ReplayResult, replay
-from dplda.audit._residuals import ResidualResult, noise_of_release, residual_check
+from dplda.audit._replay import CheckResult, replay
+from dplda.audit._residuals import noise_of_release, residual_check
 from dplda.privacy._curator import observe_releases
 
 __all__ = [
     "Attack",
     "AuditResult",
-    "ReplayResult",
-    "ResidualResult",
+    "CheckResult",
     "audit_epsilon",
     "noise_of_release",
     "observe_releases",

@@ -18,10 +18,10 @@ from sklearn.base import BaseEstimator
 from dplda.audit._replay import Tape, fit_watched
 from dplda.document._document_budget import NORM
 from dplda.privacy import Repeated, epsilon_of
+from dplda.privacy._curator import Release
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Streams, uniform
 from dplda.word._frozen_table import HalfTable
-from dplda.word._hdplda import SweepMechanisms
 
 # Tokens of a canary, over the clipping norm: with many of them, its topics hardly depend on the
 # prior. The bound on an epsilon of 4 is 2.0 with 16 and with 64, and 1.9 with 4.
@@ -170,7 +170,13 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
         canaries, owners = _documents(target, n_each)
         data = {"X": canaries} | ({"user_ids": owners} if n_each > 1 else {})
         n, total = target.n_canaries, np.zeros(target.n_canaries)
-        _, own = fit_watched(model, data, model.random_state, tape, lambda i, rates: np.arange(n))
+        _, own = fit_watched(
+            model,
+            seed=model.random_state,
+            first=tape,
+            members=lambda i, rates: np.arange(n),
+            **data,
+        )
         for step, first in zip(own.steps, tape.steps):
             # the canaries' words are the last ones in every release
             cells = step.value.size // canaries.shape[1] * n
@@ -196,129 +202,102 @@ USER = _attack_on_documents("user", "a user with eight documents is there or not
 # the word of a one-token document is one or another
 
 
-def _word_scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
-    """Exact log-likelihood ratios of the canaries' topics and of the noisy counts of both words.
+def word_ratios(target: Target, model: BaseEstimator, releases: list[Release]) -> list[np.ndarray]:
+    """Exact log-likelihood ratios of the canaries in each release.
 
-    This is the topic-based attack of HDP-LDA in its strongest form.
+    A release holds the noisy counts of both words, or topics that were drawn under them. This is
+    the topic-based attack of HDP-LDA in its strongest form.
     """
-    mechanisms = model._mechanisms()
-    total, topics = np.zeros(target.n_canaries), None
-    table = np.zeros(0)
-    for release in tape.releases:
-        if release.mechanism is not None:
-            table = release.value
-            total += word_count_scores(target, table, mechanisms, topics)
-        else:
+    mechanisms, each = model._mechanisms(), np.arange(target.n_canaries)
+    table, topics, ratios = np.zeros(0), None, []
+
+    def pairs(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of each canary's word if its coin is 1, and if it is 0."""
+        own = table[target.n_words : target.n_words + 2 * target.n_canaries]
+        return own[::2], own[1::2]
+
+    for release in releases:
+        if release.mechanism is None:
             topics = release.value[: target.n_canaries]
-            total += word_topic_scores(target, model, table, mechanisms, topics)
-    return total
+            drawn_under = HalfTable.from_counts(
+                table, mechanisms.count_clip, model.topic_word_prior,
+                mean=mechanisms.mechanism.mean,
+            )  # fmt: skip
+            one, zero = (r[each, topics] / r.sum(axis=1) for r in pairs(drawn_under.values))
+            ratios.append(np.log(one / zero))
+            continue
+        table = release.value
+        # noise x has probability exp(-|x + 1/2| / scale), up to a factor
+        one, zero = (
+            (np.abs(rows + 0.5) - np.abs(rows - 0.5)) / mechanisms.mechanism.scale
+            for rows in pairs(table)
+        )
+        if topics is None:  # all are equally likely
+            ratios.append(np.logaddexp.reduce(one, axis=1) - np.logaddexp.reduce(zero, axis=1))
+        else:
+            ratios.append(one[each, topics] - zero[each, topics])
+    return ratios
 
 
-def _pairs(target: Target, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of each canary's word if its coin is 1, and if it is 0."""
-    rows = table[target.n_words : target.n_words + 2 * target.n_canaries]
-    return rows[::2], rows[1::2]
-
-
-def word_topic_scores(
-    target: Target,
-    model: BaseEstimator,
-    noisy: np.ndarray,
-    mechanisms: SweepMechanisms,
-    drawn: np.ndarray,
-) -> np.ndarray:
-    """Log-ratio of the probabilities of the drawn topics."""
-    table = HalfTable.from_counts(
-        noisy, mechanisms.count_clip, model.topic_word_prior,
-        mean=mechanisms.mechanism.mean,
-    )  # fmt: skip
-    chosen = np.arange(target.n_canaries), drawn
-    one, zero = (rows[chosen] / rows.sum(axis=1) for rows in _pairs(target, table.values))
-    return np.log(one / zero)
-
-
-def word_count_scores(
-    target: Target, noisy: np.ndarray, mechanisms: SweepMechanisms, topics: np.ndarray | None
-) -> np.ndarray:
-    """Log-ratio of the noise, given the counted topics; None if they are secret."""
-    # noise x has probability exp(-|x + 1/2| / scale), up to a factor
-    one, zero = (
-        (np.abs(rows + 0.5) - np.abs(rows - 0.5)) / mechanisms.mechanism.scale
-        for rows in _pairs(target, noisy)
-    )
-    if topics is None:  # all topics are equally likely
-        return np.logaddexp.reduce(one, axis=1) - np.logaddexp.reduce(zero, axis=1)
-    chosen = np.arange(len(topics)), topics
-    return one[chosen] - zero[chosen]
-
-
-WORD = Attack("word", "a word is one or another", Target.planted_words, _word_scores)
+WORD = Attack(
+    "word", "a word is one or another", Target.planted_words,
+    lambda target, model, tape: np.sum(word_ratios(target, model, tape.releases), axis=0),
+)  # fmt: skip
 
 
 # reports and tokens: each row is randomized by itself
 
 
-def _fit_to_reports(model: BaseEstimator, data: dict[str, Any]) -> None:
-    """Call `fit`; a randomizer releases what it returns."""
+def _train(model: BaseEstimator, data: dict[str, Any]) -> None:
+    """Fit; a randomizer releases reports, and a second round of a party must release nothing."""
     model.fit(**data)
-    if not hasattr(model, "components_"):
+    if hasattr(model, "refine"):
+        model.refine(model.components_)
+    elif not hasattr(model, "components_"):
         model.transform(**data)
+
+
+def _n_own_words(target: Target) -> int:
+    """Words of a canary: as many as one row of the estimator reports; a token has one."""
+    n = getattr(target.estimator, "max_doc_words", 1)
+    return min(int(n or UNCAPPED_WORDS), MAX_CANARY_WORDS)
+
+
+def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
+    """The canaries have the words of one of two sets; the first set stands for coin 1."""
+    n = _n_own_words(target)
+    words = (target.n_words + n * (1 - coins))[:, None] + np.arange(n)
+    return target.planted(X, words, np.ones_like(words), 2 * n)
 
 
 def _scores_of_rows(
     ratios: Callable[[Target, BaseEstimator, Any], np.ndarray],
 ) -> Callable[[Target, BaseEstimator, Tape], np.ndarray]:
     """Scores of the first rows, which are the canaries: all that was released of one adds up."""
-    return lambda target, model, tape: np.sum(
-        [ratios(target, model, release.value) for release in tape.releases], axis=0
-    )
 
+    def scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
+        if not tape.releases:
+            raise ValueError(
+                f"{type(model).__name__} reads reports and releases nothing of a document; "
+                "audit the RandomizedResponse of the clients"
+            )
+        return np.sum([ratios(target, model, r.value) for r in tape.releases], axis=0)
 
-def _refuse_server(target: Target) -> None:
-    if getattr(target.estimator, "randomized", False):
-        raise ValueError(
-            f"{type(target.estimator).__name__}(randomized=True) reads reports and releases "
-            "nothing of a document; audit the RandomizedResponse of the clients, or "
-            "randomized=False"
-        )
-
-
-def _n_ones(target: Target) -> int:
-    return min(int(target.estimator.max_doc_words or UNCAPPED_WORDS), MAX_CANARY_WORDS)
-
-
-def _plant_sets(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    n = _n_ones(target)
-    words = (target.n_words + n * (1 - coins))[:, None] + np.arange(n)
-    return target.planted(X, words, np.ones_like(words), 2 * n)
+    return scores
 
 
 def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarray:
     """Log-likelihood ratios of the bits; both sets of words have as many as a report."""
     bits = sp.csr_array(reports)[: target.n_canaries, target.n_words :].toarray() > 0
     present = np.where(bits, model.bit_epsilon_, -model.bit_epsilon_)
-    half = _n_ones(target)
+    half = _n_own_words(target)
     return present[:, :half].sum(axis=1) - present[:, half:].sum(axis=1)
 
 
 REPORT = Attack(
-    "report", "a document is one or another", _plant_sets, _scores_of_rows(_set_ratios),
-    prepare=_refuse_server, train=_fit_to_reports,
+    "report", "a document is one or another", _plant_rows, _scores_of_rows(_set_ratios),
+    train=_train,
 )  # fmt: skip
-
-
-# a token of a party
-
-
-def _plant_tokens(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    words = (target.n_words + 1 - coins)[:, None]
-    return target.planted(X, words, np.ones_like(words), 2)
-
-
-def _train_party(model: BaseEstimator, data: dict[str, Any]) -> None:
-    """Train the party, and take part in one more round, which must release nothing new."""
-    model.fit(**data)
-    model.refine(model.components_)
 
 
 def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarray:
@@ -333,8 +312,8 @@ def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarr
 
 # The estimator claims the cost of blanking a token. Replacing it by another word costs twice that.
 TOKEN = Attack(
-    "token", "a token's word is one or another", _plant_tokens, _scores_of_rows(_token_ratios),
-    train=_train_party, n_units=2,
+    "token", "a token's word is one or another", _plant_rows, _scores_of_rows(_token_ratios),
+    train=_train, n_units=2,
 )  # fmt: skip
 
 

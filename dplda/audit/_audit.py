@@ -13,8 +13,8 @@ from scipy.stats import binom
 from sklearn.base import BaseEstimator, clone
 
 from dplda.audit._attacks import ATTACKS, Attack, Target
-from dplda.audit._replay import watched
-from dplda.audit._residuals import ResidualResult, can_be_watched, residual_check
+from dplda.audit._replay import CheckResult, watched
+from dplda.audit._residuals import can_be_watched, residual_check
 from dplda.core._corpus import check_counts
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
@@ -52,7 +52,7 @@ class AuditResult:
         Number of fits.
     ceiling : float
         The largest `lower_bound` that the coins can give, if all guesses are right.
-    residuals : ResidualResult or None
+    residuals : CheckResult or None
         Residual check of the estimator; None without a curator that can be watched.
     """
 
@@ -66,7 +66,7 @@ class AuditResult:
     coins: np.ndarray
     n_runs: int
     ceiling: float
-    residuals: ResidualResult | None
+    residuals: CheckResult | None
 
     @property
     def exceeds_claim(self) -> bool:
@@ -90,7 +90,7 @@ class AuditResult:
         if self.exceeds_claim:
             return found + "the claim is false."
         if self.residuals is not None and not self.residuals.passed:
-            names = "; ".join(test.name for test in self.residuals.failures)
+            names = "; ".join(check.name for check in self.residuals.failures)
             return found + f"the fit is not what the claim rests on, in: {names}."
         checked = "; noise, samples and model are as declared" if self.residuals else ""
         return found + f"no bound above {self.ceiling:.3g} can be seen{checked}."

@@ -11,10 +11,10 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import joblib
 import numpy as np
@@ -51,7 +51,11 @@ class Step:
     sample: int | None = None  # number of the sample behind it
     names: np.ndarray | None = None  # of the cells, if their number is private
     shown: np.ndarray | None = None  # names of the cells that became public
-    noise: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def noise(self) -> np.ndarray:
+        """What became public minus what was computed, of all cells."""
+        return (self.noisy - self.value).reshape(-1)
 
 
 @dataclass(eq=False)
@@ -91,9 +95,8 @@ class _Watch(Curator):
         noisy = super().release(value, mechanism, **options)
         event = sampled(mechanism.event, options.get("sampling_probability", 1.0))
         step = Step(
-            options["label"], options["round"], exact, noisy.copy(), mechanism, event,
-            self._sample, noise=(noisy - exact).reshape(-1),
-        )  # fmt: skip
+            options["label"], options["round"], exact, noisy.copy(), mechanism, event, self._sample
+        )
         self._sample = None
         first = self._keep(step)
         return noisy if first is None else first.noisy.astype(noisy.dtype)
@@ -149,63 +152,89 @@ def watched(first: Tape | None = None, members: Members | None = None) -> Iterat
 
 def fit_watched(
     estimator: Any,
-    data: dict[str, Any],
+    X: Any,
     seed: Any = None,
     first: Tape | None = None,
     members: Members | None = None,
+    **fit_params: Any,
 ) -> tuple[Any, Tape]:
-    """Fit a copy of an estimator, or call a function, with `data`; return the model and the tape.
+    """Fit a copy of an estimator, or call a function, with `X`; return the model and the tape.
 
-    `data` are the arguments by name, the documents as "X". `seed` is the `random_state`.
+    `seed` is the `random_state`, and `fit_params` are other arguments of `fit`.
     """
-    X, rest = data["X"], {name: value for name, value in data.items() if name != "X"}
-    if not isinstance(estimator, BaseEstimator):
-        with watched(first, members) as tape:
-            return estimator(X, **rest), tape
-    model = clone(estimator)
-    if "random_state" in model.get_params():
-        model.set_params(random_state=seed)
+    fit = estimator
+    if isinstance(estimator, BaseEstimator):
+        model = clone(estimator)
+        if "random_state" in model.get_params():
+            model.set_params(random_state=seed)
+        fit = model.fit
     with watched(first, members) as tape:
-        model.fit(X, **rest)
-    return model, tape
+        return fit(X, **fit_params), tape
 
 
 # two fits with one history
 
 
+class Check(NamedTuple):
+    """One line of a check: a statistic and the range that it has in a sound fit."""
+
+    name: str
+    statistic: float
+    low: float = 0.0
+    high: float = 0.0
+    note: str = ""  # what was found, or what could not be seen
+
+    @property
+    def passed(self) -> bool:
+        """Whether the statistic is in the expected range."""
+        return self.low <= self.statistic <= self.high
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {self.statistic:.4g}, expected {self.low:.4g} to {self.high:.4g}: "
+            f"{'passed' if self.passed else 'FAILED'}{self.note and f' ({self.note})'}"
+        )
+
+
 @dataclass(frozen=True)
-class ReplayResult:
-    """What a replay found.
+class CheckResult:
+    """What a replay or a residual check found. ``print`` shows it.
 
     Parameters
     ----------
     name : str
         Name of the estimator or of the function.
+    checks : tuple
+        All lines, each with `name`, `statistic`, `low`, `high`, `note` and `passed`.
     distances : tuple of float
-        For each release, the distance of the exact values over the declared sensitivity.
-    violations : tuple of str
-        What a neighbor must not change and has changed; empty for a sound fit.
+        For each release, the largest distance of the exact values of two neighbors, over the
+        declared sensitivity.
     """
 
     name: str
+    checks: tuple[Check, ...]
     distances: tuple[float, ...]
-    violations: tuple[str, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is violated."""
-        return not self.violations
+        """Whether all checks passed."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """The checks that did not pass."""
+        return tuple(check for check in self.checks if not check.passed)
 
     def __str__(self) -> str:
-        found = "; ".join(self.violations) or "nothing is violated"
-        largest = max(self.distances, default=0.0)
-        return (
-            f"{self.name} made {len(self.distances)} releases, moved by at most {largest:.4g} of "
-            f"the declared sensitivity: {found}."
-        )
+        found = "; ".join(check.name for check in self.failures)
+        verdict = f"not as declared: {found}" if found else "all is as declared"
+        return "\n".join([
+            f"{self.name}, releases: {len(self.distances)}: {verdict}.",
+            *(f"* {check}" for check in self.checks),
+        ])  # fmt: skip
 
 
-def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> ReplayResult:
+def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> CheckResult:
     """Fit an estimator to two neighboring data sets with one history, and compare what it releases.
 
     The releases of the first fit are recorded, and the second fit gets them in place of its own.
@@ -228,8 +257,8 @@ def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> Repla
 
     Returns
     -------
-    ReplayResult
-        The distances and the violations. ``print`` shows them.
+    CheckResult
+        The distances, and what a neighbor must not change and has changed.
 
     See Also
     --------
@@ -257,19 +286,23 @@ def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> Repla
     if seed is None:
         secret = Streams.from_random_state(None)
         seed = int(secret.words(Purpose.AUDIT, 4, 0, 1)[0] >> np.uint64(33))
-    data, changed = {"X": X} | fit_params, _changed_units(X, X_neighbour, fit_params)
-    model, first = fit_watched(estimator, data, seed)
-    again, second = fit_watched(estimator, data | {"X": X_neighbour}, seed, first)
+    model, first = fit_watched(estimator, X, seed, **fit_params)
+    again, second = fit_watched(estimator, X_neighbour, seed, first, **fit_params)
+    distances, violations = compared(first, second, _changed_units(X, X_neighbour, fit_params))
     name = getattr(estimator, "__name__", type(estimator).__name__)
-    distances, found = compared(first, second, changed)
-    violations = sorted(found)
-    if max(distances, default=0.0) > 1.0:
-        n = sum(d > 1.0 for d in distances)
-        violations.append(f"{n} releases move by up to {max(distances):.6g} of the sensitivity")
-    differing = differing_attributes(model, again)
-    if differing:
-        violations.append(f"{', '.join(differing)}: not determined by the releases")
-    return ReplayResult(name, tuple(distances), tuple(violations))
+    checks = *neighbor_checks("a neighbor", distances, violations), attribute_check(model, again)
+    return CheckResult(name, checks, tuple(distances))
+
+
+def neighbor_checks(
+    what: str, distances: Sequence[float], violations: set[str], note: str = ""
+) -> list[Check]:
+    """The lines of what `compared` has found of one neighbor or of several."""
+    largest, found = max(distances, default=0.0), "; ".join(sorted(violations))
+    return [
+        Check(f"what {what} changes, over the sensitivity", float(largest), high=1.0, note=note),
+        Check(f"what {what} must not change", len(violations), note=found),
+    ]
 
 
 def compared(first: Tape, second: Tape, changed: np.ndarray | None) -> tuple[list[float], set[str]]:
@@ -330,17 +363,20 @@ def _difference(one: Step, other: Step) -> np.ndarray:
     return np.array(list(both.values()), np.int64)
 
 
-def differing_attributes(one: Any, other: Any) -> list[str]:
-    """Names of attributes that two fits with the same releases do not share."""
-    if not isinstance(one, BaseEstimator):
-        return [] if joblib.hash(one) == joblib.hash(other) else ["the result"]
-    parameters = one.get_params(deep=False).keys()
-    names = sorted((vars(one).keys() | vars(other).keys()) - parameters)
-    missing = object()
-    return [
-        name for name in names
-        if joblib.hash(getattr(one, name, missing)) != joblib.hash(getattr(other, name, missing))
-    ]  # fmt: skip
+def attribute_check(one: Any, other: Any) -> Check:
+    """Attributes, or results, that two fits with the same releases do not share."""
+    one, other = _contents(one), _contents(other)
+    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    name = "fitted attributes that the releases do not determine"
+    return Check(name, len(names), note=", ".join(names))
+
+
+def _contents(result: Any) -> dict[str, str]:
+    """Hashes of the attributes that a fit has set, or of the result of a function."""
+    if not isinstance(result, BaseEstimator):
+        return {"the result": joblib.hash(result)}
+    parameters = result.get_params(deep=False)
+    return {k: joblib.hash(value) for k, value in vars(result).items() if k not in parameters}
 
 
 def _changed_units(X: Any, other: Any, fit_params: dict[str, Any]) -> np.ndarray | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +21,15 @@ from sklearn.base import BaseEstimator, clone
 
 from dplda.audit._attacks import add_words, widened
 from dplda.audit._replay import (
+    Check,
+    CheckResult,
     Step,
     Tape,
+    attribute_check,
     compared,
-    differing_attributes,
     distance,
     fit_watched,
+    neighbor_checks,
 )
 from dplda.core._corpus import check_counts
 from dplda.privacy import Repeated
@@ -50,71 +53,12 @@ NOT_REACHED = (
 )
 
 
-class ResidualTest(NamedTuple):
-    """One line of a residual check: a statistic and the range that it has in a sound fit."""
-
-    name: str
-    statistic: float
-    low: float
-    high: float
-    note: str = ""  # what the test could not see
-
-    @property
-    def passed(self) -> bool:
-        """Whether the statistic is in the expected range."""
-        return self.low <= self.statistic <= self.high
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name}: {self.statistic:.4g}, expected {self.low:.4g} to {self.high:.4g}: "
-            f"{'passed' if self.passed else 'FAILED'}{self.note and f' ({self.note})'}"
-        )
-
-
-@dataclass(frozen=True)
-class ResidualResult:
-    """What a residual check found. ``print`` shows it.
-
-    Parameters
-    ----------
-    name : str
-        Class of the estimator.
-    tests : tuple
-        All lines, each with `name`, `statistic`, `low`, `high`, `note` and `passed`.
-    n_releases, n_cells : int
-        Number of noisy releases, and of noisy cells in all of them.
-    """
-
-    name: str
-    tests: tuple[ResidualTest, ...]
-    n_releases: int
-    n_cells: int
-
-    @property
-    def passed(self) -> bool:
-        """Whether all tests passed."""
-        return not self.failures
-
-    @property
-    def failures(self) -> tuple[ResidualTest, ...]:
-        """The tests that did not pass."""
-        return tuple(test for test in self.tests if not test.passed)
-
-    def __str__(self) -> str:
-        found = "; ".join(test.name for test in self.failures)
-        verdict = f"not as declared: {found}" if found else "all is as declared"
-        return "\n".join([
-            f"{self.name}, noisy cells: {self.n_cells}, releases: {self.n_releases}: {verdict}.",
-            *(f"* {test}" for test in self.tests),
-        ])  # fmt: skip
-
-
 def can_be_watched(estimator: BaseEstimator) -> bool:
     """Whether all releases of an estimator pass a curator that a check can watch."""
     return getattr(estimator, "_attack", None) in {"document", "word"}
 
 
-def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None) -> ResidualResult:
+def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None) -> CheckResult:
     """Compare the noise of a fit, and all else that its guarantee rests on, with what it declares.
 
     One fit is watched from inside. What was released minus what was computed is the noise. Some
@@ -133,7 +77,7 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
 
     Returns
     -------
-    ResidualResult
+    CheckResult
         One line for each test.
 
     Raises
@@ -175,31 +119,30 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
     streams = Streams.from_random_state(random_state)
     estimator, X = _with_more(estimator, check_counts(clone(estimator), X, reset=True), streams)
     seed = int(streams.words(Purpose.AUDIT, 4, 0, 1)[0] >> np.uint64(33))
-    model, tape = fit_watched(estimator, {"X": X}, seed)
-    neutral = {"X": _neutral(model, X)}
+    model, tape = fit_watched(estimator, X, seed)
+    neutral = _neutral(model, X)
     public, _ = fit_watched(estimator, neutral, seed, tape)
     others = [fit_watched(estimator, neutral, None, tape)[1] for _ in range(2)]
-    steps = tape.steps
     scores = [
         normal_scores(step, uniform(streams.words(Purpose.AUDIT, 3, i, step.value.size)))
-        for i, step in enumerate(steps)
+        for i, step in enumerate(tape.steps)
     ]
     noisy = [step for one in (tape, *others) for step in one.steps]
-    is_word = model._attack == "word"
-    tests = [
-        *noise_tests(scores),
-        repeat_test(noisy),
-        bare_test(noisy),
-        *sample_tests(tape.samples),
-        *([_token_test(tape, X)] if is_word else _replay_tests(estimator, X, seed, tape)),
-        _event_test(model, tape),
-        _exactly(
-            "fitted attributes that the releases do not determine",
-            len(differing_attributes(model, public)),
-        ),
-    ]
-    n_cells = sum(len(score) for score in scores)
-    return ResidualResult(type(model).__name__, tuple(tests), len(steps), n_cells)
+    if model._attack == "word":
+        moved = _moved_by_a_word(tape, X)
+        neighbors = [Check("what a word changes, over the sensitivity", max(moved), high=1.0)]
+    else:
+        moved, neighbors = _moved_by_documents(estimator, X, seed, tape)
+    checks = (
+        *noise_checks(scores),
+        repeat_check(noisy),
+        bare_check(noisy),
+        *sample_checks(tape.samples),
+        *neighbors,
+        _event_check(model, tape),
+        attribute_check(model, public),
+    )
+    return CheckResult(type(model).__name__, checks, tuple(moved))
 
 
 class NoiseOfRelease(NamedTuple):
@@ -269,10 +212,6 @@ def noise_of_release(model: Any) -> NoiseOfRelease:
     return NoiseOfRelease(squares / n, float(low), float(high))
 
 
-def _exactly(name: str, n: float, high: float = 0.0, note: str = "") -> ResidualTest:
-    return ResidualTest(name, float(n), 0.0, high, note)
-
-
 def _with_more(
     estimator: BaseEstimator, X: sp.csr_array, streams: Streams
 ) -> tuple[BaseEstimator, sp.csr_array]:
@@ -329,27 +268,27 @@ def normal_scores(step: Step, draws: np.ndarray) -> np.ndarray:
     return norm.ppf(np.clip(low + draws * (high - low), 1e-300, 1.0 - 2.0**-53))
 
 
-def noise_tests(scores: list[np.ndarray]) -> list[ResidualTest]:
+def noise_checks(scores: list[np.ndarray]) -> list[Check]:
     """Compare the normal scores of all releases with independent standard normal numbers."""
     everything = np.concatenate(scores)
     name = "variance of the noise over the declared one"
-    each = [_variance_test(f"{name}, in the least likely release", s, len(scores)) for s in scores]
+    each = [_variance_check(f"{name}, in the least likely release", s, len(scores)) for s in scores]
     law = float(kstest(everything, "norm").pvalue)
     return [
-        _variance_test(name, everything),
+        _variance_check(name, everything),
         max(each, key=_distance),
-        ResidualTest("p-value of the noise under the declared law", law, LEVEL, 1.0),
-        _correlation_test(everything),
+        Check("p-value of the noise under the declared law", law, LEVEL, 1.0),
+        _correlation_check(everything),
     ]
 
 
-def _variance_test(name: str, scores: np.ndarray, n_tests: int = 1) -> ResidualTest:
+def _variance_check(name: str, scores: np.ndarray, n_tests: int = 1) -> Check:
     n, level = len(scores), LEVEL / n_tests
     low, high = float(chi2.ppf(level / 2, n)), float(chi2.isf(level / 2, n))
-    return ResidualTest(name, float((scores**2).mean()), low / n, high / n)
+    return Check(name, float((scores**2).mean()), low / n, high / n)
 
 
-def _correlation_test(scores: np.ndarray) -> ResidualTest:
+def _correlation_check(scores: np.ndarray) -> Check:
     """Correlation of the cells of all releases with later cells, at the least likely lag.
 
     The scalar product with a vector of length one that is independent of the cells is standard
@@ -362,10 +301,10 @@ def _correlation_test(scores: np.ndarray) -> ResidualTest:
     lengths = np.sqrt(np.cumsum(scores**2))[n - 2 :: -1]  # of the cells that have one at the lag
     worst = max(products / lengths, key=abs, default=0.0)
     far = float(norm.isf(LEVEL / 2 / n))
-    return ResidualTest("correlation of the noise, at any lag", float(worst), -far, far)
+    return Check("correlation of the noise, at any lag", float(worst), -far, far)
 
 
-def repeat_test(steps: list[Step]) -> ResidualTest:
+def repeat_check(steps: list[Step]) -> Check:
     """Stretches of noise that occur twice, in this fit or in two others that have other keys.
 
     Two stretches of m cells agree with probability p**m at most, where p is that of the most likely
@@ -381,10 +320,10 @@ def repeat_test(steps: list[Step]) -> ResidualTest:
         for i in range(len(step.noise) - length + 1)
     ]
     name = f"stretches of {length} cells whose noise occurs twice"
-    return _exactly(name, len(seen) - len(set(seen)))
+    return Check(name, len(seen) - len(set(seen)))
 
 
-def bare_test(steps: list[Step]) -> ResidualTest:
+def bare_check(steps: list[Step]) -> Check:
     """The cell that most often has the noise 0, among releases of one size."""
     sizes, tests = {len(step.noise) for step in steps}, []
     for size in sorted(sizes):
@@ -392,14 +331,15 @@ def bare_test(steps: list[Step]) -> ResidualTest:
         n_bare = np.sum([step.noise == 0 for step in same], axis=0)
         peak = max(_peak(step.mechanism) for step in same)
         most = binom.isf(LEVEL / len(sizes) / size, len(same), peak)
-        tests.append(_exactly("releases in which one cell has no noise", n_bare.max(), float(most)))
-    return max(tests, key=lambda test: test.statistic - test.high)
+        name = "releases in which one cell has no noise"
+        tests.append(Check(name, float(n_bare.max()), high=float(most)))
+    return max(tests, key=lambda check: check.statistic - check.high)
 
 
 # samples
 
 
-def sample_tests(samples: list[tuple[np.ndarray, np.ndarray]]) -> list[ResidualTest]:
+def sample_checks(samples: list[tuple[np.ndarray, np.ndarray]]) -> list[Check]:
     """Rates of the secret samples, and how often a document is in two of them."""
     drawn = [
         (rates, np.isin(np.arange(len(rates)), rows))
@@ -409,23 +349,23 @@ def sample_tests(samples: list[tuple[np.ndarray, np.ndarray]]) -> list[ResidualT
     if not drawn:
         return []
     rates, members = (np.concatenate(parts) for parts in zip(*drawn))
-    tests = [_rate_test("share of documents that a round samples", rates, members, LEVEL)]
+    tests = [_rate_check("share of documents that a round samples", rates, members, LEVEL)]
     pairs = list(itertools.combinations(drawn, 2))
     name = "share of a round's sample that another round samples again"
     again = [  # given one sample, the other one is coins at their rates
-        _rate_test(name, rates[one], member[one], LEVEL / len(pairs))
+        _rate_check(name, rates[one], member[one], LEVEL / len(pairs))
         for (_, one), (rates, member) in pairs
     ]
     return tests + ([max(again, key=_distance)] if again else [])
 
 
-def _distance(test: ResidualTest) -> float:
+def _distance(check: Check) -> float:
     """How far a statistic is from the middle of its range, in half widths."""
-    half = (test.high - test.low) / 2
-    return abs(test.statistic - (test.high + test.low) / 2) / half if half > 0 else 0.0
+    half = (check.high - check.low) / 2
+    return abs(check.statistic - (check.high + check.low) / 2) / half if half > 0 else 0.0
 
 
-def _rate_test(name: str, rates: np.ndarray, member: np.ndarray, level: float) -> ResidualTest:
+def _rate_check(name: str, rates: np.ndarray, member: np.ndarray, level: float) -> Check:
     """Share of secret coins that show 1.
 
     Equal rates spread it most: far from the mean, its tails are at most those of the binomial law
@@ -434,27 +374,27 @@ def _rate_test(name: str, rates: np.ndarray, member: np.ndarray, level: float) -
     rates, member = rates[rates < 1], member[rates < 1]
     n = len(rates)
     if n == 0:
-        return ResidualTest(name, 0.0, 0.0, 1.0)
+        return Check(name, 0.0, 0.0, 1.0)
     low, high = binom.ppf(level / 2, n, rates.mean()), binom.isf(level / 2, n, rates.mean())
-    return ResidualTest(name, float(member.mean()), float(low) / n, float(high) / n)
+    return Check(name, float(member.mean()), float(low) / n, float(high) / n)
 
 
 # contributions
 
 
-def _token_test(tape: Tape, X: sp.csr_array) -> ResidualTest:
+def _moved_by_a_word(tape: Tape, X: sp.csr_array) -> list[float]:
     """What a replaced word moves: a token adds to a cell of its word's row, and to no other row."""
     words, changes = np.asarray(X.sum(axis=0)).reshape(-1), []
     for step in tape.steps:
         each = np.abs(step.value).sum(axis=1) / np.maximum(words, 0.5)  # a word without tokens: 0
         moved = np.full(2, np.ceil(each.max()), np.int64)  # two cells change by this at most
         changes.append(distance(replace(step, value=moved), replace(step, value=0 * moved)))
-    return _exactly("what a word changes, over the sensitivity", max(changes), 1.0)
+    return changes
 
 
-def _replay_tests(
+def _moved_by_documents(
     estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape
-) -> list[ResidualTest]:
+) -> tuple[list[float], list[Check]]:
     """What some documents change, each by a replay without it, and what each adds alone.
 
     Every second document is the sample of a round, so that each of them takes part in some rounds
@@ -464,28 +404,25 @@ def _replay_tests(
     def half(i: int, rates: np.ndarray) -> np.ndarray:
         return np.arange(i % 2, len(rates), 2)
 
-    _, first = fit_watched(estimator, {"X": X}, seed, tape, half)
+    _, first = fit_watched(estimator, X, seed, tape, half)
     largest, violations = np.zeros(len(first.steps)), set()
     longest = np.argsort(-np.diff(X.indptr), kind="stable")
     for unit in {*longest[:2], *range(X.shape[0])[-4:]}:  # the last ones are loud
         kept = X.copy()
         kept.data[X.indptr[unit] : X.indptr[unit + 1]] = 0
         kept.eliminate_zeros()
-        again = fit_watched(estimator, {"X": kept}, seed, tape, half)[1]
+        again = fit_watched(estimator, kept, seed, tape, half)[1]
         distances, others = compared(first, again, np.array([unit]))
         violations |= others
         if len(distances) == len(largest):
             largest = np.maximum(largest, distances)
     n_unseen = int(np.count_nonzero(largest < REACHED))
     note = NOT_REACHED.format(n_unseen, len(largest)) if n_unseen else ""
-    tests = [
-        _exactly("what a document changes, over the sensitivity", largest.max(), 1.0, note),
-        _exactly("what a document must not change", len(violations), note="; ".join(violations)),
-    ]
+    checks = neighbor_checks("a document", largest.tolist(), violations, note)
     if tape.samples:
         alone = max(_lengths_alone(estimator, X, seed, tape), default=0.0)
-        tests.append(_exactly("what a document adds alone, over the sensitivity", alone, 1.0))
-    return tests
+        checks.append(Check("what a document adds alone, over the sensitivity", alone, high=1.0))
+    return largest.tolist(), checks
 
 
 def _lengths_alone(
@@ -505,7 +442,7 @@ def _lengths_alone(
     units, n = np.flatnonzero(np.diff(X.indptr)), len(tape.samples)
     n_shown = min(len(units), MOST_FITS * n)
     units = units[np.linspace(0, len(units) - 1, n_shown).astype(int)]
-    loud = {"X": X[len(X.indptr) - 2 - np.arange(X.shape[0]) % N_LOUD]}
+    loud = X[len(X.indptr) - 2 - np.arange(X.shape[0]) % N_LOUD]
     for start in range(0, n_shown, n):
         chosen = np.resize(units[start : start + n], n)
         members = lambda i, rates, chosen=chosen: chosen[i : i + 1]  # noqa: E731
@@ -517,7 +454,7 @@ def _lengths_alone(
 # the guarantee
 
 
-def _event_test(model: BaseEstimator, tape: Tape) -> ResidualTest:
+def _event_check(model: BaseEstimator, tape: Tape) -> Check:
     """Releases that cost another event than the guarantee states, or have less noise than that."""
     stated, missing = list(model.privacy_.events), 0
     for step in tape.steps:
@@ -529,4 +466,4 @@ def _event_test(model: BaseEstimator, tape: Tape) -> ResidualTest:
             stated.remove(step.event)
         else:
             missing += 1
-    return _exactly("releases that the events of the guarantee do not cover", missing)
+    return Check("releases that the events of the guarantee do not cover", missing)
