@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import cache
-from inspect import cleandoc
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import are_shards, check_counts, check_shards
 from dplda.core._fold_in import LARGEST_PRIOR, fold_in
-from dplda.core._private_fit import Interval
+from dplda.core._private_fit import Described, Interval
 from dplda.leaf._messages import warn_user
 from dplda.metrics._perplexity import held_out_log_likelihood
 from dplda.privacy import PrivacyLeakWarning
@@ -25,42 +23,19 @@ MAX_COMPONENTS = 2**16  # a table of 100,000 words has 52 GB then
 MAX_ITER = 10**6  # a plan lists all rounds before the first one
 
 
-FIT = """\
-Parameters
-----------
-X : {array-like, sparse matrix} of shape (n_docs, n_words)
-    Word counts; columns are public.
-y : Ignored
-    Ignored.
-
-Returns
--------
-self : object
-    Fitted estimator."""
-
-
-class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Described):
     """Parameter checks and tags; this class reads public attributes only.
 
     Training is not here. Each estimator writes out the order of its private and public steps in
-    its own file, where an auditor looks for it. A parameter or an attribute that the docstring of a
-    class only names has the description of its base classes, such as these.
+    its own file, where an auditor looks for it.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics.
-    n_jobs : int or None, default=None
-        Number of threads. It never changes a result.
-    verbose : int, default=0
-        Progress: a bar on terminals and in notebooks, otherwise lines.
 
     Attributes
     ----------
-    delta_ : float
-        The delta at which `epsilon_` is stated.
-    privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
     n_features_in_ : int
         Size of the vocabulary.
     """
@@ -77,15 +52,6 @@ class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         "verbose": ["verbose"],
     }
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        inherit_descriptions(cls)
-
-    def _assign(self, parameters: dict[str, Any]) -> None:
-        """Set the parameters of a constructor, its ``locals()``, each as it was given."""
-        del parameters["self"]
-        self.__dict__.update(parameters)
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")  # a fit that failed leaves n_features_in_ behind
 
@@ -99,32 +65,6 @@ class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def inherit_descriptions(cls: type) -> None:
-    """Describe what docstrings only name or leave out, as base classes do.
-
-    That is parameters and attributes of the class, and what each `fit` and `partial_fit` takes and
-    returns.
-    """
-    described: dict[str, str] = {}
-    for base in reversed(cls.__mro__[1:]):
-        if base.__module__.startswith("dplda."):
-            text = cleandoc(base.__doc__ or "")
-            entries = re.findall(r"^(\w+)( : .+\n(?:    .+\n?)+)", text, re.M)
-            described |= {name: (name + text).rstrip("\n") for name, text in entries}
-    if cls.__doc__:
-        cls.__doc__ = re.sub(
-            r"^\w+$",
-            lambda name: described.get(name[0], name[0]),
-            cleandoc(cls.__doc__),
-            flags=re.M,
-        )
-    for method in (vars(cls).get(name) for name in ("fit", "partial_fit")):
-        text = cleandoc(method.__doc__ or "") if method else ""
-        if text and "Parameters\n" not in text:
-            first, *sections = re.split(r"\n\n(?=\w+\n---)", text, maxsplit=1)
-            method.__doc__ = "\n\n".join([first, FIT, *sections])
 
 
 class BaseLDA(BaseTopicModel):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
+from inspect import cleandoc
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
@@ -90,7 +92,75 @@ class Promise:
     trusted: str = TRUSTED_PROCESS  # with private data (docs/threat_model.md)
 
 
-class PrivateEstimator:
+FIT = """\
+Parameters
+----------
+X : {array-like, sparse matrix} of shape (n_docs, n_words)
+    Word counts; columns are public.
+y : Ignored
+    Ignored.
+
+Returns
+-------
+self : object
+    Fitted estimator."""
+
+
+class Described(BaseEstimator):
+    """An estimator whose docstrings only name what its base classes describe, such as this.
+
+    Parameters
+    ----------
+    n_jobs : int or None, default=None
+        Number of threads. It never changes a result.
+    verbose : int, default=0
+        Progress: a bar on terminals and in notebooks, otherwise lines.
+
+    Attributes
+    ----------
+    delta_ : float
+        The delta at which `epsilon_` is stated.
+    privacy_ : Guarantee
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherit_descriptions(cls)
+
+    def _assign(self, parameters: dict[str, Any]) -> None:
+        """Set the parameters of a constructor, its ``locals()``, each as it was given."""
+        del parameters["self"]
+        self.__dict__.update(parameters)
+
+
+def inherit_descriptions(cls: type) -> None:
+    """Describe what docstrings only name or leave out, as base classes do.
+
+    That is parameters and attributes of the class, and what each `fit` and `partial_fit` takes and
+    returns.
+    """
+    described: dict[str, str] = {}
+    for base in reversed(cls.__mro__[1:]):
+        if base.__module__.startswith("dplda."):
+            text = cleandoc(base.__doc__ or "")
+            entries = re.findall(r"^(\w+)( : .+\n(?:    .+\n?)+)", text, re.M)
+            described |= {name: (name + text).rstrip("\n") for name, text in entries}
+    if cls.__doc__:
+        cls.__doc__ = re.sub(
+            r"^\w+$",
+            lambda name: described.get(name[0], name[0]),
+            cleandoc(cls.__doc__),
+            flags=re.M,
+        )
+    for method in (vars(cls).get(name) for name in ("fit", "partial_fit")):
+        text = cleandoc(method.__doc__ or "") if method else ""
+        if text and "Parameters\n" not in text:
+            first, *sections = re.split(r"\n\n(?=\w+\n---)", text, maxsplit=1)
+            method.__doc__ = "\n\n".join([first, FIT, *sections])
+
+
+class PrivateEstimator(Described):
     """An estimator with a guarantee. The class states its `_promise`, or its import fails.
 
     Parameters
@@ -120,7 +190,7 @@ class PrivateEstimator:
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """The diagram that notebooks show, and below it the first lines of the card."""
-        shown: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)
         if "text/html" in shown and hasattr(self, "privacy_"):
             shown["text/html"] += f"<pre>{html.escape(self.privacy_.summary())}</pre>"
         return shown

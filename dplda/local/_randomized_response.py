@@ -150,9 +150,7 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
         self, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100, ledger=None,
         random_state=None,
     ):  # fmt: skip
-        parameters = locals()
-        del parameters["self"]
-        self.__dict__.update(parameters)
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> RandomizedResponse:

@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
@@ -62,9 +62,7 @@ _SPLITTING = ("strip_accents", "lowercase", "stop_words", "token_pattern", "anal
 
 
 # counts are sparse, which no data frame is made of: like CountVectorizer, without set_output
-class PrivateCountVectorizer(
-    PrivateEstimator, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
-):
+class PrivateCountVectorizer(TransformerMixin, PrivateEstimator, auto_wrap_output_keys=None):
     r"""Word counts in a vocabulary that is chosen with differential privacy.
 
     A vocabulary that :class:`~sklearn.feature_extraction.text.CountVectorizer` learns shows that
@@ -102,11 +100,8 @@ class PrivateCountVectorizer(
         Regular expression of a word.
     analyzer : "word" or callable, default="word"
         A function from a text to its words, in place of the five parameters before.
-    ledger : Ledger, str, path-like or None, default=None
-        Where the choice is charged: a budget over many fits.
-    random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else voids the guarantee against anyone
-        who knows or guesses it (`SeededNoiseWarning`).
+    ledger
+    random_state
 
     Attributes
     ----------
@@ -121,10 +116,8 @@ class PrivateCountVectorizer(
         Least weight of a word outside of `candidates`; infinite if `discover` is False.
     epsilon_ : float
         Epsilon of a document for the vocabulary.
-    delta_ : float
-        The delta at which `epsilon_` is stated.
-    privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+    delta_
+    privacy_
 
     See Also
     --------
@@ -177,9 +170,7 @@ class PrivateCountVectorizer(
         max_doc_words=1000, strip_accents=None, lowercase=True, stop_words=None,
         token_pattern=r"(?u)\b\w\w+\b", analyzer="word", ledger=None, random_state=None,
     ):  # fmt: skip
-        parameters = locals()
-        del parameters["self"]
-        self.__dict__.update(parameters)
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(

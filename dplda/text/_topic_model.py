@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import check_random_state
@@ -45,9 +45,7 @@ from dplda.text._count_vectorizer import PrivateCountVectorizer, column_of, warn
 WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
 
 
-class PrivateTopicModel(
-    PrivateEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     """Topics of private texts: one call, one epsilon, one guarantee.
 
     A `PrivateCountVectorizer` chooses the words and a `SubLDA` finds the topics, from one budget.
@@ -60,8 +58,7 @@ class PrivateTopicModel(
     epsilon : float
         Total epsilon of a text, or of a user if `fit` gets `user_ids`; must be given. ``inf`` fits
         without noise and without privacy.
-    delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01.
+    delta
     vocabulary : str, array-like of str or None, default="en"
         A language of `dplda.datasets.load_public_vocabulary`: the words are chosen with privacy
         from its list, and from the texts where many have them. A list of words is public and costs
@@ -84,13 +81,9 @@ class PrivateTopicModel(
         the charge if they are too few for so many topics.
     ledger : Ledger, str, path-like or None, default=None
         Where words and topics are charged together: a budget over many fits.
-    n_jobs : int or None, default=None
-        Number of threads.
-    random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else voids the guarantee against anyone
-        who knows or guesses it (`SeededNoiseWarning`).
-    verbose : int, default=0
-        1 shows progress.
+    n_jobs
+    random_state
+    verbose
 
     Attributes
     ----------
@@ -160,9 +153,7 @@ class PrivateTopicModel(
         stop_words="auto", public_texts=None, word_vectors="auto", model=None, expected_n_docs=None,
         ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
-        parameters = locals()
-        del parameters["self"]
-        self.__dict__.update(parameters)
+        self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
