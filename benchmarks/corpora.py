@@ -116,10 +116,9 @@ def embedded() -> Split:
 
 def glosses() -> Split:
     """The embedded definitions of nouns, words of the public English list."""
-    texts, labels = load_wordnet_glosses(return_X_y=True)
-    words = load_public_vocabulary(2000)
-    X = CountVectorizer(vocabulary=words).fit_transform(texts)
-    return prepare("glosses", X, labels, words=words, n_words=None, shortest=10)
+    corpus, words = load_wordnet_glosses(), load_public_vocabulary(2000)
+    X = CountVectorizer(vocabulary=words).fit_transform(corpus.data)
+    return prepare("glosses", X, corpus.target, words=words, n_words=None, shortest=10)
 
 
 def bbc() -> Split:

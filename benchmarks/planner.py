@@ -58,9 +58,7 @@ def synthetic():
 
 CORPORA = LOADERS | {
     "glosses": glosses,
-    "gloss_words": lambda: own_words(
-        "glosses, own words", load_wordnet_glosses(return_X_y=True)[0]
-    ),
+    "gloss_words": lambda: own_words("glosses, own words", load_wordnet_glosses().data),
     "docstring_words": lambda: own_words("docstrings, own words", load_docstrings()[0]),
     "synthetic": synthetic,
 }

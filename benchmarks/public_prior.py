@@ -224,7 +224,7 @@ def other(name: str, words: tuple[str, ...]) -> sp.csr_array:
     texts = {
         "BBC": lambda: corpora.bbc_texts()[0],
         "docstrings": lambda: load_docstrings()[0],
-        "glosses": lambda: load_wordnet_glosses(return_X_y=True)[0],
+        "glosses": lambda: load_wordnet_glosses().data,
     }[name]()  # fmt: skip
     return sp.csr_array(CountVectorizer(vocabulary=words).transform(texts)).astype(float)
 

@@ -100,7 +100,8 @@ def reader(tmp_path, monkeypatch):
     for logger in (logging.getLogger(), logging.getLogger("dplda")):
         monkeypatch.setattr(logger, "handlers", [])
         monkeypatch.setattr(logger, "level", logger.level)
-    texts, labels = load_wordnet_glosses(return_X_y=True)
+    glosses = load_wordnet_glosses()
+    texts, labels = glosses.data, glosses.target
     vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(2000))
     words = vectorizer.get_feature_names_out()
     X, X_public = vectorizer.transform(texts[:1500]), vectorizer.transform(texts[1500:2100])
@@ -162,7 +163,8 @@ def test_the_first_example_of_the_readme_publishes_a_model_of_use(tmp_path, monk
     released = dplda.load_release("topics.dplda")
     assert 3.9 < released.privacy_.epsilon <= 4
     assert not released.privacy_.seeded
-    texts, labels = load_wordnet_glosses(return_X_y=True)
+    glosses = load_wordnet_glosses()
+    texts, labels = glosses.data, glosses.target
     weights = released.transform(texts[:2000])
     model = LogisticRegression(max_iter=1000).fit(weights[:1000], labels[:1000])
     accuracy = model.score(weights[1000:], labels[1000:2000])

@@ -92,9 +92,9 @@ def test_a_classifier_inside_is_named_by_its_path():
 def test_a_step_that_states_more_than_its_events_is_charged_what_it_states(stated):
     pipeline = make_pipeline(CountVectorizer(vocabulary=FRUIT), model()).fit(TEXTS)
     pipeline[-1].privacy_ = replace(pipeline[-1].privacy_, epsilon=stated)
-    assert pipeline_guarantee(pipeline, delta=1e-3).epsilon >= stated
+    assert pipeline_guarantee(pipeline).epsilon_at(1e-3) >= stated
     both = make_pipeline(chooser().fit(TEXTS), pipeline[-1])
-    assert pipeline_guarantee(both, delta=1e-3).epsilon > stated or stated == math.inf
+    assert pipeline_guarantee(both).epsilon_at(1e-3) > stated or stated == math.inf
     assert pipeline_guarantee(both).epsilon == math.inf  # the statement takes all of delta
 
 

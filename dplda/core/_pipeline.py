@@ -19,7 +19,7 @@ from dplda.privacy._events import Event
 __all__ = ["pipeline_guarantee"]
 
 
-def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Guarantee:
+def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
     """State the guarantee of a fitted pipeline: all of its steps, together.
 
     Parameters
@@ -31,13 +31,12 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
         Pipeline, FeatureUnion or ColumnTransformer inside of the pipeline count like its own: they
         read the same rows, and their costs add up. Two steps that drew their noise from a given
         seed make epsilon infinite, as in a ledger.
-    delta : float, default=None
-        The delta at which epsilon is stated; None takes the largest of the steps.
 
     Returns
     -------
     guarantee : Guarantee
-        Of everything that the steps hold. Its `provenance` says where the vocabulary comes from.
+        Of everything that the steps hold, at the largest delta of the steps; `epsilon_at` states
+        it at another one. Its `provenance` says where the vocabulary comes from.
 
     Raises
     ------
@@ -63,12 +62,10 @@ def pipeline_guarantee(pipeline: Pipeline, *, delta: float | None = None) -> Gua
     >>> round(pipeline_guarantee(pipeline.fit(texts)).epsilon, 1)
     2.3
     """
-    return combined_guarantee(pipeline, delta=delta)
+    return combined_guarantee(pipeline)
 
 
-def combined_guarantee(
-    pipeline: Pipeline, *, delta: float | None = None, seeds_differ: bool = False
-) -> Guarantee:
+def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Guarantee:
     """`pipeline_guarantee`, also for steps of which the caller knows that their seeds differ."""
     check_model(pipeline, "a fitted Pipeline")
     pipeline = thawed(pipeline)
@@ -126,7 +123,7 @@ def combined_guarantee(
         assumptions.pop(COLUMNS, None)
     if straight and any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins):
         origins = [origin for origin in origins if origin not in UNKNOWN_WORDS]
-    delta = max(part.delta for part in parts) if delta is None else float(delta)
+    delta = max(part.delta for part in parts)
     events = [event for part in parts for event in _charged(part)] + [NonPrivate()] * len(leaks)
     distance = math.fsum(part.total_variation for part in parts)
     return Guarantee(

@@ -21,16 +21,11 @@ LONGEST = 20_000  # words of a list; of the English ones, each stands in two fie
 _WORD = re.compile(r"(?<![\w'])[a-z]{3,}(?![\w'])")
 
 
-def load_wordnet_glosses(*, return_X_y: bool = False) -> Bunch | tuple[list[str], np.ndarray]:
+def load_wordnet_glosses() -> Bunch:
     """Load the embedded corpus: what English nouns mean, in 9,790 documents.
 
     A document holds the definitions of about nine related nouns of WordNet 3.0 [1]_, and is labeled
     by their field, such as "animal" or "time". The corpus is a file of the package, and public.
-
-    Parameters
-    ----------
-    return_X_y : bool, default=False
-        If True, return `(data, target)` instead of a Bunch.
 
     Returns
     -------
@@ -45,8 +40,6 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Bunch | tuple[list[str]
             The 24 fields in alphabetic order. WordNet calls them lexicographer files.
         DESCR : str
             Source, sizes, and what is left out.
-    (data, target) : tuple if `return_X_y` is True
-        The texts and their labels.
 
     Raises
     ------
@@ -79,8 +72,6 @@ def load_wordnet_glosses(*, return_X_y: bool = False) -> Bunch | tuple[list[str]
     lines = (line.decode() for line in sorted(content.split(b"\n"), key=zlib.crc32))
     fields, texts = zip(*(line.split("\t") for line in lines))
     target_names, target = np.unique(fields, return_inverse=True)
-    if return_X_y:
-        return list(texts), target
     n_words = sum(len(text.split()) for text in texts)
     return Bunch(
         data=list(texts),
@@ -169,10 +160,10 @@ def _english() -> tuple[str, ...]:
     The first 2,000 cover 33, 42 and 35% of the tokens of KOS, NIPS and the docstrings; in the order
     of occurrences alone, they cover 34, 38 and 32%.
     """
-    texts, target = load_wordnet_glosses(return_X_y=True)
+    corpus = load_wordnet_glosses()
     n_fields, n_tokens = Counter[str](), Counter[str]()
-    for field in range(max(target) + 1):
-        text = "\n".join(text for text, label in zip(texts, target) if label == field)
+    for field in range(len(corpus.target_names)):
+        text = "\n".join(text for text, label in zip(corpus.data, corpus.target) if label == field)
         counts = Counter(_WORD.findall(text.lower()))
         n_fields.update(counts.keys())
         n_tokens.update(counts)

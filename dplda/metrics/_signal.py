@@ -86,28 +86,23 @@ def with_signal(
 
 def warn_if_weak(estimator: Any) -> None:
     """Warn if most topics of a complete fit are weak, or if counts are far below the noise."""
-    name, facts, weak = type(estimator).__name__, [], estimator.weak_topics_
-    if len(weak) == 1:
-        return
+    name, weak = type(estimator).__name__, estimator.weak_topics_
     signal, n_read = getattr(estimator, "signal_to_noise_", np.inf), np.count_nonzero(~weak)
-    if n_read < FEWEST_TOPICS * len(weak):
-        facts.append(f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak")
-    if signal < SMALLEST_SIGNAL:
-        facts.append(f"signal_to_noise_ of {name} is {signal:.2g}, below {SMALLEST_SIGNAL}")
-    if facts:
-        meaning, first = "their words may be noise, chance, or frequent words", ""
-        if signal < SMALLEST_SIGNAL and (getattr(estimator, "prior_trust_", None) or 0) >= MOSTLY:
-            meaning = "its topics are mostly those of prior_components"
-        elif signal < SMALLEST_SIGNAL:
-            meaning = "the model knows word frequencies, and little of topics"
-            first = "public texts (public_prior), "
-        fewer = (
-            f"n_components={n_read} in a new fit (which costs, too), "
-            if 2 <= n_read < len(weak)
-            else ""
-        )
-        warn_user(
-            f"{', and '.join(facts)}: {meaning}; use {first}{fewer}more documents, a larger "
-            "epsilon, or fewer words. dplda.plan says before a fit what to expect",
-            LowSignalWarning,
-        )
+    is_noisy = signal < SMALLEST_SIGNAL
+    if len(weak) == 1 or not (is_noisy or n_read < FEWEST_TOPICS * len(weak)):
+        return
+    facts = f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak"
+    meaning, first = "their words may be noise, chance, or frequent words", ""
+    if is_noisy:
+        facts += f", and signal_to_noise_ of {name} is {signal:.2g}, below {SMALLEST_SIGNAL}"
+        meaning = "the model knows word frequencies, and little of topics"
+        first = "public texts (public_prior), "
+        if (getattr(estimator, "prior_trust_", None) or 0) >= MOSTLY:
+            meaning, first = "its topics are mostly those of prior_components", ""
+    if 2 <= n_read < len(weak):
+        first += f"n_components={n_read} in a new fit (which costs, too), "
+    warn_user(
+        f"{facts}: {meaning}; use {first}more documents, a larger epsilon, or fewer words. "
+        "dplda.plan says before a fit what to expect",
+        LowSignalWarning,
+    )
