@@ -9,7 +9,6 @@ import shutil
 import stat
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -311,9 +310,10 @@ def test_a_paid_release_is_not_overwritten_and_a_second_fit_finds_its_ledger(
     assert main(again) == 1
     said = capsys.readouterr()
     assert f"{ledger.epsilon_spent:.4g} of it spent before" in said.err
-    for other in (["--user-column", "patient"], ["--budget", "9"]):
-        assert main([*again, *other]) == 1
-    assert "Read:" not in said.out + capsys.readouterr().out  # the ledger refuses before it
+    assert main([*again, "--user-column", "patient"]) == 1
+    capsys.readouterr()
+    assert main([*again, "--budget", "9"]) == 1
+    assert "Read:" not in capsys.readouterr().out
     assert (tmp_path / "m").read_bytes() == paid
     assert len(ledger.entries()) == 1
     for n, other in enumerate((["--no-ledger"], ["--ledger", f"{tmp_path}/other"])):
@@ -378,26 +378,16 @@ def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize(
-    ("place", "n_calls"),
-    [("cli._fit.private_texts", 1), ("text._topic_model.checked", 1),
-     ("text._topic_model.checked", 2)],
-)  # fmt: skip
+@pytest.mark.parametrize("place", ["cli._fit.private_texts", "text._topic_model.checked"])
 def test_an_end_before_the_charge_says_that_nothing_was_charged(
-    notes, tmp_path, capsys, monkeypatch, place, n_calls
+    notes, tmp_path, capsys, monkeypatch, place
 ):
-    """While texts are read, and while they are checked, by the command and by the model."""
-    module, name = f"dplda.{place}".rsplit(".", 1)
-    module = import_module(module)
-    function, calls = getattr(module, name), []
+    """While texts are read, and while the model checks them."""
 
-    def interrupted(*given):
-        calls.append(given)
-        if len(calls) == n_calls:
-            raise KeyboardInterrupt
-        return function(*given)
+    def interrupted(*_):
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, name, interrupted)
+    monkeypatch.setattr(f"dplda.{place}", interrupted)
     assert main(notes) == 130
     assert "Nothing was charged.\nerror: interrupted" in capsys.readouterr().err
     assert not (tmp_path / "m").exists()

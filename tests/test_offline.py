@@ -12,9 +12,7 @@ import dplda
 
 ROOT = Path(dplda.__file__).parents[1]
 OFFLINE = Path(__file__).parents[1] / "scripts" / "offline"
-MAIN_JOB = [
-    sys.executable, "-W", "error", "-m", "dplda", "fit", "--example", "--picture", "topics.png"
-]  # fmt: skip
+MAIN_JOB = [sys.executable, "-W", "error", "-m", "dplda", "fit", "--example"]
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +43,7 @@ def internet_sockets(command):
 
 def test_the_main_job_opens_no_internet_socket_and_one_would_be_seen():
     assert internet_sockets(MAIN_JOB) == []
-    assert Path("topics.png").exists()
+    assert Path("topics.dplda").exists()
     code = "import socket, threading; threading.Thread(target=socket.socket).start()"
     assert len(internet_sockets([sys.executable, "-c", code])) == 1
 
@@ -64,7 +62,7 @@ def test_the_main_job_runs_without_network_rights_and_home():
         pytest.skip("scripts/offline does not run here: it takes user namespaces and iproute2")
     run = subprocess.run([OFFLINE, *MAIN_JOB], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert Path("topics.png").exists()
+    assert Path("topics.dplda").exists()
     run = subprocess.run(
         [OFFLINE, sys.executable, "-c", FACTS], capture_output=True, text=True, check=False
     )

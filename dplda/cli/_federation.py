@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import dplda.federated  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._options import add_texts, check_output, texts_of
+from dplda.cli._options import add_texts, check_ledger, check_output, texts_of
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._files import PUBLIC, check_writable, reserved, write_atomically
+from dplda.leaf._files import PUBLIC, reserved, write_atomically
 
 log = logging.getLogger("dplda.federated")
 
@@ -158,10 +158,7 @@ def _fit_together(options: argparse.Namespace) -> None:
         ssl.PROTOCOL_TLS_CLIENT, options.certificate, options.key,
         [_network.certificate_of(options.coordinator_certificate)],
     )  # fmt: skip
-    if options.ledger.exists():
-        dplda.privacy.Ledger(options.ledger)  # read, and checked
-    else:
-        check_writable(options.ledger)
+    check_ledger(options.ledger)
     party = Party(
         plan, options.name, options.key, _load(options, plan.words),
         ledger=options.ledger, n_jobs=options.n_jobs,
@@ -200,7 +197,7 @@ def _load(options: argparse.Namespace, words: list[str]) -> tuple[Any, Any]:
             return sp.csr_array(sp.load_npz(options.texts)), None
         except ValueError as error:
             raise ValueError(f"{options.texts} holds no sparse counts") from error
-    found = texts_of(options)
+    found = texts_of(options, options.texts, options.id_column)
     users = found.ids if options.id_column is not None else None
     return CountVectorizer(vocabulary=words).transform(found.texts), users
 

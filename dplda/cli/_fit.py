@@ -11,7 +11,7 @@ import dataclasses
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ from typing import Any
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._options import (
     add_texts,
+    check_ledger,
     check_output,
-    check_picture,
-    draw,
     say,
     show_card,
     show_topics,
@@ -30,7 +29,6 @@ from dplda.cli._options import (
 from dplda.leaf._checks import check_number
 from dplda.leaf._files import PUBLIC, reserved, write_atomically
 from dplda.leaf._messages import warn_user
-from dplda.text._text_files import read_texts
 
 MISSING = {"NA", "N/A", "NAN", "NULL", "NONE"}  # how programs write a missing id, or so in small
 NOTHING = "Nothing was charged."
@@ -49,8 +47,8 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     add_texts(parser, "--user-column", "column that says whose text it is: protects users", "?")
     _add_model(parser)
     add = parser.add_argument
-    add("--out", type=Path, metavar="FILE", help="new file of the model, which may be published")
-    add("--picture", type=Path, metavar="FILE", help="draw the topics to this new file")
+    add("--out", type=Path, metavar="FILE", default=Path("topics.dplda"),
+        help="new file of the model, which may be published (default: %(default)s)")  # fmt: skip
     add("--yes", action="store_true",
         help="spend the budget without asking, as without a terminal")  # fmt: skip
     add("--example", action="store_true",
@@ -60,11 +58,14 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
         "%(default)s); others than English need wordfreq")  # fmt: skip
     add("--public-texts", type=Path, metavar="TEXTS",
         help="public texts of the same kind: better topics, at no cost")  # fmt: skip
-    add = parser.add_argument_group("ledger").add_argument
-    add("--ledger", type=Path, metavar="FILE", help="file of a budget over many fits; created if "
-        "it is missing (default: TEXTS.ledger)")  # fmt: skip
-    add("--no-ledger", action="store_true", help="count no other fit of these texts")
-    add("--budget", type=float, help="epsilon of a new ledger, if it is more than --epsilon")
+    group = parser.add_argument_group("ledger")
+    either = group.add_mutually_exclusive_group().add_argument
+    either("--ledger", type=Path, metavar="FILE", help="file of a budget over many fits; created "
+        "if it is missing (default: TEXTS.ledger)")  # fmt: skip
+    either("--no-ledger", action="store_true", help="count no other fit of these texts")
+    group.add_argument(
+        "--budget", type=float, help="epsilon of a new ledger, if it is more than --epsilon"
+    )
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
@@ -113,28 +114,23 @@ def plan(options: argparse.Namespace, n_docs: int, **more: Any) -> Any:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from dplda.text._topic_model import checked
-
-    if options.example and options.texts is None:
-        options.epsilon = 4.0 if options.epsilon is None else options.epsilon
-        options.yes = True
-    elif options.example or None in (options.texts, options.epsilon, options.out):
-        options.parser.error("give TEXTS, --epsilon and --out, or --example in place of TEXTS")
-    else:
-        choose_ledger(options)
+    if options.example and options.epsilon is None:
+        options.epsilon = 4.0
+    if options.example == (options.texts is not None) or options.epsilon is None:
+        options.parser.error("give TEXTS and --epsilon, or --example in place of TEXTS")
     check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
-    inputs = (options.texts, options.ledger, options.public_texts)
-    if options.out is not None:
-        check_output(options.out, *inputs, is_new=True)
-    if options.picture is not None:
-        check_picture(options.picture, options.out, *inputs)
-    model = model_of(options)
-    try:
-        # what is wrong with an option, a text or an id shows before anything is charged
-        vectorizer, _, events = model._planned()
-        check_budget(options, events)
+    if options.texts is not None:
+        choose_ledger(options)
+    check_output(options.out, options.texts, options.ledger, options.public_texts, is_new=True)
+    model = dplda.PrivateTopicModel(
+        options.n_components, epsilon=options.epsilon, delta=options.delta,
+        vocabulary=options.language, max_features=options.max_features,
+        public_texts=public_texts(options) or None, expected_n_docs=options.n_docs, n_jobs=-1,
+        verbose=1,
+    )  # fmt: skip
+    try:  # what is wrong with an option or a file shows before anything is charged
+        model._planned()
         texts, users = private_texts(options)  # private
-        checked(vectorizer, texts, users)  # private
         warn_of_common(model.public_texts or [], texts)
         if not is_wanted(options):
             return 1
@@ -142,46 +138,31 @@ def _fit(options: argparse.Namespace) -> int:
         print(NOTHING, file=sys.stderr)
         raise
     with ExitStack() as room:
-        if options.out is not None:
-            size = 8 * (options.n_components + 8) * options.max_features + 2**17  # and long words
-            room.enter_context(reserved(options.out, size))
+        size = 8 * (options.n_components + 8) * options.max_features + 2**17  # and long words
+        room.enter_context(reserved(options.out, size))
         model.ledger = open_ledger(options)
         with accounted(model, options.out):
             model.fit(texts, user_ids=users)
             room.close()
-            if (path := keep(model, options.out)) is not None:
-                say(f"Model: {path}. It may be published.")
+            say(f"Model: {keep(model, options.out)}. It may be published.")
             show_topics(model.model_, model.vocabulary_)
             say("Words that many texts have in common may be names: read them before you publish.")
             show_card(model.privacy_.summary())
-            if options.picture is not None:
-                draw(model, options.picture)
             sys.stdout.flush()  # a reader that has ended is noticed here
     return 0
 
 
-def model_of(options: argparse.Namespace) -> dplda.PrivateTopicModel:
-    """The model that the options ask for."""
-    return dplda.PrivateTopicModel(
-        options.n_components, epsilon=options.epsilon, delta=options.delta,
-        vocabulary=options.language, max_features=options.max_features,
-        public_texts=public_texts(options) or None, expected_n_docs=options.n_docs, n_jobs=-1,
-        verbose=1,
-    )  # fmt: skip
-
-
 def choose_ledger(options: argparse.Namespace) -> None:
     """The ledger beside the texts, unless another one is named; none if that is asked for."""
+    texts = options.texts.resolve()
+    beside = texts.with_name(f"{texts.name}.ledger")
     if options.budget is not None and not options.budget >= options.epsilon:
         options.parser.error(
             f"--budget {options.budget:g} does not pay for --epsilon {options.epsilon:g}"
         )
-    texts = options.texts.resolve()
-    beside = texts.with_name(f"{texts.name}.ledger")
-    if options.no_ledger and options.ledger is not None:
-        options.parser.error("give --ledger or --no-ledger, not both")
     if not options.no_ledger:
         options.ledger = options.ledger or beside
+        check_ledger(options.ledger, options.budget)
     if beside.exists() and (options.ledger is None or options.ledger.resolve() != beside):
         warn_user(
             f"{beside} counts what was spent on these texts before, and this fit is not added to "
@@ -190,10 +171,16 @@ def choose_ledger(options: argparse.Namespace) -> None:
         )
 
 
+def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
+    """The ledger of the options, or one in memory that allows this fit and no more."""
+    if options.ledger is not None and options.ledger.exists():
+        return dplda.privacy.Ledger(options.ledger, epsilon=options.budget)
+    budget = options.epsilon if options.budget is None else options.budget
+    return dplda.privacy.Ledger(options.ledger, epsilon=budget, delta=options.delta)
+
+
 def is_wanted(options: argparse.Namespace) -> bool:
     """Say what to expect, from public options alone; on a terminal, ask before it is spent."""
-    if options.example:
-        return True
     from dplda.document._plan import FEWEST_DOCS, TOO_FEW
 
     unit = "texts" if options.id_column is None else "users"
@@ -213,7 +200,7 @@ def is_wanted(options: argparse.Namespace) -> bool:
         say(f"Caution: {TOO_FEW}.")
     if not options.public_texts:
         say("Public texts of the same kind (--public-texts) give better topics at no cost.")
-    if options.yes or not sys.stdin.isatty():
+    if options.yes or options.example or not sys.stdin.isatty():
         return True
     wanted = input(f"Spend epsilon {options.epsilon:g} on these {unit}? [y/N] ").strip().lower()
     if wanted not in ("y", "yes"):
@@ -222,7 +209,7 @@ def is_wanted(options: argparse.Namespace) -> bool:
 
 
 @contextmanager
-def accounted(model: dplda.PrivateTopicModel, out: Path | None) -> Iterator[None]:
+def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
     """However a job ends early, say what was spent, and keep what it paid for."""
     ledger = model.ledger
     before = len(ledger.entries())
@@ -244,11 +231,11 @@ def accounted(model: dplda.PrivateTopicModel, out: Path | None) -> Iterator[None
         raise
 
 
-def keep(model: dplda.PrivateTopicModel, out: Path | None) -> Path | None:
+def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
     """Write the model, or its words if that is all there is; elsewhere if it must be."""
     from dplda.release._release import release_bytes
 
-    if out is None or not hasattr(model, "vectorizer_"):
+    if not hasattr(model, "vectorizer_"):
         return None
     path = out
     try:
@@ -272,7 +259,7 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
         corpus: Any = dplda.datasets.load_wordnet_glosses()
         say(corpus.DESCR)
         return corpus.data, None
-    found = texts_of(options)
+    found = texts_of(options, options.texts, options.id_column)
     users = None if options.id_column is None else found.ids
     n_users = "" if users is None else f" of {len(set(users))} users"
     say(f"Read: {len(found.texts)} texts{n_users}. These numbers are private.")
@@ -291,30 +278,6 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
     return found.texts, users
 
 
-def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
-    """The ledger of the options, or one in memory that allows this fit and no more."""
-    budget = options.epsilon if options.budget is None else options.budget
-    if options.ledger is not None and options.ledger.exists():
-        return dplda.privacy.Ledger(options.ledger, epsilon=options.budget)
-    return dplda.privacy.Ledger(options.ledger, epsilon=budget, delta=options.delta)
-
-
-def check_budget(options: argparse.Namespace, events: Sequence[Any]) -> None:
-    """Refuse what the ledger will refuse, before any private text is read. It charges nothing."""
-    from dplda.privacy._curator import TOTAL_VARIATION
-    from dplda.privacy._ledger import check_affordable
-    from dplda.privacy._store import Entry
-
-    if options.ledger is None or not options.ledger.exists():
-        return
-    entry = Entry(
-        label="PrivateTopicModel", unit="document" if options.id_column is None else "user",
-        events=tuple(events), total_variation=2 * TOTAL_VARIATION,
-    )  # fmt: skip
-    with open_ledger(options)._store.transaction(write=False) as page:
-        check_affordable(entry, page)
-
-
 def public_texts(options: argparse.Namespace) -> list[str]:
     """The public texts of the options, read before anything private is."""
     if options.public_texts is None:
@@ -327,13 +290,10 @@ def public_texts(options: argparse.Namespace) -> list[str]:
                 "overlap; public texts must be none of the private ones: give them a folder or "
                 "file of their own"
             )
-    return read_texts(
-        options.public_texts, text_column=options.text_column, encoding=options.encoding,
-        separator=options.separator,
-    ).texts  # fmt: skip
+    return texts_of(options, options.public_texts).texts
 
 
-def warn_of_common(public: Sequence[str], texts: Sequence[str]) -> None:
+def warn_of_common(public: list[str], texts: list[str]) -> None:
     """Tell the person at the keyboard that public texts are among the private ones."""
     if n_common := len((set(public) & set(texts)) - {""}):
         warn_user(

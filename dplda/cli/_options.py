@@ -32,11 +32,10 @@ def add_texts(
     add("--separator", help="character between the columns of CSV (default: a comma)")
 
 
-def texts_of(options: argparse.Namespace) -> Texts:
-    """Read the texts that the options name. Private."""
+def texts_of(options: argparse.Namespace, path: Path, id_column: str | None = None) -> Texts:
+    """Read texts of files in the form that the options name. Private."""
     found = read_texts(
-        options.texts, text_column=options.text_column,
-        id_column=options.id_column, encoding=options.encoding,
+        path, text_column=options.text_column, id_column=id_column, encoding=options.encoding,
         separator=options.separator,
     )  # fmt: skip
     if found.n_left_out:
@@ -53,6 +52,14 @@ def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None
     if path.exists() and not path.is_file():  # a device would be replaced by a file
         raise ValueError(f"{path} is no regular file; write to another file")
     check_writable(path)
+
+
+def check_ledger(path: Path, epsilon: float | None = None) -> None:
+    """Refuse at the start a ledger that could not be charged."""
+    if path.exists():
+        dplda.privacy.Ledger(path, epsilon=epsilon)
+    else:
+        check_writable(path)
 
 
 def say(text: str) -> None:
@@ -79,22 +86,6 @@ def show_card(card: str) -> None:
         print(textwrap.fill(line, 96, subsequent_indent=" " * 13))
 
 
-def check_picture(path: Path, *inputs: Path | None) -> None:
-    """Refuse at the start a picture that could not be drawn at the end."""
-    from matplotlib.backend_bases import FigureCanvasBase  # of the extra `plot`
-
-    check_output(path, *inputs)
-    kinds = sorted(FigureCanvasBase.get_supported_filetypes())
-    if path.suffix[1:].lower() not in kinds:
-        raise ValueError(f"a picture must end in one of {', '.join(kinds)}, got {path}")
-
-
-def draw(model: Any, path: Path) -> None:
-    """Draw the topics of a model to a file."""
-    dplda.displays.plot_topics(model).savefig(path)
-    say(f"Picture: {path}")
-
-
 def add_topics(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``dplda topics``."""
     parser.description = "Print the topics of a published model, and its guarantee."
@@ -104,13 +95,12 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
 
 
 def _topics(options: argparse.Namespace) -> None:
-    if options.picture is not None:
-        check_picture(options.picture, options.model)
     model = dplda.load_release(options.model)
     show_topics(model)
     show_card(str(model.privacy_))
     if options.picture is not None:
-        draw(model, options.picture)
+        dplda.displays.plot_topics(model).savefig(options.picture)
+        say(f"Picture: {options.picture}")
 
 
 def add_transform(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +123,7 @@ def _transform(options: argparse.Namespace) -> None:
             f"{options.model} does not say how to count words; save a pipeline of vectorizer and "
             "model, as dplda fit does"
         )
-    found = texts_of(options)  # private
+    found = texts_of(options, options.texts, options.id_column)  # private
     weights = model.transform(found.texts)  # private
     table: list[list[Any]] = [[f"topic_{k}" for k in range(weights.shape[1])]]
     table += ([f"{weight:.6g}" for weight in row] for row in weights)
