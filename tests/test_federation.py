@@ -16,7 +16,6 @@ import pytest
 import scipy.sparse as sp
 
 from dplda.__main__ import main
-from dplda.cli import _federation as _command
 from dplda.datasets import make_topic_corpus
 from dplda.federated import _network
 from dplda.federated._network import Coordinator, Line, certificate_of, tls_context
@@ -265,7 +264,6 @@ def folder(tmp_path, monkeypatch, documents, keys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(_network, "Coordinator", start)
     monkeypatch.setattr(_network, "Line", start)
-    monkeypatch.setattr(_command.log, "handlers", [])
     for path in keys.iterdir():
         Path(path.name).write_bytes(path.read_bytes())
     for path in tmp_path.glob("*.key"):

@@ -25,7 +25,6 @@ from test_federation import (
 import dplda
 from dplda import GibbsLDA, load_release, save_release
 from dplda.__main__ import main
-from dplda.cli import _federation as _command
 from dplda.datasets import load_word_vectors, make_topic_corpus
 from dplda.federated import _network
 from dplda.federated._joint_fit import Party, Plan
@@ -489,7 +488,6 @@ async def test_a_plan_has_the_public_tables_of_the_model(keys, documents, name):
 @pytest.fixture
 def folder(tmp_path, keys, documents, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_command.log, "handlers", [])
     for path in keys.iterdir():
         Path(path.name).write_bytes(path.read_bytes())
         Path(path.name).chmod(0o600)

@@ -16,7 +16,7 @@ from dplda.cli._options import add_texts, check_ledger, check_output, texts_of
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import PUBLIC, reserved, write_atomically
 
-log = logging.getLogger("dplda.federated")
+log, LOG = logging.getLogger("dplda.federated"), "%(asctime)s %(name)s: %(message)s"
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +138,7 @@ def _add_up(options: argparse.Namespace) -> None:
             log.info("listening at %s:%d for plan %s", options.host, port, plan.digest.hex())
             await network.add_up()
 
-    _show_log()
+    logging.basicConfig(level=logging.INFO, format=LOG)
     asyncio.run(run())
 
 
@@ -164,7 +164,7 @@ def _fit_together(options: argparse.Namespace) -> None:
         ledger=options.ledger, n_jobs=options.n_jobs,
     )  # fmt: skip
     line = _network.Line(options.coordinator, plan.max_bytes, tls)
-    _show_log()
+    logging.basicConfig(level=logging.INFO, format=LOG)
     log.info("plan %s", plan.digest.hex())
     try:
         # tables; words, escaped twice; the guarantee
@@ -224,10 +224,3 @@ def _prior(path: Path, words: list[str]) -> Any:
     place = {word: j for j, word in enumerate(model.vocabulary_)}
     topics = np.hstack([model.components_, np.zeros((len(model.components_), 1))])
     return topics[:, [place.get(word, -1) for word in words]]
-
-
-def _show_log() -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)

@@ -63,9 +63,7 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     either("--ledger", type=Path, metavar="FILE", help="file of a budget over many fits; created "
         "if it is missing (default: TEXTS.ledger)")  # fmt: skip
     either("--no-ledger", action="store_true", help="count no other fit of these texts")
-    group.add_argument(
-        "--budget", type=float, help="epsilon of a new ledger, if it is more than --epsilon"
-    )
+    group.add_argument("--budget", type=float, help="epsilon of a new ledger, if more")
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
@@ -216,18 +214,15 @@ def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        entries = [e for e in ledger.entries()[before:] if e.status != "canceled"]
-        if entries:
+        said = NOTHING
+        if any(entry.counts for entry in ledger.entries()[before:]):
             where = "" if ledger.path is None else f" in {ledger.path}"
-            labels = " and ".join(entry.label for entry in entries)
-            print(
-                f"The job has ended early. {labels} stays charged: epsilon "
-                f"{ledger.epsilon_spent:.4g} of {ledger.epsilon:g} is spent{where}. "
-                f"Results that are paid for, and may be published: {keep(model, out) or 'none'}",
-                file=sys.stderr,
+            said = (
+                f"The job has ended early, and stays charged: epsilon {ledger.epsilon_spent:.4g} "
+                f"of {ledger.epsilon:g} is spent{where}. Results that are paid for, and may be "
+                f"published: {keep(model, out) or 'none'}"
             )
-        else:
-            print(NOTHING, file=sys.stderr)
+        print(said, file=sys.stderr)
         raise
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -30,7 +29,6 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
     add = add_command("show", _show, "Print what was spent, on what and when.")
     add("--delta", type=float, help="state epsilons at this delta instead of the ledger's")
-    add("--json", action="store_true", help="print JSON instead of a table")
     add = add_command(
         "check", _check, "Compare a ledger with a limit, and with what was released. Exit code 0: "
         "all is well. 1: more was spent, or the ledger does not know a release or a receipt, for "
@@ -67,7 +65,7 @@ def _check(options: argparse.Namespace) -> int:
     print(f"{word:9} epsilon {spent:.6g} spent, at most {limit:g} allowed, at delta {delta:g}")
     for name, receipt in asked:
         word = "UNKNOWN" if receipt in unknown else "known"
-        print(f"{word:9} {_cell(name)}: {receipt or 'no receipt'}")
+        print(f"{word:9} {escaped(name)}: {receipt or 'no receipt'}")
     own = f"{ledger.id[:8]}-"  # a receipt begins so in all copies of its ledger
     if "" in unknown:
         say("A model without a receipt was charged to no ledger.")
@@ -98,18 +96,14 @@ def _existing(file: str) -> dplda.privacy.Ledger:
 def _show(options: argparse.Namespace) -> None:
     ledger = _existing(options.file)
     delta = ledger.delta if options.delta is None else options.delta
-    entries, spent = [_described(e, delta) for e in ledger.entries()], ledger.epsilon_at(delta)
-    if options.json:
-        report = {
-            "ledger": ledger.path, "delta": delta, "entries": entries,
-            "epsilon_spent": spent, "composition": ledger.composition, "budget": ledger.epsilon,
-            "budget_delta": ledger.delta, "used": ledger.epsilon_spent,
-            "remaining": ledger.remaining, "caveat": ledger.caveat, "receipt": ledger.receipt,
-        }  # fmt: skip
-        # JSON has no infinity
-        print(json.dumps(report, indent=2).replace(": Infinity", ': "inf"'))
-        return
-    rows = [COLUMNS, *(tuple(map(_cell, entry.values())) for entry in entries)]
+    spent, rows = ledger.epsilon_at(delta), [list(COLUMNS)]
+    for e in ledger.entries():
+        alone = dplda.privacy.epsilon_of(e.events, delta, total_variation=e.total_variation)
+        values = (
+            e.id, e.created, e.label, e.unit, e.status, f"{alone:.6g}", "yes" if e.seeded else "no",
+            e.process, e.part or "-",
+        )  # fmt: skip
+        rows.append([escaped(str(value)) for value in values])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(map(str.ljust, row, widths)).rstrip())
@@ -124,20 +118,3 @@ def _show(options: argparse.Namespace) -> None:
     for name in ("receipt", "caveat"):
         if value := getattr(ledger, name):
             print(f"{name:10} {value}")
-
-
-def _described(entry: dplda.privacy._store.Entry, delta: float) -> dict[str, Any]:
-    alone = dplda.privacy.epsilon_of(entry.events, delta, total_variation=entry.total_variation)
-    values = (
-        entry.id, entry.created, entry.label, entry.unit, entry.status, alone, entry.seeded,
-        entry.process, entry.part,
-    )  # fmt: skip
-    return dict(zip(COLUMNS, values, strict=True))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return escaped(f"{value:.6g}" if isinstance(value, float) else str(value))
