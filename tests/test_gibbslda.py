@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 import dplda.word._gibbslda as module
 from dplda import GibbsLDA
 from dplda.datasets import make_topic_corpus
-from dplda.word._frozen_table import MAX_COMPONENTS
 
 K = 4
 
@@ -48,8 +47,3 @@ def test_a_sweep_reads_the_counts_of_the_sweep_before(corpus, counted, monkeypat
     monkeypatch.setattr(module.HalfTable, "from_counts", spy)
     GibbsLDA(K, max_iter=3, random_state=0).fit(corpus)
     assert_array_equal(read, counted[:3])
-
-
-def test_more_topics_than_a_sum_of_weights_holds_are_refused():
-    with pytest.raises(ValueError, match="at most 2048 for GibbsLDA, got 2049"):
-        GibbsLDA(MAX_COMPONENTS + 1).fit([[1, 2]])

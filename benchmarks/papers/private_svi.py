@@ -43,7 +43,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.published import PublishedPrivateSVILDA
-from dplda.published._svilda import vips_calibration
+from dplda.published._svilda import vips_noise
 
 K, DELTA = 20, 1e-4
 PAPER_DOCS, PAPER_SEEN = 400_000, 160_000
@@ -212,10 +212,7 @@ def true_table(options) -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for size in (10, 20, 50, 100, 200, 400):
         rounds = PAPER_SEEN // size
-        model = PublishedPrivateSVILDA(
-            K, published_epsilon=1.0, delta=DELTA, batch_size=size, max_iter=rounds
-        )
-        sigma, _ = model._noise(PAPER_DOCS)
+        sigma = vips_noise(1.0, DELTA, ratio=size / PAPER_DOCS, max_iter=rounds, composition="zcdp")
         effective = sigma * size / PAPER_DOCS
         proved = epsilon_of(Repeated(Gaussian(effective / math.sqrt(2)), rounds), DELTA)
         drawn = -math.expm1(rounds * math.log1p(-size / PAPER_DOCS))
@@ -236,13 +233,9 @@ def calibration(n_docs: int = 400_000, n_seen: int = 160_000, delta: float = 1e-
 
             cells = [f"{calibrate(events, epsilon, delta):.4f}"]
             for composition in ("zcdp", "advanced", "linear"):
-                sigma = vips_calibration(
-                    epsilon,
-                    delta,
-                    subsampling_ratio=q,
-                    max_iter=rounds,
-                    composition=composition,
-                ).noise_multiplier
+                sigma = vips_noise(
+                    epsilon, delta, ratio=q, max_iter=rounds, composition=composition
+                )
                 cells.append(f"{sigma:.4f} ({epsilon_of(events(sigma), delta):.3f})")
             print(f"| {size} | " + " | ".join(cells) + " |", flush=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -136,13 +135,10 @@ class PublishedPrivateSVILDA(PublishedLDA):
         multiplier = 0.0
         mechanism: Mechanism = NoNoise()
         if self.published_epsilon != math.inf:  # equations (3), (5) and (6)
-            multiplier = vips_calibration(
-                float(self.published_epsilon),
-                float(self.delta),
-                subsampling_ratio=self.batch_size / n_docs,
-                max_iter=int(self.max_iter),
-                composition=self.composition,
-            ).noise_multiplier
+            multiplier = vips_noise(
+                float(self.published_epsilon), float(self.delta), ratio=self.batch_size / n_docs,
+                max_iter=int(self.max_iter), composition=self.composition,
+            )  # fmt: skip
             mechanism = DiscreteGaussian.for_noise_multiplier(multiplier)
         guarantee = self._guarantee(multiplier, n_docs, streams.seeded)
         if guarantee.epsilon > self.published_epsilon:
@@ -223,31 +219,16 @@ def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarr
     return np.sort(np.argpartition(keys, size - 1)[:size])
 
 
-class VipsCalibration(NamedTuple):
-    """Budgets and noise of a round."""
+def vips_noise(
+    epsilon: float, delta: float, *, ratio: float, max_iter: int, composition: str
+) -> float:
+    """The noise multiplier of Park et al., "Private Topic Modeling", 2016: equations (5), (6), (3).
 
-    epsilon_round: float  # on all documents
-    delta_round: float
-    epsilon_iter: float  # of its Gaussian mechanism on the sampled ones
-    delta_iter: float
-    noise_multiplier: float  # standard deviation over sensitivity (sigma over Delta s)
-
-
-def vips_calibration(
-    epsilon: float,
-    delta: float,
-    *,
-    subsampling_ratio: float,
-    max_iter: int,
-    composition: str = "zcdp",
-) -> VipsCalibration:
-    """The noise of Park et al., "Private Topic Modeling", 2016: equations (5), (6) and (3).
-
-    `subsampling_ratio` is the share of the documents in a round (nu), `max_iter` the number of
-    rounds (J). **The equations are not a proof.** (epsilon, delta)-DP of a round does not imply the
-    zCDP of equation (5), and equation (3) is a theorem for ``epsilon_iter <= 1`` only.
+    It is a standard deviation over the sensitivity (sigma over Delta s). `ratio` is the share of
+    the documents in a round (nu), `max_iter` the number of rounds (J). **The equations are not a
+    proof.** (epsilon, delta)-DP of a round does not imply the zCDP of equation (5), and equation
+    (3) is a theorem for ``epsilon_iter <= 1`` only.
     """
-    ratio = subsampling_ratio
     # delta', which the paper leaves open
     delta_round = delta / max_iter / (2.0 if composition == "advanced" else 1.0)
     if not delta_round < ratio:
@@ -276,9 +257,7 @@ def vips_calibration(
     else:
         epsilon_iter = epsilon_round - math.log(ratio)
         epsilon_iter += math.log1p((ratio - 1.0) * math.exp(-epsilon_round))
-    delta_iter = delta_round / ratio
-    noise_multiplier = math.sqrt(2.0 * math.log(1.25 / delta_iter)) / epsilon_iter
-    return VipsCalibration(epsilon_round, delta_round, epsilon_iter, delta_iter, noise_multiplier)
+    return math.sqrt(2.0 * math.log(1.25 / (delta_round / ratio))) / epsilon_iter
 
 
 def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Streams) -> sp.csr_array:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Integral
 from typing import Any
 
 import joblib
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from dplda.core._corpus import Corpus
 from dplda.core._fold_in import LANES, aligned_zeros
+from dplda.core._private_fit import Interval
 from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
@@ -25,6 +27,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
 PIECE_TOKENS = 1 << 15  # tokens that a thread takes at a time when few are left
 MAX_COMPONENTS = 2048  # for which docs/proofs_word.md bounds the distance of a draw: 2**-118
+N_COMPONENTS = {"n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")]}
 TOPIC = np.int16  # of a token; -1 for none yet
 NO_WORDS = np.empty(0, np.uint64)
 PIECE_CELLS = 1 << 16  # cells whose sizes are added up in single precision; enters results

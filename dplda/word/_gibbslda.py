@@ -17,7 +17,7 @@ from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.word._frozen_table import (
-    MAX_COMPONENTS,
+    N_COMPONENTS,
     TOPIC,
     HalfTable,
     TokensByWord,
@@ -103,6 +103,8 @@ class GibbsLDA(BaseLDA):
     (50, 3)
     """
 
+    _parameter_constraints = BaseLDA._parameter_constraints | N_COMPONENTS
+
     def __init__(
         self, n_components=10, *, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
         n_jobs=None, random_state=None, verbose=0,
@@ -112,11 +114,6 @@ class GibbsLDA(BaseLDA):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> GibbsLDA:
         """Train on documents: `max_iter` sweeps."""
-        if self.n_components > MAX_COMPONENTS:
-            raise ValueError(
-                f"n_components must be at most {MAX_COMPONENTS} for GibbsLDA, got "
-                f"{self.n_components}"
-            )
         corpus, n_sweeps = Corpus.from_counts(check_counts(self, X, reset=True)), int(self.max_iter)
         counts = average_counts(
             corpus, int(self.n_components), None, Streams.from_random_state(self.random_state),

@@ -36,7 +36,7 @@ from dplda.privacy._mechanisms import FlooredLaplace, NoNoise
 from dplda.privacy._streams import Streams
 from dplda.word._frozen_table import (
     LARGEST_CLIP,
-    MAX_COMPONENTS,
+    N_COMPONENTS,
     TOPIC,
     HalfTable,
     TokensByWord,
@@ -157,7 +157,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         theorem="docs/proofs_word.md",
     )
     _parameter_constraints = {
-        **BaseLDA._parameter_constraints,
+        **BaseLDA._parameter_constraints | N_COMPONENTS,
         **PRIVACY_CONSTRAINTS,
         "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
         "count_clip": [None, Interval(Real, 0, 1e18, closed="right")],
@@ -266,7 +266,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             mechanism=f"{noise} {self._promise.mechanism}", sensitivity=SENSITIVITY,
             noise_scale=scale, noise_multiplier=scale / SENSITIVITY, seeded=streams.seeded,
         )  # fmt: skip
-        components = average.mean().T
+        components = (total - average.noise_mean).T  # of the unbiased counts
+        components /= n
         np.maximum(components, 0, out=components)
         components += float(self.topic_word_prior)
         std = np.full(shape[0], mechanisms.noise_std / math.sqrt(n))
@@ -316,10 +317,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             raise ValueError(
                 "give count_clip together with noise_epsilon, and not with epsilon (which is split "
                 f"between noise and topic sampling); got epsilon={self.epsilon}, count_clip={clip}"
-            )
-        if self.n_components > MAX_COMPONENTS:
-            raise ValueError(
-                f"n_components must be at most {MAX_COMPONENTS} for HDPLDA, got {self.n_components}"
             )
         if clip is None:
             total = float(self.epsilon), float(self.delta), int(self.max_iter)
@@ -419,9 +416,3 @@ class NoisyCounts:
     def noise_mean(self) -> float:
         """Mean of the noise in the sum: (total - noise_mean) / n are unbiased mean counts."""
         return self.n * self.mechanisms.mechanism.mean
-
-    def mean(self) -> np.ndarray:
-        """The mean of the unbiased counts, float64."""
-        mean = self.total - self.noise_mean
-        mean /= self.n
-        return mean
