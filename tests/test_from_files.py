@@ -113,10 +113,13 @@ DAMAGED = b"".join([CUT[:12], b"\xff" * 8, CUT[20:]])
 FAULTS = {
     "no folder": ({}, "missing", {}, "there is no file or folder"),
     "several kinds": ({"a.csv": "text\n", "a.txt": SECRET}, "", {}, r"several kinds \(CSV, text\)"),
-    "no header": ({"a.csv": f"{SECRET},1\n{SECRET},2"}, "", {}, "no columns 'text' among 2"),
+    "no header": ({"a.csv": f"{SECRET},1\n{SECRET},2"}, "", {}, "no column 'text'"),
     "no user column": (
         {"a.csv": "text,n\na,1"}, "a.csv", {"id_column": "person"},
-        "a.csv has no columns 'person' .* --user-column or --id-column",
+        "a.csv, line 2 has no column 'person': .* --user-column or --id-column",
+    ),
+    "two columns of one name": (
+        {"a.csv": f"text,text\n{SECRET},a\n"}, "", {}, "several columns 'text'; rename all but one"
     ),
     "missing user": (
         {"a.csv": f"text,u\n{SECRET},a\n{SECRET}, \n"}, "", {"id_column": "u"},

@@ -73,17 +73,21 @@ def read_texts(
             rows = _rows_of_parquet(file, columns)
         elif kind == "CSV":
             is_tsv = ".tsv" in (suffix.lower() for suffix in file.suffixes)
-            rows = _rows_of_csv(
-                _read(file, encoding), file, columns, separator or ("\t" if is_tsv else ",")
-            )
+            between = separator or ("\t" if is_tsv else ",")
+            rows = _rows_of_csv(_read(file, encoding), file, columns, between)
         else:
-            rows = _rows_of_json(_read(file, encoding), file, columns)
+            rows = _rows_of_json(_read(file, encoding), file)
         for where, row in rows:
-            texts.append(_text(row[text_column], f"{file}, {where}, column {text_column!r}"))
+            if missing := [column for column in columns if column not in row]:
+                raise ValueError(
+                    f"{where} has no column {missing[0]!r}: name columns by --text-column, "
+                    "--user-column or --id-column, and see whether --separator is right"
+                )
+            texts.append(_text(row[text_column], f"{where}, column {text_column!r}"))
             if id_column is not None:
-                ids.append(_id(row[id_column], f"{file}, {where}, column {id_column!r}"))
+                ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
     if not texts:
-        raise ValueError(f"{path} holds no texts: it has a header and no rows")
+        raise ValueError(f"{path} holds no texts: it is empty, or has a header and no rows")
     return Texts(texts, ids, n_left_out)
 
 
@@ -159,9 +163,10 @@ def _id(value: Any, where: str) -> str:
     return text
 
 
-def _rows_of_csv(
-    file: io.StringIO, path: Path, columns: list[str], separator: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
+Rows = Iterator[tuple[str, dict[str, Any]]]  # where each one is, and its cells by their columns
+
+
+def _rows_of_csv(file: io.StringIO, path: Path, columns: list[str], separator: str) -> Rows:
     csv.field_size_limit(LARGEST_CELL)
     reader = csv.DictReader(file, delimiter=separator, strict=True)
     try:
@@ -172,14 +177,12 @@ def _rows_of_csv(
                     f"{path}, line {reader.line_num} has more or fewer columns than the header; "
                     "quote texts that hold the separator"
                 )
-            yield f"line {reader.line_num}", row
+            yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:  # its messages quote no cell
         raise ValueError(f"{path} is not valid CSV after line {reader.line_num}: {error}") from None
 
 
-def _rows_of_json(
-    file: io.StringIO, path: Path, columns: list[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows_of_json(file: io.StringIO, path: Path) -> Rows:
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue
@@ -189,12 +192,10 @@ def _rows_of_json(
             record = None
         if not isinstance(record, dict):
             raise ValueError(f"{path}, line {number} is not a JSON object")
-        if missing := set(columns) - set(record):
-            raise ValueError(f"{path}, line {number} has no field {min(missing)!r}")
-        yield f"line {number}", record
+        yield f"{path}, line {number}", record
 
 
-def _rows_of_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
     try:
         from pyarrow import parquet
     except ImportError:
@@ -214,17 +215,10 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Iterator[tuple[str, dict
         raise ValueError(f"{path} is not a valid Parquet file") from None
     _check_header(file.schema_arrow.names, path, columns)
     check_unpacked(left >= 0, path)
-    yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
+    yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
 
 
 def _check_header(header: list[str], path: Path, columns: list[str]) -> None:
-    if not header:
-        raise ValueError(f"{path} is empty: it has no header and no texts")
     for column in columns:
-        if header.count(column) != 1:
-            hint = "; is --separator right?" if len(header) == 1 else ""
-            n = header.count(column) or "no"
-            raise ValueError(
-                f"{path} has {n} columns {column!r} among {len(header)}: name "
-                f"columns of its first row by --text-column, --user-column or --id-column{hint}"
-            )
+        if header.count(column) > 1:
+            raise ValueError(f"{path} has several columns {column!r}; rename all but one of them")
