@@ -105,8 +105,7 @@ def test_rows_that_are_too_long_are_clipped():
     rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0], [0.0, 1e300]])
     total, _ = release_sum(
         lambda: rows, name="sum", step="sum", norm=2.0, epsilon=math.inf, delta=1e-6,
-        unit="document", charged_unit="document", relation="", assumptions=(), ledger=None,
-        random_state=None,
+        unit="document", user_ids=None, ledger=None, random_state=None,
     )  # fmt: skip
     assert_allclose(total, [1.2 + 0.3, 1.6 + 0.4], rtol=1e-6)
 

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from dplda.leaf._checks import LARGEST_DELTA, check_delta, check_number
 from dplda.leaf._compat import Options, _Interval
 from dplda.leaf._messages import WARNING, log_event, warn_user
+from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, charged_unit
 from dplda.privacy import (
     BudgetError,
     Guarantee,
@@ -28,7 +29,7 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._curator import TOTAL_VARIATION, Curator
+from dplda.privacy._curator import TOTAL_VARIATION, Curator, Step
 from dplda.privacy._events import Event
 from dplda.privacy._guarantee import cached_epsilon
 from dplda.privacy._ledger import as_ledger
@@ -67,6 +68,10 @@ COLUMNS = (
 )
 SETTINGS = "no parameter was chosen by looking at private data, unless the ledger counts the choice"
 ASSUMPTIONS = (COLUMNS, SETTINGS, AES)
+PUBLIC_MODEL = (
+    "the model is public, and so is a reference that is given: each was released with a guarantee "
+    "of its own, or comes from public texts"
+)
 VOCABULARY = "vocabulary"
 UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
 
@@ -201,13 +206,13 @@ def exactly_one(name: str, **statements: float | None) -> None:
 
     `name` is the class of the estimator, and the first statement is the usual one.
     """
-    given = [key for key, value in statements.items() if value is not None]
-    if len(given) != 1:
+    if list(statements.values()).count(None) != len(statements) - 1:
+        given = " and ".join(key for key in statements if statements[key] is not None)
         first, *others = statements
         asked = f"exactly one of {' or '.join(statements)}" if others else first
         leave = " and leave the other None" if others else ""
         raise ValueError(
-            f"{name} needs {asked}, got {' and '.join(given) or 'none'}; give {first} (the total "
+            f"{name} needs {asked}, got {given or 'none'}; give {first} (the total "
             f"to spend, for instance 4.0; inf for no privacy){leave}"
         )
     epsilon = statements.get("epsilon")
@@ -252,35 +257,26 @@ def warn_of_delta(delta: float, n_docs: int) -> None:
         )
 
 
-def check_paid(
-    name: str,
-    events: Iterable[Event],
-    *,
-    epsilon: float | None,
-    delta: float,
-    earlier: Guarantee | None,
-    max_iter: int,
-) -> None:
+def check_paid(estimator: Any, plan: Sequence[Step], earlier: Guarantee | None, most: int) -> None:
     """Refuse a `partial_fit` call that would exceed `epsilon`, before any data are read.
 
-    `events` are those of the call, `earlier` is the guarantee of the calls before it, if any. With
-    `epsilon` None, another parameter states the budget, and only a ledger limits the calls.
+    `plan` is that of the call, `earlier` is the guarantee of the calls before it, if any, and
+    `most` is the number of calls that `epsilon` pays for. If another parameter states the budget,
+    only a ledger limits the calls.
     """
+    epsilon = estimator.epsilon
     if epsilon is None or math.isinf(epsilon) or earlier is None:
         return
-    total = epsilon_of(
-        (*earlier.events, *events),
-        float(delta),
-        total_variation=earlier.total_variation + TOTAL_VARIATION,
-    )
+    events, distance = [event for _, event in plan], earlier.total_variation + TOTAL_VARIATION
+    total = epsilon_of((*earlier.events, *events), float(estimator.delta), total_variation=distance)
     if total > epsilon:
         raise BudgetError(
-            f"this partial_fit would bring {name} to a total epsilon of {total:.6g}, above "
-            f"epsilon={epsilon:g}, which pays for at most max_iter={max_iter} calls; nothing was "
-            "read or charged. Call fit to train from scratch with a larger epsilon or max_iter. To "
-            "decide on the number of calls as you go, state noise_multiplier instead of epsilon "
-            "and pass ledger=Ledger(epsilon=...), which refuses the first call that is too "
-            "expensive"
+            f"this partial_fit would bring {type(estimator).__name__} to a total epsilon of "
+            f"{total:.6g}, above epsilon={epsilon:g}, which pays for at most max_iter={most} "
+            "calls; nothing was read or charged. Call fit to train from scratch with a larger "
+            "epsilon or max_iter. To decide on the number of calls as you go, state "
+            "noise_multiplier instead of epsilon and pass ledger=Ledger(epsilon=...), which "
+            "refuses the first call that is too expensive"
         )
 
 
@@ -444,21 +440,17 @@ def release_sum(
     epsilon: float,
     delta: float,
     unit: str,
-    charged_unit: str,
-    relation: str,
-    assumptions: tuple[str, ...],
+    user_ids: Any,
     ledger: Any,
     random_state: Any,
-    theorem: str = "",
 ) -> tuple[np.ndarray, Guarantee]:
-    """Release the sum of the rows that `read` returns, and state what it costs.
+    """Release a sum over units that a public model has read, and state what it costs.
 
     Mechanism (Gaussian). `read` is called after the charge, and is the only thing that reads
     private data. It returns one row for each unit: a function of that unit and of public values,
     zero for a unit without data. Rows are clipped to the L2 norm `norm`, a public constant, which
     is checked in integers. Each cell of the sum gets noise, of standard deviation `noise_scale` of
-    the guarantee. `charged_unit` is the unit in the ledger, which tells ids of several names apart.
-    ``docs/proofs_document.md`` has the proofs.
+    the guarantee. ``docs/proofs_document.md`` has the proofs.
     """
     delta = check_delta(delta, SMALLEST_DELTA)
     if epsilon != math.inf:
@@ -468,7 +460,8 @@ def release_sum(
     streams = Streams.from_random_state(random_state)  # secret
     warn_if_seeded(name, streams.seeded and not mechanism.exact)
     plan = [(step, mechanism.event)]  # public
-    with Curator(plan, streams, label=name, unit=charged_unit, ledger=ledger) as curator:
+    charged = charged_unit(user_ids, unit)  # public
+    with Curator(plan, streams, label=name, unit=charged, ledger=ledger) as curator:
         total = sum_clipped(read(), norm, radius)  # private
         # One unit moves `total` by at most `radius` in L2: it has one row, which no other unit
         # enters, and `sum_clipped` checks the length of each row in integers.
@@ -479,14 +472,14 @@ def release_sum(
         delta=delta,
         earlier=None,
         unit=unit,
-        relation=relation,
+        relation=RELATIONS[unit],
         mechanism=f"{step}, " + ("exact" if mechanism.exact else "with discrete Gaussian noise"),
         sensitivity=norm,
         noise_scale=mechanism.scale * cell,
         noise_multiplier=mechanism.scale / radius,
         seeded=streams.seeded,
-        assumptions=assumptions,
+        assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
         trusted=TRUSTED_PROCESS,
-        theorem=theorem,
+        theorem="docs/proofs_document.md",
     )
     return noisy * cell, guarantee

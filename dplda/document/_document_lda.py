@@ -264,10 +264,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         n_rounds = n_rounds or len(budget.rounds)
         plan = budget.plan(n_done, n_rounds)  # public
         if before is not None:
-            check_paid(
-                name, [event for _, event in plan],
-                epsilon=self.epsilon, delta=self.delta, earlier=before, max_iter=len(budget.rounds),
-            )  # fmt: skip
+            check_paid(self, plan, before, len(budget.rounds))
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and not budget.exact)
         charged, interrupt = unit if user_ids is None else charged_unit(user_ids, unit), None

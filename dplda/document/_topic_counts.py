@@ -16,19 +16,10 @@ from dplda.core._corpus import check_counts
 from dplda.core._fold_in import fold_in
 from dplda.core._private_fit import release_sum
 from dplda.core._texts import check_model
-from dplda.leaf._users import (
-    RELATIONS,
-    ROWS_OF_A_UNIT,
-    charged_unit,
-    number_users,
-    protected_unit,
-)
+from dplda.leaf._users import number_users, protected_unit
 from dplda.privacy import Guarantee
 
 COUNTS = "number of documents in each topic"
-PUBLIC_MODEL = (
-    "the model is public: it was released with a guarantee of its own, or trained on public texts"
-)
 
 
 def private_topic_counts(
@@ -138,7 +129,6 @@ def private_topic_counts(
 
     return release_sum(
         read, name=f"private_topic_counts of {type(model).__name__}", step=COUNTS, norm=1.0,
-        epsilon=epsilon, delta=delta, unit=unit, charged_unit=charged_unit(user_ids, unit),
-        relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]), ledger=ledger,
-        random_state=random_state, theorem="docs/proofs_document.md",
+        epsilon=epsilon, delta=delta, unit=unit, user_ids=user_ids, ledger=ledger,
+        random_state=random_state,
     )  # fmt: skip

@@ -20,13 +20,7 @@ from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_p
 from dplda.core._private_fit import release_sum
 from dplda.core._texts import check_model
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._users import (
-    RELATIONS,
-    ROWS_OF_A_UNIT,
-    charged_unit,
-    number_users,
-    protected_unit,
-)
+from dplda.leaf._users import number_users, protected_unit
 from dplda.metrics._perplexity import check_inputs, check_possible, split_documents
 from dplda.privacy import Guarantee
 
@@ -36,10 +30,6 @@ SCORE = "summed gains and number of held-out tokens"
 TOKEN_WEIGHT = 0.6
 NORM = math.hypot(1.0, TOKEN_WEIGHT)
 LARGEST_LENGTH = 10**6  # of max_tokens: a long book
-
-PUBLIC_MODEL = (
-    "the model and public_unigram are public, or were released with a guarantee of their own"
-)
 
 
 @dataclass(frozen=True)
@@ -164,9 +154,8 @@ def noisy_score(
 
     noisy, guarantee = release_sum(
         read, name=f"noisy_score of {type(model).__name__}", step=SCORE, norm=NORM * max_tokens,
-        epsilon=epsilon, delta=delta, unit=unit, charged_unit=charged_unit(user_ids, unit),
-        relation=RELATIONS[unit], assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]), ledger=ledger,
-        random_state=random_state, theorem="docs/proofs_document.md",
+        epsilon=epsilon, delta=delta, unit=unit, user_ids=user_ids, ledger=ledger,
+        random_state=random_state,
     )  # fmt: skip
     gain, error = _ratio(noisy, guarantee.noise_scale)  # type: ignore[arg-type]
     entropy = -float(reference @ np.log(reference))

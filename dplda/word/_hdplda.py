@@ -222,10 +222,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         one_sweep = [(TOPICS, mechanisms.topic_event), (COUNTS, mechanisms.mechanism.event)]
         plan = (one_sweep * n_sweeps)[released is None :]  # the first topics are uniform, and free
         earlier = None if released is None else self.privacy_
-        check_paid(
-            "HDPLDA", [event for _, event in plan],
-            epsilon=self.epsilon, delta=self.delta, earlier=earlier, max_iter=self.max_iter,
-        )  # fmt: skip
+        check_paid(self, plan, earlier, self.max_iter)
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
         first = 1 if released is None else self.n_iter_ + 1
