@@ -452,8 +452,6 @@ def test_a_plan_has_one_digest(keys, tmp_path):
     ("name", "key", "X", "message"),
     [
         ("east", "north", None, "is no party of the plan"),
-        ("north", "south", None, "is not the key of this party's certificate"),
-        ("north", "locked", None, "without a password"),
         ("north", "north", np.ones((2, 3)), "the plan has 30 words"),
     ],
 )

@@ -13,11 +13,7 @@ from typing import Any
 import numpy as np
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    ECDSA,
-    EllipticCurvePrivateKey,
-    EllipticCurvePublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -78,6 +74,8 @@ class Plan:
             check_name(name)
         if len({*self.certificates()}) < len(self.parties):
             raise ValueError("two parties of the plan have one certificate; each needs its own")
+        for name in self.parties:
+            self.public_key(name)
         self.terms()
         model, n_words = self.estimator(), len(self.words)
         check_public_table(model.prior_components, (int(model.n_components), n_words))
@@ -103,6 +101,15 @@ class Plan:
     def certificates(self) -> dict[bytes, str]:
         """The party of each certificate, in binary form."""
         return {ssl.PEM_cert_to_DER_cert(pem): name for name, pem in self.parties.items()}
+
+    def public_key(self, name: str) -> EllipticCurvePublicKey:
+        """The key that signs for a party."""
+        key = x509.load_pem_x509_certificate(self.parties[name].encode()).public_key()
+        if not isinstance(key, EllipticCurvePublicKey):
+            raise ValueError(
+                f"the certificate of {name!r} needs an elliptic curve key (openssl -newkey ec)"
+            )
+        return key
 
     def terms(self) -> Terms:
         """Terms of the secure sum."""
@@ -134,7 +141,7 @@ class Party:
             raise ValueError(f"{name!r} is no party of the plan; it has {', '.join(plan.parties)}")
         self.plan, self.model, self._data = plan, plan.estimator(**own), data
         self._names, self._me = [*plan.parties], [*plan.parties].index(name)
-        self._key = _signing_key(key, plan.parties[name])
+        self._key: Any = load_pem_private_key(key.read_bytes(), None)
         X, users = data
         if np.shape(X)[1:] != (len(plan.words),):
             raise ValueError(
@@ -169,32 +176,12 @@ class Party:
         """The keys of a party, whose signature is right."""
         size = KEY + KEM_KEY * self.plan.kem
         keys, signature = message[:size], message[size:]
-        public = _public_key(self.plan.parties[self._names[party]])
+        signed, name = DOMAIN + self.plan.digest + keys, self._names[party]
         try:
-            public.verify(signature, DOMAIN + self.plan.digest + keys, ECDSA(SHA256()))
+            self.plan.public_key(name).verify(signature, signed, ECDSA(SHA256()))
         except InvalidSignature:
             raise ConnectionError(
-                f"the keys of party {self._names[party]!r} are not signed by its certificate for "
-                "this plan; nothing was sent"
+                f"the keys of party {name!r} are not signed by its certificate for this plan; "
+                "nothing was sent"
             ) from None
         return keys
-
-
-def _public_key(certificate: str) -> EllipticCurvePublicKey:
-    key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
-    if not isinstance(key, EllipticCurvePublicKey):
-        raise ValueError(
-            "the certificate of a party needs an elliptic curve key (openssl -newkey ec)"
-        )
-    return key
-
-
-def _signing_key(path: Path, certificate: str) -> EllipticCurvePrivateKey:
-    """The private key of a certificate of the plan."""
-    try:
-        key = load_pem_private_key(path.read_bytes(), None)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} holds no key that can be read without a password") from error
-    if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != _public_key(certificate):
-        raise ValueError(f"{path} is not the key of this party's certificate in the plan")
-    return key

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import logging
 import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +72,7 @@ class Terms:
     # that only looks at the results counts as one.
     colluding: int = 1
     lost: int = 0  # parties that may drop out of the fit
-    digest: bytes = b""  # of everything else that is agreed on
+    digest: bytes = bytes(32)  # of the plan: of these terms, and of all else that is agreed on
     kem: bool = HAS_KEM  # whether keys are also agreed on by ML-KEM-768
 
     def __post_init__(self) -> None:
@@ -90,11 +88,6 @@ class Terms:
         honest = self.n_parties - self.colluding - self.lost
         return Shares(honest, self.n_parties, self.lost)
 
-    def agreed(self) -> bytes:
-        """Digest of all terms."""
-        terms = dataclasses.asdict(self) | {"digest": self.digest.hex()}
-        return hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).digest()
-
 
 class Keys:
     """The keys of a party in one fit. They are in memory only, and no other fit uses them."""
@@ -103,7 +96,7 @@ class Keys:
         seed = os.urandom(KEY + 64) if seed is None else hashlib.shake_256(seed).digest(KEY + 64)
         self._x25519 = X25519PrivateKey.from_private_bytes(seed[:KEY])
         self._kem = MLKEM768PrivateKey.from_seed_bytes(seed[KEY:]) if kem else None
-        self._encapsulated: dict[int, bytes] = {}
+        self._secrets: dict[int, bytes] = {}  # shared with each other party
 
     def public(self) -> bytes:
         """Public keys, for everybody."""
@@ -111,44 +104,36 @@ class Keys:
         return key if self._kem is None else key + self._kem.public_key().public_bytes_raw()
 
     def encapsulate(self, me: int, publics: Sequence[bytes]) -> bytes:
-        """Encapsulated keys for the parties after this one, in order."""
+        """Encapsulated keys for the parties after this one, in order; `publics` are those of all."""
         texts = []
-        if self._kem is not None:
-            for j in range(me + 1, len(publics)):
-                with _keys_of(j):
-                    key = MLKEM768PublicKey.from_public_bytes(publics[j][KEY:])
-                self._encapsulated[j], text = key.encapsulate()
-                texts.append(text)
+        for j, public in enumerate(publics):
+            try:
+                if j != me:
+                    other = X25519PublicKey.from_public_bytes(public[:KEY])
+                    self._secrets[j] = self._x25519.exchange(other)
+                if self._kem is not None and j > me:
+                    key, text = MLKEM768PublicKey.from_public_bytes(public[KEY:]).encapsulate()
+                    self._secrets[j] += key
+                    texts.append(text)
+            except ValueError as error:
+                raise malformed(j) from error
         return b"".join(texts)
 
-    def secrets(
-        self, me: int, publics: Sequence[bytes], texts: Sequence[bytes]
-    ) -> dict[int, bytes]:
+    def secrets(self, me: int, texts: Sequence[bytes]) -> dict[int, bytes]:
         """The secret that is shared with each other party; `texts` are those of all."""
-        secrets = {}
-        for j in range(len(publics)):
-            with _keys_of(j):
-                if len(texts[j]) != (len(publics) - 1 - j) * KEM_TEXT * (self._kem is not None):
-                    raise ValueError
-                if j == me:
-                    continue
-                public = X25519PublicKey.from_public_bytes(publics[j][:KEY])
-                secrets[j] = self._x25519.exchange(public)
-                if self._kem is not None and j < me:
-                    text = texts[j][(me - j - 1) * KEM_TEXT :][:KEM_TEXT]
-                    secrets[j] += self._kem.decapsulate(text)
-            if self._kem is not None and j > me:
-                secrets[j] += self._encapsulated[j]
-        return secrets
+        for j, text in enumerate(texts):
+            if len(text) != (len(texts) - 1 - j) * KEM_TEXT * (self._kem is not None):
+                raise malformed(j)
+            if self._kem is not None and j < me:
+                self._secrets[j] += self._kem.decapsulate(
+                    text[(me - j - 1) * KEM_TEXT :][:KEM_TEXT]
+                )
+        return self._secrets
 
 
-@contextmanager
-def _keys_of(party: int) -> Iterator[None]:
-    """Name the party whose keys are none."""
-    try:
-        yield
-    except ValueError as error:
-        raise ConnectionError(f"party {party + 1} of the plan has sent malformed keys") from error
+def malformed(party: int) -> ConnectionError:
+    """The error that names the party whose keys are none."""
+    return ConnectionError(f"party {party + 1} of the plan has sent malformed keys")
 
 
 class SecureSum:
@@ -183,7 +168,7 @@ class SecureSum:
 
         A party that is absent, or cannot pay, ends the fit here for all, before any release.
         """
-        keys, me, agreed = self._keys, self._me, self._terms.agreed()
+        keys, me, agreed = self._keys, self._me, self._terms.digest
         own = keys.public()
         proved = unpack(self._exchange(agreed + self._prove(own)), self.n_parties)
         publics = [self._check(i, message) for i, message in enumerate(proved)]
@@ -194,7 +179,7 @@ class SecureSum:
             )
         encapsulated = keys.encapsulate(me, publics)
         texts = unpack(self._exchange(agreed + encapsulated), self.n_parties)
-        self._secrets = keys.secrets(me, publics, texts)
+        self._secrets = keys.secrets(me, texts)
         self._transcript = hashlib.sha256(agreed + b"".join(publics) + pack(texts)).digest()
         # Nobody chose it: the keys of all parties are in it. Random topics need no secret.
         first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
