@@ -729,7 +729,7 @@ def a_message_states_half(patch):
     wrap(patch, message, "from_estimator", half)
 
 
-@around("federated._rounds:answer_request", "tests/test_master.py")
+@around("federated._master:answer_request", "tests/test_master.py")
 def a_lost_fit_is_forgotten(original, estimator, X, request, **names):
     if not hasattr(estimator, "components_") and isinstance(request, bytes):
         asked = module("federated").NextModel.from_bytes(request)

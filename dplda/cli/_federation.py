@@ -145,18 +145,18 @@ def _add_up(options: argparse.Namespace) -> None:
 def _fit_together(options: argparse.Namespace) -> None:
     """Fit with the others, and write the model that all have."""
     from dplda.federated import _network
-    from dplda.federated._joint_fit import Party, Plan
+    from dplda.federated._joint_fit import Party, Plan, certificate_of
 
     check_output(options.out, options.texts, options.plan, is_new=True)
     plan = Plan.read(options.plan)
-    own = _network.certificate_of(options.certificate)
+    own = certificate_of(options.certificate)
     if plan.certificates().get(own) != options.name:
         raise ValueError(
             f"{options.certificate} is not the certificate of {options.name!r} in the plan"
         )
     tls = _network.tls_context(
         ssl.PROTOCOL_TLS_CLIENT, options.certificate, options.key,
-        [_network.certificate_of(options.coordinator_certificate)],
+        [certificate_of(options.coordinator_certificate)],
     )  # fmt: skip
     check_ledger(options.ledger)
     party = Party(

@@ -1,10 +1,10 @@
 from ._master import IFTMMaster as IFTMMaster
 from ._master import RoundError as RoundError
+from ._master import answer_request as answer_request
+from ._master import run_rounds as run_rounds
 from ._messages import LocalModel as LocalModel
 from ._messages import MessageError as MessageError
 from ._messages import NextModel as NextModel
 from ._messages import vocabulary_hash as vocabulary_hash
 from ._party import IFTMParty as IFTMParty
-from ._rounds import answer_request as answer_request
-from ._rounds import run_rounds as run_rounds
 from ._secure_sum import fit_together as fit_together

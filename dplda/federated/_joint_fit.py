@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from dplda._version import __version__
 from dplda.core._corpus import check_public_table, check_word_vectors
@@ -127,6 +127,14 @@ class Plan:
         """Size of the longest message, of either side."""
         m, cells = len(self.parties), len(self.words) * self.estimator().n_components
         return 8 * (cells + len(self.words) + 1) + m * (KEY + KEM_KEY + SIGNED + m * KEM_TEXT)
+
+
+def certificate_of(path: Path) -> bytes:
+    """The first certificate of a PEM file, in binary form."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
+    except ValueError as error:
+        raise ValueError(f"{path} holds no certificate (PEM)") from error
 
 
 class Party:

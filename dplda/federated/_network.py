@@ -23,8 +23,6 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
 from aiohttp import web
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509 import load_pem_x509_certificate
 
 from dplda.federated._secure_sum import Adder
 from dplda.leaf._files import check_kept_secret
@@ -185,14 +183,6 @@ class Line:
 # ---------------------------------------------------------------- TLS
 
 
-def certificate_of(path: Path) -> bytes:
-    """The first certificate of a PEM file, in binary form."""
-    try:
-        return load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
-    except ValueError as error:
-        raise ValueError(f"{path} holds no certificate (PEM)") from error
-
-
 def tls_context(protocol: int, certificate: Path, key: Path, known: list[bytes]) -> ssl.SSLContext:
     """TLS 1.3 that shows an own certificate, and asks the other side for one of the known ones.
 
@@ -205,9 +195,8 @@ def tls_context(protocol: int, certificate: Path, key: Path, known: list[bytes])
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     for other in known:
         context.load_verify_locations(cadata=other)
-    certificate_of(certificate)
-    with key.open("rb"):  # the error of a missing file names it
-        pass
+    for path in (certificate, key):  # the error of a missing file names it
+        path.read_bytes()
     try:
         context.load_cert_chain(certificate, key, password="")  # never asks at the terminal
     except (ssl.SSLError, ValueError) as error:

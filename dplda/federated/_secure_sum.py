@@ -104,7 +104,7 @@ class Keys:
         return key if self._kem is None else key + self._kem.public_key().public_bytes_raw()
 
     def encapsulate(self, me: int, publics: Sequence[bytes]) -> bytes:
-        """Encapsulated keys for the parties after this one, in order; `publics` are those of all."""
+        """Encapsulated keys for the parties after this one; `publics` are the keys of all."""
         texts = []
         for j, public in enumerate(publics):
             try:
@@ -125,9 +125,8 @@ class Keys:
             if len(text) != (len(texts) - 1 - j) * KEM_TEXT * (self._kem is not None):
                 raise malformed(j)
             if self._kem is not None and j < me:
-                self._secrets[j] += self._kem.decapsulate(
-                    text[(me - j - 1) * KEM_TEXT :][:KEM_TEXT]
-                )
+                first = (me - j - 1) * KEM_TEXT
+                self._secrets[j] += self._kem.decapsulate(text[first : first + KEM_TEXT])
         return self._secrets
 
 
