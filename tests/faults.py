@@ -581,7 +581,7 @@ def a_part_has_a_budget_of_its_own(patch):
     wrap(patch, ledger(), "part", part)
 
 
-@around("privacy._filters:Filters.used", "tests/test_ledger_filters.py", *LEDGER)
+@around("privacy._filters:Filter.used", "tests/test_ledger_filters.py", *LEDGER)
 def an_adaptive_ledger_uses_half(original, self, costs):
     return original(self, costs) / 2
 

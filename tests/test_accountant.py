@@ -18,8 +18,14 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy._accounting import epsilon_of_mu
-from dplda.privacy._composition import TILTS, Composition, law_above, law_below, saddle
-from dplda.privacy._curves import Curve, bounded_ranges_curve, gaussian, pair_of
+from dplda.privacy._composition import (
+    TILTS,
+    Composition,
+    law_above,
+    law_below,
+    summed_cumulants,
+)
+from dplda.privacy._curves import bounded_ranges_curve, curve_of, gaussian
 from dplda.privacy._events import BoundedRange
 
 dp_event = Oracle("dp_accounting.dp_event")
@@ -71,7 +77,7 @@ def test_delta_of_gaussian_noise_is_within_its_error(s):
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize(("q", "s"), [(1e-6, 0.5), (0.01, 1.0), (0.3, 40.0), (0.999, 2.0)])
 def test_delta_of_a_sampled_step_is_within_its_error(q, s, added):
-    curve = pair_of(PoissonSampled(q, Gaussian(s)), added=added, upper=True)
+    curve = curve_of(PoissonSampled(q, Gaussian(s)), added=added, upper=True)
     low, high = curve.span(1e-40)
     edge = -math.log1p(-q) if added else math.log1p(-q)
     epsilons = np.sort([*np.linspace(low - 1.0, high, 61), edge, edge * (1 - 1e-9), 0.0, 1e-9])
@@ -85,30 +91,24 @@ def curve_of_law(masses, infinite, knots, epsilons):
     return infinite + inside @ masses
 
 
-def values(pair, epsilons):
-    if isinstance(pair, Curve):
-        return pair.at(epsilons)[0]
-    return curve_of_law(np.array(pair.masses), 0.0, np.array(pair.losses), epsilons)
-
-
 @pytest.mark.parametrize("h", [0.01, 1 / 4])
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("event", EVENTS, ids=repr)
 def test_laws_on_a_grid_are_above_and_below_the_curve_everywhere(event, added, h):
     for upper in (True, False):
-        pair = pair_of(event, added=added, upper=upper)
+        curve = curve_of(event, added=added, upper=upper)
         if not upper and isinstance(event, Repeated):
             continue
-        ends = pair.span(1e-12) if isinstance(pair, Curve) else (min(pair.losses), max(pair.losses))
-        knots = np.arange(math.floor(ends[0] / h) - 1, math.ceil(ends[1] / h) + 2) * h
-        between = np.linspace(ends[0] - 3.0, ends[1] + 1.0, 2001)
-        epsilons = np.sort([*between, *knots])
+        low, high = curve.span(1e-12)
+        knots = np.arange(math.floor(low / h) - 1, math.ceil(high / h) + 2) * h
+        epsilons = np.sort([*np.linspace(low - 3.0, high + 1.0, 2001), *knots])
+        exact = curve.at(epsilons)[0]
         if upper:
-            law = curve_of_law(*law_above(pair, knots), knots, epsilons)
-            assert (law >= values(pair, epsilons) - 1e-14).all()
+            law = curve_of_law(*law_above(curve, knots), knots, epsilons)
+            assert (law >= exact - 1e-14).all()
         else:
-            law = curve_of_law(law_below(pair, knots), 0.0, knots, epsilons)
-            assert (law <= values(pair, epsilons) + 1e-14).all()
+            law = curve_of_law(law_below(curve, knots), 0.0, knots, epsilons)
+            assert (law <= exact + 1e-14).all()
 
 
 def binomial_delta(n, loss, right, epsilon):
@@ -166,7 +166,7 @@ def test_two_kinds_of_steps_are_enclosed_by_integration():
 def test_a_bound_that_no_float_holds_bounds_nothing(event):
     """At a tilt far too large for a bounded loss, not a number was taken for a lower bound."""
     groups = ((event, 1),)
-    logs, _ = saddle(groups, False)
+    logs = summed_cumulants(groups, False)
     for upper, useless in ((True, 1.0), (False, 0.0)):
         law = Composition(groups, 1e-12, len(TILTS) - 1, logs, added=False, upper=upper)
         deltas = np.array([law.delta(epsilon) for epsilon in np.linspace(0.0, 1.0, 11)])

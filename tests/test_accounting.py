@@ -23,7 +23,8 @@ from dplda.privacy._accounting import (
     pure_epsilon,
     split_epsilon,
 )
-from dplda.privacy._curves import ORDERS, bounded_range_divergence, divergences
+from dplda.privacy._composition import TILTS, cumulants
+from dplda.privacy._curves import bounded_range_divergence
 from dplda.privacy._events import (
     BoundedRange,
     Gaussian,
@@ -139,7 +140,8 @@ def bounded_range_in_decimals(epsilon, order):
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 0.0976, 0.4463, 1.0, 2.0, 9.2302, 50.0, 300.0])
 def test_no_rounding_makes_a_bounded_range_choice_too_cheap(epsilon):
-    for order, charged in zip(ORDERS, divergences(BoundedRange(epsilon)).tolist()):
+    for order in (2.0, 3.0, 64.0, 1024.0):
+        charged = float(bounded_range_divergence(epsilon, np.array([order]))[0])
         exact = bounded_range_in_decimals(epsilon, order)
         assert exact <= Decimal(charged) <= exact * Decimal("1.000000002")
     for order in (1.0 + 2.0**-8, 1.5, 2.0**20 + 1.0, 2.0**32 + 1.0):  # between them and beyond
@@ -148,20 +150,20 @@ def test_no_rounding_makes_a_bounded_range_choice_too_cheap(epsilon):
 
 
 @pytest.mark.parametrize(("q", "s"), [(0.01, 0.8), (0.3, 2.0), (0.999, 30.0), (1e-6, 0.5)])
-def test_divergences_of_sampled_steps_are_the_finite_sums(q, s):
+def test_cumulants_of_sampled_steps_are_not_below_the_finite_sums(q, s):
     """Mironov, Talwar and Zhang 2019, in 60 digits."""
-    charged = divergences(PoissonSampled(q, Gaussian(s)))
+    charged = cumulants(PoissonSampled(q, Gaussian(s)), False)
     with localcontext(prec=60):
         rate, noise = Decimal(q), Decimal(s)
-        for order in (2, 3, 17, 64, 256):
+        for order in (2, 3, 9):  # whose masses are in reach
             terms = [
                 math.comb(order, i) * (1 - rate) ** (order - i) * rate**i
                 * (Decimal(i * (i - 1)) / (2 * noise * noise)).exp()
                 for i in range(order + 1)
             ]  # fmt: skip
-            exact = sum(terms).ln() / (order - 1)
-            found = Decimal(float(charged[ORDERS.index(order)]))
-            assert exact <= found <= exact * (1 + Decimal("3e-9")), order
+            found = Decimal(float(charged[TILTS.tolist().index(order - 1.0)]))
+            exact = sum(terms).ln()
+            assert exact <= found <= exact * (1 + Decimal("0.1")) + Decimal("1e-12"), order
 
 
 # Rounds, noise, R = C/beta + 1; inherent epsilon, pure epsilon, epsilon at delta 1e-5. Topics are

@@ -260,10 +260,12 @@ def test_a_group_under_other_noise_has_the_bound_of_a_chain():
 
 
 def test_the_chain_pays_for_the_distance_from_ideal_noise():
-    groups = ((Laplace(1.0), 1),)
+    events = (Repeated(Laplace(10.0), 10),)
+    groups = ((Laplace(10.0), 10),)
     (ideal,), (real,) = (group_events(groups, 3, 1e-6, g) for g in (0.0, 2e-11))
     assert real.epsilon > ideal.epsilon
-    group = make(events=(Laplace(1.0),), epsilon=1.0, total_variation=2e-11).for_groups(3)
+    stated = epsilon_of(events, 1e-6, total_variation=2e-11)
+    group = make(events=events, epsilon=stated, total_variation=2e-11).for_groups(3)
     assert group.epsilon == real.epsilon
     assert group.total_variation == 2e-11
     assert "delta includes the effect" in str(group)

@@ -22,7 +22,8 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._filters import Filters, choose_filters, steps_of
+from dplda.privacy._composition import TILTS, renyi_epsilons
+from dplda.privacy._filters import Filter, choose_filter
 
 DOCUMENTS = np.random.RandomState(0).poisson(1.0, (12, 6))
 
@@ -64,15 +65,15 @@ KINDS, BESIDE_STATEMENTS = (1.0, 0.25), (0.25, (0.5, 0.002))
     [(KINDS, [0]), (KINDS, [1, 1]), (KINDS, [0, 1]), (BESIDE_STATEMENTS, [0]),
      (BESIDE_STATEMENTS, [1]), (BESIDE_STATEMENTS, [0, 0, 1])],
 )  # fmt: skip
-def test_no_strategy_gets_past_the_filters(steps, plan, epsilon, delta):
+def test_no_strategy_gets_past_the_filter(steps, plan, epsilon, delta):
     events = [ApproximateDP(*step) if isinstance(step, tuple) else flips(step) for step in steps]
-    filters = choose_filters(tuple(events[i] for i in plan), 0.0, epsilon, delta)
-    costs = [filters.cost((event,), 0.0) for event in events]
+    chosen = choose_filter(tuple(events[i] for i in plan), 0.0, epsilon, delta)
+    costs = [chosen.cost((event,), 0.0) for event in events]
 
     @lru_cache(None)
     def has_room(counts):
         total = sum((n * cost for n, cost in zip(counts, costs) if n), np.zeros(len(costs[0])))
-        return sum(counts) <= 40 and filters.used(total) <= 1.0
+        return sum(counts) <= 40 and chosen.used(total) <= 1.0
 
     assert largest_delta(steps, epsilon, has_room) <= delta
     assert has_room((plan.count(0), plan.count(1)))
@@ -80,28 +81,19 @@ def test_no_strategy_gets_past_the_filters(steps, plan, epsilon, delta):
 
 @pytest.mark.parametrize("total_variation", [1e-9, 2e-4])
 @pytest.mark.parametrize("plan", [[Gaussian(3.0)], [flips(0.05)], [Laplace(9.0), Gaussian(9.0)]])
-def test_filters_distances_and_statements_share_delta(plan, total_variation):
-    """Any of the filters may be the one that lets a step pass: their deltas add up."""
+def test_filter_distances_and_statements_share_delta(plan, total_variation):
     epsilon, delta, stated = 2.0, 0.01, ApproximateDP(0.05, 1e-4)
-    filters = choose_filters((*plan, stated), total_variation, epsilon, delta)
-    distance, lost, shift = filters.reserved
-    left = epsilon - shift
+    chosen = choose_filter((*plan, stated), total_variation, epsilon, delta)
+    distance, lost, shift = chosen.reserved
     assert distance >= total_variation
     assert min(lost - stated.delta, shift - stated.epsilon) >= 0.0
-
-    def delta_of(one):
-        (a, limit), *_ = one
-        if isinstance(a, int):
-            return math.exp((a - 1) * (math.log1p(-1 / a) + limit - left)) / a
-        steps = steps_of(one)
-        low, high = 1e-3 * delta, 2.0 * delta
-        for _ in range(14 if steps[1:] else 40):
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if epsilon_of(steps, middle) <= left else (middle, high)
-        return low
-
-    total = sum(map(delta_of, filters.filters)) + lost + (1 + math.exp(epsilon)) * distance
-    assert 0.9 * delta < total <= delta * (1 + 1e-6)
+    ((what, limit),) = chosen.limits
+    left = delta - lost - (1 + math.exp(epsilon)) * distance
+    if what is None:
+        spent = epsilon_of(Gaussian(limit**-0.5), left)
+    else:
+        spent = renyi_epsilons(np.full(len(TILTS), limit), left)[what]
+    assert 0.999 * (epsilon - shift) < spent <= (epsilon - shift) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("composition", ["planned", "adaptive"])
@@ -135,11 +127,12 @@ def test_at_a_huge_epsilon_no_distance_from_ideal_noise_is_allowed(epsilon):
     assert 0.0 < ledger.epsilon_spent < epsilon
 
 
-def test_filters_come_back_as_they_were_written():
+def test_a_filter_comes_back_as_it_was_written():
     plan = (Repeated(PoissonSampled(0.1, Gaussian(2.0)), 7), Gaussian(9.0), Laplace(0.3))
-    filters = choose_filters(plan, 1e-20, 30.0, 1e-6)
-    assert Filters.from_text(filters.to_text()) == filters
-    assert [type(one[0][0]) for one in filters.filters] == [type(None), int, type(None)]
+    for epsilon, what in ((30.0, int), (epsilon_of(plan, 1e-6) * (1 + 1e-4), type(None))):
+        chosen = choose_filter(plan, 1e-20, epsilon, 1e-6)
+        assert Filter.from_text(chosen.to_text()) == chosen
+        assert type(chosen.limits[0][0]) is what
 
 
 @pytest.fixture(params=["memory", "file"])

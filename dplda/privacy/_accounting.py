@@ -10,24 +10,20 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplda.leaf._checks import check_delta, check_number, check_probability
-from dplda.privacy._composition import TILTS, Composition, Groups, log_peak, saddle
-from dplda.privacy._curves import (
-    LARGEST_LOSS,
-    ORDERS,
-    Curve,
-    FloatArray,
-    conversion,
-    divergences,
-    gaussian,
-    pair_of,
-    response_loss,
+from dplda.privacy._composition import (
+    SMALLEST_DELTA,
+    Composition,
+    Groups,
+    renyi_epsilons,
+    summed_cumulants,
+    ways,
 )
+from dplda.privacy._curves import LARGEST_LOSS, FloatArray, curve_of, gaussian, response_loss
 from dplda.privacy._events import (
     MAX_COUNT,
     ApproximateDP,
@@ -41,10 +37,8 @@ from dplda.privacy._events import (
     Repeated,
 )
 
-SMALLEST_DELTA = 1e-200  # below it, only pure epsilons count: its exponentials are floats
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
 _UP = 1.0 + 2.0**-46  # margin on the rounding errors of a few steps together
-_PRECISE = 1e-7  # relative precision of delta in the search for an epsilon
 _CHARGEABLE_SHARE = 1e-3  # of delta, up to which the distance from the ideal law is charged to it
 
 
@@ -149,11 +143,17 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
 
-    def is_too_large(mus: FloatArray) -> NDArray[np.bool_]:
-        deltas = _gaussian_deltas(np.full(len(mus), epsilon), np.maximum(mus, 1e-300), upper=True)
-        return (deltas > delta) & (mus > 0.0)
+    def excess(mu: float) -> float:
+        return _log_ratio(_gaussian_delta(epsilon, mu, upper=True), delta)
 
-    return _switch(is_too_large, epsilon / (1.0 + math.sqrt(epsilon)))[0]
+    good = bad = epsilon / (1.0 + math.sqrt(epsilon))
+    while excess(good) > 0.0:
+        good /= 2.0
+        if good < 1e-300:
+            return 0.0
+    while excess(bad) <= 0.0:
+        bad *= 2.0
+    return _last(excess, good, bad)
 
 
 # ---- events in groups ---------------------------------------------------------------------
@@ -218,91 +218,91 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
         return math.inf
     if all_gaussian(groups):
         return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
-    # whether a unit is added or removed makes a difference for sampled steps only
-    ways = {False, any(isinstance(event, PoissonSampled) for event, _ in groups)}
-    bound = max(_side(groups, delta, added=added, upper=upper) for added in ways)
-    return min(bound, quick_epsilon(groups, delta)) if upper else bound
+    bound = max(_side(groups, delta, added=added, upper=upper) for added in ways(groups))
+    return min(bound, _closed_epsilon(groups, delta)) if upper else bound
 
 
 def quick_epsilon(groups: Groups, delta: float) -> float:
-    """A valid epsilon in a millisecond: closed forms, and Renyi divergences at whole orders."""
-    total = sum((count * divergences(event) for event, count in groups), np.zeros(len(ORDERS)))
-    return min(
-        pure_epsilon(groups),
-        epsilon_of_mu(gaussian_mu_of(groups), delta),
-        max(0.0, float((total + conversion(delta)).min())) * _UP,
-    )
+    """A valid epsilon in milliseconds: closed forms, and Renyi divergences."""
+    renyi = max(_renyi(groups, delta, added)[0] for added in ways(groups))
+    return min(renyi, _closed_epsilon(groups, delta))
+
+
+def _closed_epsilon(groups: Groups, delta: float) -> float:
+    return min(pure_epsilon(groups), epsilon_of_mu(gaussian_mu_of(groups), delta))
+
+
+def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, FloatArray]:
+    """Epsilon in one direction by Renyi divergences, the place of the tilt, and the cumulants."""
+    logs = summed_cumulants(groups, added)
+    each = renyi_epsilons(logs, delta)
+    if not np.isfinite(each).all():
+        return math.inf, 0, logs
+    # of a bounded loss, ever larger tilts may have ever smaller bounds
+    best = int(np.flatnonzero(each <= each.min() + 1e-5 * abs(each.min()))[0])
+    return max(0.0, float(each[best])) * _UP, best, logs
 
 
 def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     """Epsilon in one direction: where delta of the composed laws crosses the given one."""
-    found = saddle(groups, added)
-    if found is None:
-        return math.inf if upper else 0.0
-    if len(groups) == 1 and groups[0][1] == 1:
-        curve = pair_of(groups[0][0], added=added, upper=upper)
-        if isinstance(curve, Curve):  # a single step needs no grid
-            sign = 1.0 if upper else -1.0
-
-            def is_private(x: FloatArray) -> NDArray[np.bool_]:  # no loss is above `LARGEST_LOSS`
-                value, error, _ = curve.at(np.minimum(x, LARGEST_LOSS))
-                return np.where(x > LARGEST_LOSS, 0.0, value + sign * error) <= delta
-
-            low, high = _switch(is_private, 1.0)
-            return high if upper else low
-    logs, lost = found
-    # Renyi bounds of all orders. Of a bounded loss, ever larger tilts may have ever smaller ones.
-    each = (logs + log_peak(TILTS) - math.log(max(delta - lost, delta / 2.0))) / TILTS
-    if not np.isfinite(each).all():
-        return math.inf if upper else 0.0
-    best = int(np.flatnonzero(each <= each.min() + 1e-5 * abs(each.min()))[0])
-    start = max(0.0, float(each[best]))
-    known = start * _UP if lost <= delta / 2.0 else math.inf
-    if start > _LARGEST_EPSILON:
+    known, place, logs = _renyi(groups, delta, added)
+    if known > _LARGEST_EPSILON:
         return known if upper else 0.0
-    composed = Composition(groups, delta, best, logs, added=added, upper=upper)
-    if not upper:
-        return _largest_epsilon(composed.delta, delta, start)
-    return min(known, _least_epsilon(composed.delta, delta, start, composed.tilt))
+    (event, count), *others = groups
+    many = count > 1 or others or known > LARGEST_LOSS
+    curve = None if many else curve_of(event, added=added, upper=upper)
+    if curve is None:
+        composed = Composition(groups, delta, place, logs, added=added, upper=upper)
+        tolerance = 1e-7 / composed.tilt  # the logarithm of delta is nearly a line with this slope
+    else:  # a single step needs no grid
+        tolerance = 0.0
 
+    def excess(epsilon: float) -> float:
+        if curve is None:
+            return _log_ratio(composed.delta(epsilon), delta)
+        value, error, _ = curve.at(np.array([epsilon]))
+        return _log_ratio(float((value + error if upper else value - error)[0]), delta)
 
-def _least_epsilon(above: Callable[[float], float], delta: float, x: float, tilt: float) -> float:
-    """The least epsilon that is found with ``above(epsilon) <= delta``, from an estimate x.
-
-    The logarithm of delta is nearly a line with the slope -tilt.
-    """
-    if above(0.0) <= delta:
+    if upper:
+        if excess(0.0) <= 0.0:
+            return 0.0
+        return _last(excess, known, 0.0, tolerance) if excess(known) <= 0.0 else known
+    # The bound is useful near the epsilon of its tilt alone: far below it, its error is large.
+    gap = 1e-6
+    while gap < 1.0 and excess(known * (1.0 - gap)) < 0.0:
+        gap *= 1.5
+    low = max(0.0, known * (1.0 - gap))
+    if gap >= 1.0 or excess(known) >= 0.0:
         return 0.0
-    bad, good, slope = 0.0, math.inf, tilt
-    last, excess = x, math.inf
-    for _ in range(60):
-        value = above(x)
-        before, excess = excess, math.log(value / delta) if value > 0.0 else -math.inf
-        bad, good = (x, good) if excess > 0.0 else (bad, min(x, good))
-        if -_PRECISE <= excess <= 0.0 or good - bad <= 1e-12 * good or bad > _LARGEST_EPSILON:
-            break
-        if math.isfinite(before) and math.isfinite(excess) and x != last:
-            slope = max((before - excess) / (x - last), 0.1 * tilt)
-        last = x
-        x += (excess + 0.5 * _PRECISE) / slope if math.isfinite(excess) else math.inf
-        if not bad < x < good:
-            x = 0.5 * (bad + good) if good < math.inf else 2.0 * max(bad, 1e-6)
-    return good
+    return _last(lambda epsilon: -excess(epsilon), low, known, tolerance)
 
 
-def _largest_epsilon(below: Callable[[float], float], delta: float, top: float) -> float:
-    """The largest epsilon that is found with ``below(epsilon) >= delta``, from above.
+# ---- searches -----------------------------------------------------------------------------
 
-    The bound is useful near the epsilon of its tilt alone: far below it, its error is large.
+
+def _log_ratio(value: float, target: float) -> float:
+    """log(value / target), between -1000 and 1000, with the right sign."""
+    log = math.log(value) - math.log(target) if value > 0.0 else -1e3
+    size = min(max(abs(log), 1e-17), 1e3)
+    return math.copysign(size, value - target) if value != target else 0.0
+
+
+def _last(
+    excess: Callable[[float], float], good: float, bad: float, tolerance: float = 0.0
+) -> float:
+    """The last point from `good` towards `bad` at which an excess is at most 0, and not above.
+
+    It is found within the tolerance, or a relative 1e-14; a last look makes it certain.
     """
-    bad, gap = top, 1e-6
-    while gap < 1.0 and below(top * (1.0 - gap)) < delta:
-        bad, gap = top * (1.0 - gap), 1.5 * gap
-    good = max(0.0, top * (1.0 - gap))
-    while gap < 1.0 and bad - good > _PRECISE * bad:
-        middle = 0.5 * (bad + good)
-        bad, good = (bad, middle) if below(middle) >= delta else (middle, good)
-    return good
+    from scipy.optimize import brentq
+
+    x: float = brentq(
+        excess, good, bad, xtol=max(0.25 * tolerance, 1e-300), rtol=1e-15, maxiter=2000
+    )
+    step = max(0.25 * tolerance, 2e-15 * abs(x))
+    while x != good and excess(x) > 0.0:
+        x = min(x + step, good) if good > bad else max(x - step, good)
+    return x
 
 
 # ---- closed forms -------------------------------------------------------------------------
@@ -350,33 +350,25 @@ def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
     if mu == 0.0 or mu == math.inf or delta < SMALLEST_DELTA:
         return 0.0 if mu == 0.0 else math.inf
 
-    def is_private(epsilons: FloatArray) -> NDArray[np.bool_]:
-        return _gaussian_deltas(epsilons, mu, upper=upper) <= delta
+    def excess(epsilon: float) -> float:
+        return _log_ratio(_gaussian_delta(epsilon, mu, upper=upper), delta)
 
-    low, high = _switch(is_private, mu * mu / 2.0 + mu)  # of this order, whatever delta is
-    return high if upper else low
+    if excess(0.0) <= 0.0:
+        return 0.0
+    high = mu * mu / 2.0 + mu  # of this order, whatever delta is
+    while excess(high) > 0.0:
+        high *= 2.0
+        if high > 1e150:  # too large to know
+            return math.inf if upper else 0.0
+    if upper:
+        return _last(excess, high, 0.0)
+    return _last(lambda epsilon: -excess(epsilon), 0.0, high)
 
 
-def _gaussian_deltas(epsilons: FloatArray, mu: float | FloatArray, *, upper: bool) -> FloatArray:
+def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
     # several noises became one, whose multiplier has a few roundings
-    value, _, error = gaussian(epsilons, (1.0 - 1e-15 if upper else 1.0 + 1e-15) / mu)
-    return value + error if upper else value - error
-
-
-def _switch(holds: Callable[[FloatArray], NDArray[np.bool_]], guess: float) -> tuple[float, float]:
-    """Neighboring numbers from 0 on, of which only the second satisfies a monotone condition."""
-    points = np.append(0.0, guess * 2.0 ** np.arange(60.0))
-    while True:
-        held = holds(points)
-        first = int(held.argmax())
-        if not held[first]:  # nowhere, or the numbers are too large to know
-            return 0.0, math.inf
-        if first == 0:  # at 0 already
-            return float(points[0]), float(points[0])
-        low, high = float(points[first - 1]), float(points[first])
-        if high - low <= 1e-14 * high or not low < 0.5 * (low + high) < high:
-            return low, high
-        points = np.linspace(low, high, 65)
+    value, _, error = gaussian(np.array([epsilon]), (1.0 - 1e-15 if upper else 1.0 + 1e-15) / mu)
+    return float(value[0] + error[0] if upper else value[0] - error[0])
 
 
 # ---- the noise for a given budget, and the budget of each of several fits --------------------
@@ -435,71 +427,50 @@ def calibrate(
             "no noise meets this target: the ApproximateDP events alone cost all of epsilon or "
             "delta; raise the target, or use fewer of them"
         )
+
     mu = gaussian_mu(epsilon, delta)
 
     def excess_of(cost: Callable[[Groups], float]) -> Callable[[float], float]:
         """Logarithm of a cost over its target, at a logarithm of the noise. It decreases."""
 
+        @cache
         def excess(log_noise: float) -> float:
             spent = cost(without_statements(grouped(make_events(math.exp(log_noise))))[0])
-            return math.log(min(max(spent / epsilon, 1e-3), 1e3))
+            return max(-7.0, min(_log_ratio(spent, epsilon), 7.0))
 
         return excess
 
     exact = excess_of(lambda groups: charged_epsilon(groups, delta, total_variation))
-    if all_gaussian(groups):  # in closed form first: the search then takes two steps
+    if all_gaussian(groups):  # in closed form first
         closed = excess_of(lambda groups: epsilon / mu * gaussian_mu_of(groups))
-        return math.exp(_least(exact, _least(closed, 0.0, _OCTAVE, 1e-9), 5e-8, 1e-7))
+        return math.exp(_least(exact, _least(closed, 0.0, 1e-9), 1e-9))
     quick = excess_of(lambda groups: quick_epsilon(groups, delta))
     try:
-        start = _least(quick, 0.0, _OCTAVE, 0.02)
+        start = _least(quick, 0.0, 0.02)
     except ValueError:  # a bound that is never small enough, where the better one may be
         start = 0.0
-    return math.exp(_least(exact, start, 1e-3, 1e-4))
+    return math.exp(_least(exact, start, 1e-4))
 
 
-def _least(excess: Callable[[float], float], start: float, step: float, tolerance: float) -> float:
-    """A point at which an excess is at most 0, at most `tolerance` above one where it is not.
-
-    The point is bracketed in growing steps from `start`. Then the ends of the bracket move by
-    the secant, which lands a little above the root, and by halving where it does not help.
-    """
-    x, value = start, excess(start)
-    low = high = None
-    while low is None or high is None:
-        if value > 0.0:
-            low = (x, value)
-            x += max(step, min(value, _OCTAVE)) if high is None else 0.0
-        else:
-            high = (x, value)
-            x -= max(step, min(-value, _OCTAVE)) if low is None else 0.0
-        if x > _LARGEST:
+def _least(excess: Callable[[float], float], x: float, tolerance: float) -> float:
+    """The least point at which an excess is at most 0, by growing steps from x."""
+    step, good, bad = tolerance, None, None
+    while good is None or bad is None:
+        value = excess(x)
+        step = min(max(2.0 * step, abs(value)), _OCTAVE)
+        good, bad = (good, x) if value > 0.0 else (x, bad)
+        x += step if value > 0.0 else -step
+        if good is None and x > _LARGEST:
             raise ValueError(
                 "no noise meets this target: some events do not depend on the noise and cost "
                 "too much; raise epsilon, or use fewer or less expensive steps"
             )
-        if x < _SMALLEST:
+        if bad is None and x < _SMALLEST:
             raise ValueError(
                 "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
                 "for no privacy"
             )
-        if low is None or high is None:
-            value, step = excess(x), min(2.0 * step, _OCTAVE)
-    for halving in range(200):
-        (a, above), (b, below) = low, high
-        if b - a <= tolerance or not a < 0.5 * (a + b) < b:
-            break
-        x = a + (b - a) * above / (above - below) + 0.3 * tolerance
-        if halving % 3 == 2 or not a < x < b:
-            x = 0.5 * (a + b)
-        value = excess(x)
-        low, high = ((x, value), high) if value > 0.0 else (low, (x, value))
-        if value <= 0.0 and x - a > tolerance:  # how far the root is below, by one look
-            y = x - tolerance
-            if (value := excess(y)) > 0.0:
-                return x
-            high = (y, value)
-    return high[0]
+    return _last(excess, good, bad, tolerance)
 
 
 def split_epsilon(

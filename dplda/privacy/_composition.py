@@ -19,21 +19,16 @@ from dplda.privacy._curves import (
     ELEMENTARY,
     LARGEST_LOSS,
     TINY,
-    Atoms,
     Curve,
     FloatArray,
     U,
     bounded_range_divergence,
-    pair_of,
-    response_loss,
+    curve_of,
 )
 from dplda.privacy._events import (
     BoundedRange,
     Event,
-    Gaussian,
-    Laplace,
     PoissonSampled,
-    RandomizedResponseEvent,
     Repeated,
 )
 
@@ -41,8 +36,10 @@ Groups: TypeAlias = tuple[tuple[Event, int], ...]
 
 # The tilts that are tried: any is valid, and a factor sqrt(2) off costs nothing that is seen.
 TILTS = 2.0 ** np.arange(-8.0, 32.25, 0.25)
+_NO_LAW = np.full(len(TILTS), math.inf)
 _N_COARSE = 800  # knots of the law from which the tilt is chosen
-_COARSE_TAIL = 1e-240  # of its masses that count as infinite losses: far below all deltas
+SMALLEST_DELTA = 1e-200  # below it, only pure epsilons count: its exponentials are floats
+_COARSE_TAIL = 1e-240  # of its masses that count as infinite losses: 2**36 are below all deltas
 # Orders of the bounds on what wraps around, as shares of the tilt.
 _SHARES = (-4.0, -2.0, -1.0, -0.5, -0.25, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0)
 _TAIL = 1e-12  # of a tilted law, beyond the window of the transforms
@@ -55,56 +52,59 @@ _CELLS, _CELLS_OF_MANY, _MANY = 64.0, 16.0, 200
 _MOST_KNOTS, _MOST_CELLS = 2**19, 2**22  # of a law and of a window: 4 and 32 MB a vector
 
 
-def deviation(event: Event) -> float:
-    """Rough standard deviation of one privacy loss; infinite if it has no curve."""
-    match event:
-        case Gaussian(s):
-            return 1.0 / s
-        case PoissonSampled(q, Gaussian(s)):
-            return q / s
-        case Laplace(scale):
-            return 1.0 / scale
-        case BoundedRange(epsilon):
-            return 0.5 * epsilon
-        case Repeated(BoundedRange(epsilon), count):
-            return 0.5 * epsilon * math.sqrt(count)
-        case RandomizedResponseEvent():
-            return response_loss(event, upper=True)
-        case _:
-            return math.inf
-
-
 @lru_cache(maxsize=8192)
-def cumulants(event: Event, added: bool) -> tuple[FloatArray, float] | None:
+def cumulants(event: Event, added: bool) -> FloatArray:
     """Logarithm of the mean of exp(tilt * loss) under P for each tilt, never too small.
 
-    They are those of a law above the step's, on knots that are dense near 0. The second result is
-    its mass at infinity. None if the step has no such law.
+    They are those of a law above the step's, on knots that are dense near 0, but for a mass at
+    infinity of at most `_COARSE_TAIL`. Infinite if the step has no such law.
     """
     if isinstance(event, BoundedRange):  # of the worst choice for each tilt
-        return TILTS * bounded_range_divergence(event.epsilon, 1.0 + TILTS), 0.0
-    reach = _reach(event, added, True, _COARSE_TAIL)
+        of_choice: FloatArray = TILTS * bounded_range_divergence(event.epsilon, 1.0 + TILTS)
+        return of_choice
+    reach = _reach(event, added, True, 0.5 * _COARSE_TAIL)
     if reach is None:
-        return None
-    pair, (low, high) = reach
-    if isinstance(pair, Curve):
-        unit = 0.1 * min(deviation(event), high - low)
-        knots = unit * np.sinh(
-            np.linspace(np.arcsinh(low / unit), np.arcsinh(high / unit), _N_COARSE)
-        )
-        masses, infinite = law_above(pair, knots)
-    else:
-        knots, infinite = np.array(pair.losses), 0.0
-        masses = np.array(pair.masses) * (1.0 + 16.0 * ELEMENTARY)
+        return _NO_LAW
+    curve, (low, high) = reach
+    unit = 0.1 * min(curve.deviation, high - low)
+    knots = unit * np.sinh(np.linspace(np.arcsinh(low / unit), np.arcsinh(high / unit), _N_COARSE))
+    masses, infinite = law_above(curve, knots)
+    if infinite > _COARSE_TAIL:
+        return _NO_LAW
     with np.errstate(divide="ignore"):
-        logs = np.log(masses)
-    exponents = logs + TILTS[:, None] * knots
+        exponents = np.log(masses) + TILTS[:, None] * knots
     top = exponents.max(axis=1)
     with np.errstate(under="ignore"):
-        values = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))
-    values = values + 8.0 * U * (600.0 + TILTS * np.abs(knots).max())
+        values: FloatArray = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))
+    values += 8.0 * U * (600.0 + TILTS * np.abs(knots).max())
     values.flags.writeable = False
-    return values, infinite
+    return values
+
+
+def summed_cumulants(groups: Groups, added: bool) -> FloatArray:
+    """The cumulants of a composition."""
+    total = sum((n * cumulants(event, added) for event, n in groups), np.zeros(len(TILTS)))
+    return total * (1.0 + 4.0 * U * len(groups))
+
+
+def ways(groups: Groups) -> set[bool]:
+    """Whether a unit is added or removed: it makes a difference for sampled steps only."""
+    return {False, any(isinstance(event, PoissonSampled) for event, _ in groups)}
+
+
+def largest_cumulants(groups: Groups) -> FloatArray:
+    """Those of the direction in which they are larger, for each tilt."""
+    both: FloatArray = np.maximum.reduce([summed_cumulants(groups, a) for a in ways(groups)])
+    return both
+
+
+def renyi_epsilons(logs: FloatArray, delta: float) -> FloatArray:
+    """Epsilon of summed cumulants at each tilt (Canonne, Kamath and Steinke 2020, proposition 12).
+
+    The masses at infinity take a share of 1e-25 of delta at most.
+    """
+    each: FloatArray = (logs + log_peak(TILTS) - math.log(delta) + 1e-14) / TILTS
+    return each
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,11 @@ def _power(
 
     reach = _reach(event, added, upper, tail)
     assert reach is not None  # the caller has looked
-    pair, (low, high) = reach
+    curve, (low, high) = reach
     first, last = math.floor(low / h) - 1, math.ceil(high / h) + 1
     places = np.arange(first, last + 1, dtype=np.float64)
     losses = places * h
-    masses, infinite = law_above(pair, losses) if upper else (law_below(pair, losses), 0.0)
+    masses, infinite = law_above(curve, losses) if upper else (law_below(curve, losses), 0.0)
     kept = masses > 0.0
     places, losses, logs = places[kept], losses[kept], np.log(masses[kept])
     exponents = logs + tilt * losses
@@ -166,13 +166,13 @@ def _power(
 
 def _reach(
     event: Event, added: bool, upper: bool, tail: float
-) -> tuple[Curve | Atoms, tuple[float, float]] | None:
-    """The pair of a step, and the range of its losses; None if no float holds them."""
-    pair = pair_of(event, added=added, upper=upper)
-    if pair is None:
+) -> tuple[Curve, tuple[float, float]] | None:
+    """The curve of a step, and the range of its losses; None if no float holds them."""
+    curve = curve_of(event, added=added, upper=upper)
+    if curve is None:
         return None
-    ends = pair.span(tail) if isinstance(pair, Curve) else (pair.losses[0], pair.losses[-1])
-    return (pair, ends) if -LARGEST_LOSS < ends[0] < ends[1] < LARGEST_LOSS else None
+    ends = curve.span(tail)
+    return (curve, ends) if -LARGEST_LOSS < ends[0] < ends[1] < LARGEST_LOSS else None
 
 
 def _log_sum(exponents: FloatArray) -> float:
@@ -231,14 +231,19 @@ class Composition:
                 for event, n in groups
             )
         tilt = float(c)
-        self._upper, self.tilt, self.h, self.eta = upper, tilt, _interval(groups, upper), math.inf
-        for event, _ in groups:
-            reach = _reach(event, added, upper, tail)
-            if reach is None:
-                return
-            low, high = reach[1]
-            while max((high - low) / _MOST_KNOTS, 20.0 * spread / _MOST_CELLS) > self.h:
-                self.h *= 2.0
+        self._upper, self.tilt, self.eta = upper, tilt, math.inf
+        found = (_reach(event, added, upper, tail) for event, _ in groups)
+        reaches = [reach for reach in found if reach is not None]
+        if len(reaches) < len(groups):
+            return
+        variances = [n * curve.deviation**2 for (_, n), (curve, _) in zip(groups, reaches)]
+        unit = reaches[int(np.argmax(variances))][0].unit
+        cells = _CELLS if len(groups) <= _MANY else _CELLS_OF_MANY
+        typical = math.sqrt(sum(variances) / sum(count for _, count in groups))
+        self.h = unit * 2.0 ** math.floor(math.log2(typical / cells / unit))
+        widest = max(high - low for _, (low, high) in reaches)
+        while max(widest / _MOST_KNOTS, 20.0 * spread / _MOST_CELLS) > self.h:
+            self.h *= 2.0
         n = 1 << max(4, math.ceil(math.log2(20.0 * spread / self.h + 1.0)))
         longest = max(self.h, spread)
         while True:  # longer windows, and then longer cells
@@ -288,7 +293,7 @@ class Composition:
 
     def delta(self, epsilon: float) -> float:
         """Delta of the composition at an epsilon: never too small, or else never too large."""
-        if self.eta == math.inf:
+        if not self.eta < math.inf:
             return math.inf if self._upper else 0.0
         i = max(0, math.floor(epsilon / self.h) - self._first)
         end = i + math.ceil(min(_FAR / self.tilt / self.h, 2.0**40)) + 2
@@ -311,35 +316,9 @@ class Composition:
         return value + error + self._infinite if self._upper else value - error
 
 
-def _interval(groups: Groups, upper: bool) -> float:
-    """Length of a cell: a power of two, or such a share of the loss of a response."""
-    steps = sum(count for _, count in groups)
-    typical = math.sqrt(sum(n * deviation(event) ** 2 for event, n in groups) / steps)
-    responses = [
-        (response_loss(event, upper=upper), n)
-        for event, n in groups
-        if isinstance(event, RandomizedResponseEvent)
-    ]
-    unit = max(responses, key=lambda one: one[1] * one[0] ** 2)[0] if responses else 1.0
-    cells = _CELLS if len(groups) <= _MANY else _CELLS_OF_MANY
-    return unit * 2.0 ** math.floor(math.log2(typical / cells / unit))
-
-
 def log_peak(tilt: float | FloatArray) -> Any:
     """Logarithm of the largest exp(-tilt x) (1 - exp(-x)) of any x > 0."""
     return tilt * np.log(tilt) - (1.0 + tilt) * np.log1p(tilt)
-
-
-def saddle(groups: Groups, added: bool) -> tuple[FloatArray, float] | None:
-    """The summed cumulants at all tilts, and the summed mass at infinity; None if one lacks."""
-    total, lost = np.zeros(len(TILTS)), 0.0
-    for event, count in groups:
-        found = cumulants(event, added)
-        if found is None:
-            return None
-        total = total + count * found[0]
-        lost += count * found[1]
-    return total * (1.0 + 4.0 * U * len(groups)), lost * 1.001
 
 
 # ---- laws on knots ------------------------------------------------------------------------
@@ -350,51 +329,33 @@ def saddle(groups: Groups, added: bool) -> tuple[FloatArray, float] | None:
 _PER_LOSS, _CONSTANT = 8.0 * U, 16.0 * ELEMENTARY
 
 
-def law_above(pair: Curve | Atoms, knots: FloatArray) -> tuple[FloatArray, float]:
-    """Masses at increasing knots, and at infinity, with a curve that is nowhere below the pair's.
+def law_above(curve: Curve, knots: FloatArray) -> tuple[FloatArray, float]:
+    """Masses at increasing knots, and at infinity, with a curve that is nowhere below this one.
 
-    Chords of a convex curve are above it, and an atom between two knots may become two atoms there
-    with the same sum under P and under Q.
+    Chords of a convex curve are above it.
     """
     rounding = _CONSTANT + _PER_LOSS * np.abs(knots)
-    if isinstance(pair, Atoms):
-        masses = np.zeros(len(knots))
-        for loss, mass in zip(pair.losses, pair.masses, strict=True):
-            i = int(np.clip(np.searchsorted(knots, loss, "right") - 1, 0, len(knots) - 2))
-            width = knots[i + 1] - knots[i]
-            right = min(max(np.expm1(knots[i] - loss) / np.expm1(-width), 0.0), 1.0)
-            masses[i : i + 2] += mass * np.array([1.0 - right + 8.0 * ELEMENTARY, right])
-        return masses * (1.0 + rounding), 0.0
-    delta, error, slope = pair.at(knots)
-    delta = delta + error + 2.0 * U * np.abs(knots) * np.exp(knots) * slope
     t = np.exp(knots)
+    delta, error, slope = curve.at(knots)
+    delta = delta + error + 2.0 * U * np.abs(knots) * t * slope
     falls = np.maximum(-np.diff(delta), 0.0) / (t[:-1] * np.expm1(np.diff(knots)))
     falls = np.maximum.accumulate(falls[::-1])[::-1]  # convex, and nowhere smaller
-    masses = np.append(0.0, falls) - np.append(falls, 0.0)
-    masses = masses * t * (1.0 + rounding)
+    masses = (np.append(0.0, falls) - np.append(falls, 0.0)) * t * (1.0 + rounding)
     infinite = float(delta[-1])
     masses[0] = max(0.0, 1.0 - infinite - float(masses[1:].sum())) + _CONSTANT
     return masses, infinite
 
 
-def law_below(pair: Curve | Atoms, knots: FloatArray) -> FloatArray:
-    """Masses at increasing knots, with a curve that is nowhere above the pair's.
+def law_below(curve: Curve, knots: FloatArray) -> FloatArray:
+    """Masses at increasing knots, with a curve that is nowhere above this one.
 
     The chords are moved down by their distance from three tangents of each of the two cells.
-    Atoms move to the knot below.
     """
-    rounding = _CONSTANT + _PER_LOSS * np.abs(knots)
-    masses = np.zeros(len(knots))
-    if isinstance(pair, Atoms):
-        for loss, mass in zip(pair.losses, pair.masses, strict=True):
-            i = int(np.searchsorted(knots, loss, "right")) - 1
-            if i >= 0:
-                masses[i] += mass
-        return masses * (1.0 - rounding)
     from scipy.optimize import isotonic_regression
 
+    rounding = _CONSTANT + _PER_LOSS * np.abs(knots)
     middles = 0.5 * (knots[:-1] + knots[1:])
-    (d, e, q), (dm, em, qm) = pair.at(knots), pair.at(middles)
+    (d, e, q), (dm, em, qm) = curve.at(knots), curve.at(middles)
     t, tm = np.exp(knots), np.exp(middles)
     width = t[:-1] * np.expm1(np.diff(knots))
     e = e + 2.0 * U * np.abs(knots) * t * q
@@ -426,6 +387,6 @@ def law_below(pair: Curve | Atoms, knots: FloatArray) -> FloatArray:
     falls = -isotonic_regression(np.diff(lowered) / width, weights=width).x
     bound = q[0] * (1.0 - _CONSTANT)  # the curve's own slope at the first knot
     falls = np.clip(falls, 0.0, bound)
-    masses[1:] = falls - np.append(falls[1:], 0.0)
-    masses[0] = bound - falls[0]
-    return np.maximum(masses, 0.0) * t * (1.0 - rounding - 8.0 * len(knots) * U)
+    masses = np.append(bound, falls) - np.append(falls, 0.0)
+    lower: FloatArray = np.maximum(masses, 0.0) * t * (1.0 - rounding - 8.0 * len(knots) * U)
+    return lower

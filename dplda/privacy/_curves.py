@@ -1,4 +1,4 @@
-"""Privacy curves and Renyi divergences of single steps, with bounds on their rounding errors.
+"""Privacy curves of single steps, with bounds on their rounding errors.
 
 The curve of a pair of laws (P, Q) is delta(t) = E_Q (dP/dQ - t)_+ at t = exp(epsilon). It is convex
 and falls in t. docs/accounting.md derives each formula and each error.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -35,53 +34,49 @@ ELEMENTARY, SPECIAL = 8.0 * U, 64.0 * U
 _MOST_WORK = 1e8  # of knots, choices and places of a range: about a second
 TINY = 1e-300  # above everything that underflows
 LARGEST_LOSS = 600.0  # exp of it, and products of such numbers with probabilities, are floats
+_BEYOND = 1.0 + 1e-12  # factor of a largest loss: computed deltas are 0 there
+# Above the relative rounding errors of a divergence: the tests compare 60 digits.
+_MARGIN = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
 class Curve:
     """A convex curve delta(exp(epsilon)) that dominates every such step.
 
-    `at` maps increasing epsilons to delta, a bound on its absolute error, and the mass ``Q[dP/dQ >
+    `at` maps increasing epsilons to delta, a bound on its absolute error, and the mass ``Q[dP/dQ >=
     t]``, which is the negative slope in t. `span` maps a probability to two losses, above the
     second of which delta is at most that probability; below the first there is hardly any mass.
+    `deviation` is roughly the standard deviation of the loss. A corner of the curve, if it has any,
+    is a multiple of `unit`.
     """
 
     at: Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
     span: Callable[[float], tuple[float, float]]
+    deviation: float
+    unit: float = 1.0
 
 
-@dataclass(frozen=True)
-class Atoms:
-    """A pair of discrete laws: losses, and their probabilities under P."""
-
-    losses: tuple[float, ...]
-    masses: tuple[float, ...]
-
-
-def pair_of(event: Event, *, added: bool, upper: bool) -> Curve | Atoms | None:
-    """The pair that dominates a step, or with ``upper=False`` one that some such step attains.
+@lru_cache(maxsize=8192)
+def curve_of(event: Event, *, added: bool, upper: bool) -> Curve | None:
+    """The curve that dominates a step, or with ``upper=False`` one that some such step attains.
 
     None if there is none. `added`: whether the unit is added or removed; only sampled steps differ.
     Repeated bounded-range choices of one kind are one step: the best attack on them is adaptive.
     """
     match event:
         case Gaussian(s):
-            return _gaussian_curve(s)
+            return _removed_curve(1.0, s)
         case PoissonSampled(q, Gaussian(s)):
             return _added_curve(q, s) if added else _removed_curve(q, s)
         case Laplace(scale):
-            e = 1.0 / scale
-            if not upper and Fraction(e) * Fraction(scale) > 1:
-                e = math.nextafter(e, 0.0)
-            return _laplace_curve(e)
+            return _laplace_curve((1.0 + 2.0 * U if upper else 1.0 - 2.0 * U) / scale)
         case BoundedRange(epsilon):
-            return _bounded_range_atoms(epsilon)
+            return bounded_ranges_curve(epsilon, 1) if upper else _bounded_range_curve(epsilon)
         case Repeated(BoundedRange(epsilon), count):
             return bounded_ranges_curve(epsilon, count)
         case RandomizedResponseEvent():
             e = response_loss(event, upper=upper)
-            right = 1.0 / (1.0 + math.exp(-e))
-            return Atoms((-e, e), (math.exp(-e) * right, right))
+            return _two_losses_curve(-e, e, 1.0 / (1.0 + math.exp(-e)))
         case _:
             return None
 
@@ -133,18 +128,6 @@ def gaussian(
     return np.maximum(delta, 0.0), second, error
 
 
-def _gaussian_curve(s: float) -> Curve:
-    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        delta, second, error = gaussian(epsilons, s)
-        return delta, error, second * np.exp(-epsilons)
-
-    def span(tail: float) -> tuple[float, float]:
-        z = _quantile(tail)
-        return (0.5 / s - z) / s, (0.5 / s + z) / s
-
-    return Curve(at, span)
-
-
 def _removed_curve(q: float, s: float) -> Curve:
     """P = (1 - q) N(0, s^2) + q N(1, s^2) and Q = N(0, s^2): q G(1 + (t - 1) / q)."""
 
@@ -169,7 +152,7 @@ def _removed_curve(q: float, s: float) -> Curve:
         z = _quantile(tail)
         return _mixture_loss(-z * s, q, s), _mixture_loss(1.0 + z * s, q, s)
 
-    return Curve(at, span)
+    return Curve(at, span, q / s)
 
 
 def _added_curve(q: float, s: float) -> Curve:
@@ -200,12 +183,13 @@ def _added_curve(q: float, s: float) -> Curve:
         high = most if high > most * (1.0 - 1e-9) else high
         return min(-_mixture_loss(z * s, q, s), 0.5 * high), high
 
-    return Curve(at, span)
+    return Curve(at, span, q / s)
 
 
 def _mixture_loss(x: float, q: float, s: float) -> float:
     """log(1 - q + q exp((2 x - 1) / (2 s^2)))."""
-    return float(np.logaddexp(math.log1p(-q), math.log(q) + (x - 0.5) / s / s))
+    rest = math.log1p(-q) if q < 1.0 else -math.inf
+    return float(np.logaddexp(rest, math.log(q) + (x - 0.5) / s / s))
 
 
 def _quantile(tail: float) -> float:
@@ -228,10 +212,25 @@ def _laplace_curve(e: float) -> Curve:
         error = np.where(beyond, 0.0, 2.0 * ELEMENTARY * delta + 2.0 * U * e)
         return delta, error, np.where(epsilons > e, 0.0, slope)
 
-    return Curve(at, lambda tail: (-e, e))
+    return Curve(at, lambda tail: (-e, e * _BEYOND), e, unit=e)
 
 
-@lru_cache(maxsize=64)
+def _two_losses_curve(low: float, high: float, right: float) -> Curve:
+    """A pair with two losses, the higher one with the probability `right` under P."""
+
+    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        delta, error, slope = np.zeros((3, len(epsilons)))
+        for loss, mass in ((low, 1.0 - right), (high, right)):
+            gaps = np.minimum(epsilons - loss, 0.0)
+            inside = epsilons <= loss * (1.0 + math.copysign(4.0 * U, loss))
+            delta -= mass * np.expm1(gaps)
+            error += np.where(inside, mass * 2.0 * U * (np.abs(epsilons) + abs(loss)), 0.0)
+            slope += np.where(epsilons <= loss, mass * math.exp(-loss), 0.0)
+        return delta, error + 2.0 * ELEMENTARY * delta, slope
+
+    return Curve(at, lambda tail: (low, high * _BEYOND), 0.5 * (high - low), unit=high)
+
+
 def bounded_ranges_curve(e: float, count: int) -> Curve | None:
     """Delta of `count` choices, each with the range that is worst after the earlier outcomes.
 
@@ -279,76 +278,16 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
         delta = np.where(epsilons > knots[-1] * (1.0 + 8.0 * U), 0.0, delta)
         return delta, 1e-12 * delta, np.zeros(len(delta))
 
-    return Curve(at, lambda tail: (float(knots[0]), float(knots[-1])))
+    ends = float(knots[0]), float(knots[-1])
+    return Curve(at, lambda tail: ends, 0.5 * e * math.sqrt(count))
 
 
-def _bounded_range_atoms(e: float) -> Atoms:
+def _bounded_range_curve(e: float) -> Curve:
     """The choice between two values with the largest Kullback-Leibler divergence."""
     high = 1.0 / -math.expm1(-e) - 1.0 / e if e > 1e-3 else 0.5 + e / 12.0 - e**3 / 720.0
     loss = (e + math.log(-math.expm1(-e) / e)) if e > 1e-3 else e / 2.0 + e * e / 24.0
     margin = 1e-12 * (1.0 + e)  # on both roundings and the series: a smaller loss costs less
-    return Atoms((loss - e - margin, loss - margin), ((1.0 - high) * (1 - 1e-12), high - 1e-12))
-
-
-# ---- Renyi divergences: the costs of privacy filters ---------------------------------------
-
-# Whole orders, at which the divergence of a sampled step is a finite sum: up to 64, all that are
-# best for usual fits.
-ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
-# Above the relative rounding errors here, which are below 1e-11: the tests compare 60 digits.
-_MARGIN = 1.0 + 1e-9
-
-
-# A ledger asks for the divergences of the same events with each charge.
-@lru_cache(maxsize=8192)
-def divergences(event: Event) -> FloatArray:
-    """Renyi divergence of one event at each of `ORDERS`, never too small."""
-    a, margin = np.array(ORDERS, np.float64), _MARGIN
-    match event:
-        case Gaussian(s):
-            values = a / (2.0 * s * s)
-        case PoissonSampled(q, Gaussian(s)):
-            values = np.array([_sampled(q, s, order) for order in ORDERS])
-            values = np.minimum(values, a / (2.0 * s * s))
-        case BoundedRange(e):
-            values, margin = bounded_range_divergence(e, a), 1.0  # it has the margin
-        case Laplace(scale):
-            e = 1.0 / scale  # (a exp((a-1) e) + (a-1) exp(-a e)) / (2 a - 1)
-            parts = np.log(a) + (a - 1.0) * e, np.log(a - 1.0) - a * e
-            values = (np.logaddexp(*parts) - np.log(2.0 * a - 1.0)) / (a - 1.0)
-            values = np.minimum(np.maximum(values, 0.0) + 1e-15, e)
-        case RandomizedResponseEvent(f):
-            # With probability w of a wrong bit and loss e, the mean of the power is
-            # 1 + w (exp(a e) - 1) (1 - exp(-(a - 1) e)).
-            wrong, e = f / 2.0, response_loss(event, upper=True)
-            log_growth = a * e + np.log(-np.expm1(-a * e))
-            log_excess = math.log(wrong) + log_growth + np.log(-np.expm1(-(a - 1.0) * e))
-            values = np.logaddexp(0.0, log_excess) / (a - 1.0)
-        case _:
-            values = np.full(len(a), math.inf)
-    values = values * margin
-    values.flags.writeable = False  # the cache hands out one array to all
-    return values
-
-
-def _sampled(q: float, s: float, order: int) -> float:
-    """A finite sum at whole orders (Mironov, Talwar and Zhang 2019, section 3.3).
-
-    The mean of the power is the sum over i of binomial(a, i) (1-q)^(a-i) q^i exp(i (i-1) / 2 s^2).
-    Without the exponential the sum is 1. Its excess is summed, which has positive terms.
-    """
-    from scipy.special import gammaln
-
-    i = np.arange(2.0, order + 1.0)
-    logs = gammaln(order + 1.0) - gammaln(i + 1.0) - gammaln(order - i + 1.0)
-    logs = logs + i * math.log(q) + (order - i) * math.log1p(-q)
-    growth = i * (i - 1.0) / (2.0 * s * s)
-    logs = logs + growth + np.log(-np.expm1(-growth))
-    top = logs.max()
-    log_excess = top + math.log(np.exp(logs - top).sum())
-    return float(np.logaddexp(0.0, log_excess) if log_excess > -30.0 else math.exp(log_excess)) / (
-        order - 1.0
-    )
+    return _two_losses_curve(loss - e - margin, loss - margin, high - 1e-12)
 
 
 def bounded_range_divergence(e: float, a: FloatArray) -> FloatArray:
@@ -374,13 +313,3 @@ def _log_sinhc(x: FloatArray) -> FloatArray:
     large = np.maximum(y, 1.0)
     by_exponentials = large + np.log1p(-np.exp(-2.0 * large)) - np.log(2.0 * large)
     return np.where(y < 1.0, np.log1p(series), by_exponentials)
-
-
-def conversion(delta: float) -> FloatArray:
-    """What is added to a divergence at each of `ORDERS` to make it an epsilon at delta.
-
-    Canonne, Kamath and Steinke 2020, proposition 12.
-    """
-    a = np.array(ORDERS, np.float64)
-    added: FloatArray = np.log1p(-1.0 / a) - np.log(delta * a) / (a - 1.0)
-    return added

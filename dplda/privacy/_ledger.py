@@ -20,7 +20,7 @@ from dplda.leaf._messages import INFO, WARNING, is_logged, log_event
 from dplda.leaf._users import visible
 from dplda.privacy._accounting import epsilon_of, epsilon_of_mu, gaussian_mu
 from dplda.privacy._events import Event
-from dplda.privacy._filters import Filters, choose_filters
+from dplda.privacy._filters import Filter, choose_filter
 from dplda.privacy._store import (
     USERS,
     Budget,
@@ -508,7 +508,7 @@ def _used(entries: list[Entry], filters: str) -> float:
     """
     if not (filters and entries):
         return 0.0
-    chosen, shares = Filters.from_text(filters), []
+    chosen, shares = Filter.from_text(filters), []
     for paid in _by_part(entries):
         total = np.zeros(1)
         for entry in paid:
@@ -559,7 +559,7 @@ def check_affordable(new: Entry, page: Page) -> None:
     elif page.filters:
         is_allowed = _used(entries, page.filters) <= 1.0
     else:  # the first entry, before any release
-        chosen = choose_filters(new.events, new.total_variation, epsilon, delta)
+        chosen = choose_filter(new.events, new.total_variation, epsilon, delta)
         page.filters, is_allowed = "" if chosen is None else chosen.to_text(), chosen is not None
     if not is_allowed:
         total, before = _spent(entries, page), _spent(counted, page)

@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from dplda.leaf._files import Database, check_locks
-from dplda.privacy._accounting import SMALLEST_DELTA
+from dplda.privacy._composition import SMALLEST_DELTA
 from dplda.privacy._events import Event, from_record, to_record
 
 Status: TypeAlias = Literal["reserved", "releasing", "confirmed", "canceled"]
