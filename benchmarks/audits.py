@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
 
 import published_attacks as attacks
 
-from dplda import HDPLDA, LPLDA, PrivateSVILDA, RandomizedResponse, SubLDA, published
+from dplda import HDPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA, published
 from dplda.audit import audit_epsilon, noise_of_release
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty, fit_together
@@ -33,6 +33,14 @@ USERS = {"attack": "user"}
 def response(bit_epsilon: float, max_doc_words: int, **options) -> RandomizedResponse:
     return RandomizedResponse(
         bit_epsilon=bit_epsilon, max_doc_words=max_doc_words, delta=DELTA, **options
+    )
+
+
+def server(kind: type, bit_epsilon: float, max_doc_words: int, **options) -> object:
+    if kind is OLPLDA:
+        options |= {"prior_weight": 0.4, "batch_size": 500}
+    return kind(
+        2, bit_epsilon=bit_epsilon, max_doc_words=max_doc_words, delta=DELTA, max_iter=1, **options
     )
 
 
@@ -65,12 +73,7 @@ SOUND = {
     "HDPLDA, epsilon 2": (HDPLDA(2, epsilon=2.0, **ROUNDS), {}),
     "HDPLDA, 4 + 1.39, one sweep": (words(4.0, 1.0, max_iter=1), {}),
     "RandomizedResponse, bit 0.7, 2 words": (response(0.7, 2), {}),
-    "LPLDA in batches, bit 0.3, 5 words": (
-        LPLDA(
-            2, bit_epsilon=0.3, max_doc_words=5, delta=DELTA, max_iter=1, reconstruction="bits",
-            correlation=0.5, prior_weight=0.4, batch_size=500,
-        ), {}
-    ),
+    "OLPLDA, bit 0.3, 5 words": (server(OLPLDA, 0.3, 5), {}),
     "IFTMParty, token 2": (IFTMParty(2, token_epsilon=2.0, max_iter=1), {}),
 }  # fmt: skip
 PUBLISHED = {

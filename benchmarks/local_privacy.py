@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from corpora import kos, nips
 
-from dplda import LPLDA, GibbsLDA
+from dplda import LPLDA, OLPLDA, GibbsLDA
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 
@@ -32,7 +32,7 @@ EPSILONS = [0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0]
 WAYS = ("background", "bits")
 N_PRIOR = {"KOS": 500, "NIPS": 200}
 BATCH, EPSILON = 160, 3.0
-ONLINE = {"correlation": 0.5, "prior_weight": 0.4, "max_iter": 50}  # OLP-LDA
+ONLINE = {"correlation": 0.5, "prior_weight": 0.4}
 
 
 def main() -> None:
@@ -87,7 +87,9 @@ def figure_8(split, options):
         for way in WAYS
     }
     curves["O-LDA"] = online(split, options, epsilon=np.inf, n_prior=n)
-    public = LPLDA(K, bit_epsilon=1.0, random_state=0, **ONLINE, **LOCAL).fit_prior(split.train[:n])
+    public = OLPLDA(K, bit_epsilon=1.0, random_state=0, **ONLINE, **LOCAL).fit_prior(
+        split.train[:n]
+    )
     alone = public.perplexity(split.test, completion=not options.same_tokens)
     curves["public corpus alone"] = [alone] * len(curves["O-LDA"])
     return "OLP-LDA against batches", "batches", batches_of(curves), curves
@@ -129,7 +131,7 @@ def online(split, options, *, epsilon, n_prior, batch=BATCH, start=None, way="bi
     start = n_prior if start is None else start
     runs = []
     for seed in range(options.seeds):
-        model = LPLDA(
+        model = OLPLDA(
             K, bit_epsilon=epsilon, reconstruction=way, random_state=seed, **ONLINE, **LOCAL
         )
         if n_prior:

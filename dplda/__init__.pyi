@@ -13,6 +13,7 @@ from .document._sublda import SubLDA as SubLDA
 from .document._svilda import PrivateSVILDA as PrivateSVILDA
 from .document._topic_counts import private_topic_counts as private_topic_counts
 from .local._lplda import LPLDA as LPLDA
+from .local._lplda import OLPLDA as OLPLDA
 from .local._memoized_reports import MemoizedReports as MemoizedReports
 from .local._randomized_response import RandomizedResponse as RandomizedResponse
 from .release._release import load_release as load_release

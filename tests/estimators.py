@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from dplda import HDPLDA, LPLDA, RandomizedResponse, SubLDA
+from dplda import HDPLDA, LPLDA, OLPLDA, RandomizedResponse, SubLDA
 from dplda.core._base import BaseLDA, BaseTopicModel
 from dplda.core._private_fit import PrivateEstimator
 from dplda.federated import IFTMParty
@@ -63,20 +63,16 @@ class Case:
         return type(self.estimator).__module__.split(".")[1]
 
 
-OLP_LDA = {
-    "batch_size": 160, "correlation": 0.5, "prior_weight": 0.4, "reconstruction": "bits",
-    "max_iter": 50,
-}  # fmt: skip
 # Of each class: its simplest configuration, and others that run other code. A class that is not
 # here has one, with `BUDGET`. `K` topics and six rounds go without saying.
 SETTINGS = {
     SubLDA: [{}, {"noise_multiplier": 1.5, "subsampling_ratio": 0.4, "boost": 2.0}],
     HDPLDA: [{"noise_epsilon": 1.0, "count_clip": 1.0, "topic_word_prior": 0.5}],
-    LPLDA: [
-        {"bit_epsilon": 3.0}, {"epsilon": 9.0, "reconstruction": "bits"},
+    LPLDA: [{"bit_epsilon": 3.0}, {"epsilon": 9.0, "reconstruction": "bits"}],
+    OLPLDA: [
+        {"epsilon": 9.0},
         # three batches of two sweeps
-        OLP_LDA | {"bit_epsilon": 2.2, "reconstruction": "background", "batch_size": 60}
-        | {"max_iter": 2},
+        {"bit_epsilon": 2.2, "reconstruction": "background", "batch_size": 60, "max_iter": 2},
     ],
     RandomizedResponse: [{"epsilon": 9.0, "max_doc_words": 9}],
     IFTMParty: [

@@ -11,6 +11,7 @@ from faults import FAULTS
 from dplda import (
     HDPLDA,
     LPLDA,
+    OLPLDA,
     GibbsLDA,
     PrivateSVILDA,
     RandomizedResponse,
@@ -80,7 +81,7 @@ SOUND = {
     "users": (SubLDA(2, epsilon=4.0, **CENTRAL), "user", 0.3),
     "HDPLDA": (HDPLDA(2, epsilon=4.0, **CENTRAL), None, 0.1),
     "LPLDA": (local(LPLDA, 0.5, 2), None, 0.3),
-    "LPLDA, batches": (local(LPLDA, 1.0, 1, correlation=0.5, batch_size=200), None, 0.3),
+    "OLPLDA": (local(OLPLDA, 1.0, 1, prior_weight=0.4, batch_size=200), None, 0.3),
     "RandomizedResponse": (local(RandomizedResponse, 0.2, 10), None, 0.3),
     "IFTMParty": (IFTMParty(2, token_epsilon=2.0, max_iter=1), None, 0.7),
 }  # fmt: skip

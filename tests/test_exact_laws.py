@@ -21,7 +21,7 @@ from test_two_worlds import sweep_law
 
 import dplda.local._randomized_response as randomize_module
 import dplda.privacy._mechanisms as mechanisms_module
-from dplda import HDPLDA, LPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
+from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
 from dplda.federated import IFTMParty
 from dplda.privacy import Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
@@ -143,7 +143,7 @@ def topic_draw(estimator):
 
 
 def local(estimator, *, n_words=4, max_doc_words=2):
-    """RandomizedResponse and LPLDA: the reports that ran, of all pairs of documents."""
+    """RandomizedResponse, LPLDA and OLPLDA: the reports that ran, of all pairs of documents."""
     estimator = clone(estimator).set_params(max_doc_words=max_doc_words)
     ran = []
     randomize = randomize_module.randomize
@@ -222,6 +222,7 @@ def replaced_document(estimator):
 CHECKS = {
     HDPLDA: word_level,
     LPLDA: local,
+    OLPLDA: local,
     RandomizedResponse: local,
     IFTMParty: token_level,
     PublishedPrivateSVILDA: replaced_document,  # of the literal forms, only this one states a bound

@@ -13,17 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from estimators import OLP_LDA
 from sklearn.base import clone
 
 import dplda
 import dplda.local._lplda as module
-from dplda import LPLDA, GibbsLDA, RandomizedResponse
+from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Ledger, LowSignalWarning
 
 K = 3
-both = pytest.mark.parametrize("online", [{}, OLP_LDA], ids=["LP-LDA", "OLP-LDA"])
+BATCH = {LPLDA: {}, OLPLDA: {"batch_size": 10**6}}  # all reports are one
+BOTH = [LPLDA, OLPLDA]
+both = pytest.mark.parametrize("estimator", BOTH)
 ways = pytest.mark.parametrize("reconstruction", ["background", "bits"])
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 
@@ -38,32 +39,32 @@ def reports(corpus):
     return RandomizedResponse(bit_epsilon=3.0, max_doc_words=20).fit(corpus).transform(corpus)
 
 
-def server(**parameters):
+def server(estimator, **parameters):
     defaults = {"bit_epsilon": 3.0, "max_doc_words": 20, "randomized": True, "max_iter": 5}
-    return LPLDA(K, **(defaults | parameters))
+    return estimator(K, **(defaults | parameters))
 
 
 @both
 @ways
-def test_documents_and_their_reports_give_the_same_model(online, reconstruction, corpus):
+def test_documents_and_their_reports_give_the_same_model(estimator, reconstruction, corpus):
     client = {"bit_epsilon": 2.0, "max_doc_words": 9, "random_state": 5}
-    parameters = online | {"max_iter": 4, "reconstruction": reconstruction}
-    ours = LPLDA(K, **client, **parameters).fit(corpus)
+    parameters = {"max_iter": 4, "reconstruction": reconstruction}
+    ours = estimator(K, **client, **parameters).fit(corpus)
     made = RandomizedResponse(**client).fit(corpus).transform(corpus)
-    theirs = LPLDA(K, **client, **parameters, randomized=True).fit(made)
+    theirs = estimator(K, **client, **parameters, randomized=True).fit(made)
     np.testing.assert_array_equal(ours.components_, theirs.components_)
     for form in (made.toarray(), made.toarray().astype(bool), sp.coo_array(made)):
-        again = LPLDA(K, **client, **parameters, randomized=True).fit(form)
+        again = estimator(K, **client, **parameters, randomized=True).fit(form)
         np.testing.assert_array_equal(again.components_, theirs.components_)
 
 
 @both
 @pytest.mark.parametrize("budget", [{"bit_epsilon": 0.5}, {"epsilon": 15.0}])
-def test_the_guarantee_is_that_of_the_clients_in_every_call(online, budget, corpus):
+def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, budget, corpus):
     client = budget | {"max_doc_words": 4, "delta": 1e-4}
     randomizer = RandomizedResponse(**client).fit(corpus)
-    ours = LPLDA(K, **online | client | {"max_iter": 2})
-    theirs = clone(ours).set_params(randomized=True)
+    ours = estimator(K, max_iter=2, **client)
+    theirs = estimator(K, max_iter=2, randomized=True, **client)
     for part in (corpus[:100], corpus[100:]):
         for model, X in ((ours, part), (theirs, randomizer.transform(part))):
             model.partial_fit(X)
@@ -78,13 +79,14 @@ def test_the_guarantee_is_that_of_the_clients_in_every_call(online, budget, corp
             assert not model.privacy_.seeded
 
 
+@both
 @pytest.mark.parametrize(
     "changed", [{"bit_epsilon": 1.0}, {"max_doc_words": 3}, {"max_doc_words": None}], ids=str
 )
-def test_partial_fit_is_for_reports_of_the_same_randomizer(changed):
+def test_partial_fit_is_for_reports_of_the_same_randomizer(estimator, changed):
     """At delta 0, seven of ten words cost as much as ten; one word more or less costs more."""
     X = (np.random.default_rng(0).random((40, 10)) < 0.6).astype(int)
-    model = LPLDA(K, bit_epsilon=2.0, delta=0.0, max_doc_words=7, max_iter=2).fit(X[:20])
+    model = estimator(K, bit_epsilon=2.0, delta=0.0, max_doc_words=7, max_iter=2).fit(X[:20])
     before = model.epsilon_, model.word_epsilon_
     assert before[1] == pytest.approx(math.log(1 / 8 + 7 / 8 * math.exp(4.0)))
     model.partial_fit(X[20:])  # other documents
@@ -96,11 +98,12 @@ def test_partial_fit_is_for_reports_of_the_same_randomizer(changed):
     assert model.components_ is components
 
 
-def test_ledger_is_charged_for_making_reports_only(corpus, reports):
+@both
+def test_ledger_is_charged_for_making_reports_only(estimator, corpus, reports):
     ledger = Ledger(epsilon=1000.0)
-    server(ledger=ledger).fit(reports).partial_fit(reports)
+    server(estimator, ledger=ledger).fit(reports).partial_fit(reports)
     assert ledger.entries() == []
-    model = server(ledger=ledger, randomized=False).fit(corpus)
+    model = server(estimator, ledger=ledger, randomized=False).fit(corpus)
     assert len(ledger.entries()) == 1
     assert ledger.epsilon_spent == pytest.approx(model.epsilon_)
     model.partial_fit(corpus)
@@ -108,18 +111,19 @@ def test_ledger_is_charged_for_making_reports_only(corpus, reports):
     assert model.epsilon_ < ledger.epsilon_spent
 
 
+@both
 @pytest.mark.parametrize("value", [2.0, 0.5, 1.5])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_reports_are_zeros_and_ones(value, form, reports):
+def test_reports_are_zeros_and_ones(estimator, value, form, reports):
     wrong = reports.toarray()
     wrong[3, 5] = value
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=r"zeros and ones only.*randomized=False"):
-            server().fit(form(wrong))
+            server(estimator).fit(form(wrong))
     twice = sp.coo_array((np.ones(2), ([0, 0], [1, 1])), shape=(2, 40))
     with pytest.raises(ValueError, match="zeros and ones only"):
-        server().fit(twice)
+        server(estimator).fit(twice)
 
 
 def shuffled(X, rng):
@@ -130,21 +134,28 @@ def shuffled(X, rng):
     return sp.csr_array((np.ones(len(words)), (rows, words)), shape=X.shape)
 
 
+@both
 @pytest.mark.parametrize("bit_epsilon", [0.1, 3.0, 11.0])
-def test_shuffled_words_have_weak_topics_only(bit_epsilon):
+def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
     """Short texts whose lengths differ: long ones have more of all words."""
     rng = np.random.default_rng(0)
     X = make_topic_corpus(3000, 200, 8, doc_length=20, random_state=1).data.toarray()
     X = shuffled(rng.binomial(X, rng.uniform(0.2, 1, (3000, 1))), rng)
-    model = LPLDA(8, bit_epsilon=bit_epsilon, max_doc_words=None, max_iter=10, random_state=0)
-    with pytest.warns(LowSignalWarning, match="0 of 8 topics of LPLDA stand out"):
+    model = estimator(
+        8, bit_epsilon=bit_epsilon, max_doc_words=None, max_iter=10, random_state=0,
+        **BATCH[estimator],
+    )  # fmt: skip
+    with pytest.warns(LowSignalWarning, match=f"0 of 8 topics of {estimator.__name__} stand out"):
         assert model.fit(X).weak_topics_.all()
     assert model.topic_evidence_.max() < 6
 
 
-def test_topics_that_reports_hold_stand_out():
+@both
+def test_topics_that_reports_hold_stand_out(estimator):
     X = make_topic_corpus(3000, 200, 8, doc_length=30, random_state=1).data
-    model = LPLDA(8, bit_epsilon=3.0, max_doc_words=None, max_iter=30, random_state=0)
+    model = estimator(
+        8, bit_epsilon=3.0, max_doc_words=None, max_iter=30, random_state=0, **BATCH[estimator]
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
         model.fit(X[:2000])
@@ -167,10 +178,9 @@ def test_batches_after_the_first_do_not_choose_the_words_that_they_are_tested_wi
     """A batch alone chooses words that share its reports by chance; over 100 batches none do."""
     rng = np.random.default_rng(0)
     X = shuffled(rng.binomial(1, 0.1, (6000, 60)), rng)
-    model = LPLDA(
-        4, bit_epsilon=5.0, max_doc_words=None, random_state=0,
-        **OLP_LDA | {"batch_size": 60, "max_iter": 5},
-    ).fit(X)  # fmt: skip
+    model = OLPLDA(
+        4, bit_epsilon=5.0, max_doc_words=None, batch_size=60, max_iter=5, random_state=0
+    ).fit(X)
     assert model.n_batches_ == 100
     assert abs(model.topic_evidence_).max() < 4
     alone = [clone(model).set_params(batch_size=60).fit(X[i : i + 60]) for i in range(0, 600, 60)]
@@ -200,8 +210,8 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
         return original(documents, prior, background, **rest)
 
     monkeypatch.setattr(module, "topic_counts", spy)
-    q = server(reconstruction="bits").fit(reports).flip_probability_
-    server(reconstruction="background").fit(reports)
+    q = server(LPLDA, reconstruction="bits").fit(reports).flip_probability_
+    server(LPLDA, reconstruction="background").fit(reports)
     n = reports.toarray().sum(axis=0)
     expected = np.clip((n - 200 * q) / (1 - 2 * q), 0, 200)
     (documents, nothing), (same, background) = seen
@@ -211,12 +221,15 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
     np.testing.assert_allclose(background * 200, np.maximum(n - (1 - q) * expected, 0), rtol=1e-6)
 
 
-@ways
-def test_wide_vocabularies_are_never_dense(reconstruction):
+@pytest.mark.parametrize(("estimator", "reconstruction"), [(LPLDA, "bits"), (OLPLDA, "background")])
+def test_wide_vocabularies_are_never_dense(estimator, reconstruction):
     n_docs, n_words = 3000, 100_000
     cells = np.unique(np.random.default_rng(0).integers(0, n_docs * n_words, 60_000))
     X = sp.csr_array((np.ones(len(cells)), np.divmod(cells, n_words)), shape=(n_docs, n_words))
-    model = LPLDA(2, bit_epsilon=8.0, max_iter=1, reconstruction=reconstruction, batch_size=1500)
+    model = estimator(
+        2, bit_epsilon=8.0, max_iter=1, reconstruction=reconstruction,
+        **({"batch_size": 1500} if estimator is OLPLDA else {}),
+    )  # fmt: skip
     tracemalloc.start()
     model.fit(X)
     peak = tracemalloc.get_traced_memory()[1]
@@ -228,8 +241,8 @@ def test_wide_vocabularies_are_never_dense(reconstruction):
 @ways
 @pytest.mark.parametrize("shape", [(1, 1), (5, 1), (1, 40)])
 @pytest.mark.parametrize("value", [0, 1])
-def test_degenerate_reports(online, reconstruction, shape, value):
-    model = server(**online | {"reconstruction": reconstruction, "bit_epsilon": 0.1, "max_iter": 5})
+def test_degenerate_reports(estimator, reconstruction, shape, value):
+    model = server(estimator, reconstruction=reconstruction, bit_epsilon=0.1)
     model.fit(np.full(shape, value)).partial_fit(np.full(shape, value))
     assert np.isfinite(model.components_).all()
     assert (model.components_ > 0).all()

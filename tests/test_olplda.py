@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from estimators import OLP_LDA
 
-from dplda import LPLDA, RandomizedResponse
+from dplda import OLPLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
 from dplda.local import _lplda
 from dplda.local._estimates import estimate_counts, weight_of_prior
@@ -44,7 +43,7 @@ def batches(monkeypatch):
 
 def server(**parameters):
     defaults = {"bit_epsilon": 1.5, "max_doc_words": 20, "randomized": True, "max_iter": 4}
-    return LPLDA(K, **(OLP_LDA | defaults | parameters))
+    return OLPLDA(K, **(defaults | parameters))
 
 
 def ones(X):
@@ -118,6 +117,7 @@ def test_that_it_is_public_is_an_assumption(corpus, reports):
         said = [a for a in model.privacy_.assumptions if "fit_prior was given is public" in a]
         assert len(said) == 1
     assert informed.epsilon_ == plain.epsilon_
+    assert "public" in OLPLDA.fit_prior.__doc__
 
 
 def test_a_prior_of_another_shape_is_refused_and_costs_nothing(corpus):
@@ -140,7 +140,7 @@ def test_the_randomizer_may_change_until_there_are_reports(corpus, reports):
 
 
 def test_infinite_epsilon_is_online_sampling_of_presence(corpus, batches):
-    model = server(bit_epsilon=math.inf, max_doc_words=None, randomized=False, max_iter=20)
+    model = OLPLDA(K, bit_epsilon=math.inf, max_doc_words=None, max_iter=20, random_state=0)
     model.fit_prior(corpus[:50]).fit(corpus[50:])
     assert model.epsilon_ == math.inf
     np.testing.assert_array_equal(batches[1][0].toarray(), corpus[50:210].toarray() > 0)
@@ -154,7 +154,7 @@ def test_more_epsilon_and_a_public_corpus_help():
     public, train, test = X[:100], X[100:1100], X[1100:]
 
     def perplexity(epsilon, informed):
-        model = LPLDA(5, bit_epsilon=epsilon, max_doc_words=None, random_state=0, **OLP_LDA)
+        model = OLPLDA(5, bit_epsilon=epsilon, max_doc_words=None, random_state=0)
         return (model.fit_prior(public) if informed else model).fit(train).perplexity(test)
 
     strong, weak, none = (perplexity(epsilon, False) for epsilon in (0.3, 3.0, math.inf))

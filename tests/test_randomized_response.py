@@ -17,7 +17,7 @@ from scipy.stats import binom, chi2, chi2_contingency
 from sklearn.base import clone
 
 import dplda.local._randomized_response as module
-from dplda import LPLDA, RandomizedResponse
+from dplda import LPLDA, OLPLDA, RandomizedResponse
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
@@ -259,7 +259,11 @@ def test_reports_without_end_are_refused_before_they_cost_anything(n_words):
     X = sp.csr_array((2, n_words))
     ledger = Ledger()
     client = RandomizedResponse(epsilon=4.0, ledger=ledger).fit(X)
-    for call in (client.transform, LPLDA(2, epsilon=4.0, ledger=ledger).fit):
+    for call in (
+        client.transform,
+        LPLDA(2, epsilon=4.0, ledger=ledger).fit,
+        OLPLDA(2, epsilon=4.0, ledger=ledger).fit,
+    ):
         with pytest.raises(ValueError, match=r"2 documents .* false ones.*fewer documents"):
             call(X)
     assert {entry.status for entry in ledger.entries()} == {"canceled"}

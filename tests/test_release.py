@@ -26,6 +26,7 @@ import dplda
 from dplda import (
     HDPLDA,
     LPLDA,
+    OLPLDA,
     GibbsLDA,
     PrivateCountVectorizer,
     PrivateSVILDA,
@@ -56,6 +57,7 @@ PRIVATE = [
     *CENTRAL,
     IFTMParty(K, token_epsilon=3.0, max_iter=4),
     LPLDA(K, epsilon=3.0, max_iter=4),
+    OLPLDA(K, epsilon=3.0, max_iter=4),
 ]
 BASELINES = [
     GibbsLDA(K, max_iter=4),

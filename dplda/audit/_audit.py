@@ -116,7 +116,7 @@ def audit_epsilon(
     Parameters
     ----------
     estimator : estimator
-        `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `RandomizedResponse`, `IFTMParty`,
+        `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `RandomizedResponse`, `IFTMParty`,
         or another one with an attack of your own. It is copied.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of the other documents.

@@ -73,12 +73,9 @@ class State:
 class LPLDA(PrivateEstimator, BaseLDA):
     """Local differential privacy: collapsed Gibbs sampling on randomized reports of documents.
 
-    The owner of a document reports which words it contains, with some bits wrong
+    LP-LDA [1]_. The owner of a document reports which words it contains, with some bits wrong
     (:class:`RandomizedResponse`). The server estimates the number of false ones, and trains on the
-    reports. No server is trusted with a document. The defaults are LP-LDA [1]_. OLP-LDA [1]_, its
-    online form, has batches: their topics are the prior of the next batch, and their word counts
-    reduce the noise of the next estimates. Its settings in [1]_ are ``batch_size=160, max_iter=50,
-    correlation=0.5, prior_weight=0.4, reconstruction="bits"``.
+    reports. No server is trusted with a document.
 
     Parameters
     ----------
@@ -95,23 +92,9 @@ class LPLDA(PrivateEstimator, BaseLDA):
         cleared or set until each word is in as many documents as estimated. It clears true and
         false ones alike. "background" keeps all bits and samples one more topic, whose rates are
         the expected false ones of each word. That topic takes the words that do not fit the topics
-        of their document. Its perplexity was lower at each measured `bit_epsilon` up to 3, but with
-        batches and without `fit_prior` higher at a `bit_epsilon` of about 1.
-    batch_size : int or None, default=None
-        Number of documents of a batch in `fit`; the last batch has the remaining ones. None takes
-        all rows as one batch. A call of `partial_fit` is one batch.
-    correlation : float, default=1.0
-        Weight, from 0 to 1, of the word-topic counts of a batch in the prior of the next batch
-        (lambda).
-    prior_weight : float, default=0.0
-        Weight, from 0 to 1, of the earlier batches in the estimated number of documents with a word
-        (omega).
-    prior_variance : float or None, default=None
-        Variance of the number of documents with a word around the value that earlier batches
-        predict (sigma squared). If it is given, it decides on the weight, by Theorem 6 of [1]_, and
-        `prior_weight` is not used.
+        of their document. Its perplexity was lower at each measured `bit_epsilon` up to 3.
     max_iter : int, default=100
-        Number of sweeps over each batch.
+        Number of sweeps of each call.
     doc_topic_prior
     topic_word_prior
     ledger : Ledger, str, path-like or None, default=None
@@ -126,12 +109,11 @@ class LPLDA(PrivateEstimator, BaseLDA):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Number of reported words in each topic, plus `topic_word_prior`; not normalized. Batches
-        before the last one count with their weights.
+        Number of reported words in each topic, plus `topic_word_prior`; not normalized.
     n_iter_ : int
         Number of sweeps of all calls.
     n_batches_ : int
-        Number of batches of reports.
+        Number of batches of reports: calls, or what :class:`OLPLDA` makes of one.
     topic_evidence_ : ndarray of shape (n_components,)
         How much oftener the top words of each topic share reports than by chance, in standard
         errors. The reports of a first call have chosen the words, those of a later call have not.
@@ -146,6 +128,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
     --------
     RandomizedResponse : The client's side.
     MemoizedReports : The client's side, with one report for each document.
+    OLPLDA : Trains on batches, and forgets.
     SubLDA : Needs a trusted server, and far less noise.
 
     Notes
@@ -153,23 +136,14 @@ class LPLDA(PrivateEstimator, BaseLDA):
     **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by any other.
     Trust: its owner only. Sensitivity, mechanism and events are those of
     :class:`RandomizedResponse`; everything else reads reports only. With ``randomized=True`` the
-    model carries the clients' guarantee, and `privacy_.assumptions` states its conditions. Batches
-    hold different documents, so all of them together cost a document the epsilon of its single
-    report. The corpus of `fit_prior` is not protected.
+    model carries the clients' guarantee, and `privacy_.assumptions` states its conditions.
 
     Reports state which words are present, not how often, after the cap of `max_doc_words`.
-
-    Algorithm 2 of [1]_ (OLP-LDA) contradicts the equations of its text in three lines; the text is
-    implemented (``docs/proofs_local.md``). Means are clipped to the size of the batch. Without
-    `fit_prior` the first batch has a flat prior and the unbiased estimate. ``epsilon=inf`` has
-    exact counts and estimates nothing: with batches, O-LDA [2]_ on the presence of words.
 
     References
     ----------
     .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training with Differential Privacy", IEEE TIFS 2020; sections V and VI.
-    .. [2] L. AlSumait, D. Barbara, C. Domeniconi, "On-line LDA: Adaptive Topic Models for Mining
-       Text Streams", ICDM 2008.
+       Training with Differential Privacy", IEEE TIFS 2020; section V.
 
     Examples
     --------
@@ -181,15 +155,6 @@ class LPLDA(PrivateEstimator, BaseLDA):
     >>> server = LPLDA(3, epsilon=40.0, max_doc_words=10, randomized=True).fit(reports)
     >>> round(server.epsilon_, 2), round(server.bit_epsilon_, 2)
     (40.0, 2.0)
-
-    In batches, after a public corpus:
-
-    >>> server.set_params(correlation=0.5, prior_weight=0.4)
-    LPLDA(correlation=0.5, epsilon=40.0, max_doc_words=10, n_components=3,
-          prior_weight=0.4, randomized=True)
-    >>> server = server.fit_prior(X[:50]).partial_fit(reports[50:200]).partial_fit(reports[200:])
-    >>> round(server.epsilon_, 2), server.n_batches_
-    (40.0, 2)
     """
 
     _attack = "report"
@@ -200,16 +165,13 @@ class LPLDA(PrivateEstimator, BaseLDA):
         **{name: RandomizedResponse._parameter_constraints[name] for name in CLIENT_PARAMETERS},
         "randomized": ["boolean"],
         "reconstruction": [StrOptions({"background", "bits"})],
-        "batch_size": [None, Interval(Integral, 1, None, closed="left")],
-        "correlation": [Interval(Real, 0, 1, closed="both")],
-        "prior_weight": [Interval(Real, 0, 1, closed="both")],
-        "prior_variance": [None, Interval(Real, 0, 1e18, closed="right")],
     }
+    # all rows of a call are a batch, its counts add up, and no earlier batch enters an estimate
+    batch_size, correlation, prior_weight, prior_variance = None, 1.0, 0.0, None
 
     def __init__(
         self, n_components=10, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
-        randomized=False, reconstruction="background", batch_size=None, correlation=1.0,
-        prior_weight=0.0, prior_variance=None, max_iter=100, doc_topic_prior=0.1,
+        randomized=False, reconstruction="background", max_iter=100, doc_topic_prior=0.1,
         topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
@@ -218,15 +180,11 @@ class LPLDA(PrivateEstimator, BaseLDA):
     def fit(self, X: Any, y: Any = None) -> LPLDA:
         """Train on documents, which are randomized first, or on reports: zeros and ones.
 
-        It starts from the public corpus of `fit_prior`, if there is one, and takes the rows in
-        order, in batches of `batch_size`.
-
         Raises
         ------
         ValueError
             If reports hold other numbers than zeros and ones, if the budget or another parameter of
-            the randomizer is out of range, or if `fit_prior` had another vocabulary or number of
-            topics.
+            the randomizer is out of range.
         BudgetError
             If the budget of the ledger is too small. No document has been randomized then.
 
@@ -254,46 +212,6 @@ class LPLDA(PrivateEstimator, BaseLDA):
         each call charges it.
         """
         return self._train(X, getattr(self, "_state", None), None)
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit_prior(self, X_public: Any, y: Any = None) -> LPLDA:
-        """Start with a public corpus: its topics and word counts are the prior of the first batch.
-
-        A later `fit` starts from this corpus again.
-
-        Parameters
-        ----------
-        X_public : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts, not reports. **They must be public**: the model holds them without noise.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            A model of the public corpus.
-
-        Notes
-        -----
-        **Privacy.** These documents are not protected. The fitted attributes state the guarantee
-        of the batches that follow.
-        """
-        X = check_counts(self, X_public, reset=True)  # public
-        n_docs, n_words = X.shape
-        client = self._client(n_words, None)
-        prior = np.full((n_words, int(self.n_components)), float(self.topic_word_prior))
-        counts = topic_counts(
-            X, prior, np.zeros(n_words), doc_topic_prior=self.doc_topic_prior_,
-            streams=Streams.from_random_state(self.random_state),
-            sweeps=rounds(self, 1, self.max_iter), first_round=1, from_prior=False,
-        )  # fmt: skip
-        n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
-        state = State(
-            prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter), 0,
-            np.zeros(counts.shape[1]), has_public=True,
-        )  # fmt: skip
-        self._publish(client, state, None, _public=state)
-        return self
 
     @property
     def n_batches_(self) -> int:
@@ -462,6 +380,133 @@ class LPLDA(PrivateEstimator, BaseLDA):
                 "smaller max_doc_words",
                 LowSignalWarning,
             )
+
+
+class OLPLDA(LPLDA):
+    """Local differential privacy, online: Gibbs sampling on batches of randomized reports.
+
+    OLP-LDA [1]_ is :class:`LPLDA` in batches. The topics of a batch are the prior of the next one,
+    and its word counts reduce the noise of the next estimates. A public corpus can precede the
+    first batch (`fit_prior`), and `fit` takes the rows in order.
+
+    Parameters
+    ----------
+    n_components
+    epsilon, bit_epsilon, delta, max_doc_words : optional
+        The randomizer of the clients, as in :class:`RandomizedResponse`.
+    randomized
+    reconstruction : {"background", "bits"}, default="bits"
+        Treatment of false ones, as in :class:`LPLDA`. The perplexity of "background" was lower
+        after `fit_prior`. Without `fit_prior`, it was higher at a `bit_epsilon` of about 1.
+    correlation : float, default=0.5
+        Weight, from 0 to 1, of the counts of a batch in the prior of the next batch (lambda).
+    prior_weight : float, default=0.4
+        Weight, from 0 to 1, of the earlier batches in the estimated number of documents with a word
+        (omega).
+    prior_variance : float or None, default=None
+        Variance of the number of documents with a word around the value that earlier batches
+        predict (sigma squared). If it is given, it decides on the weight, by Theorem 6 of [1]_, and
+        `prior_weight` is not used.
+    batch_size : int, default=160
+        Number of documents of a batch in `fit`; the last batch has the remaining ones. A call of
+        `partial_fit` is one batch.
+    max_iter : int, default=50
+        Number of sweeps over each batch.
+    doc_topic_prior, topic_word_prior, ledger, n_jobs, random_state, verbose : optional
+        As in :class:`LPLDA`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features_in_)
+        Word-topic counts of the last batch plus the prior from all earlier ones; not normalized.
+        The other attributes are those of :class:`LPLDA`.
+
+    Notes
+    -----
+    **Privacy.** Unit: document (a row of `X`). Relation, trust, sensitivity, mechanism and events
+    are those of :class:`LPLDA`. Batches hold different documents, so all of them together cost a
+    document the epsilon of its single report. The corpus of `fit_prior` is not protected.
+
+    Algorithm 2 of [1]_ contradicts the equations of its text in three lines; the text is
+    implemented (``docs/proofs_local.md``). Means are clipped to the size of the batch. Without
+    `fit_prior` the first batch has a flat prior and the unbiased estimate. ``epsilon=inf`` has
+    exact counts and estimates nothing: O-LDA [2]_ on the presence of words.
+
+    References
+    ----------
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
+       Training with Differential Privacy", IEEE TIFS 2020; section VI.
+    .. [2] L. AlSumait, D. Barbara, C. Domeniconi, "On-line LDA: Adaptive Topic Models for Mining
+       Text Streams", ICDM 2008.
+
+    Examples
+    --------
+    >>> from dplda import OLPLDA, RandomizedResponse
+    >>> from dplda.datasets import make_topic_corpus
+    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+    >>> client = RandomizedResponse(epsilon=40.0, max_doc_words=10).fit(X)
+    >>> reports = client.transform(X)
+    >>> server = OLPLDA(3, epsilon=40.0, max_doc_words=10, randomized=True)
+    >>> server = server.fit_prior(X[:50]).partial_fit(reports[50:200]).partial_fit(reports[200:])
+    >>> round(server.epsilon_, 2), round(server.bit_epsilon_, 2), server.n_batches_
+    (40.0, 2.0, 2)
+    """
+
+    _parameter_constraints = {
+        **LPLDA._parameter_constraints,
+        "correlation": [Interval(Real, 0, 1, closed="both")],
+        "prior_weight": [Interval(Real, 0, 1, closed="both")],
+        "prior_variance": [None, Interval(Real, 0, 1e18, closed="right")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self, n_components=10, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
+        randomized=False, reconstruction="bits", correlation=0.5, prior_weight=0.4,
+        prior_variance=None, batch_size=160, max_iter=50, doc_topic_prior=0.1,
+        topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
+    ):  # fmt: skip
+        self._assign(locals())
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_prior(self, X_public: Any, y: Any = None) -> OLPLDA:
+        """Start with a public corpus: its topics and word counts are the prior of the first batch.
+
+        A later `fit` starts from this corpus again.
+
+        Parameters
+        ----------
+        X_public : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts, not reports. **They must be public**: the model holds them without noise.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            A model of the public corpus.
+
+        Notes
+        -----
+        **Privacy.** These documents are not protected. The fitted attributes state the guarantee
+        of the batches that follow.
+        """
+        X = check_counts(self, X_public, reset=True)  # public
+        n_docs, n_words = X.shape
+        client = self._client(n_words, None)
+        prior = np.full((n_words, int(self.n_components)), float(self.topic_word_prior))
+        counts = topic_counts(
+            X, prior, np.zeros(n_words), doc_topic_prior=self.doc_topic_prior_,
+            streams=Streams.from_random_state(self.random_state),
+            sweeps=rounds(self, 1, self.max_iter), first_round=1, from_prior=False,
+        )  # fmt: skip
+        n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
+        state = State(
+            prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter), 0,
+            np.zeros(counts.shape[1]), has_public=True,
+        )  # fmt: skip
+        self._publish(client, state, None, _public=state)
+        return self
 
 
 def _top_words(state: State) -> np.ndarray:
