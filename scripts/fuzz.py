@@ -99,7 +99,7 @@ def docword(data):
         matrix.check_format(full_check=True)
         assert matrix.nnz == 0 or matrix.data.min() > 0
         return
-    assert f"{path}, line " in said
+    assert str(path) in said
 
 
 def compressed(data):
@@ -108,7 +108,7 @@ def compressed(data):
     try:
         read_uci_bow(written("docword.gz", data if data[:1] < b"\x40" else head + data[1:]))
     except ValueError as error:
-        assert ", line " in str(error)
+        assert "docword.gz" in str(error)
 
 
 def vocabulary(data):

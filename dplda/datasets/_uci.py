@@ -25,18 +25,17 @@ def _fail(path: Path, line: int, message: str) -> NoReturn:
 
 
 def read_docword(path: Path) -> sp.csr_matrix:
-    """Read a docword file to a CSR int32 matrix. Errors name a line and quote nothing."""
-    sizes = []
+    """Read a docword file to a CSR int32 matrix. Errors quote nothing of it."""
     with opened(path) as file:
-        for number, name in enumerate(("documents D", "words W", "entries NNZ"), start=1):
-            line, largest = file.readline(_LONGEST).strip(), 10**18 if number == 3 else _LARGEST
-            if not _INTEGER.fullmatch(line) or int(line) > largest:
-                _fail(path, number, f"expected the number of {name}, an integer up to {largest}")
-            sizes.append(int(line))
-        n_docs, n_words, n_entries = sizes
+        header = [file.readline(_LONGEST).strip() for _ in range(3)]
+        n_docs, n_words, n_entries = (int(x) if _INTEGER.fullmatch(x) else -1 for x in header)
         # every document takes memory, even an empty one
-        if n_docs > (most := max(1 << 20, 64 * n_entries)):
-            _fail(path, 1, f"D may be at most {most} with the NNZ of line 3")
+        most = min(_LARGEST, max(1 << 20, 64 * n_entries))
+        if min(n_docs, n_words, n_entries) < 0 or n_docs > most or n_words > _LARGEST:
+            raise ValueError(
+                f"{path} must begin with three lines: the number of documents, which may be at "
+                f"most {most} with these entries, of words, at most {_LARGEST}, and of entries"
+            )
         lines = itertools.chain([b"1 1 1"], file)  # NumPy warns of a file without lines
         try:
             entries = np.loadtxt(lines, np.int64, comments=None, ndmin=2)[1:]
@@ -44,7 +43,11 @@ def read_docword(path: Path) -> sp.csr_matrix:
             entries = np.zeros((1, 3), np.int64)
     valid = (entries >= 1) & (entries <= [n_docs, n_words, _LARGEST])
     if entries.shape != (n_entries, 3) or not valid.all():
-        _explain(path, n_docs, n_words, n_entries)
+        raise ValueError(
+            f"{path} must have {n_entries} lines of three integers after its third line, document, "
+            f"word and count, from 1 to {n_docs}, {n_words} and {_LARGEST}; is it a whole docword "
+            "file?"
+        )
     docs, words, counts = entries.T
     matrix = sp.coo_matrix((counts, (docs - 1, words - 1)), shape=(n_docs, n_words)).tocsr()
     if matrix.data.max(initial=0) > _LARGEST:
@@ -52,24 +55,6 @@ def read_docword(path: Path) -> sp.csr_matrix:
             f"{path}: the counts of a document and word add up to more than {_LARGEST}"
         )
     return matrix.astype(np.int32, copy=False)
-
-
-def _explain(path: Path, n_docs: int, n_words: int, n_entries: int) -> NoReturn:
-    """Fail at the first line that is not as the header says."""
-    number = 3
-    with opened(path) as file:
-        for number, line in enumerate(itertools.islice(file, 3, 4 + n_entries), start=4):
-            fields = line.split()
-            if len(fields) != 3 or not all(map(_INTEGER.fullmatch, fields)):
-                _fail(path, number, "expected 3 integers of at most 18 digits, 'doc word count'")
-            if number == n_entries + 4:
-                _fail(path, number, f"more entries than NNZ = {n_entries} of the header")
-            if not all(1 <= int(x) <= most for x, most in zip(fields, (n_docs, n_words, _LARGEST))):
-                _fail(
-                    path, number,
-                    f"document, word and count must be in 1 to {n_docs}, {n_words} and {_LARGEST}",
-                )  # fmt: skip
-    _fail(path, number + 1, f"the file ends, and the header says {n_entries} entries")
 
 
 def read_uci_bow(
@@ -101,8 +86,8 @@ def read_uci_bow(
     Raises
     ------
     ValueError
-        If a file is not in this format. The message states the path, the line (from 1) and the
-        error, but quotes no text of the file.
+        If a file is not in this format. The message states the path and the error, but quotes no
+        text of the file.
     OSError
         If a file cannot be read.
 
