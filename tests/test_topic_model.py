@@ -102,16 +102,6 @@ def test_bad_input_costs_nothing(given, message):
     assert ledger.epsilon_spent == 0
 
 
-@pytest.mark.filterwarnings(r"error:\d+ texts repeat another one")
-def test_copies_are_told_before_the_charge():
-    """A caller who makes the warning an error has lost nothing. Empty texts are no copies."""
-    ledger = Ledger(epsilon=8.0)
-    with pytest.raises(dplda.privacy.PrivateDataWarning, match=r"^1 texts repeat another one"):
-        small(ledger=ledger).fit([*dict.fromkeys(TEXTS), TEXTS[0]])
-    assert ledger.epsilon_spent == 0
-    small().fit([*dict.fromkeys(TEXTS), "", ""])
-
-
 def test_more_topics_than_the_plan_carries_are_warned_of_before_the_charge():
     ledger = Ledger(epsilon=1.0)
     too_many = small(n_components=500, expected_n_docs=len(TEXTS), ledger=ledger)
@@ -221,15 +211,19 @@ def test_it_passes_the_checks_of_scikit_learn_that_texts_allow():
 
 
 @pytest.mark.parametrize("vocabulary", [["fever", "cough", "patient"], "en", None])
-def test_copies_of_texts_are_told_to_the_owner(vocabulary):
+def test_copies_of_texts_are_told_to_the_owner_before_the_charge(vocabulary):
+    """A caller who makes the warning an error has lost nothing. Empty texts are no copies."""
     texts = [f"the patient number {word} has a fever and a cough" for word in "abcdefgh"] * 10
-    model = PrivateTopicModel(2, epsilon=40.0, vocabulary=vocabulary)
-    with pytest.warns(PrivateDataWarning, match="72 texts repeat"):
-        model.fit(texts)
+    ledger = Ledger()
+    model = PrivateTopicModel(2, epsilon=40.0, vocabulary=vocabulary, ledger=ledger)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivateDataWarning)
+        with pytest.raises(PrivateDataWarning, match=r"^72 texts repeat another one"):
+            model.fit(texts)
+        assert ledger.epsilon_spent == 0
         model.fit(texts, user_ids=np.arange(80) % 8)
-        model.fit([f"{text} on day {day}" for day, text in enumerate(texts)])
+        model.set_params(ledger=None)
+        model.fit([*(f"{text} on day {day}" for day, text in enumerate(texts)), "", ""])
 
 
 def test_a_later_fit_of_the_topic_model_alone_is_charged_like_any_other(tmp_path):

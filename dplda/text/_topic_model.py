@@ -22,6 +22,7 @@ from dplda.core._private_fit import (
     Interval,
     PrivateEstimator,
     Promise,
+    exactly_one,
     publish,
 )
 from dplda.core._texts import only_texts
@@ -310,11 +311,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     def _steps(self) -> tuple[Any, Any]:
         """The two steps with their shares of the budget."""
         epsilon, delta = self.epsilon, self.delta
-        if epsilon is None:
-            raise ValueError(
-                "PrivateTopicModel needs epsilon, the total to spend (for instance 4.0); inf for "
-                "no privacy"
-            )
+        exactly_one(type(self).__name__, epsilon=epsilon)
         seeds: tuple[Any, Any] = None, None
         if self.random_state is not None:  # two seeds, whose noise does not cancel
             seed = 2 * int(check_random_state(self.random_state).randint(2**30))
@@ -424,12 +421,12 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
 def checked(vectorizer: Any, raw_documents: Any, user_ids: Any) -> list[str]:
     """The texts, or an error that quotes neither text nor id."""
     texts = only_texts("raw_documents", column_of(raw_documents))
-    words = getattr(vectorizer, "vocabulary", None)  # public ones
-    words = None if words is None else frozenset(words)
-    analyze = re.compile(WORD).findall if words is None else vectorizer.build_analyzer()
-    found = (analyze(text) for text in texts)
-    if len(texts) < 2 or not any(w if words is None else words.intersection(w) for w in found):
-        known = "words" if words is None else "a word of the vocabulary"
+    is_given = isinstance(vectorizer, CountVectorizer)
+    found = (
+        vectorizer.transform(texts).nnz if is_given else any(map(re.compile(WORD).search, texts))
+    )
+    if len(texts) < 2 or not found:
+        known = "a word of the vocabulary" if is_given else "words"
         raise ValueError(
             f"raw_documents must be at least two texts, of which one has {known}, got {len(texts)} "
             "texts; check their column, their language, and the case of given words"
