@@ -7,22 +7,11 @@ import os
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dplda._version import __version__
 from dplda.cli import _federation, _fit, _ledger, _options
-
-COMMANDS: dict[str, tuple[str, Callable[[Any], None]]] = {
-    "fit": (
-        "fit a private topic model to files, and write a file that may be published", _fit.add_fit
-    ),
-    "plan": ("say what to expect of a fit, before any data are read", _fit.add_plan),
-    "topics": ("print the topics and the guarantee of a published model", _options.add_topics),
-    "transform": ("write topic weights of texts, for a published model", _options.add_transform),
-    "ledger": ("look into a privacy ledger", _ledger.add_commands),
-    "federation": ("train together over a network", _federation.add_commands),
-}  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,8 +53,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="command")
-    for name, (summary, add) in COMMANDS.items():
-        add(commands.add_parser(name, help=summary))
+    for module in (_fit, _options, _ledger, _federation):
+        module.add_commands(commands)
     return parser.parse_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""A federation over a network: messages, commands, and helpers for processes."""
+"""A federation over a network: messages, who is who, and helpers for processes."""
 
 import asyncio
 import functools
@@ -9,13 +9,10 @@ import subprocess
 import time
 from contextlib import asynccontextmanager, closing, suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from pathlib import Path
 
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from dplda.__main__ import main
 from dplda.datasets import make_topic_corpus
 from dplda.federated import _network
 from dplda.federated._joint_fit import certificate_of
@@ -246,114 +243,6 @@ async def test_a_coordinator_must_prove_who_it_is(keys, authority, host, monkeyp
         assert adder.seen == []
         line._address, line._tls = address, client_side(keys, "north")
         assert await task == b"secret"
-
-
-# ---------------------------------------------------------------- commands
-
-
-class StartedError(Exception):
-    """In place of a network."""
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch, documents, keys):
-    """A current folder with a plan, good files and some bad ones; nothing is sent."""
-
-    def start(*_, **__):
-        raise StartedError
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_network, "Coordinator", start)
-    monkeypatch.setattr(_network, "Line", start)
-    for path in keys.iterdir():
-        Path(path.name).write_bytes(path.read_bytes())
-    for path in tmp_path.glob("*.key"):
-        path.chmod(0o600)
-    sp.save_npz("north.npz", documents["north"])
-    sp.save_npz("narrow.npz", documents["north"][:, :4])
-    text = "\n".join(WORDS)
-    files = {
-        "words": text, "blank_end": f"{text}\n\n", "separator": f"{text}\u2028x\n",
-        "twice": f"{text}\n{WORDS[0]}",
-    }  # fmt: skip
-    for name, content in files.items():
-        Path(name).write_text(content, "utf-8")
-    assert main(command_line("plan")) == 0
-    return tmp_path
-
-
-COMMANDS = {
-    "plan": {
-        "vocabulary": "words", "epsilon": "4", "party": "north=north.pem", "out": "plan.json",
-    },
-    "coordinator": {"plan": "plan.json", "certificate": "server.pem", "key": "server.key"},
-    "party": {
-        "": "north.npz", "plan": "plan.json", "name": "north", "ledger": "ledger",
-        "coordinator": "localhost:8000", "coordinator-certificate": "ca.pem",
-        "certificate": "north.pem", "key": "north.key",
-    },
-}  # fmt: skip
-
-
-def command_line(command, **changes):
-    options = COMMANDS[command] | changes
-    given = [f"--{name}={value}" for name, value in options.items() if name]
-    last = {"plan": "--party=south=south.pem"}.get(command, options.get(""))
-    return ["federation", command, *given, *([last] if last else [])]
-
-
-@pytest.mark.parametrize(
-    ("command", "option", "value", "text"),
-    [
-        ("plan", "vocabulary", "blank_end", "a line is blank"),
-        ("plan", "vocabulary", "separator", "a line"), ("plan", "vocabulary", "twice", "different"),
-        ("plan", "party", "south=north.pem", "its own name"),
-        ("plan", "party", "north=words", "PEM"), ("plan", "out", "missing/p", "missing/p"),
-        ("coordinator", "round-timeout", "nan", "--round-timeout"),
-        ("coordinator", "port", "70000", "--port"),
-        ("coordinator", "key", "words", "words holds no key"),
-        ("coordinator", "plan", "words", "words is no plan"),
-        ("party", "", "missing.npz", "missing.npz"), ("party", "", "narrow.npz", "30 words"),
-        ("party", "key", "missing.key", "missing.key"),
-        ("party", "key", "words", "words holds no key"),
-        ("party", "certificate", "words", "words holds no certificate"),
-        ("party", "coordinator-certificate", "missing.pem", "missing.pem"),
-        ("party", "ledger", "missing/ledger", "missing/ledger"),
-        ("party", "ledger", "words", "words is not a"),
-        ("party", "certificate", "south.pem", "is not the certificate of 'north'"),
-        ("party", "key", "south.key", "south.key holds no key of the certificate"),
-        ("party", "plan", "words", "words is no plan"),
-        ("party", "out", "missing/x", "missing/x cannot be written"),
-        ("party", "out", "words", "words exists, and may have been paid for"),
-    ],
-)  # fmt: skip
-def test_everything_is_checked_first(folder, capsys, command, option, value, text):
-    capsys.readouterr()
-    assert main(command_line(command, **{option: value})) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert text in error
-    assert not (folder / "ledger").exists()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="Windows has access lists")
-@pytest.mark.parametrize(
-    ("command", "key"), [("party", "north.key"), ("coordinator", "server.key")]
-)
-def test_a_key_that_others_can_read_starts_nothing(folder, capsys, command, key):
-    (folder / key).chmod(0o640)
-    assert main(command_line(command)) == 1
-    assert f"the private key {key} is open to other users" in capsys.readouterr().err
-    assert not (folder / "ledger").exists()
-    (folder / key).chmod(0o600)
-    with pytest.raises(StartedError):
-        main(command_line(command))
-
-
-def test_a_party_reads_tables_of_texts(folder):
-    pd.DataFrame({"note": ["word1 word2. word3 word0!"] * 9}).to_csv("notes.csv")
-    with pytest.raises(StartedError):
-        main(command_line("party", **{"": "notes.csv", "text-column": "note"}))
 
 
 # ---------------------------------------------------------------- real processes

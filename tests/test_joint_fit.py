@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
@@ -448,19 +449,6 @@ def test_a_plan_has_one_digest(keys, tmp_path):
     assert len({other.digest for other in (plan, *others)}) == 4
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "X", "message"),
-    [
-        ("east", "north", None, "is no party of the plan"),
-        ("north", "north", np.ones((2, 3)), "the plan has 30 words"),
-    ],
-)
-def test_a_party_checks_everything_first(keys, documents, name, key, X, message):
-    X = documents["north"] if X is None else X
-    with pytest.raises(ValueError, match=message):
-        Party(plan_of(keys), name, keys / f"{key}.key", (X, None))
-
-
 def test_a_plan_for_users_needs_users(keys, documents):
     X = documents["north"]
     for unit, users in (("user", None), ("document", np.arange(100))):
@@ -489,19 +477,26 @@ def folder(tmp_path, keys, documents, monkeypatch):
     for path in keys.iterdir():
         Path(path.name).write_bytes(path.read_bytes())
         Path(path.name).chmod(0o600)
-    Path("words.txt").write_text("\n".join(WORDS), "utf-8")
-    for name, X in documents.items():
+    text = "\n".join(WORDS)
+    files = {
+        "words.txt": text, "blank_end": f"{text}\n\n", "separator": f"{text}\u2028x\n",
+        "twice": f"{text}\n{WORDS[0]}", "other/north.pem": Path("south.pem").read_text(),
+    }  # fmt: skip
+    Path("other").mkdir()
+    for name, content in files.items():
+        Path(name).write_text(content, "utf-8")
+    for name, X in [*documents.items(), ("narrow", documents["north"][:, :4])]:
         sp.save_npz(f"{name}.npz", X)
     return tmp_path
 
 
 PLAN = ["federation", "plan", "--vocabulary=words.txt", "--epsilon=4", "--n-components=3",
-        "--max-iter=5", *(f"--party={name}={name}.pem" for name in NAMES)]  # fmt: skip
+        "--max-iter=5", "--parties", *(f"{name}.pem" for name in NAMES)]  # fmt: skip
 
 
-def party_command(name, port):
+def party_command(name, port, texts=None):
     return [
-        "federation", "party", f"{name}.npz", "--plan=plan.json", f"--name={name}",
+        "federation", "party", texts or f"{name}.npz", "--plan=plan.json",
         f"--certificate={name}.pem", f"--key={name}.key", f"--coordinator=127.0.0.1:{port}",
         "--coordinator-certificate=ca.pem", f"--ledger={name}.ledger", f"--out={name}.model",
     ]  # fmt: skip
@@ -512,19 +507,78 @@ def coordinator_command(port):
             "--key=server.key", f"--port={port}", "--round-timeout=20"]  # fmt: skip
 
 
-def test_commands_check_everything_first(folder, capsys, monkeypatch):
+@pytest.fixture
+def unsent(folder, monkeypatch, capsys):
+    """A folder with a plan; nothing is sent, and each reply is wrong."""
     monkeypatch.setattr(_network.Line, "exchange", lambda *_: b"no reply")
     monkeypatch.setattr(_network.Line, "leave", lambda *_: None)
+    monkeypatch.setattr(_network.Coordinator, "listening", pytest.fail)
     assert main(PLAN) == 0
     assert Plan.read(folder / "plan.json").digest.hex() in capsys.readouterr().out
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "text"),
+    [
+        ("plan", "vocabulary", "blank_end", "a line is blank"),
+        ("plan", "vocabulary", "separator", "a line"), ("plan", "vocabulary", "twice", "different"),
+        ("plan", "parties=north.pem", "other/north.pem", "have one name"),
+        ("plan", "parties=north.pem", "words.txt", "PEM"),
+        ("plan", "out", "missing/p", "missing/p"), ("plan", "colluding", "3", "colluding must be"),
+        ("coordinator", "round-timeout", "nan", "--round-timeout"),
+        ("coordinator", "port", "70000", "--port"),
+        ("coordinator", "key", "words.txt", "words.txt holds no key"),
+        ("coordinator", "certificate", "missing.pem", "missing.pem"),
+        ("coordinator", "plan", "words.txt", "words.txt is no plan"),
+        ("party", "", "missing.npz", "missing.npz"), ("party", "", "narrow.npz", "30 words"),
+        ("party", "key", "missing.key", "missing.key"),
+        ("party", "key", "words.txt", "words.txt holds no key"),
+        ("party", "key", "locked.key", "without a password"),
+        ("party", "certificate", "words.txt", "words.txt holds no certificate"),
+        ("party", "coordinator-certificate", "missing.pem", "missing.pem"),
+        ("party", "ledger", "missing/ledger", "missing/ledger"),
+        ("party", "ledger", "words.txt", "words.txt is not a"),
+        ("party", "certificate", "stranger.pem", "is no certificate of the plan"),
+        ("party", "key", "south.key", "south.key holds no key of the certificate"),
+        ("party", "plan", "words.txt", "words.txt is no plan"),
+        ("party", "out", "missing/x", "missing/x cannot be written"),
+        ("party", "out", "words.txt", "words.txt exists, and may have been paid for"),
+    ],
+)  # fmt: skip
+def test_everything_is_checked_first(unsent, capsys, command, option, value, text):
+    arguments = {
+        "plan": PLAN, "coordinator": coordinator_command(0),
+        "party": party_command("north", 1, None if option else value),
+    }[command]  # fmt: skip
+    changed = [*f"--{option}".split("="), value] if option else []
+    assert main([*arguments, *changed]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert text in error
+    assert not (unsent / "north.ledger").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has access lists")
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [(party_command("north", 1), "north.key"), (coordinator_command(0), "server.key")],
+)
+def test_a_key_that_others_can_read_starts_nothing(unsent, capsys, command, key):
+    (unsent / key).chmod(0o640)
+    assert main(command) == 1
+    assert f"the private key {key} is open to other users" in capsys.readouterr().err
+    assert not (unsent / "north.ledger").exists()
+
+
+def test_a_party_reads_tables_of_texts_and_says_how_it_ends(unsent, capsys):
+    pd.DataFrame({"note": ["word1 word2. word3 word0!"] * 9}).to_csv("notes.csv")
     Ledger("north.ledger", epsilon=9.0)
-    assert main(party_command("north", 1)) == 1
-    error = capsys.readouterr().err  # however it ends, it says what is spent
+    assert main([*party_command("north", 1, "notes.csv"), "--text-column=note"]) == 1
+    error = capsys.readouterr().err
     assert "malformed" in error
     assert "without a model: <Ledger" in error
     assert "epsilon 0 of 9 spent" in error
-    assert main([*PLAN, "--colluding=3"]) == 1
-    assert main([*PLAN, "--party=north=stranger.pem"]) == 1
 
 
 def test_a_plan_with_a_public_prior_and_word_vectors(folder, capsys):
@@ -534,10 +588,9 @@ def test_a_plan_with_a_public_prior_and_word_vectors(folder, capsys):
     for name, known in (("public", words[::-1]), ("wordless", None)):
         with pytest.warns(PrivacyLeakWarning):
             save_release(public, f"{name}.model", vocabulary=known)
-    command = [option for option in PLAN if "n-components" not in option]
+    command = [*PLAN, "--n-components=2"]
     assert main([*command, "--prior=public.model", "--word-vectors"]) == 0
     plan = Plan.read(Path("plan.json"))
-    assert plan.parameters["n_components"] == 2
     assert_array_equal(
         plan.tables["prior_components"], np.hstack([public.components_[:, ::-1], np.zeros((2, 1))])
     )
@@ -565,8 +618,7 @@ def test_nine_of_ten_processes_survive_the_tenth(tmp_path, monkeypatch):
 
 def kill_one_of(names, folder, chance):
     at, victim, port = chance.randrange(5, 60), chance.choice(names), free_port()
-    plan = [*PLAN[:2], "--vocabulary=words.txt", "--epsilon=4", "--n-components=5", "--lost=1",
-            *(f"--party={name}={name}.pem" for name in names)]  # fmt: skip
+    plan = [*PLAN[:4], "--n-components=5", "--lost=1", "--parties", *(f"{n}.pem" for n in names)]
     for path in [*folder.glob("*.ledger"), *folder.glob("*.log"), *folder.glob("*.model")]:
         path.unlink()
     assert main(plan) == 0

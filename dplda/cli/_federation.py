@@ -19,15 +19,16 @@ from dplda.leaf._files import PUBLIC, reserved, write_atomically
 log, LOG = logging.getLogger("dplda.federated"), "%(asctime)s %(name)s: %(message)s"
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Add the commands; ``options.command(options)`` runs the one that was chosen."""
-    subparsers = parser.add_subparsers(required=True, metavar="command")
+def add_commands(commands: Any) -> None:
+    """Add the commands of ``dplda federation``."""
+    parser = commands.add_parser("federation", help="train together over a network")
+    commands = parser.add_subparsers(required=True, metavar="command")
     for name, text, command, add_options in (
         ("plan", "write the plan of a fit, which all parties sign off", _plan, _add_plan),
         ("coordinator", "add up what the parties of a plan send", _add_up, _add_coordinator),
         ("party", "fit the model of a plan with the other parties", _fit_together, _add_party),
     ):
-        one = subparsers.add_parser(
+        one = commands.add_parser(
             name, formatter_class=argparse.ArgumentDefaultsHelpFormatter, help=text
         )
         one.set_defaults(command=command)
@@ -37,14 +38,14 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--vocabulary", type=Path, required=True, help="public file with one word per line")
-    add("--party", type=_named_file, action="append", required=True, metavar="NAME=CERTIFICATE",
-        help="a party and its certificate (PEM); no other party is admitted")  # fmt: skip
+    add("--parties", type=Path, nargs="+", required=True, metavar="CERTIFICATE",
+        help="certificates (PEM), whose file names are those of the parties")  # fmt: skip
     add("--out", type=Path, default=Path("plan.json"), help="file of the plan")
     add("--model", choices=["SubLDA", "PrivateSVILDA"], default="SubLDA", help="what is fitted")
     add("--unit", choices=["document", "user"], default="document", help="what is protected")
     add("--epsilon", type=float, required=True, help="total epsilon of a unit")
     add("--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy")
-    add("--n-components", type=int, help="number of topics; default: those of --prior, or 20")
+    add("--n-components", type=int, default=20, help="number of topics, also of --prior")
     add("--prior", type=Path, metavar="MODEL", help="release file of a model of public texts of "
         "the same kind, in whose topics the fit begins")  # fmt: skip
     add("--word-vectors", action="store_true", help="take the vectors of English words that dplda "
@@ -67,7 +68,6 @@ def _add_party(parser: argparse.ArgumentParser) -> None:
     add_texts(parser, "--user-column", "column that says whose text it is")
     _add_side(parser)
     add = parser.add_argument
-    add("--name", required=True, help="name of the party")
     add("--coordinator", required=True, metavar="HOST:PORT", help="where it listens")
     add("--coordinator-certificate", type=Path, required=True,
         help="its certificate, or its authority's (PEM)")  # fmt: skip
@@ -84,13 +84,6 @@ def _add_side(parser: argparse.ArgumentParser) -> None:
     add("--key", type=Path, required=True, help="its private key (PEM)")
 
 
-def _named_file(text: str) -> tuple[str, Path]:
-    name, _, path = text.partition("=")
-    if not (name and path):
-        raise argparse.ArgumentTypeError(f"expected NAME=FILE, got {text!r}")
-    return name, Path(path)
-
-
 def _plan(options: argparse.Namespace) -> None:
     """Write a plan, and print what the parties compare by telephone."""
     from dplda.federated._joint_fit import Plan
@@ -99,20 +92,17 @@ def _plan(options: argparse.Namespace) -> None:
     words, tables = _words(options.vocabulary), {}
     if options.prior is not None:
         tables["prior_components"] = _prior(options.prior, words).tolist()
-        options.n_components = options.n_components or len(tables["prior_components"])
     if options.word_vectors:
         tables["word_vectors"] = dplda.datasets.load_word_vectors(words).tolist()
-    options.n_components = options.n_components or 20
     given = ("epsilon", "delta", "n_components", "max_iter", "subsampling_ratio")
     parameters = {name: value for name in given if (value := getattr(options, name)) is not None}
-    names = [name for name, _ in options.party]
-    if len({*names}) < len(names):
-        raise ValueError("each --party needs its own name and its own certificate")
+    parties = {path.stem: path.read_text("utf-8") for path in options.parties}
+    if len(parties) < len(options.parties):
+        raise ValueError("two of --parties have one name, as which the files are named")
     plan = Plan(
         version=dplda.__version__, fit=uuid.uuid4().hex, model=options.model, parameters=parameters,
         unit=options.unit, colluding=options.colluding, lost=options.lost,
-        parties={name: path.read_text("utf-8") for name, path in options.party},
-        words=words, tables=tables,
+        parties=parties, words=words, tables=tables,
     )  # fmt: skip
     write_atomically(options.out, plan.text().encode(), permissions=PUBLIC)
     print(f"{options.out}: give this file to all parties, and compare its digest with them:")
@@ -149,18 +139,16 @@ def _fit_together(options: argparse.Namespace) -> None:
 
     check_output(options.out, options.texts, options.plan, is_new=True)
     plan = Plan.read(options.plan)
-    own = certificate_of(options.certificate)
-    if plan.certificates().get(own) != options.name:
-        raise ValueError(
-            f"{options.certificate} is not the certificate of {options.name!r} in the plan"
-        )
+    name = plan.certificates().get(certificate_of(options.certificate))
+    if name is None:
+        raise ValueError(f"{options.certificate} is no certificate of the plan")
     tls = _network.tls_context(
         ssl.PROTOCOL_TLS_CLIENT, options.certificate, options.key,
         [certificate_of(options.coordinator_certificate)],
     )  # fmt: skip
     check_ledger(options.ledger)
     party = Party(
-        plan, options.name, options.key, _load(options, plan.words),
+        plan, name, options.key, _load(options, plan.words),
         ledger=options.ledger, n_jobs=options.n_jobs,
     )  # fmt: skip
     line = _network.Line(options.coordinator, plan.max_bytes, tls)

@@ -35,14 +35,15 @@ NOTHING = "Nothing was charged."
 SIZES = (300, 1000, 3000, 10_000, 30_000)  # of corpora, where none is given
 
 
-def add_fit(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``dplda fit``."""
-    parser.description = (
-        "Fit a private topic model to texts and write a file that may be published: vocabulary, "
-        "topics and guarantee, for one total epsilon. Nothing is charged if a file, an option or "
-        "the budget is wrong."
-    )
-    parser.epilog = "example: dplda fit notes.csv --user-column id --epsilon 4 --out topics.dplda"
+def add_commands(commands: Any) -> None:
+    """Add the options of ``dplda fit`` and ``dplda plan``."""
+    parser = commands.add_parser(
+        "fit", help="fit a private topic model to files, and write a file that may be published",
+        description="Fit a private topic model to texts and write a file that may be published: "
+        "vocabulary, topics and guarantee, for one total epsilon. Nothing is charged if a file, an "
+        "option or the budget is wrong.",
+        epilog="example: dplda fit notes.csv --user-column id --epsilon 4 --out topics.dplda",
+    )  # fmt: skip
     parser.set_defaults(command=_fit, parser=parser)
     add_texts(parser, "--user-column", "column that says whose text it is: protects users", "?")
     _add_model(parser)
@@ -64,15 +65,12 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
         "if it is missing (default: TEXTS.ledger)")  # fmt: skip
     either("--no-ledger", action="store_true", help="count no other fit of these texts")
     group.add_argument("--budget", type=float, help="epsilon of a new ledger, if more")
-
-
-def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``dplda plan``."""
-    parser.description = (
-        "Say what to expect of a topic model of texts, before any data are read. All numbers must "
-        "be public: an expectation, not a count of the private texts."
-    )
-    parser.epilog = "example: dplda plan --n-docs 6000 --epsilon 4"
+    parser = commands.add_parser(
+        "plan", help="say what to expect of a fit, before any data are read",
+        description="Say what to expect of a topic model of texts, before any data are read. All "
+        "numbers must be public: an expectation, not a count of the private texts.",
+        epilog="example: dplda plan --n-docs 6000 --epsilon 4",
+    )  # fmt: skip
     parser.set_defaults(command=_plan)
     parser.add_argument("--mean-doc-words", type=float, default=100.0,
         help="expected words of a text in the vocabulary (default: %(default)s)")  # fmt: skip

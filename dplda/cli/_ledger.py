@@ -15,14 +15,13 @@ from dplda.leaf._checks import escaped
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
+def add_commands(commands: Any) -> None:
     """Add the commands of ``dplda ledger``."""
+    parser = commands.add_parser("ledger", help="look into a privacy ledger")
     commands = parser.add_subparsers(required=True, metavar="command")
 
     def add_command(name: str, run: Any, text: str) -> Any:
-        summary = text.partition(".")[0]
-        parser = commands.add_parser(name, help=f"{summary[0].lower()}{summary[1:]}")
-        parser.description = text
+        parser = commands.add_parser(name, help=text.partition(".")[0], description=text)
         parser.set_defaults(command=run)
         parser.add_argument("file", help="file of the ledger")
         return parser.add_argument

@@ -86,12 +86,23 @@ def show_card(card: str) -> None:
         print(textwrap.fill(line, 96, subsequent_indent=" " * 13))
 
 
-def add_topics(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``dplda topics``."""
-    parser.description = "Print the topics of a published model, and its guarantee."
+def add_commands(commands: Any) -> None:
+    """Add the options of ``dplda topics`` and ``dplda transform``."""
+    parser = commands.add_parser(
+        "topics", help="print the topics and the guarantee of a published model"
+    )
     parser.set_defaults(command=_topics)
     parser.add_argument("model", type=Path, help=MODEL)
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the topics to this file")
+    parser = commands.add_parser(
+        "transform", help="write topic weights of texts, for a published model",
+        description="Write the topic weights of texts, one row a text and in their order. The "
+        "output is as private as the texts.",
+    )  # fmt: skip
+    parser.set_defaults(command=_transform)
+    parser.add_argument("model", type=Path, help=MODEL)
+    add_texts(parser, "--id-column", "column that is copied to the output, such as a number")
+    parser.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV file to write")
 
 
 def _topics(options: argparse.Namespace) -> None:
@@ -101,18 +112,6 @@ def _topics(options: argparse.Namespace) -> None:
     if options.picture is not None:
         dplda.displays.plot_topics(model).savefig(options.picture)
         say(f"Picture: {options.picture}")
-
-
-def add_transform(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``dplda transform``."""
-    parser.description = (
-        "Write the topic weights of texts, one row a text and in their order. The output is as "
-        "private as the texts."
-    )
-    parser.set_defaults(command=_transform)
-    parser.add_argument("model", type=Path, help=MODEL)
-    add_texts(parser, "--id-column", "column that is copied to the output, such as a number")
-    parser.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV file to write")
 
 
 def _transform(options: argparse.Namespace) -> None:

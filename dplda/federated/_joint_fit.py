@@ -145,8 +145,6 @@ class Party:
     """
 
     def __init__(self, plan: Plan, name: str, key: Path, data: tuple[Any, Any], **own: Any) -> None:
-        if name not in plan.parties:
-            raise ValueError(f"{name!r} is no party of the plan; it has {', '.join(plan.parties)}")
         self.plan, self.model, self._data = plan, plan.estimator(**own), data
         self._names, self._me = [*plan.parties], [*plan.parties].index(name)
         self._key: Any = load_pem_private_key(key.read_bytes(), None)

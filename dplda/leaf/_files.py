@@ -216,7 +216,8 @@ class Database:
     def create(self, fill: Callable[[sqlite3.Connection], None]) -> None:
         """Create a complete file in one step, and never replace an existing one."""
         for journal in (f"{self.path}-journal", f"{self.path}-wal"):
-            if os.path.exists(journal):
+            # another process may have created the file just now, and write to it
+            if os.path.exists(journal) and not os.path.exists(self.path):
                 raise ValueError(
                     f"the {self.noun} {self.path} is gone, but its journal {journal} exists; "
                     "restore the file, or remove the journal if its content does not matter"
