@@ -141,7 +141,7 @@ def test_an_unaffordable_report_is_not_stored(corpus, path):
         with pytest.raises(BudgetError):
             memo.reports([0, 3], corpus[[0, 3]])
     assert ledger.entries() == []
-    with memo._transaction() as (connection, *_):
+    with memo._transaction() as (connection, _):
         assert connection.execute("SELECT * FROM reports").fetchall() == []
 
 
@@ -254,7 +254,7 @@ def test_only_its_owner_reads_the_file(reported):
 
 def test_a_sent_report_survives_a_power_cut(reported):
     """EXTRA (3) syncs the folder after the journal is removed; FULL (2) does not."""
-    with reported[0]._transaction() as (connection, *_):
+    with reported[0]._transaction() as (connection, _):
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
 
 

@@ -185,7 +185,7 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
                 for part in (step.value, first.noisy)
             )
             ratio = ((noisy - value / 2) * value).sum(axis=1) / step.mechanism.scale**2
-            rates = np.ones(n) if step.sample is None else own.samples[step.sample][0][:n]
+            rates = np.ones(n) if step.sample is None else step.sample[0][:n]
             with np.errstate(divide="ignore"):  # the sample is secret: a mixture of both cases
                 total += np.logaddexp(np.log1p(-rates), np.log(rates) + ratio)
         return total

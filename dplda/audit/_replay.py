@@ -48,7 +48,7 @@ class Step:
     noisy: np.ndarray
     mechanism: Mechanism
     event: Event
-    sample: int | None = None  # number of the sample behind it
+    sample: tuple[np.ndarray, np.ndarray] | None = None  # rates of all units, rows of the sample
     names: np.ndarray | None = None  # of the cells, if their number is private
     shown: np.ndarray | None = None  # names of the cells that became public
 
@@ -64,7 +64,6 @@ class Tape:
 
     plans: list[Any] = field(default_factory=list)  # names and steps of each
     steps: list[Step] = field(default_factory=list)
-    samples: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # rates, rows
     published: list[Any] = field(default_factory=list)  # what became public without noise
     releases: list[Release] = field(default_factory=list)  # what an adversary sees
 
@@ -80,14 +79,14 @@ class _Watch(Curator):
         ledger = ledger if self.first is None else None  # nothing new becomes public
         super().__init__(plan, streams, ledger=ledger, **names)
         self.tape.plans.append((names, tuple(plan)))
-        self._sample: int | None = None
+        self._n_samples = 0
+        self._sample: tuple[np.ndarray, np.ndarray] | None = None
 
     def sample(self, rates: np.ndarray, *, round: int) -> np.ndarray:
         rows = super().sample(rates, round=round)
-        self._sample = len(self.tape.samples)
         if self.members is not None:
-            rows = self.members(self._sample, rates)
-        self.tape.samples.append((rates.copy(), rows.copy()))
+            rows = self.members(self._n_samples, rates)
+        self._n_samples, self._sample = self._n_samples + 1, (rates.copy(), rows.copy())
         return rows
 
     def release(self, value: Any, mechanism: Mechanism, **options: Any) -> Any:
@@ -322,11 +321,9 @@ def compared(first: Tape, second: Tape, changed: np.ndarray | None) -> tuple[lis
             violations.add(f"{where}: shape, noise or rate depends on the data")
             continue
         distances.append(distance(one, other))
-        samples = [tape.samples[s.sample] for tape, s in ((first, one), (second, other))
-                   if s.sample is not None]  # fmt: skip
-        if changed is None or len(samples) < 2:
+        if changed is None or one.sample is None or other.sample is None:
             continue
-        (rates, rows), (other_rates, other_rows) = samples
+        (rates, rows), (other_rates, other_rows) = one.sample, other.sample
         same = np.ones(max(len(rates), len(other_rates)), bool)
         same[changed] = False
         if len(rates) == len(other_rates) and (rates != other_rates)[same].any():

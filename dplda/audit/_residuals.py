@@ -137,7 +137,7 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
         *noise_checks(scores),
         repeat_check(noisy),
         bare_check(noisy),
-        *sample_checks(tape.samples),
+        *sample_checks([step.sample for step in tape.steps if step.sample]),
         *neighbors,
         _event_check(model, tape),
         attribute_check(model, public),
@@ -419,14 +419,15 @@ def _moved_by_documents(
     n_unseen = int(np.count_nonzero(largest < REACHED))
     note = NOT_REACHED.format(n_unseen, len(largest)) if n_unseen else ""
     checks = neighbor_checks("a document", largest.tolist(), violations, note)
-    if tape.samples:
-        alone = max(_lengths_alone(estimator, X, seed, tape), default=0.0)
+    n_samples = sum(step.sample is not None for step in tape.steps)
+    if n_samples:
+        alone = max(_lengths_alone(estimator, X, seed, tape, n_samples), default=0.0)
         checks.append(Check("what a document adds alone, over the sensitivity", alone, high=1.0))
     return largest.tolist(), checks
 
 
 def _lengths_alone(
-    estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape
+    estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape, n: int
 ) -> Iterable[float]:
     """Length of what each unit adds, over the sensitivity, where every document is a loud one.
 
@@ -439,7 +440,7 @@ def _lengths_alone(
         for step in tape.steps
         if step.sample is None
     ]
-    units, n = np.flatnonzero(np.diff(X.indptr)), len(tape.samples)
+    units = np.flatnonzero(np.diff(X.indptr))
     n_shown = min(len(units), MOST_FITS * n)
     units = units[np.linspace(0, len(units) - 1, n_shown).astype(int)]
     loud = X[len(X.indptr) - 2 - np.arange(X.shape[0]) % N_LOUD]

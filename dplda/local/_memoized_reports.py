@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +25,7 @@ from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
 _KEY_BYTES = 32  # of BLAKE2b
+Stored: TypeAlias = dict[bytes, tuple[bytes, bytes]]  # digest of the document, and report, by id
 _CHARGED = ("releasing", "confirmed")  # an entry that is only reserved may be canceled
 
 
@@ -146,7 +147,8 @@ class MemoizedReports:
         labels = [_id_bytes(document_id) for document_id in ids]
         if len(labels) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}")
-        with self._transaction() as (connection, stored, state):
+        with self._transaction() as (connection, stored):
+            state = self._seen[1]
             names = [_digest(self._key, label) for label in labels]
             documents = [_digest(self._key, row.astype("<i4").tobytes()) for row in _rows(X)]
             new_rows: dict[bytes, int] = {}  # the first row of each id without a report
@@ -206,16 +208,11 @@ class MemoizedReports:
         return None if is_charged else ledger
 
     @contextmanager
-    def _transaction(
-        self,
-    ) -> Iterator[tuple[sqlite3.Connection, dict[bytes, tuple[bytes, bytes]], bytes]]:
-        """Hold the write lock of all processes, so that no two of them report one document.
-
-        With the connection come document and report of each id, and the state of the file.
-        """
+    def _transaction(self) -> Iterator[tuple[sqlite3.Connection, Stored]]:
+        """Hold the write lock of all processes, so that no two of them report one document."""
         with self._file.connected() as connection:
             connection.execute("BEGIN IMMEDIATE")  # without a commit, closing undoes it
-            yield connection, *self._check(connection)
+            yield connection, self._check(connection)
             connection.execute("COMMIT")
 
     def _fill(self, connection: sqlite3.Connection) -> None:
@@ -230,9 +227,7 @@ class MemoizedReports:
         settings = response, key, _digest(key, response.encode())
         connection.execute("INSERT INTO settings VALUES (?, ?, ?)", settings)
 
-    def _check(
-        self, connection: sqlite3.Connection
-    ) -> tuple[dict[bytes, tuple[bytes, bytes]], bytes]:
+    def _check(self, connection: sqlite3.Connection) -> Stored:
         """Read all reports, and check that none is lost or changed.
 
         The state after a report is the digest of the state before it and of the report: a file that
@@ -245,14 +240,14 @@ class MemoizedReports:
                 "the stored reports come from a randomizer with other parameters or another "
                 "vocabulary, or are damaged; use the same randomizer, or another path"
             )
-        stored = {}
+        stored: Stored = {}
         rows = connection.execute("SELECT id, document, report FROM reports ORDER BY number")
         n_seen, seen = self._seen
         try:
             states = [_digest(key, response.encode())]
             for name, *cells in rows:
                 states.append(_next_state(key, states[-1], name, *cells))
-                stored[name] = tuple(cells)
+                stored[name] = cells[0], cells[1]
             same_file = not self._key or (key == self._key and states[n_seen] == seen)
             if states[-1] != last or not same_file:
                 raise ValueError("a report is lost or changed")
@@ -262,7 +257,7 @@ class MemoizedReports:
                 "opened, or an older copy; what that one held was reported: restore the newest file"
             ) from error
         self._key, self._seen = key, (len(stored), last)
-        return stored, last
+        return stored
 
 
 def _digest(key: bytes, message: bytes) -> bytes:

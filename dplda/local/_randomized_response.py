@@ -28,11 +28,11 @@ from dplda.core._private_fit import (
     exactly_one,
     make_guarantee,
     publish,
+    warn_if_seeded,
 )
 from dplda.leaf._checks import LARGEST_DELTA
 from dplda.leaf._compat import _fit_context
-from dplda.leaf._messages import warn_user
-from dplda.privacy import NonPrivate, SeededNoiseWarning, epsilon_of
+from dplda.privacy import NonPrivate, epsilon_of
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
@@ -157,18 +157,6 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
         """Compute the flip probability and the privacy cost of a report.
 
         `X` is validated. Only its number of columns and their names are used.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts; columns are public.
-        y : Ignored
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted randomizer.
         """
         exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
         n_words = check_counts(self, X, reset=True).shape[1]  # public
@@ -240,13 +228,7 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
     ) -> sp.csr_array:
         """Charge the ledger, then read the validated documents, and report each of them."""
         streams = Streams.from_random_state(self._random_state)
-        if streams.seeded and self._bits is not None:
-            warn_user(
-                "RandomizedResponse draws from random_state: anyone who knows or guesses the seed "
-                "can remove the noise from the reports; leave random_state=None for reports of "
-                "real documents",
-                SeededNoiseWarning,
-            )
+        warn_if_seeded("RandomizedResponse", streams.seeded and self._bits is not None)
         plan = [("reports", event) for event in self.privacy_.events]  # public
         label = label or type(self).__name__
         with Curator(plan, streams, label=label, unit="document", ledger=ledger) as curator:
