@@ -8,7 +8,7 @@ import pytest
 from dplda import OLPLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
 from dplda.local import _lplda
-from dplda.local._estimates import estimate_counts, weight_of_prior
+from dplda.local._lplda import estimate_counts, weight_of_prior
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Ledger
 

@@ -289,7 +289,7 @@ def test_a_client_loads_nothing_of_the_server():
     folders = {name.split(".")[1] for name in loaded if "." in name}
     assert "dplda.local._randomized_response" in loaded
     assert folders == {"_version", "core", "kernels", "leaf", "local", "privacy"}
-    assert not {"dplda.local._lplda", "dplda.local._estimates", "dplda.core._base"} & {*loaded}
+    assert not {"dplda.local._lplda", "dplda.core._base"} & {*loaded}
 
 
 def test_memory_is_that_of_the_result():

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import logsumexp
 
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts
@@ -24,17 +25,10 @@ from dplda.core._private_fit import Interval, PrivateEstimator, exactly_one, pub
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import rounds, warn_user
-from dplda.local._estimates import (
-    common_words,
-    estimate_counts,
-    false_ones,
-    set_and_clear,
-    weight_of_prior,
-)
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
 from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import Guarantee, LowSignalWarning
-from dplda.privacy._streams import Purpose, Streams, uniform_integers
+from dplda.privacy._streams import Purpose, Reader, Streams, uniform_integers
 
 N_TOP = 10  # words of a topic whose reports are its evidence: as many as of `coherence`
 # Largest evidence of words without topics, which the sampler has chosen by chance: 6.4 of 60
@@ -60,12 +54,12 @@ class State:
 
     prior: np.ndarray  # Dirichlet parameters of the topics, (n_words, n_components)
     counts: np.ndarray  # word-topic counts on top of them
-    mean: np.ndarray  # expected documents of the last batch with each word, before it came (mu)
-    estimate: np.ndarray  # and after (eta)
-    n_docs: int  # of the last batch; 0 if there is none
-    n_iter: int  # sweeps so far
-    n_batches: int  # of reports so far
+    # of documents of the last batch with each word: mean of the numbers before (mu) and after (eta)
+    expected: np.ndarray
     evidence: np.ndarray
+    n_docs: int = 0  # of the last batch
+    n_iter: int = 0  # sweeps so far
+    n_batches: int = 0  # of reports so far
     n_reports: int = 0  # of all batches
     has_public: bool = False  # whether a public corpus came first
 
@@ -237,9 +231,9 @@ class LPLDA(PrivateEstimator, BaseLDA):
         streams = Streams.from_random_state(self.random_state)
         n_docs, n_words = reports.shape
         if state is None:
-            empty, zeros = np.zeros((n_words, n_components)), np.zeros(n_words)
+            empty = np.zeros((n_words, n_components))
             prior = empty + float(self.topic_word_prior)
-            state = State(prior, empty, zeros, zeros, 0, 0, 0, np.zeros(n_components))
+            state = State(prior, empty, np.zeros(n_words), np.zeros(n_components))
         step = int(batch_size or n_docs)
         batches = [reports[i : i + step] for i in range(0, n_docs, step)]  # public
         first = state.n_iter + 1
@@ -305,8 +299,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         estimate = estimate_counts(n_reported, n_docs, flip)  # equation 8
         mean = estimate
         if state.n_docs:
-            mean = 0.5 * (state.mean + state.estimate) * (n_docs / state.n_docs)  # equation 21
-            mean = np.minimum(mean, n_docs)
+            mean = np.minimum(state.expected * (n_docs / state.n_docs), n_docs)  # equation 21
             weight = self.prior_weight if flip else 0.0  # counts without noise need no prior
             if self.prior_variance is not None:  # Theorem 6
                 weight = weight_of_prior(n_docs, flip, float(self.prior_variance))
@@ -325,9 +318,10 @@ class LPLDA(PrivateEstimator, BaseLDA):
             streams=streams, sweeps=sweeps, first_round=state.n_iter + 1,
             from_prior=state.n_docs > 0,
         )  # fmt: skip
-        after = State(
-            prior, kept + counts, mean, estimate, n_docs, state.n_iter + int(self.max_iter),
-            state.n_batches + 1, state.evidence, state.n_reports + n_docs, state.has_public,
+        after = dataclasses.replace(
+            state, prior=prior, counts=kept + counts, expected=0.5 * (mean + estimate),
+            n_docs=n_docs, n_iter=state.n_iter + int(self.max_iter),
+            n_batches=state.n_batches + 1, n_reports=state.n_reports + n_docs,
         )  # fmt: skip
         # Topics that these reports did not make say more of them than the topics that they made.
         words = _top_words(state if state.n_iter else after)
@@ -502,8 +496,8 @@ class OLPLDA(LPLDA):
         )  # fmt: skip
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
         state = State(
-            prior, counts, n_docs_with, n_docs_with, n_docs, int(self.max_iter), 0,
-            np.zeros(counts.shape[1]), has_public=True,
+            prior, counts, n_docs_with, np.zeros(counts.shape[1]), n_docs, int(self.max_iter),
+            has_public=True,
         )  # fmt: skip
         self._publish(client, state, None, _public=state)
         return self
@@ -573,3 +567,128 @@ def topic_counts(
             doc_topic_prior, bits, scratch,
         )  # fmt: skip
     return counts[:, :n_components].astype(np.int64)
+
+
+# Estimates from reports. Equations and theorems are those of the paper, whose f is twice `flip`,
+# the probability that a bit is reported wrongly. Counts and estimates have shape (n_words,).
+
+
+def estimate_counts(n_reported: np.ndarray, n_docs: int, flip: float) -> np.ndarray:
+    """Number of documents with each word, from the number of reports with it (equation 8).
+
+    ``(n_reported - n_docs * flip) / (1 - 2 * flip)`` is unbiased; it is clipped to [0, n_docs].
+    """
+    return np.clip((n_reported - n_docs * flip) / (1.0 - flip - flip), 0.0, n_docs)
+
+
+def weight_of_prior(n_docs: int, flip: float, prior_variance: float) -> float:
+    """Omega of Theorem 6: variance of the estimate, divided by its sum with `prior_variance`.
+
+    It is the variance of the unclipped estimate, for any given documents.
+    """
+    variance = n_docs * flip * (1.0 - flip) / (1.0 - flip - flip) ** 2
+    return variance / (variance + prior_variance)
+
+
+def false_ones(n_reported: np.ndarray, counts: np.ndarray, n_docs: int, flip: float) -> np.ndarray:
+    """Number of reported ones of each word, per document, that `counts` do not explain.
+
+    If `counts` are the unbiased estimate without clipping, the result is the expectation
+    ``flip * (1 - counts / n_docs)``.
+    """
+    return np.maximum(n_reported - (1.0 - flip) * counts, 0.0) / n_docs
+
+
+def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> sp.csr_array:
+    """Set or clear bits at random until each word is in as many documents as `counts` says.
+
+    Steps 3 to 5 of the paper's section V-B. Every choice of documents is equally likely, up to
+    ``n_docs * 2**-32``. Time and memory are proportional to the number of ones before and after.
+    `counts` (n_words,) are rounded to whole numbers from 0 to n_docs.
+    """
+    n_docs, n_words = reports.shape
+    word = reports.indices.astype(np.int64)
+    doc = np.repeat(np.arange(n_docs), np.diff(reports.indptr))
+    n_ones = np.bincount(word, minlength=n_words)
+    target = np.rint(counts).astype(np.int64)
+
+    # clear: each word stays in the documents with the smallest random keys
+    order = np.lexsort((reader.words(len(word)), word))
+    rank = np.arange(len(word)) - np.repeat(np.cumsum(n_ones) - n_ones, n_ones)
+    stays = order[rank < target[word[order]]]
+    ones = word[stays] * n_docs + doc[stays]
+
+    # set: documents are drawn until enough new ones are found. A word that most documents get would
+    # need many draws; keys choose its documents instead.
+    ones.sort()
+    missing = np.maximum(target - n_ones, 0)
+    crowded = np.flatnonzero((missing > 0) & (2 * target > n_docs)).tolist()
+    random_cells = [_free_cells(ones, w, n_docs, missing[w], reader) for w in crowded]
+    ones = np.sort(np.concatenate([ones, *random_cells]))
+    missing[crowded] = 0
+    while missing.any():
+        rows = uniform_integers(reader.words(int(missing.sum())), n_docs)
+        cells = np.unique(np.repeat(np.arange(n_words), missing) * n_docs + rows)
+        cells = np.setdiff1d(cells, ones, assume_unique=True)
+        missing -= np.bincount(cells // n_docs, minlength=n_words)
+        ones = np.union1d(ones, cells)
+    word, doc = np.divmod(ones, n_docs)
+    documents = sp.csr_array((np.ones(len(ones)), (doc, word)), shape=reports.shape)
+    documents.sort_indices()
+    return documents
+
+
+def _free_cells(ones: np.ndarray, word: int, n_docs: int, n: int, reader: Reader) -> np.ndarray:
+    """`n` random cells of a word that are not among the sorted `ones`."""
+    cells = np.arange(word * n_docs, (word + 1) * n_docs)
+    first, last = np.searchsorted(ones, (cells[0], cells[-1] + 1))
+    free = np.setdiff1d(cells, ones[first:last], assume_unique=True)
+    return free[np.argsort(reader.words(len(free)), kind="stable")[:n]]
+
+
+def common_words(reports: sp.csr_array, words: np.ndarray) -> np.ndarray:
+    """How much oftener words of a topic share reports than by chance, in standard errors, (K,).
+
+    `words` (K, m) are the top words of each topic. Let s be how many of them a report has. Where
+    bits are independent, s has a known law, given the frequencies of the bits. With
+    f = (s - E[s])^2, the mean of f over n reports is compared with E[f]: it is as far away with
+    probability at most exp(-n I), where I is the exponent of Chernoff's bound. The result is the
+    number z, of the sign of the difference, for which exp(-z^2 / 2) is this bound.
+
+    Long documents have more of all words. With c_w, the covariance of a bit with the sum of all
+    other bits of the report, one such factor explains the covariance c_v c_w / sum(c) of two words.
+    It is taken out of the mean where sum(c) is above its noise.
+    """
+    n_docs, n_words = reports.shape
+    share = np.bincount(reports.indices, minlength=n_words) / n_docs
+    own = share * (1 - share)
+    total = np.diff(reports.indptr) - share.sum()
+    factor = reports.T @ total / n_docs - own
+    noise = own.sum() * np.sqrt(2 / n_docs)
+    factor *= np.sqrt(1 / factor.sum()) if factor.sum() > 3 * noise else 0.0
+
+    n_topics, n_top = words.shape
+    law = np.zeros((n_topics, n_top + 1))
+    law[:, 0] = 1
+    for p in share[words].T[:, :, None]:  # one word after another
+        law = law * (1 - p) + np.roll(law, 1, axis=1) * p
+    member = sp.csr_array(
+        (np.ones(words.size), (words.ravel(), np.repeat(np.arange(n_topics), n_top))),
+        shape=(n_words, n_topics),
+    )
+    mean = share[words].sum(axis=1)
+    f = np.square(np.arange(n_top + 1) - mean[:, None])
+    found = np.square((reports @ member).toarray() - mean).mean(axis=0)
+    explained = factor[words]
+    found -= explained.sum(axis=1) ** 2 - np.square(explained).sum(axis=1)
+
+    # The exponent is largest where the tilted law has the mean that was found.
+    low, high = np.full((2, n_topics, 1), [[[-50.0]], [[50.0]]])
+    for _ in range(60):
+        tilt = (low + high) / 2
+        tilted = law * np.exp(tilt * f - (tilt * f).max(axis=1, keepdims=True))
+        above = ((tilted * f).sum(axis=1) > found * tilted.sum(axis=1))[:, None]
+        low, high = np.where(above, low, tilt), np.where(above, tilt, high)
+    growth = logsumexp(tilt * f, b=law, axis=1)
+    exponent = n_docs * np.maximum(tilt[:, 0] * found - growth, 0)
+    return np.sign(found - (law * f).sum(axis=1)) * np.sqrt(2 * exponent)
