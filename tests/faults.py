@@ -536,7 +536,7 @@ def a_begun_release_may_be_canceled(original, self, entry_id):
 
 @found_by("tests/test_ledger_kill.py")
 def an_entry_is_written_at_the_end(patch):
-    """A charge is canceled at once and made again when it is confirmed: a kill loses it."""
+    """A charge is canceled at once and made again when the fit ends: a kill loses it."""
     held: dict[Any, Any] = {}
     Ledger = ledger()
 
@@ -546,13 +546,15 @@ def an_entry_is_written_at_the_end(patch):
         held[entry] = (args, options, original)
         return entry
 
-    def confirm(original, self, entry_id):
-        args, options, reserve = held.get(entry_id, (None, None, None))
-        original(self, entry_id if args is None else reserve(self, *args, **options))
+    def end(original, self, *error):
+        if self._ledger is not None:
+            args, options, reserve = held.pop(self._entry)
+            reserve(self._ledger, *args, **options)
+        return original(self, *error)
 
     wrap(patch, Ledger, "reserve", reserve)
     wrap(patch, Ledger, "begin_release", lambda original, self, entry_id: None)
-    wrap(patch, Ledger, "confirm", confirm)
+    wrap(patch, curator(), "__exit__", end)
 
 
 @around("privacy:Ledger.epsilon", *LEDGER)

@@ -195,7 +195,7 @@ def test_the_distance_covers_all_words_that_a_fit_may_draw():
     assert least < least + topics <= TOTAL_VARIATION < 1e-12
 
 
-@pytest.mark.parametrize(("n_released", "status"), [(0, "canceled"), (1, "releasing")])
+@pytest.mark.parametrize(("n_released", "status"), [(0, "canceled"), (1, "released")])
 def test_an_exception_cancels_the_charge_only_if_nothing_was_released(n_released, status):
     ledger = Ledger()
 

@@ -183,7 +183,7 @@ def test_the_examples_of_the_readme_run_in_their_order(tmp_path, monkeypatch):
         if "from distributed" not in code or find_spec("distributed"):
             exec(code, names)
     assert 4 < names["ledger"].epsilon_spent <= names["ledger"].epsilon
-    assert all(entry.status == "confirmed" for entry in names["ledger"].entries())
+    assert all(entry.status == "released" for entry in names["ledger"].entries())
     released = dplda.load_release("topics.dplda")
     assert released.epsilon_ == names["model"].epsilon_
 

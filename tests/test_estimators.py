@@ -229,7 +229,7 @@ def test_ledger_counts_every_fit(estimator, corpus):
     for call in (again.partial_fit, again.partial_fit, again.fit):
         call(corpus)
         spent.append(ledger.epsilon_spent)
-    assert [entry.status for entry in ledger.entries()] == ["confirmed"] * 4
+    assert [entry.status for entry in ledger.entries()] == ["released"] * 4
     assert spent == sorted(set(spent))
     assert {entry.label for entry in ledger.entries()} == {type(estimator).__name__}
 

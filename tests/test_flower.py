@@ -71,7 +71,7 @@ def check(engine, documents, folder):
     engine.wait_for(lambda: out.exists() and out.read_bytes() == expected.read_bytes())
     for name in documents:
         (entry,) = Ledger(folder / name / "ledger.sqlite").entries()  # the second round is free
-        assert entry.status == "confirmed"
+        assert entry.status == "released"
 
 
 def is_open(port):

@@ -156,7 +156,7 @@ async def test_all_parties_have_one_model(keys, documents, tmp_path, caplog):
     assert sum("noise of" in line for line in lines) == 15
     for name in NAMES:
         (entry,) = Ledger(tmp_path / name).entries()
-        assert entry.status == "confirmed"
+        assert entry.status == "released"
 
 
 # a table of what goes wrong: docs/federated.md has one row for each test
@@ -185,7 +185,7 @@ async def test_the_others_go_on_without_a_party_that_dies(keys, documents, at):
 
 @pytest.mark.parametrize(
     ("lost", "at", "statuses"),
-    [(0, 6, {"releasing"}), (1, 2, {"releasing"}), (1, 1, {"canceled"})],
+    [(0, 6, {"released"}), (1, 2, {"released"}), (1, 1, {"canceled"})],
 )
 @within_seconds
 async def test_a_death_that_is_not_planned_ends_the_fit_and_stays_charged(
@@ -276,7 +276,7 @@ async def test_garbage_that_is_not_planned_ends_the_fit_and_says_whose_it_is(
     error, errors = await fit(keys, plan, parties, changed={"west": sending(at, message)})
     found = [error, *(errors[name] for name in NAMES[:2])]
     assert any("west" in str(one) or "party 3 of the plan" in str(one) for one in found), found
-    status = "canceled" if at < 2 else "releasing"
+    status = "canceled" if at < 2 else "released"
     assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {status}
 
 
@@ -404,7 +404,7 @@ async def test_the_others_have_the_model_that_a_party_cannot_write(
     assert "the other parties have the same model" in error
     assert_array_equal(parties["north"].model.components_, parties["south"].model.components_)
     (entry,) = Ledger("west.ledger").entries()
-    assert entry.status == "confirmed"
+    assert entry.status == "released"
 
 
 # plans

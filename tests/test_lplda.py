@@ -107,7 +107,7 @@ def test_ledger_is_charged_for_making_reports_only(estimator, corpus, reports):
     assert len(ledger.entries()) == 1
     assert ledger.epsilon_spent == pytest.approx(model.epsilon_)
     model.partial_fit(corpus)
-    assert [entry.status for entry in ledger.entries()] == ["confirmed"] * 2
+    assert [entry.status for entry in ledger.entries()] == ["released"] * 2
     assert model.epsilon_ < ledger.epsilon_spent
 
 

@@ -69,7 +69,7 @@ def test_all_reports_of_a_file_cost_what_one_costs(corpus, path):
         memo.reports([row], corpus[[row]])
     assert ledger.epsilon_spent == pytest.approx(client.epsilon_)
     (entry,) = ledger.entries()
-    assert (entry.events, entry.status) == (client.privacy_.events, "confirmed")
+    assert (entry.events, entry.status) == (client.privacy_.events, "released")
     MemoizedReports(client, path).reports([20], corpus[[20]])  # in another process, too
     assert ledger.entries() == [entry]
 

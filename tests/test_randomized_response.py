@@ -195,7 +195,7 @@ def test_a_call_never_gives_more_than_is_charged(monkeypatch):
     ledger = Ledger()
     with pytest.raises(RuntimeError, match="random words"):
         RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit_transform(documents(20, 200, 0.2))
-    assert [entry.status for entry in ledger.entries()] == ["releasing"]
+    assert [entry.status for entry in ledger.entries()] == ["released"]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_each_call_is_charged():
     assert ledger.epsilon_spent == pytest.approx(client.document_epsilon_) == pytest.approx(10)
     client.transform(X)
     assert ledger.epsilon_spent == pytest.approx(20)
-    assert {(e.unit, e.status) for e in ledger.entries()} == {("document", "confirmed")}
+    assert {(e.unit, e.status) for e in ledger.entries()} == {("document", "released")}
     with pytest.raises(BudgetError, match=r"of 25"):
         client.transform("not even looked at")
     with pytest.raises(ValueError, match="features"):

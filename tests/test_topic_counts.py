@@ -169,7 +169,7 @@ def test_a_ledger_is_charged_for_the_unit(unit, model, X, ids):
         ("private_topic_counts of SubLDA", unit)
     }
     assert [entry.events for entry in entries] == [g.events for g in guarantees]
-    assert [entry.status for entry in entries] == ["confirmed"] * 2
+    assert [entry.status for entry in entries] == ["released"] * 2
 
 
 def test_nothing_is_read_before_it_is_paid_for(model):

@@ -34,7 +34,7 @@ def fitted():
 
 def test_words_and_topics_are_one_charge_and_one_guarantee(fitted):
     (entry,) = fitted.ledger.entries()
-    assert (entry.label, entry.unit, entry.status) == ("PrivateTopicModel", "user", "confirmed")
+    assert (entry.label, entry.unit, entry.status) == ("PrivateTopicModel", "user", "released")
     assert 7.9 < fitted.epsilon_ <= 8.0
     assert fitted.epsilon_ == pytest.approx(fitted.ledger.epsilon_spent, rel=1e-3)
     assert fitted.epsilon_ == fitted.privacy_.epsilon > fitted.model_.epsilon_
@@ -61,7 +61,7 @@ def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
         yield
 
     ledger = Ledger(epsilon=8.0)
-    ledger.confirm(ledger.reserve("earlier", "document", Gaussian(1.0)))
+    ledger.begin_release(ledger.reserve("earlier", "document", Gaussian(1.0)))
     before = ledger.epsilon_spent
     assert before < 8
     with pytest.raises(BudgetError):
@@ -180,7 +180,7 @@ def test_an_interrupt_leaves_what_was_paid_for(monkeypatch):
     model = small(ledger=ledger)
     with pytest.warns(UserWarning, match="was interrupted"), pytest.raises(KeyboardInterrupt):
         model.fit(TEXTS)
-    assert ledger.entries()[0].status == "confirmed"
+    assert ledger.entries()[0].status == "released"
     assert len(model.vectorizer_.vocabulary_) == 60
     assert (len(model.components_), model.model_.n_iter_) == (3, 2)
     assert model.epsilon_ == pytest.approx(ledger.epsilon_spent)  # of all rounds

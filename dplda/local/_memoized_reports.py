@@ -26,7 +26,6 @@ from dplda.privacy._streams import Purpose, Streams
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
 _KEY_BYTES = 32  # of BLAKE2b
 Stored: TypeAlias = dict[bytes, tuple[bytes, bytes]]  # digest of the document, and report, by id
-_CHARGED = ("releasing", "confirmed")  # an entry that is only reserved may be canceled
 
 
 class MemoizedReports:
@@ -201,7 +200,7 @@ class MemoizedReports:
             return ledger
         is_charged = any(
             entry.label == self._label
-            and entry.status in _CHARGED
+            and entry.status == "released"  # one that is only reserved may be canceled
             and entry.charged_part in (None, ledger._part)
             for entry in ledger.entries()
         )

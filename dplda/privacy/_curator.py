@@ -84,9 +84,9 @@ def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
 class Curator:
     """Charges a plan, samples secretly, and releases what was planned.
 
-    The curator is a context manager. Leaving it normally confirms the charge. An exception before
-    the first release cancels the charge. After it, the charge stays, and a note of the exception
-    says what is spent. Threads that share a curator take its steps one after the other.
+    The curator is a context manager. An exception before the first release cancels the charge.
+    After it, the charge stays, and a note of the exception says what is spent. Threads that share a
+    curator take its steps one after the other.
 
     Parameters
     ----------
@@ -407,23 +407,20 @@ class Curator:
             self._check_limit()  # the last step may have drawn words after the last release
         elif n_begun == 0:
             error.add_note("nothing was released")
+            try:
+                if self._ledger is not None:
+                    self._ledger.cancel(self._entry)
+            except (OSError, ValueError) as problem:  # which must not hide the error
+                warn_user(
+                    f"entry {self._entry} of the ledger keeps its status ({problem}); it counts "
+                    "until it is canceled"
+                )
         else:
             ledger = "" if self._ledger is None else f": {self._ledger}"
             error.add_note(
                 f"{n_begun} of {len(self.events)} releases have begun, and the whole plan "
                 f"is spent{ledger}"
             )
-        # An error of the ledger loses neither a result nor an earlier error.
-        try:
-            if self._ledger is not None and error is None:
-                self._ledger.confirm(self._entry)
-            elif self._ledger is not None and n_begun == 0:
-                self._ledger.cancel(self._entry)
-        except (OSError, ValueError) as problem:
-            if error is None and isinstance(problem, ValueError):
-                raise  # it is another ledger now, or a damaged one
-            left = "costs the same" if error is None else "counts until it is canceled"
-            warn_user(f"entry {self._entry} of the ledger keeps its status ({problem}); it {left}")
 
 
 # ---- what the adversary of the theorems sees: for audits ---------------------------------------

@@ -96,7 +96,6 @@ class Ledger:
     >>> ledger = Ledger(epsilon=4.0)
     >>> entry = ledger.reserve("a noisy sum", "document", Gaussian(5.0))
     >>> ledger.begin_release(entry)
-    >>> ledger.confirm(entry)
     >>> round(ledger.epsilon_spent, 2)
     0.83
     """
@@ -342,7 +341,7 @@ class Ledger:
         Returns
         -------
         int
-            Number of the entry, for `begin_release`, `confirm` and `cancel`.
+            Number of the entry, for `begin_release` and `cancel`.
 
         Raises
         ------
@@ -384,17 +383,7 @@ class Ledger:
             Number that `reserve` returned. ValueError if there is no such entry, or it is not
             reserved: release nothing then.
         """
-        self._settle(entry_id, "releasing", ("reserved",))
-
-    def confirm(self, entry_id: int) -> None:
-        """Note that all releases of an entry were made. The cost stays the same.
-
-        Parameters
-        ----------
-        entry_id : int
-            Number that `reserve` returned.
-        """
-        self._settle(entry_id, "confirmed", ("reserved", "releasing", "confirmed"))
+        self._settle(entry_id, "released", ("reserved",))
 
     def cancel(self, entry_id: int) -> None:
         """Cancel a reservation for which nothing was released; its fit, if it runs, ends.

@@ -23,7 +23,7 @@ from dplda.leaf._files import Database, check_locks
 from dplda.privacy._composition import SMALLEST_DELTA
 from dplda.privacy._events import Event, from_record, to_record
 
-Status: TypeAlias = Literal["reserved", "releasing", "confirmed", "canceled"]
+Status: TypeAlias = Literal["reserved", "released", "canceled"]
 Composition: TypeAlias = Literal["planned", "adaptive"]
 
 USERS = "users/"  # the rule of parts of users begins so, and ends with their number
@@ -48,8 +48,8 @@ class Budget(NamedTuple):
 class Entry:
     """One charge to a ledger.
 
-    An entry is reserved before data are read, marked as releasing before the first release, and
-    confirmed after the last one. These three count in full. A canceled entry released nothing.
+    An entry is reserved before data are read, and marked as released before the first release. Both
+    count in full. A canceled entry released nothing.
     """
 
     label: str

@@ -230,7 +230,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         try:
             model.fit(vectorizer.transform(texts), user_ids=user_ids)  # public
         finally:
-            ledger.confirm(entry)
             for step in (model, vectorizer):  # later fits of its own are charged as any other
                 vars(step).pop("_charges_in_fit", None)
             if hasattr(model, "components_"):
