@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -25,14 +24,13 @@ from sklearn.base import clone
 from test_two_worlds import sweep_law
 
 import dplda.local._randomized_response as randomize_module
-import dplda.privacy._curator as curator_module
 import dplda.privacy._mechanisms as mechanisms_module
+from dplda.audit._replay import fit_watched
 from dplda.core._corpus import Corpus
 from dplda.federated._tokens import privatize
-from dplda.privacy import LowSignalWarning, SeededNoiseWarning
+from dplda.privacy._curator import membership_threshold
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose
-from dplda.privacy.mechanisms import Curator
 from dplda.word._frozen_table import HalfTable
 
 TOTAL = 2**149  # of the weights of a table
@@ -309,50 +307,26 @@ class Step:
         assert squares <= self.mechanism.sensitivity**2, "a contribution exceeds the radius"
 
 
-@dataclass
-class Fit:
-    """A fit that was watched: the integers before the noise, the history, the exact rates."""
+def watched(estimator, X, *, methods=("fit",), first=None):
+    """Call some methods with `X`, and with all documents in each sample: the model and the tape.
 
-    model: object = None
-    values: list = field(default_factory=list)
-    history: list = field(default_factory=list)
-    rates: list = field(default_factory=list)
-
-
-def watched(estimator, X, *, methods=("fit",), history=None):
-    """Call some methods with `X`, and with all documents in each sample.
-
-    With a `history`, the releases of another fit are let out in the place of those of this one.
+    With a `first` tape, its releases are let out in the place of those of this fit.
     """
-    fit, release, sample = Fit(), Curator.release, Curator.sample
 
-    def note_release(self, value, mechanism, *, sampling_probability=1.0, **names):
-        private = value.copy()  # the noise may be added in place, and the array be used again
-        noisy = release(self, value, mechanism, sampling_probability=sampling_probability, **names)
-        noisy = noisy.copy() if history is None else history[len(fit.history)]
-        rates = fit.rates[-1] if sampling_probability < 1 else [Fraction(1)] * len(X)
-        fit.values.append((names["label"], private, mechanism, rates))
-        fit.history.append(noisy)
-        return noisy
-
-    def note_sample(self, given, *, round):
-        sample(self, given, round=round)  # the checks of the real one
-        threshold = curator_module.membership_threshold(given)
-        share = [Fraction(int(n), 2**64) for n in threshold]
-        fit.rates.append([s if rate < 1 else Fraction(1) for s, rate in zip(share, given)])
-        return np.arange(len(given))
-
-    with (
-        warnings.catch_warnings(),
-        patch.object(Curator, "release", note_release),
-        patch.object(Curator, "sample", note_sample),
-    ):
-        warnings.simplefilter("ignore", SeededNoiseWarning)
-        warnings.simplefilter("ignore", LowSignalWarning)
-        fit.model = clone(estimator)
+    def run(X):
+        model = clone(estimator)
         for method in methods:
-            getattr(fit.model, method)(X)
-    return fit
+            getattr(model, method)(X)
+        return model
+
+    return fit_watched(run, X, None, first, lambda i, rates: np.arange(len(rates)))
+
+
+def exact_rate(step, row):
+    """The exact probability with which a document takes part in a release."""
+    if step.sample is None or step.sample[0][row] == 1:
+        return Fraction(1)
+    return Fraction(int(membership_threshold(step.sample[0])[row]), 2**64)
 
 
 def without(X, row):
@@ -365,15 +339,16 @@ def without(X, row):
 def two_worlds(estimator, X, Y, row, *, methods=("fit",)):
     """The model of `X`, and its steps next to those of a neighbor that differs in one row."""
     X, Y = np.asarray(X, float), np.asarray(Y, float)
-    with_row = watched(estimator, X, methods=methods)
-    other = watched(estimator, Y, methods=methods, history=with_row.history)
+    model, tape = watched(estimator, X, methods=methods)
+    _, other = watched(estimator, Y, methods=methods, first=tape)
     steps = [
-        Step(label, tuple((value - other_value).ravel().tolist()), mechanism, rates[row])
-        for (label, value, mechanism, rates), (_, other_value, _, _) in zip(
-            with_row.values, other.values
+        Step(
+            one.label, tuple((one.value - two.value).ravel().tolist()), one.mechanism,
+            exact_rate(one, row),
         )
-    ]
-    return with_row.model, steps
+        for one, two in zip(tape.steps, other.steps)
+    ]  # fmt: skip
+    return model, steps
 
 
 def pair_of(steps, interval, *, upper, added):

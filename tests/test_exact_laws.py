@@ -345,13 +345,13 @@ def test_a_removed_document_counts_like_an_emptied_one(kind):
         prior_components=PUBLIC,
     )  # fmt: skip
     X = np.array([[5.0, 1.0], [40.0, 0.0], [2.0, 12.0]])
-    history = exact.watched(estimator, X).history
+    _, tape = exact.watched(estimator, X)
     emptied, removed = (
-        exact.watched(estimator, Y, history=history).values
+        exact.watched(estimator, Y, first=tape)[1].steps
         for Y in (exact.without(X, 1), np.delete(X, 1, axis=0))
     )
-    for (_, one, *_), (_, other, *_) in zip(emptied, removed):
-        np.testing.assert_array_equal(one, other)
+    for one, other in zip(emptied, removed, strict=True):
+        np.testing.assert_array_equal(one.value, other.value)
 
 
 @pytest.mark.parametrize("rate", [exact.Fraction(1), exact.Fraction(1, 4)])

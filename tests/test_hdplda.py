@@ -11,13 +11,13 @@ from sklearn.base import clone
 
 import dplda.word._hdplda as module
 from dplda import HDPLDA, GibbsLDA
+from dplda.audit._replay import fit_watched
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Laplace, Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._events import BoundedRange
-from dplda.privacy.mechanisms import Curator
 from dplda.word._frozen_table import TokensByWord
 
 K = 3
@@ -34,26 +34,7 @@ def test_a_total_is_split_evenly_in_zcdp(corpus):
     assert model.noise_epsilon_**2 / 4 == pytest.approx(model.sampling_epsilon_**2 / 8, rel=1e-3)
 
 
-class Spy(Curator):
-    """Keeps the private values that pass the gate."""
-
-    seen: list
-
-    def release(self, value, mechanism, **kwargs):
-        exact = value.copy()  # the release takes its place, and then the counts of the next sweep
-        noisy = super().release(value, mechanism, **kwargs)
-        self.seen.append((exact, noisy.copy(), mechanism))
-        return noisy
-
-
-@pytest.fixture
-def spy(monkeypatch):
-    Spy.seen = []
-    monkeypatch.setattr(module, "Curator", Spy)
-    return Spy.seen
-
-
-def test_topics_are_drawn_under_released_counts_only(spy, corpus, monkeypatch):
+def test_topics_are_drawn_under_released_counts_only(corpus, monkeypatch):
     tables, make = [], module.HalfTable.from_counts
 
     def record(counts, *args, mean, unit, **kwargs):
@@ -61,12 +42,12 @@ def test_topics_are_drawn_under_released_counts_only(spy, corpus, monkeypatch):
         return make(counts, *args, mean=mean, unit=unit, **kwargs)
 
     monkeypatch.setattr(module.HalfTable, "from_counts", record)
-    HDPLDA(K, epsilon=20.0, max_iter=4).fit(corpus)
-    assert len(spy) == 4
+    _, tape = fit_watched(HDPLDA(K, epsilon=20.0, max_iter=4), corpus)
+    assert len(tape.steps) == 4
     assert len(tables) == 3  # no topics are drawn after the last release
-    for table, (value, noisy, mechanism) in zip(tables, spy):
-        np.testing.assert_allclose(table, noisy - mechanism.mean, rtol=1e-9)
-        assert not np.allclose(table, value)
+    for table, step in zip(tables, tape.steps):
+        np.testing.assert_allclose(table, step.noisy - step.mechanism.mean, rtol=1e-9)
+        assert not np.allclose(table, step.value)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
