@@ -9,9 +9,9 @@ import pytest
 from sklearn.base import clone
 
 from dplda import PrivateSVILDA, SubLDA
+from dplda.audit._replay import fit_watched
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Ledger
-from dplda.privacy._curator import Curator
 
 both = pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 OPTIONS = {"n_components": 3, "max_iter": 4, "delta": 1e-5}
@@ -44,23 +44,14 @@ def test_without_noise_the_counts_of_all_parts_are_added(kind, X):
 
 
 @both
-def test_the_earlier_fit_is_read_as_a_release_and_stays_as_it_is(kind, X, monkeypatch):
+def test_the_earlier_fit_is_read_as_a_release_and_stays_as_it_is(kind, X):
     """Other documents with the same releases of today give the same model, to the last bit."""
     first = kind(epsilon=1.0, random_state=0, **OPTIONS).fit(X)
-    before, release, tape, models = joblib.hash(vars(first)), Curator.release, [], []
-
-    def replay(self, *args, **options):
-        noisy = release(self, *args, **options)
-        if models:
-            return tape.pop(0)
-        tape.append(noisy.copy())
-        return noisy
-
-    monkeypatch.setattr(Curator, "release", replay)
-    for documents in (X, make_topic_corpus(90, 30, 3, random_state=5).data):
-        model = kind(epsilon=1.0, random_state=1, **OPTIONS)
-        models.append(model.fit(documents, earlier=copy.deepcopy(first)))
-    assert joblib.hash(models[0].components_) == joblib.hash(models[1].components_)
+    before, model = joblib.hash(vars(first)), kind(epsilon=1.0, **OPTIONS)
+    others = make_topic_corpus(90, 30, 3, random_state=5).data
+    one, tape = fit_watched(model, X, 1, earlier=copy.deepcopy(first))
+    other, _ = fit_watched(model, others, 1, tape, earlier=copy.deepcopy(first))
+    assert joblib.hash(one.components_) == joblib.hash(other.components_)
     assert joblib.hash(vars(first)) == before
 
 

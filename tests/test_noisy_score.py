@@ -1,6 +1,7 @@
 """The noisy held-out score: what a document moves, what the score estimates, what is charged."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from dplda import PrivateTopicModel, SubLDA
+from dplda.audit._replay import fit_watched
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._users import number_users
 from dplda.metrics import held_out_perplexity, noisy_score
@@ -38,18 +40,11 @@ class Model(BaseEstimator):
         return True
 
 
-def values_of(X, monkeypatch, **options):
-    """What `Curator.release` got, and the radius."""
-    release, seen = Curator.release, []
-
-    def record(self, value, mechanism, **kwargs):
-        seen.append((value.copy(), mechanism.sensitivity))
-        return release(self, value, mechanism, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Curator, "release", record)
-        noisy_score(Model(), X, **{"epsilon": 1.0, "public_unigram": REFERENCE} | options)
-    return seen[0]
+def values_of(X, **options):
+    """What a score sums, and the radius."""
+    options = {"epsilon": 1.0, "public_unigram": REFERENCE} | options
+    step = fit_watched(partial(noisy_score, Model()), X, **options)[1].steps[0]
+    return step.value, step.mechanism.sensitivity
 
 
 HOSTILE = {
@@ -63,16 +58,16 @@ HOSTILE = {
 
 @pytest.mark.parametrize("own", HOSTILE)
 @pytest.mark.parametrize(("clip", "n_docs"), [(0.1, 1), (1.5, 1), (1.5, 9)])
-def test_a_unit_moves_the_sums_by_the_radius_at_most(own, clip, n_docs, monkeypatch):
+def test_a_unit_moves_the_sums_by_the_radius_at_most(own, clip, n_docs):
     """However many documents a user has, and whether they are emptied or removed."""
     others, rows = X.toarray()[:50], np.tile(HOSTILE[own], (n_docs, 1))
     options, without = {"clip": clip, "max_tokens": 50}, {}
     if n_docs > 1:
         without = {"user_ids": [f"u{d // 2}" for d in range(50)]}
         options["user_ids"] = ["b"] * n_docs + without["user_ids"]
-    value, radius = values_of(np.vstack([rows, others]), monkeypatch, **options)
-    emptied, _ = values_of(np.vstack([0 * rows, others]), monkeypatch, **options)
-    removed, _ = values_of(others, monkeypatch, **options | without)
+    value, radius = values_of(np.vstack([rows, others]), **options)
+    emptied, _ = values_of(np.vstack([0 * rows, others]), **options)
+    removed, _ = values_of(others, **options | without)
     np.testing.assert_array_equal(emptied, removed)
     squares = int(((value - emptied).astype(object) ** 2).sum())
     assert 0.2 * radius**2 < squares <= radius**2
@@ -145,7 +140,7 @@ def test_noise_above_the_number_of_tokens_gives_no_score(tokens, monkeypatch):
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
-def test_epsilon_is_that_of_the_noise_that_was_drawn(epsilon, monkeypatch):
+def test_epsilon_is_that_of_the_noise_that_was_drawn(epsilon):
     scores = [noisy_score(Model(), X, epsilon=epsilon, delta=1e-5) for _ in range(2)]
     assert scores[0].gain != scores[1].gain
     guarantee = scores[0].privacy_
@@ -153,7 +148,7 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(epsilon, monkeypatch):
     assert guarantee.trusted.endswith("nobody who sees the result")
     assert 0.99 * epsilon < guarantee.epsilon <= epsilon
     assert guarantee.epsilon == guarantee.epsilon_at(1e-5)
-    _, radius = values_of(X, monkeypatch, epsilon=epsilon, delta=1e-5)
+    _, radius = values_of(X, epsilon=epsilon, delta=1e-5)
     assert guarantee.noise_multiplier == pytest.approx(614475 / radius, rel=1e-5)
     assert epsilon_of(guarantee.events, 1e-5) == pytest.approx(epsilon, rel=1e-2)
 

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import NotFittedError
 
 from dplda import GibbsLDA, ReleasedModel, SubLDA, private_topic_counts
+from dplda.audit._replay import fit_watched
 from dplda.core._private_fit import release_sum
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of
-from dplda.privacy.mechanisms import Curator
 
 N_DOCS, K = 60, 4
 
@@ -62,19 +63,11 @@ def test_empty_documents_count_for_nothing(model, X, ids, soft, with_users):
     assert_array_equal(exact(model, np.zeros((2, 40))), np.zeros(K))
 
 
-def released_integers(monkeypatch, model, X, **options):
+def released_integers(model, X, **options):
     """The private sum and the radius of its mechanism."""
-    seen, release = [], Curator.release
-
-    def record(self, value, mechanism, **kwargs):
-        seen.append((value.copy(), mechanism.radius))
-        return release(self, value, mechanism, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Curator, "release", record)
-        private_topic_counts(model, X, epsilon=1.0, **options)
-    (one,) = seen
-    return one
+    count = partial(private_topic_counts, model)
+    (step,) = fit_watched(count, X, epsilon=1.0, **options)[1].steps
+    return step.value, step.mechanism.radius
 
 
 OWN = {
@@ -86,15 +79,13 @@ OWN = {
 
 @pytest.mark.parametrize("own", OWN)
 @pytest.mark.parametrize("soft", [False, True])
-def test_a_user_moves_the_sum_by_the_radius_at_most(own, soft, model, X, ids, monkeypatch):
+def test_a_user_moves_the_sum_by_the_radius_at_most(own, soft, model, X, ids):
     own = OWN[own]
     users = np.append(ids, np.full(own.shape[0], 99))
     worlds = [sp.vstack([X, own]), sp.vstack([X, 0 * own]), X]
     sums = []
     for world in worlds:
-        value, radius = released_integers(
-            monkeypatch, model, world, soft=soft, user_ids=users[: world.shape[0]]
-        )
+        value, radius = released_integers(model, world, soft=soft, user_ids=users[: world.shape[0]])
         sums.append(value)
     assert_array_equal(sums[1], sums[2])  # an emptied user is one that is not there
     moved = sum(int(x) ** 2 for x in sums[0] - sums[1])
@@ -112,9 +103,7 @@ def test_rows_that_are_too_long_are_clipped():
 
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("with_users", [False, True])
-def test_a_contribution_is_the_same_whoever_else_is_there(
-    soft, with_users, model, X, ids, monkeypatch
-):
+def test_a_contribution_is_the_same_whoever_else_is_there(soft, with_users, model, X, ids):
     """In integers: f(X) - f(X without a) = f(X without b) - f(X without both)."""
     sums = []
     for without in ([], [12], [13], [12, 13]):
@@ -123,7 +112,7 @@ def test_a_contribution_is_the_same_whoever_else_is_there(
         world[np.isin(users, users[without])] = 0
         options = {"user_ids": ids} if with_users else {}
         world = sp.csr_array(world)
-        sums.append(released_integers(monkeypatch, model, world, soft=soft, **options)[0])
+        sums.append(released_integers(model, world, soft=soft, **options)[0])
     assert_array_equal(sums[0] - sums[1], sums[2] - sums[3])
     assert (sums[0] != sums[1]).any()
 

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import dplda.document._document_lda as document_lda
 from dplda import SubLDA
+from dplda.audit._replay import fit_watched
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents
 from dplda.leaf._users import number_users
@@ -28,7 +29,6 @@ from dplda.privacy import (
     limit_rows,
     user_part,
 )
-from dplda.privacy._curator import Curator
 
 N_DOCS = 90
 SIMPLE = simplest(USERS)
@@ -168,16 +168,9 @@ def test_members_are_the_documents_of_the_units_in_their_order(corpus, ids):
 
 
 @each(USERS)
-def test_samples_are_of_users(estimator, corpus, ids, monkeypatch):
-    sizes, sample = [], Curator.sample
-
-    def counting(self, rates, *, round):
-        sizes.append(len(rates))
-        return sample(self, rates, round=round)
-
-    monkeypatch.setattr(Curator, "sample", counting)
-    clone(estimator).fit(corpus, user_ids=ids)
-    assert set(sizes) == {len(set(ids))}
+def test_samples_are_of_users(estimator, corpus, ids):
+    steps = fit_watched(estimator, corpus, user_ids=ids)[1].steps
+    assert {len(step.sample[0]) for step in steps if step.sample} == {len(set(ids))}
 
 
 @each(USERS)
