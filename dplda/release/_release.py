@@ -131,19 +131,20 @@ def release_bytes(
     vectorizer, model, guarantee = _parts(model)
     settings = None if vectorizer is None else settings_of(vectorizer)
     words = _words(model, vocabulary, vectorizer)
-    released = released_model(model)
+    is_released = isinstance(model, ReleasedModel)
     content = {
         "dplda": __version__,
-        "estimator": released.estimator_name_,
-        "parameters": released.parameters_,
-        "n_iter": int(released.n_iter_),
+        "estimator": model.estimator_name_ if is_released else type(model).__name__,
+        "parameters": model.parameters_ if is_released else _public_parameters(model),
+        "n_iter": int(model.n_iter_),
         "vocabulary": words,
         "vectorizer": settings,
         "guarantee": {field.name: getattr(guarantee, field.name) for field in fields(Guarantee)}
         | {"events": [to_record(event) for event in guarantee.events]},
     }
-    given = {name: getattr(released, f"{name}_", None) for name in ("components", *_TABLES)}
-    tables: Any = {name: table for name, table in given.items() if table is not None}
+    given = {name: getattr(model, f"{name}_", None) for name in _TABLES}
+    tables = {name: table for name, table in given.items() if table is not None}
+    tables["components"] = np.asarray(model.components_, np.float64)
     try:
         data = pack(KIND, content, tables, max_header=MAX_HEADER)
         again = read_release(data)  # what cannot be read is not written
@@ -213,28 +214,15 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     return model
 
 
-def released_model(model: Any) -> ReleasedModel:
-    """The public values of a fitted model; a released model is its own."""
-    if isinstance(model, ReleasedModel):
-        return model
-    parameters = model.get_params(deep=False)
-    if "doc_topic_prior" not in parameters:
+def _public_parameters(model: Any) -> dict[str, Any]:
+    given = model.get_params(deep=False)
+    if "doc_topic_prior" not in given:
         raise TypeError(
             f"a release infers the topics of documents by their doc_topic_prior, and "
             f"{type(model).__name__} has none; publish its components_ with the card of privacy_"
         )
-    parameters["doc_topic_prior"] = model.doc_topic_prior_  # a file says what None stood for
-    names = [f"{name}_" for name in _TABLES if hasattr(model, f"{name}_")]
-    return ReleasedModel._of(
-        np.asarray(model.components_, np.float64),
-        model.privacy_,
-        doc_topic_prior=parameters["doc_topic_prior"],
-        vocabulary=words_of(model),
-        n_iter_=model.n_iter_,
-        estimator_name_=type(model).__name__,
-        parameters_={name: parameters[name] for name in parameters if name not in NOT_RELEASED},
-        **{name: getattr(model, name) for name in names},
-    )
+    given["doc_topic_prior"] = model.doc_topic_prior_  # a file says what None stood for
+    return {name: value for name, value in given.items() if name not in NOT_RELEASED}
 
 
 def _log(event: str, path: str | os.PathLike[str], model: ReleasedModel) -> None:
