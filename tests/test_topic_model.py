@@ -158,6 +158,13 @@ def test_a_seed_gives_one_result_and_two_steps_with_noise_of_their_own():
     assert first.privacy_.seeded
 
 
+def test_public_texts_without_a_known_word_are_left_out_with_a_warning():
+    """The words are paid for: an error would lose them."""
+    with pytest.warns(UserWarning, match="topics are found without public_texts: "):
+        model = small(public_texts=["zzz xxx", "yyy"]).fit(TEXTS)
+    assert "public prior" not in dict(model.privacy_.provenance)
+
+
 def test_without_privacy_epsilon_is_infinite():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

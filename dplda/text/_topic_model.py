@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral
 from typing import Any
 
@@ -36,7 +36,7 @@ from dplda.document._sublda import SubLDA
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
-from dplda.privacy import Ledger, LowSignalWarning, split_epsilon
+from dplda.privacy import Ledger, split_epsilon
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
@@ -211,21 +211,11 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             vectorizer._charges_in_fit = False
             vectorizer.fit(texts, user_ids=user_ids)  # public
         self.vectorizer_ = vectorizer
-        if self.public_texts is not None and not vectorizer.transform(self.public_texts).nnz:
-            warn_user(
-                "public_texts have no word of the vocabulary, and are left out; check their "
-                "language, and that they are texts of the same kind",
-                LowSignalWarning,
-            )
-        elif self.public_texts is not None:
-            prior = public_prior(
-                self.public_texts,
-                n_components=model.n_components,
-                vocabulary=vectorizer,
-                n_jobs=self.n_jobs,
-                random_state=model.random_state,
-            )  # public
-            model.set_params(prior_components=prior)
+        if self.public_texts is not None:
+            model.set_params(prior_components=_or_without("public_texts", lambda: public_prior(
+                self.public_texts, n_components=model.n_components, vocabulary=vectorizer,
+                n_jobs=self.n_jobs, random_state=model.random_state,
+            )))  # fmt: skip
         model.set_params(word_vectors=self._vectors(vectorizer))  # public
         try:
             model.fit(vectorizer.transform(texts), user_ids=user_ids)  # public
@@ -372,15 +362,11 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         )
 
     def _vectors(self, vectorizer: Any) -> np.ndarray | None:
-        """Vectors of the words that were chosen; None if there are none, which is no error: the
-        words are paid for."""
+        """Vectors of the words that were chosen; None if there are none."""
         if self.word_vectors is None or (self.word_vectors == "auto" and not self._is_english):
             return None
-        try:
-            return load_word_vectors(vectorizer, None if self._is_english else self.word_vectors)
-        except Exception as error:  # whatever the source of the caller raises
-            warn_user(f"topics are found without word_vectors: {error}")
-            return None
+        source = None if self._is_english else self.word_vectors
+        return _or_without("word_vectors", lambda: load_word_vectors(vectorizer, source))
 
     def _stop_words(self) -> list[str] | None:
         """Public words that do not count, as far as a text can have them."""
@@ -415,6 +401,15 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
         return tags
+
+
+def _or_without(name: str, make: Callable[[], np.ndarray]) -> np.ndarray | None:
+    """What is made of a public input; None if that fails, because the words are paid for."""
+    try:
+        return make()
+    except Exception as error:  # whatever the source of the caller raises
+        warn_user(f"topics are found without {name}: {error}")
+        return None
 
 
 def checked(vectorizer: Any, raw_documents: Any, user_ids: Any) -> list[str]:
