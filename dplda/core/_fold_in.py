@@ -98,24 +98,17 @@ def single_precision(X: Any) -> sp.csr_array:
 
 
 def over_rows(
-    kernel: Callable[[np.ndarray], Any],
-    rows: np.ndarray,
-    n_jobs: int | None,
-    work: np.ndarray | None = None,
+    kernel: Callable[[np.ndarray], Any], rows: np.ndarray, n_jobs: int | None, work: np.ndarray
 ) -> list:
     """Call `kernel` on consecutive pieces of `rows`, in threads.
 
-    There is one piece for each job. With `work`, the cost of each row, there are more, of about
-    equal work, so that all threads are busy to the end.
+    `work` is the cost of each row. All pieces have about equal work, and there are several for each
+    job: all threads are busy to the end.
     """
-    n_threads = joblib.effective_n_jobs(n_jobs)
-    if work is None or n_threads == 1:
-        pieces = np.array_split(rows, min(n_threads, max(1, len(rows))))
-    else:
-        done = np.cumsum(work)
-        ends = np.linspace(0, done[-1] if len(done) else 0, PIECES_PER_JOB * n_threads + 1)
-        pieces = np.split(rows, np.searchsorted(done, ends[1:-1], side="right"))
-    return in_threads(kernel, pieces, n_jobs)
+    n_threads, done = joblib.effective_n_jobs(n_jobs), np.append(0, np.cumsum(work))
+    n_pieces = 1 if n_threads == 1 else PIECES_PER_JOB * n_threads
+    ends = np.linspace(0, done[-1], n_pieces + 1)[1:-1]
+    return in_threads(kernel, np.split(rows, np.searchsorted(done[1:], ends, side="right")), n_jobs)
 
 
 def update_theta(

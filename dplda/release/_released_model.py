@@ -50,17 +50,6 @@ class ReleasedModel(BaseLDA):
         The public parameters of the training.
     version_ : str
         The version of dplda that wrote the file.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from dplda import SubLDA, load_release, save_release
-    >>> model = SubLDA(n_components=2, epsilon=4.0).fit([[1, 2, 0], [0, 1, 3]] * 50)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_release(model, os.path.join(folder, "topics.dplda"))
-    ...     released = load_release(os.path.join(folder, "topics.dplda"))
-    >>> released.estimator_name_, released.n_features_in_
-    ('SubLDA', 3)
     """
 
     _parameter_constraints = {
