@@ -44,16 +44,15 @@ class Target:
     streams: Streams
 
     def planted(
-        self, X: sp.csr_array, words: np.ndarray, counts: np.ndarray, n_more: int
+        self, X: sp.csr_array, words: np.ndarray, n_more: int, n_tokens: int = 1
     ) -> dict[str, Any]:
-        """The canaries, a row of `words` and `counts` for each, followed by the others.
+        """The canaries, a row of `words` for each, `n_tokens` times, followed by the others.
 
         Their words are in a vocabulary that has `n_more` words that no other document has.
         """
         rows = np.repeat(np.arange(self.n_canaries), words.shape[1])
         shape = (self.n_canaries, self.n_words + n_more)
-        canaries = count_matrix(rows, words.ravel(), counts.ravel(), shape)
-        canaries.eliminate_zeros()
+        canaries = count_matrix(rows, words.ravel(), np.full(words.size, n_tokens), shape)
         return {"X": sp.csr_array(sp.vstack([canaries, widened(X, n_more)]))}
 
     def planted_words(
@@ -61,7 +60,7 @@ class Target:
     ) -> dict[str, Any]:
         """The canaries, each with one of two words of its own; the first stands for coin 1."""
         words = (self.n_words + 2 * np.arange(self.n_canaries) + (1 - coins))[:, None]
-        return self.planted(X, words, np.full_like(words, n_tokens), 2 * self.n_canaries)
+        return self.planted(X, words, 2 * self.n_canaries, n_tokens)
 
 
 def declared_cost(target: Target, model: BaseEstimator, delta: float) -> float:
@@ -267,7 +266,7 @@ def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str,
     """The canaries have the words of one of two sets; the first set stands for coin 1."""
     n = _n_own_words(target)
     words = (target.n_words + n * (1 - coins))[:, None] + np.arange(n)
-    return target.planted(X, words, np.ones_like(words), 2 * n)
+    return target.planted(X, words, 2 * n)
 
 
 def _scores_of_rows(

@@ -313,8 +313,8 @@ def make_guarantee(
     events: Iterable[Event],
     *,
     delta: float,
-    earlier: Guarantee | None,
     seeded: bool,
+    earlier: Guarantee | None = None,
     assumptions: tuple[str, ...] = (),
     common: tuple[str, ...] = ASSUMPTIONS,
     provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS,
@@ -470,7 +470,6 @@ def release_sum(
     guarantee = make_guarantee(
         curator.events,
         delta=delta,
-        earlier=None,
         unit=unit,
         relation=RELATIONS[unit],
         mechanism=f"{step}, " + ("exact" if mechanism.exact else "with discrete Gaussian noise"),

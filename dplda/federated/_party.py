@@ -205,7 +205,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         guarantee = make_guarantee(
             events,
             delta=self.delta,
-            earlier=None,
             unit="token",
             relation=TOKEN_RELATION,
             mechanism=noise if bits else "the words themselves, without noise",

@@ -174,7 +174,7 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
         # so that the cost is that of one randomized response for each bit that differs.
         events = (NonPrivate(),) if bits is None else bits.events(max_ones, n_words)
         guarantee = make_guarantee(
-            events, delta=self.delta, earlier=None, common=ASSUMPTIONS,
+            events, delta=self.delta, common=ASSUMPTIONS,
             unit="document", relation=self._promise.relation,
             mechanism=f"{self._promise.mechanism} of {n_words} (a bit is reported wrongly with "
             f"probability {flip:.4g})",

@@ -15,13 +15,9 @@ from dplda.core._private_fit import Interval, no_guarantee, publish
 from dplda.leaf._compat import Options, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
-from dplda.privacy._streams import Reader, Streams
-from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
+from dplda.privacy._streams import Streams
 
 COUNTS, TOPICS = "word-topic counts", "topics"  # what an observer of the training sees
-
-# Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
-GRID = 256
 
 
 def noise_range(low: float, high: float) -> list:
@@ -89,9 +85,3 @@ def count_words(corpus: Corpus, topics: np.ndarray, n_components: int) -> np.nda
     cell = corpus.word.astype(np.int64) * n_components + topics
     counts = np.bincount(cell, minlength=corpus.n_words * n_components)
     return counts.reshape(corpus.n_words, n_components)
-
-
-def laplace(shape: tuple[int, ...], epsilon: float, reader: Reader) -> np.ndarray:
-    """Laplace noise of mean zero and scale ``2 / epsilon``, in steps of 1 / GRID."""
-    mechanism = NoNoise() if epsilon == math.inf else FlooredLaplace(2 * GRID / float(epsilon))
-    return (mechanism(np.zeros(shape, np.int64), reader) - mechanism.mean) / GRID

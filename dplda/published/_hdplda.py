@@ -14,11 +14,15 @@ from dplda.core._private_fit import Interval
 from dplda.kernels import _published_hdp
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
+from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose, Streams
-from dplda.published._base import COUNTS, TOPICS, PublishedLDA, count_words, laplace, noise_range
+from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
+from dplda.published._base import COUNTS, TOPICS, PublishedLDA, count_words, noise_range
 from dplda.word._frozen_table import uniform_topics
 from dplda.word._hdplda import inherent_epsilon
 
+# Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
+GRID = 256
 SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0  # the noise tables reach 2 GRID / epsilon
 
 
@@ -97,7 +101,9 @@ class PublishedHDPLDA(PublishedLDA):
         self._assign(locals())
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
+        mechanism: Mechanism = NoNoise()
         if self.noise_epsilon != math.inf:
+            mechanism = FlooredLaplace(2 * GRID / float(self.noise_epsilon))
             self._warn()
         corpus = Corpus.from_counts(X)  # private
         n_components = int(self.n_components)
@@ -110,8 +116,8 @@ class PublishedHDPLDA(PublishedLDA):
             # No bound holds: the changes since the last release may differ in four cells, and the
             # topics of other words change too. Counts stay multiples of 1 / (2 GRID): their sums
             # are exact in double precision.
-            reader = streams.reader(Purpose.NOISE, t)  # secret
-            counts += laplace(counts.shape, self.noise_epsilon, reader)  # line 9
+            noise = mechanism(np.zeros(counts.shape, np.int64), streams.reader(Purpose.NOISE, t))
+            counts += (noise - mechanism.mean) / GRID  # line 9
             announce(COUNTS, t, counts.copy)  # public
             bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)  # secret
             # A token of word w in document m draws topic k with probability proportional to

@@ -201,7 +201,6 @@ class PublishedPrivateSVILDA(PublishedLDA):
         return make_guarantee(
             [Repeated(event, int(self.max_iter))],
             delta=self.delta,
-            earlier=None,
             unit="document",
             relation="one document is replaced by another; how many there are is public",
             mechanism=mechanism,

@@ -229,7 +229,7 @@ class PrivateCountVectorizer(TransformerMixin, PrivateEstimator, auto_wrap_outpu
         best = best_terms(found, weights, multiplier, candidates, self.max_features)  # public
         best = best[np.argsort(found[best])]
         guarantee = make_guarantee(
-            curator.events, delta=self.delta, earlier=None, unit=unit, relation=RELATIONS[unit],
+            curator.events, delta=self.delta, unit=unit, relation=RELATIONS[unit],
             mechanism=MECHANISM, sensitivity=1.0, noise_scale=multiplier,
             noise_multiplier=multiplier, seeded=streams.seeded,
             assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
