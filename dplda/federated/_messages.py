@@ -16,12 +16,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from dplda.core._corpus import check_topics
 from dplda.core._texts import check_model, words_of
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._ledger import as_ledger
 from dplda.release._container import pack, unpack
+from dplda.release._release import warn_of_leaks
 
 # Bounds against messages that were made to exhaust the memory, or the numbers behind a float.
 MAX_BYTES = 2**28  # 300 topics of 200,000 words
@@ -182,8 +184,10 @@ class LocalModel(_Message):
 
         Raises
         ------
+        ValueError
+            If a topic is empty or has a negative entry.
         MessageError
-            If a topic is empty or has a negative entry, or if the model knows other words.
+            If the model knows other words.
 
         Warns
         -----
@@ -199,21 +203,9 @@ class LocalModel(_Message):
         """
         check_model(model)
         guarantee = model.privacy_
-        if guarantee.epsilon == math.inf or guarantee.seeded:
-            reason = "has no privacy guarantee (its epsilon is infinite)"
-            if guarantee.epsilon < math.inf:
-                reason = "drew its noise from a random_state, which others may know or guess"
-            warn_user(
-                f"this {type(model).__name__} {reason}; its topics reach the master and the other "
-                "parties: fit it with a finite epsilon and random_state=None",
-                PrivacyLeakWarning,
-            )
-        components = np.asarray(model.components_, np.float64)  # public
+        warn_of_leaks(type(model).__name__, guarantee)
+        components = check_topics(model.components_, np.shape(model.components_)[1])  # public
         totals = components.sum(axis=1, keepdims=True)
-        if components.min() < 0 or totals.min() <= 0:
-            raise MessageError(
-                "components_ must have no negative entry and no empty topic; fit the model again"
-            )
         words = words_of(model)
         if words is not None and vocabulary != vocabulary_hash(words):
             raise MessageError(

@@ -154,7 +154,7 @@ def release_bytes(
         raise ValueError(
             f"the model cannot be represented in a release file: {error}{advice}"
         ) from error
-    _warn_of_leaks(type(model).__name__, guarantee)
+    warn_of_leaks(type(model).__name__, guarantee)
     return data, again
 
 
@@ -269,7 +269,8 @@ def _words(model: Any, vocabulary: Any, vectorizer: Any) -> list[str] | None:
     return check_vocabulary(words, model.components_.shape[1])
 
 
-def _warn_of_leaks(name: str, guarantee: Guarantee) -> None:
+def warn_of_leaks(name: str, guarantee: Guarantee) -> None:
+    """Tell somebody who is about to show a model what its guarantee lacks."""
     if guarantee.epsilon == math.inf:
         reason = "was trained without privacy (epsilon is infinite)"
         origin = dict(guarantee.provenance).get(VOCABULARY, "")
