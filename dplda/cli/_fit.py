@@ -13,6 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +119,20 @@ def _fit(options: argparse.Namespace) -> int:
     if options.texts is not None:
         choose_ledger(options)
     check_output(options.out, options.texts, options.ledger, options.public_texts, is_new=True)
+    public = texts_of(options, options.public_texts).texts if options.public_texts else []
     model = dplda.PrivateTopicModel(
         options.n_components, epsilon=options.epsilon, delta=options.delta,
         vocabulary=options.language, max_features=options.max_features,
-        public_texts=public_texts(options) or None, expected_n_docs=options.n_docs, n_jobs=-1,
-        verbose=1,
+        public_texts=public or None, expected_n_docs=options.n_docs, n_jobs=-1, verbose=1,
     )  # fmt: skip
     try:  # what is wrong with an option or a file shows before anything is charged
         model._planned()
         texts, users = private_texts(options)  # private
-        warn_of_common(model.public_texts or [], texts)
+        if {*public} & {*texts} - {""}:
+            raise ValueError(
+                f"texts of --public-texts {options.public_texts} are among the private texts, and "
+                "epsilon does not protect them: take them out of one place (not for release)"
+            )
         if not is_wanted(options):
             return 1
     except KeyboardInterrupt:
@@ -226,22 +231,19 @@ def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
 
 def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
     """Write the model, or its words if that is all there is; elsewhere if it must be."""
-    from dplda.release._release import release_bytes
-
     if not hasattr(model, "vectorizer_"):
         return None
-    path = out
+    path, save = out, model.save
+    if not hasattr(model, "components_"):
+        data = "\n".join([*model.vectorizer_.get_feature_names_out(), ""]).encode()
+        path = out.with_name(f"{out.name}.words")
+        save = partial(write_atomically, data=data, permissions=PUBLIC)
     try:
-        if hasattr(model, "components_"):
-            model.save(out)
-        else:
-            path = out.with_name(f"{out.name}.words")
-            data = "\n".join([*model.vectorizer_.get_feature_names_out(), ""]).encode()
-            write_atomically(path, data, permissions=PUBLIC)
+        save(path)
         return path
     except OSError as error:
         other = Path(tempfile.mkdtemp(prefix="dplda-"), path.name)
-        write_atomically(other, release_bytes(model)[0] if path == out else data)
+        save(other)
         print(f"{path} cannot be written ({error.strerror}): it is {other}", file=sys.stderr)
         return other
 
@@ -269,28 +271,3 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
             dplda.privacy.PrivateDataWarning,
         )
     return found.texts, users
-
-
-def public_texts(options: argparse.Namespace) -> list[str]:
-    """The public texts of the options, read before anything private is."""
-    if options.public_texts is None:
-        return []
-    if options.texts is not None:
-        private, public = options.texts.resolve(), options.public_texts.resolve()
-        if private == public or private in public.parents or public in private.parents:
-            raise ValueError(
-                f"--public-texts {options.public_texts} and the private texts {options.texts} "
-                "overlap; public texts must be none of the private ones: give them a folder or "
-                "file of their own"
-            )
-    return texts_of(options, options.public_texts).texts
-
-
-def warn_of_common(public: list[str], texts: list[str]) -> None:
-    """Tell the person at the keyboard that public texts are among the private ones."""
-    if n_common := len((set(public) & set(texts)) - {""}):
-        warn_user(
-            f"{n_common} public texts are among the private texts, too, and epsilon does not "
-            "protect them: take them out of the public texts if they are private (not for release)",
-            dplda.privacy.PrivateDataWarning,
-        )
