@@ -233,13 +233,28 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             shape, n_tokens = (tokens.n_words, int(self.n_components)), tokens.n_tokens  # public
             if released is None:
                 total, n = np.zeros(shape, mechanisms.integers(n_tokens, n_sweeps)), 0
-                topics = uniform_topics(tokens, shape[1], streams)  # public
+                topics, n_drawn = uniform_topics(tokens, shape[1], streams), 0  # public
             else:
                 total, n = released.total.astype(np.int64), released.n
-                topics = np.full(n_tokens, -1, TOPIC)
-                topics = self._draw(tokens, topics, released, curator, streams, first)  # public
+                topics, n_drawn = np.full(n_tokens, -1, TOPIC), first - 1
             cells = np.empty(shape, mechanisms.integers(n_tokens, 1))
             for t in rounds(self, first, last):
+                if released is not None:
+                    table = HalfTable.from_counts(
+                        released.total, mechanisms.count_clip, self.topic_word_prior,
+                        mean=released.noise_mean, unit=released.n, n_jobs=self.n_jobs,
+                    )  # public  # fmt: skip
+                    # Two words' probabilities of a topic differ at most by exp(sampling_epsilon),
+                    # because the clip bounds the ratio of their weights. One draw depends on the
+                    # replaced word; all other draws read public topics and the table only.
+                    n_drawn += 1
+                    draw = partial(
+                        draw_topics, tokens, topics, table, doc_topic_prior=self.doc_topic_prior_,
+                        streams=streams, t=n_drawn, n_jobs=self.n_jobs,
+                    )  # fmt: skip
+                    topics = curator.publish(
+                        draw, [mechanisms.topic_event], label=TOPICS, round=n_drawn
+                    )  # public
                 counts = by_word.count(topics, cells, self.n_jobs)  # private
                 # A replaced word moves two counts by one each: the two cells that the mechanism
                 # charges. The noisy counts take the place of the counts, until the next count.
@@ -250,9 +265,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                 if 2 * (t - first + 1) > n_sweeps:  # the first half of a fit is not averaged
                     total += noisy  # public
                     n += 1
-                if t < last:  # nothing reads topics after the last release
-                    table = NoisyCounts(noisy, 1, mechanisms)
-                    topics = self._draw(tokens, topics, table, curator, streams, t)  # public
+                released = NoisyCounts(noisy, 1, mechanisms)  # public
         # functions of released values only
         average = NoisyCounts(total, n, mechanisms)
         scale = mechanisms.mechanism.scale
@@ -280,30 +293,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         if last >= self.max_iter:
             warn_if_weak(self)
         return self
-
-    def _draw(
-        self,
-        tokens: Corpus,
-        topics: np.ndarray,
-        released: NoisyCounts,
-        curator: Curator,
-        streams: Streams,
-        t: int,
-    ) -> np.ndarray:
-        """New topics of all tokens, (n_tokens,), which an adversary may see."""
-        mechanisms = released.mechanisms
-        table = HalfTable.from_counts(
-            released.total, mechanisms.count_clip, self.topic_word_prior,
-            mean=released.noise_mean, unit=released.n, n_jobs=self.n_jobs,
-        )  # fmt: skip
-        # Two words' probabilities of a topic differ at most by exp(sampling_epsilon), because the
-        # clip bounds the ratio of their weights. One draw depends on the replaced word; all other
-        # draws read public topics and the table only.
-        draw = partial(
-            draw_topics, tokens, topics, table,
-            doc_topic_prior=self.doc_topic_prior_, streams=streams, t=t, n_jobs=self.n_jobs,
-        )  # public  # fmt: skip
-        return curator.publish(draw, [mechanisms.topic_event], label=TOPICS, round=t)
 
     def _mechanisms(self) -> SweepMechanisms:
         """The mechanisms of a sweep, unless their statements are contradictory or missing."""
