@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from docstrings import load_docstrings, python_words
 from sklearn.feature_extraction.text import CountVectorizer
 
-from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, read_uci_bow
+from dplda.datasets import load_wordnet_glosses, read_uci_bow
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/"
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -115,8 +115,13 @@ def embedded() -> Split:
 
 
 def glosses() -> Split:
-    """The embedded definitions of nouns, words of the public English list."""
-    corpus, words = load_wordnet_glosses(), load_public_vocabulary(2000)
+    """The embedded definitions of nouns, and the 2,000 words that most of their fields use."""
+    corpus, pattern = load_wordnet_glosses(), r"(?<![\w'])[a-z]{3,}(?![\w'])"
+    vectorizer = CountVectorizer(stop_words="english", token_pattern=pattern)
+    X = sp.csr_array(vectorizer.fit_transform(corpus.data))
+    fields = [X[corpus.target == field].sum(axis=0) > 0 for field in np.unique(corpus.target)]
+    names = vectorizer.get_feature_names_out()
+    words = names[np.lexsort((names, -X.sum(axis=0), -np.sum(fields, axis=0)))][:2000]
     X = CountVectorizer(vocabulary=words).fit_transform(corpus.data)
     return prepare("glosses", X, corpus.target, words=words, n_words=None, shortest=10)
 
