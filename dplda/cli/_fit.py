@@ -33,7 +33,7 @@ from dplda.leaf._messages import warn_user
 
 MISSING = {"NA", "N/A", "NAN", "NULL", "NONE"}  # how programs write a missing id, or so in small
 NOTHING = "Nothing was charged."
-SIZES = (300, 1000, 3000, 10_000, 30_000)  # of corpora, where none is given
+USUAL = 1000  # texts, where no number is given
 
 
 def add_commands(commands: Any) -> None:
@@ -182,23 +182,12 @@ def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
 
 def is_wanted(options: argparse.Namespace) -> bool:
     """Say what to expect, from public options alone; on a terminal, ask before it is spent."""
-    from dplda.document._plan import FEWEST_DOCS, TOO_FEW
-
     unit = "texts" if options.id_column is None else "users"
+    n_docs, hint = (options.n_docs, "") if options.n_docs else (USUAL, "; give --n-docs for others")
+    say(f"Expected of {n_docs:,} {unit}, from public numbers alone{hint}:")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of one of several sizes
-        plans = [plan(options, n) for n in ([options.n_docs] if options.n_docs else SIZES)]
-    say(
-        f"Expected at epsilon {options.epsilon:g}, with {options.max_features} words and "
-        f"{options.n_components} topics, from these public numbers alone:"
-    )
-    for expected in plans:
-        print(
-            f"  {expected.n_docs:9,} {unit}: {max(0.0, expected.gap_closed):4.0%} of the gap to a "
-            f"model without privacy, about {expected.recommended_components} topics that stand out"
-        )
-    if plans[0].n_docs < FEWEST_DOCS:
-        say(f"Caution: {TOO_FEW}.")
+        warnings.simplefilter("ignore")  # which the fit gives
+        print(plan(options, n_docs))
     if not options.public_texts:
         say("Public texts of the same kind (--public-texts) give better topics at no cost.")
     if options.yes or options.example or not sys.stdin.isatty():
