@@ -365,18 +365,6 @@ async def test_a_coordinator_that_invents_a_party_gets_nothing(keys, documents):
     assert "'west' are not signed by its certificate" in str(errors["north"])
 
 
-def test_a_coordinator_that_changes_its_reply_ends_the_fit(keys, documents):
-    class Liar:
-        def exchange(self, message):
-            return b"x"
-
-        def leave(self, word):
-            assert word == "ConnectionError"
-
-    with pytest.raises(ConnectionError, match=r"without a model: .* malformed"):
-        party_of(keys, plan_of(keys), documents, "north").fit(Liar())
-
-
 @within_seconds
 async def test_the_others_have_the_model_that_a_party_cannot_write(
     folder, keys, documents, capsys, monkeypatch
