@@ -118,7 +118,8 @@ def test_missing_noise_is_noticed(monkeypatch, caplog):
         fit_together(model, parts)
     found = [record.args[1] for record in caplog.records if "noise of" in record.message]
     assert len(found) == 5 * 80
-    assert np.mean(found) == pytest.approx(5, abs=0.2)
+    # the smaller of two estimates, of 300 rows: 4.87 on average, with a deviation of 0.05
+    assert np.mean(found) == pytest.approx(4.87, abs=0.25)
     add_to, count = DiscreteGaussian.add_to, iter(range(10**6))
     monkeypatch.setattr(DiscreteGaussian, "add_to", lambda *a: next(count) % 5 or add_to(*a))
     with pytest.warns(UserWarning, match=r"has the noise of \d\.\d\d parties, and 5 take part"):
@@ -347,7 +348,7 @@ def test_a_coordinator_that_changes_keys_gets_nothing(kind):
         }  # fmt: skip
         return pack(replies[kind])
 
-    with pytest.raises(ConnectionError, match="has changed the keys|malformed"):
+    with pytest.raises(ConnectionError, match=r"has changed the keys|malformed"):
         SecureSum(terms, 0, exchange).begin()
 
 
