@@ -193,7 +193,7 @@ def test_wrong_options_are_refused_before_anything_is_spent(options, message, X)
     [
         (SubLDA(2, epsilon=math.inf), {}, "SubLDA claims an infinite epsilon"),
         (LPLDA(2, epsilon=4.0, max_doc_words=1, randomized=True), {}, "reads reports and releases"),
-        (GibbsLDA(2), {}, "GibbsLDA names no attack; pass attack="),
+        (GibbsLDA(2), {}, "got None; None takes the attribute _attack of GibbsLDA, which is None"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_audited_is_refused(model, options, message, X):

@@ -142,8 +142,6 @@ def _prepare_documents(target: Target) -> None:
 def _documents(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:
     """All documents of canaries, each with one word of the canary's own, and their owners."""
     n_tokens = math.ceil(TOKENS_OVER_NORM * NORM)
-    if getattr(target.estimator, "max_doc_tokens", None) is not None:
-        n_tokens = min(n_tokens, int(target.estimator.max_doc_tokens))
     rows = np.arange(target.n_canaries * n_each)
     owners = rows % target.n_canaries  # the first documents of all canaries, then the second
     shape = (len(rows), target.n_words + target.n_canaries)
@@ -169,13 +167,8 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
         canaries, owners = _documents(target, n_each)
         data = {"X": canaries} | ({"user_ids": owners} if n_each > 1 else {})
         n, total = target.n_canaries, np.zeros(target.n_canaries)
-        _, own = fit_watched(
-            model,
-            seed=model.random_state,
-            first=tape,
-            members=lambda i, rates: np.arange(n),
-            **data,
-        )
+        everybody = lambda i, rates: np.arange(n)  # noqa: E731
+        _, own = fit_watched(model, seed=model.random_state, first=tape, members=everybody, **data)
         for step, first in zip(own.steps, tape.steps):
             # the canaries' words are the last ones in every release
             cells = step.value.size // canaries.shape[1] * n

@@ -223,19 +223,16 @@ def audit_epsilon(
 
 def _attack_on(estimator: BaseEstimator, attack: str | Attack | None) -> Attack:
     """The attack itself, or that of a unit; None takes the one that the class names."""
-    if isinstance(attack, Attack):
-        return attack
-    names = ", ".join(map(repr, ATTACKS))
-    if attack is None:
-        attack = getattr(estimator, "_attack", None)
-        if attack not in ATTACKS:
-            raise ValueError(
-                f"{type(estimator).__name__} names no attack; pass attack=, or set the class "
-                f"attribute _attack to one of {names}"
-            )
-    if not isinstance(attack, str) or attack not in ATTACKS:
-        raise ValueError(f"attack must be an Attack or one of {names}, got {attack!r}")
-    return ATTACKS[attack]
+    own = getattr(estimator, "_attack", None)
+    chosen = own if attack is None else attack
+    if isinstance(chosen, Attack):
+        return chosen
+    if not isinstance(chosen, str) or chosen not in ATTACKS:
+        raise ValueError(
+            f"attack must be an Attack or one of {', '.join(map(repr, ATTACKS))}, got {attack!r}; "
+            f"None takes the attribute _attack of {type(estimator).__name__}, which is {own!r}"
+        )
+    return ATTACKS[chosen]
 
 
 def _check_claim(estimator: BaseEstimator, claim: float | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,13 +33,9 @@ PIECE_CELLS = 2**20  # that are drawn at a time; enters seeded results
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
-class Vectors(NamedTuple):
-    """The coordinates of noisy one-hot vectors above the threshold, token by token."""
-
-    ptr: NDArray[np.int64]
-    word: NDArray[np.int32]
-    level: NDArray[np.uint16]
-    value: NDArray[np.float64]  # of each level
+# The coordinates of noisy one-hot vectors above the threshold, token by token: where each token's
+# begin, their words and levels, and the value of each level.
+Vectors: TypeAlias = tuple[NDArray[Any], NDArray[np.int32], NDArray[np.uint16], NDArray[np.float64]]
 
 
 class PublishedIFTMParty(PublishedLDA):
@@ -130,7 +126,7 @@ class PublishedIFTMParty(PublishedLDA):
         corpus = Corpus.from_counts(X)  # private
         if self.published_epsilon == math.inf:
             ptr, level = np.arange(corpus.n_tokens + 1), np.zeros(corpus.n_tokens, np.uint16)
-            vectors = Vectors(ptr, corpus.word, level, np.ones(1))  # private
+            vectors = ptr, corpus.word, level, np.ones(1)  # private
         else:  # equation (9)
             scale, threshold = 1 / float(self.published_epsilon), float(self.noise_threshold)
             vectors = _noisy_vectors(corpus, scale, threshold, streams)  # lines 2 to 6; private
@@ -292,7 +288,7 @@ def _noisy_vectors(corpus: Corpus, scale: float, threshold: float, streams: Stre
         levels.append(np.minimum((noisy[token, word] - threshold) / STEP, LEVELS - 1))
         lengths.append(np.bincount(token, minlength=len(own)))
         words.append(word)
-    return Vectors(
+    return (
         np.cumsum(np.concatenate(lengths)),
         np.concatenate(words, dtype=np.int32, casting="unsafe"),
         np.concatenate(levels, dtype=np.uint16, casting="unsafe"),
