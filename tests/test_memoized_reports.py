@@ -152,7 +152,7 @@ def test_bad_memoized_calls(corpus, tmp_path, path):
         memo.reports([0, 1], corpus)
     with pytest.raises(TypeError, match="str or an int, got float"):
         memo.reports([0.5], corpus[:1])
-    with pytest.raises(TypeError, match="truth value"):
+    with pytest.raises(TypeError, match="got bool"):
         memo.reports([True], corpus[:1])
     with pytest.raises(TypeError, match="one id for each row of X, got str"):
         memo.reports("ab", corpus[:2])

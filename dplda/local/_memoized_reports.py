@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import operator
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -277,10 +277,6 @@ def _id_bytes(document_id: str | int) -> bytes:
     """Different bytes for different ids; the number 1 and the text "1" differ."""
     if isinstance(document_id, str):
         return b"s" + document_id.encode("utf-8", "surrogatepass")
-    if isinstance(document_id, (bool, np.bool_)):
-        raise TypeError("an id must be a str or an int, got a truth value")
-    try:
-        return b"i%d" % operator.index(document_id)
-    except TypeError:
-        message = f"an id must be a str or an int, got {type(document_id).__name__}"
-        raise TypeError(message) from None
+    if isinstance(document_id, bool) or not isinstance(document_id, Integral):
+        raise TypeError(f"an id must be a str or an int, got {type(document_id).__name__}")
+    return b"i%d" % int(document_id)

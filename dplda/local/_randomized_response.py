@@ -34,7 +34,6 @@ from dplda.leaf._checks import LARGEST_DELTA
 from dplda.leaf._compat import _fit_context
 from dplda.privacy import NonPrivate, epsilon_of
 from dplda.privacy._curator import TOTAL_VARIATION, Curator
-from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
@@ -273,13 +272,12 @@ def calibrated_bits(epsilon: float, delta: float, max_ones: int, n_words: int) -
     probability, and client and server find the same number.
     """
 
-    def events(flip: float) -> tuple[Event, ...]:
-        return RandomizedBits(flip).events(max_ones, n_words)
+    def cost(bits: RandomizedBits) -> float:
+        events = bits.events(max_ones, n_words)
+        return epsilon_of(events, delta, total_variation=TOTAL_VARIATION)
 
-    least, most = (
-        epsilon_of(events(flip), delta, total_variation=TOTAL_VARIATION)
-        for flip in (MAX_FLIP, MIN_FLIP)
-    )
+    best = RandomizedBits(MAX_FLIP)
+    least, most = cost(best), cost(RandomizedBits(MIN_FLIP))
     if not least <= epsilon <= most:
         advice = "lower max_doc_words" if epsilon < least else "give inf for no privacy"
         raise ValueError(
@@ -287,15 +285,15 @@ def calibrated_bits(epsilon: float, delta: float, max_ones: int, n_words: int) -
             f"{max_ones} of {n_words} words in a document, got {epsilon:g}; choose an epsilon in "
             f"this range, or {advice}"
         )
-    low, high, flip = LEAST_ODDS, MOST_ODDS, MAX_FLIP
+    low, high = LEAST_ODDS, MOST_ODDS
     for _ in range(N_HALVINGS):
         middle = math.sqrt(low * high)
-        candidate = 1.0 / (1.0 + math.exp(middle))
-        if epsilon_of(events(candidate), delta, total_variation=TOTAL_VARIATION) <= epsilon:
-            low, flip = middle, candidate
+        bits = RandomizedBits.for_epsilon(middle)
+        if cost(bits) <= epsilon:
+            low, best = middle, bits
         else:
             high = middle
-    return RandomizedBits(flip)
+    return best
 
 
 def randomize(
