@@ -516,43 +516,43 @@ def group_events(
 ) -> tuple[Event, ...]:
     """Events that dominate what `size` units can change.
 
-    Gaussian steps become events of the same kind; a secret sample helps a group that comes or goes
-    as a `whole` only. For all steps, one event can state the (epsilon, delta) of a chain of
-    neighbors at this delta. The cheaper ones are taken. If a part of one unit changes (not
-    `whole`), steps that state their own (epsilon, delta), such as a threshold, have a chain of
-    their own, of two neighbors.
+    Either each step has an event of its own, or one event states the (epsilon, delta) of a chain of
+    neighbors at this delta. The cheaper ones are taken. `whole`: units come or go, and are not
+    those of one data set in the place of others.
     """
     options: list[tuple[Event, ...]] = []
-    stated = [(e, n) for e, n in groups if isinstance(e, ApproximateDP) and not whole]
-    left = delta - math.fsum(n * delta_charge(e.delta, e.epsilon) for e, n in stated)
-    if stated and left >= 0.0:  # else there is no such option
-        rest = tuple(group for group in groups if group not in stated)
-        own = group_events(rest, size, left, total_variation, whole=False)
-        for e, n in stated:
-            chain = ApproximateDP(2.0 * e.epsilon, delta_charge(e.delta, e.epsilon))
-            own = (*own, Repeated(chain, n))
-        options.append(own)
-    if all(isinstance(event, (Gaussian, PoissonSampled)) for event, _ in groups):
-        options.append(tuple(Repeated(_of_group(event, size, whole), n) for event, n in groups))
+    steps = [_of_group(event, size, whole) for event, _ in groups]
+    if None not in steps:
+        options.append(tuple(Repeated(e, n) for e, (_, n) in zip(steps, groups) if e is not None))
     if not bounds.all_gaussian(groups):
         options.append((_statement(_chain(groups, size, delta, total_variation), delta),))
     return min(options, key=lambda own: epsilon_of(own, delta, total_variation=total_variation))
 
 
 def _statement(epsilon: float, delta: float) -> Event:
-    return ApproximateDP(epsilon, delta) if epsilon < math.inf else NonPrivate()
+    return ApproximateDP(epsilon, delta) if epsilon < math.inf and delta < 1.0 else NonPrivate()
 
 
-def _of_group(event: Any, size: int, whole: bool = True) -> Event:
-    """A Gaussian step, sampled or not, whose noise hides `size` units."""
-    rate, inner = 1.0, event
-    if isinstance(event, PoissonSampled):
-        rate, inner = event.sampling_probability, event.event
-    step = Gaussian(inner.noise_multiplier / size)
-    if rate == 1.0 or not whole:
-        return step
-    anyone = -math.expm1(size * math.log1p(-rate)) * _ROUNDING  # of the group is in most samples
-    return PoissonSampled(min(1.0, anyone), step)
+def _of_group(event: Event, size: int, whole: bool = True) -> Event | None:
+    """The event of a step for `size` units, if it has one of the same kind."""
+    match event:
+        case Gaussian(m):
+            return Gaussian(m / size)
+        case PoissonSampled(rate, Gaussian(m)):  # a secret sample hides who comes or goes
+            anyone = -math.expm1(size * math.log1p(-rate)) * _ROUNDING if whole else 1.0
+            return PoissonSampled(min(1.0, anyone), Gaussian(m / size))
+        case ApproximateDP(e, d) if not whole:  # a threshold bounds terms of one unit alone
+            return _statement(size * e, d * _n_deltas(e, size))
+        case _:
+            return None
+
+
+def _n_deltas(epsilon: float, size: int) -> float:
+    """1 + exp(epsilon) + ... + exp((size - 1) epsilon), infinite if it is no float."""
+    if epsilon == 0.0:
+        return float(size)
+    large = size * epsilon > 700.0
+    return math.inf if large else math.expm1(size * epsilon) / math.expm1(epsilon) * _ROUNDING
 
 
 def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> float:
@@ -570,14 +570,9 @@ def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> f
         left = delta
         if is_chargeable(total_variation, epsilon, delta):
             left -= delta_charge(total_variation, epsilon)
-        if step == 0.0:
-            n_deltas = float(size)
-        else:  # 1 + exp(step) + ... + exp((size - 1) step), infinite if it is no float
-            large = size * step > 700.0
-            n_deltas = math.inf if large else math.expm1(size * step) / math.expm1(step) * _ROUNDING
-        if single == 0.0 or single * n_deltas <= left:
+        if single == 0.0 or single * _n_deltas(step, size) <= left:
             return epsilon
-        single = 0.99 * left / n_deltas  # a little more, so that the search ends
+        single = 0.99 * left / _n_deltas(step, size)  # a little more, so that the search ends
     return size * epsilon_of(events, 0.0) * _ROUNDING
 
 
