@@ -49,6 +49,7 @@ _NOTHING = 1e-26  # below it, a power of a transform is not kept
 # Cells for each standard deviation of a loss. The excess of epsilon falls with the square: at 64 it
 # is 1e-5 to 1e-4, at 16 it is 16 times as much. A ledger of many kinds would wait for seconds.
 _CELLS, _CELLS_OF_MANY, _MANY = 64.0, 16.0, 200
+_PER_LEVEL = 10.0 * U  # error of a value of a transform for each level, as a share of the input
 _MOST_KNOTS, _MOST_CELLS = 2**19, 2**22  # of a law and of a window: 4 and 32 MB a vector
 
 
@@ -73,9 +74,7 @@ def cumulants(event: Event, added: bool) -> FloatArray:
         return _NO_LAW
     with np.errstate(divide="ignore"):
         exponents = np.log(masses) + TILTS[:, None] * knots
-    top = exponents.max(axis=1)
-    with np.errstate(under="ignore"):
-        values: FloatArray = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))
+    values = _log_sum(exponents)
     values += 8.0 * U * (600.0 + TILTS * np.abs(knots).max())
     values.flags.writeable = False
     return values
@@ -138,7 +137,7 @@ def _power(
     kept = masses > 0.0
     places, losses, logs = places[kept], losses[kept], np.log(masses[kept])
     exponents = logs + tilt * losses
-    log_mass = _log_sum(exponents)
+    log_mass = float(_log_sum(exponents))
     tilted = np.exp(exponents - log_mass)
     spread = 4.0 + 2.0 * np.abs(logs) + 3.0 * np.abs(tilt * losses) + 2.0 * abs(log_mass)
     entries = 2.0 * U * float((tilted * spread).sum()) + 16.0 * ELEMENTARY
@@ -146,7 +145,7 @@ def _power(
     # one transform: a law that is longer than the window is folded
     cells = np.bincount((places - first).astype(np.int64) % n, tilted, n)
     transform = fft.rfft(cells)
-    error = _depth(n)
+    error = _PER_LEVEL * math.log2(n)
     with np.errstate(divide="ignore"):
         log_bounds = count * (np.log(np.abs(transform) + error) + 4.0 * U)
     small = np.flatnonzero(log_bounds > math.log(_NOTHING))
@@ -175,15 +174,12 @@ def _reach(
     return (curve, ends) if -LARGEST_LOSS < ends[0] < ends[1] < LARGEST_LOSS else None
 
 
-def _log_sum(exponents: FloatArray) -> float:
-    top = exponents.max()
+def _log_sum(exponents: FloatArray) -> FloatArray:
+    """Logarithms of sums of exponentials, over the last axis."""
+    top = exponents.max(axis=-1, keepdims=True)
     with np.errstate(under="ignore"):
-        return float(top + math.log(np.exp(exponents - top).sum()))
-
-
-def _depth(n: int) -> float:
-    """Error of each value of a transform of length n, as a share of the sum of the input."""
-    return 10.0 * math.log2(n) * U
+        sums: FloatArray = top[..., 0] + np.log(np.exp(exponents - top).sum(axis=-1))
+    return sums
 
 
 def _raised(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
@@ -271,7 +267,7 @@ class Composition:
         self.log_mass = math.fsum(part.log_mass for part in parts)
         entries = math.expm1(min(sum(part.entries for part in parts), 1.0))
         self.eta = outside + 2.0 * float(wrong.sum()) + n * _NOTHING
-        self.eta += 2.0 * _depth(n) * float(sizes.sum()) + entries
+        self.eta += 2.0 * _PER_LEVEL * math.log2(n) * float(sizes.sum()) + entries
         self.eta *= 1.0 + 1e-6 + 8.0 * U * sum(count for _, count in groups)
         self._scale_error = 4.0 * U * sum(abs(part.log_mass) for part in parts)
 
@@ -369,13 +365,8 @@ def law_below(curve: Curve, knots: FloatArray) -> FloatArray:
         tangent = np.maximum(da - qa * (x - ta), db - qb * (x - tb))
         chord = d[:-1] + (d[1:] - d[:-1]) * (x - t[:-1]) / width
         excess = np.maximum(excess, chord - tangent)
-    excess = (
-        excess
-        + e[:-1]
-        + e[1:]
-        + em
-        + (_CONSTANT + _PER_LOSS * np.abs(middles)) * (width * q[:-1] + d[:-1])
-    )
+    excess += e[:-1] + e[1:] + em
+    excess += (_CONSTANT + _PER_LOSS * np.abs(middles)) * (width * q[:-1] + d[:-1])
     lowered = d - e - np.maximum(np.append(excess, 0.0), np.append(0.0, excess)) - TINY
     lowered = lowered * (1.0 - 8.0 * len(knots) * U)
     # The curve is also above its tangent at the first knot whose value is not above 0, which is

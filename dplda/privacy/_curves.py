@@ -34,7 +34,6 @@ ELEMENTARY, SPECIAL = 8.0 * U, 64.0 * U
 _MOST_WORK = 1e8  # of knots, choices and places of a range: about a second
 TINY = 1e-300  # above everything that underflows
 LARGEST_LOSS = 600.0  # exp of it, and products of such numbers with probabilities, are floats
-_BEYOND = 1.0 + 1e-12  # factor of a largest loss: computed deltas are 0 there
 # Above the relative rounding errors of a divergence: the tests compare 60 digits.
 _MARGIN = 1.0 + 1e-9
 
@@ -71,12 +70,11 @@ def curve_of(event: Event, *, added: bool, upper: bool) -> Curve | None:
         case Laplace(scale):
             return _laplace_curve((1.0 + 2.0 * U if upper else 1.0 - 2.0 * U) / scale)
         case BoundedRange(epsilon):
-            return bounded_ranges_curve(epsilon, 1) if upper else _bounded_range_curve(epsilon)
+            return bounded_ranges_curve(epsilon, 1) if upper else _response_curve(0.5 * epsilon)
         case Repeated(BoundedRange(epsilon), count):
             return bounded_ranges_curve(epsilon, count)
         case RandomizedResponseEvent():
-            e = response_loss(event, upper=upper)
-            return _two_losses_curve(-e, e, 1.0 / (1.0 + math.exp(-e)))
+            return _response_curve(response_loss(event, upper=upper))
         case _:
             return None
 
@@ -201,34 +199,29 @@ def _quantile(tail: float) -> float:
 # ---- other steps --------------------------------------------------------------------------
 
 
-def _laplace_curve(e: float) -> Curve:
-    """1 - exp((epsilon - e) / 2) between -e and e, the range of the loss."""
+def _between(e: float, inner: Callable[[FloatArray], tuple[FloatArray, FloatArray]]) -> Curve:
+    """A curve of losses from -e to e: `inner` has delta and slope between them."""
 
     def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        inner = np.clip(epsilons, -e, e)
-        delta = np.where(epsilons < -e, -np.expm1(epsilons), -np.expm1(0.5 * (inner - e)))
-        slope = np.where(epsilons < -e, 1.0, 0.5 * np.exp(-0.5 * (inner + e)))
+        delta, slope = inner(np.clip(epsilons, -e, e))
+        delta = np.where(epsilons < -e, -np.expm1(epsilons), delta)
+        slope = np.where(epsilons <= -e, 1.0, np.where(epsilons > e, 0.0, slope))
         beyond = epsilons > e * (1.0 + 4.0 * U)
         error = np.where(beyond, 0.0, 2.0 * ELEMENTARY * delta + 2.0 * U * e)
-        return delta, error, np.where(epsilons > e, 0.0, slope)
+        return delta, error, slope
 
-    return Curve(at, lambda tail: (-e, e * _BEYOND), e, unit=e)
+    # computed deltas are 0 a little above e
+    return Curve(at, lambda tail: (-e, e * (1.0 + 1e-12)), deviation=e, unit=e)
 
 
-def _two_losses_curve(low: float, high: float, right: float) -> Curve:
-    """A pair with two losses, the higher one with the probability `right` under P."""
+def _laplace_curve(e: float) -> Curve:
+    return _between(e, lambda x: (-np.expm1(0.5 * (x - e)), 0.5 * np.exp(-0.5 * (x + e))))
 
-    def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        delta, error, slope = np.zeros((3, len(epsilons)))
-        for loss, mass in ((low, 1.0 - right), (high, right)):
-            gaps = np.minimum(epsilons - loss, 0.0)
-            inside = epsilons <= loss * (1.0 + math.copysign(4.0 * U, loss))
-            delta -= mass * np.expm1(gaps)
-            error += np.where(inside, mass * 2.0 * U * (np.abs(epsilons) + abs(loss)), 0.0)
-            slope += np.where(epsilons <= loss, mass * math.exp(-loss), 0.0)
-        return delta, error + 2.0 * ELEMENTARY * delta, slope
 
-    return Curve(at, lambda tail: (low, high * _BEYOND), 0.5 * (high - low), unit=high)
+def _response_curve(e: float) -> Curve:
+    """Losses -e and e alone."""
+    right = 1.0 / (1.0 + math.exp(-e))
+    return _between(e, lambda x: (-right * np.expm1(x - e), np.full(len(x), right * math.exp(-e))))
 
 
 def bounded_ranges_curve(e: float, count: int) -> Curve | None:
@@ -280,14 +273,6 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
 
     ends = float(knots[0]), float(knots[-1])
     return Curve(at, lambda tail: ends, 0.5 * e * math.sqrt(count))
-
-
-def _bounded_range_curve(e: float) -> Curve:
-    """The choice between two values with the largest Kullback-Leibler divergence."""
-    high = 1.0 / -math.expm1(-e) - 1.0 / e if e > 1e-3 else 0.5 + e / 12.0 - e**3 / 720.0
-    loss = (e + math.log(-math.expm1(-e) / e)) if e > 1e-3 else e / 2.0 + e * e / 24.0
-    margin = 1e-12 * (1.0 + e)  # on both roundings and the series: a smaller loss costs less
-    return _two_losses_curve(loss - e - margin, loss - margin, high - 1e-12)
 
 
 def bounded_range_divergence(e: float, a: FloatArray) -> FloatArray:
