@@ -15,6 +15,10 @@ def path(tmp_path):
     return tmp_path / "data"
 
 
+def database(path):
+    return _files.Database(str(path), "ledger", "privacy ledger", 7, "")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_only_the_owner_reads_unless_told_otherwise(path):
     umask = os.umask(0o027)
@@ -63,32 +67,27 @@ def test_a_failed_write_changes_nothing(path, monkeypatch, function):
         (sqlite3.SQLITE_READONLY, OSError, "cannot be used"),
     ],
 )
-def test_sqlite_errors_say_what_to_do(code, kind, message):
+def test_sqlite_errors_say_what_to_do(code, kind, message, path, monkeypatch):
+    monkeypatch.setattr(_files, "BUSY_SECONDS", 3.0)
     error = sqlite3.OperationalError("reason")
     if code is not None:
         error.sqlite_errorcode = code
-    with (
-        pytest.raises(kind, match=message) as caught,
-        _files.explained_sqlite_errors("p", "ledger", "privacy ledger", busy_seconds=3.0),
-    ):
+    with pytest.raises(kind, match=message) as caught, database(path)._explained("p"):
         raise error
     assert caught.value.__cause__ is error
     assert type(caught.value) is kind
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_a_file_is_created_whole_and_once(path):
-    def fill(content):
-        def write(draft):
-            with open(draft, "w") as file:
-                file.write(content)
-
-        return write
-
-    _files.create_whole(str(path), fill("first"))
+def test_a_database_is_created_whole_and_once(path):
+    for name in ("first", "second"):
+        database(path).create(
+            lambda connection, name=name: connection.execute(f"CREATE TABLE {name} (x)")
+        )
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    _files.create_whole(str(path), fill("second"))
-    assert (path.read_text(), os.listdir(path.parent)) == ("first", ["data"])
+    with database(path).connected() as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("first",)]
+    assert os.listdir(path.parent) == ["data"]
 
 
 def test_writability_is_checked_without_a_change(path):

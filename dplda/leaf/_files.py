@@ -154,25 +154,7 @@ def check_kept_secret(path: str | os.PathLike[str]) -> None:
         )
 
 
-def create_whole(path: str, fill: Callable[[str], None]) -> None:
-    """Create a file that is complete as soon as it exists, and never in place of another one.
-
-    ``fill(draft)`` writes the content to an empty file, which only the owner can read. If another
-    process creates the file first, that file stays.
-    """
-    folder = os.path.dirname(os.path.abspath(path))
-    with tempfile.TemporaryDirectory(
-        prefix=".dplda-", dir=folder, ignore_cleanup_errors=True
-    ) as workplace:
-        draft = os.path.join(workplace, "draft")
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, OWNER_ONLY))
-        fill(draft)
-        with suppress(FileExistsError):
-            os.link(draft, path)
-    _sync_folder(folder)
-
-
-def check_locks(folder: str | os.PathLike[str]) -> None:
+def _check_locks(folder: str | os.PathLike[str]) -> None:
     """Find out at once whether the file locks of SQLite work in a folder that can be written.
 
     SQLite takes a file system without locks for a file that another process holds.
@@ -213,6 +195,9 @@ class Database:
     application_id: int  # in its header: no other database is taken for one of this kind
     if_gone: str  # what follows
 
+    def __post_init__(self) -> None:
+        _check_locks(os.path.dirname(self.path))
+
     def create(self, fill: Callable[[sqlite3.Connection], None]) -> None:
         """Create a complete file in one step, and never replace an existing one."""
         for journal in (f"{self.path}-journal", f"{self.path}-wal"):
@@ -223,16 +208,16 @@ class Database:
                     "restore the file, or remove the journal if its content does not matter"
                 )
 
-        def write(draft: str) -> None:
-            with self._connection(draft) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                fill(connection)
-                connection.execute(f"PRAGMA application_id = {self.application_id}")
-                connection.execute("COMMIT")
-
         try:
-            check_locks(os.path.dirname(self.path))
-            create_whole(self.path, write)
+            with _drafted(Path(self.path), b"") as draft:
+                with self._connection(str(draft)) as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    fill(connection)
+                    connection.execute(f"PRAGMA application_id = {self.application_id}")
+                    connection.execute("COMMIT")
+                with suppress(FileExistsError):  # if another process was first
+                    os.link(draft, self.path)
+            _sync_folder(os.path.dirname(self.path))
         except OSError as error:
             raise OSError(
                 f"the {self.noun} {self.path} cannot be made: {error.strerror or error}; it needs "
@@ -258,7 +243,7 @@ class Database:
     def _connection(self, path: str) -> Iterator[sqlite3.Connection]:
         where = f"{Path(path).as_uri()}?mode=rw"
         with (
-            explained_sqlite_errors(path, self.noun, self.kind, busy_seconds=BUSY_SECONDS),
+            self._explained(path),
             _CONNECTED,
             closing(
                 sqlite3.connect(where, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
@@ -270,29 +255,24 @@ class Database:
             connection.execute("PRAGMA fullfsync = ON")
             yield connection
 
-
-@contextmanager
-def explained_sqlite_errors(
-    path: str, noun: str, kind: str, *, busy_seconds: float
-) -> Iterator[None]:
-    """Turn SQLite errors into errors that say what to do: TimeoutError, ValueError or OSError.
-
-    `noun` names the content ("ledger"), and `kind` the expected kind of file ("privacy ledger").
-    """
-    damaged = f"{path} is not a {kind}, or is damaged; choose another path, or restore the file"
-    try:
-        yield
-    except UnicodeDecodeError:  # SQLite's message quotes a damaged name
-        raise ValueError(damaged) from None
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in _BUSY:
-            raise TimeoutError(
-                f"another process held the {noun} {path} for over {busy_seconds:.0f} seconds"
+    @contextmanager
+    def _explained(self, path: str) -> Iterator[None]:
+        """Turn SQLite errors into errors that say what to do."""
+        damaged = f"{path} is not a {self.kind}, or is damaged; choose another path, or restore it"
+        try:
+            yield
+        except UnicodeDecodeError:  # SQLite's message quotes a damaged name
+            raise ValueError(damaged) from None
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code in _BUSY:
+                raise TimeoutError(
+                    f"another process held the {self.noun} {path} for over {BUSY_SECONDS:.0f} "
+                    "seconds"
+                ) from error
+            if code in _DAMAGED:
+                raise ValueError(damaged) from error
+            raise OSError(
+                f"the {self.noun} {path} cannot be used: {error}; make sure that the file and its "
+                "folder can be written, and that there is room on the disk"
             ) from error
-        if code in _DAMAGED:
-            raise ValueError(damaged) from error
-        raise OSError(
-            f"the {noun} {path} cannot be used: {error}; make sure that the file and its folder "
-            "can be written, and that there is room on the disk"
-        ) from error

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from dplda.leaf._files import Database, check_locks
+from dplda.leaf._files import Database
 from dplda.privacy._composition import SMALLEST_DELTA
 from dplda.privacy._events import Event, from_record, to_record
 
@@ -201,7 +201,6 @@ class Store:
             )  # fmt: skip
             if not os.path.exists(self.path):
                 self._file.create(partial(_fill, budget=budget))
-            check_locks(os.path.dirname(self.path))
         with self.transaction(write=False) as page:
             self.budget, self.ledger_id = self._identity = page.budget, page.ledger_id
 
