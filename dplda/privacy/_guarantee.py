@@ -456,16 +456,12 @@ class Guarantee:
         # if others drew the noise, its scale and its key are not known here
         is_own = not self.events or not all(isinstance(e, ApproximateDP) for e in self.events)
         noise = ""
-        if is_own and (self.noise_scale, self.noise_multiplier) != (None, None):
+        if is_own and self.noise_scale is not None and self.noise_multiplier is not None:
             noise = (
                 f"; one {unit} changes all numbers of a release together by at most "
-                f"{self.sensitivity:.4g}"
+                f"{self.sensitivity:.4g}, the noise has scale {_spread(self.noise_scale)} "
+                f"(noise multiplier {_spread(self.noise_multiplier)})"
             )
-            for text, value in (
-                (", the noise has scale {}", self.noise_scale),
-                (" (noise multiplier {})", self.noise_multiplier),
-            ):
-                noise += "" if value is None else text.format(_spread(value))
         yield "mechanism", self.mechanism + noise
         if self.total_variation > 0.0:
             effect = "delta leaves out that distance, and the numbers above hold up to it."
