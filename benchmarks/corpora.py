@@ -20,8 +20,9 @@ import numpy as np
 import scipy.sparse as sp
 from docstrings import load_docstrings, python_words
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils import Bunch
 
-from dplda.datasets import load_wordnet_glosses, read_uci_bow
+from dplda.datasets import load_wordnet_glosses
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/"
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -48,8 +49,13 @@ def data_folder() -> Path:
 
 
 def uci_bow(name: str):
-    """A corpus of the UCI bags of words."""
-    return read_uci_bow(found(f"docword.{name}.txt.gz"), found(f"vocab.{name}.txt"))
+    """A corpus of the UCI bags of words: sizes, and lines of document, word and count from 1."""
+    with gzip.open(found(f"docword.{name}.txt.gz")) as file:
+        n_docs, n_words, _ = (int(file.readline()) for _ in range(3))
+        docs, words, counts = np.loadtxt(file, np.int64).T
+    X = sp.coo_matrix((counts, (docs - 1, words - 1)), shape=(n_docs, n_words)).tocsr()
+    listed = found(f"vocab.{name}.txt").read_text("utf-8").split("\n")[:n_words]
+    return Bunch(data=X.astype(np.int32), feature_names=np.array(listed, dtype=object))
 
 
 def found(name: str) -> Path:

@@ -25,17 +25,17 @@ import atheris
 import numpy as np
 
 INSTRUMENTED = [
-    "dplda.datasets", "dplda.federated", "dplda.privacy", "dplda.local._memoized_reports",
+    "dplda.text", "dplda.federated", "dplda.privacy", "dplda.local._memoized_reports",
     "dplda.release",
     "dplda.cli._ledger",
 ]  # fmt: skip
 with atheris.instrument_imports(include=INSTRUMENTED):
     from dplda import GibbsLDA, MemoizedReports, RandomizedResponse, load_release, save_release
     from dplda.__main__ import main as command
-    from dplda.datasets import read_uci_bow
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
     from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _store
     from dplda.release._container import pack, unpack
+    from dplda.text._text_files import read_texts
 
 CLIENT = RandomizedResponse(bit_epsilon=1.0).fit([[1, 0, 2]])
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
@@ -87,40 +87,13 @@ SOUND_EVENTS = (
 )
 
 
-def docword(data):
-    """Text, packed or not; the first byte says which."""
-    packed, text = data[:1] < b"\x40", data[1:]
-    path = written("docword", gzip.compress(text, 0) if packed else text)
-    try:
-        matrix = read_uci_bow(path).data
-    except ValueError as error:
-        said = str(error)
-    else:
-        matrix.check_format(full_check=True)
-        assert matrix.nnz == 0 or matrix.data.min() > 0
-        return
-    assert str(path) in said
-
-
 def compressed(data):
     """Damaged gzip files."""
     head = struct.pack("<2sBBIBB", b"\x1f\x8b", 8, 0, 0, 0, 3)
     try:
-        read_uci_bow(written("docword.gz", data if data[:1] < b"\x40" else head + data[1:]))
+        read_texts(written("a.txt.gz", data if data[:1] < b"\x40" else head + data[1:]))
     except ValueError as error:
-        assert "docword.gz" in str(error)
-
-
-def vocabulary(data):
-    n_words = data[:1].count(b"\0") + 2
-    path = written("docword", b"1\n%d\n0\n" % n_words)
-    try:
-        words = read_uci_bow(path, written("vocab", data[1:])).feature_names
-    except ValueError as error:
-        assert ", line " in str(error)
-        return
-    assert len(words) == n_words
-    assert all(isinstance(word, str) and word for word in words)
+        assert "a.txt.gz" in str(error)
 
 
 def message(data):
@@ -201,9 +174,7 @@ def sound_release():
 
 # Each with inputs to start from.
 ENTRIES = {
-    "docword": (docword, [b"@2\n3\n2\n1 2 4\n2 3 1\n", b"\0002\n3\n3\n2 2 4\n1 3 1\n1 3 1\n"]),
     "compressed": (compressed, [gzip.compress(b"2\n3\n1\n1 2 4\n"), zlib.compress(b"2\n3\n0")]),
-    "vocabulary": (vocabulary, [b"\0a\nb\nc\n", b"@caf\xc3\xa9\r\nb\n"]),
     "message": (message, starts(LocalModel.kind, sound_message())),
     "ledger": (ledger, [b"\0" + SOUND_EVENTS, b"\xffSQLite format 3\0"]),
     "reports": (reports, [b"\x03" + bytes(8), b"\x01" + bytes(32), b"\x07SQLite format 3\0"]),
@@ -213,7 +184,7 @@ ENTRIES = {
 
 # Inputs of each that "all" tries: about two minutes.
 RUNS = {
-    "docword": 35_000, "compressed": 20_000, "vocabulary": 10_000, "message": 30_000,
+    "compressed": 20_000, "message": 30_000,
     "ledger": 4_000, "reports": 4_000, "release": 20_000,
 }  # fmt: skip
 

@@ -4,7 +4,6 @@ import ctypes
 import os
 import platform
 import sys
-from pathlib import Path
 
 # pytest uses all processors: threads of linear algebra in each of its processes would only wait
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -53,15 +52,6 @@ def corpus():
     from dplda.datasets import make_topic_corpus  # not before a fault is planted
 
     return make_topic_corpus(137, 40, 4, doc_length=50, random_state=0).data
-
-
-@pytest.fixture(scope="session")
-def shared_data():
-    """The folder of the real corpora; they are not part of the project."""
-    folder = Path(__file__).parents[2] / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip(f"the real corpora (docword.kos.txt.gz, ...) are not in {folder}")
-    return folder
 
 
 @pytest.fixture

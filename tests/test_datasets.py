@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import re
 import sys
 
 import numpy as np
@@ -15,17 +14,7 @@ from dplda.datasets import (
     load_public_vocabulary,
     load_wordnet_glosses,
     make_topic_corpus,
-    read_uci_bow,
 )
-from dplda.datasets._uci import read_docword
-
-SMALL = "3\n4\n4\n1 1 2\n1 4 1\n3 2 5\n3 3 7\n"
-SMALL_COUNTS = [[2, 0, 0, 1], [0, 0, 0, 0], [0, 5, 7, 0]]
-
-
-def write(path, text):
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
 
 
 def test_the_corpus_of_prose_is_the_same_everywhere():
@@ -64,86 +53,6 @@ def test_words_of_other_languages_are_those_of_wordfreq(monkeypatch):
     _words.words_of.cache_clear()
     with pytest.raises(ImportError, match="extra 'languages'"):
         load_public_vocabulary(language="de")
-
-
-def test_a_real_corpus(shared_data):
-    corpus = read_uci_bow(shared_data / "docword.kos.txt.gz", shared_data / "vocab.kos.txt")
-    X = corpus.data
-    assert (X.shape, X.sum(), X.nnz) == ((3430, 6906), 467_714, 353_160)
-    assert (X.format, X.dtype, X.has_canonical_format) == ("csr", np.int32, True)
-    assert corpus.feature_names.shape == (6906,)
-    assert corpus.feature_names[0] == "aarp"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        SMALL,
-        SMALL[:-1],
-        SMALL.replace("\n", "\r\n"),
-        SMALL.replace("1 4 1", " 1\t4  1 "),
-        "3\n4\n4\n3 3 7\n3 2 5\n1 4 1\n1 1 2\n",
-        "3\n4\n5\n3 3 3\n3 2 5\n1 4 1\n1 1 2\n3 3 4\n",
-    ],
-    ids=["usual", "no last newline", "CRLF", "blanks", "unordered", "entry twice"],
-)
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_accepted_variants(tmp_path, text, pack):
-    path = write(tmp_path / "docword", pack(text.encode()))
-    matrix = read_docword(path)
-    assert_array_equal(matrix.toarray(), SMALL_COUNTS)
-    assert matrix.has_canonical_format
-
-
-HEADER, LINES = "must begin with three lines", "must have 4 lines of three integers"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", HEADER), ("3\n-4\n4\n", HEADER), ("3\n4\n", HEADER),
-        (f"{2**31 - 1}\n4\n1\n1 1 1\n", "at most 1048576 with these entries"),
-        *(
-            (SMALL.replace(*change), LINES)
-            for change in [
-                ("1 4 1", "1 4.0 1"), ("1 4 1", "1 secret 1"), ("3 2 5", f"3 2 {10**30}"),
-                ("3 2 5\n", "3 2\n5 "), ("3 2 5", ""), ("3 3 7", "3 5 7"), ("3 3 7", "3 0 7"),
-                ("3 3 7\n", ""), ("3 3 7", "3 3 7\n3 4 1"), ("3 3 7", "3 3 7 1"),
-            ]
-        ),
-    ],
-)  # fmt: skip
-def test_malformed_files(tmp_path, text, message):
-    path = write(tmp_path / "docword.txt", text)
-    with pytest.raises(ValueError, match=re.escape(f"{path} ") + f".*{message}") as e:
-        read_docword(path)
-    assert "secret" not in str(e.value)
-
-
-def test_counts_that_add_up_beyond_32_bits_are_refused(tmp_path):
-    text = f"3\n4\n4\n2 3 7\n1 1 {2**31 - 1}\n2 2 {2**31 - 1}\n1 1 1\n"
-    with pytest.raises(ValueError, match="add up to more"):
-        read_docword(write(tmp_path / "docword", text))
-    for place in (-20, -1):
-        with pytest.raises(ValueError, match="is not a whole gzip file"):
-            read_docword(write(tmp_path / "docword", gzip.compress(text.encode())[:place]))
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "message"),
-    [
-        ("a\nb\nc\n", 3, "has 4 words, the list 3"),
-        ("a\n\nc\nd\n", 2, "expected a word"),
-        (b"a\nb\n\xff\nd\n", 3, "UTF-8"),
-        ("a\nb\t7\nc\nd\n", 2, "control character"),
-    ],
-)
-def test_vocabulary_files(tmp_path, text, line, message):
-    docword, vocab = write(tmp_path / "docword", SMALL), write(tmp_path / "vocab", text)
-    with pytest.raises(ValueError, match=re.escape(f"{vocab}, line {line}: ") + f".*{message}"):
-        read_uci_bow(docword, vocab)
-    write(vocab, "\ufeffab\ncaf\xe9\nde\nf\n")
-    assert read_uci_bow(docword, vocab).feature_names.tolist() == ["ab", "caf\xe9", "de", "f"]
 
 
 def test_synthetic_counts_follow_the_model():

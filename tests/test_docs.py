@@ -175,9 +175,6 @@ def test_the_first_example_of_the_readme_publishes_a_model_of_use(tmp_path, monk
 def test_the_examples_of_the_readme_run_in_their_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
-    for corpus in ("mine", "kos"):  # one of the reader, and one that was downloaded
-        Path(f"docword.{corpus}.txt.gz").write_text("3\n4\n4\n1 1 2\n1 4 1\n3 2 5\n3 3 7\n")
-        Path(f"vocab.{corpus}.txt").write_text("ab\ncd\nef\ngh\n")
     names = {"__name__": "__main__"}
     for code in blocks(README):
         if "from distributed" not in code or find_spec("distributed"):
