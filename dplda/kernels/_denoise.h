@@ -36,28 +36,11 @@ typedef struct {
 #define DPLDA_KERNEL "_denoise.h"
 #include "_each_set.h"
 
-static void dplda_count(int set, const dplda_noisy_table *t, ptrdiff_t n_words, ptrdiff_t stride,
-                        int64_t *counts) {
-    DPLDA_CALL(dplda_count, set)(t, n_words, stride, counts);
-}
-static void dplda_estimate(int set, const dplda_noisy_table *t, ptrdiff_t first, ptrdiff_t last,
-                           const float *means, float least, float *table) {
-    DPLDA_CALL(dplda_estimate, set)(t, first, last, means, least, table);
-}
-static void dplda_learn(int set, const int64_t *noisy, ptrdiff_t stride, const float *table,
-                        ptrdiff_t n_topics, ptrdiff_t first, ptrdiff_t last, double kept,
-                        const double *added, const double *of_table, int centered,
-                        double *average) {
-    DPLDA_CALL(dplda_learn, set)(noisy, stride, table, n_topics, first, last, kept, added,
-                                 of_table, centered, average);
-}
-static void dplda_shares(int set, const float *table, ptrdiff_t n_topics, ptrdiff_t first,
-                         ptrdiff_t last, const float *factor, ptrdiff_t padded, float *shares) {
-    DPLDA_CALL(dplda_shares, set)(table, n_topics, first, last, factor, padded, shares);
-}
-static void dplda_temper(int set, float *x, ptrdiff_t n, float power) {
-    DPLDA_CALL(dplda_temper, set)(x, n, power);
-}
+#define dplda_count(set, ...) DPLDA_CALL(dplda_count, set)(__VA_ARGS__)
+#define dplda_estimate(set, ...) DPLDA_CALL(dplda_estimate, set)(__VA_ARGS__)
+#define dplda_learn(set, ...) DPLDA_CALL(dplda_learn, set)(__VA_ARGS__)
+#define dplda_shares(set, ...) DPLDA_CALL(dplda_shares, set)(__VA_ARGS__)
+#define dplda_temper(set, ...) DPLDA_CALL(dplda_temper, set)(__VA_ARGS__)
 #else
 
 #define load_cells NAME(load_cells)

@@ -18,30 +18,10 @@ from dplda.kernels._team cimport pieces_of, rows_of_piece, run_pieces
 
 cdef extern from "_e_step.h" nogil:
     """
-    static void dplda_e_step_float(int set, const int32_t *word, const float *count,
-                                   ptrdiff_t n_words, const float *table, ptrdiff_t stride,
-                                   float prior, ptrdiff_t n_components, ptrdiff_t max_iter,
-                                   double tol, float *gamma, float *exp_doc_topic,
-                                   float *scratch) {
-        DPLDA_CALL(e_step_float, set)(word, count, n_words, table, stride, prior, n_components,
-                                      max_iter, tol, gamma, exp_doc_topic, scratch);
-    }
-    static void dplda_e_step_double(int set, const int32_t *word, const double *count,
-                                    ptrdiff_t n_words, const double *table, ptrdiff_t stride,
-                                    double prior, ptrdiff_t n_components, ptrdiff_t max_iter,
-                                    double tol, double *gamma, double *exp_doc_topic,
-                                    double *scratch) {
-        DPLDA_CALL(e_step_double, set)(word, count, n_words, table, stride, prior, n_components,
-                                       max_iter, tol, gamma, exp_doc_topic, scratch);
-    }
-    static void dplda_digammas(int set, const double *total, ptrdiff_t n, double *digamma,
-                               double *scale) {
-        DPLDA_CALL(digammas, set)(total, n, digamma, scale);
-    }
-    static void dplda_expectations(int set, double *row, ptrdiff_t n, const double *digamma,
-                                   const double *scale) {
-        DPLDA_CALL(expectations, set)(row, n, digamma, scale);
-    }
+    #define dplda_e_step_float(set, ...) DPLDA_CALL(e_step_float, set)(__VA_ARGS__)
+    #define dplda_e_step_double(set, ...) DPLDA_CALL(e_step_double, set)(__VA_ARGS__)
+    #define dplda_digammas(set, ...) DPLDA_CALL(digammas, set)(__VA_ARGS__)
+    #define dplda_expectations(set, ...) DPLDA_CALL(expectations, set)(__VA_ARGS__)
     """
     enum:
         WORDS "DPLDA_WORDS"

@@ -18,15 +18,8 @@ enum {
 };
 #include "_each_set.h"
 
-/* The blocks of a set, as below. */
-static ptrdiff_t dplda_gaussian_blocks(int set, const uint64_t *words, const uint32_t *fast,
-                                       void *cells, int wide, ptrdiff_t n) {
-    return DPLDA_CALL(gaussian_blocks, set)(words, fast, cells, wide, n);
-}
-static ptrdiff_t dplda_laplace_blocks(int set, const uint64_t *words, const uint32_t *fast,
-                                      void *cells, int wide, ptrdiff_t n) {
-    return DPLDA_CALL(laplace_blocks, set)(words, fast, cells, wide, n);
-}
+#define dplda_gaussian_blocks(set, ...) DPLDA_CALL(gaussian_blocks, set)(__VA_ARGS__)
+#define dplda_laplace_blocks(set, ...) DPLDA_CALL(laplace_blocks, set)(__VA_ARGS__)
 #endif
 #else
 

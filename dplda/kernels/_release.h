@@ -14,18 +14,8 @@ typedef struct {
 } dplda_weight;
 #include "_each_set.h"
 
-static void dplda_add_weights(int set, const void *counts, int kind, ptrdiff_t n_rows,
-                              ptrdiff_t n_columns, dplda_weight weight, float *sums,
-                              float *largest) {
-    DPLDA_CALL(add_weights, set)(counts, kind, n_rows, n_columns, weight, sums, largest);
-}
-static void dplda_write_halves(int set, const void *counts, int kind, ptrdiff_t n_rows,
-                               ptrdiff_t n_columns, dplda_weight weight, const float *scale,
-                               const float *low, const float *high, uint16_t *half,
-                               ptrdiff_t padded) {
-    DPLDA_CALL(write_halves, set)
-    (counts, kind, n_rows, n_columns, weight, scale, low, high, half, padded);
-}
+#define dplda_add_weights(set, ...) DPLDA_CALL(add_weights, set)(__VA_ARGS__)
+#define dplda_write_halves(set, ...) DPLDA_CALL(write_halves, set)(__VA_ARGS__)
 #endif
 #else
 
