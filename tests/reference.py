@@ -160,25 +160,28 @@ def fold_in(X, rows, phi, prior, n_components, n_steps, theta, *, variational=Fa
     return theta
 
 
-def steps_in_integers(X, rows, phi, prior, n_components, n_steps, theta, *, own=None):
+def steps_in_integers(
+    X, rows, phi, prior, n_components, n_steps, theta, *, own=None, in_rows=False
+):
     """The same in the integers and floats of the kernel: to the last bit, for up to two steps."""
-    theta, factors = theta.copy(), F(4096) / phi.max(axis=1)
-    table = narrow(phi, size=4096)[:, : theta.shape[1]]
+    theta, group = theta.copy(), 16 if in_rows else 256
+    table = narrow(phi, size=255)[:, : theta.shape[1]]
     for d in rows:
         span = slice(X.indptr[d], X.indptr[d + 1])
         words, counts, weights = X.indices[span], X.data[span], theta[d]
         integers = table[words]
         if own is not None and np.ptp(weights[:n_components]) > 0:
             inverse, least = own[0], F(own[1])
-            shares, scale = shares_of(integers, weights)
-            added = counts * factors[words] * scale / shares
-            left = integers.astype(F) * (F(1) - added[:, None] * (weights * inverse))
-            left = np.maximum(left, factors[words][:, None] * (least * inverse))
-            integers = np.floor(np.minimum(left, F(4096)) + F(0.5)).astype(np.int64)
+            sums = np.array([total_of(lane_sums(weights * phi[w])) for w in words])
+            added = counts / np.maximum(sums, F(1e-25))
+            left = phi[words] * (F(1) - added[:, None] * (weights * inverse))
+            left = np.maximum(left, least * inverse)
+            integers = narrow(left, size=255)[:, : theta.shape[1]]
         for _ in range(n_steps if len(counts) else 0):
             new = np.zeros_like(weights)
-            for j in range(0, len(counts), 256):
-                new = new + group_in_integers(integers[j : j + 256], counts[j : j + 256], weights)
+            for j in range(0, len(counts), group):
+                part = slice(j, j + group)
+                new = new + group_in_integers(integers[part], counts[part], weights, in_rows)
             new = new * weights
             new[:n_components] += F(prior)
             weights = new * (F(1) / total_of(lane_sums(new)))
@@ -192,16 +195,18 @@ def shares_of(integers, weights):
     scale = F(32767) / largest if largest * scale > 32767 else scale
     shares = integers @ np.floor(weights * scale + F(0.5)).astype(np.int64)
     assert shares.max(initial=0) < 2**31
-    return np.maximum(shares.astype(F), scale), scale
+    return np.maximum(shares.astype(F), scale / F(16)), scale
 
 
-def group_in_integers(integers, counts, weights):
-    """Sums of up to 256 words: counts over shares, in 15 bits, times the integers."""
+def group_in_integers(integers, counts, weights, in_rows):
+    """Sums of up to 256 words, or 16: counts over shares, in 15 bits, times the integers."""
     shares, scale = shares_of(integers, weights)
     quotients = counts * scale / shares
     most = quotients.max()
     quotients = np.floor(quotients * (F(32767) / most) + F(0.5)).astype(np.int64)
     products = quotients[:, None] * integers
+    if in_rows:
+        return products.sum(axis=0).astype(F) * (most / F(32767))
     lanes = np.array([products[lane::16].sum(axis=0) for lane in range(16)])
     assert lanes.max() < 2**31
     return total_of(lanes.astype(F)) * (most / F(32767))

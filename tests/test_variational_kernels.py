@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dplda.core._fold_in import MOST_12, in_16_bits, pad, single_precision, uniform_theta
+from dplda.core._fold_in import (
+    in_16_bits,
+    in_bytes,
+    pad,
+    single_precision,
+    uniform_theta,
+)
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, integer_shift
 from dplda.kernels import _sets, _variational
@@ -38,22 +44,22 @@ def random_theta(n_components, seed=0, n_docs=N_DOCS):
 
 
 def fold_in(
-    X, rows, phi, prior, n_components, max_iter, tol, theta, *, variational=False, integers=None,
-    own=None,
+    X, rows, phi, prior, n_components, max_iter, tol, theta, *, variational=False, table=None,
+    own=None, in_rows=False,
 ):  # fmt: skip
     """The kernel on a copy of `theta`, as its twin."""
     theta = theta.copy()
     scratch = np.full((2, 7 * theta.shape[1]), np.nan, np.float32)
     longest = int(np.diff(X.indptr)[list(rows)].max())
-    if integers is None:
-        integers = np.zeros((0, 0), np.int16)
-    factor, inverse_size, least = np.zeros(0, np.float32), np.zeros(0, np.float32), 0.0
-    if own is not None:
-        factor, (inverse_size, least) = MOST_12 / phi.max(axis=1), own
+    copies = np.zeros((0, 0), np.uint8)
+    if table is None:
+        table = copies
+    elif not in_rows:
+        copies = np.full((2, (longest + 31) * table.shape[1]), 255, np.uint8)
+    inverse_size, least = (np.zeros(0, np.float32), 0.0) if own is None else own
     _variational.fold_in(
-        X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, integers, factor, inverse_size,
-        least, prior, n_components, max_iter, tol, variational, theta, scratch,
-        np.full((2, (longest + 15) * integers.shape[1]), -1, np.int16),
+        X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, table, inverse_size,
+        least, prior, n_components, max_iter, tol, variational, theta, scratch, copies,
     )  # fmt: skip
     return theta
 
@@ -85,10 +91,6 @@ def squared_norm(total):
 # ---------------------------------------------------------------- fold-in
 
 
-def in_12_bits(phi):
-    return in_16_bits(phi, size=MOST_12)
-
-
 def own_counts(n_components):
     """1 / topic sizes, and the smallest count of a cell."""
     return pad(1 / np.linspace(50, 500, n_components)[None])[0], 0.02
@@ -103,7 +105,8 @@ def test_fold_in_follows_its_formulas(n_components, n_steps, variational, instru
     phi = random_topics(n_components)
     arguments, options = (X, rows, phi, 0.1, n_components, n_steps), {"variational": variational}
     expected = reference.fold_in(*arguments, start, **options)
-    for integers in ({}, {"integers": in_12_bits(phi)}):
+    table = in_bytes(phi)
+    for integers in ({}, {"table": table}, {"table": table, "in_rows": True}):
         results = []
         for name in instruction_sets:
             _sets.use(name)
@@ -123,12 +126,10 @@ def test_steps_in_integers_are_near_the_formulas(variational, leaves_out):
     start, own = uniform_theta(100, 12), own_counts(12) if leaves_out else None
     start = fold_in(X, range(100), phi, 0.1, 12, 1, 0.0, start)
     arguments = X, range(100), phi, 0.1, 12, 2
-    found = fold_in(
-        *arguments, 0.0, start, variational=variational, integers=in_12_bits(phi), own=own
-    )
+    found = fold_in(*arguments, 0.0, start, variational=variational, table=in_bytes(phi), own=own)
     expected = reference.fold_in(*arguments, start, variational=variational, own=own)
     # what is left of a cell that is nearly all the document's own has few bits
-    assert np.abs(found - expected).sum(axis=1).max() < (0.02 if leaves_out else 0.001)
+    assert np.abs(found - expected).sum(axis=1).max() < (0.02 if leaves_out else 0.004)
 
 
 @pytest.mark.parametrize(("n_components", "n_words"), [(1, 5), (7, 40), (20, 300), (300, 600)])
@@ -140,10 +141,10 @@ def test_steps_in_integers_equal_their_twin(n_components, n_words, n_steps, inst
     phi, start = random_topics(n_components, n_words=n_words), random_theta(n_components, n_docs=4)
     phi[n_words // 2, :n_components], phi[1, 1:] = 1 / n_words, 1e-9
     start[1, :n_components] = 1 / n_components
-    for own in (None, own_counts(n_components)):
+    for options in ({}, {"own": own_counts(n_components)}, {"in_rows": True}):
         arguments = X, range(4), phi, 0.1, n_components, n_steps
-        found = fold_in(*arguments, 0.0, start, integers=in_12_bits(phi), own=own)
-        assert_array_equal(found, reference.steps_in_integers(*arguments, start, own=own))
+        found = fold_in(*arguments, 0.0, start, table=in_bytes(phi), **options)
+        assert_array_equal(found, reference.steps_in_integers(*arguments, start, **options))
 
 
 @pytest.mark.parametrize("n_components", [7, 20, 33])
@@ -171,12 +172,12 @@ def test_a_table_that_does_not_fit_the_topics_is_refused():
     X, phi, start = random_counts(), random_topics(20), random_theta(20)
     with pytest.raises(ValueError, match="phi must have the topics of theta"):
         fold_in(X, [0], random_topics(40), 0.1, 20, 1, 0.0, start)
-    for integers in (in_12_bits(random_topics(40)), in_12_bits(phi)[1:]):
-        with pytest.raises(ValueError, match="integers must have the shape of phi"):
-            fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, integers=integers)
-    for own, integers in [((phi[0, :16], 0.1), in_12_bits(phi)), ((phi[0], 0.1), None)]:
+    for table in (in_bytes(random_topics(40)), in_bytes(phi)[1:]):
+        with pytest.raises(ValueError, match="bytes must have the shape of phi"):
+            fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, table=table)
+    for own, table in [((phi[0, :16], 0.1), in_bytes(phi)), ((phi[0], 0.1), None)]:
         with pytest.raises(ValueError, match="inverse_size the topics"):
-            fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, integers=integers, own=own)
+            fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, table=table, own=own)
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-45, 1e-39, 1e-30, 1e-20])
@@ -184,8 +185,8 @@ def test_words_that_no_topic_expects_do_not_spoil_a_document(smallest):
     phi = random_topics(4)
     phi[3] = smallest
     X = single_precision(np.full((1, N_WORDS), 50))
-    for integers in (None, in_12_bits(phi)):
-        theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4), integers=integers)
+    for options in ({}, {"table": in_bytes(phi)}, {"table": in_bytes(phi), "in_rows": True}):
+        theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4), **options)
         assert_allclose(theta.sum(), 1, rtol=1e-6)
         assert (theta[0, :4] > 0).all()
 
@@ -194,12 +195,14 @@ def test_words_that_no_topic_expects_do_not_spoil_a_document(smallest):
 
 
 @pytest.mark.parametrize("n_components", [*SIZES, 70, 300])
-@pytest.mark.parametrize("size", [32767, MOST_12, 0])
+@pytest.mark.parametrize("size", [32767, 255, 0])
 def test_tables_of_16_bits_equal_their_twin(n_components, size, instruction_set):
     table = random_theta(n_components, n_docs=40)
     table[3], table[4, 0], table[5, 0], table[6] = 0, np.nan, np.inf, -1
     chunks = in_16_bits(table, size=size)
     assert_array_equal(chunks, reference.in_chunks(reference.narrow(table, size=size)))
+    if size == 255:
+        assert_array_equal(in_bytes(table), reference.narrow(table, size=size))
 
 
 def test_a_table_of_other_topics_is_refused():
@@ -207,6 +210,8 @@ def test_a_table_of_other_topics_is_refused():
     for rows, topics in [(N_DOCS - 1, 64), (N_DOCS, 96), (N_DOCS, 32)]:
         with pytest.raises(ValueError, match="rows and topics of the table"):
             _variational.narrow(table, 32767, np.zeros((rows, topics), np.int16), 1)
+        with pytest.raises(ValueError, match="rows and topics of the table"):
+            _variational.narrow(table, 255, np.zeros((rows, topics), np.uint8), 1)
     _variational.narrow(table, 32767, chunks, 1)
 
 

@@ -25,8 +25,7 @@ PIECES_PER_JOB = 8  # documents differ in length, and the last piece decides
 LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 BATCH = 1 << 18  # entries and topic weights of the documents that are inferred at a time
 PIECE = 1 << 15  # the same of the documents, or cells of the table, that a thread takes at a time
-MOST_12 = 1 << 12  # the largest of a row in the integers of a fold-in: its sums fit 32 bits
-SMALLEST = np.float32(1e-30)  # word probability
+MOST_COPIED = 256  # topics, of which documents copy the rows of their words
 LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
@@ -73,6 +72,14 @@ def in_16_bits(table: np.ndarray, n_jobs: int | None = None, *, size: int = 3276
     chunks = aligned_zeros((n_rows, -(-padded // (2 * LANES)) * 2 * LANES), np.int16)
     _variational.narrow(table, size, chunks, n_threads(n_jobs))
     return chunks
+
+
+def in_bytes(table: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+    """A table (n_rows, padded) in integers from 0 to 255, the largest of each row."""
+    n_rows, padded = table.shape
+    rows = aligned_zeros((n_rows, -(-padded // (2 * LANES)) * 2 * LANES), np.uint8)
+    _variational.narrow(table, 255, rows, n_threads(n_jobs))
+    return rows
 
 
 def slices(n: int, size: int) -> list[slice]:
@@ -131,7 +138,7 @@ def update_theta(
     A document gets `max_steps` steps of expectation-maximization, or fewer: until one changes its
     weights by less than `tolerance` in L1. An extrapolation follows every two steps. The weights
     sum to 1. `variational` steps find the Dirichlet posterior instead; `theta` goes from its mean
-    to exp(E[log theta]). `in_integers` is faster: it rounds `phi` to 12 bits, relative to the
+    to exp(E[log theta]). `in_integers` is faster: it rounds `phi` to 8 bits, relative to the
     largest of each row, and the weights of a step to 15 bits.
 
     With `own`, topic sizes (n_components,) and the smallest count of a cell, a document reads the
@@ -139,17 +146,17 @@ def update_theta(
     document with equal weights has had no inference yet, and has added nothing.
     """
     threads, padded = n_threads(n_jobs), theta.shape[1]
-    integers, copies = np.zeros((0, 0), np.int16), np.zeros((0, 0), np.int16)
+    integers = copies = np.zeros((0, 0), np.uint8)
     if in_integers:
-        integers = in_16_bits(phi, n_jobs, size=MOST_12)
-        longest = int(np.diff(X.indptr).max(initial=0))
-        copies = aligned_zeros((threads, (longest + LANES) * integers.shape[1]), np.int16)
-    factor, inverse_sizes, least = np.zeros(0, np.float32), np.zeros(0, np.float32), 0.0
+        integers = in_bytes(phi, n_jobs)
+        if own is not None or n_components <= MOST_COPIED:
+            longest = int(np.diff(X.indptr).max(initial=0)) + 2 * LANES
+            copies = aligned_zeros((threads, longest * integers.shape[1]), np.uint8)
+    inverse_sizes, least = np.zeros(0, np.float32), 0.0
     if own is not None:
-        factor = MOST_12 / np.maximum(phi.max(axis=1), SMALLEST)
         inverse_sizes, least = pad(1 / own[0][None])[0], own[1]
     _variational.fold_in(
-        X.indptr, X.indices, X.data, rows.astype(np.int64, copy=False), phi, integers, factor,
+        X.indptr, X.indices, X.data, rows.astype(np.int64, copy=False), phi, integers,
         inverse_sizes, least, doc_topic_prior, n_components, max_steps, tolerance, variational,
         theta, aligned_zeros((threads, 7 * padded), np.float32), copies,
     )  # fmt: skip

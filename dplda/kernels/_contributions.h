@@ -143,6 +143,19 @@ static void NAME(narrow)(const float *row, ptrdiff_t k, ptrdiff_t padded, float 
     }
 }
 
+/* A row in bytes, padded to 32 topics. */
+static void NAME(narrow_bytes)(const float *row, ptrdiff_t padded, uint8_t *to) {
+    const vec factor = v_all(NAME(relative)(row, padded, 255));
+    for (ptrdiff_t k = 0; k < padded; k += 2 * DPLDA_WIDTH) {
+        int32_t x[32];
+        vi_store(x, NAME(narrow16)(row, k, padded, factor));
+        vi_store(x + 16, NAME(narrow16)(row, k + 16, padded, factor));
+        for (int j = 0; j < 32; j++) {
+            to[k + j] = (uint8_t)x[j];
+        }
+    }
+}
+
 /* A chunk of the factor and of the center of a word, n vectors; 0 if the center is none. */
 DPLDA_INLINE int NAME(load_tables)(int n, const dplda_word *word, vs *factor, vs *center) {
     veci sum = vi_all(0);

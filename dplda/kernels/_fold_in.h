@@ -4,19 +4,20 @@
  * the place of theta, the mean, in the shares of words. A step adds the row of each word to the
  * topics, times count / (theta . row): what multiplies a whole row does not matter.
  *
- * The table is one of floats, padded with zeros to a multiple of 16 topics, or one of integers from
- * 0 to 2^12, relative to the largest of each row. A document copies the integers of its words once
- * for all steps, in groups of at most 16 tiles of 16 words, so that a word is a lane:
+ * The table is one of floats, padded with zeros to a multiple of 16 topics, or one of bytes, relative
+ * to the largest of each row. Of many topics, bytes are read in rows. Of fewer, a document copies the
+ * bytes of its words once for all steps, in groups of at most 16 tiles of 16 words, so that a word is
+ * a lane:
  *
  *     copy[group][8 topics][tile][pair of topics][16 words][2 topics]
  *
  * Sums of integers fit into 32 bits: those of 16-bit theta are below 2^19, and a lane adds at most
- * 16 quotients of 15 bits. Sums of floats have a fixed order: words four at a time, or a group; the
- * 16 lanes as v_sum adds them.
+ * 16 quotients of 15 bits. Sums of floats have a fixed order: words four at a time, a tile, or a
+ * group; the 16 lanes as v_sum adds them.
  */
 #ifndef DPLDA_FOLD_IN_H
 #define DPLDA_FOLD_IN_H
-enum { DPLDA_GROUP = 256, DPLDA_MOST_12 = 1 << 12 };
+enum { DPLDA_GROUP = 256 };
 #ifdef __GNUC__
 #define DPLDA_CALLED static __attribute__((noinline)) /* for gcc 12 to find the registers */
 #else
@@ -26,8 +27,7 @@ enum { DPLDA_GROUP = 256, DPLDA_MOST_12 = 1 << 12 };
 /* A table, and how to infer from it. */
 typedef struct {
     const float *phi;    /* (n_words, padded) */
-    const int16_t *rows; /* the same from `narrow`, (n_words, n_topics); NULL: phi is read */
-    ptrdiff_t n_words;
+    const uint8_t *bytes; /* the same from `narrow`, (n_words, n_topics); NULL: phi is read */
     ptrdiff_t padded;
     ptrdiff_t n_components;
     ptrdiff_t n_blocks; /* of 8 topics */
@@ -35,8 +35,8 @@ typedef struct {
     ptrdiff_t max_iter;
     float tol;
     int variational;
-    const float *factor;       /* (n_words,) of the integers; NULL: nothing is left out */
-    const float *inverse_size; /* (padded,) 1 / topic sizes, and 0 on the padding */
+    const float *inverse_size; /* (padded,) 1 / topic sizes, and 0 on the padding; NULL: nothing is
+                                * left out */
     float least;               /* count of a cell */
 } dplda_inference;
 
@@ -46,30 +46,38 @@ typedef struct {
     ptrdiff_t n; /* different words */
     const int32_t *word;
     const float *count;
-    const int16_t *copy; /* of integers; NULL: floats are read */
+    const uint8_t *copy; /* NULL: rows are read */
     const float *prior;  /* (padded,) doc_topic_prior, and 0 on the padding */
     float total;         /* all counts and priors */
 } dplda_document;
 
-/* Copy topics k, ..., k + 7 of 16 rows, a word a lane: four vectors of pairs. */
-DPLDA_INLINE void dplda_turn(const int16_t *const *row, ptrdiff_t k, int16_t *to) {
+/* Copy topics k, ..., k + 15 of 16 rows, a word a lane: two blocks of four pairs. */
+DPLDA_INLINE void dplda_turn(const uint8_t *const *row, ptrdiff_t k, ptrdiff_t block, uint8_t *to) {
 #ifdef DPLDA_X86
-    for (int i = 0; i < 16; i += 4, to += 8) {
-        const __m128i a = _mm_loadu_si128((const __m128i *)(row[i] + k));
-        const __m128i b = _mm_loadu_si128((const __m128i *)(row[i + 1] + k));
-        const __m128i c = _mm_loadu_si128((const __m128i *)(row[i + 2] + k));
-        const __m128i d = _mm_loadu_si128((const __m128i *)(row[i + 3] + k));
-        const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
-        const __m128i AB = _mm_unpackhi_epi32(a, b), CD = _mm_unpackhi_epi32(c, d);
-        _mm_storeu_si128((__m128i *)to, _mm_unpacklo_epi64(ab, cd));
-        _mm_storeu_si128((__m128i *)(to + 32), _mm_unpackhi_epi64(ab, cd));
-        _mm_storeu_si128((__m128i *)(to + 64), _mm_unpacklo_epi64(AB, CD));
-        _mm_storeu_si128((__m128i *)(to + 96), _mm_unpackhi_epi64(AB, CD));
+    for (int i = 0; i < 16; i += 8, to += 16) {
+        __m128i a[8], b[8];
+        for (int j = 0; j < 8; j++) {
+            a[j] = _mm_loadu_si128((const __m128i *)(row[i + j] + k));
+        }
+        for (int j = 0; j < 4; j++) {
+            b[j] = _mm_unpacklo_epi16(a[2 * j], a[2 * j + 1]);
+            b[j + 4] = _mm_unpackhi_epi16(a[2 * j], a[2 * j + 1]);
+        }
+        for (int h = 0; h < 2; h++) {
+            const __m128i *x = b + 4 * h;
+            const __m128i low = _mm_unpacklo_epi32(x[0], x[1]), LOW = _mm_unpacklo_epi32(x[2], x[3]);
+            const __m128i high = _mm_unpackhi_epi32(x[0], x[1]), HIGH = _mm_unpackhi_epi32(x[2], x[3]);
+            __m128i *pair = (__m128i *)(to + h * block);
+            _mm_storeu_si128(pair, _mm_unpacklo_epi64(low, LOW));
+            _mm_storeu_si128(pair + 2, _mm_unpackhi_epi64(low, LOW));
+            _mm_storeu_si128(pair + 4, _mm_unpacklo_epi64(high, HIGH));
+            _mm_storeu_si128(pair + 6, _mm_unpackhi_epi64(high, HIGH));
+        }
     }
 #else
     for (int i = 0; i < 16; i++, to += 2) {
-        for (int h = 0; h < 4; h++) {
-            memcpy(to + 32 * h, row[i] + k + 2 * h, 2 * sizeof *to);
+        for (int h = 0; h < 8; h++) {
+            memcpy(to + h / 4 * block + h % 4 * 32, row[i] + k + 2 * h, 2);
         }
     }
 #endif
@@ -135,7 +143,7 @@ static float NAME(narrow_weights)(const float *weight, ptrdiff_t padded, int32_t
 
 /* The probabilities of the words of a group, times the scale of the pairs: at least 2^-12 of the
  * largest of the row, for the quotients of other words to keep some bits. */
-DPLDA_CALLED void NAME(shares)(const int16_t *copy, ptrdiff_t n_tiles, ptrdiff_t n_blocks,
+DPLDA_CALLED void NAME(shares)(const uint8_t *copy, ptrdiff_t n_tiles, ptrdiff_t n_blocks,
                                const int32_t *pairs, float scale, vec *share) {
     veci sum[16];
     for (ptrdiff_t b = 0; b < n_blocks; b++, pairs += 4) {
@@ -143,13 +151,13 @@ DPLDA_CALLED void NAME(shares)(const int16_t *copy, ptrdiff_t n_tiles, ptrdiff_t
         const vs t2 = vs_pairs(pairs[2]), t3 = vs_pairs(pairs[3]);
         for (ptrdiff_t t = 0; t < n_tiles; t++, copy += 128) {
             veci s = b ? sum[t] : vi_all(0);
-            s = vi_add_products(vi_add_products(s, t0, vs_load(copy)), t1, vs_load(copy + 32));
-            s = vi_add_products(s, t2, vs_load(copy + 64));
-            sum[t] = vi_add_products(s, t3, vs_load(copy + 96));
+            s = vi_add_products(vi_add_products(s, t0, vs_bytes(copy)), t1, vs_bytes(copy + 32));
+            s = vi_add_products(s, t2, vs_bytes(copy + 64));
+            sum[t] = vi_add_products(s, t3, vs_bytes(copy + 96));
         }
     }
     for (ptrdiff_t t = 0; t < n_tiles; t++) {
-        share[t] = v_max(v_float(sum[t]), v_all(scale));
+        share[t] = v_max(v_float(sum[t]), v_all(scale / 16));
     }
 }
 
@@ -159,7 +167,7 @@ DPLDA_CALLED void NAME(shares)(const int16_t *copy, ptrdiff_t n_tiles, ptrdiff_t
 #define DPLDA_PAIRS 2
 #endif
 /* Sums of a group for n pairs of topics: their integers times the quotients. */
-DPLDA_INLINE void NAME(add_pairs)(const int n, const int16_t *copy, ptrdiff_t n_tiles,
+DPLDA_INLINE void NAME(add_pairs)(const int n, const uint8_t *copy, ptrdiff_t n_tiles,
                                   const int16_t *first, const int16_t *second, vec *sum) {
     veci s[8];
     for (int h = 0; h < 2 * n; h++) {
@@ -168,7 +176,7 @@ DPLDA_INLINE void NAME(add_pairs)(const int n, const int16_t *copy, ptrdiff_t n_
     for (ptrdiff_t t = 0; t < n_tiles; t++, copy += 128, first += 32, second += 32) {
         const vs a = vs_load(first), b = vs_load(second);
         for (int h = 0; h < n; h++) {
-            const vs x = vs_load(copy + 32 * h);
+            const vs x = vs_bytes(copy + 32 * h);
             s[2 * h] = vi_add_products(s[2 * h], x, a);
             s[2 * h + 1] = vi_add_products(s[2 * h + 1], x, b);
         }
@@ -179,7 +187,7 @@ DPLDA_INLINE void NAME(add_pairs)(const int n, const int16_t *copy, ptrdiff_t n_
 }
 
 /* new_theta += the shares of the words of a group, over the weights that `pairs` stand for. */
-DPLDA_INLINE void NAME(add_group)(const int16_t *copy, const float *count, ptrdiff_t n,
+DPLDA_INLINE void NAME(add_group)(const uint8_t *copy, const float *count, ptrdiff_t n,
                                   ptrdiff_t n_blocks, const int32_t *pairs, float scale,
                                   float *new_theta) {
     const ptrdiff_t n_tiles = (n + 15) / 16;
@@ -227,6 +235,65 @@ DPLDA_INLINE void NAME(add_integers)(const dplda_document *doc, const float *wei
     }
 }
 
+/* new_theta += the shares of all words, from the bytes of the table; pairs: (n_topics / 2,).
+ *
+ * The rows of a tile are in the first level of the cache when they are read for the second time. */
+DPLDA_INLINE void NAME(add_bytes)(const dplda_document *doc, const float *weight,
+                                  float *new_theta, int32_t *pairs) {
+    const ptrdiff_t padded = doc->all->padded, n_topics = (padded + 31) / 32 * 32;
+    const float scale = NAME(narrow_weights)(weight, padded, pairs);
+    const int16_t *theta = (const int16_t *)pairs;
+    for (ptrdiff_t j = 0; j < doc->n; j += 16) {
+        const ptrdiff_t left = doc->n - j, n = left < 16 ? left : 16;
+        const uint8_t *row[20];
+        float quotient[16] = {0};
+        int32_t found[16], both[16];
+        for (ptrdiff_t i = 0; i < 20; i++) {
+            row[i] = doc->all->bytes + doc->word[j + (i < left ? i : 0)] * n_topics;
+        }
+        for (ptrdiff_t i = 0; i < 16; i += 4) {
+            veci s[4] = {vi_all(0), vi_all(0), vi_all(0), vi_all(0)};
+            for (ptrdiff_t k = 0; k < n_topics && i < n; k += 32) {
+                const vs t = vs_load(theta + k);
+                DPLDA_PREFETCH(row[i + 4 + k / 32 % 2 * 2] + k);
+                DPLDA_PREFETCH(row[i + 5 + k / 32 % 2 * 2] + k);
+                s[0] = vi_add_products(s[0], vs_bytes(row[i] + k), t);
+                s[1] = vi_add_products(s[1], vs_bytes(row[i + 1] + k), t);
+                s[2] = vi_add_products(s[2], vs_bytes(row[i + 2] + k), t);
+                s[3] = vi_add_products(s[3], vs_bytes(row[i + 3] + k), t);
+            }
+            vi_sums4(s, found + i);
+        }
+        memcpy(quotient, doc->count + j, n * sizeof *quotient);
+        const vec share = v_max(v_float(vi_load(found)), v_all(scale / 16));
+        const vec q = v_div(v_mul(v_load(quotient), v_all(scale)), share);
+        const float largest = NAME(most)(q);
+        if (!(largest > 0)) {
+            continue;
+        }
+        vi_store(both, v_truncate(v_add(v_mul(q, v_all(32767 / largest)), v_all(0.5f))));
+        for (ptrdiff_t i = 0; i < 8; i++) {
+            both[i] = both[2 * i] | both[2 * i + 1] << 16;
+        }
+        for (ptrdiff_t k = 0; k < padded; k += 32) {
+            veci first = vi_all(0), last = first;
+            for (ptrdiff_t i = 0; 2 * i < n; i++) {
+                const vs q = vs_pairs(both[i]);
+                vs low, high;
+                vs_two_rows(row[2 * i] + k, row[2 * i + 1] + k, &low, &high);
+                first = vi_add_products(first, low, q), last = vi_add_products(last, high, q);
+            }
+            vi_in_order(&first, &last);
+            const vec unit = v_all(largest / 32767);
+            v_store(new_theta + k, v_add(v_load(new_theta + k), v_mul(v_float(first), unit)));
+            if (k + 16 < padded) {
+                const vec x = v_load(new_theta + k + 16);
+                v_store(new_theta + k + 16, v_add(x, v_mul(v_float(last), unit)));
+            }
+        }
+    }
+}
+
 /* exp(E[log theta]) of the Dirichlet law with mean theta; gamma: (padded,), its parameters. */
 static void NAME(expectations_of)(const dplda_document *doc, const float *theta, float *gamma,
                                   float *weight) {
@@ -249,6 +316,8 @@ DPLDA_INLINE float NAME(update_topics)(const dplda_document *doc, float *theta, 
     memset(new_theta, 0, padded * sizeof *new_theta);
     if (doc->copy != NULL) {
         NAME(add_integers)(doc, factor, new_theta, (int32_t *)spare);
+    } else if (doc->all->bytes != NULL) {
+        NAME(add_bytes)(doc, factor, new_theta, (int32_t *)spare);
     } else {
         NAME(add_floats)(doc, factor, new_theta);
     }
@@ -339,85 +408,72 @@ static void NAME(converge)(const dplda_document *doc, ptrdiff_t max_iter, float 
     }
 }
 
-/* Copy the integers of n <= 256 words, with `left` in the document from the first one on. */
-static void NAME(copy_group)(const dplda_inference *all, const int32_t *word, ptrdiff_t n,
-                             ptrdiff_t left, int16_t *copy) {
-    const ptrdiff_t n_topics = (all->padded + 31) / 32 * 32, n_lanes = (n + 15) / 16 * 16;
-    for (ptrdiff_t j = 0; j < n; j += 16, copy += 128) {
-        for (ptrdiff_t k = 0, width; k < n_topics; k += width) {
-            const int16_t *row[16], *chunk = all->rows + k * all->n_words;
-            width = dplda_chunk(n_topics - k);
-            for (ptrdiff_t i = j; i < j + 16; i++) {
-                row[i - j] = chunk + word[i < n ? i : 0] * width;
-                for (ptrdiff_t c = 0; c < width && i + 16 < left; c += 32) {
-                    DPLDA_PREFETCH(chunk + word[i + 16] * width + c);
-                }
-            }
-            for (ptrdiff_t c = 0; c < width && k + c < 8 * all->n_blocks; c += 8) {
-                dplda_turn(row, c, copy + (k + c) * n_lanes);
-            }
-        }
-    }
-}
-
-/* The integers of a topic, less what the document has added: quotient times own, down to least. */
-DPLDA_INLINE veci NAME(without)(veci x, vec quotient, float own, vec factor, float least) {
-    const vec p = v_mul(v_float(x), v_sub(v_all(1), v_mul(quotient, v_all(own))));
-    const vec q = v_min(v_max(p, v_mul(factor, v_all(least))), v_all(DPLDA_MOST_12));
-    return v_truncate(v_add(q, v_all(0.5f)));
-}
-
-/* Take what a document has added to the table out of the copy of n <= 256 of its words.
+/* The row of a word in bytes, without what the document has added to it; row: (padded,) scratch.
  *
  * x counts of word v have added about x theta_k phi_vk / (theta phi_v) to N_k phi_vk. At least
- * `least` counts of each topic are left. pairs: (n_topics / 2,). */
-static void NAME(leave_out)(const dplda_inference *all, const int32_t *word, const float *count,
-                            ptrdiff_t n, const float *theta, int32_t *pairs, int16_t *copy) {
-    const float scale = NAME(narrow_weights)(theta, all->padded, pairs);
-    const ptrdiff_t n_tiles = (n + 15) / 16;
-    vec share[16];
-    NAME(shares)(copy, n_tiles, all->n_blocks, pairs, scale, share);
-    for (ptrdiff_t t = 0; t < n_tiles; t++, word += 16, count += 16, n -= 16) {
-        float factors[16] = {0}, counts[16] = {0};
-        for (ptrdiff_t i = 0; i < 16 && i < n; i++) {
-            factors[i] = all->factor[word[i]], counts[i] = count[i] * factors[i];
+ * `least` counts of each topic are left. */
+static void NAME(leave_out)(const dplda_inference *all, ptrdiff_t word, float count,
+                            const float *theta, float *row, uint8_t *to) {
+    const float *phi = all->phi + word * all->padded;
+    vec share = v_all(0);
+    for (ptrdiff_t k = 0; k < all->padded; k += DPLDA_WIDTH) {
+        share = v_add(share, v_mul(v_load(theta + k), v_load(phi + k)));
+    }
+    const float sum = v_sum(share), quotient = count / (sum > 1e-25f ? sum : 1e-25f);
+    for (ptrdiff_t k = 0; k < all->padded; k += DPLDA_WIDTH) {
+        const vec size = v_load(all->inverse_size + k), own = v_mul(v_load(theta + k), size);
+        const vec left = v_mul(v_load(phi + k), v_sub(v_all(1), v_mul(v_all(quotient), own)));
+        v_store(row + k, v_max(left, v_mul(v_all(all->least), size)));
+    }
+    NAME(narrow_bytes)(row, all->padded, to);
+}
+
+/* Copy the bytes of n <= 256 words, with `left` in the document from the first one on. Without what
+ * the document has added if theta is given; row: (padded,), rows: (16, n_topics), scratch. */
+static void NAME(copy_group)(const dplda_inference *all, const int32_t *word, const float *count,
+                             ptrdiff_t n, ptrdiff_t left, const float *theta, float *row,
+                             uint8_t *rows, uint8_t *copy) {
+    const ptrdiff_t n_topics = (all->padded + 31) / 32 * 32, n_lanes = (n + 15) / 16 * 16;
+    for (ptrdiff_t j = 0; j < n; j += 16, copy += 128) {
+        const uint8_t *of[16];
+        for (ptrdiff_t i = j; i < j + 16; i++) {
+            of[i - j] = all->bytes + word[i < n ? i : 0] * n_topics;
+            for (ptrdiff_t k = 0; k < n_topics && i + 16 < left; k += 64) {
+                DPLDA_PREFETCH(all->bytes + word[i + 16] * n_topics + k);
+            }
+            if (theta != NULL && i < n) {
+                NAME(leave_out)(all, word[i], count[i], theta, row, rows + (i - j) * n_topics);
+                of[i - j] = rows + (i - j) * n_topics;
+            }
         }
-        const vec q = v_div(v_mul(v_load(counts), v_all(scale)), share[t]), f = v_load(factors);
-        for (ptrdiff_t k = 0; k < 8 * all->n_blocks; k += 2) {
-            const float *size = all->inverse_size + k, least = all->least;
-            int32_t *both = (int32_t *)(copy + (k / 8 * n_tiles + t) * 128 + k % 8 * 16);
-            const veci x = vi_load(both), first = vi_shift_right(vi_shift_left(x, 16), 16);
-            const veci low = NAME(without)(first, q, theta[k] * size[0], f, least * size[0]);
-            const veci high = NAME(without)(vi_shift_right(x, 16), q, theta[k + 1] * size[1], f,
-                                            least * size[1]);
-            vi_store(both, vi_add(low, vi_shift_left(high, 16)));
+        for (ptrdiff_t k = 0; k < 8 * all->n_blocks; k += 16) {
+            dplda_turn(of, k, 8 * n_lanes, copy + k * n_lanes);
         }
     }
 }
 
 /* Steps from theta, accelerated, of a document of n words; theta becomes exp(E[log theta]) in the
- * end if variational. scratch: (7 * padded,); copy: (n up to a multiple of 16, n_topics). */
+ * end if variational. scratch: (7 * padded,); copy: (n + 15, n_topics), and 16 more
+ * rows if something is left out; NULL: rows are read. */
 static void NAME(fold_in)(const dplda_inference *all, const int32_t *word, const float *count,
-                          ptrdiff_t n, float *theta, float *scratch, int16_t *copy) {
-    const ptrdiff_t padded = all->padded;
+                          ptrdiff_t n, float *theta, float *scratch, uint8_t *copy) {
+    const ptrdiff_t padded = all->padded, n_topics = (padded + 31) / 32 * 32;
     float *priors = scratch, *rest = priors + padded;
-    dplda_document doc = {all, n, word, count, all->rows == NULL ? NULL : copy, priors, 0};
+    dplda_document doc = {all, n, word, count, copy, priors, 0};
     int leaves_out = 0; /* equal weights are those of a document without an inference yet */
     for (ptrdiff_t k = 0; k < padded; k++) {
         priors[k] = k < all->n_components ? all->prior : 0;
-        leaves_out |= all->factor != NULL && k < all->n_components && theta[k] != theta[0];
+        leaves_out |= all->inverse_size != NULL && k < all->n_components && theta[k] != theta[0];
     }
     for (ptrdiff_t j = 0; j < n; j++) {
         doc.total += count[j];
     }
     doc.total += all->n_components * all->prior;
-    for (ptrdiff_t j = 0; all->rows != NULL && j < n; j += DPLDA_GROUP) {
+    for (ptrdiff_t j = 0; copy != NULL && j < n; j += DPLDA_GROUP) {
         const ptrdiff_t m = n - j < DPLDA_GROUP ? n - j : DPLDA_GROUP;
-        int16_t *group = copy + j * 8 * all->n_blocks;
-        NAME(copy_group)(all, word + j, m, n - j, group);
-        if (leaves_out) {
-            NAME(leave_out)(all, word + j, count + j, m, theta, (int32_t *)rest, group);
-        }
+        NAME(copy_group)
+        (all, word + j, count + j, m, n - j, leaves_out ? theta : NULL, rest,
+         copy + (n + 15) * n_topics, copy + j * 8 * all->n_blocks);
     }
     NAME(converge)(&doc, all->max_iter, all->tol, theta, rest);
     if (all->variational) {

@@ -50,6 +50,9 @@
 #define vs_widen NAME(vs_widen)
 #define vs_positive NAME(vs_positive)
 #define vs_pack NAME(vs_pack)
+#define vs_bytes NAME(vs_bytes)
+#define vs_two_rows NAME(vs_two_rows)
+#define vi_in_order NAME(vi_in_order)
 #define vd NAME(vd)
 #define vd_load NAME(vd_load)
 #define vd_store NAME(vd_store)
@@ -520,6 +523,56 @@ DPLDA_INLINE vs vs_pack(veci a, veci b) {
 }
 #endif
 DPLDA_INLINE vs vs_all(int16_t a) { return vs_pairs((int32_t)((uint16_t)a * 0x10001u)); }
+
+/* 32 bytes. */
+DPLDA_INLINE vs vs_bytes(const uint8_t *from) {
+#if defined(DPLDA_USE_AVX512)
+    return (vs)_mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)from));
+#elif defined(DPLDA_USE_AVX2)
+    const __m128i *two = (const __m128i *)from;
+    const vs x = {_mm256_cvtepu8_epi16(_mm_loadu_si128(two)),
+                  _mm256_cvtepu8_epi16(_mm_loadu_si128(two + 1))};
+    return x;
+#else
+    int16_t x[32];
+    for (int j = 0; j < 32; j++) {
+        x[j] = from[j];
+    }
+    return vs_load(x);
+#endif
+}
+
+/* Bytes 0, ..., 15 of two rows in pairs, and bytes 16, ..., 31. */
+DPLDA_INLINE void vs_two_rows(const uint8_t *a, const uint8_t *b, vs *first, vs *last) {
+#if defined(DPLDA_USE_AVX512) || defined(DPLDA_USE_AVX2)
+    const __m256i x = _mm256_loadu_si256((const __m256i *)a);
+    const __m256i y = _mm256_loadu_si256((const __m256i *)b);
+    const __m256i low = _mm256_unpacklo_epi8(x, y), high = _mm256_unpackhi_epi8(x, y);
+#endif
+#if defined(DPLDA_USE_AVX512)
+    *first = (vs)_mm512_cvtepu8_epi16(low), *last = (vs)_mm512_cvtepu8_epi16(high);
+#elif defined(DPLDA_USE_AVX2)
+    first->low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(low));
+    first->high = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(high));
+    last->low = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(low, 1));
+    last->high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(high, 1));
+#else
+    int16_t x[64];
+    for (int j = 0; j < 32; j++) {
+        x[2 * j] = a[j], x[2 * j + 1] = b[j];
+    }
+    *first = vs_load(x), *last = vs_load(x + 32);
+#endif
+}
+
+/* Sums of `vs_two_rows` in the order of the bytes. */
+DPLDA_INLINE void vi_in_order(veci *first, veci *last) {
+#if defined(DPLDA_USE_AVX512)
+    const __m512i a = (__m512i)*first, b = (__m512i)*last;
+    *first = (veci)_mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 1, 2, 3, 8, 9, 10, 11), b);
+    *last = (veci)_mm512_permutex2var_epi64(a, _mm512_setr_epi64(4, 5, 6, 7, 12, 13, 14, 15), b);
+#endif
+}
 
 /* The sum of each of four vectors, modulo 2^32. */
 DPLDA_INLINE void vi_sums4(const veci *a, int32_t *to) {

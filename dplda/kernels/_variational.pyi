@@ -7,13 +7,14 @@ F64 = NDArray[np.float64]
 I16 = NDArray[np.int16]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
+U8 = NDArray[np.uint8]
 
 def fold_in(
-    indptr: I32, indices: I32, data: F32, rows: I64, phi: F32, integers: I16, factor: F32,
-    inverse_size: F32, least: float, prior: float, n_components: int, max_iter: int, tol: float,
-    variational: bool, theta: F32, scratch: F32, copies: I16,
+    indptr: I32, indices: I32, data: F32, rows: I64, phi: F32, bytes: U8, inverse_size: F32,
+    least: float, prior: float, n_components: int, max_iter: int, tol: float, variational: bool,
+    theta: F32, scratch: F32, copies: U8,
 ) -> None: ...
-def narrow(table: F32, size: float, chunks: I16, n_threads: int) -> None: ...
+def narrow(table: F32, size: float, integers: I16 | U8, n_threads: int) -> None: ...
 def measure_words(
     indptr: I32, indices: I32, data: F32, units: I32, theta: I16, factor: I16, center: I16,
     word_weight: F32, sums: I32, scratch: F32, length: F64, n_threads: int,

@@ -10,7 +10,7 @@ give the same bits.
 
 cimport cython
 from libc.math cimport INFINITY, sqrt
-from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from dplda.kernels._sets cimport in_use
 from dplda.kernels._team cimport pieces_of, rows_of_piece, run_pieces
@@ -18,38 +18,18 @@ from dplda.kernels._team cimport pieces_of, rows_of_piece, run_pieces
 
 cdef extern from "_variational.h" nogil:
     """
-    static void dplda_fold_in(int set, const dplda_inference *all, const int32_t *word,
-                              const float *count, ptrdiff_t n, float *theta, float *scratch,
-                              int16_t *copy) {
-        DPLDA_CALL(fold_in, set)(all, word, count, n, theta, scratch, copy);
-    }
-    static float dplda_relative(int set, const float *row, ptrdiff_t padded, float size) {
-        return DPLDA_CALL(relative, set)(row, padded, size);
-    }
-    static void dplda_narrow(int set, const float *row, ptrdiff_t k, ptrdiff_t padded, float factor,
-                             ptrdiff_t width, int16_t *to) {
-        DPLDA_CALL(narrow, set)(row, k, padded, factor, width, to);
-    }
-    static void dplda_measure_word(int set, const dplda_word *word, ptrdiff_t width, int first,
-                                   int32_t *sum, float *squares, float *products) {
-        DPLDA_CALL(measure_word, set)(word, width, first, sum, squares, products);
-    }
-    static float dplda_center_square(int set, const int16_t *center, ptrdiff_t width) {
-        return DPLDA_CALL(center_square, set)(center, width);
-    }
-    static void dplda_add_lengths(int set, const dplda_word *word, float center, const int32_t *sum,
-                                  const float *squares, const float *products, double *length) {
-        DPLDA_CALL(add_lengths, set)(word, center, sum, squares, products, length);
-    }
-    static void dplda_add_word(int set, const dplda_word *word, const dplda_sum *to,
-                               ptrdiff_t width, const int32_t *sum) {
-        DPLDA_CALL(add_word, set)(word, to, width, sum);
-    }
+    #define dplda_fold_in(set, ...) DPLDA_CALL(fold_in, set)(__VA_ARGS__)
+    #define dplda_relative(set, ...) DPLDA_CALL(relative, set)(__VA_ARGS__)
+    #define dplda_narrow(set, ...) DPLDA_CALL(narrow, set)(__VA_ARGS__)
+    #define dplda_narrow_bytes(set, ...) DPLDA_CALL(narrow_bytes, set)(__VA_ARGS__)
+    #define dplda_measure_word(set, ...) DPLDA_CALL(measure_word, set)(__VA_ARGS__)
+    #define dplda_center_square(set, ...) DPLDA_CALL(center_square, set)(__VA_ARGS__)
+    #define dplda_add_lengths(set, ...) DPLDA_CALL(add_lengths, set)(__VA_ARGS__)
+    #define dplda_add_word(set, ...) DPLDA_CALL(add_word, set)(__VA_ARGS__)
     """
     ctypedef struct dplda_inference:
         const float* phi
-        const int16_t* rows
-        Py_ssize_t n_words
+        const uint8_t* bytes
         Py_ssize_t padded
         Py_ssize_t n_components
         Py_ssize_t n_blocks
@@ -57,7 +37,6 @@ cdef extern from "_variational.h" nogil:
         Py_ssize_t max_iter
         float tol
         bint variational
-        const float* factor
         const float* inverse_size
         float least
     ctypedef struct dplda_word:
@@ -81,12 +60,13 @@ cdef extern from "_variational.h" nogil:
                     int64_t radius, int32_t* out)
     void dplda_fold_in(
         int set, const dplda_inference* all, const int32_t* word, const float* count,
-        Py_ssize_t n, float* theta, float* scratch, int16_t* copy)
+        Py_ssize_t n, float* theta, float* scratch, uint8_t* copy)
     Py_ssize_t dplda_chunk(Py_ssize_t n)
     float dplda_relative(int set, const float* row, Py_ssize_t padded, float size)
     void dplda_narrow(
         int set, const float* row, Py_ssize_t k, Py_ssize_t padded, float factor, Py_ssize_t width,
         int16_t* to)
+    void dplda_narrow_bytes(int set, const float* row, Py_ssize_t padded, uint8_t* to)
     void dplda_measure_word(
         int set, const dplda_word* word, Py_ssize_t width, bint first, int32_t* sum,
         float* squares, float* products)
@@ -111,7 +91,7 @@ cdef struct Inference:
     Py_ssize_t n_rows
     float* theta
     float* scratch
-    int16_t* copies
+    uint8_t* copies                      # or NULL
     Py_ssize_t size                      # of a thread's copy
 
 
@@ -123,7 +103,8 @@ cdef void infer_documents(void* loop, Py_ssize_t piece, int thread) noexcept nog
         begin = a.indptr[d]
         dplda_fold_in(
             in_use, &a.all, a.indices + begin, a.data + begin, a.indptr[d + 1] - begin,
-            a.theta + d * padded, a.scratch + thread * 7 * padded, a.copies + thread * a.size)
+            a.theta + d * padded, a.scratch + thread * 7 * padded,
+            a.copies + thread * a.size if a.copies else NULL)
 
 
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
@@ -133,9 +114,8 @@ def fold_in(
     const float[::1] data,               # in: counts
     const int64_t[::1] rows,             # in: the documents to work on, each at most once
     const float[:, ::1] phi,             # in: (n_words, padded) word probabilities
-    const int16_t[:, ::1] integers,      # in: the same from `narrow` in 12 bits; empty: phi is read
-    const float[::1] factor,             # in: (n_words,) of integers; empty: nothing is left out
-    const float[::1] inverse_size,       # in: (padded,) 1 / topic sizes, if something is
+    const uint8_t[:, ::1] bytes,         # in: the same from `narrow`; empty: phi is read
+    const float[::1] inverse_size,       # in: (padded,) 1 / topic sizes; empty: nothing is left out
     float least,                         # in: counts of a cell at least, if something is
     float prior,                         # in: doc_topic_prior
     Py_ssize_t n_components,
@@ -144,12 +124,13 @@ def fold_in(
     bint variational,                    # in: whether to find a Dirichlet posterior
     float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
     float[:, ::1] scratch,               # scratch: (n_threads, 7 * padded)
-    int16_t[:, ::1] copies,              # scratch: (n_threads, words + 15, padded to 32), or empty
+    uint8_t[:, ::1] copies,              # scratch: (n_threads, words + 31, padded to 32); empty:
+                                         # rows are read
 ):
     """Infer the topic weights of documents under a fixed table, in as many threads as scratch has.
 
     In the end `theta` holds weights that sum to 1, or exp(E[log theta]) if `variational`. With
-    `factor`, a document whose weights differ reads the table less what it has added to it
+    `inverse_size`, a document whose weights differ reads the table less what it has added to it
     with these weights.
     """
     cdef Inference loop
@@ -159,21 +140,22 @@ def fold_in(
         longest = max(longest, indptr[rows[r] + 1] - indptr[rows[r]])
     if phi.shape[1] != padded or scratch.shape[0] == 0 or scratch.shape[1] != 7 * padded:
         raise ValueError("phi must have the topics of theta, and scratch 7 rows for each thread")
-    if integers.shape[0] and (
-            integers.shape[0] != phi.shape[0] or integers.shape[1] != n_topics or
-            n_topics > 1 << 16 or copies.shape[0] != n_threads or
-            copies.shape[1] < (longest + 15) * n_topics):
-        raise ValueError("integers must have the shape of phi, and copies the longest document")
-    if factor.shape[0] and (
-            factor.shape[0] != integers.shape[0] or inverse_size.shape[0] != padded):
-        raise ValueError("factor must have the words of integers, and inverse_size the topics")
+    if bytes.shape[0] and (bytes.shape[0] != phi.shape[0] or bytes.shape[1] != n_topics or
+                           n_topics > 1 << 16):
+        raise ValueError("bytes must have the shape of phi")
+    if copies.shape[0] and (
+            bytes.shape[0] == 0 or copies.shape[0] != n_threads or
+            copies.shape[1] < (longest + 31) * n_topics):
+        raise ValueError("copies must have room for the bytes of the longest document")
+    if inverse_size.shape[0] and (inverse_size.shape[0] != padded or copies.shape[0] == 0):
+        raise ValueError("bytes must have copies, and inverse_size the topics")
     loop.indptr, loop.indices, loop.data = &indptr[0], &indices[0], &data[0]
     loop.rows, loop.n_rows, loop.theta = &rows[0], rows.shape[0], &theta[0, 0]
-    loop.scratch, loop.copies, loop.size = &scratch[0, 0], &copies[0, 0], copies.shape[1]
-    loop.all.phi, loop.all.n_words, loop.all.padded = &phi[0, 0], phi.shape[0], padded
-    loop.all.rows = &integers[0, 0] if integers.shape[0] else NULL
-    loop.all.factor = &factor[0] if factor.shape[0] else NULL
-    loop.all.inverse_size = &inverse_size[0]
+    loop.scratch, loop.size = &scratch[0, 0], copies.shape[1]
+    loop.copies = &copies[0, 0] if copies.shape[0] else NULL
+    loop.all.phi, loop.all.padded = &phi[0, 0], padded
+    loop.all.bytes = &bytes[0, 0] if bytes.shape[0] else NULL
+    loop.all.inverse_size = &inverse_size[0] if inverse_size.shape[0] else NULL
     loop.all.n_components, loop.all.prior, loop.all.least = n_components, prior, least
     loop.all.n_blocks = (n_components + 7) // 8
     loop.all.max_iter, loop.all.tol, loop.all.variational = max_iter, tol, variational
@@ -182,12 +164,17 @@ def fold_in(
             infer_documents, &loop, (loop.n_rows + DOCUMENTS - 1) // DOCUMENTS, n_threads)
 
 
+ctypedef fused integer:
+    int16_t
+    uint8_t
+
 cdef struct Narrowing:
     const float* table
     Py_ssize_t n_rows
     Py_ssize_t padded
     float size
-    int16_t* to
+    int16_t* chunks                      # or
+    uint8_t* bytes
     Py_ssize_t n_topics                  # with the padding of the result
 
 
@@ -197,31 +184,39 @@ cdef void narrow_rows(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
     cdef const float* row
     cdef float factor
     for i in range(piece * size, min((piece + 1) * size, a.n_rows)):
-        row, factor = a.table + i * a.padded, 32767
+        row, factor, k = a.table + i * a.padded, 32767, 0
+        if a.bytes != NULL:
+            dplda_narrow_bytes(in_use, row, a.padded, a.bytes + i * a.n_topics)
+            continue
         if a.size:
             factor = dplda_relative(in_use, row, a.padded, a.size)
-        k = 0
         while k < a.n_topics:
             width = dplda_chunk(a.n_topics - k)
-            dplda_narrow(in_use, row, k, a.padded, factor, width, a.to + k * a.n_rows + i * width)
+            dplda_narrow(
+                in_use, row, k, a.padded, factor, width, a.chunks + k * a.n_rows + i * width)
             k += width
 
 
 def narrow(
     const float[:, ::1] table,           # in: (n_rows, padded)
     float size,                          # in: of the largest of each row; 0: 1 becomes 32767
-    int16_t[:, ::1] chunks,              # out: (n_rows, padded to 32), chunk by chunk
+    integer[:, ::1] integers,            # out: (n_rows, padded to 32), chunk by chunk, or rows of
+                                         # bytes, of which the largest is 255
     int n_threads,
 ):
-    """Round a table to integers from 0 to 32767. With a size, a row that is not finite is 0."""
+    """Round a table to integers, at most 32767. With a size, a row that is not finite is 0."""
     cdef Narrowing loop
-    loop.n_rows, loop.padded, loop.n_topics = table.shape[0], table.shape[1], chunks.shape[1]
-    if chunks.shape[0] != loop.n_rows or not 0 <= loop.n_topics - loop.padded <= 16 or (
+    loop.n_rows, loop.padded, loop.n_topics = table.shape[0], table.shape[1], integers.shape[1]
+    if integers.shape[0] != loop.n_rows or not 0 <= loop.n_topics - loop.padded <= 16 or (
             loop.n_topics % 32 or loop.padded % 16):
-        raise ValueError("chunks must have the rows and topics of the table")
+        raise ValueError("integers must have the rows and topics of the table")
     if loop.n_rows == 0:
         return
-    loop.table, loop.to, loop.size = &table[0, 0], &chunks[0, 0], size
+    loop.table, loop.size, loop.chunks, loop.bytes = &table[0, 0], size, NULL, NULL
+    if integer is uint8_t:
+        loop.bytes = &integers[0, 0]
+    else:
+        loop.chunks = &integers[0, 0]
     with nogil:
         run_pieces(narrow_rows, &loop, pieces_of(loop.n_rows, loop.n_topics), n_threads)
 

@@ -14,10 +14,10 @@ static int16_t *narrowed(int set, const float *table, int n_rows, float size) {
     return rows;
 }
 
-static void fold_in_all(int set, int in_integers, int leaves_out, int variational) {
-    float *phi = shares(N_WORDS * PADDED), *factor = shares(N_WORDS), scratch[7 * PADDED];
-    float inverse_size[PADDED] = {0};
-    int16_t *rows, copy[(MOST + 15) * PADDED];
+static void fold_in_all(int set, int in_integers, int in_rows, int leaves_out, int variational) {
+    float *phi = shares(N_WORDS * PADDED), scratch[7 * PADDED], inverse_size[PADDED] = {0};
+    uint8_t rows[N_WORDS * PADDED], copies[(MOST + 31) * PADDED];
+    uint8_t *copy = in_integers && !in_rows ? copies : NULL;
     for (int i = 0; i < N_WORDS * PADDED; i++) {
         phi[i] *= i % PADDED < N_TOPICS;
     }
@@ -25,12 +25,11 @@ static void fold_in_all(int set, int in_integers, int leaves_out, int variationa
         inverse_size[k] = 1.0f / (100 + 7 * k);
     }
     for (int v = 0; v < N_WORDS; v++) {
-        factor[v] *= 1e4f;
+        DPLDA_CALL(narrow_bytes, set)(phi + v * PADDED, PADDED, rows + v * PADDED);
     }
-    rows = narrowed(set, phi, N_WORDS, DPLDA_MOST_12);
-    const dplda_inference all = {phi, in_integers ? rows : NULL, N_WORDS, PADDED, N_TOPICS,
+    const dplda_inference all = {phi, in_integers ? rows : NULL, PADDED, N_TOPICS,
                                  (N_TOPICS + 7) / 8, 0.05f, 25,
-                                 1e-3f, variational, leaves_out ? factor : NULL, inverse_size, 0.01f};
+                                 1e-3f, variational, leaves_out ? inverse_size : NULL, 0.01f};
     for (int d = 0; d < N_DOCS; d++) {
         const int n = (int)below(MOST);
         int32_t word[MOST];
@@ -47,7 +46,7 @@ static void fold_in_all(int set, int in_integers, int leaves_out, int variationa
             add_to_digest(theta, sizeof theta);
         }
     }
-    free(phi), free(rows), free(factor);
+    free(phi);
 }
 
 /* Each word is in each document; every fifth one has the unit of the one before. */
@@ -93,9 +92,10 @@ static void contribute(int set) {
 
 void run(int set) {
     for (int variational = 0; variational < 2; variational++) {
-        fold_in_all(set, 0, 0, variational);
-        fold_in_all(set, 1, 0, variational);
-        fold_in_all(set, 1, 1, variational);
+        fold_in_all(set, 0, 0, 0, variational);
+        fold_in_all(set, 1, 0, 0, variational);
+        fold_in_all(set, 1, 0, 1, variational);
+        fold_in_all(set, 1, 1, 0, variational);
     }
     contribute(set);
 }
