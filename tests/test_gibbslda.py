@@ -6,14 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dplda.word._gibbslda as module
 from dplda import GibbsLDA
-from dplda.datasets import make_topic_corpus
 
 K = 4
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    return make_topic_corpus(60, 40, K, random_state=0).data
 
 
 @pytest.fixture

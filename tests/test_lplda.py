@@ -1,4 +1,4 @@
-"""LP-LDA: reports are trusted for what they are, their guarantee is carried, and noise costs."""
+"""LP-LDA and OLP-LDA: reports are trusted for what they are, and their guarantee is carried."""
 
 import doctest
 import math
@@ -19,6 +19,8 @@ import dplda
 import dplda.local._lplda as module
 from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
+from dplda.local._lplda import estimate_counts, weight_of_prior
+from dplda.metrics import unigram_perplexity
 from dplda.privacy import Ledger, LowSignalWarning
 
 K = 3
@@ -31,17 +33,32 @@ pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarnin
 
 @pytest.fixture(scope="module")
 def corpus():
-    return make_topic_corpus(200, 40, K, doc_length=30, random_state=0).data
+    return make_topic_corpus(300, 40, K, doc_length=30, random_state=0).data
 
 
 @pytest.fixture(scope="module")
 def reports(corpus):
-    return RandomizedResponse(bit_epsilon=3.0, max_doc_words=20).fit(corpus).transform(corpus)
+    return RandomizedResponse(bit_epsilon=1.5, max_doc_words=20).fit(corpus).transform(corpus)
 
 
 def server(estimator, **parameters):
-    defaults = {"bit_epsilon": 3.0, "max_doc_words": 20, "randomized": True, "max_iter": 5}
+    defaults = {"bit_epsilon": 1.5, "max_doc_words": 20, "randomized": True, "max_iter": 4}
     return estimator(K, **(defaults | parameters))
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """What each batch was trained on: documents, prior, background and counts."""
+    seen = []
+    original = module.topic_counts
+
+    def spy(documents, prior, background, **rest):
+        seen.append([documents, prior, background])
+        seen[-1].append(original(documents, prior, background, **rest))
+        return seen[-1][-1]
+
+    monkeypatch.setattr(module, "topic_counts", spy)
+    return seen
 
 
 @both
@@ -189,7 +206,7 @@ def test_batches_after_the_first_do_not_choose_the_words_that_they_are_tested_wi
 
 @ways
 def test_infinite_epsilon_is_gibbs_sampling_of_presence(reconstruction, corpus):
-    train, test = corpus[:150], corpus[150:]
+    train, test = corpus[:200], corpus[200:]
     free = LPLDA(
         K, bit_epsilon=math.inf, reconstruction=reconstruction, max_doc_words=None, random_state=0
     ).fit(train)
@@ -213,12 +230,12 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
     q = server(LPLDA, reconstruction="bits").fit(reports).flip_probability_
     server(LPLDA, reconstruction="background").fit(reports)
     n = reports.toarray().sum(axis=0)
-    expected = np.clip((n - 200 * q) / (1 - 2 * q), 0, 200)
+    expected = np.clip((n - 300 * q) / (1 - 2 * q), 0, 300)
     (documents, nothing), (same, background) = seen
     np.testing.assert_array_equal(documents.toarray().sum(axis=0), np.rint(expected))
     assert not nothing.any()
     np.testing.assert_array_equal(same.toarray(), reports.toarray())
-    np.testing.assert_allclose(background * 200, np.maximum(n - (1 - q) * expected, 0), rtol=1e-6)
+    np.testing.assert_allclose(background * 300, np.maximum(n - (1 - q) * expected, 0), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("estimator", "reconstruction"), [(LPLDA, "bits"), (OLPLDA, "background")])
@@ -247,6 +264,132 @@ def test_degenerate_reports(estimator, reconstruction, shape, value):
     assert np.isfinite(model.components_).all()
     assert (model.components_ > 0).all()
 
+
+# batches: the recurrences of the paper, and what a public corpus does
+
+
+def ones(X):
+    return (X.toarray() > 0).sum(axis=0)
+
+
+def test_prior_of_a_batch_is_that_of_equation_10(corpus, reports, batches):
+    model = server(OLPLDA, correlation=0.3, batch_size=60).fit_prior(corpus[:50]).fit(reports[50:])
+    expected = np.full((40, K), 0.01)
+    assert len(batches) == 1 + 5
+    for _, prior, _, counts in batches:
+        np.testing.assert_allclose(prior, expected)
+        expected = expected + 0.3 * counts
+    np.testing.assert_allclose(model.components_.T, prior + counts)
+    assert model.n_batches_ == 5
+    assert model.n_iter_ == 6 * 4
+
+
+@pytest.mark.parametrize("public", [True, False])
+@pytest.mark.parametrize("weight", [{}, {"prior_weight": 0.7}, {"prior_variance": 25.0}])
+def test_counts_of_a_batch_are_those_of_equations_19_and_21(
+    public, weight, corpus, reports, batches
+):
+    model = server(OLPLDA, reconstruction="bits", **weight)
+    mean = eta = size = None
+    if public:
+        model.fit_prior(corpus[:50])
+        mean = eta = ones(corpus[:50])
+        size = 50
+    for batch in (reports[50:130], reports[130:150], reports[150:]):
+        model.partial_fit(batch)
+        n_docs, flip = batch.shape[0], model.flip_probability_
+        estimate = estimate_counts(ones(batch), n_docs, flip)
+        if mean is None:
+            mean = eta = estimate
+        else:
+            mean = np.minimum((mean + eta) / 2 * n_docs / size, n_docs)
+            omega = weight.get("prior_weight", 0.4)
+            if "prior_variance" in weight:
+                omega = weight_of_prior(n_docs, flip, 25.0)
+            eta = omega * mean + (1 - omega) * estimate
+        size = n_docs
+        np.testing.assert_array_equal(ones(batches[-1][0]), np.rint(eta))
+        assert batches[-1][0].shape == batch.shape
+
+
+def test_fit_is_its_batches_in_order(corpus, reports):
+    parameters = {"random_state": 0, "batch_size": 100}
+    whole = server(OLPLDA, **parameters).fit_prior(corpus[:60]).fit(reports)
+    parts = server(OLPLDA, **parameters).fit_prior(corpus[:60])
+    for start in (0, 100, 200):
+        parts.partial_fit(reports[start : start + 100])
+    np.testing.assert_array_equal(whole.components_, parts.components_)
+    assert whole.n_iter_ == parts.n_iter_ == 16
+    again = whole.fit(reports)  # from the public corpus again
+    np.testing.assert_array_equal(again.components_, parts.components_)
+    assert again.n_batches_ == 3
+
+
+def test_the_public_corpus_alone_is_a_model(corpus):
+    model = server(OLPLDA, max_iter=30).fit_prior(corpus)
+    assert (model.components_ - 0.01).sum() == pytest.approx(corpus.sum())  # counts, not presence
+    assert model.n_batches_ == 0
+    assert model.perplexity(corpus) < 0.9 * unigram_perplexity(corpus, corpus)
+
+
+def test_that_it_is_public_is_an_assumption(corpus, reports):
+    plain, informed = server(OLPLDA).fit(reports), server(OLPLDA).fit_prior(corpus[:20])
+    assert not any("fit_prior" in a for a in plain.privacy_.assumptions)
+    for model in (informed, informed.fit(reports), informed.partial_fit(reports)):
+        said = [a for a in model.privacy_.assumptions if "fit_prior was given is public" in a]
+        assert len(said) == 1
+    assert informed.epsilon_ == plain.epsilon_
+    assert "public" in OLPLDA.fit_prior.__doc__
+
+
+def test_a_prior_of_another_shape_is_refused_and_costs_nothing(corpus):
+    ledger = Ledger(epsilon=1000.0)
+    model = server(OLPLDA, randomized=False, ledger=ledger).fit_prior(corpus[:, :30])
+    for call in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=r"40 features.*30 features"):
+            call(corpus)
+    model.set_params(n_components=K + 1)
+    with pytest.raises(ValueError, match=f"fit_prior had n_components={K}"):
+        model.fit(corpus[:, :30])
+    assert {entry.status for entry in ledger.entries()} == {"canceled"}
+
+
+def test_the_randomizer_may_change_until_there_are_reports(corpus, reports):
+    model = (
+        server(OLPLDA, bit_epsilon=5.0)
+        .fit_prior(corpus[:50])
+        .set_params(bit_epsilon=1.5)
+        .fit(reports)
+    )
+    assert model.bit_epsilon_ == pytest.approx(1.5)
+    with pytest.raises(ValueError, match="same randomizer"):
+        model.set_params(bit_epsilon=5.0).partial_fit(reports)
+
+
+def test_infinite_epsilon_is_online_sampling_of_presence(corpus, batches):
+    model = OLPLDA(K, bit_epsilon=math.inf, max_doc_words=None, max_iter=20, random_state=0)
+    model.fit_prior(corpus[:50]).fit(corpus[50:])
+    assert model.epsilon_ == math.inf
+    np.testing.assert_array_equal(batches[1][0].toarray(), corpus[50:210].toarray() > 0)
+    np.testing.assert_array_equal(batches[2][0].toarray(), corpus[210:].toarray() > 0)
+    assert not any(background.any() for _, _, background, _ in batches)
+    assert model.perplexity(corpus) < 0.9 * unigram_perplexity(corpus, corpus)
+
+
+def test_more_epsilon_and_a_public_corpus_help():
+    X = make_topic_corpus(1300, 100, 5, doc_length=40, random_state=0).data
+    public, train, test = X[:100], X[100:1100], X[1100:]
+
+    def perplexity(epsilon, informed):
+        model = OLPLDA(5, bit_epsilon=epsilon, max_doc_words=None, random_state=0)
+        return (model.fit_prior(public) if informed else model).fit(train).perplexity(test)
+
+    strong, weak, none = (perplexity(epsilon, False) for epsilon in (0.3, 3.0, math.inf))
+    assert strong > 1.05 * weak > 1.05 * none
+    assert perplexity(1.0, True) < 0.97 * perplexity(1.0, False)
+
+
+# the programs of the docs
 
 PAGE = Path(__file__).parents[1] / "docs" / "local_reports.md"
 

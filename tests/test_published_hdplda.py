@@ -8,17 +8,11 @@ import pytest
 from estimators import observed
 
 from dplda.core._corpus import Corpus
-from dplda.datasets import make_topic_corpus
 from dplda.kernels import _published_hdp
 from dplda.published import PublishedHDPLDA
 
 K = 3
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    return make_topic_corpus(60, 40, K, doc_length=30, random_state=0).data
 
 
 def fitted(model, X):

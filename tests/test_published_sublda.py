@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from estimators import observed
+from oracle import Oracle
+from sub_lda import without_last_term
+from test_accounting import printed, sampled
 
 import dplda.published._sublda as module
+from dplda.privacy import epsilon_bounds
 from dplda.published import PublishedSubLDA
 from dplda.published._sublda import frequent_words, iteration_epsilon
+
+dp_event = Oracle("dp_accounting.dp_event")
+RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
 
 K = 4
 SIGMA = math.sqrt(3.5)  # of order 14 and divergence 2
@@ -198,3 +205,41 @@ def test_adaptive_sampling_is_published_at_log_v_more(corpus):
     assert more == pytest.approx(7 * math.log(3.0))
     with pytest.raises(ValueError, match=r"at most 1, got 3\.0 times 0\.5"):
         adaptive.set_params(subsampling_ratio=0.5).fit(corpus)
+
+
+# equation (3), table 3, lemma 4.1
+
+# Ratio, rounds; right value, value of the sum stopped one term early, printed value; right and
+# printed totals; epsilon at delta 1e-5 of a mechanism to which the account applies.
+TABLE_3 = [
+    (0.1, 92, 0.046457, "0.0464", 0.05, "4.27", 4.6, "2.456"),
+    (0.3, 83, 0.771905, "0.7313", 0.73, "64.07", 59.86, "7.819"),
+    (0.5, 70, 1.280934, "1.1882", 1.18, "89.67", 82.6, "12.623"),
+    (0.7, 66, 1.627338, "1.4752", 1.48, "107.40", 97.86, "17.918"),
+    (0.9, 61, 1.889464, "1.6366", 1.63, "115.26", 99.43, "22.821"),
+    (1.0, 42, 2.0, None, 2.0, "84.00", 84.0, "20.125"),
+]
+
+
+@pytest.mark.parametrize("row", TABLE_3, ids=lambda row: f"ratio{row[0]}")
+def test_sublda_table_3(row):
+    ratio, n_rounds, right, stopped, published, right_total, published_total, true_epsilon = row
+    value = iteration_epsilon(ratio, 14, 2.0)
+    assert value == pytest.approx(right, abs=5.1e-7)
+    assert printed(n_rounds * value, right_total)
+    assert n_rounds * published == pytest.approx(published_total, abs=1.01)
+    noise_multiplier = math.sqrt(14 / (2 * 2.0))
+    below, above = epsilon_bounds(sampled(ratio, noise_multiplier, n_rounds), 1e-5)
+    assert below - 5e-4 <= float(true_epsilon) <= above + 5e-4
+    assert above < below * (1 + 1e-4)
+    if stopped is not None:
+        without_last = without_last_term(ratio, 14, 2.0)
+        assert printed(without_last, stopped)
+        assert abs(without_last - published) < 0.009
+        assert without_last < value
+        library = RdpAccountant([14.0])
+        library.compose(
+            dp_event.PoissonSampledDpEvent(ratio, dp_event.GaussianDpEvent(noise_multiplier))
+        )
+        best = library.get_epsilon(1e-300) - math.log1p(-1 / 14)
+        assert best + math.log(14e-300) / 13 == pytest.approx(value, abs=1e-11)

@@ -16,7 +16,7 @@ from dplda.document._noisy_table import nearly_equal
 from dplda.privacy import Gaussian, Repeated, epsilon_of
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.published import PublishedPrivateSVILDA
-from dplda.published._svilda import uniform_sample
+from dplda.published._svilda import uniform_sample, vips_noise
 
 K = 3
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
@@ -138,3 +138,20 @@ def test_no_warning_where_the_claim_is_true(corpus):
 def test_a_minibatch_of_more_documents_than_there_are(corpus):
     with pytest.raises(ValueError, match="batch_size is 61, but X has 60 documents"):
         fitted(corpus, batch_size=61)
+
+
+@pytest.mark.parametrize("composition", ["zcdp", "advanced", "linear"])
+def test_published_budgets_of_a_round_give_the_total_back(composition):
+    rate, delta, n = 1e-3, 1e-5, 50
+    delta_round = delta / n / (2 if composition == "advanced" else 1)
+    noise = vips_noise(2.0, delta, ratio=rate, max_iter=n, composition=composition)
+    epsilon_iter = math.sqrt(2 * math.log(1.25 * rate / delta_round)) / noise
+    x = math.log1p(rate * math.expm1(epsilon_iter))
+    if composition == "advanced":
+        total = n * x * math.expm1(x) + math.sqrt(2 * n * math.log(2 / delta)) * x
+    elif composition == "linear":
+        total = n * x
+    else:
+        rho = n * x**2 / (4 * math.log(1.25 / delta_round))
+        total = rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    assert total == pytest.approx(2.0, rel=1e-9)
