@@ -15,19 +15,10 @@ from dplda.cli import _federation, _fit, _ledger, _options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run a command; the exit code is 1 if a file or a budget does not allow it.
 
-    Parameters
-    ----------
-    argv : sequence of str, default=None
-        The arguments. None takes those of the process.
-
-    Returns
-    -------
-    int
-        0, or 1 if a file cannot be read, written or understood, or a budget is too small. Invalid
-        arguments exit with 2. ``ledger check`` returns 1 for what it finds, and 2 for a file that
-        cannot be read.
+    Invalid arguments exit with 2. ``ledger check`` returns 1 for what it finds, and 2 for a file
+    that cannot be read.
     """
     options = parse(argv)
     usual, warnings.formatwarning = warnings.formatwarning, _without_line

@@ -47,7 +47,7 @@ def keys(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def short_end(monkeypatch):
     """A coordinator waits for a lost party until this time is over."""
-    monkeypatch.setattr(_network, "END_SECONDS", 0.2)
+    monkeypatch.setattr(_network, "END_SECONDS", 0.1)
 
 
 @pytest.fixture(scope="module")

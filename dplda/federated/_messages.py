@@ -7,6 +7,7 @@ valid numbers. Its bytes are a safetensors file, which is read without running c
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import reprlib
 from collections.abc import Callable, Sequence
@@ -251,11 +252,7 @@ def vocabulary_hash(words: Sequence[str]) -> str:
         raise MessageError("words must be a sequence of strings, one per column, and at least one")
     if len(set(found)) < len(found):
         raise MessageError(f"words must be all different, got {len(found)}, some of them repeated")
-    digest = hashlib.sha256(b"words\0")
-    for word in found:
-        encoded = word.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(encoded) + encoded)  # no two lists give the same bytes
-    return digest.hexdigest()
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
 def _table(table: Any) -> npt.NDArray[np.float32]:

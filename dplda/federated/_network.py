@@ -32,7 +32,7 @@ log = logging.getLogger("dplda.federated")
 HANDSHAKE_SECONDS = 10.0  # some 30 round trips of a slow line; a stranger waits no longer
 WAIT_SECONDS = 30.0  # that a call waits for a reply, before firewalls take it for a dead one
 RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
-END_SECONDS = 10.0  # to tell parties that are late that the fit is over
+END_SECONDS = 2 * RETRY_SECONDS  # to tell the parties that a fit has ended with an error
 MAX_REASON = 200  # characters of what the other side gives as a reason
 
 
@@ -51,8 +51,7 @@ class Coordinator:
         self._parties = {certificate: i for i, certificate in enumerate(certificates)}
         self._messages = dict[int, bytes]()  # of this round, by party
         self._number, self._reply = 0, b""  # of the round, and of the one before
-        self._is_over, self._told = False, set[int]()  # parties that know it, or have left
-        self._news = asyncio.Condition()
+        self._is_over, self._news = False, asyncio.Condition()
 
     @asynccontextmanager
     async def listening(self, host: str, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
@@ -81,20 +80,19 @@ class Coordinator:
 
     async def add_up(self) -> None:
         """Take messages and give replies, until the parties have no more to say."""
-        adder, names = self._adder, self._adder.names
+        adder, names, is_done = self._adder, self._adder.names, False
         try:
-            while True:
+            while not is_done:
                 await self._until(lambda: adder.present <= self._messages.keys(), self._timeout)
                 if late := [names[i] for i in adder.present - self._messages.keys()]:
                     log.warning("no message within %g s: %s", self._timeout, ", ".join(late))
                 reply = adder.reply(self._messages)
-                if not reply:
-                    break
                 self._messages, self._number, self._reply = {}, self._number + 1, reply
                 log.info("reply %d, to %d parties", self._number, len(adder.present))
+                is_done = not reply
         finally:
             self._is_over = True
-            await self._until(lambda: adder.present <= self._told, END_SECONDS)
+            await self._until(lambda: is_done, END_SECONDS)
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Tell all calls what is new, and wait until a condition holds, or until time is up."""
@@ -111,21 +109,17 @@ class Coordinator:
         number, message = int(request.match_info["number"]), await request.read()
 
         def is_its_turn() -> bool:
-            is_in = party in self._adder.present - self._told and not self._is_over
+            is_in = party in self._adder.present and not self._is_over
             return is_in and number == self._number
 
         if request.method != "GET" and is_its_turn():
             self._messages.setdefault(party, message)
-            if request.method == "DELETE":
-                self._told.add(party)
-        await self._until(lambda: not is_its_turn(), WAIT_SECONDS)
+        is_last = request.method == "DELETE"
+        await self._until(lambda: is_last or not is_its_turn(), WAIT_SECONDS)
         if number == self._number - 1:
             return web.Response(body=self._reply)
         if is_its_turn():
             return web.Response(status=HTTPStatus.NO_CONTENT)
-        if self._is_over:
-            self._told.add(party)
-            await self._until(lambda: True, WAIT_SECONDS)
         raise web.HTTPGone
 
 

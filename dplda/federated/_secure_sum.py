@@ -40,12 +40,9 @@ from dplda.privacy._mechanisms import NOISE_VARIANCE
 from dplda.privacy._streams import Streams
 
 try:  # cryptography 47 and later, where its OpenSSL has it
-    from cryptography.hazmat.primitives.asymmetric.mlkem import (
-        MLKEM768PrivateKey,
-        MLKEM768PublicKey,
-    )
+    from cryptography.hazmat.primitives.asymmetric import mlkem
 
-    MLKEM768PrivateKey.generate()
+    mlkem.MLKEM768PrivateKey.generate()
     HAS_KEM = True
 except Exception:
     HAS_KEM = False
@@ -95,7 +92,7 @@ class Keys:
     def __init__(self, kem: bool, seed: bytes | None = None) -> None:
         seed = os.urandom(KEY + 64) if seed is None else hashlib.shake_256(seed).digest(KEY + 64)
         self._x25519 = X25519PrivateKey.from_private_bytes(seed[:KEY])
-        self._kem = MLKEM768PrivateKey.from_seed_bytes(seed[KEY:]) if kem else None
+        self._kem = mlkem.MLKEM768PrivateKey.from_seed_bytes(seed[KEY:]) if kem else None
         self._secrets: dict[int, bytes] = {}  # shared with each other party
 
     def public(self) -> bytes:
@@ -112,7 +109,8 @@ class Keys:
                     other = X25519PublicKey.from_public_bytes(public[:KEY])
                     self._secrets[j] = self._x25519.exchange(other)
                 if self._kem is not None and j > me:
-                    key, text = MLKEM768PublicKey.from_public_bytes(public[KEY:]).encapsulate()
+                    other_kem = mlkem.MLKEM768PublicKey.from_public_bytes(public[KEY:])
+                    key, text = other_kem.encapsulate()
                     self._secrets[j] += key
                     texts.append(text)
             except ValueError as error:
