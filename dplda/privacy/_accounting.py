@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 import numpy as np
 
@@ -143,17 +143,10 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
 
-    def excess(mu: float) -> float:
-        return _log_ratio(_gaussian_delta(epsilon, mu, upper=True), delta)
+    def excess(noise: float) -> float:
+        return _log_ratio(_gaussian_delta(epsilon, 1.0 / noise, upper=True), delta)
 
-    good = bad = epsilon / (1.0 + math.sqrt(epsilon))
-    while excess(good) > 0.0:
-        good /= 2.0
-        if good < 1e-300:
-            return 0.0
-    while excess(bad) <= 0.0:
-        bad *= 2.0
-    return _last(excess, good, bad)
+    return 1.0 / _least(excess, (1.0 + math.sqrt(epsilon)) / epsilon)
 
 
 # ---- events in groups ---------------------------------------------------------------------
@@ -305,6 +298,32 @@ def _last(
     return x
 
 
+def _least(
+    excess: Callable[[float], float],
+    guess: float,
+    tolerance: float = 1e-14,
+    *,
+    low: float = 1e-300,
+    high: float = 1e150,
+) -> float:
+    """The least number at which a falling excess is at most 0, within a relative tolerance.
+
+    A number below `low` if the excess is not above 0 there, and infinity if it is up to `high`.
+    """
+    x, step = math.log(guess), tolerance
+    good = bad = math.nan
+    while math.isnan(good) or math.isnan(bad):
+        value = excess(math.exp(x))
+        step = min(max(2.0 * step, abs(value)), math.log(2.0))
+        good, bad = (good, x) if value > 0.0 else (x, bad)
+        if math.isnan(good) and x > math.log(high):
+            return math.inf
+        if math.isnan(bad) and x < math.log(low):
+            return math.exp(x)
+        x += step if value > 0.0 else -step
+    return math.exp(_last(lambda x: excess(math.exp(x)), good, bad, tolerance))
+
+
 # ---- closed forms -------------------------------------------------------------------------
 
 
@@ -350,19 +369,15 @@ def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
     if mu == 0.0 or mu == math.inf or delta < SMALLEST_DELTA:
         return 0.0 if mu == 0.0 else math.inf
 
-    def excess(epsilon: float) -> float:
-        return _log_ratio(_gaussian_delta(epsilon, mu, upper=upper), delta)
-
-    if excess(0.0) <= 0.0:
+    if _gaussian_delta(0.0, mu, upper=upper) <= delta:
         return 0.0
-    high = mu * mu / 2.0 + mu  # of this order, whatever delta is
-    while excess(high) > 0.0:
-        high *= 2.0
-        if high > 1e150:  # too large to know
-            return math.inf if upper else 0.0
-    if upper:
-        return _last(excess, high, 0.0)
-    return _last(lambda epsilon: -excess(epsilon), 0.0, high)
+    sign = 1.0 if upper else -1.0
+
+    def excess(x: float) -> float:
+        return sign * _log_ratio(_gaussian_delta(x**sign, mu, upper=upper), delta)
+
+    guess = mu * mu / 2.0 + mu  # of this order, whatever delta is
+    return float(_least(excess, guess**sign) ** sign)
 
 
 def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
@@ -375,8 +390,7 @@ def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
 
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
 THRESHOLD_SHARE = 0.1
-# Logarithms of the noise: the range of the search (of no use beyond), and its longest step.
-_LARGEST, _SMALLEST, _OCTAVE = math.log(1e9), math.log(1e-6), math.log(2.0)
+_LARGEST, _SMALLEST = 1e9, 1e-6  # noise multipliers: of no use beyond
 
 
 def calibrate(
@@ -430,47 +444,32 @@ def calibrate(
 
     mu = gaussian_mu(epsilon, delta)
 
-    def excess_of(cost: Callable[[Groups], float]) -> Callable[[float], float]:
-        """Logarithm of a cost over its target, at a logarithm of the noise. It decreases."""
-
+    def least_noise(cost: Callable[[Groups], float], guess: float, tolerance: float) -> float:
         @cache
-        def excess(log_noise: float) -> float:
-            spent = cost(without_statements(grouped(make_events(math.exp(log_noise))))[0])
+        def excess(noise: float) -> float:
+            spent = cost(without_statements(grouped(make_events(noise)))[0])
             return max(-7.0, min(_log_ratio(spent, epsilon), 7.0))
 
-        return excess
+        return _least(excess, guess, tolerance, low=_SMALLEST, high=_LARGEST)
 
-    exact = excess_of(lambda groups: charged_epsilon(groups, delta, total_variation))
-    if all_gaussian(groups):  # in closed form first
-        closed = excess_of(lambda groups: epsilon / mu * gaussian_mu_of(groups))
-        return math.exp(_least(exact, _least(closed, 0.0, 1e-9), 1e-9))
-    quick = excess_of(lambda groups: quick_epsilon(groups, delta))
-    try:
-        start = _least(quick, 0.0, 0.02)
-    except ValueError:  # a bound that is never small enough, where the better one may be
-        start = 0.0
-    return math.exp(_least(exact, start, 1e-4))
-
-
-def _least(excess: Callable[[float], float], x: float, tolerance: float) -> float:
-    """The least point at which an excess is at most 0, by growing steps from x."""
-    step, good, bad = tolerance, None, None
-    while good is None or bad is None:
-        value = excess(x)
-        step = min(max(2.0 * step, abs(value)), _OCTAVE)
-        good, bad = (good, x) if value > 0.0 else (x, bad)
-        x += step if value > 0.0 else -step
-        if good is None and x > _LARGEST:
-            raise ValueError(
-                "no noise meets this target: some events do not depend on the noise and cost "
-                "too much; raise epsilon, or use fewer or less expensive steps"
-            )
-        if bad is None and x < _SMALLEST:
-            raise ValueError(
-                "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
-                "for no privacy"
-            )
-    return _last(excess, good, bad, tolerance)
+    if all_gaussian(groups):  # a closed form finds the place
+        tolerance, rough = 1e-9, lambda groups: epsilon / mu * gaussian_mu_of(groups)
+    else:
+        tolerance, rough = 1e-4, lambda groups: quick_epsilon(groups, delta)
+    start = least_noise(rough, 1.0, 100.0 * tolerance)
+    if not _SMALLEST < start < _LARGEST:  # where the better bound may be small enough
+        start = 1.0
+    exact = partial(charged_epsilon, delta=delta, total_variation=total_variation)
+    noise = least_noise(exact, start, tolerance)
+    if not _SMALLEST <= noise <= _LARGEST:
+        raise ValueError(
+            "no noise meets this target: some events do not depend on the noise and cost too much; "
+            "raise epsilon, or use fewer or less expensive steps"
+            if noise > _LARGEST
+            else "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
+            "for no privacy"
+        )
+    return noise
 
 
 def split_epsilon(

@@ -490,21 +490,18 @@ def _total(entries: list[Entry], delta: float) -> float:
 
 
 def _used(entries: list[Entry], filters: str) -> float:
-    """The largest used share of the filters among the parts of the data; 0 without filters.
+    """The largest used share of the filter among the parts of the data; 0 without a filter.
 
-    Costs are added with the sum rounded up, in the entries' order. Zero plus a number is exact, so
-    that a first plan may take all of a budget.
+    Sums are rounded up. One number alone is exact, so that a first plan may take all of a budget.
     """
     if not (filters and entries):
         return 0.0
     chosen, shares = Filter.from_text(filters), []
     for paid in _by_part(entries):
-        total = np.zeros(1)
-        for entry in paid:
-            cost = chosen.cost(entry.events, entry.total_variation)
-            exact = (total == 0.0) | (cost == 0.0)
-            total = np.where(exact, total + cost, np.nextafter(total + cost, math.inf))
-        shares.append(chosen.used(total))
+        costs = np.array([chosen.cost(entry.events, entry.total_variation) for entry in paid])
+        total = np.array([math.fsum(column) for column in costs.T])
+        several = np.count_nonzero(costs, axis=0) > 1
+        shares.append(chosen.used(np.where(several, np.nextafter(total, math.inf), total)))
     return max(shares)
 
 
