@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
 from dplda.leaf._checks import check_integer, check_number
 
@@ -22,13 +22,12 @@ MAX_COUNT = 2**36  # of steps; the rounding errors of more could not be bounded
 class Event:
     """A privacy event: one of the classes below."""
 
-    # Fields that are plain floats: least and largest value, and which of both belong to them.
-    _ranges: ClassVar[dict[str, tuple[float, float, str]]] = {}
-
-    def __post_init__(self) -> None:
-        for name, (low, high, closed) in self._ranges.items():
-            number = check_number(name, getattr(self, name), low, high, closed=closed)
-            object.__setattr__(self, name, number)
+    def _set(
+        self, name: str, low: float = 0.0, high: float = math.inf, closed: str = "neither"
+    ) -> None:
+        """Make a field a plain float of an interval."""
+        number = check_number(name, getattr(self, name), low, high, closed=closed)
+        object.__setattr__(self, name, number)
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,8 @@ class Gaussian(Event):
 
     noise_multiplier: float
 
-    # the square of a smaller one is 0
-    _ranges = {"noise_multiplier": (1e-100, math.inf, "left")}
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", 1e-100, closed="left")  # the square of a smaller one is 0
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,8 @@ class Laplace(Event):
 
     scale: float
 
-    _ranges = {"scale": (0.0, math.inf, "neither")}
+    def __post_init__(self) -> None:
+        self._set("scale")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ class BoundedRange(Event):
 
     epsilon: float
 
-    _ranges = {"epsilon": (0.0, math.inf, "neither")}
+    def __post_init__(self) -> None:
+        self._set("epsilon")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ class RandomizedResponseEvent(Event):
 
     flip_mixture: float
 
-    _ranges = {"flip_mixture": (SMALLEST_FLIP, 1.0, "left")}
+    def __post_init__(self) -> None:
+        self._set("flip_mixture", SMALLEST_FLIP, 1.0, "left")
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,8 @@ class PoissonSampled(Event):
     sampling_probability: float
     event: Gaussian
 
-    _ranges = {"sampling_probability": (0.0, 1.0, "right")}
-
     def __post_init__(self) -> None:
-        super().__post_init__()
+        self._set("sampling_probability", 0.0, 1.0, "right")
         if not isinstance(self.event, Gaussian):
             raise TypeError(
                 "only a Gaussian event can be Poisson-sampled, "
@@ -155,7 +155,9 @@ class ApproximateDP(Event):
     epsilon: float
     delta: float
 
-    _ranges = {"epsilon": (0.0, math.inf, "left"), "delta": (0.0, 1.0, "left")}
+    def __post_init__(self) -> None:
+        self._set("epsilon", closed="left")
+        self._set("delta", 0.0, 1.0, "left")
 
 
 @dataclass(frozen=True)
