@@ -330,8 +330,8 @@ def one_unit_is_clipped_too_wide(original, self, units, *args, **options):
     """The clip of the seventh unit is ten times too wide."""
     total, seventh = original(self, units, *args, **options), units[units == 7]
     if seventh.size:
-        none = original(self, units[:0], *args, **options | {"out": None})
-        alone = original(self, seventh, *args, **options | {"out": None})
+        none = original(self, units[:0], *args, **options)
+        alone = original(self, seventh, *args, **options)
         total = total + 9 * (alone - none)
     return total
 

@@ -1,13 +1,10 @@
 """Corpora in shards: the same bits as in memory, and errors before anything is charged."""
 
-import asyncio
 import json
 import math
 import os
 import pickle
 import shutil
-import threading
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,15 +13,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from joblib_engine import JoblibEngine
 from numpy.testing import assert_array_equal
+from process_engine import ProcessEngine
 from sklearn.base import clone
 
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA, load_release, save_release
+from dplda._version import __version__
 from dplda.datasets import CountShards, make_topic_corpus, write_shards
-from dplda.document import _dask, _sublda
-from dplda.document._dask import DaskEngine, Sealed
-from dplda.document._shards import InProcess
+from dplda.document import _sublda
+from dplda.document._dask import DaskEngine
+from dplda.document._shards import InProcess, Lane
 from dplda.metrics import held_out_perplexity, noisy_score
 from dplda.privacy import Ledger, PrivateDataWarning
 from dplda.word import _gibbslda
@@ -162,7 +160,7 @@ def test_shards_of_users_train_the_model_of_the_matrix(name, corpus, user_ids, t
     written = write_shards(corpus, tmp_path / "x", user_ids=user_ids, rows_per_shard=20)
     assert written.n_shards > 3
     assert sorted(map(bytes, joined(written))) == sorted(map(bytes, np.float32(corpus.toarray())))
-    for engine in (None, Travels(), DaskEngine(Cluster((3, 7)))):
+    for engine in (None, Elsewhere()):
         model = clone(MODELS[name]).fit(written.on(engine))
         assert_array_equal(model.components_, expected.components_)
         assert model.privacy_.unit == expected.privacy_.unit == "user"
@@ -205,37 +203,37 @@ def test_weights_and_scores_read_shard_after_shard(corpus, shards):
 # ---- engines -----------------------------------------------------------------------------
 
 
-class Repeats(InProcess):
-    """Visits every shard twice, as an engine may that takes a task for lost."""
+class Elsewhere(InProcess):
+    """Two processes that keep nothing, and that do everything twice, as after a loss."""
 
-    def sum(self, *args):
-        super().sum(*args)
-        return super().sum(*args)
+    n_tasks = 2
 
-
-@pytest.mark.parametrize("name", ["everybody", "boost", "variational", "without noise"])
-def test_a_visit_that_happens_twice_counts_once(name, corpus, shards):
-    model, expected = MODELS[name], in_memory(name, corpus)
-    assert_array_equal(model.fit(shards[3].on(Repeats())).components_, expected)
+    def submit(self, function, *arguments):
+        for _ in range(2):
+            copied = pickle.loads(pickle.dumps(arguments))
+            result = pickle.dumps(function(*copied))
+        return pickle.loads(result)
 
 
-class Travels(InProcess):
-    """Visits in processes that keep nothing: topic weights travel with the tasks."""
-
-    def sum(self, method, message, parts=None):
-        results = []
-        for i, part in enumerate(parts or [()] * len(self._workers)):
-            worker, message, part = pickle.loads(pickle.dumps((self._workers[i], message, part)))
-            results.append(getattr(worker, method)(*message, *part))
-            self._workers[i] = pickle.loads(pickle.dumps(worker))
-        return sum(results)
-
-
-@pytest.mark.parametrize("engine", [Travels(), pytest.param(JoblibEngine(2), marks=slow)])
+@pytest.mark.parametrize("engine", [Elsewhere(), pytest.param(ProcessEngine(2), marks=slow)])
 @pytest.mark.parametrize("name", MODELS)
-def test_processes_without_a_memory_train_the_same_model(name, engine, corpus, shards):
+def test_other_processes_train_the_same_model(name, engine, corpus, shards):
     model, expected = MODELS[name], in_memory(name, corpus)
-    assert_array_equal(model.fit(shards[3].on(engine)).components_, expected)
+    assert_array_equal(model.fit(shards[7].on(engine)).components_, expected)
+
+
+def test_a_task_changes_no_argument(corpus, shards):
+    """A worker may read the result of an earlier task again."""
+
+    class Frozen(InProcess):
+        def submit(self, function, *arguments):
+            before = pickle.dumps(arguments)
+            result = function(*arguments)
+            assert pickle.dumps(arguments) == before
+            return result
+
+    for name in ("everybody", "variational"):
+        MODELS[name].fit(shards[3].on(Frozen()))
 
 
 @pytest.mark.parametrize("engine", [None, InProcess()])
@@ -253,160 +251,29 @@ def test_an_engine_meets_no_random_numbers(shards):
     """Neither the key nor anything that can draw from it reaches the workers."""
 
     class Watched(InProcess):
-        def sum(self, method, message, parts=None):
-            state = pickle.dumps((self._workers, message, parts))
+        def submit(self, function, *arguments):
+            state = pickle.dumps((function, arguments))
             assert b"_streams" not in state
             assert b"Curator" not in state
-            return super().sum(method, message, parts)
+            return super().submit(function, *arguments)
 
     MODELS["sampled"].fit(shards[3].on(Watched()))
 
 
-class Future:
-    """A task of a `Cluster`, done at once; a lost one has no result."""
-
-    def __init__(self, run, is_lost):
-        self.status, self.error = "lost" if is_lost else "finished", None
-        try:
-            self.value = run()  # a lost worker may have done its work
-        except Exception as error:
-            self.error = error
-
-    def done(self):
-        return self.status == "finished"
-
-    def result(self):
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-    def cancel(self):
-        self.status = "cancelled"
-
-    def add_done_callback(self, function):
-        if self.done():
-            function(self)
-
-    def release(self):
-        self.status = "released"
-
-
-class Scattered:
-    def __init__(self, value):
-        self.content = pickle.dumps(value)
-
-
-class Cluster:
-    """Stands in for a client of dask.distributed, with two workers that lose some tasks."""
-
-    def __init__(self, lost=()):
-        self.lost, self.n_tasks, self.addresses = lost, 0, ["tls://a", "tls://b"]
-        self.memory = {}  # of the process at each address
-        self.loop = SimpleNamespace(asyncio_loop=asyncio.new_event_loop())
-        threading.Thread(target=self.loop.asyncio_loop.run_forever, daemon=True).start()
-
-    async def gather(self, future, asynchronous):
-        assert asynchronous
-        return future.result()
-
-    def scheduler_info(self, n_workers):
-        return {"workers": dict.fromkeys(self.addresses)}
-
-    def run(self, function, *args, workers, on_error):
-        return {worker: function(*args) for worker in workers}
-
-    def scatter(self, data, *, workers, hash, timeout):
-        if workers[0] not in self.addresses:
-            raise ConnectionError("no such worker")
-        return list(map(Scattered, data))
-
-    def submit(self, function, sent, *, workers, **options):
-        assert type(sent) is Scattered  # the scheduler keeps arguments: no sample is among them
-        assert options["retries"] == 0
-        assert not options["allow_other_workers"]
-        self.n_tasks += 1
-        is_lost = self.n_tasks in self.lost
-
-        def run():
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(_dask, "_workers", self.memory.setdefault(workers[0], {}))
-                return function(pickle.loads(sent.content))
-
-        future = Future(run, is_lost)
-        if is_lost:
-            self.replace(workers[0])
-        return future
-
-    def replace(self, address):
-        """What replaces a worker has another address, or forgets in silence."""
-        if self.n_tasks % 2:
-            self.addresses[self.addresses.index(address)] = f"tls://{self.n_tasks}"
-        else:
-            self.memory.pop(address)
-
-
-LOSSES = [(3,), (1, 2, 6, 7, 8, 13), range(5, 12)]
-
-
-@pytest.mark.parametrize("lost", LOSSES)
-@pytest.mark.parametrize("name", MODELS)
-def test_a_cluster_that_loses_workers_trains_the_same_model(name, lost, corpus, shards):
-    model, expected, cluster = MODELS[name], in_memory(name, corpus), Cluster(lost)
-    assert_array_equal(model.fit(shards[7].on(DaskEngine(cluster))).components_, expected)
-    assert cluster.n_tasks > 10
-
-
-def test_a_cluster_that_loses_everything_is_given_up(shards):
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=2)
-    with pytest.raises(RuntimeError, match="lost 20 times in a row"):
-        model.fit(shards[3].on(DaskEngine(Cluster(range(10_000)))))
-
-
-def test_errors_of_a_task_are_raised_and_no_loss(corpus, tmp_path):
-    written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
-    change(tmp_path / "corpus" / "000001.counts")
-    ledger = Ledger(epsilon=1.0, delta=1e-6)
-    model = SubLDA(K, epsilon=1.0, ledger=ledger)
-    with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256.* by the worker tls://b"):
-        model.fit(written.on(DaskEngine(Cluster())))
-    assert ledger.epsilon_spent == 0
+def workers(found):
+    """Stands in for a client of dask.distributed, whose workers answer this."""
+    return SimpleNamespace(wait_for_workers=lambda *_, **__: None, run=lambda *_, **__: found)
 
 
 @pytest.mark.parametrize("version", ["0.0.9", ModuleNotFoundError("No module named 'dplda'")])
-def test_a_worker_with_another_version_is_named_before_anything_is_charged(version, shards):
-    class OldWorker(Cluster):
-        def run(self, function, *args, workers, on_error):
-            assert function.__module__ == "pkgutil"  # a worker without dplda can call it
-            assert on_error == "return"
-            return super().run(function, *args, workers=workers, on_error=on_error) | {
-                "tls://b": version
-            }
-
-    ledger = Ledger(epsilon=1.0, delta=1e-6)
-    model = SubLDA(K, epsilon=1.0, ledger=ledger)
+def test_a_worker_with_another_version_is_named(version):
     with pytest.raises(RuntimeError, match=f"the worker tls://b has .*{version}"):
-        model.fit(shards[3].on(DaskEngine(OldWorker())))
-    assert ledger.epsilon_spent == 0
+        DaskEngine(workers({"tls://a": __version__, "tls://b": version}))
 
 
-def test_a_worker_that_cannot_read_the_folder_is_named_before_anything_is_charged(shards):
-    class Elsewhere(Cluster):
-        def scatter(self, data, *, workers, **options):
-            (task,) = pickle.loads(pickle.dumps(data))
-            for _, worker, *_ in task.value[1]:
-                if workers == ["tls://b"]:
-                    worker.shard = replace(worker.shard, path="/nowhere/000001.counts")
-            return super().scatter([task], workers=workers, **options)
-
-    assert "1234" not in repr(Sealed(np.array([1234])))
-    ledger, cluster = Ledger(epsilon=1.0, delta=1e-6), Elsewhere()
-    model = SubLDA(K, epsilon=1.0, ledger=ledger)
-    with pytest.raises(OSError, match=r"shard 000001 of /nowhere cannot be read .*tls://b"):
-        model.fit(shards[3].on(DaskEngine(cluster)))
-    assert ledger.epsilon_spent == 0
-    cluster.addresses = ["tcp://10.0.0.1:999"]
+def test_a_cluster_without_tls_is_pointed_out():
     with pytest.warns(PrivateDataWarning, match="TLS"):
-        DaskEngine(cluster).start([])
+        DaskEngine(workers({"tcp://10.0.0.1:999": __version__}))
 
 
 # ---- bad input ---------------------------------------------------------------------------
@@ -505,11 +372,12 @@ def test_a_file_that_changes_during_a_fit_is_checked_again(corpus, tmp_path):
     written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
 
     class Changes(InProcess):
-        def sum(self, *args):
-            path = tmp_path / "corpus" / "000001.counts"
-            np.fromfile(path, np.int32)[::-1].tofile(tmp_path / "new")
-            (tmp_path / "new").replace(path)
-            return super().sum(*args)
+        def submit(self, function, *arguments):
+            if function is Lane.results:  # the first sum: the files were checked
+                path = tmp_path / "corpus" / "000001.counts"
+                np.fromfile(path, np.int32)[::-1].tofile(tmp_path / "new")
+                (tmp_path / "new").replace(path)
+            return super().submit(function, *arguments)
 
     with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256"):
         SubLDA(K, noise_multiplier=5.0, max_iter=2).fit(written.on(Changes()))

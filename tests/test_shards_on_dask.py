@@ -1,9 +1,12 @@
 """Shards on a cluster of worker processes: the same bits, also after kill -9 of a worker."""
 
 import gc
+import math
 import os
 import signal
+import time
 import warnings
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -13,9 +16,7 @@ from numpy.testing import assert_array_equal
 
 from dplda import PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus, write_shards
-from dplda.document import _dask
-from dplda.document._dask import DaskEngine, Sealed, visit
-from dplda.document._shards import Step
+from dplda.document._dask import DaskEngine, Sealed, run
 from dplda.privacy import Ledger
 
 distributed = pytest.importorskip(
@@ -70,88 +71,78 @@ def test_a_cluster_trains_the_model_of_the_matrix(model, corpus, shards, client)
     assert_array_equal(model.fit(shards.on(client)).components_, expected)
 
 
-class ThreadsOfTheWorker:
-    n_steps = 0
-
-    def catch_up(self, past):
-        assert past == []
-
-    def threads(self, n_jobs):
-        return joblib.effective_n_jobs(n_jobs)
-
-
 def test_a_task_runs_in_threads(client):
     """A worker is a daemon process, in which joblib counts one job by default."""
-    worker = ThreadsOfTheWorker()
-    task = Sealed(("fit", [(0, worker, (3,), [])], "threads", (), False, 0))
-    assert client.submit(visit, task, pure=False).result().value == [3]
-
-
-class Kills(DaskEngine):
-    """Kills workers while they have a task of some call."""
-
-    def __init__(self, client, calls, n_workers):
-        super().__init__(client)
-        self.calls, self.n_workers, self.n_calls, self.n_lost = calls, n_workers, 0, 0
-
-    def sum(self, *args):
-        self.n_calls += 1
-        self.armed = self.n_calls in self.calls
-        return super().sum(*args)
-
-    def _wait(self, arrived):
-        if getattr(self, "armed", False):
-            self.armed = False
-            workers = self._client.scheduler_info(n_workers=-1)["workers"]
-            for address in sorted(workers)[: self.n_workers]:
-                pid = self._client.run(os.getpid, workers=[address])[address]
-                os.kill(pid, signal.SIGKILL)
-        return super()._wait(arrived)
-
-    def _result(self, future):
-        result = super()._result(future)
-        self.n_lost += result is None
-        return result
-
-
-def test_the_tables_of_a_round_go_with_it(shards, client, monkeypatch):
-    """Nothing keeps a message until the garbage collector comes: tables are large."""
-    monkeypatch.setattr(_dask, "POLL", 1e-6)  # as in rounds that last longer than it
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=3)
-    gc.collect()
-    gc.disable()
-    try:
-        model.fit(shards.on(client))
-        kept = [found for found in gc.get_objects() if type(found) is Step]
-    finally:
-        gc.enable()
-    assert not kept
-
-
-@pytest.mark.parametrize(("calls", "n_workers"), [([4], 1), ([3, 5], 1), ([5], 2)])
-def test_workers_are_killed_in_mid_round(calls, n_workers, corpus, shards, client):
-    """One worker, its replacement too, and all workers at once."""
-    model = SubLDA(
-        K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.5,
-        random_state=1,
-    )  # fmt: skip
-    expected = model.fit(corpus).components_
-    ledger = Ledger(epsilon=100.0, delta=1e-6)
-    engine = Kills(client, calls, n_workers)
-    assert_array_equal(model.set_params(ledger=ledger).fit(shards.on(engine)).components_, expected)
-    assert engine.n_calls == 7  # two word totals and five rounds: nothing was released twice
-    assert engine.n_lost > 0
-    assert len(ledger.entries()) == 1
-
-
-def test_the_logs_of_a_task_that_fails_hold_no_arguments(shards, client):
     engine = DaskEngine(client)
-    engine.start([])
-    rows, worker = np.arange(987654321, 987654325), ThreadsOfTheWorker()
-    task = Sealed((engine._fit, [(0, worker, (rows,), [])], "no_such_method", (), True, 0))
-    future = client.submit(visit, task, pure=False)
-    with pytest.raises(AttributeError):
-        future.result()
+    assert list(engine.gather([engine.submit(joblib.effective_n_jobs, 3)])) == [3]
+
+
+def kill(client, n_workers):
+    """Kill -9, once all are up: a nanny gives up if its worker dies while it starts."""
+    nannies = [*client.cluster.workers.values()]
+    while not all(nanny.process and nanny.process.status.name == "running" for nanny in nannies):
+        time.sleep(0.1)
+    for nanny in nannies[:n_workers]:
+        os.kill(nanny.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("moments", "n_workers"), [([], 0), ([25], 1), ([18, 30], 1), ([28], 2)])
+def test_workers_are_killed_in_mid_round(moments, n_workers, corpus, shards, client, monkeypatch):
+    """One worker, its replacement too, and all workers at once; then the scheduler forgets."""
+    model = SubLDA(K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.5, random_state=1)
+    expected = model.fit(corpus).components_
+    ledger, submit, n_tasks = Ledger(epsilon=100.0, delta=1e-6), DaskEngine.submit, 0
+
+    def submit_and_kill(*arguments):
+        nonlocal n_tasks
+        task, n_tasks = submit(*arguments), n_tasks + 1
+        if n_tasks in moments:
+            kill(client, n_workers)
+        return task
+
+    monkeypatch.setattr(DaskEngine, "submit", submit_and_kill)
+    kill(client, 0)  # both are up
+    fitted = model.set_params(ledger=ledger).fit(shards.on(client))
+    assert_array_equal(fitted.components_, expected)
+    assert n_tasks > max(moments, default=0)
+    assert len(ledger.entries()) == 1
+    # the scheduler runs in this process
+    assert not [kept for kept in gc.get_objects() if type(kept) is Sealed and kept.data]
+    end = time.monotonic() + 60
+    while client.cluster.scheduler.tasks or any(client.run(n_results).values()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def n_results(dask_worker):
+    return len(dask_worker.data)
+
+
+def test_an_error_names_the_worker_and_no_private_value(client):
+    engine = DaskEngine(client)
+    with pytest.raises(RuntimeError, match=r"the worker tls://.* failed with TypeError"):
+        list(engine.gather([engine.submit(math.sqrt, "987654321")]))
     logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
-    assert "no_such_method" in logs  # the error is there
+    assert "must be real number" in logs  # the error is there
     assert "987654321" not in logs
+
+
+def test_a_file_that_a_worker_cannot_use_is_named_before_anything_is_charged(
+    corpus, client, tmp_path
+):
+    written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=1000)
+    file = tmp_path / "corpus" / "000001.counts"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256.* by the worker tls://"):
+        SubLDA(K, epsilon=1.0, ledger=ledger).fit(written.on(client))
+    Path(file).unlink()
+    with pytest.raises(ValueError, match=r"shard 000001 .*no file.* by the worker tls://"):
+        SubLDA(K, epsilon=1.0, ledger=ledger).fit(written.on(client))
+    assert ledger.epsilon_spent == 0
+
+
+def test_a_worker_with_another_version_that_came_later_is_named(client):
+    task = client.submit(run, "0.0.9", "fit", len, Sealed.of("fit", []), pure=False)
+    with pytest.raises(RuntimeError, match=r"has dplda 0.0.9, and the worker tls://"):
+        task.result()

@@ -196,6 +196,9 @@ class Documents:
         """The word counts of all documents, in order. Private: for fits without noise."""
         yield self.X
 
+    def close(self) -> None:
+        """Let go of what the training needs."""
+
     def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
         """The clipping bound of a release: an L2 norm and the integer radius that stands for it.
 
@@ -215,13 +218,12 @@ class Documents:
         radius: int,
         each: int = 0,
         most: int = 1,
-        out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`.
 
-        They are those of `units` (None: all), and added to `out` if given. With `each`, a first
-        cell has this number for each document with words, for at most `most` of a unit. If a unit
-        may have several, a last cell has `each` times `most` for each unit with words.
+        They are those of `units` (None: all). With `each`, a first cell has this number for each
+        document with words, for at most `most` of a unit. If a unit may have several, a last cell
+        has `each` times `most` for each unit with words.
         """
         X = self.unit_counts()
         units = np.arange(X.shape[0]) if units is None else units
@@ -244,7 +246,7 @@ class Documents:
             n_docs = np.minimum(np.diff(before)[units], most)
             n_units = [] if most == 1 else [each * most * np.count_nonzero(n_docs)]
             total = np.concatenate([[each * n_docs.sum()], total, n_units]).astype(np.int64)
-        return total if out is None else np.add(out, total, out=out)
+        return total
 
     def sum_topics(
         self,
@@ -256,11 +258,8 @@ class Documents:
         norm: float,
         radius: int,
         upweight: np.ndarray | None = None,
-        out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Integer sum over `units` of centered word-topic counts, (n_words, n_components).
-
-        Added to `out` if that is given.
 
         Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk - center_vk) with
         r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands for `radius` integer units.
@@ -269,7 +268,7 @@ class Documents:
         """
         docs = self.rows_of(units)
         theta, columns = self._columns(docs)
-        total = np.zeros((columns.shape[1], self.n_components), np.int64) if out is None else out
+        total = np.zeros((columns.shape[1], self.n_components), np.int64)
         if not columns.nnz:
             return total
         n_docs, of_entries = np.diff(self.unit_ptr)[units], columns.indices

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from contextlib import closing
 from numbers import Integral, Real
 from operator import attrgetter
 from typing import Any, Self
@@ -268,10 +269,12 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and not budget.exact)
         charged, interrupt = unit if user_ids is None else charged_unit(user_ids, unit), None
-        with Curator(
-            plan, streams, label=name, unit=charged, ledger=self.ledger, parties=self._parties
-        ) as curator:
-            documents = self._documents(X, user_ids, reset=table is None)  # private
+        with (
+            Curator(
+                plan, streams, label=name, unit=charged, ledger=self.ledger, parties=self._parties
+            ) as curator,
+            closing(self._documents(X, user_ids, reset=table is None)) as documents,  # private
+        ):
             if table is None:
                 if self.expected_n_docs is not None:
                     warn_of_expectation(

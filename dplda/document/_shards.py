@@ -10,9 +10,13 @@ charges stay with the curator. ``docs/proofs_document.md`` has the proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import lru_cache, reduce
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,141 +26,79 @@ from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import DaskEngine
 
-Inference: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
-
 
 @dataclass(frozen=True)
-class Scaling:
-    """How units are scaled: public values. `number` counts the scalings of a fit."""
+class Lane:
+    """Consecutive shards in one fit, which a task visits one after the other. Private.
 
-    number: int
-    weight: np.ndarray
-    norm: float
-
-
-@dataclass(frozen=True)
-class Step:
-    """What all shards need for a sum: public values.
-
-    `method` is that of `Documents` which sums, with its options. `inference` is the one that comes
-    before it, with its arguments and options; None: none does. `number` counts those that begin
-    with the topic weights of the step before; 0: this one does not.
+    Methods are pure functions of the files and of their arguments: they may be called again, in any
+    process. `theta` and `scale` hold those of `Documents`, an array for each shard, or are None.
     """
 
-    method: str
-    options: dict[str, Any]
-    scaling: Scaling | None
-    number: int = 0
-    inference: Inference | None = None
-
-
-@dataclass
-class ShardWorker:
-    """One shard in one fit: its file, and the state of its units. Private.
-
-    The state is a function of the documents and of public messages. A visit reads it and changes
-    it: the next visit of the shard needs this object, or a copy. A visit that is repeated returns
-    the same bits, because `n_steps` says which step the topic weights have seen.
-    """
-
-    shard: Shard
+    fit: str  # random digits
+    shards: Sequence[Shard]
     n_components: int
     n_jobs: int | None
-    theta: np.ndarray | None = None
-    n_steps: int = 0
-    scaled: tuple[int, np.ndarray] | None = None  # number of the scaling, and scale of each unit
-    checked: tuple[Any, int] | None = None  # state of the file when it was checked, and result
 
-    def check(self) -> int:
-        """Check the file, unless it is as before; return the number of empty documents.
+    def n_empty(self) -> int:
+        """The number of documents without a word."""
+        return sum(_check(self.fit, shard, shard.state()) for shard in self.shards)
 
-        Each visit calls it. A shard that moves to another machine may have another file there, and
-        a kernel must not meet words that were never checked.
+    def attributes(self, name: str, *visit: Any) -> list[np.ndarray]:
+        """An attribute of `Documents` after the visit of each shard."""
+        return [getattr(self._visit(i, *visit)[0], name) for i in range(len(self.shards))]
+
+    def results(self, combine: Callable[[Iterable[Any]], Any], *visit: Any) -> Any:
+        """What the visits of all shards return, combined."""
+        return combine(self._visit(i, *visit)[1] for i in range(len(self.shards)))
+
+    def _visit(
+        self, i: int, theta: Any, scale: Any, own: Any, *calls: Any
+    ) -> tuple[Documents, Any]:
+        """Call methods of `Documents` on shard i; the last one returns the result.
+
+        Of `calls` there are a name and options, once or twice. `own` has options of each shard.
         """
-        state = self.shard.state()  # before the check: what changes during it is checked again
-        if self.checked is None or self.checked[0] != state:
-            self.checked = state, self.shard.check()
-        return self.checked[1]
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """The result of a method of `Documents`, which reads counts alone."""
-        return getattr(self._documents(), method)(*arguments)
-
-    def sum(
-        self,
-        step: Step,
-        units: np.ndarray | None = None,
-        upweight: np.ndarray | None = None,
-        *,
-        out: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Infer the topic weights of `units` (None: all), and sum. Added to `out` if given."""
-        documents, options = self._documents(step.scaling), step.options
-        units = np.arange(documents.n_units) if units is None else units
-        if step.inference is not None:
-            options = options | {"upweight": upweight}
-            if not 0 < step.number == self.n_steps:
-                self._infer(documents, step.number, step.inference, units)
-        total: np.ndarray = getattr(documents, step.method)(units, **options, out=out)
-        return total
-
-    def catch_up(self, past: Sequence[tuple[Inference, np.ndarray | None]]) -> None:
-        """Infer what a lost worker of this shard had inferred: all earlier steps, in their order.
-
-        `past` holds the inference of each step, and the units that took part (None: all).
-        """
-        for number, (inference, units) in enumerate(past[self.n_steps :], start=self.n_steps + 1):
-            documents = self._documents()
-            units = np.arange(documents.n_units) if units is None else units
-            self._infer(documents, number, inference, units)
-
-    def _infer(
-        self, documents: Documents, number: int, inference: Inference, units: np.ndarray
-    ) -> None:
-        method, arguments, options = inference
-        if number and self.n_steps != number - 1:
-            raise RuntimeError(f"shard {self.shard.path} did not see the round before")
-        getattr(documents, method)(units, *arguments, **options)
-        if number:
-            self.theta, self.n_steps = documents.theta, number
-
-    def _documents(self, scaling: Scaling | None = None) -> Documents:
-        self.check()
+        shard, options = self.shards[i], {} if own is None else dict(own[i])
+        # Each process checks the files that it reads, and again when they change: a kernel must not
+        # meet words that were never checked.
+        _check(self.fit, shard, shard.state())
         documents = Documents(
-            self.shard.counts(), self.shard.unit_ptr(), self.n_components, self.n_jobs, self.theta
-        )
-        if scaling is None:
-            return documents
-        if self.scaled is None or self.scaled[0] != scaling.number:
-            documents.rescale(scaling.weight, scaling.norm, exact=False)
-            self.scaled = scaling.number, documents.scale
-        documents.scale = self.scaled[1]
-        return documents
+            shard.counts(), shard.unit_ptr(), self.n_components, self.n_jobs,
+            None if theta is None else theta[i].copy(),
+        )  # fmt: skip
+        if scale is not None:
+            documents.scale = scale[i]
+        if "units" in options and options["units"] is None:
+            options["units"] = np.arange(documents.n_units)
+        for method, message in zip(calls[::2], calls[1::2]):
+            result = getattr(documents, method)(**message, **options)
+        return documents, result
+
+
+@lru_cache(maxsize=2**16)
+def _check(fit: str, shard: Shard, state: tuple[int, ...]) -> int:
+    """Check a file in a state, once in a fit. What changes meanwhile has another state."""
+    return shard.check()
 
 
 class InProcess:
-    """Visits one shard after the other.
+    """Calls functions at once.
 
-    Whatever visits the shards of a fit, here or on other machines, has these methods. `method`
-    names a method of `ShardWorker`. It gets `message`, and after it the part of the shard in
-    `parts`, if there are any. The next visit of a shard gets the worker as the last one left it. A
-    visit may be repeated. Each shard enters a sum exactly once.
+    Whatever runs the tasks of a fit, here or on other machines, has these members. An argument of
+    a task may be what `submit` returned for an earlier one, and stands for its result. A task may
+    be repeated. `gather` yields each result once, in order.
     """
 
-    def start(self, workers: Sequence[ShardWorker]) -> None:
-        """Begin a fit with fresh workers, one for each shard."""
-        self._workers = workers
+    n_tasks: float = math.inf  # at a time. One shard each: results are added one after the other
 
-    def gather(self, method: str, message: tuple[Any, ...]) -> list[Any]:
-        """The result of each shard, in order."""
-        return [getattr(worker, method)(*message) for worker in self._workers]
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Begin a task."""
+        return function(*arguments)
 
-    def sum(self, method: str, message: tuple[Any, ...], parts: Any = None) -> Any:
-        """The sum of the integer arrays that the shards return."""
-        total = None
-        for worker, part in zip(self._workers, parts or [()] * len(self._workers)):
-            total = getattr(worker, method)(*message, *part, out=total)
-        return total
+    def gather(self, tasks: Iterable[Any]) -> Iterable[Any]:
+        """The results of tasks."""
+        return tasks
 
 
 class ShardedDocuments(Documents):
@@ -166,62 +108,101 @@ class ShardedDocuments(Documents):
         self.n_words, self._shards = X.shape[1], X.shards
         self._edges = np.cumsum([0, *(shard.n_units for shard in X.shards)])
         self.n_units = int(self._edges[-1])
-        self._n_steps = 0
-        self._scaling: Scaling | None = None
         self._engine: Any = InProcess() if X.engine is None else X.engine
         if type(X.engine).__module__.partition(".")[0] == "distributed":
             self._engine = DaskEngine(X.engine)
-        self._engine.start([ShardWorker(shard, n_components, n_jobs) for shard in X.shards])
+        n_lanes, fit = int(min(len(X.shards), self._engine.n_tasks)), uuid.uuid4().hex
+        self._cuts = np.linspace(0, len(X.shards), n_lanes + 1).astype(int).tolist()
+        # results of tasks, which stay where they are: lanes, and for each of them `theta`, `scale`
+        self._lanes = [
+            self._engine.submit(Lane, fit, X.shards[begin:end], n_components, n_jobs)
+            for begin, end in pairwise(self._cuts)
+        ]
+        self._theta, self._scale = [None] * n_lanes, [None] * n_lanes
+        self._before: tuple[Any, ...] = ()  # a call of `Documents` before that of `sum_topics`
+        n_empty = (self._engine.submit(Lane.n_empty, lane) for lane in self._lanes)
         # an error here cancels the charge: nothing is released yet
-        warn_of_empty_rows(sum(self._engine.gather("check", ())), X.shape[0])
+        warn_of_empty_rows(sum(self._engine.gather(n_empty)), X.shape[0])
 
     def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
         if not exact:
-            number = 1 if self._scaling is None else self._scaling.number + 1
-            self._scaling = Scaling(number, weight, norm)
+            options = {"weight": weight, "norm": norm, "exact": exact}
+            self._scale = [*self._visits(Lane.attributes, "scale", None, "rescale", options)]
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
-        return np.concatenate(self._engine.gather("ask", ("share_of", words)))
+        return self._results(_joined, None, "share_of", {"words": words})
+
+    def close(self) -> None:
+        vars(self).clear()  # a cluster computes no more, and forgets
 
     def longest(self) -> float:
-        return max(self._engine.gather("ask", ("longest",)))
+        return self._results(max, None, "longest", {})
 
     def matrices(self) -> Iterator[sp.csr_array]:
         # this process reads them, whatever the engine: who reads the next one needs the result
         for shard in self._shards:
-            shard.check()  # a kernel must not meet words that were never checked
+            shard.check()
             yield shard.counts()
 
     def sum_words(self, units: np.ndarray | None = None, **options: Any) -> np.ndarray:
-        parts = None if units is None else self._parts(units, None)
-        return self._engine.sum("sum", (Step("sum_words", options, self._scaling),), parts)
+        own = None if units is None else self._own(units)
+        return self._results(_total, own, "sum_words", options)
 
     def infer(
         self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float, **options: Any
     ) -> None:
-        # noted for `sum_topics`, which does both in one visit of each shard; a copy, because the
-        # caller tempers its table in place before the sum
-        self._n_steps += not options.get("anew")
-        number = 0 if options.get("anew") else self._n_steps
-        self._inference = number, ("infer", (phi.copy(), doc_topic_prior), options)
+        options |= {"phi": phi.copy(), "doc_topic_prior": doc_topic_prior}  # tempered in place
+        if options.get("anew"):  # in the visit that sums: topic weights of one shard are enough
+            self._before = "infer", options
+            return
+        visits = self._visits(Lane.attributes, "theta", self._own(units), "infer", options)
+        for i, theta in enumerate(visits):
+            self._theta[i] = theta  # at once: the old and the new one are there for one lane only
 
     def infer_fully(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
-        self._inference = 0, ("infer_fully", (factor.copy(), doc_topic_prior), {})
+        options = {"factor": factor.copy(), "doc_topic_prior": doc_topic_prior}
+        self._before = "infer_fully", options
 
     def sum_topics(
         self, units: np.ndarray, *, upweight: np.ndarray | None = None, **options: Any
     ) -> np.ndarray:
-        step = Step("sum_topics", options, self._scaling, *self._inference)
-        return self._engine.sum("sum", (step,), self._parts(units, upweight))
+        own, before, self._before = self._own(units, upweight), self._before, ()
+        return self._results(_total, own, *before, "sum_topics", options)
 
-    def _parts(self, units: np.ndarray, upweight: np.ndarray | None) -> list[tuple[Any, Any]]:
+    def _results(self, combine: Any, own: Any, *calls: Any) -> Any:
+        return combine(self._engine.gather(self._visits(Lane.results, combine, own, *calls)))
+
+    def _visits(self, function: Any, what: Any, own: Any, *calls: Any) -> Iterator[Any]:
+        """A task for each lane. The options of `calls` travel once, `own` has those of shards."""
+        calls = tuple(
+            self._engine.submit(_unchanged, each) if isinstance(each, dict) else each
+            for each in calls
+        )
+        for i, (begin, end) in enumerate(pairwise(self._cuts)):
+            yield self._engine.submit(
+                function, self._lanes[i], what, self._theta[i], self._scale[i],
+                None if own is None else own[begin:end], *calls,
+            )  # fmt: skip
+
+    def _own(self, units: np.ndarray, upweight: np.ndarray | None = None) -> list[dict[str, Any]]:
         """For each shard its units among `units`, counted from its first, and their weights."""
         cuts = np.searchsorted(units, self._edges)
-        parts = []
-        for i, (begin, end) in enumerate(zip(self._edges, self._edges[1:])):
+        own: list[dict[str, Any]] = []
+        for i, (begin, end) in enumerate(pairwise(self._edges)):
             rows = units[cuts[i] : cuts[i + 1]] - begin
-            everybody = len(rows) == end - begin  # then no list of rows travels
-            parts.append(
-                (None if everybody else rows, None if upweight is None else upweight[begin:end])
-            )
-        return parts
+            own.append({"units": None if len(rows) == end - begin else rows})  # None: all
+            if upweight is not None:
+                own[i]["upweight"] = upweight[begin:end]
+        return own
+
+
+def _unchanged(message: Any) -> Any:
+    return message
+
+
+def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
+    return np.concatenate([*parts])
+
+
+def _total(parts: Iterable[np.ndarray]) -> np.ndarray:
+    return reduce(lambda total, part: np.add(total, part, out=total), parts)
