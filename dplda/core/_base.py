@@ -72,8 +72,8 @@ class BaseLDA(BaseTopicModel):
 
     Parameters
     ----------
-    doc_topic_prior : float or None, default=0.1
-        Dirichlet parameter of a document's topics (alpha); None is 1 / n_components.
+    doc_topic_prior : float, default=0.1
+        Dirichlet parameter of a document's topics (alpha).
     topic_word_prior : float, default=0.01
         Dirichlet parameter of a topic's words (beta).
 
@@ -87,20 +87,13 @@ class BaseLDA(BaseTopicModel):
     weak_topics_ : ndarray of shape (n_components,), bool
         Topics with no more evidence than noise and chance have. Without noise chance alone counts,
         and all topics are weak or none.
-    doc_topic_prior_ : float
-        `doc_topic_prior`, or 1 / n_components for None.
     """
 
     _parameter_constraints: dict[str, Any] = {
         **BaseTopicModel._parameter_constraints,
-        "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right"), None],
+        "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
     }
-
-    @property
-    def doc_topic_prior_(self) -> float:
-        """The Dirichlet parameter in use: `doc_topic_prior`, or 1 / n_components for None."""
-        return 1 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
 
     def transform(self, X: Any) -> np.ndarray:
         """Topic weights of documents, by fold-in.
@@ -128,7 +121,7 @@ class BaseLDA(BaseTopicModel):
         holds for `fit_transform`.
         """
         check_is_fitted(self)
-        prior, n_jobs = self.doc_topic_prior_, self.n_jobs
+        prior, n_jobs = self.doc_topic_prior, self.n_jobs
         weights = [fold_in(x, self.components_, prior, n_jobs, x.dtype) for x in self._read(X)]
         theta = np.concatenate(weights)
         theta /= theta.sum(axis=1, keepdims=True)
@@ -191,7 +184,7 @@ class BaseLDA(BaseTopicModel):
         if getattr(self, "epsilon_", np.inf) < np.inf:
             _warn_of_exact_scores()
         return held_out_log_likelihood(
-            self.components_, self._read(X), self.doc_topic_prior_, completion, self.n_jobs
+            self.components_, self._read(X), self.doc_topic_prior, completion, self.n_jobs
         )
 
 

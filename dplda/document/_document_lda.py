@@ -324,7 +324,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         self, documents: Documents, table: NoisyTable, steps: list[Round], curator: Curator
     ) -> None:
         """The algorithm. Only results of `curator.release` leave the private `documents`."""
-        shape, priors = table.table.shape, (self.doc_topic_prior_, self.topic_word_prior)
+        shape, priors = table.table.shape, (self.doc_topic_prior, self.topic_word_prior)
         factor, center = aligned_zeros(shape, np.float32), aligned_zeros(shape, np.float32)
         for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
             if step.for_totals:

@@ -63,7 +63,6 @@ class SubLDA(DocumentLDA):
     privacy_
     noise_multiplier_
     n_iter_
-    doc_topic_prior_
     n_features_in_
 
     See Also
@@ -155,7 +154,7 @@ class SubLDA(DocumentLDA):
             return None
         return beta + live_counts(
             documents.matrices(), documents.n_words, n_components, streams,
-            doc_topic_prior=self.doc_topic_prior_, topic_word_prior=beta,
+            doc_topic_prior=self.doc_topic_prior, topic_word_prior=beta,
         )  # without privacy  # fmt: skip
 
 

@@ -59,7 +59,6 @@ class PrivateSVILDA(DocumentLDA):
     privacy_
     noise_multiplier_
     n_iter_
-    doc_topic_prior_
     n_features_in_
 
     See Also

@@ -101,7 +101,7 @@ def private_topic_counts(
     ((3,), 4.2)
     """
     check_model(model)
-    if not isinstance(model, BaseLDA) or model.doc_topic_prior_ is None:
+    if not isinstance(model, BaseLDA) or model.doc_topic_prior is None:
         raise TypeError(
             f"model must be a topic model of dplda with a doc_topic_prior, got "
             f"{type(model).__name__}; the proof is about the inference of these models. Of a "
@@ -116,7 +116,7 @@ def private_topic_counts(
         """
         counted = check_counts(model, X, reset=False)  # private
         users = number_users(user_ids, counted.shape[0])  # private
-        rows = fold_in(counted, model.components_, model.doc_topic_prior_, model.n_jobs)  # private
+        rows = fold_in(counted, model.components_, model.doc_topic_prior, model.n_jobs)  # private
         if not soft:
             rows = (rows.argmax(axis=1)[:, None] == np.arange(rows.shape[1])).astype(float)
         rows = np.where(np.diff(counted.indptr)[:, None] > 0, rows, 0.0)

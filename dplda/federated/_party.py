@@ -274,7 +274,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         last: list[np.ndarray] = []
         for t in rounds(self, sweeps[0], sweeps[-1]):
             counts = sweep_tokens(
-                tokens, topics, table, word_prior, doc_topic_prior=float(self.doc_topic_prior_),
+                tokens, topics, table, word_prior, doc_topic_prior=float(self.doc_topic_prior),
                 streams=streams, t=t, n_jobs=self.n_jobs,
             )  # fmt: skip
             table = np.add(counts, beta, dtype=np.float64)  # of the next sweep

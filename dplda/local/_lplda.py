@@ -314,7 +314,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         if self.correlation < 1:  # equation 10
             prior, kept = prior + float(self.correlation) * kept, np.zeros_like(kept)
         counts = topic_counts(
-            documents, prior + kept, background, doc_topic_prior=self.doc_topic_prior_,
+            documents, prior + kept, background, doc_topic_prior=self.doc_topic_prior,
             streams=streams, sweeps=sweeps, first_round=state.n_iter + 1,
             from_prior=state.n_docs > 0,
         )  # fmt: skip
@@ -490,7 +490,7 @@ class OLPLDA(LPLDA):
         client = self._client(n_words, None)
         prior = np.full((n_words, int(self.n_components)), float(self.topic_word_prior))
         counts = topic_counts(
-            X, prior, np.zeros(n_words), doc_topic_prior=self.doc_topic_prior_,
+            X, prior, np.zeros(n_words), doc_topic_prior=self.doc_topic_prior,
             streams=Streams.from_random_state(self.random_state),
             sweeps=rounds(self, 1, self.max_iter), first_round=1, from_prior=False,
         )  # fmt: skip

@@ -44,7 +44,7 @@ class PublishedHDPLDA(PublishedLDA):
         Clipping bound: a draw reads noisy counts up to this value (C), above 0; must be given.
     max_iter : int, default=100
         Number of sweeps over the corpus (T).
-    doc_topic_prior : float or None, default=1.0
+    doc_topic_prior : float, default=1.0
         Dirichlet parameter of a document's topics (alpha). The default is that of [1]_.
     topic_word_prior, n_jobs, random_state, verbose : optional
         As in :class:`dplda.GibbsLDA`.
@@ -126,7 +126,7 @@ class PublishedHDPLDA(PublishedLDA):
             # sweep made before. The token itself is counted, under its topic so far.
             _published_hdp.live_sweep(  # private
                 corpus.word, corpus.doc_ptr, topics, counts, counts.sum(axis=0),
-                self.count_clip, self.doc_topic_prior_, self.topic_word_prior, bits,
+                self.count_clip, self.doc_topic_prior, self.topic_word_prior, bits,
                 np.empty(n_components, np.int64), np.empty(n_components),
             )  # fmt: skip
             announce(TOPICS, t, topics.copy)  # public

@@ -177,7 +177,7 @@ class PublishedIFTMParty(PublishedLDA):
     ) -> None:
         """Lines 11 to 24 of Algorithm 1; `topics` (n_tokens,) is changed in place."""
         corpus, noisy = data  # private
-        alpha, last = float(self.doc_topic_prior_), first + self.max_iter - 1
+        alpha, last = float(self.doc_topic_prior), first + self.max_iter - 1
         weights = self._weights(corpus, topics, n_components)  # private
         for t in rounds(self, first, last):
             log_phi = _draw_log_phi(weights, streams, t)  # line 22; private

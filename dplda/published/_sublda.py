@@ -187,7 +187,7 @@ class PublishedSubLDA(PublishedLDA):
                 _published.subsampled_sweep(  # private
                     corpus.word, document, part, topics, noisy, sizes, doc_counts,
                     self._draw((len(part), n_components), noise) if in_place else no_rows,
-                    self.count_clip, self.doc_topic_prior_, self.topic_word_prior,
+                    self.count_clip, self.doc_topic_prior, self.topic_word_prior,
                     bits.words(len(part)), scratch,
                 )  # fmt: skip
             # The paper's release. The noise is that of one count that one word changes by 1, if it
@@ -226,7 +226,7 @@ class PublishedSubLDA(PublishedLDA):
     ) -> float:
         """Perplexity of the training documents, with weights from their current topics."""
         phi = np.maximum(noisy, 0) + self.topic_word_prior
-        theta = doc_counts + self.doc_topic_prior_
+        theta = doc_counts + self.doc_topic_prior
         total = _published.log_likelihood(
             corpus.word, document, phi / phi.sum(axis=0), theta / theta.sum(axis=1, keepdims=True)
         )

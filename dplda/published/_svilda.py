@@ -177,7 +177,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
         """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words, n_components)."""
         factor = exp_dirichlet_expectation(table, float, self.n_jobs)
         _, theta = e_step(
-            X, factor, n_components=table.shape[1], doc_topic_prior=self.doc_topic_prior_,
+            X, factor, n_components=table.shape[1], doc_topic_prior=self.doc_topic_prior,
             n_jobs=self.n_jobs,
         )  # fmt: skip
         rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))

@@ -221,7 +221,6 @@ def _public_parameters(model: Any) -> dict[str, Any]:
             f"a release infers the topics of documents by their doc_topic_prior, and "
             f"{type(model).__name__} has none; publish its components_ with the card of privacy_"
         )
-    given["doc_topic_prior"] = model.doc_topic_prior_  # a file says what None stood for
     return {name: value for name, value in given.items() if name not in NOT_RELEASED}
 
 

@@ -28,8 +28,7 @@ class ReleasedModel(BaseLDA):
     ----------
     doc_topic_prior : float or None, default=None
         Dirichlet parameter of a document's topics; `load_release` sets that of the training.
-    n_jobs : int or None, default=None
-        Number of threads. It never changes a result.
+    n_jobs
 
     Attributes
     ----------
@@ -59,11 +58,6 @@ class ReleasedModel(BaseLDA):
     def __init__(self, doc_topic_prior=None, n_jobs=None):
         self.doc_topic_prior = doc_topic_prior
         self.n_jobs = n_jobs
-
-    @property
-    def doc_topic_prior_(self) -> Any:
-        """The prior of the training."""
-        return self.doc_topic_prior
 
     @classmethod
     def _of(

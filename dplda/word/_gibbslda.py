@@ -65,7 +65,6 @@ class GibbsLDA(BaseLDA):
         Number of sweeps so far.
     epsilon_, delta_ : float
         Infinity and 0: nothing is protected. `privacy_` says so.
-    doc_topic_prior_
     n_features_in_
 
     See Also
@@ -117,7 +116,7 @@ class GibbsLDA(BaseLDA):
         corpus, n_sweeps = Corpus.from_counts(check_counts(self, X, reset=True)), int(self.max_iter)
         counts = average_counts(
             corpus, int(self.n_components), None, Streams.from_random_state(self.random_state),
-            rounds(self, 1, n_sweeps), n_sweeps, doc_topic_prior=self.doc_topic_prior_,
+            rounds(self, 1, n_sweeps), n_sweeps, doc_topic_prior=self.doc_topic_prior,
             topic_word_prior=self.topic_word_prior, n_jobs=self.n_jobs,
         )  # fmt: skip
         components = counts.T + float(self.topic_word_prior)

@@ -111,7 +111,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         The upper end of the clip that was used.
     n_iter_ : int
         Number of sweeps so far.
-    doc_topic_prior_
     n_features_in_
 
     See Also
@@ -249,7 +248,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                     # replaced word; all other draws read public topics and the table only.
                     n_drawn += 1
                     draw = partial(
-                        draw_topics, tokens, topics, table, doc_topic_prior=self.doc_topic_prior_,
+                        draw_topics, tokens, topics, table, doc_topic_prior=self.doc_topic_prior,
                         streams=streams, t=n_drawn, n_jobs=self.n_jobs,
                     )  # fmt: skip
                     topics = curator.publish(
