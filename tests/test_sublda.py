@@ -245,10 +245,9 @@ def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         SubLDA(4, epsilon=math.inf, max_iter=1, random_state=seeds[0]).fit(corpus)
     tokens = Corpus.from_counts(corpus.astype(float))
-    topics = np.full(tokens.n_tokens, -1, np.int32)
     reader = Streams.from_random_state(seeds[1]).reader(Purpose.TOPICS, 0)
-    _gibbslda.live_sweep(
-        tokens, topics, np.zeros((50, 16), np.int32), np.zeros(4, np.int64), reader,
+    topics = _gibbslda.live_sweep(
+        tokens, np.zeros((50, 16), np.int32), np.zeros(4, np.int64), reader,
         doc_topic_prior=0.1, topic_word_prior=0.01,
     )  # fmt: skip
     counts = np.zeros((50, 4))

@@ -150,15 +150,14 @@ def average_counts(
         frequencies = frequencies + before.sum(axis=1)
     elif n_components < LIVE_START:
         topics = uniform_topics(corpus, n_components, streams)
-        by_word.count(topics, counts, n_jobs)
     else:
-        live = np.full(corpus.n_tokens, -1, np.int32)
-        padded, totals = pad(counts, np.int32), np.zeros(n_components, np.int64)
-        live_sweep(
-            corpus, live, padded, totals, streams.reader(Purpose.TOPICS, 0),
+        topics = live_sweep(
+            corpus, pad(counts, np.int32), np.zeros(n_components, np.int64),
+            streams.reader(Purpose.TOPICS, 0),
             doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
-        )  # fmt: skip
-        topics, counts = live.astype(TOPIC), padded[:, :n_components].copy()
+        ).astype(TOPIC)  # fmt: skip
+    if before is None:
+        by_word.count(topics, counts, n_jobs)
     largest = max(1.0, float(frequencies.max(initial=0)))
     total, n_averaged = np.zeros_like(counts, np.int64), -(-max_iter // 4)
     for t, n_left in zip(sweeps, range(max_iter - 1, -1, -1)):
@@ -191,27 +190,25 @@ def live_counts(
     totals, reader = np.zeros(n_components, np.int64), streams.reader(Purpose.TOPICS, 0)
     for X in matrices:
         for rows in row_blocks(X.indptr):  # the tokens of a block are in memory
-            corpus = Corpus.from_counts(X[rows].ceil())
-            topics = np.full(corpus.n_tokens, -1, np.int32)
-            live_sweep(corpus, topics, counts, totals, reader, **priors)
+            live_sweep(Corpus.from_counts(X[rows].ceil()), counts, totals, reader, **priors)
     return counts[:, :n_components]
 
 
 def live_sweep(
     corpus: Corpus,
-    topics: np.ndarray,
     counts: np.ndarray,
     totals: np.ndarray,
     reader: Reader,
     *,
     doc_topic_prior: float,
     topic_word_prior: float,
-) -> None:
-    """One sweep of collapsed Gibbs sampling: each draw reads the counts of all other tokens.
+) -> np.ndarray:
+    """First topics (n_tokens,) by collapsed Gibbs sampling: a draw reads the counts so far.
 
-    It changes `topics` (n_tokens,), which are -1 before a token has one, the padded `counts`
-    (n_words, n_padded) and their sums `totals` (n_components,).
+    They are added to the padded `counts` (n_words, n_padded) and their sums `totals`
+    (n_components,).
     """
+    topics = np.full(corpus.n_tokens, -1, np.int32)
     scratch = np.empty((4, counts.shape[1]), np.float32)
     end = 0
     for block in corpus.blocks(PIECE_TOKENS):
@@ -220,3 +217,4 @@ def live_sweep(
             block.word, block.doc_ptr, topics[start:end], counts, totals,
             doc_topic_prior, topic_word_prior, reader.words(block.n_tokens), scratch,
         )  # fmt: skip
+    return topics
