@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import dplda.federated  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._options import add_texts, check_ledger, check_output, texts_of
+from dplda.cli._options import (
+    add_texts,
+    check_ledger,
+    check_output,
+    command_group,
+    texts_of,
+)
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import PUBLIC, reserved, write_atomically
 
@@ -21,22 +27,14 @@ log, LOG = logging.getLogger("dplda.federated"), "%(asctime)s %(name)s: %(messag
 
 def add_commands(commands: Any) -> None:
     """Add the commands of ``dplda federation``."""
-    parser = commands.add_parser("federation", help="train together over a network")
-    commands = parser.add_subparsers(required=True, metavar="command")
-    for name, text, command, add_options in (
-        ("plan", "write the plan of a fit, which all parties sign off", _plan, _add_plan),
-        ("coordinator", "add up what the parties of a plan send", _add_up, _add_coordinator),
-        ("party", "fit the model of a plan with the other parties", _fit_together, _add_party),
-    ):
-        one = commands.add_parser(
-            name, formatter_class=argparse.ArgumentDefaultsHelpFormatter, help=text
-        )
-        one.set_defaults(command=command)
-        add_options(one)
-
-
-def _add_plan(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    add_command = command_group(
+        commands, "federation", "train together over a network",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )  # fmt: skip
+    plan = add_command("plan", _plan, "Write the plan of a fit, which all parties sign off.")
+    coordinator = add_command("coordinator", _add_up, "Add up what the parties of a plan send.")
+    party = add_command("party", _fit_together, "Fit the model of a plan with the other parties.")
+    add = plan.add_argument
     add("--vocabulary", type=Path, required=True, help="public file with one word per line")
     add("--parties", type=Path, nargs="+", required=True, metavar="CERTIFICATE",
         help="certificates (PEM), whose file names are those of the parties")  # fmt: skip
@@ -54,34 +52,23 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     add("--subsampling-ratio", type=float, help="share of units in a round; default: the model's")
     add("--colluding", type=int, default=1, help="parties that may share all they know")
     add("--lost", type=int, default=0, help="parties that may drop out of the fit")
-
-
-def _add_coordinator(parser: argparse.ArgumentParser) -> None:
-    _add_side(parser)
-    add = parser.add_argument
+    add = coordinator.add_argument
     add("--host", default="127.0.0.1", help="address to listen at")
     add("--port", type=int, default=8000, help="port to listen at")
     add("--round-timeout", type=float, default=600.0, help="seconds that a round may take")
-
-
-def _add_party(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser, "--user-column", "column that says whose text it is")
-    _add_side(parser)
-    add = parser.add_argument
+    add_texts(party, "--user-column", "column that says whose text it is")
+    add = party.add_argument
     add("--coordinator", required=True, metavar="HOST:PORT", help="where it listens")
     add("--coordinator-certificate", type=Path, required=True,
         help="its certificate, or its authority's (PEM)")  # fmt: skip
     add("--ledger", type=Path, required=True, help="file of the budget that is charged")
     add("--out", type=Path, default=Path("together.model"), help="release file of the model")
     add("--n-jobs", type=int, help="threads")
-
-
-def _add_side(parser: argparse.ArgumentParser) -> None:
-    """Add what a coordinator and a party need."""
-    add = parser.add_argument
-    add("--plan", type=Path, required=True, help="file of the plan")
-    add("--certificate", type=Path, required=True, help="own TLS certificate (PEM)")
-    add("--key", type=Path, required=True, help="its private key (PEM)")
+    for parser in (coordinator, party):
+        add = parser.add_argument
+        add("--plan", type=Path, required=True, help="file of the plan")
+        add("--certificate", type=Path, required=True, help="own TLS certificate (PEM)")
+        add("--key", type=Path, required=True, help="its private key (PEM)")
 
 
 def _plan(options: argparse.Namespace) -> None:

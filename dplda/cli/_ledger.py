@@ -9,31 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._options import say
+from dplda.cli._options import command_group, say
 from dplda.leaf._checks import escaped
 
+FILE = "file of the ledger"
 COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands of ``dplda ledger``."""
-    parser = commands.add_parser("ledger", help="look into a privacy ledger")
-    commands = parser.add_subparsers(required=True, metavar="command")
-
-    def add_command(name: str, run: Any, text: str) -> Any:
-        parser = commands.add_parser(name, help=text.partition(".")[0], description=text)
-        parser.set_defaults(command=run)
-        parser.add_argument("file", help="file of the ledger")
-        return parser.add_argument
-
-    add = add_command("show", _show, "Print what was spent, on what and when.")
+    add_command = command_group(commands, "ledger", "look into a privacy ledger")
+    add = add_command("show", _show, "Print what was spent, on what and when.").add_argument
+    add("file", help=FILE)
     add("--delta", type=float, help="state epsilons at this delta instead of the ledger's")
     add = add_command(
         "check", _check, "Compare a ledger with a limit, and with what was released. Exit code 0: "
         "all is well. 1: more was spent, or the ledger does not know a release or a receipt, for "
         "instance because an old copy was put in its place. 2: a file cannot be read, or an option "
         "is wrong.",
-    )  # fmt: skip
+    ).add_argument  # fmt: skip
+    add("file", help=FILE)
     add("--max-epsilon", type=float, help="most that may be spent; default: the budget")
     add("--delta", type=float, help="delta of the limit; default: the ledger's")
     add("--releases", nargs="+", type=Path, default=[], metavar="FILE",
@@ -44,7 +39,8 @@ def add_commands(commands: Any) -> None:
         "cancel", _cancel, "Cancel an entry that is reserved, whose fit has released nothing. If "
         "the fit still runs, it ends with an error before its first release. An entry whose "
         "releases have begun is not canceled.",
-    )  # fmt: skip
+    ).add_argument  # fmt: skip
+    add("file", help=FILE)
     add("number", type=int, help="number of the entry, as `show` prints it")
 
 

@@ -6,7 +6,7 @@ import argparse
 import csv
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,18 @@ from dplda.leaf._files import check_writable, write_atomically
 from dplda.text._text_files import Texts, read_texts
 
 MODEL = "file that dplda fit or save_release wrote"
+
+
+def command_group(commands: Any, name: str, text: str, **form: Any) -> Callable[..., Any]:
+    """Add a command that has commands; ``add_command(name, run, text)`` adds one of them."""
+    inner = commands.add_parser(name, help=text).add_subparsers(required=True, metavar="command")
+
+    def add_command(name: str, run: Any, text: str) -> Any:
+        parser = inner.add_parser(name, help=text.partition(".")[0], description=text, **form)
+        parser.set_defaults(command=run)
+        return parser
+
+    return add_command
 
 
 def add_texts(
