@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import UNKNOWN_WORDS
-from dplda.core._texts import check_model, flat_steps, in_order, words_after, words_of
+from dplda.core._texts import check_model, column_words, flat_steps, words_after, words_of
 from dplda.leaf._checks import check_integer, escaped
 from dplda.metrics._signal import standing_words
 
@@ -117,7 +117,7 @@ def _with_names(
     if feature_names is None:
         names = words_after(before) or words_of(model) or [f"x{v}" for v in range(n_words)]
     else:
-        names = in_order(feature_names)
+        names = column_words(feature_names)
     if len(names) != n_words:
         raise ValueError(
             f"feature_names must hold the {n_words} words that the model was fitted on, got "

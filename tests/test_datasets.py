@@ -50,7 +50,7 @@ def test_words_of_other_languages_are_those_of_wordfreq(monkeypatch):
         with pytest.raises((TypeError, ValueError), match=r"language must be one of|n_words"):
             load_public_vocabulary(**wrong)
     monkeypatch.setitem(sys.modules, "wordfreq", None)
-    _words.words_of.cache_clear()
+    _words.language_words.cache_clear()
     with pytest.raises(ImportError, match="extra 'languages'"):
         load_public_vocabulary(language="de")
 

@@ -52,31 +52,26 @@ def check_model(
         raise TypeError(f"expected {expected}, got {type(model).__name__}")
 
 
-def in_order(words: Any) -> list[str]:
-    """The words of a sequence, or of a dict of words and columns such as `vocabulary_`."""
-    if isinstance(words, Mapping):
-        if not all(isinstance(word, str) for word in words):
+def column_words(vocabulary: Any) -> list[str]:
+    """The words of the columns: of a vectorizer, a list, or a dict of words and columns."""
+    if isinstance(vocabulary, str):
+        raise TypeError(f"vocabulary must be a vectorizer or a list of words, got {vocabulary!r}")
+    if isinstance(vocabulary, Mapping):
+        if not all(isinstance(word, str) for word in vocabulary):
             raise ValueError(
                 "the names of the words must be a list of str, or a dict of str to int"
             )
-        return [str(word) for word in sorted(words, key=words.__getitem__)]
-    return [str(word) for word in words]
-
-
-def column_words(vocabulary: Any) -> list[str]:
-    """The words of the columns that a vectorizer counts, or of a given list or dict."""
-    if isinstance(vocabulary, str):
-        raise TypeError(f"vocabulary must be a vectorizer or a list of words, got {vocabulary!r}")
-    if not hasattr(vocabulary, "get_feature_names_out"):
-        return in_order(vocabulary)
-    try:
-        return [str(word) for word in vocabulary.get_feature_names_out()]
-    except NotFittedError:
-        raise ValueError(
-            f"the {type(vocabulary).__name__} has no words yet; fit it, with a charge, if it is a "
-            "PrivateCountVectorizer, or give it a public vocabulary. The columns must be those of "
-            "the private matrix"
-        ) from None
+        return sorted(map(str, vocabulary), key=vocabulary.__getitem__)
+    if hasattr(vocabulary, "get_feature_names_out"):
+        try:
+            vocabulary = vocabulary.get_feature_names_out()
+        except NotFittedError:
+            raise ValueError(
+                f"the {type(vocabulary).__name__} has no words yet; fit it, with a charge, if it "
+                "is a PrivateCountVectorizer, or give it a public vocabulary. The columns must be "
+                "those of the private matrix"
+            ) from None
+    return [str(word) for word in vocabulary]
 
 
 def words_of(estimator: Any) -> list[str] | None:
@@ -84,7 +79,7 @@ def words_of(estimator: Any) -> list[str] | None:
     for name in ("vocabulary_", "feature_names_in_"):
         words = getattr(estimator, name, None)
         if words is not None:
-            return in_order(words)
+            return column_words(words)
     return None
 
 

@@ -34,15 +34,12 @@ LARGEST_LENGTH = 10**6  # of max_tokens: a long book
 
 @dataclass(frozen=True)
 class NoisyScore:
-    """A private held-out score; ``float(score)`` is its gain."""
+    """A private held-out score."""
 
     gain: float
     standard_error: float
     perplexity: float
     privacy_: Guarantee
-
-    def __float__(self) -> float:
-        return self.gain
 
 
 def noisy_score(

@@ -27,7 +27,7 @@ from dplda.core._private_fit import (
 )
 from dplda.core._texts import only_texts
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
-from dplda.datasets._words import words_of
+from dplda.datasets._words import language_words
 from dplda.displays import list_topics
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import plan
@@ -372,7 +372,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         """Public words that do not count, as far as a text can have them."""
         words = self.stop_words
         if words == "auto":
-            words = words_of(self.vocabulary)[1] if isinstance(self.vocabulary, str) else None
+            words = language_words(self.vocabulary)[1] if isinstance(self.vocabulary, str) else None
         if words is None:
             return None
         analyze = CountVectorizer(token_pattern=WORD).build_analyzer()
