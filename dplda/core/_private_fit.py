@@ -130,39 +130,35 @@ class Described(BaseEstimator):
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
+        """Describe what docstrings only name or leave out, as base classes do.
+
+        That is parameters and attributes of the class, and what each `fit` and `partial_fit` takes
+        and returns.
+        """
         super().__init_subclass__(**options)
-        inherit_descriptions(cls)
+        described: dict[str, str] = {}
+        for base in reversed(cls.__mro__[1:]):
+            if base.__module__.startswith("dplda."):
+                text = cleandoc(base.__doc__ or "")
+                entries = re.findall(r"^(\w+)( : .+\n(?:    .+\n?)+)", text, re.M)
+                described |= {name: (name + text).rstrip("\n") for name, text in entries}
+        if cls.__doc__:
+            cls.__doc__ = re.sub(
+                r"^\w+$",
+                lambda name: described.get(name[0], name[0]),
+                cleandoc(cls.__doc__),
+                flags=re.M,
+            )
+        for method in (vars(cls).get(name) for name in ("fit", "partial_fit")):
+            text = cleandoc(method.__doc__ or "") if method else ""
+            if text and "Parameters\n" not in text:
+                first, *sections = re.split(r"\n\n(?=\w+\n---)", text, maxsplit=1)
+                method.__doc__ = "\n\n".join([first, FIT, *sections])
 
     def _assign(self, parameters: dict[str, Any]) -> None:
         """Set the parameters of a constructor, its ``locals()``, each as it was given."""
         del parameters["self"]
         self.__dict__.update(parameters)
-
-
-def inherit_descriptions(cls: type) -> None:
-    """Describe what docstrings only name or leave out, as base classes do.
-
-    That is parameters and attributes of the class, and what each `fit` and `partial_fit` takes and
-    returns.
-    """
-    described: dict[str, str] = {}
-    for base in reversed(cls.__mro__[1:]):
-        if base.__module__.startswith("dplda."):
-            text = cleandoc(base.__doc__ or "")
-            entries = re.findall(r"^(\w+)( : .+\n(?:    .+\n?)+)", text, re.M)
-            described |= {name: (name + text).rstrip("\n") for name, text in entries}
-    if cls.__doc__:
-        cls.__doc__ = re.sub(
-            r"^\w+$",
-            lambda name: described.get(name[0], name[0]),
-            cleandoc(cls.__doc__),
-            flags=re.M,
-        )
-    for method in (vars(cls).get(name) for name in ("fit", "partial_fit")):
-        text = cleandoc(method.__doc__ or "") if method else ""
-        if text and "Parameters\n" not in text:
-            first, *sections = re.split(r"\n\n(?=\w+\n---)", text, maxsplit=1)
-            method.__doc__ = "\n\n".join([first, FIT, *sections])
 
 
 class PrivateEstimator(Described):

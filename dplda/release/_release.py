@@ -182,24 +182,15 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     OSError
         If the file cannot be read.
 
+    See Also
+    --------
+    save_release : Writes the file, with an example of both.
+
     Notes
     -----
     **Privacy.** `privacy_` is the statement of the author of the file. It fits its own events, and
     nobody can check that those events happened. The checksum detects damage, not forgery; a
     signature (``docs/release.md``) proves who wrote the file.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from dplda import SubLDA, load_release, save_release
-    >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
-    >>> model = SubLDA(n_components=3, epsilon=4.0).fit(X)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_release(model, os.path.join(folder, "topics.dplda"))
-    ...     released = load_release(os.path.join(folder, "topics.dplda"))
-    >>> released.privacy_ == model.privacy_, released.transform(X[:5]).shape
-    (True, (5, 3))
     """
     path = Path(path)
     if path.stat().st_size > MAX_BYTES:
