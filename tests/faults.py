@@ -784,7 +784,7 @@ def a_second_attempt_is_charged_as_sampled(original, self, n_done, n_rounds):
     return plan[:n] + [(label, plan[n - 1][1]) for label, _ in plan[n:]]
 
 
-@around("federated._joint_fit:Plan.certificates", "tests/test_joint_fit.py")
+@around("federated._network:Plan.certificates", "tests/test_joint_fit.py")
 def a_party_may_be_twice_in_a_plan(original, self):
     names = original(self).values()
     return {b"%d" % i: name for i, name in enumerate([*names, *self.parties][: len(self.parties)])}

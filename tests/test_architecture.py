@@ -38,12 +38,12 @@ MAY_IMPORT = {
     "audit": SHARED | {"document", "word", "local", "federated", "published", "displays"},
 }
 # Keys of a fit: of its random words, of the masks of parties, of their certificates.
-KEYS = {"privacy/_streams.py", "federated/_secure_sum.py", "federated/_joint_fit.py"}
+KEYS = {"privacy/_streams.py", "federated/_secure_sum.py", "federated/_network.py"}
 MECHANISMS = {"privacy/_mechanisms.py"}
 # A federation over a network logs what happens to messages.
 LOGGERS = {
     "leaf/_messages.py", "cli/_federation.py", "federated/_network.py",
-    "federated/_joint_fit.py", "federated/_secure_sum.py",
+    "federated/_secure_sum.py",
 }  # fmt: skip
 # Of a library, also as np.core: it became private, and has kept its name.
 PRIVATE_PART = re.compile(r"(numpy|np|scipy|sklearn)\.(core\b|(\w+\.)*_(?!_))")

@@ -15,8 +15,7 @@ import scipy.sparse as sp
 
 from dplda.datasets import make_topic_corpus
 from dplda.federated import _network
-from dplda.federated._joint_fit import certificate_of
-from dplda.federated._network import Coordinator, Line, tls_context
+from dplda.federated._network import Coordinator, Line, certificate_of, tls_context
 
 N_WORDS = 30
 WORDS = [f"word{i}" for i in range(N_WORDS)]

@@ -28,8 +28,7 @@ from dplda import GibbsLDA, load_release, save_release
 from dplda.__main__ import main
 from dplda.datasets import load_word_vectors, make_topic_corpus
 from dplda.federated import _network
-from dplda.federated._joint_fit import Party, Plan
-from dplda.federated._network import Coordinator, Line
+from dplda.federated._network import Coordinator, Line, Party, Plan
 from dplda.federated._secure_sum import Adder, SecureSum
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 

@@ -73,7 +73,7 @@ def add_commands(commands: Any) -> None:
 
 def _plan(options: argparse.Namespace) -> None:
     """Write a plan, and print what the parties compare by telephone."""
-    from dplda.federated._joint_fit import Plan
+    from dplda.federated._network import Plan
 
     check_output(options.out, options.vocabulary, options.prior)
     words, tables = _words(options.vocabulary), {}
@@ -98,19 +98,18 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _add_up(options: argparse.Namespace) -> None:
     """Hand keys and sums on until the parties have their model."""
-    from dplda.federated import _network
-    from dplda.federated._joint_fit import Plan
+    from dplda.federated._network import Coordinator, Plan, tls_context
     from dplda.federated._secure_sum import Adder
 
     check_number("--round-timeout", options.round_timeout, 0, 1e9, closed="right")
     check_integer("--port", options.port, 0, 65535)
     plan = Plan.read(options.plan)
     names = plan.certificates()
-    tls = _network.tls_context(ssl.PROTOCOL_TLS_SERVER, options.certificate, options.key, [*names])
+    tls = tls_context(ssl.PROTOCOL_TLS_SERVER, options.certificate, options.key, [*names])
 
     async def run() -> None:
         adder = Adder(plan.terms(), [*plan.parties])
-        network = _network.Coordinator(adder, names, plan.max_bytes, options.round_timeout)
+        network = Coordinator(adder, names, plan.max_bytes, options.round_timeout)
         async with network.listening(options.host, options.port, tls) as port:
             log.info("listening at %s:%d for plan %s", options.host, port, plan.digest.hex())
             await network.add_up()
@@ -121,15 +120,14 @@ def _add_up(options: argparse.Namespace) -> None:
 
 def _fit_together(options: argparse.Namespace) -> None:
     """Fit with the others, and write the model that all have."""
-    from dplda.federated import _network
-    from dplda.federated._joint_fit import Party, Plan, certificate_of
+    from dplda.federated._network import Line, Party, Plan, certificate_of, tls_context
 
     check_output(options.out, options.texts, options.plan, is_new=True)
     plan = Plan.read(options.plan)
     name = plan.certificates().get(certificate_of(options.certificate))
     if name is None:
         raise ValueError(f"{options.certificate} is no certificate of the plan")
-    tls = _network.tls_context(
+    tls = tls_context(
         ssl.PROTOCOL_TLS_CLIENT, options.certificate, options.key,
         [certificate_of(options.coordinator_certificate)],
     )  # fmt: skip
@@ -138,7 +136,7 @@ def _fit_together(options: argparse.Namespace) -> None:
         plan, name, options.key, _load(options, plan.words),
         ledger=options.ledger, n_jobs=options.n_jobs,
     )  # fmt: skip
-    line = _network.Line(options.coordinator, plan.max_bytes, tls)
+    line = Line(options.coordinator, plan.max_bytes, tls)
     logging.basicConfig(level=logging.INFO, format=LOG)
     log.info("plan %s", plan.digest.hex())
     try:
