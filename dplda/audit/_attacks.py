@@ -94,8 +94,6 @@ class Attack:
         favor of coin 1.
     prepare : callable, default=None
         ``prepare(target)`` sets parameters of the copy, or refuses it, before anything is spent.
-    train : callable, default=None
-        ``train(model, data)`` calls `fit` with what `plant` returned, and perhaps more methods.
     cost : callable, default=`declared_cost`
         ``cost(target, model, delta)`` is the epsilon that is claimed for one coin.
     n_units : int, default=1
@@ -107,9 +105,17 @@ class Attack:
     plant: Callable[[Target, sp.csr_array, np.ndarray], dict[str, Any]]
     scores: Callable[[Target, BaseEstimator, Tape], np.ndarray]
     prepare: Callable[[Target], None] | None = None
-    train: Callable[[BaseEstimator, dict[str, Any]], None] | None = None
     cost: Callable[[Target, BaseEstimator, float], float] = declared_cost
     n_units: int = 1
+
+
+def train(model: BaseEstimator, data: dict[str, Any]) -> None:
+    """Fit; a randomizer releases reports, and a second round of a party must release nothing."""
+    model.fit(**data)
+    if hasattr(model, "refine"):
+        model.refine(model.components_)
+    elif not hasattr(model, "components_"):
+        model.transform(**data)
 
 
 # a document, or a user with several, is there or not
@@ -240,15 +246,6 @@ WORD = Attack(
 # reports and tokens: each row is randomized by itself
 
 
-def _train(model: BaseEstimator, data: dict[str, Any]) -> None:
-    """Fit; a randomizer releases reports, and a second round of a party must release nothing."""
-    model.fit(**data)
-    if hasattr(model, "refine"):
-        model.refine(model.components_)
-    elif not hasattr(model, "components_"):
-        model.transform(**data)
-
-
 def _n_own_words(target: Target) -> int:
     """Words of a canary: as many as one row of the estimator reports; a token has one."""
     n = getattr(target.estimator, "max_doc_words", 1)
@@ -286,10 +283,7 @@ def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarra
     return present[:, :half].sum(axis=1) - present[:, half:].sum(axis=1)
 
 
-REPORT = Attack(
-    "report", "a document is one or another", _plant_rows, _scores_of_rows(_set_ratios),
-    train=_train,
-)  # fmt: skip
+REPORT = Attack("report", "a document is one or another", _plant_rows, _scores_of_rows(_set_ratios))
 
 
 def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarray:
@@ -305,7 +299,7 @@ def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarr
 # The estimator claims the cost of blanking a token. Replacing it by another word costs twice that.
 TOKEN = Attack(
     "token", "a token's word is one or another", _plant_rows, _scores_of_rows(_token_ratios),
-    train=_train, n_units=2,
+    n_units=2,
 )  # fmt: skip
 
 

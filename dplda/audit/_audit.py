@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import binom
 from sklearn.base import BaseEstimator, clone
 
-from dplda.audit._attacks import ATTACKS, Attack, Target
+from dplda.audit._attacks import ATTACKS, Attack, Target, train
 from dplda.audit._replay import CheckResult, watched
 from dplda.audit._residuals import can_be_watched, residual_check
 from dplda.core._corpus import check_counts
@@ -196,7 +196,7 @@ def audit_epsilon(
         if "random_state" in model.get_params():
             model.set_params(random_state=None if random_state is None else int(words[0] >> 33))
         with watched() as tape:
-            model.fit(**data) if attack.train is None else attack.train(model, data)
+            train(model, data)
         claim = attack.cost(target, model, float(delta))
         _check_claim(estimator, claim)
         all_coins.append(coins == 1)

@@ -316,7 +316,6 @@ class LPLDA(PrivateEstimator, BaseLDA):
         counts = topic_counts(
             documents, prior + kept, background, doc_topic_prior=self.doc_topic_prior,
             streams=streams, sweeps=sweeps, first_round=state.n_iter + 1,
-            from_prior=state.n_docs > 0,
         )  # fmt: skip
         after = dataclasses.replace(
             state, prior=prior, counts=kept + counts, expected=0.5 * (mean + estimate),
@@ -492,7 +491,7 @@ class OLPLDA(LPLDA):
         counts = topic_counts(
             X, prior, np.zeros(n_words), doc_topic_prior=self.doc_topic_prior,
             streams=Streams.from_random_state(self.random_state),
-            sweeps=rounds(self, 1, self.max_iter), first_round=1, from_prior=False,
+            sweeps=rounds(self, 1, self.max_iter), first_round=1,
         )  # fmt: skip
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
         state = State(
@@ -532,14 +531,13 @@ def topic_counts(
     streams: Streams,
     sweeps: Iterable[int],
     first_round: int,
-    from_prior: bool,
 ) -> np.ndarray:
     """Word-topic counts, by collapsed Gibbs sampling of documents with a background topic.
 
     Counts and Dirichlet parameters `word_prior` have shape (n_words, n_components). `background`
     (n_words,) is the expected number of tokens of a document that belong to no topic; they are not
-    counted. With `from_prior` the first sweep draws topics from the prior and the tokens sampled
-    before. Otherwise topics start equally likely, and the background with its rate.
+    counted. In round 1, topics start equally likely, and the background with its rate. The first
+    sweep of a later batch draws topics from the prior and the tokens sampled before.
     """
     corpus = Corpus.from_counts(documents)
     n_words, n_components = word_prior.shape
@@ -547,7 +545,7 @@ def topic_counts(
     prior, counts = (pad(np.zeros(shape), dtype) for dtype in (np.float32, np.int32))
     prior[:, :n_components] = word_prior
     topics = np.full(corpus.n_tokens, -1, np.int32)
-    if not from_prior:
+    if first_round == 1:
         words = streams.words(Purpose.FIRST_TOPICS, first_round, 0, corpus.n_tokens)
         n_tokens = np.bincount(corpus.word, minlength=n_words)
         share = background * documents.shape[0] / np.maximum(n_tokens, 1)
