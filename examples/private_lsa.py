@@ -111,7 +111,7 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
     def _rounds(self, X, mechanism, curator, streams, n_rounds):
         """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
         n_components, n_words = min(int(self.n_components), X.shape[1]), X.shape[1]
-        words = streams.words(128, 0, 0, n_words * n_components)
+        words = streams.reader(128, 0).words(n_words * n_components)
         start = mechanisms.uniform(words).reshape(n_words, n_components) - 0.5
         basis = np.linalg.qr(start)[0]  # public
         norm = 1e6 if mechanism.exact else float(self.contribution_norm)  # public

@@ -108,7 +108,7 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
     def _rounds(self, X, mechanism, curator, streams, n_rounds):
         """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
         n_topics, n_words = int(self.n_components), X.shape[1]
-        start = mechanisms.uniform(streams.words(128, 0, 0, n_topics * n_words))  # public
+        start = mechanisms.uniform(streams.reader(128, 0).words(n_topics * n_words))  # public
         topics = normalized(start.reshape(n_topics, n_words) + 0.1)  # public
         norm = 1e6 if mechanism.exact else float(self.contribution_norm)  # public
         radius = 2**30 if mechanism.exact else mechanism.radius  # public

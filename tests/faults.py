@@ -298,9 +298,9 @@ def noise_reader(patch, reader):
     """``reader(original, streams, round, block)`` in the place of the readers of the noise."""
     noise = module("privacy._streams").Purpose.NOISE
 
-    def read(original, self, purpose, round, block=0):
+    def read(original, self, purpose, round, block=0, **options):
         if purpose != noise:
-            return original(self, purpose, round, block)
+            return original(self, purpose, round, block, **options)
         return reader(functools.partial(original, self, noise), round, block)
 
     wrap(patch, streams(), "reader", read)

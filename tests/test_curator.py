@@ -152,7 +152,10 @@ class Words:
     def take(self, purpose, round):
         pass
 
-    def words(self, purpose, round, block, n):
+    def reader(self, purpose, round):
+        return self
+
+    def words(self, n):
         assert n == len(self.given)
         return self.given
 
@@ -235,7 +238,7 @@ def test_a_fit_that_draws_too_many_words_is_stopped(monkeypatch):
         plan = [("sum", GAUSSIAN.event)]
         with Curator(plan, streams, label="test", unit="document") as one:
             one.release(np.zeros(4, np.int64), GAUSSIAN, label="sum", round=0)
-            streams.words(Purpose.TOPICS, 0, 0, 10_001)
+            streams.reader(Purpose.TOPICS, 0).words(10_001)
 
     with pytest.raises(RuntimeError, match="random words"):
         too_many()

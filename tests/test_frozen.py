@@ -2,6 +2,7 @@
 
 import itertools
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -155,9 +156,12 @@ class Words:
         self.given = words, refinement
         self.asked = []
 
-    def words(self, purpose, round, block, n, *, spare=False, skip=0):
-        self.asked.append((purpose, round, block, spare))
-        return self.given[spare][skip : skip + n]
+    def reader(self, purpose, round, block, *, skip=0):
+        def words(n, *, spare=False):
+            self.asked.append((purpose, round, block, spare))
+            return self.given[spare][skip : skip + n]
+
+        return SimpleNamespace(words=words)
 
 
 @pytest.mark.parametrize("n_tokens", [1 << 15, 20])

@@ -54,7 +54,7 @@ def kernel(kernel_name):
 
 
 def words(n, *, round=0, spare=False):
-    return Streams.from_random_state(7).words(Purpose.NOISE, round, 0, n, spare=spare)
+    return Streams.from_random_state(7).reader(Purpose.NOISE, round).words(n, spare=spare)
 
 
 def tied_words(tables, n, *, share, seed=0):

@@ -36,7 +36,7 @@ def fitted(X, n_components=K, published_epsilon=1.0, **parameters):
 
 
 def first_table(seed):
-    words = Streams.from_random_state(seed).words(Purpose.INITIAL_TABLE, 0, 0, 40 * K)
+    words = Streams.from_random_state(seed).reader(Purpose.INITIAL_TABLE, 0).words(40 * K)
     return nearly_equal(uniform(words, positive=True)).reshape(40, K)
 
 

@@ -36,7 +36,7 @@ def streams():
 
 def test_published_answer_of_aes_256():
     """All-zero key and block: NIST's known answer dc95c078a2408989ad48a21492842087."""
-    words = Streams(bytes(32), seeded=True).words(0, 0, 0, 2)
+    words = Streams(bytes(32), seeded=True).reader(0, 0).words(2)
     assert words.astype("<u8").tobytes().hex() == "dc95c078a2408989ad48a21492842087"
 
 
@@ -55,7 +55,7 @@ def test_words_are_the_encrypted_counter_blocks(key, purpose, round, block, spar
     blocks = b"".join((first + i).to_bytes(16, "big") for i in range(n // 2 + 1))
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
     expected = np.frombuffer(encryptor.update(blocks), dtype="<u8")[skip % 2 :]
-    words = Streams(key, seeded=True).words(purpose, round, block, n, spare=spare, skip=skip)
+    words = Streams(key, seeded=True).reader(purpose, round, block, skip=skip).words(n, spare=spare)
     assert_array_equal(words, expected[:n])
 
 
@@ -70,8 +70,6 @@ def test_words_are_the_encrypted_counter_blocks(key, purpose, round, block, spar
 )
 def test_addresses_out_of_range(streams, address, message):
     with pytest.raises(ValueError, match=message):
-        streams.words(*address, 1)
-    with pytest.raises(ValueError, match=message):
         streams.reader(*address)
 
 
@@ -83,13 +81,13 @@ def test_a_reader_does_not_run_into_the_next_stream(streams):
 
 
 def test_the_last_words_of_a_stream_can_be_read_and_no_more(streams):
-    last = streams.words(Purpose.TOPICS, 0, 0, 3, skip=MAX_WORDS - 3)
-    assert_array_equal(streams.words(Purpose.TOPICS, 0, 0, 1, skip=MAX_WORDS - 1), last[2:])
+    last = streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 3).words(3)
+    assert_array_equal(streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(1), last[2:])
     with pytest.raises(ValueError, match="n must be an integer from 0 to 1, got 2"):
-        streams.words(Purpose.TOPICS, 0, 0, 2, skip=MAX_WORDS - 1)
+        streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(2)
     for skip in (-1, MAX_WORDS):
         with pytest.raises(ValueError, match="skip must be an integer"):
-            streams.words(Purpose.TOPICS, 0, 0, 1, skip=skip)
+            streams.reader(Purpose.TOPICS, 0, skip=skip).words(1)
 
 
 def test_spare_words_do_not_move_the_main_stream(streams):
@@ -97,13 +95,13 @@ def test_spare_words_do_not_move_the_main_stream(streams):
     pieces = [reader.words(3), reader.words(0)]
     spare = reader.words(5, spare=True)
     pieces += [reader.words(n) for n in (3, 8192, 5, 10_000)]
-    assert_array_equal(np.concatenate(pieces), streams.words(Purpose.NOISE, 2, 0, 18_203))
-    assert_array_equal(spare, streams.words(Purpose.NOISE, 2, 0, 5, spare=True))
+    assert_array_equal(np.concatenate(pieces), streams.reader(Purpose.NOISE, 2).words(18_203))
+    assert_array_equal(spare, streams.reader(Purpose.NOISE, 2).words(5, spare=True))
 
 
 def test_seeded_words_are_pinned():
     """A change here changes every seeded result of the package."""
-    words = Streams.from_random_state(0).words(Purpose.NOISE, 1, 2, 2)
+    words = Streams.from_random_state(0).reader(Purpose.NOISE, 1, 2).words(2)
     assert words.tolist() == [4113203039548236472, 1235885307506444523]
 
 
@@ -116,7 +114,7 @@ def test_secret_by_default():
     secret, other = drawn
     assert not secret.seeded
     assert Streams.from_random_state(0).seeded
-    assert (secret.words(1, 0, 0, 5) != other.words(1, 0, 0, 5)).all()
+    assert (secret.reader(1, 0).words(5) != other.reader(1, 0).words(5)).all()
 
 
 def test_the_key_does_not_leave(streams):
@@ -133,7 +131,7 @@ def test_two_processes_do_not_draw_from_one_key(streams):
     """A fork copies the key: both would draw the same noise, and their difference has none."""
     begun = streams.reader(Purpose.NOISE, 0)
     begun.words(1)
-    for read in (lambda: streams.words(Purpose.NOISE, 1, 0, 1), lambda: begun.words(1)):
+    for read in (lambda: streams.reader(Purpose.NOISE, 1).words(1), lambda: begun.words(1)):
         child = os.fork()
         if child == 0:
             with suppress(RuntimeError):

@@ -134,7 +134,7 @@ def _prepare_documents(target: Target) -> None:
     n_components, others = int(model.n_components), model.prior_components
     if others is None:
         size = n_components * target.n_words
-        words = target.streams.words(Purpose.AUDIT, 1, 0, size)
+        words = target.streams.reader(Purpose.AUDIT, 1).words(size)
         others = -np.log(uniform(words, positive=True)).reshape(n_components, target.n_words)
     # Each canary's word favors one topic, on which its documents agree. Contributions are
     # differences between a document's topics and those of its words in the table; with a stronger

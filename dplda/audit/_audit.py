@@ -190,7 +190,7 @@ def audit_epsilon(
         attack.prepare(target)
     all_coins, all_scores = [], []
     for run in range(n_runs):
-        words = streams.words(Purpose.AUDIT, 0, run, n_canaries + 1)
+        words = streams.reader(Purpose.AUDIT, 0, run).words(n_canaries + 1)
         coins = (words[1:] >> np.uint64(63)).astype(np.int64)
         data, model = attack.plant(target, X, coins), clone(target.estimator)
         if "random_state" in model.get_params():
@@ -202,7 +202,7 @@ def audit_epsilon(
         all_coins.append(coins == 1)
         all_scores.append(attack.scores(target, model, tape))
     coins, scores = np.concatenate(all_coins), np.concatenate(all_scores)
-    seed = None if random_state is None else int(streams.words(Purpose.AUDIT, 5, 0, 1)[0] >> 33)
+    seed = None if random_state is None else int(streams.reader(Purpose.AUDIT, 5).words(1)[0] >> 33)
     sure = np.where(coins, 1.0, -1.0)  # of all guesses, which are right
     return AuditResult(
         name=type(estimator).__name__,

@@ -276,7 +276,7 @@ def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> Check
     seed = getattr(estimator, "random_state", None)
     if seed is None:
         secret = Streams.from_random_state(None)
-        seed = int(secret.words(Purpose.AUDIT, 4, 0, 1)[0] >> np.uint64(33))
+        seed = int(secret.reader(Purpose.AUDIT, 4).words(1)[0] >> np.uint64(33))
     model, first = fit_watched(estimator, X, seed, **fit_params)
     again, second = fit_watched(estimator, X_neighbour, seed, first, **fit_params)
     distances, violations = compared(first, second, _changed_units(X, X_neighbour, fit_params))

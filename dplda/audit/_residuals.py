@@ -118,13 +118,13 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
         )
     streams = Streams.from_random_state(random_state)
     estimator, X = _with_more(estimator, check_counts(clone(estimator), X, reset=True), streams)
-    seed = int(streams.words(Purpose.AUDIT, 4, 0, 1)[0] >> np.uint64(33))
+    seed = int(streams.reader(Purpose.AUDIT, 4).words(1)[0] >> np.uint64(33))
     model, tape = fit_watched(estimator, X, seed)
     neutral = _neutral(model, X)
     public, _ = fit_watched(estimator, neutral, seed, tape)
     others = [fit_watched(estimator, neutral, None, tape)[1] for _ in range(2)]
     scores = [
-        normal_scores(step, uniform(streams.words(Purpose.AUDIT, 3, i, step.value.size)))
+        normal_scores(step, uniform(streams.reader(Purpose.AUDIT, 3, i).words(step.value.size)))
         for i, step in enumerate(tape.steps)
     ]
     noisy = [step for one in (tape, *others) for step in one.steps]
@@ -222,7 +222,7 @@ def _with_more(
     cells = int(parameters.get("n_components", 1)) * n_rounds
     n_more = min(-(-N_CELLS // cells), MAX_MORE_WORDS)
     add_words(model, np.ones((int(parameters.get("n_components", 1)), n_more)))
-    words = streams.words(Purpose.AUDIT, 2, 0, N_LOUD * X.shape[1])
+    words = streams.reader(Purpose.AUDIT, 2).words(N_LOUD * X.shape[1])
     loud = sp.csr_array(uniform_integers(words, 2).reshape(N_LOUD, X.shape[1]) * 20)
     sampled = float(parameters.get("subsampling_ratio", 1.0)) < 1
     empty = sp.csr_array((N_EMPTY if sampled else 0, X.shape[1]), dtype=X.dtype)

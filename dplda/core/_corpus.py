@@ -106,7 +106,7 @@ def keep_at_most(
     keeps = np.ones(int(ptr[-1]), np.bool_)
     for row in np.flatnonzero(np.diff(ptr) > n):
         first, last = ptr[row : row + 2]
-        keys = streams.words(purpose, 0, int(row), int(last - first))  # secret
+        keys = streams.reader(purpose, 0, int(row)).words(int(last - first))  # secret
         keeps[first + np.argpartition(keys, n)[n:]] = False
     return keeps
 

@@ -216,7 +216,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         )
         # random topics around the word weights
         n_components = int(self.n_components)
-        words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_components * tokens.n_words)
+        words = streams.reader(Purpose.INITIAL_TABLE, 0).words(n_components * tokens.n_words)
         scale = -np.log(uniform(words, positive=True)).reshape(n_components, -1)
         table = tokens.word_weights() * scale  # public
         n_split = self.max_iter // 2 if documents is not None else 0

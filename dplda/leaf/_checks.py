@@ -13,9 +13,7 @@ from typing import Any, Literal
 LARGEST_DELTA = 0.01
 
 
-def check_number(
-    name: str, value: Any, low: float, high: float, *, closed: str = "both", unit: str = ""
-) -> float:
+def check_number(name: str, value: Any, low: float, high: float, *, closed: str = "both") -> float:
     """Return `value` as a float in an interval; `closed` says which of its ends belong to it.
 
     A number that is too large for a float counts as infinite. What is no real number, or is a bool,
@@ -33,8 +31,7 @@ def check_number(
         left = "[" if closed in ("both", "left") else "("
         right = "]" if closed in ("both", "right") else ")"
         raise ValueError(
-            f"{name} must be a number in {left}{low:.10g}, {high:.10g}{right}"
-            f"{unit and ' ' + unit}, got {number:.10g}"
+            f"{name} must be a number in {left}{low:.10g}, {high:.10g}{right}, got {number:.10g}"
         )
     return number
 

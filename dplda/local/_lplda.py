@@ -279,7 +279,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         seed = None if self.randomized or n_earlier is None else self.random_state
         if n_earlier and isinstance(seed, Integral):
             streams = Streams.from_random_state(seed)
-            seed = int(streams.words(Purpose.CLIENT_SEED, n_earlier, 0, 1)[0] >> 32)
+            seed = int(streams.reader(Purpose.CLIENT_SEED, n_earlier).words(1)[0] >> 32)
         own = {name: getattr(self, name) for name in CLIENT_PARAMETERS}
         exactly_one(type(self).__name__, **{name: own[name] for name in BUDGETS})
         columns = sp.csr_array((1, n_words))  # the guarantee depends on their number only
@@ -546,7 +546,7 @@ def topic_counts(
     prior[:, :n_components] = word_prior
     topics = np.full(corpus.n_tokens, -1, np.int32)
     if first_round == 1:
-        words = streams.words(Purpose.FIRST_TOPICS, first_round, 0, corpus.n_tokens)
+        words = streams.reader(Purpose.FIRST_TOPICS, first_round).words(corpus.n_tokens)
         n_tokens = np.bincount(corpus.word, minlength=n_words)
         share = background * documents.shape[0] / np.maximum(n_tokens, 1)
         # the low half of a random word decides for the background, the high half for the topic
@@ -559,7 +559,7 @@ def topic_counts(
     rates = background.astype(np.float32)
     scratch = np.empty((4, counts.shape[1]), np.float32)
     for t in sweeps:
-        bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)
+        bits = streams.reader(Purpose.TOPICS, t).words(corpus.n_tokens)
         _gibbs.background_sweep(
             corpus.word, corpus.doc_ptr, topics, counts, totals, prior, sizes, rates,
             doc_topic_prior, bits, scratch,

@@ -217,7 +217,7 @@ class MemoizedReports:
     def _fill(self, connection: sqlite3.Connection) -> None:
         """Write a file without reports, with a new key."""
         streams = Streams.from_random_state(None)
-        key = streams.words(Purpose.HASH_KEY, 0, 0, _KEY_BYTES // 8).tobytes()
+        key = streams.reader(Purpose.HASH_KEY, 0).words(_KEY_BYTES // 8).tobytes()
         response = json.dumps(self.randomizer._law)
         connection.execute("CREATE TABLE settings (response TEXT, key BLOB, state BLOB)")
         connection.execute(

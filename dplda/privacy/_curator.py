@@ -300,7 +300,7 @@ class Curator:
             self._has_sample = True
             if (rates >= 1).all():
                 return np.arange(len(rates))
-            words = self._streams.words(Purpose.MEMBERSHIP, round, 0, len(rates))
+            words = self._streams.reader(Purpose.MEMBERSHIP, round).words(len(rates))
             return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
 
     def publish(

@@ -102,7 +102,7 @@ class Streams:
         Parameters
         ----------
         purpose, round : int
-            Address, as in `words`. RuntimeError if it was taken: noise twice removes noise.
+            Address, as in `reader`. RuntimeError if it was taken: noise twice removes noise.
         """
         with self._lock:
             if (purpose, round) in self._used:
@@ -112,44 +112,24 @@ class Streams:
                 )
             self._used.add((purpose, round))
 
-    def words(
-        self, purpose: int, round: int, block: int, n: int, *, spare: bool = False, skip: int = 0
-    ) -> Words:
-        """Return `n` words of a stream, after the first `skip` of it; always the same ones.
+    def reader(self, purpose: int, round: int, block: int = 0, *, skip: int = 0) -> Reader:
+        """Make a reader of the words of a stream: always the same ones.
 
         Parameters
         ----------
         purpose, round, block : int
             Address of the stream. The purpose is from 0 to 255, a `Purpose` inside of this package;
             the round is below 2**32, and the block of units or cells below 2**40.
-        n : int
-            Number of words, at most 2**41.
-        spare : bool, default=False
-            Whether to read the spare stream of the same address.
         skip : int, default=0
-            Words before the first one that is returned: threads can share a stream.
-
-        Returns
-        -------
-        words : ndarray of shape (n,), uint64
-            Independent and uniform, up to `TOTAL_VARIATION` over a whole fit.
-        """
-        return Reader(self, purpose, round, block, skip=skip).words(n, spare=spare)
-
-    def reader(self, purpose: int, round: int, block: int = 0) -> Reader:
-        """Make a reader of the successive words of a stream and of its spare stream.
-
-        Parameters
-        ----------
-        purpose, round, block : int
-            Address, as in `words`.
+            Words before the first one that is read: threads can share a stream.
 
         Returns
         -------
         Reader
-            Begins with the first word.
+            Its ``words(n)`` are the next n words, of uint64: independent and uniform, up to
+            `TOTAL_VARIATION` over a whole fit.
         """
-        return Reader(self, purpose, round, block)
+        return Reader(self, purpose, round, block, skip=skip)
 
     def __repr__(self) -> str:
         return f"Streams(seeded={self.seeded})"
@@ -179,7 +159,7 @@ class Reader:
         self._running: dict[bool, tuple[CipherContext, int]] = {}  # with the words read so far
 
     def words(self, n: int, *, spare: bool = False) -> Words:
-        """Return the next `n` words, shape (n,), uint64."""
+        """Return the next `n` words, at most 2**41 in all, shape (n,), uint64."""
         if os.getpid() != self._streams._process:
             raise RuntimeError(
                 "these Streams were made before a fork, whose processes would draw the same "

@@ -119,7 +119,7 @@ class PublishedHDPLDA(PublishedLDA):
             noise = mechanism(np.zeros(counts.shape, np.int64), streams.reader(Purpose.NOISE, t))
             counts += (noise - mechanism.mean) / GRID  # line 9
             announce(COUNTS, t, counts.copy)  # public
-            bits = streams.words(Purpose.TOPICS, t, 0, corpus.n_tokens)  # secret
+            bits = streams.reader(Purpose.TOPICS, t).words(corpus.n_tokens)  # secret
             # A token of word w in document m draws topic k with probability proportional to
             #     (clip(n_kw, 0, C) + beta) / (max(sum_v n_kv, 0) + V beta) * (n_mk + alpha),
             # where n_kw and n_mk are the live counts: the announced ones plus all changes that this

@@ -131,7 +131,7 @@ class PublishedIFTMParty(PublishedLDA):
             scale, threshold = 1 / float(self.published_epsilon), float(self.noise_threshold)
             vectors = _noisy_vectors(corpus, scale, threshold, streams)  # lines 2 to 6; private
         n_components = int(self.n_components)
-        bits = streams.words(Purpose.FIRST_TOPICS, 1, 0, corpus.n_tokens)  # secret
+        bits = streams.reader(Purpose.FIRST_TOPICS, 1).words(corpus.n_tokens)  # secret
         topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
         self._sweeps((corpus, vectors), topics, n_components, streams, 1)
 
@@ -160,7 +160,7 @@ class PublishedIFTMParty(PublishedLDA):
         table = check_topics(table, self.components_.shape[1])
         streams = Streams.from_random_state(self.random_state)  # secret
         corpus, first = self._data[0], self.n_iter_ + 1  # private
-        bits = streams.words(Purpose.FIRST_TOPICS, first, 0, corpus.n_tokens)  # secret
+        bits = streams.reader(Purpose.FIRST_TOPICS, first).words(corpus.n_tokens)  # secret
         model = Topics.from_weights(table)  # line 9; public
         # the table is public, but this line reads the raw word of each token
         topics = _draw_topics(model, corpus.word, bits)  # line 10; private
@@ -183,7 +183,7 @@ class PublishedIFTMParty(PublishedLDA):
             log_phi = _draw_log_phi(weights, streams, t)  # line 22; private
             omega = Topics.from_weights(weights)  # line 13; private
             n_bits = 4 * corpus.n_tokens
-            bits = streams.words(Purpose.PROPOSALS, t, 0, n_bits).reshape(4, -1)  # secret
+            bits = streams.reader(Purpose.PROPOSALS, t).words(n_bits).reshape(4, -1)  # secret
             by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])  # 12, 16
             by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18; private
             log_uniform = np.log(_uniform(bits[2:]))  # secret
@@ -280,7 +280,7 @@ def _noisy_vectors(corpus: Corpus, scale: float, threshold: float, streams: Stre
     lengths, words, levels = [np.zeros(1, int)], [np.zeros(0, int)], [np.zeros(0, int)]
     for piece, first in enumerate(range(0, corpus.n_tokens, size)):
         own = corpus.word[first : first + size]
-        bits = streams.words(Purpose.SURVIVORS, 0, piece, len(own) * n_words)
+        bits = streams.reader(Purpose.SURVIVORS, 0, piece).words(len(own) * n_words)
         u = _uniform(bits).reshape(len(own), n_words)
         noisy = np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u)) * scale  # Laplace's law
         noisy[np.arange(len(own)), own] += 1
@@ -302,7 +302,7 @@ def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, t: int) -> NDArr
     A gamma variable of shape a is a gamma variable of shape a + 1 times U^(1/a). Logarithms are
     used because small variables would underflow.
     """
-    bits = streams.words(Purpose.INITIAL_TABLE, t, 0, 2 * prior.size)
+    bits = streams.reader(Purpose.INITIAL_TABLE, t).words(2 * prior.size)
     quantile, power = _uniform(bits).reshape(2, *prior.shape)
     log_gamma = np.log(gammaincinv(prior + 1, quantile)) + np.log(power) / prior
     log_phi: NDArray[np.float64] = log_gamma - logsumexp(log_gamma, axis=1, keepdims=True)

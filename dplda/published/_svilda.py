@@ -153,7 +153,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
         steps = getattr(mechanism, "radius", 2**30)  # many if there is no noise
         grid = float(steps) * n_docs / int(self.max_doc_tokens)
         # Dirichlet parameters around 1, of standard deviation 0.1
-        words = streams.words(Purpose.INITIAL_TABLE, 0, 0, n_words * int(self.n_components))
+        words = streams.reader(Purpose.INITIAL_TABLE, 0).words(n_words * int(self.n_components))
         table = nearly_equal(uniform(words, positive=True)).reshape(n_words, -1)  # public
         for t in rounds(self, 1, self.max_iter):
             rows = uniform_sample(n_docs, int(self.batch_size), streams, t)  # secret
@@ -214,7 +214,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
 
 def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarray:
     """Increasing indices of `size` documents in round t; all sets are equally likely."""
-    keys = streams.words(Purpose.MEMBERSHIP, t, 0, n_docs)
+    keys = streams.reader(Purpose.MEMBERSHIP, t).words(n_docs)
     return np.sort(np.argpartition(keys, size - 1)[:size])
 
 

@@ -82,7 +82,7 @@ class Selection:
         if len(terms) <= self.max_terms:
             return list(terms)
         ordered = sorted(terms)
-        keys = streams.words(Purpose.KEPT_WORDS, 0, unit, len(ordered))
+        keys = streams.reader(Purpose.KEPT_WORDS, 0, unit).words(len(ordered))
         return [ordered[i] for i in np.argsort(keys, kind="stable")[: self.max_terms]]
 
 

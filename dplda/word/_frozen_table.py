@@ -165,7 +165,7 @@ def draw_topics(
         before = part.copy()
         # Documents of about one length are swept side by side: none is left over at the end.
         order = np.argsort(-np.diff(documents.doc_ptr), kind="stable")
-        bits = streams.words(Purpose.TOPICS, t, stream, n, skip=skip)
+        bits = streams.reader(Purpose.TOPICS, t, stream, skip=skip).words(n)
         refinement = NO_WORDS
         while True:
             n_exact = _frozen.sweep(
@@ -175,7 +175,7 @@ def draw_topics(
             if n_exact >= 0:
                 return
             # One draw in some 2**53 needs more than 64 bits: the piece again, with 128 for each.
-            refinement = streams.words(Purpose.TOPICS, t, stream, n, spare=True, skip=skip)
+            refinement = streams.reader(Purpose.TOPICS, t, stream, skip=skip).words(n, spare=True)
             part[:] = before
 
     in_threads(run, list(_pieces(corpus, n_jobs)), n_jobs)
