@@ -339,7 +339,7 @@ DAMAGES = {
         lambda f: edit(f / "shards.json", lambda c: c["shards"][1].update(n_docs=29, n_units=31)),
         "shard 000001 .*SHA-256|rows do not fit",
     ),
-    "a missing file": (lambda f: (f / "000001.counts").unlink(), "shard 000001 .*has no file"),
+    "a missing file": (lambda f: (f / "000001.counts").unlink(), "shard 000001 .*No such file"),
 }
 LISTS = {
     "a copy of a shard": (lambda c: c["shards"].append(c["shards"][0]), "000003 .*same documents"),

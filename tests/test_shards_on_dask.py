@@ -137,7 +137,7 @@ def test_a_file_that_a_worker_cannot_use_is_named_before_anything_is_charged(
     with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256.* by the worker tls://"):
         SubLDA(K, epsilon=1.0, ledger=ledger).fit(written.on(client))
     Path(file).unlink()
-    with pytest.raises(ValueError, match=r"shard 000001 .*no file.* by the worker tls://"):
+    with pytest.raises(OSError, match=r"shard 000001 .*No such file.* by the worker tls://"):
         SubLDA(K, epsilon=1.0, ledger=ledger).fit(written.on(client))
     assert ledger.epsilon_spent == 0
 

@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,15 @@ class Shard:
     """
 
     path: str
-    shape: tuple[int, int]  # documents, words
+    n_docs: int
+    n_words: int
     n_units: int  # documents, or users with all their documents
     n_entries: int  # stored counts
     sha256: str  # of the file
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n_docs, self.n_words
 
     def counts(self) -> sp.csr_array:
         """The counts, CSR of float32 and int32, on arrays that are mapped and read-only."""
@@ -65,14 +70,14 @@ class Shard:
             raise self.fail("is damaged: its SHA-256 is not the one of the list")
         # comparisons, because a difference of int32 could wrap around
         rows_fit = (ends[1:] >= ends[:-1]).all() and ends[0] == 0 and ends[-1] == self.n_entries
-        units_fit = (units[1:] > units[:-1]).all() and units[0] == 0 and units[-1] == self.shape[0]
+        units_fit = (units[1:] > units[:-1]).all() and units[0] == 0 and units[-1] == self.n_docs
         if not (rows_fit and units_fit):
             raise self.fail("is damaged: its rows do not fit its entries")
         first_of_row = np.zeros(self.n_entries + 1, bool)
         first_of_row[ends] = True
         in_order = ((words[1:] > words[:-1]) | first_of_row[1:-1]).all()
         least, most = words.min(initial=0), words.max(initial=0)
-        if not (in_order and least >= 0 and (most < self.shape[1] or not self.n_entries)):
+        if not (in_order and least >= 0 and (most < self.n_words or not self.n_entries)):
             raise self.fail("is damaged: the words of a row are not in order, or unknown")
         if not ((data > 0) & (data <= np.float32(LARGEST_COUNT))).all():
             raise self.fail("is damaged: it holds numbers that are not counts")
@@ -102,11 +107,7 @@ class Shard:
         path = Path(self.path)
         try:
             yield
-        except ValueError:  # of a map, if the file became shorter
-            raise self.fail("is damaged: its file does not have the size of the list") from None
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and path.parent.is_dir():
-                raise self.fail("has no file") from None
             raise OSError(
                 f"shard {path.stem} of {path.parent} cannot be read ({error.strerror or error}); "
                 "every machine that visits shards must be able to read this folder under this name"
@@ -114,7 +115,7 @@ class Shard:
 
     def _arrays(self) -> list[npt.NDArray[Any]]:
         """Counts, words, ends of rows and ends of units."""
-        lengths = [self.n_entries, self.n_entries, self.shape[0] + 1, self.n_units + 1]
+        lengths = [self.n_entries, self.n_entries, self.n_docs + 1, self.n_units + 1]
         ends = np.cumsum([0, *lengths])
         if self.state()[2] != 4 * ends[-1]:
             raise self.fail("is damaged: its file does not have the size of the list")
@@ -183,17 +184,16 @@ class CountShards:
         path = Path(self.folder, MANIFEST)
         try:
             content = json.loads(path.read_bytes())
-            unit, n_words, words = content["unit"], int(content["n_words"]), content["words"]
+            unit, words = content["unit"], content["words"]
             shards = [
-                Shard(
-                    os.path.join(self.folder, f"{i:06d}.counts"), (int(found["n_docs"]), n_words),
-                    int(found["n_units"]), int(found["n_entries"]), str(found["sha256"]),
-                )
+                Shard(os.path.join(self.folder, f"{i:06d}.counts"), **found)
                 for i, found in enumerate(content["shards"])
-            ]  # fmt: skip
-            is_valid = content["format"] == FORMAT and unit in UNITS and bool(shards)
-            for shard in shards:
-                is_valid &= min(*shard.shape, shard.n_units, shard.n_entries) >= 0
+            ]
+            n_words = shards[0].n_words
+            is_valid = content["format"] == FORMAT and unit in UNITS
+            for _, *sizes, sha256 in map(astuple, shards):
+                is_valid &= all(type(size) is int and size >= 0 for size in sizes)
+                is_valid &= type(sha256) is str and sizes[1] == n_words
             if words is not None:
                 is_valid &= type(words) is list and len(words) == n_words
                 is_valid &= all(type(word) is str for word in words)
@@ -204,13 +204,13 @@ class CountShards:
             ) from None
         except OSError as error:
             raise OSError(f"{path} cannot be read: {error.strerror or error}") from error
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        except (LookupError, TypeError, ValueError, RecursionError):
             is_valid = False
         if not is_valid:
             raise ValueError(f"{path} was not written by write_shards, or is damaged")
         seen = set()
         for shard in shards:
-            if shard.sha256 in seen and shard.shape[0] > 1 and shard.n_entries:
+            if shard.sha256 in seen and shard.n_docs > 1 and shard.n_entries:
                 raise shard.fail(
                     "holds the same documents as another shard, which would count twice (if the "
                     "corpus does repeat documents, choose another rows_per_shard)"
@@ -218,7 +218,7 @@ class CountShards:
             seen.add(shard.sha256)
             shard.state()  # an error if the file is missing
         self.unit, self.shards, self.n_shards = unit, shards, len(shards)
-        self.shape = (sum(shard.shape[0] for shard in shards), n_words)
+        self.shape = (sum(shard.n_docs for shard in shards), n_words)
         self.feature_names = None if words is None else np.array(words, dtype=object)
         self.engine: Any = None
 
@@ -337,11 +337,9 @@ def write_shards(
     if not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
     content = {
-        "format": FORMAT, "unit": UNITS[user_ids is not None], "n_words": shards[0].shape[1],
-        "words": words,
+        "format": FORMAT, "unit": UNITS[user_ids is not None], "words": words,
         "shards": [
-            {"n_docs": shard.shape[0]}
-            | {name: asdict(shard)[name] for name in ("n_units", "n_entries", "sha256")}
+            {name: value for name, value in vars(shard).items() if name != "path"}
             for shard in shards
         ],
     }  # fmt: skip
@@ -392,7 +390,7 @@ def _by_user(
     parts: list[Shard], user_ids: Any, size: int
 ) -> Iterator[tuple[sp.csr_array, npt.NDArray[Any]]]:
     """Rows of whole users, in the order in which users occur, and the first row of each user."""
-    edges = np.cumsum([0, *(part.shape[0] for part in parts)])
+    edges = np.cumsum([0, *(part.n_docs for part in parts)])
     users = number_users(user_ids, int(edges[-1]))
     assert users is not None
     order, ends = np.argsort(users, kind="stable"), np.cumsum(np.bincount(users))
@@ -428,5 +426,5 @@ def _write(
             file.write(np.ascontiguousarray(array, "<i4").data)
         file.flush()
         os.fsync(file.fileno())
-    shard = Shard(path, X.shape, len(unit_ptr) - 1, X.nnz, "")
+    shard = Shard(path, X.shape[0], X.shape[1], len(unit_ptr) - 1, X.nnz, "")
     return replace(shard, sha256=shard.digest())

@@ -125,15 +125,11 @@ class DocumentBudget:
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
         """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
-        events: dict[Any, Event] = {}  # equal events are one object
-        plan: list[tuple[str, Event]] = []
-        for mechanism in () if n_done else self.totals:
-            plan.append((TOTALS, mechanism.event))
-        for t in range(n_done + 1, n_done + n_rounds + 1):
-            mechanism = self.rounds[min(t, len(self.rounds)) - 1]
-            if mechanism not in events:
-                events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
-            plan.append((COUNTS, events[mechanism]))
+        # equal events are one object
+        event_of = lru_cache(lambda mechanism: sampled(mechanism.event, self.subsampling_ratio))
+        plan = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
+        for t in range(n_done, n_done + n_rounds):
+            plan.append((COUNTS, event_of(self.rounds[min(t, len(self.rounds) - 1)])))
         if self.n_spare:
             loudest = max(self.rounds, key=lambda mechanism: mechanism.radius)
             plan.extend([(SPARE, loudest.event)] * self.n_spare)
@@ -154,13 +150,14 @@ def document_budget(
 
     The plan that runs costs at most `epsilon`.
     """
-    if epsilon == math.inf or noise_multiplier == 0:
+    if epsilon == math.inf:
         exact = [NoNoise()] * max_iter
         return DocumentBudget(
             exact[:1] * 2, exact, subsampling_ratio, 0.0, True, 0.0, shares.n_spare
         )
-    if epsilon is None:
-        return _split(float(noise_multiplier or 0.0), max_iter, subsampling_ratio, shares)
+    if noise_multiplier is not None:
+        return _split(float(noise_multiplier), max_iter, subsampling_ratio, shares)
+    assert epsilon is not None
     distance = shares.total_variation
 
     def noise_of(n_rounds: int) -> float:
@@ -262,25 +259,21 @@ def document_guarantee(
     **stated: Any,
 ) -> Guarantee:
     """The guarantee of all calls: `events` and clipping bounds `norms` are those of this one."""
-    multipliers, scales, rate = [], [], 0.0
+    gaussians = [event.event if isinstance(event, PoissonSampled) else event for event in events]
+    multipliers = tuple(getattr(each, "noise_multiplier", 0.0) for each in gaussians)
+    scales = tuple(norm * each for norm, each in zip(norms, multipliers, strict=True))
     sensitivity, all_events = max(norms), events
     if earlier is not None:
-        multipliers = [*earlier.noise_multiplier]  # type: ignore[misc]  # a tuple
-        scales = [*earlier.noise_scale]  # type: ignore[misc]  # a tuple
+        multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
+        scales = (*earlier.noise_scale, *scales)  # type: ignore[misc]  # a tuple
         sensitivity, all_events = max(sensitivity, earlier.sensitivity), earlier.events + events
-    for event, norm in zip(events, norms, strict=True):
-        gaussian = event.event if isinstance(event, PoissonSampled) else event
-        multipliers.append(gaussian.noise_multiplier if isinstance(gaussian, Gaussian) else 0.0)
-        scales.append(norm * multipliers[-1])
-    for event in all_events:
-        if isinstance(event, PoissonSampled):
-            rate = max(rate, event.sampling_probability)
+    rate = max(getattr(event, "sampling_probability", 0.0) for event in all_events)
     if rate:
         mechanism += f", over a secret sample of the {unit}s (rate {rate:g})"
     if NonPrivate() in all_events:
         mechanism = EXACT
     return make_guarantee(
         events, earlier=earlier, unit=unit, relation=RELATIONS[unit], mechanism=mechanism,
-        sensitivity=sensitivity, noise_scale=tuple(scales), noise_multiplier=tuple(multipliers),
+        sensitivity=sensitivity, noise_scale=scales, noise_multiplier=multipliers,
         assumptions=(ROWS_OF_A_UNIT[unit], *assumptions), **stated,
     )  # fmt: skip

@@ -175,8 +175,7 @@ class ShardedDocuments(Documents):
     def _visits(self, function: Any, what: Any, own: Any, *calls: Any) -> Iterator[Any]:
         """A task for each lane. The options of `calls` travel once, `own` has those of shards."""
         calls = tuple(
-            self._engine.submit(_unchanged, each) if isinstance(each, dict) else each
-            for each in calls
+            self._engine.submit(dict, each) if isinstance(each, dict) else each for each in calls
         )
         for i, (begin, end) in enumerate(pairwise(self._cuts)):
             yield self._engine.submit(
@@ -194,10 +193,6 @@ class ShardedDocuments(Documents):
             if upweight is not None:
                 own[i]["upweight"] = upweight[begin:end]
         return own
-
-
-def _unchanged(message: Any) -> Any:
-    return message
 
 
 def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
