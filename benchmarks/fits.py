@@ -33,7 +33,6 @@ from sklearn.decomposition import LatentDirichletAllocation
 from utility import DELTA, K, spread
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda.document._document_budget import N_PASSES, default_rounds
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 
 ESTIMATORS = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}
@@ -143,13 +142,14 @@ def sampling(split, options) -> None:
     header("rate", "rounds", "passes", f"perplexity, {first}", *others, "CPU s a fit")
     kind = ESTIMATORS[options.estimator]
     for rate in options.rates:
+        default = len(SubLDA(epsilon=1.0, subsampling_ratio=rate)._plan()) - 2  # word totals
         for rounds in ROUNDS[rate]:
             common = {"delta": DELTA, "subsampling_ratio": rate, "max_iter": rounds}
             found = [
                 timed(kind(K, epsilon=epsilon, **common), split, options.seeds)
                 for epsilon in options.epsilons
             ]
-            number = f"**{rounds}**" if rounds == default_rounds(N_PASSES, rate) else rounds
+            number = f"**{rounds}**" if rounds == default else rounds
             seconds = np.mean([seconds for _, seconds in found])
             cells = (spread(results) for results, _ in found)
             row(f"{rate:g}", number, f"{rate * rounds:g}", *cells, f"{seconds:.2f}")

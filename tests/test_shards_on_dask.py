@@ -120,7 +120,7 @@ def n_results(dask_worker):
 
 def test_an_error_names_the_worker_and_no_private_value(client):
     engine = DaskEngine(client)
-    with pytest.raises(RuntimeError, match=r"the worker tls://.* failed with TypeError"):
+    with pytest.raises(TypeError, match=r"met by the worker tls://"):
         list(engine.gather([engine.submit(math.sqrt, "987654321")]))
     logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
     assert "must be real number" in logs  # the error is there
@@ -134,10 +134,10 @@ def test_a_file_that_a_worker_cannot_use_is_named_before_anything_is_charged(
     file = tmp_path / "corpus" / "000001.counts"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    with pytest.raises(ValueError, match=r"shard 000001 .*SHA-256.* by the worker tls://"):
+    with pytest.raises(ValueError, match=r"(?s)shard 000001 .*SHA-256.* by the worker tls://"):
         SubLDA(K, epsilon=1.0, ledger=ledger).fit(written.on(client))
     Path(file).unlink()
-    with pytest.raises(OSError, match=r"shard 000001 .*No such file.* by the worker tls://"):
+    with pytest.raises(OSError, match=r"(?s)shard 000001 .*No such file.* by the worker tls://"):
         SubLDA(K, epsilon=1.0, ledger=ledger).fit(written.on(client))
     assert ledger.epsilon_spent == 0
 

@@ -188,6 +188,19 @@ def are_shards(X: Any) -> bool:
     return "CountShards" in map(attrgetter("__name__"), type(X).__mro__)
 
 
+def unit_of(X: Any, user_ids: Any) -> str:
+    """What is protected: shards know it. Nothing of `X` is touched if it is something else."""
+    if not are_shards(X):
+        return "document" if user_ids is None else "user"
+    if user_ids is not None:
+        raise ValueError(
+            "a CountShards holds the users of its documents: pass user_ids to write_shards, which "
+            "keeps the documents of a user together, and none here"
+        )
+    unit: str = X.unit
+    return unit
+
+
 def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:
     """Compare the columns of a CountShards, whose counts were checked, with the model's.
 

@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from dplda.core._corpus import MAX_TOKENS, NOT_COUNTS, positive_entries, whole_counts
 from dplda.core._fold_in import LARGEST_COUNT, single_precision
 from dplda.leaf._checks import check_integer
-from dplda.leaf._files import OWNER_ONLY, write_atomically
+from dplda.leaf._files import write_atomically
 from dplda.leaf._users import number_users
 
 FORMAT = "dplda count shards"
@@ -65,9 +65,12 @@ class Shard:
 
         Return the number of documents without a word, which is private.
         """
-        data, words, ends, units = self._arrays()
-        if self.digest() != self.sha256:
+        digest = hashlib.sha256()
+        for array in (arrays := self._arrays()):
+            digest.update(array.data)
+        if digest.hexdigest() != self.sha256:
             raise self.fail("is damaged: its SHA-256 is not the one of the list")
+        data, words, ends, units = arrays
         # comparisons, because a difference of int32 could wrap around
         rows_fit = (ends[1:] >= ends[:-1]).all() and ends[0] == 0 and ends[-1] == self.n_entries
         units_fit = (units[1:] > units[:-1]).all() and units[0] == 0 and units[-1] == self.n_docs
@@ -88,11 +91,6 @@ class Shard:
         with self._named():
             found = os.stat(self.path)
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-    def digest(self) -> str:
-        """SHA-256 of the file."""
-        with self._named(), open(self.path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def fail(self, what: str) -> ValueError:
         """An error about this shard. It quotes nothing of the documents."""
@@ -262,8 +260,8 @@ def write_shards(
 ) -> CountShards:
     """Write a corpus to shards, which `CountShards` reads without loading them.
 
-    Counts are checked once, block by block, as `fit` checks a matrix. No more than one block, which
-    may be copied, and one shard are in memory.
+    Counts are checked once, block by block, as `fit` checks a matrix. No more than one block and
+    one shard are in memory, and a copy of each.
 
     Parameters
     ----------
@@ -416,15 +414,10 @@ def _write(
     """Write counts in the form of the kernels to a file that only the owner can read."""
     if X.nnz > MAX_TOKENS:
         raise ValueError(f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard")
-    X = single_precision(X)
-    path = str(folder / f"{index:06d}.counts")
+    X, path = single_precision(X), str(folder / f"{index:06d}.counts")
     unit_ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else unit_ptr
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
-    with open(descriptor, "wb") as file:
-        file.write(np.ascontiguousarray(X.data, "<f4").data)
-        for array in (X.indices, X.indptr, unit_ptr):
-            file.write(np.ascontiguousarray(array, "<i4").data)
-        file.flush()
-        os.fsync(file.fileno())
-    shard = Shard(path, X.shape[0], X.shape[1], len(unit_ptr) - 1, X.nnz, "")
-    return replace(shard, sha256=shard.digest())
+    integers = (array.astype("<i4").data for array in (X.indices, X.indptr, unit_ptr))
+    content = b"".join([X.data.astype("<f4").data, *integers])
+    write_atomically(path, content)
+    digest = hashlib.sha256(content).hexdigest()
+    return Shard(path, X.shape[0], X.shape[1], len(unit_ptr) - 1, X.nnz, digest)

@@ -65,12 +65,9 @@ def run(version: str, fit: str, function: Callable[..., Any], *arguments: Sealed
     try:
         with joblib.parallel_config("threading"):  # else n_jobs counts as 1 in a child of a nanny
             return Sealed.of(fit, function(*(argument.open() for argument in arguments)))
-    except (ValueError, OSError) as error:
-        kind = ValueError if isinstance(error, ValueError) else OSError
-        raise kind(f"{error} (met by the worker {address})") from error
     except Exception as error:
-        name = type(error).__name__
-        raise RuntimeError(f"the worker {address} failed with {name}: {error}") from error
+        error.add_note(f"met by the worker {address}")
+        raise
 
 
 def wipe(fit: str) -> None:

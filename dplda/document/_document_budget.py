@@ -86,15 +86,6 @@ class Shares(NamedTuple):
 ONE_CURATOR = Shares()
 
 
-def default_rounds(n_passes: int, subsampling_ratio: float) -> int:
-    """The rounds in which a document takes part `n_passes` times, but 80 to 400 of them.
-
-    With fewer rounds at a small rate, most documents would hardly take part. More rounds than 400
-    gain little for their time (`benchmarks/fits.py`).
-    """
-    return min(MOST_ROUNDS, max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio)))
-
-
 class Round(NamedTuple):
     """What is fixed before a round begins; public."""
 
@@ -142,14 +133,20 @@ def document_budget(
     noise_multiplier: float | None,
     delta: float,
     *,
-    max_iter: int,
+    max_iter: int | None,
     subsampling_ratio: float,
+    n_passes: int = N_PASSES,
     shares: Shares = ONE_CURATOR,
 ) -> DocumentBudget:
     """The budget of a total epsilon, or of a noise multiplier if `epsilon` is None.
 
-    The plan that runs costs at most `epsilon`.
+    The plan that runs costs at most `epsilon`. By default a document takes part `n_passes` times,
+    but there are 80 to 400 rounds. With fewer rounds at a small rate, most documents would hardly
+    take part. More rounds than 400 gain little for their time (`benchmarks/fits.py`).
     """
+    if max_iter is None:
+        max_iter = min(MOST_ROUNDS, max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio)))
+    max_iter = int(max_iter)
     if epsilon == math.inf:
         exact = [NoNoise()] * max_iter
         return DocumentBudget(

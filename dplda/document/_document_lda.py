@@ -12,7 +12,14 @@ from typing import Any, Self
 import numpy as np
 
 from dplda.core._base import MAX_ITER, BaseLDA
-from dplda.core._corpus import check_counts, check_public_table, check_shards, check_word_vectors
+from dplda.core._corpus import (
+    are_shards,
+    check_counts,
+    check_public_table,
+    check_shards,
+    check_word_vectors,
+    unit_of,
+)
 from dplda.core._fold_in import aligned_zeros, in_16_bits
 from dplda.core._private_fit import (
     EXPECTED_N_DOCS,
@@ -27,7 +34,6 @@ from dplda.core._private_fit import (
     released_so_far,
     warn_if_seeded,
 )
-from dplda.datasets._shards import CountShards
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
     Documents,
@@ -45,7 +51,6 @@ from dplda.document._document_budget import (
     SMALLEST_RATIO,
     DocumentBudget,
     Round,
-    default_rounds,
     document_budget,
     document_guarantee,
 )
@@ -245,7 +250,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         --------
         fit : All rounds at once; it gives the same warnings.
         """
-        table = released_so_far(self, _unit_of(X, user_ids))
+        table = released_so_far(self, unit_of(X, user_ids))
         return self._train(X, user_ids, 1, table=table)
 
     def _train(
@@ -258,7 +263,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         earlier: NoisyTable | None = None,
     ) -> Self:
         """Charge `n_rounds` rounds (None: all), run them, and publish the model."""
-        name, unit = type(self).__name__, _unit_of(X, user_ids)
+        name, unit = type(self).__name__, unit_of(X, user_ids)
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
         budget = self._budget()  # public
         n_done, before = (0, None) if table is None else (table.n_rounds, self.privacy_)
@@ -313,7 +318,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
         The columns of shards are checked here, and their documents when they are visited.
         """
-        if issubclass(type(X), CountShards):  # touches nothing of X, unlike isinstance
+        if are_shards(X):
             check_shards(self, X, reset=reset)
             return ShardedDocuments(X, int(self.n_components), self.n_jobs)
         counts = check_counts(self, X, reset=reset)
@@ -429,12 +434,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )  # public
         kind = ExactTable if budget.exact else NoisyTable
         table = kind.from_totals(
-            released,
-            weight,
-            int(self.n_components),
-            streams,
-            public,
-            self._begins_alike,
+            released, weight, int(self.n_components), streams, public, self._begins_alike,
             self.n_jobs,
         )  # public  # fmt: skip
         if earlier is not None:
@@ -469,12 +469,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _budget(self) -> DocumentBudget:
         """The mechanisms of `fit`: a function of public parameters."""
-        rate, max_iter = self._highest_rate(), self.max_iter
-        if max_iter is None:
-            max_iter = default_rounds(self._n_passes, rate)
         return document_budget(
-            self.epsilon, self.noise_multiplier, self.delta, max_iter=int(max_iter),
-            subsampling_ratio=rate,
+            self.epsilon, self.noise_multiplier, self.delta, max_iter=self.max_iter,
+            subsampling_ratio=self._highest_rate(), n_passes=self._n_passes,
             shares=ONE_CURATOR if self._parties is None else self._parties.shares,
         )  # fmt: skip
 
@@ -486,15 +483,3 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def _highest_rate(self) -> float:
         """The highest probability with which any unit takes part in a round: what is charged."""
         return float(self.subsampling_ratio)
-
-
-def _unit_of(X: Any, user_ids: Any) -> str:
-    """What is protected: shards know it. Nothing of `X` is touched if it is something else."""
-    if not issubclass(type(X), CountShards):
-        return "document" if user_ids is None else "user"
-    if user_ids is not None:
-        raise ValueError(
-            "a CountShards holds the users of its documents: pass user_ids to write_shards, which "
-            "keeps the documents of a user together, and none here"
-        )
-    return X.unit

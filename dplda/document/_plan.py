@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dplda.core._base import MAX_ITER
 from dplda.core._private_fit import SMALLEST_DELTA, warn_of_delta
 from dplda.document._document_budget import (
-    N_PASSES,
     NORM,
     SMALLEST_RATIO,
     DocumentBudget,
-    default_rounds,
     document_budget,
 )
 from dplda.document._table_estimate import SCALE_UP
@@ -182,9 +181,8 @@ def plan(
     check_delta(delta, least=SMALLEST_DELTA)
     check_number("mean_doc_words", mean_doc_words, 0.0, LARGEST, closed="right")
     check_number("subsampling_ratio", subsampling_ratio, SMALLEST_RATIO, 1.0)
-    if max_iter is None:
-        max_iter = default_rounds(N_PASSES, subsampling_ratio)
-    check_integer("max_iter", max_iter, 1, 10**6)
+    if max_iter is not None:
+        check_integer("max_iter", max_iter, 1, MAX_ITER)
     budget = document_budget(
         epsilon, None, delta, max_iter=max_iter, subsampling_ratio=subsampling_ratio
     )
@@ -213,7 +211,7 @@ def warn_of_expectation(
     All arguments are public. `n_docs` is what somebody expects, never the size of private data.
     """
     warn_of_delta(delta, n_docs)
-    if budget.totals[0].exact or n_components == 1:
+    if budget.exact or n_components == 1:
         return
     half = docs_for_half(budget.noise, n_words)
     expected = STANDING * n_docs / half

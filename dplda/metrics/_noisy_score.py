@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dplda.core._corpus import are_shards, check_table, row_blocks
+from dplda.core._corpus import are_shards, check_table, row_blocks, unit_of
 from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
 from dplda.core._private_fit import release_sum
 from dplda.core._texts import check_model
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._users import number_users, protected_unit
+from dplda.leaf._users import number_users
 from dplda.metrics._perplexity import check_inputs, check_possible, split_documents
 from dplda.privacy import Guarantee
 
@@ -132,9 +132,7 @@ def noisy_score(
     prior = check_number("doc_topic_prior", model.doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
-    unit = X.unit if are_shards(X) else protected_unit(user_ids)  # public
-    if user_ids is not None and are_shards(X):
-        raise ValueError("a CountShards holds the users of its documents: pass no user_ids here")
+    unit = unit_of(X, user_ids)  # public
 
     def read() -> np.ndarray:
         blocks = check_inputs(components, X)[1]  # private
