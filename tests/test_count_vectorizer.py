@@ -23,7 +23,7 @@ from dplda.privacy import (
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._mechanisms import gaussian_tables
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
-from dplda.text._selection import Selection, failure_event, selection_threshold
+from dplda.text._selection import Selection, best_terms, failure_event, selection_threshold
 
 pld = Oracle("dp_accounting.pld.privacy_loss_distribution")
 WORDS = ["apple", "banana", "cherry", "date", "elderberry"]
@@ -170,6 +170,20 @@ def test_frequent_words_are_discovered_and_rare_ones_are_not():
     assert set(listed.vocabulary_) == {"common"}
     assert listed.threshold_ == math.inf  # which cannot fail: the noise alone is charged
     assert not any(getattr(event, "delta", 0.0) for event in listed.privacy_.events)
+
+
+def test_terms_are_expected_where_those_of_similar_meaning_are():
+    random, n_terms = np.random.default_rng(0), 2000
+    vectors = random.normal(size=(n_terms, 8))
+    weights = 300 / np.arange(20.0, 20 + n_terms) * np.where(vectors[:, 0] > 0.8, 8, 0.6)
+    terms = np.array([f"w{i:04}" for i in range(n_terms)], dtype=object)
+    noisy = weights + random.normal(0, 5, n_terms)
+
+    def kept(vectors):
+        return weights[best_terms(terms, noisy, 5.0, terms, 200, vectors)].sum()
+
+    assert kept(vectors) > 1.03 * kept(None)
+    assert kept(random.permutation(vectors)) > 0.97 * kept(None)
 
 
 def test_the_columns_count_as_scikit_learn_counts():

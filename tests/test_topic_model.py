@@ -132,7 +132,7 @@ def test_a_public_list_of_words_costs_nothing():
     assert ledger.epsilon_spent <= 8
 
 
-@pytest.mark.parametrize(("epsilon", "share"), [(0.5, 0.05), (2.0, 0.08), (4.0, 0.16), (8, 0.25)])
+@pytest.mark.parametrize(("epsilon", "share"), [(0.5, 0.05), (2.0, 0.12), (4.0, 0.24), (8, 0.25)])
 def test_words_get_the_share_of_the_budget_that_was_measured_as_best(epsilon, share):
     vectorizer, model, _ = small(epsilon=epsilon)._planned()
     for_words, for_topics = split_epsilon(epsilon, (share, 1 - share))

@@ -33,7 +33,7 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
-from dplda.datasets import load_public_vocabulary
+from dplda.datasets import load_public_vocabulary, load_word_vectors
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import (
@@ -226,7 +226,12 @@ class PrivateCountVectorizer(TransformerMixin, PrivateEstimator, auto_wrap_outpu
                 "epsilon, or a public list of words as candidates"
             )
         multiplier = selection.noise_multiplier
-        best = best_terms(found, weights, multiplier, candidates, self.max_features)  # public
+        vectors = None  # public
+        if isinstance(self.candidates, str) and self.candidates == "en" and candidates:
+            vectors = load_word_vectors(candidates)
+        best = best_terms(
+            found, weights, multiplier, candidates, self.max_features, vectors
+        )  # public
         best = best[np.argsort(found[best])]
         guarantee = make_guarantee(
             curator.events, delta=self.delta, unit=unit, relation=RELATIONS[unit],

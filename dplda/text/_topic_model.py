@@ -118,7 +118,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is added,
     removed, or becomes empty. Sensitivity and mechanisms: those of the two steps. Their events
     are added up, and one entry of the ledger charges all of them before a text is read. The words
-    get the share min(max(0.04 epsilon, 0.05), 0.25) of epsilon: the best of five shares at epsilon
+    get the share min(max(0.06 epsilon, 0.05), 0.25) of epsilon: the best of five shares at epsilon
     1, 2, 4 and 8 on four corpora (``benchmarks/vocabulary.py --shares``).
 
     Examples
@@ -312,7 +312,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         if is_chosen and epsilon == np.inf:
             for_words = epsilon
         elif is_chosen:
-            share = min(max(0.04 * epsilon, 0.05), 0.25)
+            share = min(max(0.06 * epsilon, 0.05), 0.25)
             for_words, for_topics = split_epsilon(epsilon, (share, 1 - share), delta=delta)
             if for_words == 0.0:
                 raise ValueError(
