@@ -73,8 +73,6 @@ def add_commands(commands: Any) -> None:
         epilog="example: dplda plan --n-docs 6000 --epsilon 4",
     )  # fmt: skip
     parser.set_defaults(command=_plan)
-    parser.add_argument("--mean-doc-words", type=float, default=100.0,
-        help="expected words of a text in the vocabulary (default: %(default)s)")  # fmt: skip
     _add_model(parser, epsilon=4.0, is_plan=True)
 
 
@@ -94,10 +92,10 @@ def _add_model(
 
 
 def _plan(options: argparse.Namespace) -> None:
-    print(plan(options, options.n_docs, mean_doc_words=options.mean_doc_words))
+    print(plan(options, options.n_docs))
 
 
-def plan(options: argparse.Namespace, n_docs: int, **more: Any) -> Any:
+def plan(options: argparse.Namespace, n_docs: int) -> Any:
     """What to expect of these options, of which the words are paid first."""
     _, model = dplda.PrivateTopicModel(
         options.n_components, epsilon=options.epsilon, delta=options.delta,
@@ -105,7 +103,7 @@ def plan(options: argparse.Namespace, n_docs: int, **more: Any) -> Any:
     )._steps()  # fmt: skip
     expected = dplda.plan(
         n_docs=n_docs, epsilon=model.epsilon, delta=options.delta, n_words=options.max_features,
-        n_components=options.n_components, **more,
+        n_components=options.n_components,
     )  # fmt: skip
     return dataclasses.replace(expected, epsilon=options.epsilon)
 

@@ -93,14 +93,14 @@ class IFTMMaster:
     >>> from dplda.federated import IFTMMaster, LocalModel
     >>> master = IFTMMaster(["goal", "match", "vote", "party"], n_top_words=2)
     >>> tables = {"press": [[0.5, 0.5, 0, 0], [0, 0, 0.6, 0.4]], "club": [[0.7, 0.3, 0, 0]]}
-    >>> next_models = master.update({
+    >>> master.update({
     ...     party: LocalModel(0, master.vocabulary_hash, table, party, 100, 4.0, 0.0, "token")
     ...     for party, table in tables.items()
     ... })
     >>> master.components_.round(2)
     array([[0.6, 0.4, 0. , 0. ],
            [0. , 0. , 0.6, 0.4]])
-    >>> next_models["club"].table.round(2)
+    >>> master.next_models_["club"].table.round(2)
     array([[0.6, 0.4, 0. , 0. ]], dtype=float32)
     """
 
@@ -150,7 +150,7 @@ class IFTMMaster:
         """
         return self.next_models_.get(party) or self._message(np.zeros((0, self.n_words)))
 
-    def update(self, local_models: Mapping[str, LocalModel | bytes]) -> dict[str, NextModel]:
+    def update(self, local_models: Mapping[str, LocalModel | bytes]) -> None:
         """Make a round from the models that arrived, in any order.
 
         Parameters
@@ -158,11 +158,6 @@ class IFTMMaster:
         local_models : mapping of str to LocalModel or bytes
             The messages by their senders, which the network has authenticated; a message that names
             another party is refused.
-
-        Returns
-        -------
-        next_models : dict of str to NextModel
-            The next model of each party whose model was merged.
 
         Raises
         ------
@@ -206,7 +201,6 @@ class IFTMMaster:
             self.next_models_[party] = self._message(composed)
             _, epsilon, delta = self._stated.get(party, (model.unit, 0.0, 0.0))
             self._stated[party] = model.unit, max(epsilon, model.epsilon), max(delta, model.delta)
-        return dict(self.next_models_)
 
     def released_model(self) -> ReleasedModel:
         """The global model as an ordinary released model, which `save_release` writes.
@@ -409,20 +403,6 @@ def run_rounds(
     ------
     RoundError
         If too few parties answered.
-
-    Examples
-    --------
-    >>> from dplda.datasets import make_topic_corpus
-    >>> from dplda.federated import IFTMMaster, IFTMParty, run_rounds
-    >>> X = make_topic_corpus(n_docs=60, n_words=30, n_components=3, random_state=0).data
-    >>> parties = {
-    ...     "north": (IFTMParty(n_components=3, token_epsilon=6.0, max_iter=5), X[:40]),
-    ...     "south": (IFTMParty(n_components=2, token_epsilon=6.0, max_iter=5), X[40:]),
-    ... }
-    >>> words = [f"word{i}" for i in range(30)]
-    >>> master = run_rounds(IFTMMaster(words), parties, n_rounds=2)
-    >>> master.components_.shape[1], master.round_
-    (30, 2)
     """
     check_integer("n_rounds", n_rounds, 1, MAX_ROUND)
     for name, pair in (parties if isinstance(parties, Mapping) else {"parties": parties}).items():

@@ -99,10 +99,9 @@ class Plan:
         vocabulary_hash(self.words)
         for name in self.parties:
             check_name(name)
+            self.public_key(name)
         if len({*self.certificates()}) < len(self.parties):
             raise ValueError("two parties of the plan have one certificate; each needs its own")
-        for name in self.parties:
-            self.public_key(name)
         self.terms()
         model, n_words = self.estimator(), len(self.words)
         check_public_table(model.prior_components, (int(model.n_components), n_words))
@@ -348,9 +347,6 @@ class Line:
             if response.length is None or response.length > self._max_bytes:
                 raise ValueError(f"the coordinator's reply has more than {self._max_bytes} bytes")
             return response.status, response.read()
-
-
-# ---------------------------------------------------------------- TLS
 
 
 def certificate_of(path: Path) -> bytes:

@@ -57,7 +57,6 @@ SUM, LOST = b"S", b"L"  # kinds of replies
 # variable is so far below its mean in 3 rounds of 10**7.
 BY_CHANCE = 5.0
 MOST = 2**60  # of a cell: 2**30 documents of the largest radius; random words exceed it
-Exchange = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ class SecureSum:
         self,
         terms: Terms,
         me: int,
-        exchange: Exchange,
+        exchange: Callable[[bytes], bytes],
         *,
         seed: bytes | None = None,
         prove: Callable[[bytes], bytes] = bytes,
