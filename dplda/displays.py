@@ -137,7 +137,7 @@ def _noise(estimator: Any) -> np.ndarray:
 def by_evidence(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
     """The topics in the order of their evidence, the best first, and a mask of the weak ones.
 
-    A model without `topic_evidence_`, such as a released one, keeps its order and has no weak ones.
+    A model without `topic_evidence_`, such as a baseline, keeps its order and has no weak ones.
     """
     n_topics = len(estimator.components_)
     evidence = getattr(estimator, "topic_evidence_", np.zeros(n_topics))

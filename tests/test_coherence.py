@@ -107,7 +107,7 @@ def test_a_topic_without_a_partner():
     ("other", "message"),
     [
         (np.ones((2, 4)), "components has 3 words and other has 4"),
-        ([[1, 2, -1]], "other must be non-negative, with no topic empty"),
+        ([[1, 2, -1]], "other must have no negative entry and no empty row"),
     ],
 )
 def test_what_cannot_be_matched(other, message):

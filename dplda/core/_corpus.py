@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -93,9 +92,8 @@ class Corpus:
 
     def blocks(self, n_tokens: int) -> list[Corpus]:
         """Whole documents in blocks of about `n_tokens`, the same whatever the number of jobs."""
-        bounds = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, n_tokens))
-        edges = np.unique(np.concatenate([bounds, [len(self.doc_ptr) - 1]]))
-        parts = [self.doc_ptr[a : b + 1] for a, b in itertools.pairwise(edges)]
+        rows = row_blocks(self.doc_ptr, n_tokens, per_row=0)
+        parts = [self.doc_ptr[block.start : block.stop + 1] for block in rows]
         return [Corpus(self.word[p[0] : p[-1]], p - p[0], self.n_words) for p in parts]
 
 
@@ -310,44 +308,48 @@ def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64
     return array
 
 
-def check_topics(table: Any, n_words: int) -> npt.NDArray[np.float64]:
+def check_topics(
+    table: Any, name: str = "table", n_words: int | None = None
+) -> npt.NDArray[np.float64]:
     """Return `table` as an array (n_topics, n_words), in which each topic has a weight."""
-    array = check_table(table, "table")
-    if array.shape[1] != n_words or array.min() < 0 or not array.any(axis=1).all():
+    array = check_table(table, name)
+    if n_words not in (None, array.shape[1]) or array.min() < 0 or not array.any(axis=1).all():
+        columns = "" if n_words is None else f" {n_words} columns (words),"
         raise ValueError(
-            f"table must have {n_words} columns (words), no negative entry and no empty row, "
-            f"got shape {array.shape}"
+            f"{name} must have{columns} no negative entry and no empty row (topic), got shape "
+            f"{array.shape}"
         )
     return array
 
 
-def check_public_table(table: Any, shape: tuple[int, int]) -> npt.NDArray[np.float64] | None:
-    """The checked `prior_components`, (n_components, n_words); None stays None."""
-    if table is None:
-        return None
-    array = check_table(table, "prior_components")
-    low, high = array.min(), array.max()
-    if array.shape != shape or low < 0 or not 0 < high <= LARGEST_PSEUDO_COUNT:
-        raise ValueError(
-            f"prior_components must be a table of shape {shape} (topics by words) of numbers from "
-            f"0 to {LARGEST_PSEUDO_COUNT:g} that are not all zero, got shape {array.shape} and "
-            f"numbers from {low:g} to {high:g}"
-        )
-    return array
+def public_tables(estimator: Any, n_words: int) -> tuple[Any, Any]:
+    """The checked `word_vectors` and `prior_components` of an estimator, each None if not given.
 
-
-def check_word_vectors(vectors: Any, n_words: int) -> npt.NDArray[np.float64] | None:
-    """The checked `word_vectors`, (n_words, n_dimensions), zeros for words without one."""
-    if vectors is None:
-        return None
-    array = check_table(vectors, "word_vectors")
-    if array.shape[0] != n_words or not array.any():
-        raise ValueError(
-            f"word_vectors must have a row for each of {n_words} words, not all of them zeros, got "
-            f"shape {array.shape}; load_word_vectors(vocabulary) makes the rows of the vocabulary "
-            "in its order"
+    Vectors (n_words, n_dimensions) are zeros for words without one. The prior has the shape of the
+    topics.
+    """
+    vectors, prior = estimator.word_vectors, estimator.prior_components
+    if vectors is not None:
+        vectors = check_table(vectors, "word_vectors")
+        if vectors.shape[0] != n_words or not vectors.any():
+            raise ValueError(
+                f"word_vectors must have a row for each of {n_words} words, not all of them zeros, "
+                f"got shape {vectors.shape}; load_word_vectors(vocabulary) makes the rows of the "
+                "vocabulary in its order"
+            )
+    if prior is not None:
+        prior, shape = (
+            check_table(prior, "prior_components"),
+            (int(estimator.n_components), n_words),
         )
-    return array
+        low, high = prior.min(), prior.max()
+        if prior.shape != shape or low < 0 or not 0 < high <= LARGEST_PSEUDO_COUNT:
+            raise ValueError(
+                f"prior_components must be a table of shape {shape} (topics by words) of numbers "
+                f"from 0 to {LARGEST_PSEUDO_COUNT:g} that are not all zero, got shape "
+                f"{prior.shape} and numbers from {low:g} to {high:g}"
+            )
+    return vectors, prior
 
 
 def _check_structure(X: Any) -> None:

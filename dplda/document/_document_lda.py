@@ -12,14 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from dplda.core._base import MAX_ITER, BaseLDA
-from dplda.core._corpus import (
-    are_shards,
-    check_counts,
-    check_public_table,
-    check_shards,
-    check_word_vectors,
-    unit_of,
-)
+from dplda.core._corpus import are_shards, check_counts, check_shards, public_tables, unit_of
 from dplda.core._fold_in import aligned_zeros, in_16_bits
 from dplda.core._private_fit import (
     EXPECTED_N_DOCS,
@@ -422,10 +415,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             )
         public = None
         if self.word_vectors is not None or self.prior_components is not None:
-            public = PublicWords.of(
-                check_word_vectors(self.word_vectors, n_words),
-                check_public_table(self.prior_components, (int(self.n_components), n_words)),
-            )
+            public = PublicWords.of(*public_tables(self, n_words))
         if self._parties is not None:
             streams = self._parties.begin()  # all begin with the same topics
         most = 1 if unit == "document" else DOCS_OF_A_USER  # public

@@ -205,7 +205,7 @@ class LocalModel(_Message):
         check_model(model)
         guarantee = model.privacy_
         warn_of_leaks(type(model).__name__, guarantee)
-        components = check_topics(model.components_, np.shape(model.components_)[1])  # public
+        components = check_topics(model.components_, "components_")  # public
         totals = components.sum(axis=1, keepdims=True)
         words = words_of(model)
         if words is not None and vocabulary != vocabulary_hash(words):

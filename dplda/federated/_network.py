@@ -37,7 +37,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from dplda._version import __version__
-from dplda.core._corpus import check_public_table, check_word_vectors
+from dplda.core._corpus import public_tables
 from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
 from dplda.federated._messages import check_name, vocabulary_hash
@@ -103,9 +103,7 @@ class Plan:
         if len({*self.certificates()}) < len(self.parties):
             raise ValueError("two parties of the plan have one certificate; each needs its own")
         self.terms()
-        model, n_words = self.estimator(), len(self.words)
-        check_public_table(model.prior_components, (int(model.n_components), n_words))
-        check_word_vectors(model.word_vectors, n_words)
+        public_tables(self.estimator(), len(self.words))
 
     @classmethod
     def read(cls, path: Path) -> Plan:

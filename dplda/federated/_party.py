@@ -257,7 +257,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         `epsilon_` does not change, if `table` depends on the documents through releases only.
         """
         check_is_fitted(self)
-        table = check_topics(table, self.components_.shape[1])  # public
+        table = check_topics(table, n_words=self.components_.shape[1])  # public
         streams = Streams.from_random_state(self.random_state)
         n_iter = self.n_iter_ + self.max_iter
         sweeps = range(self.n_iter_ + 1, n_iter + 1)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from dplda.core._corpus import check_table
+from dplda.core._corpus import check_table, check_topics
 from dplda.leaf._checks import check_integer
 from dplda.metrics._perplexity import check_inputs
 
@@ -167,7 +167,8 @@ def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
     >>> order.tolist(), distance.round(2).tolist()
     ([1, 0], [0.1, 0.0])
     """
-    one, two = _roots(components, "components"), _roots(other, "other")
+    tables = check_topics(components, "components"), check_topics(other, "other")
+    one, two = (np.sqrt(table / table.sum(axis=1, keepdims=True)) for table in tables)
     if one.shape[1] != two.shape[1]:
         raise ValueError(
             f"components has {one.shape[1]} words and other has {two.shape[1]}; only models with "
@@ -178,14 +179,6 @@ def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
     order, distance = np.full(len(one), -1), np.full(len(one), np.nan)
     order[rows], distance[rows] = columns, distances[rows, columns]
     return order, distance
-
-
-def _roots(components: Any, name: str) -> np.ndarray:
-    """Square roots of the topics' word probabilities."""
-    table = check_table(components, name)
-    if table.min() < 0 or not table.any(axis=1).all():
-        raise ValueError(f"{name} must be non-negative, with no topic empty")
-    return np.sqrt(table / table.sum(axis=1, keepdims=True))
 
 
 def _top_words(components: np.ndarray, n_top_words: int, *, least: int) -> np.ndarray:

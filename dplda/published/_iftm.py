@@ -157,7 +157,7 @@ class PublishedIFTMParty(PublishedLDA):
             )
         if self.published_epsilon != math.inf:
             self._warn()
-        table = check_topics(table, self.components_.shape[1])
+        table = check_topics(table, n_words=self.components_.shape[1])
         streams = Streams.from_random_state(self.random_state)  # secret
         corpus, first = self._data[0], self.n_iter_ + 1  # private
         bits = streams.reader(Purpose.FIRST_TOPICS, first).words(corpus.n_tokens)  # secret
