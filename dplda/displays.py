@@ -96,15 +96,12 @@ def top_words(
 def _steps(estimator: Any) -> list[tuple[str, Any]]:
     """The steps of a pipeline up to its topic model; a model alone is one step."""
     check_model(estimator)
-    if not isinstance(estimator, Pipeline):
-        return [("", estimator)]
     steps = list(flat_steps(estimator))
     for i, (_, step) in enumerate(steps, start=1):
         if hasattr(step, "components_"):
             return steps[:i]
     raise TypeError(
-        "a pipeline must have a topic model as a step, got the steps "
-        f"{', '.join(name for name, _ in steps)}"
+        f"a pipeline must have a topic model as a step, got {', '.join(name for name, _ in steps)}"
     )
 
 

@@ -147,9 +147,9 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
     )
 
 
-def _all_steps(pipeline: Pipeline, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _all_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Names and estimators of all steps, also of those side by side."""
-    steps = list(flat_steps(pipeline, prefix))
+    steps = list(flat_steps(estimator, prefix))
     _check_words(steps)
     for name, step in steps:
         if isinstance(step, FeatureUnion):
@@ -159,8 +159,8 @@ def _all_steps(pipeline: Pipeline, prefix: str = "") -> Iterator[tuple[str, Any]
         else:
             yield name, step
             continue
-        for part in parts:
-            yield from _all_steps(Pipeline([part]), f"{name}__")
+        for part, inner in parts:
+            yield from _all_steps(inner, f"{name}__{part}__")
 
 
 def _charged(part: Guarantee) -> tuple[Event, ...]:

@@ -88,14 +88,14 @@ def thawed(estimator: Any) -> Any:
     return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
 
 
-def flat_steps(pipeline: Pipeline, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and estimators of all steps, with those of pipelines inside of it."""
-    for name, given in pipeline.steps:
-        step = thawed(given)
-        if isinstance(step, Pipeline):
-            yield from flat_steps(step, f"{prefix}{name}__")
-        elif step is not None and not isinstance(step, str):  # left out, or passed through
-            yield f"{prefix}{name}", step
+def flat_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and estimators of the steps of pipelines; an estimator alone is one step."""
+    step = thawed(estimator)
+    if isinstance(step, Pipeline):
+        for name, inner in step.steps:
+            yield from flat_steps(inner, f"{prefix}{name}__")
+    elif step is not None and not isinstance(step, str):  # left out, or passed through
+        yield prefix.removesuffix("__") or type(step).__name__, step
 
 
 def words_after(steps: Iterable[tuple[str, Any]]) -> list[str] | None:

@@ -227,7 +227,7 @@ def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
     """The vectorizer, if there is one, the topic model, and the guarantee of both."""
     model = thawed(model)
     is_pipeline = isinstance(model, Pipeline)
-    *before, (name, last) = flat_steps(model) if is_pipeline else [(type(model).__name__, model)]
+    *before, (name, last) = flat_steps(model)
     is_private = isinstance(getattr(last, "privacy_", None), Guarantee)
     if not (is_private and hasattr(last, "components_")):
         raise TypeError(
