@@ -116,11 +116,15 @@ class DocumentBudget:
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
         """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
-        # equal events are one object
-        event_of = lru_cache(lambda mechanism: sampled(mechanism.event, self.subsampling_ratio))
-        plan = [] if n_done else [(TOTALS, mechanism.event) for mechanism in self.totals]
+        events: dict[Any, Event] = {}  # equal events are one object
+        plan: list[tuple[str, Event]] = []
+        for mechanism in () if n_done else self.totals:
+            plan.append((TOTALS, mechanism.event))
         for t in range(n_done, n_done + n_rounds):
-            plan.append((COUNTS, event_of(self.rounds[min(t, len(self.rounds) - 1)])))
+            mechanism = self.rounds[min(t, len(self.rounds) - 1)]
+            if mechanism not in events:
+                events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
+            plan.append((COUNTS, events[mechanism]))
         if self.n_spare:
             loudest = max(self.rounds, key=lambda mechanism: mechanism.radius)
             plan.extend([(SPARE, loudest.event)] * self.n_spare)
@@ -256,21 +260,24 @@ def document_guarantee(
     **stated: Any,
 ) -> Guarantee:
     """The guarantee of all calls: `events` and clipping bounds `norms` are those of this one."""
-    gaussians = [event.event if isinstance(event, PoissonSampled) else event for event in events]
-    multipliers = tuple(getattr(each, "noise_multiplier", 0.0) for each in gaussians)
-    scales = tuple(norm * each for norm, each in zip(norms, multipliers, strict=True))
+    multipliers, scales, rate = [], [], 0.0
     sensitivity, all_events = max(norms), events
     if earlier is not None:
-        multipliers = (*earlier.noise_multiplier, *multipliers)  # type: ignore[misc]  # a tuple
-        scales = (*earlier.noise_scale, *scales)  # type: ignore[misc]  # a tuple
+        multipliers = [*earlier.noise_multiplier]  # type: ignore[misc]  # a tuple
+        scales = [*earlier.noise_scale]  # type: ignore[misc]  # a tuple
         sensitivity, all_events = max(sensitivity, earlier.sensitivity), earlier.events + events
-    rate = max(getattr(event, "sampling_probability", 0.0) for event in all_events)
+    for event, norm in zip(events, norms, strict=True):
+        gaussian = event.event if isinstance(event, PoissonSampled) else event
+        multipliers.append(getattr(gaussian, "noise_multiplier", 0.0))
+        scales.append(norm * multipliers[-1])
+    for event in all_events:
+        rate = max(rate, getattr(event, "sampling_probability", 0.0))
     if rate:
         mechanism += f", over a secret sample of the {unit}s (rate {rate:g})"
     if NonPrivate() in all_events:
         mechanism = EXACT
     return make_guarantee(
         events, earlier=earlier, unit=unit, relation=RELATIONS[unit], mechanism=mechanism,
-        sensitivity=sensitivity, noise_scale=scales, noise_multiplier=multipliers,
+        sensitivity=sensitivity, noise_scale=tuple(scales), noise_multiplier=tuple(multipliers),
         assumptions=(ROWS_OF_A_UNIT[unit], *assumptions), **stated,
     )  # fmt: skip

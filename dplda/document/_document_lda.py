@@ -124,6 +124,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         "counts, or again on all word totals",
         theorem="docs/proofs_document.md",
     )
+    boost = 1.0  # times `subsampling_ratio` is the highest rate of a unit, which is charged
     _n_passes = N_PASSES
     _infers_anew = False
     _begins_alike = False  # with topics that differ little from each other
@@ -461,7 +462,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """The mechanisms of `fit`: a function of public parameters."""
         return document_budget(
             self.epsilon, self.noise_multiplier, self.delta, max_iter=self.max_iter,
-            subsampling_ratio=self._highest_rate(), n_passes=self._n_passes,
+            subsampling_ratio=min(1.0, float(self.subsampling_ratio) * float(self.boost)),
+            n_passes=self._n_passes,
             shares=ONE_CURATOR if self._parties is None else self._parties.shares,
         )  # fmt: skip
 
@@ -469,7 +471,3 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """What `fit` charges."""
         budget = self._budget()
         return budget.plan(0, len(budget.rounds))
-
-    def _highest_rate(self) -> float:
-        """The highest probability with which any unit takes part in a round: what is charged."""
-        return float(self.subsampling_ratio)

@@ -140,9 +140,6 @@ class SubLDA(DocumentLDA):
         n = min(step.n, step.n_last)
         return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (step.n - n) * n**2)
 
-    def _highest_rate(self) -> float:
-        return min(1.0, float(self.subsampling_ratio) * float(self.boost))
-
     def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:
         """Counts of a live sweep: where many topics begin if nothing is protected; else None.
 
