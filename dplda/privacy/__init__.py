@@ -6,45 +6,6 @@ the noise for a given cost. Authors of estimators find mechanisms and random str
 `dplda.privacy.mechanisms`.
 """
 
-from dplda.privacy._accounting import calibrate, epsilon_bounds, epsilon_of, split_epsilon
-from dplda.privacy._events import (
-    ApproximateDP,
-    Gaussian,
-    Laplace,
-    NonPrivate,
-    PoissonSampled,
-    RandomizedResponseEvent,
-    Repeated,
-)
-from dplda.privacy._guarantee import (
-    Guarantee,
-    LowSignalWarning,
-    PrivacyLeakWarning,
-    PrivateDataWarning,
-    SeededNoiseWarning,
-    limit_rows,
-)
-from dplda.privacy._ledger import BudgetError, Ledger, user_part
+import lazy_loader
 
-__all__ = [
-    "ApproximateDP",
-    "BudgetError",
-    "Gaussian",
-    "Guarantee",
-    "Laplace",
-    "Ledger",
-    "LowSignalWarning",
-    "NonPrivate",
-    "PoissonSampled",
-    "PrivacyLeakWarning",
-    "PrivateDataWarning",
-    "RandomizedResponseEvent",
-    "Repeated",
-    "SeededNoiseWarning",
-    "calibrate",
-    "epsilon_bounds",
-    "epsilon_of",
-    "limit_rows",
-    "split_epsilon",
-    "user_part",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
