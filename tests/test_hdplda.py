@@ -82,47 +82,33 @@ def test_memory_of_a_fit(n_docs, n_words, count, n_components, largest):
     assert peak < largest
 
 
-def test_the_ledger_of_a_sweep_holds_noise_and_topic_draws(corpus):
-    model = HDPLDA(K, noise_epsilon=2.0, count_clip=1.0, topic_word_prior=1.0, max_iter=3)
-    model.fit(corpus)
-    sweep = (Repeated(Laplace(1.0), 2), BoundedRange(2 * math.log(2)))
-    assert model.privacy_.events == (sweep * 3)[:-1]  # nothing reads topics after the last counts
-    model.partial_fit(corpus)
-    assert model.privacy_.events == (sweep * 4)[:-1]
-    assert model.epsilon_ == epsilon_of(
-        model.privacy_.events, model.delta, total_variation=model.privacy_.total_variation
-    )
-    first = HDPLDA(K, noise_epsilon=2.0, count_clip=1.0, topic_word_prior=1.0).partial_fit(corpus)
-    assert first.privacy_.events == sweep[:1]  # topics were drawn without looking at words
-
-
 @pytest.mark.parametrize("max_iter", [1, 5])
 def test_what_is_drawn_and_released_is_what_is_charged(max_iter, corpus, monkeypatch):
     """Each call of the sampler is one topic event, and nothing is drawn that no release reads."""
-    calls = []
-    draw = module.draw_topics
+    calls, draw = [], module.draw_topics
     monkeypatch.setattr(module, "draw_topics", lambda *a, **k: calls.append(1) or draw(*a, **k))
-    parameters = {"noise_epsilon": 2.0, "count_clip": 1.0, "max_iter": max_iter}
-    model = HDPLDA(K, **parameters)
+    parameters = {"noise_epsilon": 2.0, "count_clip": 1.0, "topic_word_prior": 1.0}
+    sweep = (Repeated(Laplace(1.0), 2), BoundedRange(2 * math.log(2)))
+    model = HDPLDA(K, max_iter=max_iter, **parameters)
     with observe_releases() as seen:
         model.fit(corpus)
-    assert [release.label for release in seen] == ["word-topic counts", "topics"] * (
-        max_iter - 1
-    ) + ["word-topic counts"]
-    assert len(calls) == max_iter - 1 == n_topic_events(model)
-    model.partial_fit(corpus)
-    assert len(calls) == max_iter == n_topic_events(model)
-
-    by_calls = HDPLDA(K, **parameters)
-    for _ in range(max_iter):
+    labels = ["word-topic counts", "topics"] * max_iter
+    assert [release.label for release in seen] == labels[:-1]
+    assert len(calls) == max_iter - 1
+    assert model.privacy_.events == (sweep * max_iter)[:-1]
+    by_calls = HDPLDA(K, max_iter=max_iter, **parameters).partial_fit(corpus)
+    assert by_calls.privacy_.events == sweep[:1]  # topics were drawn without looking at words
+    for _ in range(max_iter - 1):
         by_calls.partial_fit(corpus)
-    fitted = HDPLDA(K, **parameters).fit(corpus)
-    assert by_calls.privacy_.events == fitted.privacy_.events
-    assert by_calls.epsilon_ == pytest.approx(fitted.epsilon_, rel=1e-8)
-
-
-def n_topic_events(model):
-    return sum(isinstance(event, BoundedRange) for event in model.privacy_.events)
+    assert by_calls.privacy_.events == model.privacy_.events
+    # each call adds to the distance of the noise from its law
+    assert model.epsilon_ <= by_calls.epsilon_ < model.epsilon_ * (1 + 1e-6)
+    model.partial_fit(corpus)
+    assert len(calls) == 2 * max_iter - 1
+    assert model.privacy_.events == (sweep * (max_iter + 1))[:-1]
+    assert model.epsilon_ == epsilon_of(
+        model.privacy_.events, model.delta, total_variation=model.privacy_.total_variation
+    )
 
 
 def test_a_later_call_does_not_read_the_topics_of_the_fit(corpus):
