@@ -124,7 +124,7 @@ class Plan:
 
     def certificates(self) -> dict[bytes, str]:
         """The party of each certificate, in binary form."""
-        return {ssl.PEM_cert_to_DER_cert(pem): name for name, pem in self.parties.items()}
+        return {binary(pem.encode()): name for name, pem in self.parties.items()}
 
     def public_key(self, name: str) -> EllipticCurvePublicKey:
         """The key that signs for a party."""
@@ -347,10 +347,15 @@ class Line:
             return response.status, response.read()
 
 
+def binary(pem: bytes) -> bytes:
+    """The first certificate in a PEM text, in binary form."""
+    return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+
+
 def certificate_of(path: Path) -> bytes:
-    """The first certificate of a PEM file, in binary form."""
+    """The first certificate of a file."""
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
+        return binary(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} holds no certificate (PEM)") from error
 
