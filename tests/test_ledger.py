@@ -267,6 +267,14 @@ def test_a_lost_ledger_is_not_replaced_beside_its_journal(path, kind):
     assert not path.exists()
 
 
+def test_a_ledger_that_another_process_made_just_now_is_not_lost(path):
+    """It was missing, and is there with the journal of its first charge."""
+    ledger = Ledger(path, epsilon=9.0)
+    Path(f"{path}-journal").touch()
+    ledger._store._file.create(lambda connection: None)
+    assert Ledger(path).epsilon == 9.0
+
+
 def test_a_write_ahead_log_is_undone_or_refused(path):
     """Charges in it would be lost with it."""
     ledger = Ledger(path, epsilon=9.0)
