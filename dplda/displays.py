@@ -101,7 +101,8 @@ def _steps(estimator: Any) -> list[tuple[str, Any]]:
         if hasattr(step, "components_"):
             return steps[:i]
     raise TypeError(
-        f"a pipeline must have a topic model as a step, got {', '.join(name for name, _ in steps)}"
+        "expected a topic model, or a pipeline with one as a step, got "
+        f"{', '.join(name for name, _ in steps)}"
     )
 
 

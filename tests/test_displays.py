@@ -108,7 +108,7 @@ def test_a_pipeline_shows_its_topics_with_its_words():
         }
         in_picture = drawn(plot_topics(pipeline, n_top_words=2))
         assert sorted(map(sorted, in_picture)) == sorted(map(sorted, found))
-    with pytest.raises(TypeError, match="topic model as a step, got countvectorizer"):
+    with pytest.raises(TypeError, match="a pipeline with one as a step, got countvectorizer"):
         top_words(make_pipeline(words).fit(texts))
 
 
