@@ -229,19 +229,6 @@ def test_the_event_of_a_group_dominates_its_exact_law(rate, m, size):
     assert r < 1 - (1 - rate) ** size + 1e-8
 
 
-def test_a_group_under_sampled_noise_costs_no_more_than_stated():
-    events = (PoissonSampled(0.5, Gaussian(2.0)),)
-    base = make(events=events, epsilon=epsilon_of(events, 1e-5), delta=1e-5)
-    group = base.for_groups(2)
-    step, q, p = group_densities(0.5, 2.0, 2)
-    for one, other in ((p, q), (q, p)):
-        assert np.maximum(one - math.exp(group.epsilon) * other, 0.0).sum() * step <= 1e-5
-        for alarms in ALARMS:
-            best = power_of_laws(one * step, other * step, alarms)
-            assert best <= group.detection_rate(alarms) + 1e-6
-    assert base.epsilon < group.epsilon < math.inf
-
-
 def test_a_group_under_other_noise_has_the_bound_of_a_chain():
     pure = make(events=(Laplace(2.0),), epsilon=0.5, delta=0.0, total_variation=0.0)
     assert pure.for_groups(4).epsilon == pytest.approx(2.0, rel=1e-8)

@@ -389,12 +389,6 @@ def test_noise_has_no_epsilon_at_delta_zero():
         Ledger(epsilon=9.0, delta=0.0).reserve("d", "word", Laplace(1.0), total_variation=1e-18)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_only_the_owner_can_hold_the_locks_of_a_new_ledger(path):
-    Ledger(path).reserve("a", "document", STEP)
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
 @pytest.mark.skipif(os.name != "posix", reason="fcntl")
 def test_a_file_system_without_locks_is_named_at_once(path, monkeypatch):
     """SQLite would wait for ten minutes for another process."""

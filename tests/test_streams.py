@@ -73,13 +73,6 @@ def test_addresses_out_of_range(streams, address, message):
         streams.reader(*address)
 
 
-def test_a_reader_does_not_run_into_the_next_stream(streams):
-    reader = streams.reader(Purpose.NOISE, 0)
-    reader.words(3)
-    with pytest.raises(ValueError, match="n must be an integer"):
-        reader.words(MAX_WORDS - 2)
-
-
 def test_the_last_words_of_a_stream_can_be_read_and_no_more(streams):
     last = streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 3).words(3)
     assert_array_equal(streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(1), last[2:])

@@ -16,7 +16,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dplda.leaf._checks import LARGEST_DELTA, check_delta, check_number
-from dplda.leaf._compat import Options, _Interval
+from dplda.leaf._compat import Interval as _Interval
+from dplda.leaf._compat import Options
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, charged_unit
 from dplda.privacy import (

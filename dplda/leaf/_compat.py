@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, Options, StrOptions
-from sklearn.utils._param_validation import Interval as _Interval
-from sklearn.utils.validation import check_non_negative, validate_data
-
-__all__ = [
-    "HasMethods",
-    "Options",
-    "StrOptions",
-    "_Interval",
-    "_fit_context",
-    "check_non_negative",
-    "validate_data",
-]
+from sklearn.base import _fit_context as _fit_context
+from sklearn.utils._param_validation import HasMethods as HasMethods
+from sklearn.utils._param_validation import Interval as Interval
+from sklearn.utils._param_validation import Options as Options
+from sklearn.utils._param_validation import StrOptions as StrOptions
+from sklearn.utils.validation import check_non_negative as check_non_negative
+from sklearn.utils.validation import validate_data as validate_data

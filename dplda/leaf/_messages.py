@@ -44,14 +44,16 @@ def log_event(
     logger = logging.getLogger(f"dplda.{topic}")
     if not logger.isEnabledFor(level):
         return
-    fields = {name: _as_json(value) for name, value in public.items() if value is not None}
+    fields = {name: as_json(value) for name, value in public.items() if value is not None}
     # JSON escapes line breaks: a name of a file or a label cannot forge a second line
     text = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
     logger.log(level, "%s: %s", event, text, extra={"dplda": {"event": event, **fields}})
 
 
-def _as_json(value: object) -> object:
-    """The value as JSON has it: parameters may be numbers of numpy."""
+def as_json(value: object) -> object:
+    """The value as JSON has it: parameters may be numbers of numpy, and infinity becomes "inf"."""
+    if isinstance(value, tuple):
+        return [as_json(part) for part in value]
     if isinstance(value, Real) and not isinstance(value, bool):
         if value == math.inf:
             return "inf"

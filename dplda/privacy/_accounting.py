@@ -215,12 +215,6 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
     return min(bound, _closed_epsilon(groups, delta)) if upper else bound
 
 
-def quick_epsilon(groups: Groups, delta: float) -> float:
-    """A valid epsilon in milliseconds: closed forms, and Renyi divergences."""
-    renyi = max(_renyi(groups, delta, added)[0] for added in ways(groups))
-    return min(renyi, _closed_epsilon(groups, delta))
-
-
 def _closed_epsilon(groups: Groups, delta: float) -> float:
     return min(pure_epsilon(groups), epsilon_of_mu(gaussian_mu_of(groups), delta))
 
@@ -455,7 +449,10 @@ def calibrate(
     if all_gaussian(groups):  # a closed form finds the place
         tolerance, rough = 1e-9, lambda groups: epsilon / mu * gaussian_mu_of(groups)
     else:
-        tolerance, rough = 1e-4, lambda groups: quick_epsilon(groups, delta)
+        tolerance, rough = (
+            1e-4,
+            lambda groups: min(_renyi(groups, delta, False)[0], _closed_epsilon(groups, delta)),
+        )
     start = least_noise(rough, 1.0, 100.0 * tolerance)
     if not _SMALLEST < start < _LARGEST:  # where the better bound may be small enough
         start = 1.0

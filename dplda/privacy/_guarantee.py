@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._checks import check_integer, check_number, escaped
+from dplda.leaf._messages import as_json
 from dplda.leaf._users import visible
 from dplda.privacy import _accounting as bounds
 from dplda.privacy._accounting import delta_charge, epsilon_bounds, epsilon_of, is_chargeable
@@ -338,7 +339,7 @@ class Guarantee:
         record["events"] = [to_record(event) for event in self.events]
         record["detection_rate"] = self.detection_rate(_FALSE_ALARMS)
         record["gaussian_mu"] = self.gaussian_mu
-        return {name: _jsonable(value) for name, value in record.items()}
+        return {name: as_json(value) for name, value in record.items()}
 
     def summary(self) -> str:
         """Say in three lines who is protected, how much, and what is not protected.
@@ -496,12 +497,6 @@ def _rounded(number: float, digits: int = 5, *, down: bool = False) -> str:
     """So many digits, never too small or never too large."""
     mode = ROUND_FLOOR if down else ROUND_CEILING
     return f"{Decimal(number).normalize(Context(prec=digits, rounding=mode)):f}"
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_jsonable(part) for part in value]
-    return "inf" if value == math.inf else value
 
 
 # ---- groups of units, and parts of one ------------------------------------------------------
