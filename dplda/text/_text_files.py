@@ -57,19 +57,17 @@ def read_texts(
     if separator is not None and len(separator) != 1:
         raise ValueError(f"the separator must be one character, got {len(separator)}")
     files, kind, n_left_out = _files(path)
-    if kind == "text":
-        if id_column is not None:
-            raise ValueError(
-                f"{path} holds text files, which have no columns; write texts and ids to a table"
-            )
-        folder, texts = path if path.is_dir() else path.parent, []
-        for file in files:
-            texts.append(_text(_read(file, encoding).read(), f"{file}"))
-        return Texts(texts, [file.relative_to(folder).as_posix() for file in files], n_left_out)
+    if kind == "text" and id_column is not None:
+        raise ValueError(
+            f"{path} holds text files, which have no columns; write texts and ids to a table"
+        )
     columns = [text_column] if id_column is None else [text_column, id_column]
     texts, ids = [], []
     for file in files:
-        if kind == "Parquet":
+        if kind == "text":
+            rows: Rows = iter([(f"{file}", {text_column: _read(file, encoding).read()})])
+            ids.append(file.relative_to(path).as_posix() if path.is_dir() else file.name)
+        elif kind == "Parquet":
             rows = _rows_of_parquet(file, columns)
         elif kind == "CSV":
             is_tsv = ".tsv" in (suffix.lower() for suffix in file.suffixes)
@@ -83,7 +81,7 @@ def read_texts(
                     f"{where} has no column {missing[0]!r}: name columns by --text-column, "
                     "--user-column or --id-column, and see whether --separator is right"
                 )
-            texts.append(_text(row[text_column], f"{where}, column {text_column!r}"))
+            texts.append(_text(row[text_column], where))
             if id_column is not None:
                 ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
     if not texts:
