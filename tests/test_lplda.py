@@ -162,7 +162,7 @@ def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
         8, bit_epsilon=bit_epsilon, max_doc_words=None, max_iter=10, random_state=0,
         **BATCH[estimator],
     )  # fmt: skip
-    with pytest.warns(LowSignalWarning, match=f"0 of 8 topics of {estimator.__name__} stand out"):
+    with pytest.warns(LowSignalWarning, match=f"8 of 8 topics of {estimator.__name__} are weak"):
         assert model.fit(X).weak_topics_.all()
     assert model.topic_evidence_.max() < 6
 
@@ -180,7 +180,7 @@ def test_topics_that_reports_hold_stand_out(estimator):
     before = model.topic_evidence_
     model.partial_fit(X[2000:])
     assert (model.topic_evidence_ > before).mean() > 0.8
-    with pytest.warns(LowSignalWarning, match="0 of 8 topics .* noise of 2000 reports"):
+    with pytest.warns(LowSignalWarning, match="8 of 8 topics of .* are weak"):
         model.set_params(bit_epsilon=None, epsilon=4.0).fit(X[:2000])
     assert model.weak_topics_.all()
     free = (

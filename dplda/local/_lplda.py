@@ -24,10 +24,10 @@ from dplda.core._fold_in import pad
 from dplda.core._private_fit import Interval, PrivateEstimator, exactly_one, publish
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import StrOptions, _fit_context
-from dplda.leaf._messages import rounds, warn_user
+from dplda.leaf._messages import rounds
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
-from dplda.metrics._signal import FEWEST_TOPICS
-from dplda.privacy import Guarantee, LowSignalWarning
+from dplda.metrics._signal import warn_if_weak
+from dplda.privacy import Guarantee
 from dplda.privacy._streams import Purpose, Reader, Streams, uniform_integers
 
 N_TOP = 10  # words of a topic whose reports are its evidence: as many as of `coherence`
@@ -363,16 +363,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
             _state=state,
             **attributes,
         )
-        n_topics, n_standing = len(words), np.count_nonzero(~self.weak_topics_)
-        if n_standing < FEWEST_TOPICS * n_topics:
-            warn_user(
-                f"{n_standing} of {n_topics} topics of {type(self).__name__} stand out of the "
-                f"noise of {state.n_reports} reports: the top words of a topic share reports up to "
-                f"{state.evidence.max():.1f} standard errors oftener than independent words, and "
-                f"{CHANCE} are needed; use more documents, a larger epsilon, fewer words, or a "
-                "smaller max_doc_words",
-                LowSignalWarning,
-            )
+        warn_if_weak(self)
 
 
 class OLPLDA(LPLDA):

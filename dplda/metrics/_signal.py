@@ -87,8 +87,8 @@ def with_signal(
 def warn_if_weak(estimator: Any) -> None:
     """Warn if most topics of a complete fit are weak, or if counts are far below the noise."""
     name, weak = type(estimator).__name__, estimator.weak_topics_
-    signal, n_read = getattr(estimator, "signal_to_noise_", np.inf), np.count_nonzero(~weak)
-    is_noisy = signal < SMALLEST_SIGNAL
+    signal, n_read = getattr(estimator, "signal_to_noise_", None), np.count_nonzero(~weak)
+    is_noisy = signal is not None and signal < SMALLEST_SIGNAL
     if len(weak) == 1 or not (is_noisy or n_read < FEWEST_TOPICS * len(weak)):
         return
     facts = f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak"
@@ -101,8 +101,8 @@ def warn_if_weak(estimator: Any) -> None:
             meaning, first = "its topics are mostly those of prior_components", ""
     if 2 <= n_read < len(weak):
         first += f"n_components={n_read} in a new fit (which costs, too), "
+    plan = "" if signal is None else ". dplda.plan says before a fit what to expect"
     warn_user(
-        f"{facts}: {meaning}; use {first}more documents, a larger epsilon, or fewer words. "
-        "dplda.plan says before a fit what to expect",
+        f"{facts}: {meaning}; use {first}more documents, a larger epsilon, or fewer words{plan}",
         LowSignalWarning,
     )
