@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -346,9 +347,8 @@ def _difference(one: Step, other: Step) -> np.ndarray:
     """The moves of all cells, by their names if they have any."""
     if one.names is None or other.names is None:
         return (one.value - other.value).reshape(-1)
-    both = dict(zip(one.names, one.value))
-    for name, value in zip(other.names, other.value):
-        both[name] = both.get(name, 0) - value
+    both = Counter(dict(zip(one.names, one.value)))
+    both.subtract(dict(zip(other.names, other.value)))
     return np.array(list(both.values()), np.int64)
 
 

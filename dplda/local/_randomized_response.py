@@ -137,11 +137,10 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
         trusted=TRUSTED_OWNER,
     )
     _parameter_constraints = {
-        "epsilon": PRIVACY_CONSTRAINTS["epsilon"],
+        **PRIVACY_CONSTRAINTS,
         "bit_epsilon": BIT_EPSILON,
         "delta": [Interval(Real, 0, LARGEST_DELTA, closed="both")],
         "max_doc_words": [None, Interval(Integral, 1, None, closed="left")],
-        "ledger": PRIVACY_CONSTRAINTS["ledger"],
         "random_state": ["random_state"],
     }
 
