@@ -48,7 +48,7 @@ axes.legend()
 # How far the fit believed the public texts:
 
 model = models[-1]
-print(f"how far the first rounds agree with the public topics: {model.prior_trust_:.2f}")
+print(f"how far the releases agree with the public topics: {model.prior_trust_:.2f}")
 
 # %%
 # The guarantee has one assumption more.

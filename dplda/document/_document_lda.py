@@ -47,7 +47,7 @@ from dplda.document._document_budget import (
     document_budget,
     document_guarantee,
 )
-from dplda.document._noisy_table import CLEAR, EXAMINED, ExactTable, NoisyTable
+from dplda.document._noisy_table import CLEAR, ExactTable, NoisyTable
 from dplda.document._plan import warn_of_expectation
 from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
@@ -81,7 +81,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     prior_components : array-like of shape (n_components, n_features_in_) or None, default=None
         Public pseudo-counts of words in topics, for instance of a model of public texts of the
         same kind, not normalized: how many public tokens stand behind them matters. They cost no
-        budget, must not come from the private texts, and are believed if the first rounds agree.
+        budget, must not come from the private texts, and are believed if the releases agree.
         `partial_fit` goes on with those of its first call. See `public_prior`.
     word_vectors : array-like of shape (n_features_in_, n_dimensions) or None, default=None
         Public vectors of the words, zeros in the rows of words without one: what words mean.
@@ -102,7 +102,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         both times word weights. ``inf`` without noise. Below 0.3 the model knows word frequencies,
         and little of topics.
     prior_trust_ : float or None
-        How far the topics of `prior_components` are believed, from 0 to 1: as the first rounds say.
+        How far the topics of `prior_components` are believed, from 0 to 1: as the releases say.
         None without them.
     row_noise_ : ndarray of shape (n_features_in_,) or None
         Sum over topics of the noise of each word in the average of the rounds. With the noise of
@@ -185,7 +185,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
             expected to with `expected_n_docs` documents; if `signal_to_noise_` is below 0.3; or if
-            topics of `prior_components` sum to 1, or the first rounds do not agree with them.
+            topics of `prior_components` sum to 1, or the releases do not agree with them.
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
@@ -391,7 +391,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             warn_if_weak(self)
         if (self.prior_trust_ or 1.0) < HARDLY:
             warn_user(
-                f"the first rounds of {name} do not agree with the topics of prior_components "
+                f"the releases of {name} do not agree with the topics of prior_components "
                 f"(prior_trust_ is {self.prior_trust_:.2g}, below {HARDLY}), and they were all but "
                 "ignored; use public texts of the same kind, or leave prior_components=None",
                 LowSignalWarning,
@@ -441,7 +441,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             table.share_for_totals = max(0.0, 1.0 - signal / (CLEAR * noise))
             if public is not None and public.has_frequencies:  # which know the word totals, too
                 table.share_for_totals *= 1 - public.agreement
-                public.n_examining = int(EXAMINED * len(budget.rounds))
         return table
 
     def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:

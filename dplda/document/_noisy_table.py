@@ -31,9 +31,8 @@ from dplda.metrics._signal import with_signal
 from dplda.privacy._mechanisms import NOISE_VARIANCE
 from dplda.privacy._streams import Purpose, Streams, uniform
 
-# What CLEAR, EXAMINED and RENEWED are worth: docs/results.md.
+# What CLEAR and RENEWED are worth: docs/results.md.
 CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
-EXAMINED = 0.15  # of the rounds: the first ones, which examine public topics
 MORE_PRECISE = 1.1  # 5% less noise
 RENEWED = 4  # rounds after which what is expected of the words is computed again
 
@@ -83,8 +82,8 @@ class NoisyTable:
     ) -> NoisyTable:
         """The table before round 1: word totals, divided among random topics.
 
-        Perturbations are exponential, or those of `nearly_equal` if topics begin `alike`. As far
-        as public topics are trusted, their shares take the place of random ones.
+        Perturbations are exponential, or those of `nearly_equal` if topics begin `alike`. Shares
+        of public topics take their place.
         """
         totals = released.smooth() if public is None else public.totals(released)
         average = np.empty((len(totals), n_components))
@@ -97,9 +96,7 @@ class NoisyTable:
         average /= average.sum(axis=0)
         average *= totals.sum() / n_components
         if public is not None and public.shares is not None:
-            trust = public.trust * public.known[:, None]
-            average *= 1 - trust
-            average += trust * totals[:, None] * public.shares
+            average[public.known] = (totals[:, None] * public.shares)[public.known]
         estimate = TableEstimate(totals, public, released, n_jobs=n_jobs)
         return cls(weight, average.astype(np.float32), average, estimate, released)
 
@@ -120,7 +117,6 @@ class NoisyTable:
         steps, max_iter, (low, high) = [], len(budget.rounds), self.powers
         share = 0.0 if budget.exact else self.share_for_totals
         n_last = max_iter - int(max_iter * share)
-        n_examining = 0 if self.estimate.public is None else self.estimate.public.n_examining
         for t in range(self.n_rounds + 1, self.n_rounds + n_rounds + 1):
             n = t - int(t * share)  # rounds of topics so far
             for_totals = n == t - 1 - int((t - 1) * share)
@@ -129,7 +125,7 @@ class NoisyTable:
                 Round(
                     t, len(budget.totals) + t, budget.rounds[min(t, max_iter) - 1],
                     budget.subsampling_ratio, NORM if for_totals else CLIP * NORM,
-                    0.0 if n <= n_examining else power, n, n_last, for_totals,
+                    power, n, n_last, for_totals,
                 )
             )  # fmt: skip
         return steps
@@ -201,12 +197,11 @@ class NoisyTable:
         finally:  # an interrupt comes after the kernel, never within: the round has been learned
             self.variance, self.row_noise = variance, row_noise
             self.n_rounds += 1
-        public = self.estimate.public
         self.table = self.estimate(
             *self.sums(), renew=self.n_rounds % RENEWED == 0 or self.n_rounds < RENEWED,
-            examine=public is not None and step.n == public.n_examining,
             least=topic_word_prior, out=self.table,
         )  # fmt: skip
+        public = self.estimate.public
         if public is not None and public.is_hint:  # seed words hold their topics
             held, expected = public.known, self.estimate.expected
             assert expected is not None
@@ -278,7 +273,7 @@ class NoisyTable:
         n_components, noise = noisy.shape[1], math.sqrt(self.variance)
         of_one = math.sqrt(n_components * NOISE_VARIANCE) * noise  # of `row_noise`, by one curator
         estimate = replace(self.estimate, totals=totals)  # the next round goes on with its own
-        table = estimate(noisy, scale).astype(float)
+        table = estimate(noisy, scale, last=True).astype(float)
         if scale.any():
             add_up(table, totals, estimate.slopes(noisy, scale), estimate.n_jobs)
         assert self.released is not None

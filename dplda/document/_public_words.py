@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from dplda.document._table_estimate import FLOOR, WordTotals
 from dplda.leaf._messages import warn_user
@@ -20,14 +19,22 @@ from dplda.privacy import LowSignalWarning
 SHARED = 0.5  # of the variance of rows: what vectors explain, the rest is the word's own
 SMOOTHING = 2.0  # tokens, even in all topics, that each word gets besides its public ones
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
-REAL, UNSURE = 0.28, 0.01  # slope of released rows on public topics that are real; its width
+HELD = 10  # one word in so many is held out
+REAL = 0.25  # slope of their rows, from which all words believe what is said of them
 OWN_TOTALS = 0.3  # variance of the logarithm of a word's total, besides that of the noise
 
 
 @dataclass
 class PublicWords:
-    """What is public of the words."""
+    """What is public of the words.
 
+    Documents that are inferred under a table repeat it: the rows of words would confirm whatever
+    is expected of them, and of words like them. Nothing public changes the rows of every tenth word
+    before the last table, and no row of theirs enters a regression. How far these rows agree with
+    what public numbers say of them is how far all words read those.
+    """
+
+    held: np.ndarray  # mask of these words, (n_words,)
     directions: Any = None  # vectors of length one, centered, or zeros, (n_words, n_dimensions)
     lengths: Any = None  # whether a word has one; its standardized log length; (n_words, 2)
     counts: Any = None  # public tokens of each word, (n_words,)
@@ -35,18 +42,18 @@ class PublicWords:
     has_frequencies: bool = False  # whether `counts` know the words' frequencies
     is_hint: bool = False  # whether they are those of a few words, as of seed words
     shares: Any = None  # p(topic | word) of the public tokens, (n_words, n_components)
-    trust: float = 1.0  # weight of the public topics, in [0, 1]; `examine` learns it
+    trust: float = 1.0  # weight of the public topics, in [0, 1]; `expect` learns it
     # Share of the tokens whose words are within a factor of 2 of their public frequencies, by the
     # estimate of `totals`.
     agreement: float = 1.0
-    n_examining: int = 0  # first rounds of topics, which examine the public topics
 
     @classmethod
     def of(cls, vectors: np.ndarray | None, table: np.ndarray | None) -> PublicWords | None:
         """Of checked vectors (n_words, n_dimensions), and pseudo-counts (n_components, n_words)."""
-        if vectors is None and table is None:
+        given = vectors if table is None else table.T
+        if given is None:
             return None
-        public = cls()
+        public = cls(np.arange(len(given)) % HELD == HELD // 2)
         if vectors is not None:
             vectors = vectors / np.abs(vectors).max()  # squares stay finite
             size = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -70,6 +77,8 @@ class PublicWords:
             public.counts, public.known = counts, counts > 0
             public.has_frequencies = bool(public.known.mean() >= LEAST_COVERED)
             public.is_hint = not public.has_frequencies
+            if public.is_hint:  # seed words belong to their topics
+                public.held &= ~public.known
             public.shares = (table.T + SMOOTHING / len(table)) / (counts[:, None] + SMOOTHING)
         return public
 
@@ -101,21 +110,6 @@ class PublicWords:
             self.agreement = float(totals[near].sum() / totals.sum())
         return totals
 
-    def examine(
-        self, noisy: np.ndarray, noise_scale: np.ndarray, totals: np.ndarray, shares: np.ndarray
-    ) -> None:
-        """Learn from first rounds how probable it is that the public topics are real.
-
-        In these rounds a word counts for the topics of its documents, whatever the table says of
-        the word itself: made-up topics would confirm themselves. Released rows follow real topics
-        with a slope of .2 to .5, and others with one of 0 to .2. Two standard errors are in favor
-        of the topics if public word frequencies agree, and against them if they do not.
-        """
-        rows, precision, _ = standard(noisy, noise_scale, totals, shares)
-        slope, error = slope_on(self._contrasts(totals), rows, precision)
-        doubt = 2 * error * (2 * self.agreement - 1)
-        self.trust = float(expit((slope + doubt - REAL) / UNSURE))
-
     def _contrasts(self, totals: np.ndarray) -> np.ndarray:
         """Public shares less their mean, zero for a word that the public texts lack."""
         known, shares = self.known, self.shares
@@ -123,25 +117,48 @@ class PublicWords:
         return np.where(known[:, None], shares - mean, 0.0)
 
     def expect(
-        self, noisy: np.ndarray, noise_scale: np.ndarray, totals: np.ndarray, shares: np.ndarray
+        self,
+        noisy: np.ndarray,
+        noise_scale: np.ndarray,
+        totals: np.ndarray,
+        shares: np.ndarray,
+        last: bool = False,
     ) -> np.ndarray:
         """The share of each topic that is expected of each word, (n_words, n_components).
 
-        That of the topic, `shares` (n_components,), and what public topics and vectors add to it.
-        `noisy` is the released table, and `noise_scale` (n_words,) the noise of its cells.
+        That of the topic, `shares` (n_components,), and what public topics and vectors add to it,
+        as far as they are trusted. `noisy` is the released table, and `noise_scale` (n_words,) the
+        noise of its cells. Of the words that are held out, that of the topic alone is expected
+        before the `last` table.
         """
         rows, precision, own = standard(noisy, noise_scale, totals, shares)
-        found = np.zeros_like(rows)
+        held, found = self.held, np.zeros_like(rows)
         if self.shares is not None:
             public = self._contrasts(totals)
+            self.trust = trust_in(public[held], rows[held], precision[held], 1.0)
             rows = rows - slope_on(public, rows, precision)[0] * public
             found += self.trust * public
-            if self.is_hint:  # seed words belong to their topics, however few these are
-                found[self.known] = self.shares[self.known] - shares
         if self.directions is not None:
-            found += left_out(self.directions, rows, precision, 1 / (SHARED * own))
+            penalty = 1 / (SHARED * own)
+            others = left_out(self.directions, rows, np.where(held, 0, precision), penalty)
+            found += trust_in(others[held], rows[held], precision[held], 0.5) * others
+        if not last:
+            found[held] = 0
+        if self.is_hint:  # seed words belong to their topics, however few these are
+            found[self.known] = self.shares[self.known] - shares
         found = np.maximum(found + shares, FLOOR * shares)
         return found / found.sum(axis=1, keepdims=True)
+
+
+def trust_in(expected: np.ndarray, rows: np.ndarray, precision: np.ndarray, before: float) -> float:
+    """How far released rows agree with what was expected of them, from 0 to 1.
+
+    The slope of the rows on what was expected, over `REAL`: its posterior mean, if it is normal
+    around `before` with a standard deviation of 1.
+    """
+    slope, precise = slope_on(expected, rows, precision)
+    precise *= REAL**2
+    return min(max((precise * slope / REAL + before) / (precise + 1), 0.0), 1.0)
 
 
 def standard(
@@ -160,10 +177,10 @@ def standard(
     return rows, 1 / ((1 - SHARED) * variance + noise), variance
 
 
-def slope_on(public: np.ndarray, rows: np.ndarray, precision: np.ndarray) -> tuple[float, float]:
-    """Slope of released rows on public contrasts, and the standard deviation of its noise."""
-    square = max(float(np.einsum("v,vk,vk->", precision, public, public)), 1e-12)
-    return float(np.einsum("v,vk,vk->", precision, public, rows)) / square, square**-0.5
+def slope_on(expected: np.ndarray, rows: np.ndarray, precision: np.ndarray) -> tuple[float, float]:
+    """Slope of released rows on what is expected, and the precision of its noise."""
+    square = float(np.einsum("v,vk,vk->", precision, expected, expected))
+    return float(np.einsum("v,vk,vk->", precision, expected, rows)) / max(square, 1e-12), square
 
 
 def left_out(

@@ -137,7 +137,7 @@ class TableEstimate:
         noise_scale: np.ndarray,
         *,
         renew: bool = True,
-        examine: bool = False,
+        last: bool = False,
         least: float = 0.0,
         out: np.ndarray | None = None,
     ) -> np.ndarray:
@@ -145,25 +145,21 @@ class TableEstimate:
 
         `noise_scale` (n_words,) holds the standard deviation of a cell of each word. `least` is
         added to each cell. Each call improves the prior of the last one, and with `renew` what is
-        expected of the words. `examine` learns before how far public topics are to be trusted.
+        expected of the words. The `last` table of a fit expects it of all words.
         """
         out = np.empty(noisy.shape, np.float32) if out is None else out
         if not noise_scale.any():
             np.maximum(noisy, 0.0, out=out, casting="same_kind")
             out += np.float32(least)
             return out
-        if renew or examine or self.expected is None:
+        if renew or self.expected is None:
             sizes = topic_sizes(noisy, self.n_jobs)
             sizes = np.maximum(sizes, FLOOR * max(sizes.mean(), 1e-12))
             shares = sizes / sizes.sum()  # of each topic of all tokens
-            if examine:
-                self.public.examine(noisy, noise_scale, self.totals, shares)
-                self.prior = None
-            if renew or self.expected is None:
-                self.expected = shares[None]
-                if self.public is not None and len(shares) > 1:
-                    self.expected = self.public.expect(noisy, noise_scale, self.totals, shares)
-                self.expected = pad(self.expected)
+            expected = shares[None]
+            if self.public is not None and len(shares) > 1:
+                expected = self.public.expect(noisy, noise_scale, self.totals, shares, last)
+            self.expected = pad(expected)
         cells = self._cells(noisy, noise_scale)
         counts = np.zeros(nodes()[0].shape[1:], np.int64)
         _denoise.count(*cells, max(1, noisy.size // SAMPLE), counts)
