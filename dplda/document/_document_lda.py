@@ -332,8 +332,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 )  # public
                 table.learn_totals(noisy, scale)  # public
                 continue
-            boosted = self._boosted_rates(documents, table, step.rate)  # private
-            rates = np.full(documents.n_units, step.rate) if boosted is None else boosted
+            rates = self._rates(documents, table, step.rate)  # private
             units = curator.sample(rates, round=step.t - 1)  # secret
             phi = table.infer(
                 documents, units, step.power, factor, self._infers_anew, priors
@@ -343,7 +342,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 units, factor=in_16_bits(phi, self.n_jobs),
                 center=in_16_bits(table.center(center), self.n_jobs, size=0),
                 weight=table.weight, norm=bound, radius=radius,
-                upweight=None if boosted is None else step.rate / rates,
+                upweight=step.rate / rates,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its contribution is clipped to
             # `radius` in integers. The contribution reads the documents of the unit, their own
@@ -447,11 +446,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """The table that a fit without noise begins with; None: random topics."""
         return None
 
-    def _boosted_rates(
-        self, documents: Documents, table: NoisyTable, highest: float
-    ) -> np.ndarray | None:
-        """Each unit's probability of taking part in a round; None: all have the highest."""
-        return None
+    def _rates(self, documents: Documents, table: NoisyTable, highest: float) -> np.ndarray:
+        """Each unit's probability of taking part in a round, (n_units,), at most `highest`."""
+        return np.full(documents.n_units, highest)
 
     def _share(self, step: Round) -> float:
         """Share of a round in the average of the rounds so far, once the round is in it."""

@@ -190,7 +190,7 @@ class ShardedDocuments(Documents):
         for i, (begin, end) in enumerate(pairwise(self._edges)):
             rows = units[cuts[i] : cuts[i + 1]] - begin
             own.append({"units": None if len(rows) == end - begin else rows})  # None: all
-            if upweight is not None:
+            if upweight is not None and (upweight != 1).any():
                 own[i]["upweight"] = upweight[begin:end]
         return own
 

@@ -116,16 +116,14 @@ class SubLDA(DocumentLDA):
     ):  # fmt: skip
         self._assign(locals())
 
-    def _boosted_rates(
-        self, documents: Documents, table: NoisyTable, highest: float
-    ) -> np.ndarray | None:
+    def _rates(self, documents: Documents, table: NoisyTable, highest: float) -> np.ndarray:
         """Each unit's probability of taking part in a round, (n_units,), at most `highest`.
 
         A word is frequent if it is among the words that make up the first 1 / `boost` of a topic
         in the released table. A unit's rate grows with the share of such words in its documents.
         """
         if self.boost == 1:
-            return None
+            return super()._rates(documents, table, highest)
         share = documents.share_of(frequent_words(table.table, 1 / self.boost))
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
 
