@@ -61,8 +61,18 @@ ONE_TEXT = "one document holds everything that one protected unit contributed"
 _SPLITTING = ("strip_accents", "lowercase", "stop_words", "token_pattern", "analyzer")
 
 
+class OfTexts(TransformerMixin):
+    """A transformer of texts, in the words of scikit-learn."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
 # counts are sparse, which no data frame is made of: like CountVectorizer, without set_output
-class PrivateCountVectorizer(TransformerMixin, PrivateEstimator, auto_wrap_output_keys=None):
+class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=None):
     r"""Word counts in a vocabulary that is chosen with differential privacy.
 
     A vocabulary that :class:`~sklearn.feature_extraction.text.CountVectorizer` learns shows that
@@ -369,12 +379,6 @@ class PrivateCountVectorizer(TransformerMixin, PrivateEstimator, auto_wrap_outpu
         for unit, document in zip(units, documents):
             sets[unit].update(analyze(document))
         return sets
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        return tags
 
 
 def column_of(raw_documents: Any, name: str = "raw_documents") -> list[Any]:

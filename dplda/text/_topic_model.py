@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import check_random_state
@@ -41,12 +41,12 @@ from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
 from dplda.release._release import save_release
-from dplda.text._count_vectorizer import PrivateCountVectorizer, column_of, warn_of_copies
+from dplda.text._count_vectorizer import OfTexts, PrivateCountVectorizer, column_of, warn_of_copies
 
 WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
 
 
-class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimator):
     """Topics of private texts: one call, one epsilon, one guarantee.
 
     A `PrivateCountVectorizer` chooses the words and a `SubLDA` finds the topics, from one budget.
@@ -395,12 +395,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             topic_evidence_=model.topic_evidence_,
             weak_topics_=model.weak_topics_,
         )
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        return tags
 
 
 def _or_without(name: str, make: Callable[[], np.ndarray]) -> np.ndarray | None:
