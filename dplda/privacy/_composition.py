@@ -123,13 +123,11 @@ class _Power:
 
 @lru_cache(maxsize=4096)
 def _power(
-    event: Event, count: int, added: bool, upper: bool, tilt: float, h: float, n: int, tail: float
+    curve: Curve, ends: tuple[float, float], count: int, upper: bool, tilt: float, h: float, n: int
 ) -> _Power:
     from scipy import fft
 
-    reach = _reach(event, added, upper, tail)
-    assert reach is not None  # the caller has looked
-    curve, (low, high) = reach
+    low, high = ends
     first, last = math.floor(low / h) - 1, math.ceil(high / h) + 1
     places = np.arange(first, last + 1, dtype=np.float64)
     losses = places * h
@@ -247,7 +245,10 @@ class Composition:
                 self.h, n = 2.0 * self.h, n // 2
             if self.h > longest:
                 return
-            parts = [_power(*group, added, upper, tilt, self.h, n, tail) for group in groups]
+            parts = [
+                _power(*reach, count, upper, tilt, self.h, n)
+                for reach, (_, count) in zip(reaches, groups)
+            ]
             outside = self._place(parts, n)
             if outside <= _TAIL:
                 break
