@@ -160,7 +160,7 @@ def test_a_first_plan_above_the_budget_fixes_nothing(make_ledger):
     for events in (Gaussian(0.1), NonPrivate(), PoissonSampled(0.5, Gaussian(0.1))):
         with pytest.raises(BudgetError, match="would spend"):
             ledger.reserve("a", "document", events)
-    assert ledger._read().filters == ""
+    assert ledger._read().filter == ""
     assert ledger.entries() == []
 
 

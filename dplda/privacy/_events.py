@@ -15,7 +15,7 @@ from typing import Any
 
 from dplda.leaf._checks import check_integer, check_number
 
-SMALLEST_FLIP = 2e-290  # Renyi divergences of far smaller ones underflow to 0
+SMALLEST_FLIP = 2e-290  # the loss of far smaller ones is no float
 MAX_COUNT = 2**36  # of steps; the rounding errors of more could not be bounded
 
 

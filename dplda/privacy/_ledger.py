@@ -489,14 +489,14 @@ def _total(entries: list[Entry], delta: float) -> float:
     )
 
 
-def _used(entries: list[Entry], filters: str) -> float:
+def _used(entries: list[Entry], filter_text: str) -> float:
     """The largest used share of the filter among the parts of the data; 0 without a filter.
 
     Sums are rounded up. One number alone is exact, so that a first plan may take all of a budget.
     """
-    if not (filters and entries):
+    if not (filter_text and entries):
         return 0.0
-    chosen, shares = Filter.from_text(filters), []
+    chosen, shares = Filter.from_text(filter_text), []
     for paid in _by_part(entries):
         costs = np.array([chosen.cost(entry.events, entry.total_variation) for entry in paid])
         total = np.array([math.fsum(column) for column in costs.T])
@@ -506,18 +506,18 @@ def _used(entries: list[Entry], filters: str) -> float:
 
 
 def _spent(entries: list[Entry], page: Page) -> float:
-    """Epsilon of entries or, by the filters, that of Gaussian noise that uses the same share."""
+    """Epsilon of entries or, by the filter, that of Gaussian noise that uses the same share."""
     epsilon, delta, composition = page.budget
-    if composition == "planned" or not page.filters:
+    if composition == "planned" or not page.filter:
         return _total(entries, delta)
     mu = gaussian_mu(epsilon, delta)
-    return epsilon_of_mu(math.sqrt(_used(entries, page.filters)) * mu, delta)
+    return epsilon_of_mu(math.sqrt(_used(entries, page.filter)) * mu, delta)
 
 
 def check_affordable(new: Entry, page: Page) -> None:
     """Refuse an entry that the budget does not allow.
 
-    With adaptive composition, the first entry chooses the filters, which the page keeps:
+    With adaptive composition, the first entry chooses the filter, which the page keeps:
     docs/accounting.md has the theorem.
     """
     (epsilon, delta, composition), counted = page.budget, page.counted()
@@ -542,11 +542,11 @@ def check_affordable(new: Entry, page: Page) -> None:
         raise BudgetError(f"{new.label!r} has no finite epsilon in this ledger: {reason}")
     if composition == "planned":
         is_allowed = _total(entries, delta) <= epsilon
-    elif page.filters:
-        is_allowed = _used(entries, page.filters) <= 1.0
+    elif page.filter:
+        is_allowed = _used(entries, page.filter) <= 1.0
     else:  # the first entry, before any release
         chosen = choose_filter(new.events, new.total_variation, epsilon, delta)
-        page.filters, is_allowed = "" if chosen is None else chosen.to_text(), chosen is not None
+        page.filter, is_allowed = "" if chosen is None else chosen.to_text(), chosen is not None
     if not is_allowed:
         total, before = _spent(entries, page), _spent(counted, page)
         advice = _DELTA_ADVICE if total == math.inf and composition == "planned" else _ADVICE

@@ -28,7 +28,7 @@ Composition: TypeAlias = Literal["planned", "adaptive"]
 
 USERS = "users/"  # the rule of parts of users begins so, and ends with their number
 _APPLICATION_ID = 0x64706C02  # "dpl" and the number of the format
-# Row 0 holds budget, id and filters as its record, and the digest of all rows as its status.
+# Row 0 holds budget, id and filter as its record, and the digest of all rows as its status.
 _TABLE = "CREATE TABLE entries (id INTEGER PRIMARY KEY, record TEXT NOT NULL, status TEXT NOT NULL)"
 _INSERT = "INSERT INTO entries VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT))"
 # What never changes of an entry is one JSON text, its record.
@@ -86,7 +86,7 @@ def is_of_users(part: str | None) -> bool:
 class Page:
     """A ledger during one transaction, and what it was afterwards. A changed one is refused.
 
-    `filters` of an adaptive ledger are "" before its first entry.
+    `filter` of an adaptive ledger is "" before its first entry.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: str | None) -> None:
@@ -104,8 +104,8 @@ class Page:
                 "restore the file, or count what was spent on the data by hand and start a new "
                 "ledger"
             )
-        budget, ledger_id, filters = json.loads(self._rows[0][1])
-        self.budget, self.ledger_id, self.filters = Budget(*budget), str(ledger_id), str(filters)
+        budget, ledger_id, chosen = json.loads(self._rows[0][1])
+        self.budget, self.ledger_id, self.filter = Budget(*budget), str(ledger_id), str(chosen)
         self._added: _Row | None = None
 
     def entries(self) -> list[Entry]:
@@ -142,8 +142,8 @@ class Page:
         self._rows[entry_id] = (*self._rows[entry_id][:2], status.encode())
 
     def seal(self) -> None:
-        """Write the filters, and the digest of what the ledger holds now."""
-        record = json.dumps([self.budget, self.ledger_id, self.filters]).encode()
+        """Write the filter, and the digest of what the ledger holds now."""
+        record = json.dumps([self.budget, self.ledger_id, self.filter]).encode()
         number, *head = _head(record, self._rows[1:])
         self._connection.execute(
             "UPDATE entries SET record = CAST(? AS TEXT), status = CAST(? AS TEXT) WHERE id = ?",
