@@ -3,6 +3,7 @@
 ``python benchmarks/utility.py main [--public 100 300 1000] [--vectors [permuted]] [--plot FILE]``
 prints held-out perplexity of unigram, the best non-private model, SubLDA alone, SubLDA with public
 texts, and of the public texts alone; with ``--vectors`` all private fits have word vectors.
+``... totals`` puts exact word totals into finished fits, which no private fit may do.
 ``... N50`` prints documents times epsilon at which half of the gap is closed. ``... groups`` prints
 how well small classes are served, and ``... classify`` the accuracy of a classifier on topic
 weights.
@@ -18,6 +19,7 @@ the first training documents, which are taken out of the private ones.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import warnings
 from collections.abc import Callable
@@ -70,6 +72,7 @@ def main() -> None:
     added = command("groups", groups, 5, [0.5, 1.0, 2.0, 4.0, 8.0, np.inf], ["bbc", "docstrings"])
     added.add_argument("--components", type=int, default=K)
     added.add_argument("--public", type=int, default=0, help="public texts, evenly of all classes")
+    command("totals", exact_totals, 2, [1.0, 4.0])
     command("classify", classify, 3, [1.0, 4.0, np.inf], ["bbc", "docstrings"])
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -238,6 +241,35 @@ def apart(levels: dict[str, float], least: float) -> dict[str, float]:
         places[name] = max([levels[name], *(at + least for at in places.values())])
     moved = np.mean(list(places.values())) - np.mean(list(levels.values()))
     return {name: at - moved for name, at in places.items()}
+
+
+def exact_totals(splits: list[Split], points: Points, options) -> None:
+    """The share of the gap of fits with vectors, and with exact word totals put into them."""
+    print("| corpus | epsilon | word frequencies, exact → private | share | with exact totals |")
+    print("| --- " * 5 + "|")
+    for split in splits:
+        gap = Gap(split, points, options.seeds)
+        for epsilon in options.epsilons:
+            found = [
+                points.get(with_totals, split, epsilon=epsilon, seed=seed)
+                for seed in range(options.seeds)
+            ]
+            frequencies, fitted, exact = np.mean(found, axis=0)
+            print(f"| {split.name} | {epsilon:g} | {gap.unigram:.0f} → {frequencies:.0f} | "
+                  f"{gap.closed(fitted):.0%} | {gap.closed(exact):.0%} |", flush=True)  # fmt: skip
+
+
+def with_totals(split: Split, epsilon: float, seed: int) -> list[float]:
+    """Perplexity of a fit's word totals alone, of the fit, and of it with exact word totals."""
+    vectors = load_word_vectors(list(map(str, split.words)))
+    model = sublda(epsilon, seed, word_vectors=vectors).fit(split.train)
+    table, exact = copy.deepcopy(model._released), np.asarray(split.train.sum(axis=0)).ravel()
+    frequencies = float(held_out_perplexity(table.totals[None], split.test))
+    fitted = float(model.perplexity(split.test))
+    exact = np.maximum(exact, 0.5) * (table.totals.sum() / exact.sum())
+    table.estimate.totals, table.estimate.read = exact, table.released
+    model.components_ = table.finish(model.topic_word_prior)["components_"]
+    return [frequencies, fitted, float(model.perplexity(split.test))]
 
 
 # N50
