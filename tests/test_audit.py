@@ -100,7 +100,7 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
     """The likelihood ratio of each sweep, noise and topic, is at most epsilon_L + epsilon_I."""
     model = HDPLDA(3, noise_epsilon=noise_epsilon, count_clip=1.0, topic_word_prior=0.2,
                    max_iter=6, random_state=0)  # fmt: skip
-    target = Target(model, WORD, X.shape[1], 500, Streams.from_random_state(0))
+    target = Target(model, X.shape[1], 500, Streams.from_random_state(0))
     with observe_releases() as releases:
         model.fit(**WORD.plant(target, X, np.arange(500) % 2))
     ratios = word_ratios(target, model, releases)

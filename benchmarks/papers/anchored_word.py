@@ -61,10 +61,10 @@ def scores(target, model, tape):
     return np.where(difference < 0, difference, 1e-3 * difference)
 
 
-def cost(target, model, delta):
+def cost(model, delta):
     """Of the sound form, a replaced document: an empty one takes its place, and the other that."""
     if hasattr(model, "published_epsilon_"):
-        return cost_of_counts(target, model, delta)
+        return cost_of_counts(model, delta)
     part = delta / 2
     while part >= 1e-12:
         epsilon = model.privacy_.epsilon_at(part)

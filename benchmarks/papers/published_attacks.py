@@ -6,6 +6,7 @@ The published epsilon is the claim: ``audit_epsilon(model, X, attack=SUB_LDA)``.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from dplda.audit._attacks import Target, count_matrix, widened
 from dplda.published import recover_counts
 
 
-def published_cost(target: Target, model: BaseEstimator, delta: float) -> float:
-    return target.attack.n_units * float(model.published_epsilon_)
+def published_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> float:
+    return n_steps * float(model.published_epsilon_)
 
 
 def difference(target: Target, table: np.ndarray) -> np.ndarray:
@@ -42,7 +43,7 @@ def scores_of_counts(target: Target, model: BaseEstimator, tape: Any) -> np.ndar
     return np.sum([row.sum(axis=1) - 0.5 for row in rows], axis=0)
 
 
-def cost_of_counts(target: Target, model: BaseEstimator, delta: float) -> float:
+def cost_of_counts(model: BaseEstimator, delta: float) -> float:
     """Epsilon at delta of the paper's divergence or, for the sound form, of its guarantee."""
     if not hasattr(model, "published_epsilon_"):
         return model.privacy_.epsilon_at(delta)
@@ -99,6 +100,6 @@ def scores_of_recovered(target: Target, model: BaseEstimator, tape: Any) -> np.n
 
 
 IFTM = Attack(  # replacing a word blanks one and writes one
-    "published iFTM", _WORD, Target.planted_words, scores_of_recovered, cost=published_cost,
-    n_units=2,
+    "published iFTM", _WORD, Target.planted_words, scores_of_recovered,
+    cost=partial(published_cost, n_steps=2),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,6 @@ class Target:
     """The estimator under attack, which the attack may change, and the sizes of the audit."""
 
     estimator: BaseEstimator
-    attack: Attack
     n_words: int
     n_canaries: int
     streams: Streams
@@ -63,11 +63,10 @@ class Target:
         return self.planted(X, words, 2 * self.n_canaries, n_tokens)
 
 
-def declared_cost(target: Target, model: BaseEstimator, delta: float) -> float:
-    """Epsilon of the model's own guarantee at `delta`, for one coin."""
-    n = target.attack.n_units
-    events = [Repeated(event, n) for event in model.privacy_.events]
-    return epsilon_of(events, delta, total_variation=n * model.privacy_.total_variation)
+def declared_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> float:
+    """Epsilon at `delta` of a coin whose two worlds are so many steps of the relation apart."""
+    events = [Repeated(event, n_steps) for event in model.privacy_.events]
+    return epsilon_of(events, delta, total_variation=n_steps * model.privacy_.total_variation)
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,7 @@ class Attack:
     prepare : callable, default=None
         ``prepare(target)`` sets parameters of the copy, or refuses it, before anything is spent.
     cost : callable, default=`declared_cost`
-        ``cost(target, model, delta)`` is the epsilon that is claimed for one coin.
-    n_units : int, default=1
-        Steps of the guarantee's relation between the two worlds of a coin.
+        ``cost(model, delta)`` is the epsilon that is claimed for one coin.
     """
 
     unit: str
@@ -105,8 +102,7 @@ class Attack:
     plant: Callable[[Target, sp.csr_array, np.ndarray], dict[str, Any]]
     scores: Callable[[Target, BaseEstimator, Tape], np.ndarray]
     prepare: Callable[[Target], None] | None = None
-    cost: Callable[[Target, BaseEstimator, float], float] = declared_cost
-    n_units: int = 1
+    cost: Callable[[BaseEstimator, float], float] = declared_cost
 
 
 def train(model: BaseEstimator, data: dict[str, Any]) -> None:
@@ -299,7 +295,7 @@ def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarr
 # The estimator claims the cost of blanking a token. Replacing it by another word costs twice that.
 TOKEN = Attack(
     "token", "a token's word is one or another", _plant_rows, _scores_of_rows(_token_ratios),
-    n_units=2,
+    cost=partial(declared_cost, n_steps=2),
 )  # fmt: skip
 
 

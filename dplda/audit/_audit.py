@@ -185,7 +185,7 @@ def audit_epsilon(
     _check_claim(estimator, getattr(estimator, "epsilon", None))
     X = check_counts(clone(estimator), X, reset=True)
     streams = Streams.from_random_state(random_state)
-    target = Target(clone(estimator), attack, X.shape[1], n_canaries, streams)
+    target = Target(clone(estimator), X.shape[1], n_canaries, streams)
     if attack.prepare is not None:
         attack.prepare(target)
     all_coins, all_scores = [], []
@@ -197,7 +197,7 @@ def audit_epsilon(
             model.set_params(random_state=None if random_state is None else int(words[0] >> 33))
         with watched() as tape:
             train(model, data)
-        claim = attack.cost(target, model, float(delta))
+        claim = attack.cost(model, float(delta))
         _check_claim(estimator, claim)
         all_coins.append(coins == 1)
         all_scores.append(attack.scores(target, model, tape))

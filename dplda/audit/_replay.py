@@ -57,6 +57,8 @@ class Step:
 class Tape:
     """What a fit gave to its curators, and what it got."""
 
+    first: Tape | None = None  # what is given out in place of this fit's releases
+    members: Members | None = None
     plans: list[Any] = field(default_factory=list)  # names and steps of each
     steps: list[Step] = field(default_factory=list)
     published: list[Any] = field(default_factory=list)  # what became public without noise
@@ -64,14 +66,12 @@ class Tape:
 
 
 class _Watch(Curator):
-    """A curator that writes down what it is given, and gives out what `first` has, if it is set."""
+    """A curator that writes down what it is given, and gives out what is on a first tape."""
 
     tape: Tape
-    first: Tape | None = None
-    members: Members | None = None
 
     def __init__(self, plan: Any, streams: Any, *, ledger: Any = None, **names: Any) -> None:
-        ledger = ledger if self.first is None else None  # nothing new becomes public
+        ledger = ledger if self.tape.first is None else None  # nothing new becomes public
         super().__init__(plan, streams, ledger=ledger, **names)
         self.tape.plans.append((names, tuple(plan)))
         self._n_samples = 0
@@ -79,8 +79,8 @@ class _Watch(Curator):
 
     def sample(self, rates: np.ndarray, *, round: int) -> np.ndarray:
         rows = super().sample(rates, round=round)
-        if self.members is not None:
-            rows = self.members(self._n_samples, rates)
+        if self.tape.members is not None:
+            rows = self.tape.members(self._n_samples, rates)
         self._n_samples, self._sample = self._n_samples + 1, (rates.copy(), rows.copy())
         return rows
 
@@ -105,7 +105,7 @@ class _Watch(Curator):
         return (shown, noisy) if first is None else (first.shown, first.noisy.copy())
 
     def publish(self, draw: Callable[[], Any], events: Any, **options: Any) -> Any:
-        n, played = len(self.tape.published), [] if self.first is None else self.first.published
+        n, played = len(self.tape.published), self.tape.first.published if self.tape.first else []
 
         def drawn() -> Any:
             self.tape.published.append(copy.deepcopy(value := draw()))
@@ -115,7 +115,7 @@ class _Watch(Curator):
 
     def _keep(self, step: Step) -> Step | None:
         """Write a release down, and find the one that is given out in its place."""
-        n, played = len(self.tape.steps), [] if self.first is None else self.first.steps
+        n, played = len(self.tape.steps), self.tape.first.steps if self.tape.first else []
         self.tape.steps.append(step)
         return played[n] if n < len(played) and are_alike(step, played[n]) else None
 
@@ -133,9 +133,8 @@ def watched(first: Tape | None = None, members: Members | None = None) -> Iterat
 
     Warnings are off: an audit fits few invented documents, with seeds, and reads the data before.
     """
-    tape = Tape()
-    chosen = None if members is None else staticmethod(members)
-    kind = type("Watch", (_Watch,), {"tape": tape, "first": first, "members": chosen})
+    tape = Tape(first, members)
+    kind = type("Watch", (_Watch,), {"tape": tape})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         with observe_releases(kind) as tape.releases:
