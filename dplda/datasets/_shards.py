@@ -8,7 +8,6 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -88,8 +87,15 @@ class Shard:
 
     def state(self) -> tuple[int, ...]:
         """What changes if the file is replaced or written to."""
-        with self._named():
-            found = os.stat(self.path)
+        path = Path(self.path)
+        try:
+            with path.open("rb") as file:
+                found = os.fstat(file.fileno())
+        except OSError as error:
+            raise OSError(
+                f"shard {path.stem} of {path.parent} cannot be read ({error.strerror or error}); "
+                "every machine that visits shards must be able to read this folder under this name"
+            ) from None
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     def fail(self, what: str) -> ValueError:
@@ -99,32 +105,19 @@ class Shard:
             "again with write_shards, or restore the file from a copy"
         )
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Errors of files name the shard."""
-        path = Path(self.path)
-        try:
-            yield
-        except OSError as error:
-            raise OSError(
-                f"shard {path.stem} of {path.parent} cannot be read ({error.strerror or error}); "
-                "every machine that visits shards must be able to read this folder under this name"
-            ) from None
-
     def _arrays(self) -> list[npt.NDArray[Any]]:
         """Counts, words, ends of rows and ends of units."""
         lengths = [self.n_entries, self.n_entries, self.n_docs + 1, self.n_units + 1]
         ends = np.cumsum([0, *lengths])
         if self.state()[2] != 4 * ends[-1]:
             raise self.fail("is damaged: its file does not have the size of the list")
-        with self._named():
-            # one map for each: SciPy would copy a part of a larger array
-            return [
-                np.asarray(np.memmap(self.path, dtype, "r", 4 * begin, (length,)))
-                if length
-                else np.empty(0, dtype)
-                for dtype, begin, length in zip(("<f4", "<i4", "<i4", "<i4"), ends, lengths)
-            ]
+        # one map for each: SciPy would copy a part of a larger array
+        return [
+            np.asarray(np.memmap(self.path, dtype, "r", 4 * begin, (length,)))
+            if length
+            else np.empty(0, dtype)
+            for dtype, begin, length in zip(("<f4", "<i4", "<i4", "<i4"), ends, lengths)
+        ]
 
 
 class CountShards:
@@ -195,13 +188,11 @@ class CountShards:
             if words is not None:
                 is_valid &= type(words) is list and len(words) == n_words
                 is_valid &= all(type(word) is str for word in words)
-        except FileNotFoundError:
-            raise FileNotFoundError(
-                f"{folder} holds no corpus: it has no file {MANIFEST}, which write_shards writes "
-                "last; give the folder of a finished write_shards"
-            ) from None
         except OSError as error:
-            raise OSError(f"{path} cannot be read: {error.strerror or error}") from error
+            raise OSError(
+                f"{path} cannot be read ({error.strerror or error}); write_shards writes this file "
+                "last: give the folder of one that has finished"
+            ) from None
         except (LookupError, TypeError, ValueError, RecursionError):
             is_valid = False
         if not is_valid:
