@@ -44,18 +44,14 @@ class Lane:
         """The number of documents without a word."""
         return sum(_check(self.fit, shard, shard.state()) for shard in self.shards)
 
-    def attributes(self, name: str, *visit: Any) -> list[np.ndarray]:
-        """An attribute of `Documents` after the visit of each shard."""
-        return [getattr(self._visit(i, *visit)[0], name) for i in range(len(self.shards))]
-
     def results(self, combine: Callable[[Iterable[Any]], Any], *visit: Any) -> Any:
-        """What the visits of all shards return, combined."""
-        return combine(self._visit(i, *visit)[1] for i in range(len(self.shards)))
+        """The results of a visit of each shard, combined."""
+        return combine(self._visit(i, *visit) for i in range(len(self.shards)))
 
     def _visit(
-        self, i: int, theta: Any, scale: Any, own: Any, *calls: Any
-    ) -> tuple[Documents, Any]:
-        """Call methods of `Documents` on shard i; the last one returns the result.
+        self, i: int, theta: Any, scale: Any, kept: str | None, own: Any, *calls: Any
+    ) -> Any:
+        """Call methods of `Documents` on shard i: the attribute `kept`, or what the last returns.
 
         Of `calls` there are a name and options, once or twice. `own` has options of each shard.
         """
@@ -73,7 +69,7 @@ class Lane:
             options["units"] = np.arange(documents.n_units)
         for method, message in zip(calls[::2], calls[1::2]):
             result = getattr(documents, method)(**message, **options)
-        return documents, result
+        return getattr(documents, kept) if kept else result
 
 
 @lru_cache(maxsize=2**16)
@@ -127,7 +123,7 @@ class ShardedDocuments(Documents):
     def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
         if not exact:
             options = {"weight": weight, "norm": norm, "exact": exact}
-            self._scale = [*self._visits(Lane.attributes, "scale", None, "rescale", options)]
+            self._scale = [*self._visits(list, "scale", None, "rescale", options)]
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
         return self._results(_joined, None, "share_of", {"words": words})
@@ -155,7 +151,7 @@ class ShardedDocuments(Documents):
         if options.get("anew"):  # in the visit that sums: topic weights of one shard are enough
             self._before = "infer", options
             return
-        visits = self._visits(Lane.attributes, "theta", self._own(units), "infer", options)
+        visits = self._visits(list, "theta", self._own(units), "infer", options)
         for i, theta in enumerate(visits):
             self._theta[i] = theta  # at once: the old and the new one are there for one lane only
 
@@ -170,16 +166,16 @@ class ShardedDocuments(Documents):
         return self._results(_total, own, *before, "sum_topics", options)
 
     def _results(self, combine: Any, own: Any, *calls: Any) -> Any:
-        return combine(self._engine.gather(self._visits(Lane.results, combine, own, *calls)))
+        return combine(self._engine.gather(self._visits(combine, None, own, *calls)))
 
-    def _visits(self, function: Any, what: Any, own: Any, *calls: Any) -> Iterator[Any]:
+    def _visits(self, combine: Any, kept: str | None, own: Any, *calls: Any) -> Iterator[Any]:
         """A task for each lane. The options of `calls` travel once, `own` has those of shards."""
         calls = tuple(
             self._engine.submit(dict, each) if isinstance(each, dict) else each for each in calls
         )
         for i, (begin, end) in enumerate(pairwise(self._cuts)):
             yield self._engine.submit(
-                function, self._lanes[i], what, self._theta[i], self._scale[i],
+                Lane.results, self._lanes[i], combine, self._theta[i], self._scale[i], kept,
                 None if own is None else own[begin:end], *calls,
             )  # fmt: skip
 
