@@ -164,7 +164,7 @@ def test_detection_rate_of_laplace_noise():
     guarantee = make(events=events, epsilon=0.5, delta=0.0, total_variation=0.0)
     assert guarantee.detection_rate(0.01) == pytest.approx(0.01 * math.exp(0.5), rel=1e-9)
     assert guarantee.detection_rate(0.9) >= 1 - 0.1 * math.exp(-0.5) - 1e-12
-    choice = (Repeated(BoundedRange(0.4), 30), Repeated(Laplace(4.0), 10))  # Renyi only
+    choice = (Repeated(BoundedRange(0.4), 30), Repeated(Laplace(4.0), 10))
     guarantee = make(events=choice, epsilon=epsilon_of(choice, 1e-6))
     generic = make(events=(), epsilon=guarantee.epsilon)
     assert guarantee.detection_rate() < 0.7 * generic.detection_rate()

@@ -269,6 +269,8 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
 
 def _log_ratio(value: float, target: float) -> float:
     """log(value / target), between -1000 and 1000, with the right sign."""
+    if math.isnan(value):  # which bounds nothing, from no side
+        raise ArithmeticError("the bound of a privacy cost is no number")
     log = math.log(value) - math.log(target) if value > 0.0 else -1e3
     size = min(max(abs(log), 1e-17), 1e3)
     return math.copysign(size, value - target) if value != target else 0.0
@@ -286,7 +288,7 @@ def _last(
     x: float = brentq(
         excess, good, bad, xtol=max(0.25 * tolerance, 1e-300), rtol=1e-15, maxiter=2000
     )
-    step = max(0.25 * tolerance, 2e-15 * abs(x))
+    step = max(0.25 * tolerance, 2e-15 * abs(x), 1e-300)
     while x != good and excess(x) > 0.0:
         x = min(x + step, good) if good > bad else max(x - step, good)
     return x
