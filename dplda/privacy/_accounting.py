@@ -246,9 +246,13 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
 
     def excess(epsilon: float) -> float:
         if curve is None:
-            return _log_ratio(composed.delta(epsilon), delta)
-        value, error, _ = curve.at(np.array([epsilon]))
-        return _log_ratio(float((value + error if upper else value - error)[0]), delta)
+            bound = composed.delta(epsilon)
+        else:
+            value, error, _ = curve.at(np.array([epsilon]))
+            bound = float((value + error if upper else value - error)[0])
+        if math.isnan(bound):  # losses that no float holds
+            bound = math.inf if upper else 0.0
+        return _log_ratio(bound, delta)
 
     if upper:
         if excess(0.0) <= 0.0:
