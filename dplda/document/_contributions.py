@@ -33,10 +33,7 @@ from dplda.core._fold_in import (
     update_theta,
 )
 from dplda.document._document_budget import COUNTS, TOTALS, Round
-from dplda.document._table_estimate import (
-    SCALE_UP,
-    WordTotals,
-)
+from dplda.document._table_estimate import SCALE_UP, WordTotals
 from dplda.kernels import _variational
 from dplda.kernels._columns import by_column
 from dplda.leaf._threads import in_threads, n_threads

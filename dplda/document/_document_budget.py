@@ -26,12 +26,7 @@ from dplda.privacy import (
 )
 from dplda.privacy._curator import SPARE, TOTAL_VARIATION, sampled
 from dplda.privacy._events import Event
-from dplda.privacy._mechanisms import (
-    MAX_RADIUS,
-    NOISE_VARIANCE,
-    DiscreteGaussian,
-    NoNoise,
-)
+from dplda.privacy._mechanisms import MAX_RADIUS, NOISE_VARIANCE, DiscreteGaussian, NoNoise
 
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
@@ -164,10 +159,8 @@ def document_budget(
     def noise_of(n_rounds: int) -> float:
         return calibrate(
             lambda m: _merged_plan(m, n_rounds, subsampling_ratio, shares),
-            epsilon,
-            delta,
-            total_variation=distance,
-        )
+            epsilon, delta, total_variation=distance,
+        )  # fmt: skip
 
     totals = Repeated(Gaussian(LARGEST_TOTALS), 2)
     is_paid = epsilon_of(totals, delta, total_variation=distance) <= epsilon

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 
 from dplda.core._base import MAX_ITER
 from dplda.core._private_fit import SMALLEST_DELTA, warn_of_delta
-from dplda.document._document_budget import (
-    NORM,
-    SMALLEST_RATIO,
-    DocumentBudget,
-    document_budget,
-)
+from dplda.document._document_budget import NORM, SMALLEST_RATIO, DocumentBudget, document_budget
 from dplda.document._table_estimate import SCALE_UP
 from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import warn_user
