@@ -46,18 +46,17 @@ class Shard:
     def shape(self) -> tuple[int, int]:
         return self.n_docs, self.n_words
 
-    def counts(self) -> sp.csr_array:
-        """The counts, CSR of float32 and int32, on arrays that are mapped and read-only."""
-        data, words, ends, _ = self._arrays()
-        return sp.csr_array((data, words, ends), shape=self.shape)
+    def read(self) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
+        """The counts, and the first document of each unit and the number of documents.
 
-    def unit_ptr(self) -> npt.NDArray[np.int64]:
-        """First document of each unit, and the number of documents."""
-        return self._arrays()[3].astype(np.int64)
+        The counts are CSR of float32 and int32, on arrays that are mapped and read-only.
+        """
+        data, words, ends, units = self._arrays()
+        return sp.csr_array((data, words, ends), shape=self.shape), units.astype(np.int64)
 
     def users(self) -> npt.NDArray[np.int64]:
         """Number of the unit of each document."""
-        return np.repeat(np.arange(self.n_units), np.diff(self.unit_ptr()))
+        return np.repeat(np.arange(self.n_units), np.diff(self.read()[1]))
 
     def check(self) -> int:
         """Read all of the shard once: it is what was written, and fits its shape.
@@ -235,7 +234,7 @@ class CountShards:
     def __iter__(self) -> Iterator[sp.csr_array]:
         for shard in self.shards:
             shard.check()
-            yield shard.counts()
+            yield shard.read()[0]
 
     def __repr__(self) -> str:
         return f"<CountShards: {self.shape[1]} words in the vocabulary>"  # no private number
@@ -390,7 +389,7 @@ def _by_user(
         sorted_rows = np.sort(rows)
         cuts = np.searchsorted(sorted_rows, edges)
         found = [
-            part.counts()[sorted_rows[a:b] - edge]
+            part.read()[0][sorted_rows[a:b] - edge]
             for part, edge, a, b in zip(parts, edges, cuts, cuts[1:])
             if b > a
         ]

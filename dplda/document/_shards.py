@@ -59,10 +59,8 @@ class Lane:
         # Each process checks the files that it reads, and again when they change: a kernel must not
         # meet words that were never checked.
         _check(self.fit, shard, shard.state())
-        documents = Documents(
-            shard.counts(), shard.unit_ptr(), self.n_components, self.n_jobs,
-            None if theta is None else theta[i].copy(),
-        )  # fmt: skip
+        before = None if theta is None else theta[i].copy()
+        documents = Documents(*shard.read(), self.n_components, self.n_jobs, before)
         if scale is not None:
             documents.scale = scale[i]
         if "units" in options and options["units"] is None:
@@ -101,7 +99,7 @@ class ShardedDocuments(Documents):
     """Private documents in shards, in training: each method asks all shards."""
 
     def __init__(self, X: CountShards, n_components: int, n_jobs: int | None) -> None:
-        self.n_words, self._shards = X.shape[1], X.shards
+        self.n_words, self._corpus = X.shape[1], X
         self._edges = np.cumsum([0, *(shard.n_units for shard in X.shards)])
         self.n_units = int(self._edges[-1])
         self._engine: Any = InProcess() if X.engine is None else X.engine
@@ -136,9 +134,7 @@ class ShardedDocuments(Documents):
 
     def matrices(self) -> Iterator[sp.csr_array]:
         # this process reads them, whatever the engine: who reads the next one needs the result
-        for shard in self._shards:
-            shard.check()
-            yield shard.counts()
+        return iter(self._corpus)
 
     def sum_words(self, units: np.ndarray | None = None, **options: Any) -> np.ndarray:
         own = None if units is None else self._own(units)
