@@ -173,6 +173,15 @@ def test_only_what_a_filter_counts_has_room(make_ledger):
             ledger.reserve("c", "document", other)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("noise", [1e-3, 1e-60, 1e-100])
+def test_next_to_no_noise_has_room_in_no_filter(noise):
+    filter_of_steps = choose_filter((PoissonSampled(0.1, Gaussian(9.0)),), 0.0, 4.0, 1e-6)
+    assert isinstance(filter_of_steps.limits[0][0], int)
+    cost = filter_of_steps.cost((PoissonSampled(0.5, Gaussian(noise)),), 0.0)
+    assert filter_of_steps.used(cost) == math.inf
+
+
 @pytest.mark.parametrize("budget", [{}, {"epsilon": math.inf}, {"epsilon": 1.0, "delta": 1e-310}])
 def test_a_filter_needs_a_budget(budget, tmp_path):
     for path in (None, tmp_path / "privacy.sqlite"):

@@ -70,7 +70,7 @@ def cumulants(event: Event, added: bool) -> FloatArray:
     unit = 0.1 * min(curve.deviation, high - low)
     knots = unit * np.sinh(np.linspace(np.arcsinh(low / unit), np.arcsinh(high / unit), _N_COARSE))
     masses, infinite = law_above(curve, knots)
-    if infinite > _COARSE_TAIL:
+    if not (infinite <= _COARSE_TAIL and np.isfinite(masses).all()):
         return _NO_LAW
     with np.errstate(divide="ignore"):
         exponents = np.log(masses) + TILTS[:, None] * knots
