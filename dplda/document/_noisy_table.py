@@ -33,7 +33,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 
 # What CLEAR and RENEWED are worth: docs/results.md.
 CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
-MORE_PRECISE = 1.1  # 5% less noise
+MORE_PRECISE = 1.2  # 9% less noise
 RENEWED = 4  # rounds after which what is expected of the words is computed again
 
 
