@@ -96,7 +96,7 @@ def test_an_invalid_value_is_one_line_and_exit_code_1(capsys, options, message):
 
 def test_the_plan_reads_nothing_and_says_what_to_expect(capsys):
     assert main(["plan", "--n-docs", "6000", "--max-features", "500", "--epsilon", "2"]) == 0
-    _, for_topics = split_epsilon(2.0, (0.08, 0.92))  # the words are paid first
+    _, for_topics = split_epsilon(2.0, (0.12, 0.88))  # the words are paid first
     expected = dplda.plan(n_docs=6000, n_words=500, n_components=20, epsilon=for_topics)
     assert capsys.readouterr().out == f"{replace(expected, epsilon=2.0)}\n"
 
