@@ -79,7 +79,7 @@ SETTINGS = {
         {}, {"token_epsilon": 3.0, "max_doc_tokens": 40}
     ],
     PublishedSubLDA: [
-        {}, {"subsampling_ratio": 0.5, "noise_placement": "token"}, {"boost": 2.0, "tol": 0.0}
+        {}, {"subsampling_ratio": 0.5, "noise_placement": "token"}, {"boost": 2.0}
     ],
     PublishedHDPLDA: [{"noise_epsilon": 1.0, "count_clip": 1.0}],
     PublishedPrivateSVILDA: [{"published_epsilon": 1.0, "batch_size": 1}],

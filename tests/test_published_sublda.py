@@ -142,32 +142,6 @@ def test_a_word_that_no_document_has_gets_no_noise_in_the_token_loop(corpus):
         assert (fitted(model, sp.csr_array(present))[1][:, 7] != 0).any(axis=1).all()
 
 
-def brute_stop(curve, tol, patience):
-    small = [abs(b - a) <= tol for a, b in itertools.pairwise(curve)]
-    for end in range(patience + 1, len(small) + 1):
-        if all(small[end - patience - 1 : end]):
-            return end + 1
-    return len(curve)
-
-
-@pytest.mark.parametrize(("tol", "patience"), [(0.05, 0), (0.1, 1), (0.3, 2), (1e9, 2), (0.0, 0)])
-def test_it_stops_where_rule_9_says(tol, patience, corpus):
-    def run(**parameters):
-        return PublishedSubLDA(K, subsampling_ratio=0.5, random_state=1, **parameters).fit(corpus)
-
-    curve = run(tol=0.0, patience=1000).perplexities_
-    assert len(curve) == 100
-    model = run(tol=tol, patience=patience)
-    assert model.n_iter_ == len(model.perplexities_) == brute_stop(curve, tol, patience)
-    np.testing.assert_array_equal(model.perplexities_, curve[: model.n_iter_])
-    cost = iteration_epsilon(0.5, 14, 2.0)
-    assert model.published_epsilon_ == pytest.approx(model.n_iter_ * cost)
-    if tol == 1e9:
-        assert model.n_iter_ == patience + 2
-    if 0 < tol < 1e9:
-        assert patience + 2 < model.n_iter_ < 100
-
-
 def test_adaptive_sampling_takes_frequent_words_of_each_topic_only(sweeps, monkeypatch):
     X = np.random.RandomState(0).poisson(0.1, (100, 3000))
     tables = []

@@ -21,16 +21,21 @@ import time
 import warnings
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import uci_bow
 
+from dplda.audit import observe_releases
+from dplda.metrics._perplexity import _log_likelihood
 from dplda.privacy import Gaussian, PoissonSampled, PrivacyLeakWarning, Repeated, epsilon_of
-from dplda.published import PublishedSubLDA
+from dplda.published import PublishedSubLDA, _sublda
+from dplda.published._base import count_words
 from dplda.published._sublda import iteration_epsilon
 
 ORDER, EPSILON, DELTA = 14, 2.0, 1e-5
@@ -95,12 +100,28 @@ class Setting:
 
     @cache  # noqa: B019
     def perplexities(self, name, n_components, subsampling_ratio, **parameters):
-        """After each iteration; a tolerance of 0 records without stopping."""
-        parameters = {"max_iter": self.max_iter, "tol": 0.0, "patience": 1000, **parameters}
+        """After each iteration, with a document's weights from its current topics."""
+        X, curve = self.load(name), []
         model = PublishedSubLDA(
-            n_components, subsampling_ratio=subsampling_ratio, random_state=0, **parameters
-        )
-        return model.fit(self.load(name)).perplexities_
+            n_components, subsampling_ratio=subsampling_ratio, max_iter=self.max_iter,
+            random_state=0, **parameters,
+        )  # fmt: skip
+
+        def counted(corpus, topics, n_components):
+            if releases:  # the first topics are counted before the first iteration
+                counts = np.zeros((X.shape[0], n_components))
+                document = np.repeat(np.arange(len(counts)), np.diff(corpus.doc_ptr))
+                np.add.at(counts, (document, topics), 1)
+                phi = np.maximum(releases.pop().value, 0) + model.topic_word_prior
+                theta = counts + model.doc_topic_prior
+                theta /= theta.sum(axis=1, keepdims=True)
+                total = _log_likelihood(sp.csr_array(X), theta, phi / phi.sum(axis=0))
+                curve.append(math.exp(-total / corpus.n_tokens))
+            return count_words(corpus, topics, n_components)
+
+        with observe_releases() as releases, mock.patch.object(_sublda, "count_words", counted):
+            model.fit(X)
+        return np.array(curve)
 
 
 def main() -> None:

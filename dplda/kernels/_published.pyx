@@ -1,6 +1,5 @@
-"""The sweep of published SUB-LDA, token by token as printed, and its perplexity."""
+"""The sweep of published SUB-LDA, token by token as printed."""
 
-from libc.math cimport log
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 
@@ -71,23 +70,3 @@ def subsampled_sweep(
             topics[taken[j]] = topic
             add(row, topic, 1, n_k, inverse, norm)
             doc[topic] += 1
-
-
-def log_likelihood(
-    const int32_t[::1] word,             # in: word of each token, equal ones of a document together
-    const int32_t[::1] document,         # in: document of each token
-    const double[:, ::1] phi,            # in: (n_words, n_components) probabilities of words
-    const double[:, ::1] theta,          # in: (n_docs, n_components) topic weights
-):
-    """Sum over tokens of the log of theta_d . phi_w."""
-    cdef Py_ssize_t n_components = phi.shape[1], i, k
-    cdef double total = 0, p = 1, value = 0
-    with nogil:
-        for i in range(word.shape[0]):
-            if i == 0 or word[i] != word[i - 1] or document[i] != document[i - 1]:
-                p = 0
-                for k in range(n_components):
-                    p += theta[document[i], k] * phi[word[i], k]
-                value = log(p)
-            total += value
-    return total

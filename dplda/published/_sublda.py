@@ -60,14 +60,9 @@ class PublishedSubLDA(PublishedLDA):
     count_clip : float, default=inf
         Upper end of the clip of a noisy count in a topic draw (clip), above 0. [1]_ gives no value.
     max_iter : int, default=100
-        Maximum number of iterations (ITER).
+        Number of iterations (ITER).
     doc_topic_prior
     topic_word_prior
-    tol : float or None, default=None
-        Stop when the perplexity has changed by at most this in ``patience + 1`` successive
-        iterations, equation (9) of [1]_. None runs all iterations.
-    patience : int, default=4
-        Number of iterations (s) in equation (9), for which [1]_ gives no value.
     n_jobs, random_state, verbose : optional
         As in :class:`dplda.GibbsLDA`.
 
@@ -76,9 +71,6 @@ class PublishedSubLDA(PublishedLDA):
     components_
     n_iter_ : int
         Number of iterations that ran.
-    perplexities_ : ndarray of shape (n_iter_,)
-        Perplexity of the training data after each iteration; empty if `tol` is None. A function of
-        the private data that no epsilon covers.
     published_epsilon_ : float
         The claim of [1]_: `n_iter_` times equation (3), plus ``log(boost)`` each time
         by equation (13). A Renyi divergence of order `rdp_order`. Not a guarantee.
@@ -92,12 +84,13 @@ class PublishedSubLDA(PublishedLDA):
     Event: ``NonPrivate()``. Mechanism: Gaussian noise in floating point, idealized.
     ``docs/papers.md`` shows what is wrong in [1]_.
 
-    This implementation reads [1]_ as follows. The loop ends at convergence, as in the text; the
-    printed condition never ends it. A token is removed from the counts before its topic is drawn,
-    as in equation (1). Noisy counts are read as ``max(count, 0)``, also in the size of a topic, and
-    only the numerator is clipped. Frequent words, equation (10), are the fewest that make up the
-    share of the topic's tokens at the start of the iteration. The perplexity, for which [1]_ prints
-    no formula, takes a document's weights from its current topics.
+    This implementation reads [1]_ as follows. All iterations run: the printed condition never ends
+    the loop. Equation (9), which ends it in the text, reads the exact perplexity of the training
+    data, for which the account charges nothing, and has constants without values. A token is
+    removed from the counts before its topic is drawn, as in equation (1). Noisy counts are read as
+    ``max(count, 0)``, also in the size of a topic, and only the numerator is clipped. Frequent
+    words, equation (10), are the fewest that make up the share of the topic's tokens at the start
+    of the iteration.
 
     References
     ----------
@@ -116,15 +109,12 @@ class PublishedSubLDA(PublishedLDA):
         "frequent_share": [Interval(Real, 0, 1, closed="right")],
         "noise_placement": [StrOptions({"iteration", "token"})],
         "count_clip": [Interval(Real, 0, 1e18, closed="right"), Options(Real, {math.inf})],
-        "tol": [None, Interval(Real, 0, 1e18, closed="both")],
-        "patience": [Interval(Integral, 0, 10**9, closed="both")],
     }
 
     def __init__(
         self, n_components=10, *, rdp_epsilon=2.0, rdp_order=14, subsampling_ratio=0.1, boost=1.0,
         frequent_share=0.5, noise_placement="iteration", count_clip=math.inf, max_iter=100,
-        doc_topic_prior=0.1, topic_word_prior=0.01, tol=None, patience=4, n_jobs=None,
-        random_state=None, verbose=0,
+        doc_topic_prior=0.1, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
 
@@ -166,7 +156,6 @@ class PublishedSubLDA(PublishedLDA):
         np.add.at(doc_counts, (document, topics), 1)  # private
         noisy = counts.astype(float)  # private
         no_rows, scratch = np.empty((0, n_components)), np.empty((2, n_components))
-        perplexities: list[float] = []
         membership, bits, noise = (
             streams.reader(purpose, 1)  # secret
             for purpose in (Purpose.MEMBERSHIP, Purpose.TOPICS, Purpose.NOISE)
@@ -195,13 +184,6 @@ class PublishedSubLDA(PublishedLDA):
             # words that were not sampled are in the counts too.
             announce(COUNTS, t, noisy)  # public
             counts = count_words(corpus, topics, n_components)  # private
-            if self.tol is not None:
-                perplexities.append(  # private
-                    self._training_perplexity(corpus, document, noisy, doc_counts)
-                )
-                steps = np.abs(np.diff(perplexities[-self.patience - 2 :]))
-                if len(steps) == self.patience + 1 and (steps <= self.tol).all():
-                    break  # equation (9)
         cost = iteration_epsilon(self.subsampling_ratio, self.rdp_order, self.rdp_epsilon)
         self._publish(  # public
             streams,
@@ -209,9 +191,8 @@ class PublishedSubLDA(PublishedLDA):
             "(idealized: in floating point)",
             self._noise_scale,
             np.maximum(noisy, 0).T + float(self.topic_word_prior),
-            n_iter_=t,
-            perplexities_=np.array(perplexities),
-            published_epsilon_=t * (cost + math.log(self.boost)),  # equation (13)
+            n_iter_=int(self.max_iter),
+            published_epsilon_=self.max_iter * (cost + math.log(self.boost)),  # equation (13)
         )
 
     def _draw(self, shape: tuple[int, int], reader: Reader) -> np.ndarray:
@@ -220,17 +201,6 @@ class PublishedSubLDA(PublishedLDA):
             return np.zeros(shape)
         mechanism = DiscreteGaussian(MIN_RADIUS)
         return mechanism(np.zeros(shape, np.int64), reader) * (self._noise_scale / mechanism.scale)
-
-    def _training_perplexity(
-        self, corpus: Corpus, document: np.ndarray, noisy: np.ndarray, doc_counts: np.ndarray
-    ) -> float:
-        """Perplexity of the training documents, with weights from their current topics."""
-        phi = np.maximum(noisy, 0) + self.topic_word_prior
-        theta = doc_counts + self.doc_topic_prior
-        total = _published.log_likelihood(
-            corpus.word, document, phi / phi.sum(axis=0), theta / theta.sum(axis=1, keepdims=True)
-        )
-        return math.exp(-total / max(corpus.n_tokens, 1))
 
 
 def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
