@@ -7,13 +7,11 @@ from numbers import Integral, Real
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import brentq
 
 from dplda.core._base import BaseLDA
 from dplda.core._fold_in import e_step, exp_dirichlet_expectation
 from dplda.core._private_fit import PRIVACY_CONSTRAINTS, Interval, make_guarantee, publish
 from dplda.document._noisy_table import nearly_equal
-from dplda.leaf._compat import StrOptions
 from dplda.leaf._messages import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
 from dplda.privacy._curator import announce
@@ -25,7 +23,6 @@ from dplda.published._base import PublishedLDA, noise_range
 
 LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 
-COMPOSITIONS = ("zcdp", "advanced", "linear")
 STATISTICS = "expected statistics"
 
 
@@ -44,9 +41,6 @@ class PublishedPrivateSVILDA(PublishedLDA):
     delta : float, default=1e-4
         The delta of (epsilon, delta)-differential privacy (delta_tot), up to 0.01. Choose it well
         below 1 / n_docs. The default is that of [1]_.
-    composition : {"zcdp", "advanced", "linear"}, default="zcdp"
-        Composition of the rounds: equation (5) of [1]_, the advanced composition theorem, or sums.
-        [1]_ compares the three in figure 1 and table 1.
     batch_size : int, default=10
         Number of documents in a minibatch (S), at most the number of documents.
     max_doc_tokens : int, default=200
@@ -111,7 +105,6 @@ class PublishedPrivateSVILDA(PublishedLDA):
         **BaseLDA._parameter_constraints,
         "published_epsilon": noise_range(1e-9, 1e9),
         "delta": PRIVACY_CONSTRAINTS["delta"],
-        "composition": [StrOptions(set(COMPOSITIONS))],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "max_doc_tokens": [Interval(Integral, 1, 10**7, closed="both")],
         "learning_decay": [Interval(Real, 0.5, 1, closed="right")],
@@ -119,8 +112,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
     }
 
     def __init__(
-        self, n_components=10, *, published_epsilon=None, delta=1e-4, composition="zcdp",
-        batch_size=10, max_doc_tokens=200, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
+        self, n_components=10, *, published_epsilon=None, delta=1e-4, batch_size=10,
+        max_doc_tokens=200, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
         learning_decay=0.7, learning_offset=10.0, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
@@ -137,7 +130,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
         if self.published_epsilon != math.inf:  # equations (3), (5) and (6)
             multiplier = vips_noise(
                 float(self.published_epsilon), float(self.delta), ratio=self.batch_size / n_docs,
-                max_iter=int(self.max_iter), composition=self.composition,
+                max_iter=int(self.max_iter),
             )  # fmt: skip
             mechanism = DiscreteGaussian.for_noise_multiplier(multiplier)
         guarantee = self._guarantee(multiplier, n_docs, streams.seeded)
@@ -218,9 +211,7 @@ def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarr
     return np.sort(np.argpartition(keys, size - 1)[:size])
 
 
-def vips_noise(
-    epsilon: float, delta: float, *, ratio: float, max_iter: int, composition: str
-) -> float:
+def vips_noise(epsilon: float, delta: float, *, ratio: float, max_iter: int) -> float:
     """The noise multiplier of Park et al., "Private Topic Modeling", 2016: equations (5), (6), (3).
 
     It is a standard deviation over the sensitivity (sigma over Delta s). `ratio` is the share of
@@ -228,28 +219,16 @@ def vips_noise(
     proof.** (epsilon, delta)-DP of a round does not imply the zCDP of equation (5), and equation
     (3) is a theorem for ``epsilon_iter <= 1`` only.
     """
-    # delta', which the paper leaves open
-    delta_round = delta / max_iter / (2.0 if composition == "advanced" else 1.0)
+    delta_round = delta / max_iter  # delta', which the paper leaves open
     if not delta_round < ratio:
         raise ValueError(
             f"delta of a round must be below the share of its documents ({ratio:g}), got "
             f"{delta_round:g}: their ratio is a probability; lower delta"
         )
-    if composition == "zcdp":  # (5): rho + 2 sqrt(rho log(1/delta)) = epsilon, shared by the rounds
-        log_delta = math.log(1.0 / delta)
-        rho = (epsilon / (math.sqrt(log_delta + epsilon) + math.sqrt(log_delta))) ** 2
-        epsilon_round = math.sqrt(4.0 * rho / max_iter * math.log(1.25 / delta_round))
-    elif composition == "advanced":  # Theorem 3.20 of Dwork and Roth, solved for a round's budget
-        rate = math.sqrt(2.0 * max_iter * math.log(1.0 / (delta - max_iter * delta_round)))
-        upper = min(epsilon / rate, 700.0)  # the exponential of a larger number overflows
-        epsilon_round = float(
-            brentq(
-                lambda x: max_iter * x * math.expm1(x) + rate * x - epsilon, 0.0, upper,
-                xtol=1e-300, rtol=1e-14,
-            )
-        )  # fmt: skip
-    else:
-        epsilon_round = epsilon / max_iter
+    # (5): rho + 2 sqrt(rho log(1/delta)) = epsilon, shared by the rounds
+    log_delta = math.log(1.0 / delta)
+    rho = (epsilon / (math.sqrt(log_delta + epsilon) + math.sqrt(log_delta))) ** 2
+    epsilon_round = math.sqrt(4.0 * rho / max_iter * math.log(1.25 / delta_round))
     # (6) solved for epsilon_iter: log(1 + (exp(epsilon_round) - 1) / ratio)
     if epsilon_round < 1.0:
         epsilon_iter = math.log1p(math.expm1(epsilon_round) / ratio)
