@@ -291,7 +291,10 @@ class Documents:
         # One sum of squares for each piece: their order does not depend on the threads, and
         # which words they hold does not depend on the documents.
         lengths = np.zeros((N_PIECES, len(units)))
-        scratch = np.empty((2, columns.nnz), np.float32)
+        in_one_chunk = arrays[4].shape[1] in (32, 64, 128, 256)  # then a column is done at once
+        longest = int(np.diff(columns.indptr).max())
+        shape = (threads, 2 * longest) if in_one_chunk else (1, 2 * columns.nnz)
+        scratch = np.empty(shape, np.float32)
         _variational.measure_words(*arrays, scratch, lengths, threads)
         relative = self.scale[units] / norm
         if upweight is not None:

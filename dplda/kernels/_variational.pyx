@@ -229,8 +229,8 @@ cdef struct Columns:
     dplda_word first                     # word 0, in the first chunk
     const float* word_weight
     int32_t* sum
-    float* squares                       # of `measure_words`
-    float* products
+    float* scratch                       # of `measure_words`
+    Py_ssize_t n_scratch                 # half of the row of a thread
     double* length
     dplda_sum to                         # of `add_words`: row 0 of the total
     Py_ssize_t n_components
@@ -300,12 +300,15 @@ cdef void measure_some_words(void* loop, Py_ssize_t piece, int thread) noexcept 
     cdef Py_ssize_t begin, k, width, v = first_word(piece)
     cdef dplda_word word
     cdef float square
+    cdef float* squares
     while v < a.n_words:
         begin, word = a.indptr[v], word_of(a, v)
+        # from chunk to chunk, every entry keeps its own
+        squares = a.scratch + (2 * thread * a.n_scratch if a.width == a.n_topics else begin)
         if word.n:
             dplda_measure_word(
-                in_use, &word, a.width, a.chunk == 0, a.sum + begin, a.squares + begin,
-                a.products + begin)
+                in_use, &word, a.width, a.chunk == 0, a.sum + begin, squares,
+                squares + a.n_scratch)
             if a.chunk + a.width == a.n_topics:
                 k, square, word.center = 0, 0, a.first.center - a.n_words * a.chunk
                 while k < a.n_topics:
@@ -314,8 +317,8 @@ cdef void measure_some_words(void* loop, Py_ssize_t piece, int thread) noexcept 
                         in_use, word.center + k * a.n_words + v * width, width)
                     k += width
                 dplda_add_lengths(
-                    in_use, &word, square * <float>2**-30, a.sum + begin, a.squares + begin,
-                    a.products + begin, a.length + piece * a.n_units)
+                    in_use, &word, square * <float>2**-30, a.sum + begin, squares,
+                    squares + a.n_scratch, a.length + piece * a.n_units)
         v = next_word(v, a.n_pieces)
 
 
@@ -329,7 +332,7 @@ def measure_words(
     const int16_t[:, ::1] center,        # in: (n_words, padded) subtracted from responsibilities
     const float[::1] word_weight,        # in: (n_words,)
     int32_t[::1] sums,                   # out: of responsibilities, exact, as `data`
-    float[:, ::1] scratch,               # scratch: two rows as `data`
+    float[:, ::1] scratch,               # scratch: (n_threads, 2 longest columns), or (1, 2 data)
     double[:, ::1] length,               # out: (n_pieces, n_units) squared lengths
     int n_threads,
 ):
@@ -339,7 +342,7 @@ def measure_words(
     """
     cdef Columns loop = columns_of(
         indptr, indices, data, units, theta, factor, center, word_weight, sums)
-    loop.squares, loop.products = &scratch[0, 0], &scratch[1, 0]
+    loop.scratch, loop.n_scratch = &scratch[0, 0], scratch.shape[1] // 2
     loop.n_pieces, loop.n_units, loop.length = length.shape[0], length.shape[1], &length[0, 0]
     with nogil:
         run_pieces(measure_some_words, &loop, loop.n_pieces, n_threads)
