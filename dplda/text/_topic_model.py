@@ -118,8 +118,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is added,
     removed, or becomes empty. Sensitivity and mechanisms: those of the two steps. Their events
     are added up, and one entry of the ledger charges all of them before a text is read. The words
-    get the share min(max(0.06 epsilon, 0.05), 0.25) of epsilon: the best of five shares at epsilon
-    1, 2, 4 and 8 on four corpora (``benchmarks/vocabulary.py --shares``).
+    get the share min(max(0.06 epsilon, 0.05), 0.25) of epsilon, which is near the best on four
+    corpora (``benchmarks/vocabulary.py --shares``).
 
     Examples
     --------
