@@ -9,9 +9,10 @@ from typing import Any
 
 from measuring import cpu_seconds
 
-import dplda.leaf._messages
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
+from dplda.document import _document_lda
 from dplda.document._noisy_table import NoisyTable
+from dplda.word import _gibbslda, _hdplda
 
 warnings.filterwarnings("ignore", module="dplda")
 warnings.filterwarnings("ignore", message=".*noise|.*epsilon|.*random_state")
@@ -38,7 +39,7 @@ class Rounds:
     """
 
     def __init__(self, model: Any, X: Any) -> None:
-        self.model, self.error = model.set_params(verbose=1), None
+        self.model, self.error = model, None
         self.go, self.waiting = threading.Semaphore(0), threading.Semaphore(0)
         self.stopped = False
         self.thread = threading.Thread(target=self._fit, args=(X,), daemon=True)
@@ -75,8 +76,8 @@ class Rounds:
             self.error = error
         self.waiting.release()
 
-    def numbers(self, numbers: Any) -> Iterator[int]:
-        for t in numbers:
+    def numbers(self, first: int, last: int) -> Iterator[int]:
+        for t in range(first, last + 1):
             self.waiting.release()
             self.go.acquire()
             if self.stopped:
@@ -84,12 +85,13 @@ class Rounds:
             yield t
 
 
-def _with_turns(name: str, numbers: Any) -> Iterator[int]:
-    """Stands in for the progress bar, which every fit calls before each round."""
-    yield from threading.current_thread().fit_of.numbers(numbers)  # type: ignore[attr-defined]
+def _with_turns(estimator: Any, first: int, last: int) -> Iterator[int]:
+    """Stands in for the numbers of the rounds of a fit."""
+    yield from threading.current_thread().fit_of.numbers(first, last)  # type: ignore[attr-defined]
 
 
-dplda.leaf._messages.with_bar = _with_turns
+for module in (_document_lda, _gibbslda, _hdplda):
+    module.rounds = _with_turns  # type: ignore[attr-defined]
 
 # A corpus that is too small for its epsilon gets rounds that release word totals again. They are
 # far cheaper than rounds of topics, which are what is timed here.

@@ -120,7 +120,7 @@ class Described(BaseEstimator):
     n_jobs : int or None, default=None
         Number of threads. It never changes a result.
     verbose : int, default=0
-        Progress: a bar on terminals and in notebooks, otherwise lines.
+        Above 0, about ten lines of progress go to the standard error.
 
     Attributes
     ----------

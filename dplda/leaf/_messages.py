@@ -12,7 +12,7 @@ import logging
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -72,26 +72,10 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level + 1)
 
 
-def rounds(estimator: Any, first: int, last: int) -> Iterable[int]:
-    """The round numbers ``first, ..., last``, with progress if the estimator is verbose."""
-    numbers = range(first, last + 1)
-    return with_bar(type(estimator).__name__, numbers) if estimator.verbose else numbers
-
-
-def with_bar(name: str, numbers: range) -> Iterator[int]:
-    """Yield the numbers, and show a bar on terminals and in notebooks, otherwise about ten lines.
-
-    A bar needs tqdm.
-    """
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        tqdm = None
-    if tqdm is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-        yield from tqdm(numbers, desc=name, unit="round")
-        return
-    every = max(1, len(numbers) // 10)
-    for t in numbers:
-        if t == numbers[-1] or (t - numbers[0]) % every == 0:
-            print(f"[{name}] round {t} of {numbers[-1]}", file=sys.stderr)
+def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:
+    """The round numbers ``first, ..., last``, with about ten lines if the estimator is verbose."""
+    every = max(1, (last - first + 1) // 10)
+    for t in range(first, last + 1):
+        if estimator.verbose and (t == last or (t - first) % every == 0):
+            print(f"[{type(estimator).__name__}] round {t} of {last}", file=sys.stderr)
         yield t
