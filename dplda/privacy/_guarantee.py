@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -24,7 +24,7 @@ from dplda.leaf._checks import check_integer, check_number, escaped
 from dplda.leaf._messages import as_json
 from dplda.leaf._users import visible
 from dplda.privacy import _accounting as bounds
-from dplda.privacy._accounting import delta_charge, epsilon_bounds, epsilon_of, is_chargeable
+from dplda.privacy._accounting import delta_charge, epsilon_of, is_chargeable
 from dplda.privacy._composition import Groups
 from dplda.privacy._events import (
     ApproximateDP,
@@ -430,15 +430,6 @@ class Guarantee:
         if self.gaussian_mu is not None:
             mu = _rounded(self.gaussian_mu, 3)
             yield "strength", f"Gaussian differential privacy with mu = {mu}"
-        if self._is_of_events():
-            low, high = epsilon_bounds(
-                self.events, self.delta, total_variation=self.total_variation
-            )
-            yield (
-                "strength",
-                f"The smallest epsilon of these releases is between {_rounded(low, down=True)} "
-                f"and {_rounded(high)}.",
-            )
         if has_parts and not unit.startswith(("part", "group")):
             part = self.for_part_of_unit().epsilon
             bound = f"epsilon = {_rounded(part)}" if part < math.inf else "no proved epsilon"
@@ -493,10 +484,9 @@ def _spread(value: float | tuple[float, ...]) -> str:
     return f"{value:.4g}"
 
 
-def _rounded(number: float, digits: int = 5, *, down: bool = False) -> str:
-    """So many digits, never too small or never too large."""
-    mode = ROUND_FLOOR if down else ROUND_CEILING
-    return f"{Decimal(number).normalize(Context(prec=digits, rounding=mode)):f}"
+def _rounded(number: float, digits: int = 5) -> str:
+    """So many digits, and never too small."""
+    return f"{Decimal(number).normalize(Context(prec=digits, rounding=ROUND_CEILING)):f}"
 
 
 # ---- groups of units, and parts of one ------------------------------------------------------
