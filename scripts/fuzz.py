@@ -150,7 +150,7 @@ def reports(data):
             connection.execute(f"UPDATE {table} SET {column} = ?", (data[1:],))
         connection.close()
     with suppress(ValueError, OSError):
-        found = MemoizedReports(CLIENT, path, changed="keep").reports(["a", "b"], [[1, 0, 2]] * 2)
+        found = MemoizedReports(CLIENT, path).reports(["a", "b"], [[1, 0, 2]] * 2)
         found.check_format(full_check=True)
 
 

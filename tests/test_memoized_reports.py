@@ -56,8 +56,7 @@ def test_a_changed_document(corpus, path):
     assert "secret id" not in str(error.value)
     with pytest.raises(ValueError, match="1 of 2"):
         memo.reports(["new", "new"], corpus[[5, 6]])
-    keeping = MemoizedReports(client, path, changed="keep")
-    assert same(keeping.reports(["b", "a"], corpus[[7, 8]]), first[[1, 0]])
+    assert same(memo.reports(["b", "a"], corpus[[1, 0]]), first[[1, 0]])
 
 
 def test_all_reports_of_a_file_cost_what_one_costs(corpus, path):
@@ -158,8 +157,6 @@ def test_bad_memoized_calls(corpus, tmp_path, path):
         memo.reports("ab", corpus[:2])
     with pytest.raises(TypeError, match="got NoneType"):
         memo.reports(None, corpus[:2])
-    with pytest.raises(ValueError, match="'error' or 'keep', got 'draw'"):
-        MemoizedReports(client, path, changed="draw")
     with pytest.raises(ValueError, match="other parameters"):
         MemoizedReports(clone(client).set_params(bit_epsilon=2.0).fit(corpus), path)
     Ledger(tmp_path / "ledger.sqlite")
@@ -227,7 +224,7 @@ def test_no_flipped_bit_of_a_file_makes_a_second_report(step, tmp_path):
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         try:
-            assert same(MemoizedReports(client, path, changed="keep").reports(ids, X), first)
+            assert same(MemoizedReports(client, path).reports(ids, X), first)
         except (ValueError, OSError):
             refused += 1
         for journal in tmp_path.glob("reports-*"):

@@ -39,9 +39,6 @@ class MemoizedReports:
     path : str or path-like
         SQLite file that stores the reports, on a local disk. A file that does not exist is created,
         and only its owner can read it.
-    changed : {"error", "keep"}, default="error"
-        Treatment of a document that differs from the one reported under the same id: raise an
-        error, or return the stored report.
 
     Raises
     ------
@@ -86,18 +83,9 @@ class MemoizedReports:
     True
     """
 
-    def __init__(
-        self,
-        randomizer: RandomizedResponse,
-        path: str | os.PathLike[str],
-        *,
-        changed: str = "error",
-    ) -> None:
+    def __init__(self, randomizer: RandomizedResponse, path: str | os.PathLike[str]) -> None:
         check_is_fitted(randomizer)
-        if changed not in ("error", "keep"):
-            raise ValueError(f"changed must be 'error' or 'keep', got {changed!r}")
         self.randomizer = randomizer
-        self.changed = changed
         self._path = os.path.abspath(os.fspath(path))
         self._file = Database(
             self._path, "file of reports", "file of reports", _APPLICATION_ID,
@@ -128,8 +116,8 @@ class MemoizedReports:
         Raises
         ------
         ValueError
-            If documents changed and ``changed="error"``; nothing is reported then. If the file is
-            damaged, or is not the file that this object opened.
+            If documents differ from those reported under the same ids; nothing is reported then. If
+            the file is damaged, or is not the file that this object opened.
         OSError
             If the file is gone, or cannot be read or written.
         BudgetError
@@ -157,12 +145,12 @@ class MemoizedReports:
             first = {name: documents[row] for name, row in new_rows.items()}
             first |= {name: stored[name][0] for name in names if name in stored}
             n_changed = sum(first[name] != now for name, now in zip(names, documents))
-            if n_changed and self.changed == "error":
+            if n_changed:
                 raise ValueError(
                     f"{n_changed} of {len(names)} documents differ from what was reported under "
-                    "their ids; MemoizedReports(..., changed='keep') gives the stored reports, at "
-                    "no cost; or check that each document has its own id and keeps it. Under a new "
-                    "id a document is reported again, and its privacy cost doubles"
+                    "their ids; check that each document has its own id and keeps it. The first "
+                    "version of a document gives its stored report, at no cost. Under a new id a "
+                    "document is reported again, and its privacy cost doubles"
                 )
             if new_rows:
                 # The release: one report for each document without a stored one. Returning a
