@@ -31,7 +31,8 @@ from dplda.metrics._signal import with_signal
 from dplda.privacy._mechanisms import NOISE_VARIANCE
 from dplda.privacy._streams import Purpose, Streams, uniform
 
-# What CLEAR and RENEWED are worth: docs/results.md.
+# What TEMPERED, CLEAR and RENEWED are worth: docs/results.md.
+TEMPERED = 0.7  # of the rounds, in which the power grows
 CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
 MORE_PRECISE = 1.2  # 9% less noise
 RENEWED = 4  # rounds after which what is expected of the words is computed again
@@ -120,7 +121,7 @@ class NoisyTable:
         for t in range(self.n_rounds + 1, self.n_rounds + n_rounds + 1):
             n = t - int(t * share)  # rounds of topics so far
             for_totals = n == t - 1 - int((t - 1) * share)
-            power = low + (high - low) * min(1.0, (t - 1) / max(1.0, 0.7 * max_iter))
+            power = low + (high - low) * min(1.0, (t - 1) / max(1.0, TEMPERED * max_iter))
             steps.append(
                 Round(
                     t, len(budget.totals) + t, budget.rounds[min(t, max_iter) - 1],
