@@ -158,7 +158,7 @@ def _uci(name: str, **options) -> Split:
     return prepare(name.upper(), corpus.data, words=corpus.feature_names, **options)
 
 
-LOADERS = {"kos": kos, "nips": nips, "docstrings": embedded, "bbc": bbc}
+LOADERS = {"kos": kos, "nips": nips, "docstrings": embedded, "bbc": bbc, "glosses": glosses}
 
 
 def load(names) -> list[Split]:

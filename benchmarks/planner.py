@@ -25,7 +25,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from corpora import LOADERS, glosses, prepare
+from corpora import LOADERS, prepare
 from docstrings import load_docstrings
 from scipy.optimize import least_squares
 from sklearn.feature_extraction.text import CountVectorizer
@@ -57,7 +57,6 @@ def synthetic():
 
 
 CORPORA = LOADERS | {
-    "glosses": glosses,
     "gloss_words": lambda: own_words("glosses, own words", load_wordnet_glosses().data),
     "docstring_words": lambda: own_words("docstrings, own words", load_docstrings()[0]),
     "synthetic": synthetic,

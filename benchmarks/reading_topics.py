@@ -31,7 +31,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from corpora import LOADERS, glosses, load
+from corpora import LOADERS, load
 from docstrings import load_docstrings, python_words
 from scipy.cluster.hierarchy import dendrogram, linkage
 from scipy.spatial.distance import cdist
@@ -46,7 +46,6 @@ from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 K = 20
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
 SAME = 0.8  # cosine of the word probabilities of two topics that are the same
-LOADERS["glosses"] = glosses
 
 
 def corpus():

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from corpora import LOADERS, bbc, glosses, load, prepare
+from corpora import LOADERS, bbc, load, prepare
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA
@@ -33,7 +33,7 @@ KINDS = ("as they are", "shuffled")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [*LOADERS, "glosses", "mails", "texts"]
+    names = [*LOADERS, "mails", "texts"]
     parser.add_argument("--corpora", nargs="+", default=names[:-1], choices=names)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1, 2, 4, 8, 64, np.inf])
     parser.add_argument("--topics", type=int, default=20)
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--texts", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    LOADERS.update(glosses=glosses, mails=mails, texts=lambda: short_texts(options.texts))
+    LOADERS.update(mails=mails, texts=lambda: short_texts(options.texts))
     titles = ["corpus", "documents", "words", *(f"epsilon {e:g}" for e in options.epsilons)]
     print(f"| {' | '.join(titles)} |\n" + "| --- " * len(titles) + "|")
     chance, without_noise, ratios = [], [], []

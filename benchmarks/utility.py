@@ -1,14 +1,15 @@
 """Perplexity against epsilon, N50, small groups, and topics as features.
 
-``python benchmarks/utility.py main [--public 100 300 1000] [--vectors [permuted]] [--plot FILE]``
-prints held-out perplexity of unigram, the best non-private model, SubLDA alone, SubLDA with public
-texts, and of the public texts alone; with ``--vectors`` all private fits have word vectors.
-``... totals`` puts exact word totals into finished fits, which no private fit may do.
-``... N50`` prints documents times epsilon at which half of the gap is closed. ``... groups`` prints
-how well small classes are served, and ``... classify`` the accuracy of a classifier on topic
-weights.
+``python benchmarks/utility.py main [--public 100 300 1000] [--plot FILE]`` prints held-out
+perplexity of unigram, the best non-private model, and SubLDA: alone, with embedded word vectors,
+with the vectors of other words, for users of five texts with vectors, and with vectors and public
+texts; and of the public texts alone. ``... totals`` puts exact word totals into finished fits, which
+no private fit may do. ``... N50 [--vectors embedded]`` prints documents times
+epsilon at which half of the gap is closed. ``... groups [--vectors embedded]`` prints how well
+small classes are served, ``... words`` what vectors do to single words, and ``... classify`` the
+accuracy of a classifier on topic weights.
 
-Every command takes ``[--corpora kos bbc docstrings nips] [--epsilons ...] [--seeds 3]
+Every command takes ``[--corpora kos bbc docstrings nips glosses] [--epsilons ...] [--seeds 3]
 [--points FILE]``. FILE keeps the measured points: what stands there is not measured again.
 
 K = 20, V = 2000, delta = 1e-5, one tenth held out, perplexity by document completion; mean and
@@ -38,7 +39,7 @@ from dplda.metrics import held_out_perplexity, unigram_perplexity
 
 K, DELTA = 20, 1e-5
 SMOOTHING = 0.1  # of each cell, where the public table is used alone
-COLORS = ("#000000", "#56b4e9", "#0072b2", "#d55e00", "#009e73")
+COLORS = "#000000", "#56b4e9", "#999999", "#cc79a7", "#0072b2", "#d55e00", "#009e73"
 NON_PRIVATE = {
     "GibbsLDA, beta = 0.01": lambda seed: GibbsLDA(K, max_iter=300, random_state=seed),
     "GibbsLDA, beta = 1": lambda seed: GibbsLDA(
@@ -62,17 +63,19 @@ def main() -> None:
         added.set_defaults(call=call)
         return added
 
-    added = command("main", against_epsilon, 3, [0.5, 1.0, 2.0, 4.0, 8.0])
+    added = command("main", against_epsilon, 3, [1.0, 4.0])
     added.add_argument("--public", nargs="*", type=int, default=[100, 300, 1000])
-    added.add_argument("--vectors", nargs="?", const="embedded", choices=["embedded", "permuted"],
-                       help="with embedded word vectors, or with those of other words")  # fmt: skip
     added.add_argument("--plot", type=Path, help="file for the picture")
     added = command("N50", n50, 3, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
     added.add_argument("--public", type=int, default=300, help="0: without public texts")
+    added.add_argument("--vectors", default="", choices=["", "embedded"])
     added = command("groups", groups, 5, [0.5, 1.0, 2.0, 4.0, 8.0, np.inf], ["bbc", "docstrings"])
     added.add_argument("--components", type=int, default=K)
     added.add_argument("--public", type=int, default=0, help="public texts, evenly of all classes")
     command("totals", exact_totals, 2, [1.0, 4.0])
+    added.add_argument("--vectors", default="", choices=["", "embedded"])
+    added = command("words", single_words, 3, [1.0, 4.0], ["nips"])
+    added.add_argument("--words", nargs="+", default=WORDS)
     command("classify", classify, 3, [1.0, 4.0, np.inf], ["bbc", "docstrings"])
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -112,6 +115,7 @@ def perplexity(
     epsilon: float,
     seed: int,
     vectors: str = "",
+    users: int = 1,
 ) -> float:
     """Held-out perplexity of one fit on the first documents, of which the first are public."""
     private = split.train[n_public:n_docs]
@@ -121,16 +125,24 @@ def perplexity(
     if model == "public alone":
         return float(held_out_perplexity(prior + SMOOTHING, split.test))
     if model == "SubLDA":
-        words = load_word_vectors(list(map(str, split.words))) if vectors else None
-        if vectors == "permuted":
-            words = np.random.default_rng(0).permutation(words)
-        fitted = sublda(epsilon, seed, prior_components=prior, word_vectors=words).fit(private)
-        return float(fitted.perplexity(split.test))
+        words = vectors_of(split, vectors)
+        model = sublda(epsilon, seed, prior_components=prior, word_vectors=words)
+        ids = np.random.default_rng(seed).permutation(private.shape[0]) // users
+        model.fit(private, user_ids=ids if users > 1 else None)
+        return float(model.perplexity(split.test))
     return float(NON_PRIVATE[model](seed).fit(private).perplexity(split.test))
 
 
 def sublda(epsilon: float, seed: int, n_components: int = K, **parameters) -> SubLDA:
     return SubLDA(n_components, epsilon=epsilon, delta=DELTA, random_state=seed, **parameters)
+
+
+def vectors_of(split: Split, which: str) -> np.ndarray | None:
+    """Embedded vectors of the words, those of other words, or none."""
+    if not which:
+        return None
+    found = load_word_vectors(list(map(str, split.words)))
+    return np.random.default_rng(0).permutation(found) if which == "permuted" else found
 
 
 @cache
@@ -167,32 +179,40 @@ class Gap:
 
 def against_epsilon(splits: list[Split], points: Points, options) -> None:
     """For each corpus a line of references, and a row for each epsilon."""
-    curves: dict[int, list[dict[float, float]]] = {}
+    settings: dict[str, dict] = {
+        "private texts alone": {},
+        "with word vectors": {"vectors": "embedded"},
+        "vectors of other words": {"vectors": "permuted"},
+        "users of five texts, with vectors": {"vectors": "embedded", "users": 5},
+        **{f"vectors and {n:,} public texts": {"n_public": n, "vectors": "embedded"}
+           for n in options.public},
+    }  # fmt: skip
+    curves: dict[str, list[dict[float, float]]] = {name: [] for name in settings}
     for split in splits:
         gap = Gap(split, points, options.seeds)
         print(f"\n{split}; {split.test.shape[0]} held out; seeds: {options.seeds}\n")
         print(
             f"unigram {gap.unigram:.0f}; best without privacy {gap.best:.0f} ({gap.best_model})\n"
         )
-        settings = [0, *options.public]
-        names = ["private alone", *(f"with {n:,} public texts" for n in options.public)]
-        print("| epsilon | " + " | ".join(names) + " |\n" + "| --- " * (1 + len(names)) + "|")
-        closed = {n: {} for n in settings}  # 0 stands for the public texts alone
-        alone = {n: gap.fits("public alone", n_public=n) for n in options.public}
-        cells = [cell(gap, alone[n]) for n in options.public]
-        if cells:
-            print("| public texts alone |  | " + " | ".join(cells) + " |", flush=True)
-        for n, found in alone.items():
-            closed[n][0.0] = gap.closed(found)
+        print("| epsilon | " + " | ".join(settings) + " |\n" + "| --- " * (1 + len(settings)) + "|")
+        alone = {
+            name: gap.fits("public alone", n_public=given["n_public"])
+            for name, given in settings.items() if "n_public" in given
+        }  # fmt: skip
+        cells = [cell(gap, alone[name]) if name in alone else "" for name in settings]
+        print("| public texts alone | " + " | ".join(cells) + " |", flush=True)
+        closed = {name: {} for name in settings}  # 0 stands for the public texts alone
+        for name, found in alone.items():
+            closed[name][0.0] = gap.closed(found)
         for epsilon in options.epsilons:
-            given = {"vectors": options.vectors} if options.vectors else {}
-            fits = {n: gap.fits("SubLDA", epsilon=epsilon, n_public=n, **given) for n in settings}
-            for n, found in fits.items():
-                closed[n][epsilon] = gap.closed(found)
-            print(f"| {epsilon:g} | " + " | ".join(cell(gap, fits[n]) for n in settings) + " |",
-                  flush=True)  # fmt: skip
-        for n in settings:
-            curves.setdefault(n, []).append(closed[n])
+            cells = []
+            for name, given in settings.items():
+                found = gap.fits("SubLDA", epsilon=epsilon, **given)
+                closed[name][epsilon] = gap.closed(found)
+                cells.append(cell(gap, found))
+            print(f"| {epsilon:g} | " + " | ".join(cells) + " |", flush=True)
+        for name, found in closed.items():
+            curves[name].append(found)
     if options.plot:
         picture(curves, options.epsilons, options.plot)
 
@@ -209,10 +229,9 @@ def picture(curves: dict, epsilons: list[float], path: Path) -> None:
     axes = figure.subplots()
     place = {0.0: min(epsilons) / 2, **{e: e for e in epsilons}}  # 0: the public texts alone
     names, ends = {}, {}
-    for (n_public, found), color in zip(curves.items(), COLORS, strict=False):
+    for (name, found), color in zip(curves.items(), COLORS, strict=True):
         mean = {e: float(np.mean([each[e] for each in found])) for e in found[0]}
         axes.plot([place[e] for e in mean], list(mean.values()), marker="o", color=color, lw=2.4)
-        name = f"with {n_public:,} public texts" if n_public else "private texts alone"
         names[name], ends[name] = color, list(mean.values())[-1]
     for name, level in apart(ends, 0.065).items():
         axes.annotate(name, (max(epsilons), level), xytext=(10, 0), color=names[name],
@@ -283,13 +302,14 @@ def n50(splits: list[Split], points: Points, options) -> None:
     for split in splits:
         n_docs = split.train.shape[0]
         full, half = (Gap(split, points, options.seeds, n) for n in (n_docs, n_docs // 2))
-        cells = [crossing(full, options.epsilons, 0), crossing(half, options.epsilons, 0)]
+        given = options.epsilons, options.vectors
+        cells = [crossing(full, 0, *given), crossing(half, 0, *given)]
         if options.public:
-            cells.append(crossing(full, options.epsilons, options.public))
+            cells.append(crossing(full, options.public, *given))
         print(f"| {split.name} | {n_docs:,} | " + " | ".join(cells) + " |", flush=True)
 
 
-def crossing(gap: Gap, epsilons: list[float], n_public: int) -> str:
+def crossing(gap: Gap, n_public: int, epsilons: list[float], vectors: str) -> str:
     """Private documents times the epsilon at which half of the gap closes.
 
     Linear in the logarithm of epsilon, between the last epsilon that closes less than half and
@@ -301,7 +321,8 @@ def crossing(gap: Gap, epsilons: list[float], n_public: int) -> str:
         if alone >= 0.5:
             return f"0 (public texts alone: {alone:.0%})"
     for epsilon in epsilons:
-        share = gap.closed(gap.fits("SubLDA", epsilon=epsilon, n_public=n_public))
+        given = {"vectors": vectors} if vectors else {}
+        share = gap.closed(gap.fits("SubLDA", epsilon=epsilon, n_public=n_public, **given))
         if share >= 0.5:
             if below is None:
                 return f"< {n_docs * epsilon:,.0f}"
@@ -309,6 +330,52 @@ def crossing(gap: Gap, epsilons: list[float], n_public: int) -> str:
             return f"{n_docs * np.exp(at):,.0f}"
         below = epsilon, share
     return f"> {n_docs * epsilons[-1]:,.0f}"
+
+
+# Single words
+
+# Rare ones, and others that NIPS uses in a sense of its own
+WORDS = ["kernel", "spike", "bayesian", "retina", "pruning", "plant", "margin", "mouse", "cortex",
+         "expert"]  # fmt: skip
+
+
+def single_words(splits: list[Split], points: Points, options) -> None:
+    """The words that go most with some words, without privacy, without and with vectors."""
+    for split in splits:
+        place = {word: v for v, word in enumerate(map(str, split.words))}
+        counts = split.train.sum(axis=0)
+        exact = [GibbsLDA(K, max_iter=300, random_state=0).fit(split.train)]
+        fits = {"without privacy": exact}
+        for epsilon in options.epsilons:
+            for which in ("", "embedded"):
+                fits[f"{epsilon:g}, {'vectors' if which else 'alone'}"] = [
+                    sublda(epsilon, seed, word_vectors=vectors_of(split, which)).fit(split.train)
+                    for seed in range(options.seeds)
+                ]
+        print(f"\n{split}; words that go with a word without privacy, and correlation of all words "
+              f"with those, mean of {options.seeds} seeds\n")  # fmt: skip
+        titles = ["word", "tokens", *fits]
+        print(f"| {' | '.join(titles)} |\n" + "| --- " * len(titles) + "|")
+        for word in options.words:
+            v = place.get(word)
+            if v is None:
+                continue
+            truth = company(exact[0], v, counts)
+            nearest = ", ".join(str(split.words[w]) for w in np.argsort(-truth)[:4] if w != v)
+            cells = [nearest] + [
+                f"{np.mean([np.corrcoef(company(m, v, counts), truth)[0, 1] for m in models]):.2f}"
+                for models in list(fits.values())[1:]
+            ]
+            print(f"| {word} | {counts[v]:.0f} | {' | '.join(cells)} |", flush=True)
+
+
+def company(model, word: int, counts) -> np.ndarray:
+    """How much more often than else each word is drawn beside this one: logarithms."""
+    topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    sizes = model.components_.sum(axis=1) / model.components_.sum()
+    own = sizes * topics[:, word]
+    expected = (own / own.sum()) @ topics
+    return np.log(expected / (sizes @ topics))
 
 
 # Labelled corpora
@@ -325,7 +392,7 @@ def groups(splits: list[Split], points: Points, options) -> None:
             each = [
                 points.get(
                     recalls, split, n_components=options.components, n_public=options.public,
-                    epsilon=epsilon, seed=seed,
+                    epsilon=epsilon, seed=seed, vectors=options.vectors,
                 )
                 for seed in range(options.seeds)
             ]  # fmt: skip
@@ -344,7 +411,7 @@ def groups(splits: list[Split], points: Points, options) -> None:
 
 
 def recalls(
-    split: Split, n_components: int, n_public: int, epsilon: float, seed: int
+    split: Split, n_components: int, n_public: int, epsilon: float, seed: int, vectors: str
 ) -> dict[str, float]:
     """Shares of the held-out documents of small and of other classes that are recognized.
 
@@ -359,7 +426,8 @@ def recalls(
     if n_public:
         prior = public_prior(held[public], n_components=n_components, random_state=seed)
     held, truth = held[~public], truth[~public]
-    model = sublda(epsilon, seed, n_components, prior_components=prior).fit(X)
+    words = vectors_of(split, vectors)
+    model = sublda(epsilon, seed, n_components, prior_components=prior, word_vectors=words).fit(X)
     weights, held_weights = model.transform(X), model.transform(held)
     by_weights = LogisticRegression(C=100, max_iter=2000).fit(weights, y).predict(held_weights)
     means = np.array([weights[y == c].mean(axis=0) for c in classes])
