@@ -31,11 +31,11 @@ from dplda.metrics._signal import with_signal
 from dplda.privacy._mechanisms import NOISE_VARIANCE
 from dplda.privacy._streams import Purpose, Streams, uniform
 
-# What TEMPERED, CLEAR and RENEWED are worth: docs/results.md.
-TEMPERED = 0.7  # of the rounds, in which the power grows
-CLEAR = 7.0  # mean word total over the noise of a cell, from which topics get all rounds
+# Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
+TEMPERED = 0.7  # of the rounds, in which the power grows; 1: -1 / -1
+CLEAR = 7.0  # mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
 MORE_PRECISE = 1.2  # 9% less noise
-RENEWED = 4  # rounds after which what is expected of the words is computed again
+RENEWED = 4  # rounds after which what is expected of the words is computed again; 8: -1 / 0
 
 
 def nearly_equal(draws: np.ndarray) -> np.ndarray:
@@ -134,7 +134,7 @@ class NoisyTable:
     # ---- what a round asks; `ExactTable` has other answers -----------------------------------
 
     is_centered = True
-    powers = 0.3, 1.0  # of tempering, in the first and in the last rounds (decision 16)
+    powers = 0.3, 1.0  # of tempering, in the first and in the last rounds; 1, 1: +0.5 / -2
 
     def word_probabilities(self, out: np.ndarray) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32, in `out`."""

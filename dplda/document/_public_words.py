@@ -15,13 +15,13 @@ from dplda.document._table_estimate import FLOOR, WordTotals
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
-# What each of these constants is worth: docs/results.md.
-SHARED = 0.5  # of the variance of rows: what vectors explain, the rest is the word's own
-SMOOTHING = 2.0  # tokens, even in all topics, that each word gets besides its public ones
+# Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
+SHARED = 0.5  # of the variance of rows, which vectors explain; 0.25: -1.5 / 0, 0.75: 0 / 0
+SMOOTHING = 2.0  # tokens, even in all topics, that a word gets besides its own; 0.5: -0.5 / -0.7
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
-HELD = 10  # one word in so many is held out
-REAL = 0.25  # slope of their rows, from which all words believe what is said of them
-OWN_TOTALS = 0.3  # variance of the logarithm of a word's total, besides that of the noise
+HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
+REAL = 0.25  # slope of their rows, from which all words believe what is said; 0.5: -3 / 0
+OWN_TOTALS = 0.3  # variance of the logarithm of a word's total, without noise; 1: -0.8 / 0
 
 
 @dataclass

@@ -17,13 +17,13 @@ from dplda.core._fold_in import pad, slices
 from dplda.kernels import _denoise
 from dplda.leaf._threads import in_threads, n_threads
 
-SCALE_UP = 5.0  # short documents count at most five times
-
-# What each of these constants is worth: docs/results.md.
+# Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
+SCALE_UP = 5.0  # short documents count at most five times; 1: 0 / 0, where documents are long
 # A cell's count is its word's total times its topic's share times about one of these factors.
 FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32)
-FLOOR = 0.05  # least size of a topic, over the mean; least expected share, over the topic's
-WIDTH = 0.25  # standard deviation around a factor, over the factor
+# least size of a topic, over the mean; least expected share, over the topic's; 0.01: 0 / 0
+FLOOR = 0.05
+WIDTH = 0.25  # standard deviation around a factor, over the factor; 0.15: 0 / 0
 TILT = 0.2771  # of the first weights, exp(-TILT factor): their mean factor is 1
 SAMPLE = 2**18  # cells that the weights are learned from, about
 STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
@@ -31,7 +31,7 @@ PIECE = 2**14  # cells that a thread works on before it takes the next ones; ent
 FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
 LEVELS = 40  # of the word totals that a word may have whatever public numbers say
 RATIOS = np.geomspace(1 / 16, 16, 17, dtype=np.float32)  # of a word's frequency to the expected
-CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1 by chance
+CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1; none: 0 / 0
 
 
 Cells = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
