@@ -246,7 +246,7 @@ def picture(curves: dict, epsilons: list[float], path: Path) -> None:
     axes.set_ylim(-0.25, 1.1)
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     axes.tick_params(labelsize=12)
-    axes.set_xlabel("epsilon of a document", fontsize=12)
+    axes.set_xlabel("epsilon of a document or a user", fontsize=12)
     axes.set_title("From word frequencies (0%) to topics without privacy (100%), "
                    "in held-out perplexity", loc="left", fontsize=12)  # fmt: skip
     axes.spines[["top", "right"]].set_visible(False)
@@ -335,7 +335,7 @@ def crossing(gap: Gap, n_public: int, epsilons: list[float], vectors: str) -> st
 # Single words
 
 # Rare ones, and others that NIPS uses in a sense of its own
-WORDS = ["kernel", "spike", "expert", "tree", "string", "arm", "retina", "gate", "monkey", "vapnik"]
+WORDS = ["kernel", "spike", "expert", "tree", "string", "arm", "retina", "gate", "monkey", "chip"]
 
 
 def single_words(splits: list[Split], points: Points, options) -> None:
