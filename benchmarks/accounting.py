@@ -125,8 +125,8 @@ def detection() -> None:
 
     def guarantee(epsilon, events):
         return Guarantee(
-            "document", "one document is added or removed", epsilon, delta, "", 1.0, None, None,
-            False, events=events,
+            "document", "one document is added or removed", epsilon, delta, "", 1.0, None, False,
+            events=events,
         )  # fmt: skip
 
     def upward(rate):

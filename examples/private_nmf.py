@@ -83,7 +83,7 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
             topics = self._rounds(counts, mechanism, curator, streams, n_rounds)  # public
         guarantee = _private_fit.make_guarantee(
             curator.events, delta=self.delta, earlier=None, sensitivity=self.contribution_norm,
-            noise_scale=None, noise_multiplier=None, seeded=streams.seeded, **vars(self._promise),
+            noise_scale=None, seeded=streams.seeded, **vars(self._promise),
         )  # fmt: skip
         _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
         return self

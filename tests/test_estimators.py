@@ -315,7 +315,7 @@ def test_a_seed_is_not_forgotten_and_every_call_pays_for_its_random_bits(estimat
 def test_the_record_tells_the_rounds_that_ran(corpus):
     model = SubLDA(K, noise_multiplier=3.0, subsampling_ratio=0.1, max_iter=4).fit(corpus)
     model.set_params(noise_multiplier=100.0, subsampling_ratio=1.0).partial_fit(corpus)
-    multipliers = model.privacy_.noise_multiplier
+    multipliers = [getattr(e, "event", e).noise_multiplier for e in model.privacy_.events]
     assert multipliers[2:6] == pytest.approx([3.0] * 4, rel=1e-4)
     assert multipliers[6] > 50
     assert model.privacy_.sensitivity == 6.0

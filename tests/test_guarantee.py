@@ -51,7 +51,6 @@ def make(**changes):
         "mechanism": "discrete Gaussian noise on word-topic counts",
         "sensitivity": 6.0,
         "noise_scale": 180.0,
-        "noise_multiplier": 30.0,
         "seeded": False,
         "assumptions": ("the vocabulary is public", "each row is one person"),
         "events": EVENTS,
@@ -97,7 +96,7 @@ def test_the_card_tells_of_a_seed_and_states_no_sensitivity_without_noise():
     assert "none of this holds against anyone" in str(make(seeded=True))
     assert "seed" not in str(make())
     assert "seeded" in repr(make(seeded=True))
-    several = str(make(noise_scale=None, noise_multiplier=None, sensitivity=1.0))
+    several = str(make(noise_scale=None, sensitivity=1.0))
     assert "together by" not in several
 
 
@@ -201,7 +200,7 @@ def test_a_group_under_gaussian_noise_has_as_many_times_the_mu(size):
     of_group = epsilon_of(Gaussian(30 / math.sqrt(40) / size), 1e-6)
     assert group.epsilon == pytest.approx(of_group, rel=1e-9)
     assert group.unit == f"group of {size} documents"
-    assert (group.sensitivity, group.noise_multiplier) == (6.0 * size, 30.0 / size)
+    assert group.sensitivity == 6.0 * size
     assert f"a group has at most {size} documents" in str(group)
     assert make().for_groups(1) == make()
 
@@ -281,7 +280,7 @@ def test_one_member_of_a_team_is_protected_as_a_part_and_not_at_the_stated_epsil
 def exact_cost(model, X, Y, **options):
     """Epsilon of all Gaussian releases for a pair of data sets, by the distances of the sums."""
     distances = np.array(replay(model, X, Y, **options).distances)
-    noise = np.array(model.fit(X, **options).privacy_.noise_multiplier)
+    noise = np.array([e.noise_multiplier for e in model.fit(X, **options).privacy_.events])
     return epsilon_of(Gaussian(1 / np.sqrt(((distances / noise) ** 2).sum())), model.delta_)
 
 
@@ -413,7 +412,7 @@ def test_a_part_of_a_unit_and_the_threshold(multiplier, d):
     delta = 1e-6
     guarantee = Guarantee(
         unit="user", relation="", epsilon=epsilon_of(events, delta), delta=delta, mechanism="",
-        sensitivity=1.0, noise_scale=None, noise_multiplier=None, seeded=False, events=events,
+        sensitivity=1.0, noise_scale=None, seeded=False, events=events,
     )  # fmt: skip
     part = guarantee.for_part_of_unit()
     assert part.epsilon == pytest.approx(epsilon_of(Gaussian(multiplier / 2), delta - 2 * d), 1e-3)

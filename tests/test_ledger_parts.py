@@ -105,7 +105,8 @@ def test_the_total_of_folds_is_for_emptied_documents(change):
     seeded = clone(model).set_params(random_state=0)
     for (rows, _), (others, _) in zip(KFold(3).split(X), KFold(3).split(Y)):
         distances = replay(seeded, X[rows], Y[others]).distances
-        noise = clone(model).set_params(ledger=ledger).fit(X[rows]).privacy_.noise_multiplier
+        events = clone(model).set_params(ledger=ledger).fit(X[rows]).privacy_.events
+        noise = np.array([event.noise_multiplier for event in events])
         squared_mu += ((np.array(distances) / noise) ** 2).sum()
     exact = epsilon_of(Gaussian(squared_mu**-0.5), 1e-6)
     assert (exact > 1.4 * ledger.epsilon_spent) == (change == "removed")

@@ -140,7 +140,7 @@ def test_more_releases_reach_the_totals_of_the_fit(corpus):
     model = fit(corpus[0])
     table = model._released
     assert 0.5 < table.share_for_totals < 1
-    multipliers = np.array(model.privacy_.noise_multiplier[:2])
+    multipliers = np.array([event.noise_multiplier for event in model.privacy_.events[:2]])
     scales = 6.0 * multipliers[:, None] / np.array([np.ones(300), table.weight])
     single = (scales**-2.0).sum(axis=0) ** -0.5  # after the first two releases
     assert (table.released.noise_scale < 0.8 * single).all()
@@ -217,7 +217,7 @@ def test_signal_to_noise_is_its_formula(corpus, epsilon):
     noise, weights = [], []
     for step in schedule(10, share_for_totals=table.share_for_totals):
         if not step.for_totals:
-            noise.append(step.norm * model.privacy_.noise_multiplier[1 + step.t])
+            noise.append(step.norm * model.privacy_.events[1 + step.t].noise_multiplier)
             weights.append(len(weights) + 1.0)
     weights = np.square(weights) / np.square(weights).sum()
     of_average = math.sqrt((weights**2 * np.square(noise)).sum())

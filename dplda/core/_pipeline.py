@@ -134,7 +134,6 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
         mechanism="; ".join([*leaks, *dict.fromkeys(part.mechanism for part in parts)]),
         sensitivity=1.0,
         noise_scale=None,
-        noise_multiplier=None,
         seeded=any(part.seeded for part in parts),
         assumptions=(*assumptions, *settings),
         events=tuple(events),

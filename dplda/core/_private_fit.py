@@ -348,7 +348,7 @@ def no_guarantee(
     """The record of a model about which nothing is proved, with noise or without."""
     return Guarantee(
         unit=unit, relation=relation, epsilon=math.inf, delta=0.0, mechanism=mechanism,
-        sensitivity=math.inf, noise_scale=noise_scale, noise_multiplier=0.0, seeded=seeded,
+        sensitivity=math.inf, noise_scale=noise_scale, seeded=seeded,
         events=(NonPrivate(),),
     )  # fmt: skip
 
@@ -472,7 +472,6 @@ def release_sum(
         mechanism=f"{step}, " + ("exact" if mechanism.exact else "with discrete Gaussian noise"),
         sensitivity=norm,
         noise_scale=mechanism.scale * cell,
-        noise_multiplier=mechanism.scale / radius,
         seeded=streams.seeded,
         assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
         trusted=TRUSTED_PROCESS,

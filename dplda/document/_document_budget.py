@@ -254,16 +254,14 @@ def document_guarantee(
     **stated: Any,
 ) -> Guarantee:
     """The guarantee of all calls: `events` and clipping bounds `norms` are those of this one."""
-    multipliers, scales, rate = [], [], 0.0
+    scales, rate = [], 0.0
     sensitivity, all_events = max(norms), events
     if earlier is not None:
-        multipliers = [*earlier.noise_multiplier]  # type: ignore[misc]  # a tuple
         scales = [*earlier.noise_scale]  # type: ignore[misc]  # a tuple
         sensitivity, all_events = max(sensitivity, earlier.sensitivity), earlier.events + events
     for event, norm in zip(events, norms, strict=True):
         gaussian = event.event if isinstance(event, PoissonSampled) else event
-        multipliers.append(getattr(gaussian, "noise_multiplier", 0.0))
-        scales.append(norm * multipliers[-1])
+        scales.append(norm * getattr(gaussian, "noise_multiplier", 0.0))
     for event in all_events:
         rate = max(rate, getattr(event, "sampling_probability", 0.0))
     if rate:
@@ -272,6 +270,6 @@ def document_guarantee(
         mechanism = EXACT
     return make_guarantee(
         events, earlier=earlier, unit=unit, relation=RELATIONS[unit], mechanism=mechanism,
-        sensitivity=sensitivity, noise_scale=tuple(scales), noise_multiplier=tuple(multipliers),
+        sensitivity=sensitivity, noise_scale=tuple(scales),
         assumptions=(ROWS_OF_A_UNIT[unit], *assumptions), **stated,
     )  # fmt: skip

@@ -286,7 +286,6 @@ def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarant
         mechanism="topics merged from the messages of parties, which made them private themselves",
         sensitivity=math.inf,
         noise_scale=None,
-        noise_multiplier=None,
         seeded=False,
         assumptions=(
             COLUMNS,

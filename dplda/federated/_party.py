@@ -210,7 +210,6 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             mechanism=noise if bits else "the words themselves, without noise",
             sensitivity=1.0 if bits else math.inf,
             noise_scale=None if bits else 0.0,
-            noise_multiplier=None if bits else 0.0,
             seeded=streams.seeded,
             assumptions=TOKEN_ASSUMPTIONS,
         )

@@ -176,7 +176,7 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
             unit="document", relation=self._promise.relation,
             mechanism=f"{self._promise.mechanism} of {n_words} (a bit is reported wrongly with "
             f"probability {flip:.4g})",
-            sensitivity=min(2 * max_ones, n_words), noise_scale=None, noise_multiplier=None,
+            sensitivity=min(2 * max_ones, n_words), noise_scale=None,
             seeded=self.random_state is not None,
         )  # fmt: skip
         publish(

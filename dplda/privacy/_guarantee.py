@@ -116,9 +116,9 @@ class Guarantee:
     sensitivity : float
         Largest change of a released value by one unit, in the mechanism's norm. Infinite if others
         drew the noise, and stated its cost (`ApproximateDP`).
-    noise_scale, noise_multiplier : float, tuple of float or None
-        Scale of the noise, in the units of `sensitivity`, and divided by it. A tuple if it differs
-        between rounds.
+    noise_scale : float, tuple of float or None
+        Scale of the noise, in the units of `sensitivity`. A tuple if it differs between rounds. The
+        events have it over the sensitivity.
     seeded : bool
         Whether the noise came from a given seed. The guarantee is void against anyone who knows or
         guesses that seed.
@@ -160,7 +160,6 @@ class Guarantee:
     mechanism: str
     sensitivity: float
     noise_scale: PerRound
-    noise_multiplier: PerRound
     seeded: bool
     assumptions: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
@@ -311,17 +310,12 @@ class Guarantee:
         own: tuple[Event, ...] = self.events
         if not self._is_of_events():  # the statement says more than the events
             own = (_statement(self.epsilon, self.delta),)
-        distance, multiplier = self.total_variation, self.noise_multiplier
-        if isinstance(multiplier, tuple):
-            multiplier = tuple(m / size for m in multiplier)
-        elif multiplier is not None:
-            multiplier = multiplier / size
+        distance = self.total_variation
         events = group_events(bounds.grouped(own), size, self.delta, distance, whole=whole)
         return dataclasses.replace(
             self,
             epsilon=epsilon_of(events, self.delta, total_variation=distance),
             sensitivity=size * self.sensitivity,
-            noise_multiplier=multiplier,
             events=events,
             theorem="docs/proofs_document.md",
         )
@@ -448,11 +442,10 @@ class Guarantee:
         # if others drew the noise, its scale and its key are not known here
         is_own = not self.events or not all(isinstance(e, ApproximateDP) for e in self.events)
         noise = ""
-        if is_own and self.noise_scale is not None and self.noise_multiplier is not None:
+        if is_own and self.noise_scale is not None:
             noise = (
                 f"; one {unit} changes all numbers of a release together by at most "
-                f"{self.sensitivity:.4g}, the noise has scale {_spread(self.noise_scale)} "
-                f"(noise multiplier {_spread(self.noise_multiplier)})"
+                f"{self.sensitivity:.4g}, the noise has scale {_spread(self.noise_scale)}"
             )
         yield "mechanism", self.mechanism + noise
         if self.total_variation > 0.0:

@@ -199,7 +199,6 @@ class PublishedPrivateSVILDA(PublishedLDA):
             mechanism=mechanism,
             sensitivity=sensitivity,
             noise_scale=scale,
-            noise_multiplier=scale / sensitivity,
             seeded=seeded,
             assumptions=("sums and noise are those of real numbers",),
         )

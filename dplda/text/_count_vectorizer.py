@@ -245,8 +245,7 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         best = best[np.argsort(found[best])]
         guarantee = make_guarantee(
             curator.events, delta=self.delta, unit=unit, relation=RELATIONS[unit],
-            mechanism=MECHANISM, sensitivity=1.0, noise_scale=multiplier,
-            noise_multiplier=multiplier, seeded=streams.seeded,
+            mechanism=MECHANISM, sensitivity=1.0, noise_scale=multiplier, seeded=streams.seeded,
             assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
             common=(SETTINGS, AES),
             provenance=((VOCABULARY, "chosen from the documents, and its cost is in epsilon"),),

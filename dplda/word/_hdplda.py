@@ -272,7 +272,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         guarantee = make_guarantee(
             curator.events, delta=self.delta, earlier=earlier, unit="word", relation=RELATION,
             mechanism=f"{noise} {self._promise.mechanism}", sensitivity=SENSITIVITY,
-            noise_scale=scale, noise_multiplier=scale / SENSITIVITY, seeded=streams.seeded,
+            noise_scale=scale, seeded=streams.seeded,
         )  # fmt: skip
         components = (total - average.noise_mean).T  # of the unbiased counts
         components /= n
