@@ -207,11 +207,6 @@ class LPLDA(PrivateEstimator, BaseLDA):
         """
         return self._train(X, getattr(self, "_state", None), None)
 
-    @property
-    def n_batches_(self) -> int:
-        """Number of batches of reports."""
-        return self._state.n_batches
-
     def _train(self, X: Any, state: State | None, batch_size: int | None) -> LPLDA:
         """Learn from documents or reports, on top of the state so far; None starts from scratch.
 
@@ -353,6 +348,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
             dataclasses.replace(clients, assumptions=assumptions, seeded=seeded),
             components_=(state.prior + state.counts).T,
             n_iter_=state.n_iter,
+            n_batches_=state.n_batches,
             bit_epsilon_=client.bit_epsilon_,
             word_epsilon_=client.word_epsilon_,
             document_epsilon_=client.document_epsilon_,

@@ -39,7 +39,7 @@ class PublishedLDA(BaseLDA):
     _unit: ClassVar[str] = "word"
     _relation: ClassVar[str] = "one word is replaced by another of the vocabulary"
     _instead: ClassVar[str]  # the sound estimator
-    _hole: Any  # str: what is wrong in the paper
+    _hole: ClassVar[str]  # what is wrong in the paper
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> PublishedLDA:

@@ -99,6 +99,12 @@ class PublishedSubLDA(PublishedLDA):
     """
 
     _relation = "a document gets one word more"
+    _hole = (
+        "words that are not sampled are counted and shown like the others, so sampling amplifies "
+        "nothing, and a word changes the topics, and thus the counts, of other words; with "
+        "noise_placement='token', words that are not sampled get no noise, so anyone can tell a "
+        "word that no document contains from one that a document contains"
+    )
     _instead = "dplda.SubLDA to protect documents"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
@@ -117,19 +123,6 @@ class PublishedSubLDA(PublishedLDA):
         doc_topic_prior=0.1, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
     ):  # fmt: skip
         self._assign(locals())
-
-    @property
-    def _hole(self) -> str:
-        hole = (
-            "words that are not sampled are counted and shown like the others, so sampling "
-            "amplifies nothing, and a word changes the topics, and thus the counts, of other words"
-        )
-        if self.noise_placement == "token":
-            hole = (
-                "words that are not sampled get no noise, so anyone can tell a word that no "
-                "document contains from one that a document contains"
-            )
-        return f"with noise_placement={self.noise_placement!r} {hole}"
 
     @property
     def _noise_scale(self) -> float:
