@@ -138,12 +138,11 @@ class MemoizedReports:
             state = self._seen[1]
             names = [_digest(self._key, label) for label in labels]
             documents = [_digest(self._key, row.astype("<i4").tobytes()) for row in _rows(X)]
+            first = {name: stored[name][0] for name in names if name in stored}
             new_rows: dict[bytes, int] = {}  # the first row of each id without a report
             for row, name in enumerate(names):
-                if name not in stored:
-                    new_rows.setdefault(name, row)
-            first = {name: documents[row] for name, row in new_rows.items()}
-            first |= {name: stored[name][0] for name in names if name in stored}
+                if name not in first:
+                    new_rows[name], first[name] = row, documents[row]
             n_changed = sum(first[name] != now for name, now in zip(names, documents))
             if n_changed:
                 raise ValueError(

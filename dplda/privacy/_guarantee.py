@@ -457,14 +457,10 @@ class Guarantee:
                 "The random numbers of the computer differ from the ideal ones of the theorem by "
                 f"at most {self.total_variation:.2g} in total variation; {effect}",
             )
-        if is_own and self.seeded:
-            yield (
-                "key",
-                "The noise was drawn from a given seed: none of this holds against anyone who "
-                "knows or guesses it, and one release is enough to check a guess.",
-            )
-        elif is_own:
-            yield "key", "The noise was drawn from a secret key that was not kept."
+        if is_own:
+            secret = "a secret key that was not kept"
+            seed = "a given seed: none of this holds against anyone who knows or guesses it"
+            yield "key", f"The noise was drawn from {seed if self.seeded else secret}."
 
 
 def _lines(rows: Iterable[tuple[str, str]]) -> str:
