@@ -1,7 +1,8 @@
 """Weak topics on corpora as they are, and topics that stand out where words are shuffled.
 
 ``python benchmarks/topic_signal.py [--corpora kos nips bbc docstrings glosses mails texts]
-[--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--users 1] [--texts FILE]``
+[--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--users 1] [--vectors]
+[--texts FILE]``
 
 V = 2000, delta = 1e-5. Shuffled words: all tokens of the corpus are dealt to the documents at
 random, so that lengths and word frequencies stay, and there are no topics. ``--users`` gives each
@@ -24,6 +25,7 @@ from corpora import LOADERS, bbc, load, prepare
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA
+from dplda.datasets import load_word_vectors
 from dplda.document._document_budget import document_budget
 from dplda.document._plan import docs_for_half
 
@@ -39,6 +41,7 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--users", type=int, default=1)
+    parser.add_argument("--vectors", action="store_true", help="with embedded word vectors")
     parser.add_argument("--texts", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -53,10 +56,12 @@ def main() -> None:
                 n_read = []
                 for seed in range(options.seeds):
                     X = shuffled(split.train, seed) if kind == "shuffled" else split.train
+                    words = list(map(str, split.words)) if options.vectors else None
+                    vectors = load_word_vectors(words) if words else None
                     model = SubLDA(options.topics, epsilon=epsilon, delta=DELTA)
                     users = np.random.default_rng(seed).permutation(X.shape[0]) // options.users
                     ids = users if options.users > 1 else None
-                    model.set_params(random_state=seed).fit(X, user_ids=ids)
+                    model.set_params(random_state=seed, word_vectors=vectors).fit(X, user_ids=ids)
                     n_read.append(np.count_nonzero(~model.weak_topics_))
                     if kind != "shuffled" and epsilon < np.inf:
                         ratios.append(((1 + users.max()) / half(epsilon), n_read[-1]))
