@@ -4,8 +4,9 @@
 [--threads 1 2] [--rounds 8] [--repeats 5] [--only NAME ...]``
 
 A round is everything that `fit` does in it: inference or topic draws, sums, noise on all cells,
-table. A fit is what a user calls, at the defaults. `transform` infers the topic weights of all
-documents, checks of the counts included. Each
+table. A fit is what a user calls, at the defaults: ``--only SubLDA.fit ...``, in a run without
+rounds, for which fits are changed. `transform` infers the topic weights of all documents, checks of
+the counts included. Each
 contestant runs once for each number of threads, from the same seed, and they take turns. A turn is
 `--rounds` rounds in a row, as in a fit: a single one would begin with the caches of another run,
 and with threads that sleep. tomotopy is the reference. Run it on a machine that does nothing else:
@@ -34,7 +35,6 @@ import numpy as np
 import scipy.sparse as sp
 from measuring import ALPHA, BETA, conditions, markdown, whole_corpus
 from opponents import NotInstalled, Tomotopy
-from ours import OURS, Rounds
 from threadpoolctl import threadpool_limits
 
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
@@ -42,7 +42,7 @@ from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 WARM_UP = 3
 SWEEPS = 5  # of the model that `transform` uses
 FITS = {"SubLDA.fit": SubLDA, "PrivateSVILDA.fit": PrivateSVILDA, "HDPLDA.fit": HDPLDA}
-ROWS = ("SubLDA", "PrivateSVILDA", "HDPLDA", "GibbsLDA", *FITS, "transform", "tomotopy")
+ROWS = ("SubLDA", "PrivateSVILDA", "HDPLDA", "GibbsLDA", "transform", "tomotopy")
 
 
 class Call:
@@ -74,6 +74,8 @@ def start(name: str, X: sp.csr_array, n_components: int, threads: int, n_timed: 
     elif name in FITS:
         return Call(FITS[name](n_components, epsilon=4.0, random_state=0, n_jobs=threads).fit, X)
     else:
+        from ours import OURS, Rounds  # which changes all fits of this process
+
         n_rounds = 2 * (WARM_UP + n_timed)  # the last ones of a fit are not timed
         model = OURS[name](n_components, max_iter=n_rounds, n_jobs=threads, **common)
         if name in ("SubLDA", "PrivateSVILDA"):
@@ -166,9 +168,11 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=8, help="of each turn")
     parser.add_argument("--repeats", type=int, default=5, help="turns")
-    parser.add_argument("--only", nargs="+", default=list(ROWS), choices=ROWS)
+    parser.add_argument("--only", nargs="+", default=list(ROWS), choices=[*ROWS, *FITS])
     parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
     options = parser.parse_args()
+    if len({name in FITS for name in options.only}) > 1:
+        parser.error("whole fits and rounds take a run each")
     warnings.simplefilter("ignore")
     with threadpool_limits(1):  # BLAS has no part in this
         for corpus in options.corpora:

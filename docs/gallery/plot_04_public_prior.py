@@ -19,7 +19,7 @@ from dplda.privacy import LowSignalWarning
 
 warnings.simplefilter("ignore", LowSignalWarning)  # small budgets are the point of this page
 
-vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(1500))
+vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(2500))
 X = vectorizer.transform(load_wordnet_glosses().data)
 public, private, held_out = X[:300], X[300:2300], X[-1000:]
 
