@@ -25,7 +25,7 @@ from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import top_words
 
 texts = load_wordnet_glosses().data
-vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(1500))
+vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(2500))
 X = vectorizer.transform(texts)
 
 # %%
