@@ -7,10 +7,11 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import HDPLDA, PrivateSVILDA, SubLDA, plan
 from dplda.core._private_fit import exactly_one
-from dplda.datasets import make_topic_corpus
+from dplda.datasets import load_wordnet_glosses, make_topic_corpus
 from dplda.metrics._signal import FALSE_POSITIVES, standing_words, with_signal
 from dplda.privacy import Ledger, LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 
@@ -96,6 +97,18 @@ def test_shuffled_words_have_no_topic(estimator, epsilon, length):
     with pytest.warns(LowSignalWarning, match="topics of .* are weak"):
         model = estimator(10, epsilon=epsilon, max_iter=40, random_state=0).fit(X)
     assert model.weak_topics_.all()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_shuffled_words_of_real_texts_have_no_topic_at_a_small_epsilon():
+    """Chance finds more in the words of real texts than in those of one distribution."""
+    texts = load_wordnet_glosses().data
+    X = CountVectorizer(stop_words="english", max_features=2000).fit_transform(texts)
+    rows = np.repeat(np.arange(X.shape[0]), np.asarray(X.sum(axis=1)).ravel())
+    for seed in (0, 1):
+        words = np.random.default_rng(seed).permutation(np.repeat(X.indices, X.data))
+        shuffled = sp.csr_array((np.ones(len(words)), (rows, words)), shape=X.shape)
+        assert SubLDA(20, epsilon=1.0, random_state=seed).fit(shuffled).weak_topics_.all()
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")

@@ -45,7 +45,7 @@ NORM = 6.0  # L2 that documents are scaled to; with 3 and 12, perplexity of KOS 
 CLIP = 0.4  # clipping bound of a round, over NORM; 0.3: -2 / -2, 0.55: -9 / -2
 LATER_BUDGET = 0.75  # round t without sampling gets a budget like t to this power; 0: -2 / -1
 SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
-FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (decision 19)
+FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (docs/decisions.md, record 14)
 N_PASSES = 80  # in which a document takes part by default, as long as these limits allow it
 
 EXACT = "word totals and word-topic counts, some or all of them exact, without noise"
@@ -194,7 +194,7 @@ def _split(
     totals = [gaussian(m) for m in of_totals.tolist()]
     rounds = [gaussian(m) for m in of_rounds.tolist()]
     of_cells = CLIP * np.array([m.scale / m.radius for m in rounds]) / subsampling_ratio
-    weight = np.arange(1.0, max_iter + 1) ** 2  # of a round in the average (decision 16)
+    weight = np.arange(1.0, max_iter + 1) ** 2  # of a round in the average
     noise = float(np.linalg.norm(weight * of_cells) / weight.sum())
     return DocumentBudget(
         totals, rounds, subsampling_ratio, noise_multiplier, False, noise, shares.n_spare

@@ -268,7 +268,7 @@ class NoisyTable:
         """Fitted attributes: the final table, its noise, its signal, and the evidence of topics.
 
         With noise, the cells of a word add up to the word's total, which is better known than they
-        are (decision 18).
+        are (docs/decisions.md, record 13).
         """
         totals, (noisy, scale) = self.totals, self.sums()
         n_components, noise = noisy.shape[1], math.sqrt(self.variance)
@@ -300,7 +300,7 @@ class NoisyTable:
 class ExactTable(NoisyTable):
     """The word-topic table of a fit without noise and without privacy: what it does otherwise.
 
-    Tempering begins higher, and ends below 1: rare words keep several topics (decision 21).
+    Tempering begins higher, and ends below 1: rare words keep several topics.
     """
 
     is_centered = False

@@ -130,8 +130,8 @@ class SubLDA(DocumentLDA):
     def _share(self, step: Round) -> float:
         """Later rounds weigh more: round n as its square, and after the last one as that one.
 
-        Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without
-        noise and sampling, there is nothing to average out (decision 16).
+        Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without noise and
+        sampling, there is nothing to average out.
         """
         if step.mechanism.exact and step.rate == 1:
             return 1.0
