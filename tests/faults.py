@@ -109,9 +109,9 @@ def mechanisms() -> Any:
 def change_noise(patch: Any, change: Callable[..., np.ndarray], *kinds: str) -> None:
     """Change the noise of mechanisms: ``change(noise, cells)`` gives what is added to the cells."""
 
-    def add_to(original: Any, self: Any, cells: Any, reader: Any, n_jobs: Any = 1) -> None:
+    def add_to(original: Any, self: Any, cells: Any, reader: Any) -> None:
         noise = np.zeros(cells.shape, np.int64)
-        original(self, noise, reader, n_jobs)
+        original(self, noise, reader)
         cells += change(noise, cells).astype(cells.dtype)
 
     for kind in kinds or ("DiscreteGaussian", "FlooredLaplace"):

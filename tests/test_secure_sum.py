@@ -89,9 +89,9 @@ def test_a_seed_gives_one_model_and_no_seed_another(X):
 def test_noise_of_the_parties_is_independent(X, monkeypatch):
     seen, add_to = [], DiscreteGaussian.add_to
 
-    def draw(self, cells, reader, n_jobs=1):
+    def draw(self, cells, reader):
         before = cells.copy()
-        add_to(self, cells, reader, n_jobs)
+        add_to(self, cells, reader)
         seen.append((cells - before)[:V].astype(float))
 
     monkeypatch.setattr(DiscreteGaussian, "add_to", draw)
@@ -118,8 +118,7 @@ def test_missing_noise_is_noticed(monkeypatch, caplog):
         fit_together(model, parts)
     found = [record.args[1] for record in caplog.records if "noise of" in record.message]
     assert len(found) == 5 * 80
-    # the smaller of two estimates, of 300 rows: 4.87 on average, with a deviation of 0.05
-    assert np.mean(found) == pytest.approx(4.87, abs=0.25)
+    assert np.mean(found) == pytest.approx(5, abs=0.25)
     add_to, count = DiscreteGaussian.add_to, iter(range(10**6))
     monkeypatch.setattr(DiscreteGaussian, "add_to", lambda *a: next(count) % 5 or add_to(*a))
     with pytest.warns(UserWarning, match=r"has the noise of \d\.\d\d parties, and 5 take part"):
@@ -140,14 +139,6 @@ def test_the_noise_of_a_model_is_counted(n_lazy, monkeypatch):
     assert found.shares == pytest.approx(10 - n_lazy, abs=0.5)
     assert found.low < 10 - n_lazy + 0.2
     assert n_lazy == 0 or found.high < 10
-
-
-def test_rounds_of_word_totals_are_no_noise():
-    """They have the totals in the first column."""
-    total = np.random.default_rng(0).normal(0, 3 * _secure_sum.NOISE_VARIANCE**0.5, (4000, 4))
-    assert _secure_sum.shares_of_noise(total) == pytest.approx(9, abs=1)
-    total[:, 0] += 10**8
-    assert _secure_sum.shares_of_noise(total) == pytest.approx(9, abs=1)
 
 
 @pytest.mark.parametrize(("colluding", "lost"), [(1, 0), (2, 0), (1, 1)])
@@ -362,12 +353,12 @@ def test_two_attempts_have_different_noise():
             return len(seen) != 4
 
     model = clone(MODEL).set_params(max_iter=3)
-    X = np.zeros((4, V))
+    X = np.zeros((4, 1000))
     X[:, 0] = 1
     fit_share(model, X, Lossy(Terms(4, 1, 1)))
     failed, again = seen[3], seen[4]
     difference = (again - failed).std() / math.sqrt(NOISE_VARIANCE)
-    assert difference == pytest.approx(math.sqrt(2), rel=0.2)
+    assert difference == pytest.approx(math.sqrt(2), rel=0.1)
     assert len(seen) == 6
 
 

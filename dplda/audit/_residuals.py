@@ -219,7 +219,7 @@ def _with_more(
     model, parameters = clone(estimator), estimator.get_params()
     # `max_iter`, or what None stands for; 1 without such a parameter
     n_rounds = parameters.get("max_iter", 1) or len(model._budget().rounds)
-    cells = int(parameters.get("n_components", 1)) * n_rounds
+    cells = int(parameters.get("n_components", 1)) + n_rounds  # of a word; some rounds have one
     n_more = min(-(-N_CELLS // cells), MAX_MORE_WORDS)
     add_words(model, np.ones((int(parameters.get("n_components", 1)), n_more)))
     words = streams.reader(Purpose.AUDIT, 2).words(N_LOUD * X.shape[1])

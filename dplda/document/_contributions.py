@@ -408,26 +408,20 @@ def release_word_totals(
 
 
 def release_totals_again(
-    documents: Documents,
-    weight: np.ndarray,
-    step: Round,
-    curator: Curator,
-    n_components: int,
-    n_jobs: int | None,
+    documents: Documents, weight: np.ndarray, step: Round, curator: Curator, n_jobs: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Noisy word totals and their noise scale, (n_words,) each, in the place of topics."""
     mechanism = step.mechanism  # public
     units = curator.sample(np.full(documents.n_units, step.rate), round=step.t - 1)  # secret
-    table = np.zeros((documents.n_words, n_components), np.int64)
-    table[:, 0] = documents.sum_words(
+    total = documents.sum_words(
         units, weight=weight, norm=step.norm, radius=mechanism.radius
     )  # private
-    # One unit moves `table` by at most `radius` in L2: its word counts are clipped to `radius` in
+    # One unit moves `total` by at most `radius` in L2: its word counts are clipped to `radius` in
     # integers, and its scale depends on itself and on released weights only. That the round is one
-    # for totals depends on past releases only. The other columns are noise.
+    # for totals depends on past releases only.
     noisy = curator.release(
-        table, mechanism, label=COUNTS, round=step.stream, sampling_probability=step.rate,
+        total, mechanism, label=COUNTS, round=step.stream, sampling_probability=step.rate,
         overwrite_value=True, n_jobs=n_jobs,
     )  # public  # fmt: skip
     unit = step.norm / mechanism.radius / step.rate / weight
-    return noisy[:, 0] * unit, mechanism.scale * unit
+    return noisy * unit, mechanism.scale * unit

@@ -328,7 +328,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
             if step.for_totals:
                 noisy, scale = release_totals_again(
-                    documents, table.weight, step, curator, int(self.n_components), self.n_jobs
+                    documents, table.weight, step, curator, self.n_jobs
                 )  # public
                 table.learn_totals(noisy, scale)  # public
                 continue

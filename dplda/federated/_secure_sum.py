@@ -248,13 +248,9 @@ class SecureSum:
 
 
 def shares_of_noise(total: NDArray[np.int64]) -> float:
-    """How many parties have added noise to a sum (n_words, n_topics).
-
-    Rows are noise alone. In a round of word totals that holds without the first column.
-    """
-    parts = [part for part in (total, total[:, 1:]) if part.size]
-    rows = [part.sum(axis=1, dtype=np.float64) / math.sqrt(part.shape[1]) for part in parts]
-    return min(float(np.mean(row**2)) for row in rows) / NOISE_VARIANCE
+    """How many parties have added noise to a sum (n_words, n_topics), whose row sums are noise."""
+    rows = total.sum(axis=1, dtype=np.float64)
+    return float(np.mean(rows**2)) / (total.shape[1] * NOISE_VARIANCE)
 
 
 def quieter(event: Any, share: float) -> Any:

@@ -7,17 +7,15 @@ unless they equal the first 9 of the threshold (a tie, with probability 1/512). 
 words give the other 128 bits. The law is therefore exactly that of the integers behind the table.
 See docs/proofs_document.md.
 
-Threads share the cells without a tie. The cells with one are left over, and drawn one after the
-other. On machines with AVX2 or AVX-512, ``_noise.h`` processes blocks of 8 or 16 cells without a
-tie. Results are the same, bit for bit.
+The cells with a tie are left over, and drawn one after the other. On machines with AVX2 or AVX-512,
+``_noise.h`` processes blocks of 8 or 16 cells without a tie. Results are the same, bit for bit.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 import numpy as np
 
 from dplda.kernels._sets cimport in_use
-from dplda.kernels._team cimport Piece, run_pieces
 
 cdef extern from "_noise.h" nogil:
     enum:
@@ -36,7 +34,6 @@ ctypedef fused integer:
     int64_t
 
 cdef enum:
-    CELLS = 8192                        # of a piece
     SPARE_PER_DRAW = 6                  # two for each of at most three look-ups
     AFTER_TIE = 8                       # cells that are drawn one by one where a block has a tie
 
@@ -83,121 +80,66 @@ cdef inline int64_t laplace(uint64_t word, int64_t low, int64_t high) noexcept n
     return (low + N_COLUMNS * high) ^ -<int64_t>(word >> 63)
 
 
-cdef struct Draws:
-    const uint64_t* words
-    const uint32_t* fast
-    int32_t* narrow                     # cells of 32 bits, or
-    int64_t* wide                       # cells of 64
-    Py_ssize_t n_cells
-    uint16_t* tied                      # places in the piece, in order
-    int64_t* n_tied
+cdef inline bint draw_gaussian(uint64_t word, const uint32_t* fast, int64_t* found) noexcept nogil:
+    """The draw of a word, unless it has a tie."""
+    cdef uint32_t f0 = field_of(word, 0), f1 = field_of(word, 1), f2 = field_of(word, 2)
+    cdef uint32_t e0 = fast[f0 & COLUMN], e1 = fast[f1 & COLUMN], e2 = fast[f2 & COLUMN]
+    found[0] = gaussian(look_up(f0, e0), look_up(f1, e1), look_up(f2, e2))
+    return not tied(f0, e0) | tied(f1, e1) | tied(f2, e2)
 
 
-cdef inline void* cells_from(Draws* a, Py_ssize_t j) noexcept nogil:
-    return <void*>(a.narrow + j) if a.wide == NULL else <void*>(a.wide + j)
+cdef inline bint draw_laplace(uint64_t word, const uint32_t* fast, int64_t* found) noexcept nogil:
+    """The draw of a word, unless it has a tie."""
+    cdef uint32_t f0 = field_of(word, 0), f1 = field_of(word, 1)
+    cdef uint32_t e0 = fast[f0 & COLUMN], e1 = fast[N_COLUMNS + (f1 & COLUMN)]
+    found[0] = laplace(word, look_up(f0, e0), look_up(f1, e1))
+    return not tied(f0, e0) | tied(f1, e1)
 
 
-cdef inline void add_draw(Draws* a, Py_ssize_t j, int64_t draw) noexcept nogil:
-    if a.wide == NULL:
-        a.narrow[j] = <int32_t>(a.narrow[j] + draw)
-    else:
-        a.wide[j] += draw
-
-
-cdef void add_gaussian_piece(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
-    cdef Draws* a = <Draws*>loop
-    cdef Py_ssize_t j = piece * CELLS, end = min(j + CELLS, a.n_cells), stop = j, n_tied = 0
-    cdef int set = in_use
-    cdef uint32_t f0, f1, f2, e0, e1, e2
-    while j < end:
-        if j >= stop:
-            j += gaussian_blocks(
-                set, a.words + j, a.fast, cells_from(a, j), a.wide != NULL, end - j)
-            stop = min(j + AFTER_TIE, end) if set else end
-            continue
-        f0, f1 = field_of(a.words[j], 0), field_of(a.words[j], 1)
-        f2 = field_of(a.words[j], 2)
-        e0, e1, e2 = a.fast[f0 & COLUMN], a.fast[f1 & COLUMN], a.fast[f2 & COLUMN]
-        if tied(f0, e0) | tied(f1, e1) | tied(f2, e2):
-            a.tied[piece * CELLS + n_tied] = <uint16_t>(j - piece * CELLS)
-            n_tied += 1
-        else:
-            add_draw(a, j, gaussian(look_up(f0, e0), look_up(f1, e1), look_up(f2, e2)))
-        j += 1
-    a.n_tied[piece] = n_tied
-
-
-cdef void add_laplace_piece(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
-    cdef Draws* a = <Draws*>loop
-    cdef Py_ssize_t j = piece * CELLS, end = min(j + CELLS, a.n_cells), stop = j, n_tied = 0
-    cdef int set = in_use
-    cdef uint32_t f0, f1, e0, e1
-    while j < end:
-        if j >= stop:
-            j += laplace_blocks(
-                set, a.words + j, a.fast, cells_from(a, j), a.wide != NULL, end - j)
-            stop = min(j + AFTER_TIE, end) if set else end
-            continue
-        f0, f1 = field_of(a.words[j], 0), field_of(a.words[j], 1)
-        e0, e1 = a.fast[f0 & COLUMN], a.fast[N_COLUMNS + (f1 & COLUMN)]
-        if tied(f0, e0) | tied(f1, e1):
-            a.tied[piece * CELLS + n_tied] = <uint16_t>(j - piece * CELLS)
-            n_tied += 1
-        else:
-            add_draw(a, j, laplace(a.words[j], look_up(f0, e0), look_up(f1, e1)))
-        j += 1
-    a.n_tied[piece] = n_tied
-
-
-cdef object places(const uint16_t[::1] tied, const int64_t[::1] n_tied):
-    """The tied cells of all pieces, in order."""
-    cdef Py_ssize_t piece, i, n = 0
-    for piece in range(n_tied.shape[0]):
-        n += n_tied[piece]
-    found = np.empty(n, np.int64)
-    cdef int64_t[::1] left = found
-    n = 0
-    for piece in range(n_tied.shape[0]):
-        for i in range(n_tied[piece]):
-            left[n] = piece * CELLS + tied[piece * CELLS + i]
-            n += 1
-    return found
-
-
-cdef object draw(
-    Piece piece,
+cdef object add_draws(
+    bint is_gaussian,
     const uint64_t[::1] words,
     const uint32_t[::1] fast,
-    Py_ssize_t n_columns,
     integer[::1] cells,
-    int n_threads,
 ):
-    """Call `piece` for all pieces of the cells; return the places of the cells that are left."""
-    cdef Py_ssize_t n_pieces = (cells.shape[0] + CELLS - 1) // CELLS
-    cdef uint16_t[::1] tied = np.empty(max(1, cells.shape[0]), np.uint16)
-    cdef int64_t[::1] n_tied = np.zeros(max(1, n_pieces), np.int64)
-    cdef Draws loop
+    """Add a draw to each cell without a tie; return the places of the others."""
+    cdef Py_ssize_t n_cells = cells.shape[0], j = 0, stop = 0, n_left = 0
+    cdef Py_ssize_t n_columns = N_COLUMNS if is_gaussian else 2 * N_COLUMNS
+    cdef int set = in_use
+    cdef int64_t found
+    cdef bint wide = integer is int64_t, drawn
     if fast.shape[0] != n_columns:
         raise ValueError(f"the tables must have {n_columns} columns, got {fast.shape[0]}")
-    if words.shape[0] < cells.shape[0]:
-        raise ValueError(f"{cells.shape[0]} cells need as many words, got {words.shape[0]}")
-    if n_pieces:
-        loop.words, loop.fast, loop.n_cells = &words[0], &fast[0], cells.shape[0]
-        loop.tied, loop.n_tied, loop.narrow, loop.wide = &tied[0], &n_tied[0], NULL, NULL
-        if integer is int32_t:
-            loop.narrow = &cells[0]
-        else:
-            loop.wide = &cells[0]
-        with nogil:
-            run_pieces(piece, &loop, n_pieces, n_threads)
-    return places(tied, n_tied)
+    if words.shape[0] < n_cells:
+        raise ValueError(f"{n_cells} cells need as many words, got {words.shape[0]}")
+    places = np.empty(n_cells, np.int64)
+    cdef int64_t[::1] left = places
+    with nogil:
+        while j < n_cells:
+            if j >= stop:
+                if is_gaussian:
+                    j += gaussian_blocks(set, &words[j], &fast[0], &cells[j], wide, n_cells - j)
+                else:
+                    j += laplace_blocks(set, &words[j], &fast[0], &cells[j], wide, n_cells - j)
+                stop = min(j + AFTER_TIE, n_cells) if set else n_cells
+                continue
+            if is_gaussian:
+                drawn = draw_gaussian(words[j], &fast[0], &found)
+            else:
+                drawn = draw_laplace(words[j], &fast[0], &found)
+            if drawn:
+                cells[j] = <integer>(cells[j] + found)
+            else:
+                left[n_left] = j
+                n_left += 1
+            j += 1
+    return places[:n_left].copy()
 
 
 def add_gaussian(
     const uint64_t[::1] words,          # in: one a cell
     const uint32_t[::1] fast,           # in: (4096,) threshold's first 9 bits << 12 | alias
     integer[::1] cells,                 # in/out
-    int n_threads,
 ):
     """Add x0 + 64 x1 + 4096 x2 to each cell, where each x is a draw from the table minus 2048.
 
@@ -206,14 +148,13 @@ def add_gaussian(
     left : ndarray of int64
         The cells with a tie, in order: they are as before, and for `add_tied_gaussian`.
     """
-    return draw(add_gaussian_piece, words, fast, N_COLUMNS, cells, n_threads)
+    return add_draws(True, words, fast, cells)
 
 
 def add_laplace(
     const uint64_t[::1] words,          # in: one a cell
     const uint32_t[::1] fast,           # in: (8192,) the low digit's table, then the high digit's
     integer[::1] cells,                 # in/out
-    int n_threads,
 ):
     """Add m or -1 - m to each cell by a fair bit, m = low digit + 4096 high digit.
 
@@ -222,7 +163,7 @@ def add_laplace(
     left : ndarray of int64
         As for `add_gaussian`.
     """
-    return draw(add_laplace_piece, words, fast, 2 * N_COLUMNS, cells, n_threads)
+    return add_draws(False, words, fast, cells)
 
 
 cdef int check_left(

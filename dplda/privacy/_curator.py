@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._messages import warn_user
+from dplda.leaf._threads import in_threads
 from dplda.privacy._accounting import grouped
 from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled, repeated
 from dplda.privacy._ledger import Ledger, as_ledger
@@ -201,7 +202,7 @@ class Curator:
             others are to draw a part of the noise, and nobody does.
         """
         with self._alone:
-            # All releases of a label have one size. Too many words are refused before the first,
+            # No release of a label is larger than the first. Too many words are refused before it,
             # by public sizes only: an error then cancels the charge.
             if not mechanism.exact and value.size * self._n_planned[label] > MAX_WORDS:
                 raise ValueError(TOO_MANY_WORDS)
@@ -383,9 +384,12 @@ class Curator:
         """Add noise to every cell, in place; each block has its own stream."""
         self._streams.take(Purpose.NOISE, round)
         cells = value.reshape(-1)
-        for block in range(-(-cells.size // BLOCK_CELLS)):
+
+        def add(block: int) -> None:
             part = cells[block * BLOCK_CELLS : (block + 1) * BLOCK_CELLS]
-            mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block), n_jobs)
+            mechanism.add_to(part, self._streams.reader(Purpose.NOISE, round, block))
+
+        in_threads(add, range(-(-cells.size // BLOCK_CELLS)), n_jobs)
         self._check_limit()
 
     def _check_limit(self) -> None:

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from dplda.kernels._noise import add_gaussian, add_laplace, add_tied_gaussian, add_tied_laplace
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._threads import n_threads
 from dplda.privacy._events import (
     MAX_COUNT,
     Event,
@@ -203,11 +202,11 @@ class Mechanism(ABC):
         self.add_to(noisy.reshape(-1), reader)
         return noisy
 
-    def add_to(self, cells: Cells, reader: Reader, n_jobs: int | None = 1) -> None:
+    def add_to(self, cells: Cells, reader: Reader) -> None:
         """Add one draw to each of some int32 or int64 cells, in place.
 
         The cells leave room for the noise, which is below 2**24. Those with a tie take spare words,
-        in their order. `n_jobs` never changes a result.
+        in their order.
         """
         kernels = self._kernels()
         if kernels is None:
@@ -217,12 +216,11 @@ class Mechanism(ABC):
         for start in range(0, cells.size, PIECE):
             piece = cells[start : start + PIECE]
             words = reader.words(piece.size)
-            left = draw(words, tables.fast, piece, n_threads(n_jobs))
+            left = draw(words, tables.fast, piece)
             while left.size:
+                spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
                 n_done, n_used = draw_tied(words, spare, tables.fast, tables.slow, piece, left)
                 left, spare = left[n_done:], spare[n_used:]
-                if left.size:
-                    spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
 
 
 @dataclass(frozen=True)

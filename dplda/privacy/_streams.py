@@ -170,7 +170,8 @@ class Reader:
             counter = self._address + bytes([spare]) + (self._skip // 2).to_bytes(5, "big")
             cipher = Cipher(self._streams._algorithm, modes.CTR(counter)).encryptor()
             self._running[spare] = cipher, self._skip - half
-            self.words(half, spare=spare)
+            if half:
+                self.words(1, spare=spare)
         cipher, position = self._running[spare]
         check_integer("n", n, 0, MAX_WORDS - position)
         self._running[spare] = cipher, position + n
