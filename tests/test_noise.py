@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dplda.kernels import _sets
-from dplda.kernels._noise import add_gaussian, add_laplace, add_tied_gaussian, add_tied_laplace
+from dplda.kernels._noise import add_gaussian, add_laplace
 from dplda.privacy._events import Laplace, NonPrivate, Repeated
 from dplda.privacy._mechanisms import (
     MIN_FLIP,
@@ -33,12 +33,10 @@ from dplda.privacy._streams import Purpose, Streams
 
 SCALES = [0.05, 0.1, 0.3, 0.7, 1.0, 4.0, 20.0, 100.0, 1000.5, 20000.0, 90000.0]
 
-GAUSSIAN = add_gaussian, add_tied_gaussian
-LAPLACE = add_laplace, add_tied_laplace
 KERNELS = {
-    "gaussian": (GAUSSIAN, gaussian_tables(), reference.gaussian_draws),
-    "laplace-4": (LAPLACE, geometric_tables(4.0), reference.laplace_draws),
-    "laplace-1000.5": (LAPLACE, geometric_tables(1000.5), reference.laplace_draws),
+    "gaussian": (add_gaussian, gaussian_tables(), reference.gaussian_draws),
+    "laplace-4": (add_laplace, geometric_tables(4.0), reference.laplace_draws),
+    "laplace-1000.5": (add_laplace, geometric_tables(1000.5), reference.laplace_draws),
 }
 
 
@@ -90,20 +88,12 @@ def tied_draws(name, n, *, share, start=0, seed=0):
     return bits, spare, draws
 
 
-def add_all(kernel, tables, bits, spare, cells=None, *, buffer=None):
-    """Draws by spare buffers of `buffer` words, refilled whenever the kernel asks for it.
-
-    Returns the cells, the spare words used, and the number of calls for cells with a tie.
-    """
-    draw, draw_tied = kernel
+def add_all(kernel, tables, bits, spare, cells=None):
+    """Draws for all cells. Returns the cells and the number of spare words used."""
     cells = np.zeros(len(bits), np.int64) if cells is None else cells
-    buffer = len(spare) if buffer is None else buffer
-    left, used, n_calls = draw(bits, tables.fast, cells), 0, 0
-    while len(left):
-        some = spare[used : used + buffer]
-        n_done, n_used = draw_tied(bits, some, tables.fast, tables.slow, cells, left)
-        left, used, n_calls = left[n_done:], used + n_used, n_calls + 1
-    return cells, used, n_calls
+    n_done, n_used = kernel(bits, spare, tables.fast, tables.slow, cells)
+    assert n_done == len(cells)
+    return cells, n_used
 
 
 def test_gaussian_weights_are_pinned():
@@ -151,8 +141,7 @@ def test_kernel_equals_its_twin(kernel, instruction_set):
     add, tables, twin = kernel
     bits, spare = words(20_000), words(2000, spare=True)
     cells = np.arange(20_000) - 10_000
-    _, n_used, n_calls = add_all(add, tables, bits, spare, cells)
-    assert n_calls == 1
+    _, n_used = add_all(add, tables, bits, spare, cells)
     assert 50 < n_used < 1000
     assert_array_equal(cells, np.arange(20_000) - 10_000 + twin(bits, spare, tables))
 
@@ -200,19 +189,20 @@ def test_extreme_words(kernel, instruction_set):
         assert_array_equal(cells + 2**62, twin(bits, spare, tables))
 
 
-def test_cells_with_a_tie_are_left_as_they_are(kernel, instruction_set):
-    """Both kernels together draw for each cell once; too few spare words change nothing."""
-    (draw, draw_tied), tables, twin = kernel
-    bits, cells = words(20_000), np.zeros(20_000, dtype=np.int64)
-    expected = twin(bits, words(2000, spare=True), tables)
-    left = draw(bits, tables.fast, cells)
-    assert 50 < len(left) < 1000
-    assert (np.diff(left) > 0).all()
-    assert (cells[left] == 0).all()
-    assert_array_equal(np.delete(cells, left), np.delete(expected, left))
-    before, few = cells.copy(), words(5, spare=True)
-    assert draw_tied(bits, few, tables.fast, tables.slow, cells, left) == (0, 0)
-    assert_array_equal(cells, before)
+@pytest.mark.parametrize("buffer", [0, 1, 2, 5, 6, 7])
+def test_a_cell_without_enough_spare_words_is_left_as_it_is(kernel, instruction_set, buffer):
+    """It and the spare words that it has read serve the next call: each cell gets one draw."""
+    draw, tables, twin = kernel
+    bits, spare, cells = words(20_000), words(2000, spare=True), np.zeros(20_000, np.int64)
+    expected = twin(bits, spare, tables)
+    n_done, n_used = draw(bits, spare[:buffer], tables.fast, tables.slow, cells)
+    assert n_done < 20_000
+    assert n_used % 2 == 0
+    assert buffer - 6 < n_used <= buffer
+    assert_array_equal(cells[:n_done], expected[:n_done])
+    assert not cells[n_done:].any()
+    draw(bits[n_done:], spare[n_used:], tables.fast, tables.slow, cells[n_done:])
+    assert_array_equal(cells, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
@@ -220,7 +210,7 @@ def test_cells_with_a_tie_are_left_as_they_are(kernel, instruction_set):
 def test_cells_of_both_widths_get_the_same_draws(kernel, kernel_name, instruction_set, n, dtype):
     add, tables, _ = kernel
     bits, spare, expected = tied_draws(kernel_name, n, share=0.1)
-    cells, _, _ = add_all(add, tables, bits, spare, np.full(n, 5, dtype))
+    cells, _ = add_all(add, tables, bits, spare, np.full(n, 5, dtype))
     assert_array_equal(cells, 5 + expected)
 
 

@@ -4,15 +4,12 @@ from numpy.typing import NDArray
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
-U16 = NDArray[np.uint16]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 
-def add_gaussian(words: U64, fast: U32, cells: I32 | I64, n_threads: int) -> I64: ...
-def add_laplace(words: U64, fast: U32, cells: I32 | I64, n_threads: int) -> I64: ...
-def add_tied_gaussian(
-    words: U64, spare: U64, fast: U32, slow: U64, cells: I32 | I64, left: I64,
+def add_gaussian(
+    words: U64, spare: U64, fast: U32, slow: U64, cells: I32 | I64,
 ) -> tuple[int, int]: ...
-def add_tied_laplace(
-    words: U64, spare: U64, fast: U32, slow: U64, cells: I32 | I64, left: I64,
+def add_laplace(
+    words: U64, spare: U64, fast: U32, slow: U64, cells: I32 | I64,
 ) -> tuple[int, int]: ...

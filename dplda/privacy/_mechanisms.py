@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dplda.kernels._noise import add_gaussian, add_laplace, add_tied_gaussian, add_tied_laplace
+from dplda.kernels._noise import add_gaussian, add_laplace
 from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy._events import (
     MAX_COUNT,
@@ -192,8 +192,8 @@ class Mechanism(ABC):
     def event(self) -> Event:
         """Privacy cost of one call."""
 
-    def _kernels(self) -> tuple[Callable[..., Any], Callable[..., Any], AliasTables] | None:
-        """What draws the noise: for most cells, for cells with a tie, and their tables."""
+    def _kernel(self) -> tuple[Callable[..., Any], AliasTables] | None:
+        """What draws the noise, and its tables."""
         return None
 
     def __call__(self, value: Integers, reader: Reader) -> Integers:
@@ -205,22 +205,22 @@ class Mechanism(ABC):
     def add_to(self, cells: Cells, reader: Reader) -> None:
         """Add one draw to each of some int32 or int64 cells, in place.
 
-        The cells leave room for the noise, which is below 2**24. Those with a tie take spare words,
-        in their order.
+        The cells leave room for the noise, which is below 2**24.
         """
-        kernels = self._kernels()
-        if kernels is None:
+        kernel = self._kernel()
+        if kernel is None:
             return
-        draw, draw_tied, tables = kernels
+        draw, tables = kernel
         spare = np.empty(0, dtype=np.uint64)
         for start in range(0, cells.size, PIECE):
             piece = cells[start : start + PIECE]
             words = reader.words(piece.size)
-            left = draw(words, tables.fast, piece)
-            while left.size:
+            while True:
+                n_done, n_used = draw(words, spare, tables.fast, tables.slow, piece)
+                words, piece, spare = words[n_done:], piece[n_done:], spare[n_used:]
+                if not piece.size:
+                    break
                 spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
-                n_done, n_used = draw_tied(words, spare, tables.fast, tables.slow, piece, left)
-                left, spare = left[n_done:], spare[n_used:]
 
 
 @dataclass(frozen=True)
@@ -310,8 +310,8 @@ class DiscreteGaussian(Mechanism):
         """Privacy cost of one call: a `Gaussian` event."""
         return Gaussian(self.noise_multiplier)
 
-    def _kernels(self) -> tuple[Callable[..., Any], Callable[..., Any], AliasTables]:
-        return add_gaussian, add_tied_gaussian, gaussian_tables()
+    def _kernel(self) -> tuple[Callable[..., Any], AliasTables]:
+        return add_gaussian, gaussian_tables()
 
 
 @dataclass(frozen=True)
@@ -349,8 +349,8 @@ class FlooredLaplace(Mechanism):
         """Privacy cost of one call: `n_cells` `Laplace` events."""
         return repeated(Laplace(self.scale), self.n_cells)
 
-    def _kernels(self) -> tuple[Callable[..., Any], Callable[..., Any], AliasTables]:
-        return add_laplace, add_tied_laplace, geometric_tables(self.scale)
+    def _kernel(self) -> tuple[Callable[..., Any], AliasTables]:
+        return add_laplace, geometric_tables(self.scale)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from dplda.leaf._checks import check_integer
 Words = NDArray[np.uint64]
 
 KEY_BYTES = 32  # of AES-256
-ZEROS = bytes(65536)  # stay in the second-level cache
+ZEROS = bytes(2**19)  # as many as the words of a block of noise: one call of the cipher
 MAX_WORDS = 2**41  # two words a cipher block, 2**40 cipher blocks an address
 
 
