@@ -172,6 +172,18 @@ def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(cor
     np.testing.assert_array_equal(model.components_, expected.components_)
 
 
+def test_a_frequent_word_is_seen_among_many_whatever_the_weights_are_learned_from():
+    """They are learned from some of the words, and every word may be the only one of its size."""
+    generator = np.random.default_rng(0)
+    for frequent in range(1, 8):
+        true = np.full(12_000, 3.0)
+        true[frequent] = 1e6
+        noisy = true + 5 * generator.normal(size=len(true))
+        found = WordTotals(noisy, np.full(len(true), 5.0), noisy.mean()).smooth()
+        assert found[frequent] == pytest.approx(1e6, rel=1e-3)
+        assert np.delete(found, frequent).mean() == pytest.approx(3, rel=0.5)
+
+
 def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
     for model in (fit(corpus[0], epsilon=40.0), fit(corpus[0], epsilon=np.inf)):
         assert model._released.share_for_totals == 0

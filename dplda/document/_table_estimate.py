@@ -29,7 +29,7 @@ SAMPLE = 2**18  # cells that the weights are learned from, about
 STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
 PIECE = 2**14  # cells that a thread works on before it takes the next ones; enters results
 FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
-SAMPLED_WORDS = 4096  # that the weights of word totals are learned from, about
+SAMPLED_WORDS = 2048  # that the weights of word totals are learned from, at most
 LEVELS = 40  # of the word totals that a word may have whatever public numbers say
 RATIOS = np.geomspace(1 / 16, 16, 17, dtype=np.float32)  # of a word's frequency to the expected
 CHANCE = 10.0  # log likelihood that learned weights may gain over the ratio 1; none: 0 / 0
@@ -105,6 +105,7 @@ class WordTotals:
         for _ in range(49):  # einsum, unlike BLAS, adds in one order whatever the number of threads
             evidence = np.einsum("vg,g->v", some, prior)
             prior *= np.einsum("vg,v->g", some, 1 / evidence) / len(some)
+        prior += np.float32(1e-6)  # no level is given up: it may be that of another word
         evidence = np.einsum("vg,g->v", likelihood, prior)
         found = np.einsum("vg,vg,g->v", likelihood, means, prior) / evidence
         if expected is not None:
