@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
 
@@ -21,7 +19,6 @@ E_STEP_TOLERANCE = 1e-3  # scikit-learn's, of the mean change of a document's Di
 
 LANES = 16  # floats of the widest vector, to which topics are padded
 LINE = 64  # bytes of a cache line
-PIECES_PER_JOB = 8  # documents differ in length, and the last piece decides
 LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 BATCH = 1 << 18  # entries and topic weights of the documents that are inferred at a time
 PIECE = 1 << 15  # the same of the documents, or cells of the table, that a thread takes at a time
@@ -102,20 +99,6 @@ def single_precision(X: Any) -> sp.csr_array:
     X.indices = X.indices.astype(np.int32, copy=False)
     X.indptr = X.indptr.astype(np.int32, copy=False)
     return X
-
-
-def over_rows(
-    kernel: Callable[[np.ndarray], Any], rows: np.ndarray, n_jobs: int | None, work: np.ndarray
-) -> list:
-    """Call `kernel` on consecutive pieces of `rows`, in threads.
-
-    `work` is the cost of each row. All pieces have about equal work, and there are several for each
-    job: all threads are busy to the end.
-    """
-    n_threads, done = joblib.effective_n_jobs(n_jobs), np.append(0, np.cumsum(work))
-    n_pieces = 1 if n_threads == 1 else PIECES_PER_JOB * n_threads
-    ends = np.linspace(0, done[-1], n_pieces + 1)[1:-1]
-    return in_threads(kernel, np.split(rows, np.searchsorted(done[1:], ends, side="right")), n_jobs)
 
 
 def update_theta(

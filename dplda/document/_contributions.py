@@ -27,7 +27,6 @@ from dplda.core._corpus import row_blocks
 from dplda.core._fold_in import (
     e_step,
     in_16_bits,
-    over_rows,
     single_precision,
     uniform_theta,
     update_theta,
@@ -222,22 +221,16 @@ class Documents:
         document with words, for at most `most` of a unit. If a unit may have several, a last cell
         has `each` times `most` for each unit with words.
         """
-        X = self.unit_counts()
+        X, threads = self.unit_counts(), n_threads(self.n_jobs)
         units = np.arange(X.shape[0]) if units is None else units
-        weight, n_stored = weight.astype(np.float32), np.diff(X.indptr)
-        longest = int(n_stored.max(initial=0))
-
-        def kernel(piece: np.ndarray) -> np.ndarray:
-            total = np.zeros(X.shape[1], np.int64)
-            _variational.add_word_totals(
-                X.indptr, X.indices, X.data, piece, weight, self.scale, norm, radius,
-                total, np.empty(longest, np.float32), np.empty(longest, np.int32),
-            )  # fmt: skip
-            return total
-
-        # integer sums have no order: the result does not depend on the number of pieces
-        parts = over_rows(kernel, units, self.n_jobs, n_stored[units])
-        total: np.ndarray = np.array(parts).sum(axis=0)
+        longest = int(np.diff(X.indptr).max(initial=0))
+        # integer sums have no order: the result does not depend on the threads
+        parts = np.zeros((threads, X.shape[1]), np.int64)
+        _variational.add_word_totals(
+            X.indptr, X.indices, X.data, units, weight.astype(np.float32), self.scale, norm, radius,
+            parts, np.empty((threads, longest), np.float32), np.empty((threads, longest), np.int32),
+        )  # fmt: skip
+        total: np.ndarray = parts.sum(axis=0)
         if each:
             before = np.append(0, np.cumsum(np.diff(self.X.indptr) > 0))[self.unit_ptr]
             n_docs = np.minimum(np.diff(before)[units], most)

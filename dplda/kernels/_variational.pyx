@@ -420,6 +420,45 @@ def add_words(
             run_pieces(add_some_words, &loop, loop.n_pieces, n_threads)
 
 
+cdef struct WordTotals:
+    const int32_t* indptr
+    const int32_t* indices
+    const float* data
+    const int64_t* units
+    const float* word_weight
+    const double* unit_scale
+    double norm
+    int64_t radius
+    Py_ssize_t n_units
+    int64_t* total                      # (n_threads, n_words)
+    Py_ssize_t n_words
+    float* scratch                      # (n_threads, longest)
+    int32_t* rounded
+    Py_ssize_t longest
+
+
+cdef void add_some_totals(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
+    cdef WordTotals* a = <WordTotals*>loop
+    cdef int64_t* total = a.total + thread * a.n_words
+    cdef float* scratch = a.scratch + thread * a.longest
+    cdef int32_t* rounded = a.rounded + thread * a.longest
+    cdef Py_ssize_t r, u, i, n
+    cdef const int32_t* words
+    cdef const float* counts
+    cdef double square
+    for r in range(piece * DOCUMENTS, min((piece + 1) * DOCUMENTS, a.n_units)):
+        u = a.units[r]
+        words, counts = a.indices + a.indptr[u], a.data + a.indptr[u]
+        n, square = a.indptr[u + 1] - a.indptr[u], 0
+        for i in range(n):
+            scratch[i] = a.word_weight[words[i]] * counts[i]
+            square += scratch[i] * scratch[i]
+        if n and dplda_clip(
+                scratch, n, sqrt(square), a.unit_scale[u] / a.norm, a.radius, rounded):
+            for i in range(n):
+                total[words[i]] += rounded[i]
+
+
 def add_word_totals(
     const int32_t[::1] indptr,           # in: CSR of the units: word counts of their documents
     const int32_t[::1] indices,          # in
@@ -429,23 +468,19 @@ def add_word_totals(
     const double[::1] unit_scale,        # in: (n_units,) scale of each unit before the clip
     double norm,                         # in: clip: L2 norm at which the radius is reached
     int64_t radius,                      # in: the same norm in integer units, at most 2**30
-    int64_t[::1] total,                  # in/out: (n_words,) sum of integer contributions
-    float[::1] scratch,                  # scratch: (most words of a unit,)
-    int32_t[::1] rounded,                # scratch: (most words of a unit,)
+    int64_t[:, ::1] total,               # in/out: (n_threads, n_words) to be added up
+    float[:, ::1] scratch,               # scratch: (n_threads, most words of a unit)
+    int32_t[:, ::1] rounded,             # scratch: the same
 ):
     """Add each unit's clipped word counts, in integers of L2 norm at most `radius`."""
-    cdef Py_ssize_t r, u, j, begin, n
-    cdef double square
+    cdef WordTotals loop
+    cdef int n_threads = <int>total.shape[0]
+    if not data.shape[0] or not units.shape[0]:
+        return
+    loop.indptr, loop.indices, loop.data = &indptr[0], &indices[0], &data[0]
+    loop.units, loop.n_units, loop.unit_scale = &units[0], units.shape[0], &unit_scale[0]
+    loop.word_weight, loop.norm, loop.radius = &word_weight[0], norm, radius
+    loop.total, loop.n_words = &total[0, 0], total.shape[1]
+    loop.scratch, loop.rounded, loop.longest = &scratch[0, 0], &rounded[0, 0], scratch.shape[1]
     with nogil:
-        for r in range(units.shape[0]):
-            u = units[r]
-            begin = indptr[u]
-            n = indptr[u + 1] - begin
-            square = 0
-            for j in range(n):
-                scratch[j] = word_weight[indices[begin + j]] * data[begin + j]
-                square += scratch[j] * scratch[j]
-            if n and dplda_clip(&scratch[0], n, sqrt(square), unit_scale[u] / norm, radius,
-                                &rounded[0]):
-                for j in range(n):
-                    total[indices[begin + j]] += rounded[j]
+        run_pieces(add_some_totals, &loop, (loop.n_units + DOCUMENTS - 1) // DOCUMENTS, n_threads)
