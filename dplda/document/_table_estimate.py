@@ -25,7 +25,7 @@ FACTORS = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18]
 FLOOR = 0.05
 WIDTH = 0.25  # standard deviation around a factor, over the factor; 0.15: 0 / 0
 TILT = 0.2771  # of the first weights, exp(-TILT factor): their mean factor is 1
-SAMPLE = 2**18  # cells that the weights are learned from, about
+SAMPLE = 2**16  # cells that the weights are learned from, about
 STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
 PIECE = 2**14  # cells that a thread works on before it takes the next ones; enters results
 FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
@@ -59,7 +59,7 @@ class WordTotals:
 
     def and_release(self, noisy: np.ndarray, noise_scale: np.ndarray) -> WordTotals:
         """These totals and one more release of them, at the same scale."""
-        both = np.array([self.noise_scale, noise_scale]) ** -2.0
+        both = 1 / np.square([self.noise_scale, noise_scale])
         precision = both.sum(axis=0)
         values = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
         rates = self.precision, 1 / np.square(noise_scale).mean()
