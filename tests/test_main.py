@@ -94,10 +94,16 @@ def test_an_invalid_value_is_one_line_and_exit_code_1(capsys, options, message):
     assert message in printed.err
 
 
-def test_the_plan_reads_nothing_and_says_what_to_expect(capsys):
-    assert main(["plan", "--n-docs", "6000", "--max-features", "500", "--epsilon", "2"]) == 0
+@pytest.mark.parametrize("language", ["en", "de"])  # one has a table of word vectors
+def test_the_plan_reads_nothing_and_says_what_to_expect(capsys, language):
+    if language != "en":
+        pytest.importorskip("wordfreq")
+    options = ["--n-docs", "6000", "--max-features", "500", "--epsilon", "2"]
+    assert main(["plan", *options, "--language", language]) == 0
     _, for_topics = split_epsilon(2.0, (0.12, 0.88))  # the words are paid first
-    expected = dplda.plan(n_docs=6000, n_words=500, n_components=20, epsilon=for_topics)
+    expected = dplda.plan(
+        n_docs=6000, n_words=500, n_components=20, epsilon=for_topics, word_vectors=language == "en"
+    )
     assert capsys.readouterr().out == f"{replace(expected, epsilon=2.0)}\n"
 
 

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import dplda
-from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel
+from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, SubLDA
 from dplda.datasets import load_wordnet_glosses
 from dplda.displays import by_evidence
 from dplda.document._contributions import Documents
@@ -21,6 +21,7 @@ GLOSSES = load_wordnet_glosses()
 TEXTS = GLOSSES.data[:600]
 LABELS = [int("person" in text) for text in TEXTS]
 USERS = [n // 3 for n in range(len(TEXTS))]
+WORDS = ["person", "tree", "city", "plant", "war"]
 
 
 def small(**given):
@@ -123,10 +124,9 @@ def test_many_vocabularies_use_up_the_delta_of_a_ledger_and_the_error_says_so():
 
 def test_a_public_list_of_words_costs_nothing():
     ledger = Ledger(epsilon=8.0)
-    words = ["person", "tree", "city", "plant", "war"]
-    model = small(vocabulary=words, ledger=ledger).fit(TEXTS)
+    model = small(vocabulary=WORDS, ledger=ledger).fit(TEXTS)
     assert isinstance(model.vectorizer_, CountVectorizer)
-    assert sorted(model.vocabulary_) == sorted(words)
+    assert sorted(model.vocabulary_) == sorted(WORDS)
     assert model.privacy_.events == model.model_.privacy_.events
     assert model.epsilon_ == pytest.approx(model.model_.epsilon_)
     assert ledger.epsilon_spent <= 8
@@ -146,6 +146,21 @@ def test_the_planner_chooses_the_number_of_topics():
     assert len(model.components_) == expected.recommended_components
     with pytest.raises(ValueError, match="needs expected_n_docs"):
         small(n_components="auto").fit(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("options", "has_vectors"),
+    [
+        ({}, True), ({"word_vectors": None}, False), ({"vocabulary": WORDS}, False),
+        ({"vocabulary": WORDS, "word_vectors": "en"}, True),
+        ({"vocabulary": WORDS, "word_vectors": {"city": [1.0], "war": [2.0]}}, True),
+    ],
+)  # fmt: skip
+def test_what_is_expected_counts_with_the_vectors_of_the_fit(options, has_vectors):
+    model = small(expected_n_docs=600, model=SubLDA(max_iter=2), **options)
+    *_, expected = model._steps()
+    assert expected.word_vectors == has_vectors
+    assert (model.fit(TEXTS).model_.word_vectors is not None) == has_vectors
 
 
 def test_a_seed_gives_one_result_and_two_steps_with_noise_of_their_own():

@@ -40,7 +40,7 @@ axes.legend()
 # %%
 # Expected
 # --------
-# :func:`dplda.plan` evaluates a formula that was fitted to four other corpora. It reads no texts.
+# :func:`dplda.plan` evaluates a formula that was fitted to eight corpora. It reads no texts.
 # 0% is as good as word frequencies, 100% as a model without privacy. The number of topics does not
 # enter the share.
 

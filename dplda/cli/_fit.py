@@ -55,9 +55,7 @@ def add_commands(commands: Any) -> None:
         help="spend the budget without asking, as without a terminal")  # fmt: skip
     add("--example", action="store_true",
         help="take public texts that dplda holds, and epsilon 4 unless it is given")  # fmt: skip
-    add = parser.add_argument_group("public knowledge").add_argument
-    add("--language", default="en", help="of the public word list, such as de (default: "
-        "%(default)s); others than English need wordfreq")  # fmt: skip
+    add = parser.add_argument
     add("--public-texts", type=Path, metavar="TEXTS",
         help="public texts of the same kind: better topics, at no cost")  # fmt: skip
     group = parser.add_argument_group("ledger")
@@ -87,6 +85,8 @@ def _add_model(
     add("--n-components", type=int, default=20, help="number of topics (default: %(default)s)")
     add("--max-features", type=int, default=2000,
         help="number of words of the vocabulary (default: %(default)s)")  # fmt: skip
+    add("--language", default="en", help="of the public word list, such as de (default: "
+        "%(default)s); others than English need wordfreq")  # fmt: skip
     add("--n-docs", type=int, required=is_plan, help="expected number of texts, or of users if "
         "they are protected: public knowledge, and no count")  # fmt: skip
 
@@ -97,14 +97,10 @@ def _plan(options: argparse.Namespace) -> None:
 
 def plan(options: argparse.Namespace, n_docs: int) -> Any:
     """What to expect of these options, of which the words are paid first."""
-    _, model = dplda.PrivateTopicModel(
+    *_, expected = dplda.PrivateTopicModel(
         options.n_components, epsilon=options.epsilon, delta=options.delta,
-        max_features=options.max_features,
+        vocabulary=options.language, max_features=options.max_features, expected_n_docs=n_docs,
     )._steps()  # fmt: skip
-    expected = dplda.plan(
-        n_docs=n_docs, epsilon=model.epsilon, delta=options.delta, n_words=options.max_features,
-        n_components=options.n_components,
-    )  # fmt: skip
     return dataclasses.replace(expected, epsilon=options.epsilon)
 
 

@@ -244,16 +244,6 @@ def gaussian_noise(
     return gaussian(float(noise_multiplier or 0.0))
 
 
-def warn_of_delta(delta: float, n_docs: int) -> None:
-    """Warn of a delta that allows publishing some documents as they are."""
-    if delta * n_docs >= 1:
-        warn_user(
-            f"delta={delta:g} is at least 1 / {n_docs}, the number of documents: a mechanism that "
-            f"publishes each document with probability delta satisfies it; choose delta well below "
-            f"{1 / n_docs:.2g}"
-        )
-
-
 def check_paid(estimator: Any, plan: Sequence[Step], earlier: Guarantee | None, most: int) -> None:
     """Refuse a `partial_fit` call that would exceed `epsilon`, before any data are read.
 

@@ -48,7 +48,7 @@ from dplda.document._document_budget import (
     document_guarantee,
 )
 from dplda.document._noisy_table import CLEAR, ExactTable, NoisyTable
-from dplda.document._plan import warn_of_expectation
+from dplda.document._plan import expectation
 from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
 from dplda.leaf._compat import _fit_context
@@ -275,9 +275,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             closing(self._documents(X, user_ids, reset=table is None)) as documents,  # private
         ):
             if table is None:
-                if self.expected_n_docs is not None:
-                    warn_of_expectation(
-                        budget, n_docs=self.expected_n_docs, n_words=documents.n_words,
+                if self.expected_n_docs is not None and not budget.exact:
+                    expectation(  # warns
+                        budget.noise, n_docs=self.expected_n_docs, n_words=documents.n_words,
                         n_components=self.n_components, delta=self.delta,
                     )  # fmt: skip
                 table = self._first_table(

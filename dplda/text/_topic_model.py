@@ -216,7 +216,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 self.public_texts, n_components=model.n_components, vocabulary=vectorizer,
                 n_jobs=self.n_jobs, random_state=model.random_state,
             )))  # fmt: skip
-        model.set_params(word_vectors=self._vectors(vectorizer))  # public
+        table = None if isinstance(self._source, str) else self._source
+        model.set_params(word_vectors=None if self._source is None else _or_without(
+            "word_vectors", lambda: load_word_vectors(vectorizer, table),
+        ))  # public  # fmt: skip
         try:
             model.fit(vectorizer.transform(texts), user_ids=user_ids)  # public
         finally:
@@ -293,12 +296,12 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def _planned(self) -> tuple[Any, Any, list[Event]]:
         """The two steps, not fitted, and the events that both charge: all from parameters."""
         self._validate_params()
-        vectorizer, model = self._steps()
+        vectorizer, model, _ = self._steps()
         private = [step for step in (vectorizer, model) if hasattr(step, "_plan")]
         return vectorizer, model, [event for step in private for _, event in step._plan()]
 
-    def _steps(self) -> tuple[Any, Any]:
-        """The two steps with their shares of the budget."""
+    def _steps(self) -> tuple[Any, Any, Any]:
+        """The two steps with their shares of the budget, and what to expect of them."""
         epsilon, delta = self.epsilon, self.delta
         exactly_one(type(self).__name__, epsilon=epsilon)
         seeds: tuple[Any, Any] = None, None
@@ -330,7 +333,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 epsilon=for_words, delta=delta, candidates=self.vocabulary, token_pattern=WORD,
                 max_features=self.max_features, random_state=seeds[0], **options,
             )  # fmt: skip
-        n_components, n_docs = self.n_components, self.expected_n_docs
+        n_components, n_docs, expected = self.n_components, self.expected_n_docs, None
         if n_components == "auto" and n_docs is None:
             raise ValueError(
                 "n_components='auto' needs expected_n_docs, a public guess of the number of texts, "
@@ -343,6 +346,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 n_docs=n_docs, epsilon=for_topics, delta=delta,
                 n_components=2 if n_components == "auto" else n_components,
                 n_words=self.max_features if is_chosen else len(self.vocabulary),
+                word_vectors=self._source is not None,
             )  # fmt: skip
             if n_components == "auto":
                 n_components = expected.recommended_components
@@ -351,22 +355,15 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             n_components=n_components, epsilon=for_topics, delta=delta, ledger=None,
             n_jobs=self.n_jobs, random_state=seeds[1], verbose=self.verbose,
         )  # fmt: skip
-        return vectorizer, model
+        return vectorizer, model, expected
 
     @property
-    def _is_english(self) -> bool:
-        """Whether the embedded word vectors are used."""
-        given, words = self.word_vectors, self.vocabulary
-        return isinstance(given, str) and (
-            given == "en" or (isinstance(words, str) and words == "en")
-        )
-
-    def _vectors(self, vectorizer: Any) -> np.ndarray | None:
-        """Vectors of the words that were chosen; None if there are none."""
-        if self.word_vectors is None or (self.word_vectors == "auto" and not self._is_english):
-            return None
-        source = None if self._is_english else self.word_vectors
-        return _or_without("word_vectors", lambda: load_word_vectors(vectorizer, source))
+    def _source(self) -> Any:
+        """Where vectors of words come from: "en" is the embedded table, and None is without."""
+        if not isinstance(self.word_vectors, str):
+            return self.word_vectors
+        is_english = isinstance(self.vocabulary, str) and self.vocabulary == "en"
+        return "en" if is_english or self.word_vectors == "en" else None
 
     def _stop_words(self) -> list[str] | None:
         """Public words that do not count, as far as a text can have them."""
@@ -382,7 +379,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         """Set the fitted attributes of both steps, with one guarantee."""
         both = combined_guarantee(make_pipeline(self.vectorizer_, model), seeds_differ=True)
         inputs = dict(both.provenance)
-        if self._is_english and "word vectors" in inputs:
+        if isinstance(self._source, str) and "word vectors" in inputs:
             inputs["word vectors"] = SOURCE
         publish(
             self,
