@@ -25,6 +25,7 @@ enum {
     DPLDA_LANES = 16,     /* the interval order: topics modulo 16 */
     DPLDA_SHORT = 8,      /* vectors of 16 topics of the longest short row */
     DPLDA_GROUP = 4,      /* vectors between two stored sums of a longer row */
+    DPLDA_MOST_SUMS = 32, /* of 2048 topics */
     DPLDA_IN_FLIGHT = 16, /* documents that are swept side by side, or fewer with long rows */
     DPLDA_AHEAD = 32,     /* tokens between a prefetch and its use */
     DPLDA_COUNTERS = 4    /* counts of one topic, so that equal topics do not wait for each other */
@@ -298,25 +299,18 @@ static void NAME(dplda_sweep)(dplda_sweep *s) {
     }
 }
 #else
-/* The widest floats of this instruction set, and as many integers. */
+/* Products are those of a `vec`. Proposals are for WIDTH slots at a time: eight take turns with the
+ * products better than 16 do. */
 #define floats NAME(floats)
 #define ints NAME(ints)
-#define mask NAME(mask)
-#define halves NAME(halves)
-#define at_most NAME(at_most)
 #define choose NAME(choose)
-#define count_if NAME(count_if)
 #define bits_of NAME(bits_of)
 #define transposed NAME(transposed)
-#define plus_product NAME(plus_product)
-#if defined(DPLDA_USE_AVX512)
-#define WIDTH 16
-#elif defined(DPLDA_USE_AVX2)
+#if defined(DPLDA_USE_AVX512) || defined(DPLDA_USE_AVX2)
 #define WIDTH 8
 #else
 #define WIDTH 4
 #endif
-#define PARTS (DPLDA_LANES / WIDTH)
 typedef float floats __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t ints __attribute__((vector_size(4 * WIDTH)));
 
@@ -325,96 +319,67 @@ DPLDA_INLINE floats NAME(load)(const float *from) {
     memcpy(&x, from, sizeof x);
     return x;
 }
-DPLDA_INLINE void NAME(store)(float *to, floats x) { memcpy(to, &x, sizeof x); }
 
-/* Halves times 2**-112, exactly: the bits of a normal half, moved, are those of a normal float.
- * plus_product(sum, a, b) is sum + a b, rounded once or twice: topics do not depend on it.
- * at_most(a, b) is the mask of a <= b; choose(m, a, b) is a where m holds and b elsewhere. */
+/* Halves times 2**-112, exactly: the bits of a normal half, moved, are those of a normal float. */
+DPLDA_INLINE vec NAME(halves)(const uint16_t *from) {
 #if defined(DPLDA_USE_AVX512)
-typedef __mmask16 mask;
-DPLDA_INLINE floats plus_product(floats sum, floats a, floats b) {
-    return (floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
-}
-DPLDA_INLINE floats halves(const uint16_t *from) {
-    const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
-    return (floats)_mm512_slli_epi32(x, 13);
-}
-DPLDA_INLINE mask at_most(floats a, floats b) {
-    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ);
-}
-DPLDA_INLINE floats choose(mask m, floats a, floats b) {
-    return (floats)_mm512_mask_mov_ps((__m512)b, m, (__m512)a);
-}
-DPLDA_INLINE ints count_if(mask m, ints x) {
-    return (ints)_mm512_mask_add_epi32((__m512i)x, m, (__m512i)x, _mm512_set1_epi32(1));
-}
-DPLDA_INLINE uint32_t bits_of(mask m) { return m; }
+    const veci x = (veci)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+#elif defined(DPLDA_USE_AVX2)
+    const __m128i *two = (const __m128i *)from;
+    const veci x = {_mm256_cvtepu16_epi32(_mm_loadu_si128(two)),
+                    _mm256_cvtepu16_epi32(_mm_loadu_si128(two + 1))};
 #else
-typedef ints mask;
-DPLDA_INLINE mask at_most(floats a, floats b) { return a <= b; }
-DPLDA_INLINE ints count_if(mask m, ints x) { return x - m; }
-#if defined(DPLDA_USE_AVX2)
-DPLDA_INLINE floats plus_product(floats sum, floats a, floats b) {
-    return (floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+    typedef uint16_t halves __attribute__((vector_size(32)));
+    halves narrow;
+    memcpy(&narrow, from, sizeof narrow);
+    const veci x = __builtin_convertvector(narrow, veci);
+#endif
+    return v_as_float(vi_shift_left(x, 13));
 }
-DPLDA_INLINE floats halves(const uint16_t *from) {
-    const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
-    return (floats)_mm256_slli_epi32(x, 13);
+
+/* The products of vector number v. */
+DPLDA_INLINE vec NAME(times)(const uint16_t *row, const float *c, int v) {
+    return v_mul(v_load(c + DPLDA_LANES * v), NAME(halves)(row + DPLDA_LANES * v));
 }
-DPLDA_INLINE floats choose(mask m, floats a, floats b) {
-    return (floats)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)m);
-}
-DPLDA_INLINE uint32_t bits_of(mask m) { return (uint32_t)_mm256_movemask_ps((__m256)m); }
+/* They are added to `sum`, and rounded once or twice: topics do not depend on it. */
+DPLDA_INLINE vec NAME(plus_times)(vec sum, const uint16_t *row, const float *c, int v) {
+#if defined(DPLDA_USE_AVX512) || defined(DPLDA_USE_AVX2)
+    const vec a = v_load(c + DPLDA_LANES * v), b = NAME(halves)(row + DPLDA_LANES * v);
+#endif
+#if defined(DPLDA_USE_AVX512)
+    sum = (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif defined(DPLDA_USE_AVX2)
+    sum.low = _mm256_fmadd_ps(a.low, b.low, sum.low);
+    sum.high = _mm256_fmadd_ps(a.high, b.high, sum.high);
 #else
-DPLDA_INLINE floats plus_product(floats sum, floats a, floats b) { return sum + a * b; }
-DPLDA_INLINE floats halves(const uint16_t *from) {
-    typedef uint16_t four __attribute__((vector_size(8)));
-    four x;
-    memcpy(&x, from, sizeof x);
-    return (floats)(__builtin_convertvector(x, ints) << 13);
+    sum = v_add(sum, NAME(times)(row, c, v));
+#endif
+    return sum;
 }
-DPLDA_INLINE floats choose(mask m, floats a, floats b) {
-    return (floats)((m & (ints)a) | (~m & (ints)b));
+
+/* `choose` is a where the mask holds and b elsewhere; bits_of has a bit for each slot. */
+DPLDA_INLINE floats choose(ints mask, floats a, floats b) {
+#if WIDTH == 8
+    return (floats)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
+#else
+    return (floats)((mask & (ints)a) | (~mask & (ints)b));
+#endif
 }
-DPLDA_INLINE uint32_t bits_of(mask m) {
+DPLDA_INLINE uint32_t bits_of(ints mask) {
+#if WIDTH == 8
+    return (uint32_t)_mm256_movemask_ps((__m256)mask);
+#else
     uint32_t all = 0;
     for (int j = 0; j < WIDTH; j++) {
-        all |= (uint32_t)(m[j] & 1) << j;
+        all |= (uint32_t)(mask[j] & 1) << j;
     }
     return all;
+#endif
 }
-#endif
-#endif
 
 /* x[j] = the floats from[0][j], from[1][j], ...: a vector for each j below 16. */
 DPLDA_INLINE void transposed(float *const *from, floats *x) {
-#if defined(DPLDA_USE_AVX512)
-    __m512 a[16], b[16];
-    for (int i = 0; i < 16; i++) {
-        a[i] = _mm512_load_ps(from[i]);
-    }
-    for (int i = 0; i < 16; i += 2) { /* pairs of floats, ... */
-        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
-        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4) { /* ... fours within 128 bits, ... */
-        for (int j = 0; j < 2; j++) {
-            const __m512d low = (__m512d)b[i + j], high = (__m512d)b[i + j + 2];
-            a[i + 2 * j] = (__m512)_mm512_unpacklo_pd(low, high);
-            a[i + 2 * j + 1] = (__m512)_mm512_unpackhi_pd(low, high);
-        }
-    }
-    for (int i = 0; i < 16; i += 8) { /* ... then whole 128 bits */
-        for (int j = 0; j < 4; j++) {
-            b[i + j] = _mm512_shuffle_f32x4(a[i + j], a[i + j + 4], 0x88);
-            b[i + j + 4] = _mm512_shuffle_f32x4(a[i + j], a[i + j + 4], 0xdd);
-        }
-    }
-    for (int j = 0; j < 8; j++) {
-        x[j] = (floats)_mm512_shuffle_f32x4(b[j], b[j + 8], 0x88);
-        x[j + 8] = (floats)_mm512_shuffle_f32x4(b[j], b[j + 8], 0xdd);
-    }
-#elif defined(DPLDA_USE_AVX2)
+#if WIDTH == 8
     for (int half = 0; half < 16; half += 8) {
         __m256 a[8], b[8];
         for (int i = 0; i < 8; i++) {
@@ -447,14 +412,6 @@ DPLDA_INLINE void transposed(float *const *from, floats *x) {
 #endif
 }
 
-DPLDA_INLINE floats NAME(times)(const uint16_t *row, const float *c, int part) {
-    return NAME(load)(c + WIDTH * part) * halves(row + WIDTH * part);
-}
-DPLDA_INLINE floats NAME(plus_times)(floats sum, const uint16_t *row, const float *c, int part) {
-    const floats a = NAME(load)(c + WIDTH * part), b = halves(row + WIDTH * part);
-    return plus_product(sum, a, b);
-}
-
 /* The products of one token: running sums of each lane, after every vector of a short row, whose
  * number of vectors is known when this is compiled. The next token's row is prefetched. */
 DPLDA_INLINE void NAME(add_short)(const uint16_t *row, const uint16_t *next, const float *c,
@@ -462,40 +419,34 @@ DPLDA_INLINE void NAME(add_short)(const uint16_t *row, const uint16_t *next, con
     for (int v = 0; v < n_vectors; v += 2) {
         DPLDA_PREFETCH(next + DPLDA_LANES * v);
     }
-    for (int p = 0; p < PARTS; p++) {
-        floats sum = NAME(times)(row, c, p);
-        NAME(store)(sums + WIDTH * p, sum);
-        for (int v = 1; v < n_vectors; v++) {
-            sum = NAME(plus_times)(sum, row, c, v * PARTS + p);
-            NAME(store)(sums + DPLDA_LANES * v + WIDTH * p, sum);
-        }
+    vec sum = NAME(times)(row, c, 0);
+    v_store(sums, sum);
+    for (int v = 1; v < n_vectors; v++) {
+        sum = NAME(plus_times)(sum, row, c, v);
+        v_store(sums + DPLDA_LANES * v, sum);
     }
 }
 
-/* The same of a longer row, after every group of vectors; the last group may be incomplete. */
+/* The same of a longer row, after every group of vectors; the last group may be incomplete. In the
+ * first-level cache the next row would take the place of the weights. */
 DPLDA_INLINE void NAME(add_long)(const uint16_t *row, const uint16_t *next, const float *c,
                                  int64_t n_vectors, float *sums) {
-    floats sum[PARTS];
-    for (int p = 0; p < PARTS; p++) {
-        sum[p] = (floats){0};
-    }
+    vec sum = v_all(0);
     for (; n_vectors > 0; n_vectors -= DPLDA_GROUP) {
-        DPLDA_PREFETCH(next);
-        DPLDA_PREFETCH(next + 2 * DPLDA_LANES);
-        for (int p = 0; p < PARTS; p++) {
-            floats group = NAME(times)(row, c, p);
-            if (n_vectors >= DPLDA_GROUP) {
-                const floats other = NAME(times)(row, c, 2 * PARTS + p);
-                group = NAME(plus_times)(group, row, c, PARTS + p);
-                group += NAME(plus_times)(other, row, c, 3 * PARTS + p);
-            } else {
-                for (int v = 1; v < n_vectors; v++) {
-                    group = NAME(plus_times)(group, row, c, v * PARTS + p);
-                }
+        DPLDA_PREFETCH_SECOND(next);
+        DPLDA_PREFETCH_SECOND(next + 2 * DPLDA_LANES);
+        vec group = NAME(times)(row, c, 0);
+        if (n_vectors >= DPLDA_GROUP) {
+            const vec other = NAME(times)(row, c, 2);
+            group = NAME(plus_times)(group, row, c, 1);
+            group = v_add(group, NAME(plus_times)(other, row, c, 3));
+        } else {
+            for (int v = 1; v < n_vectors; v++) {
+                group = NAME(plus_times)(group, row, c, v);
             }
-            sum[p] += group;
-            NAME(store)(sums + WIDTH * p, sum[p]);
         }
+        sum = v_add(sum, group);
+        v_store(sums, sum);
         row += DPLDA_LANES * DPLDA_GROUP;
         next += DPLDA_LANES * DPLDA_GROUP;
         c += DPLDA_LANES * DPLDA_GROUP;
@@ -534,10 +485,10 @@ typedef struct {
 
 /* Go past the interval that ends at `end` where that is at most the threshold. */
 DPLDA_INLINE void NAME(pass)(place *x, floats threshold, floats end, floats next_end) {
-    const mask m = at_most(end, threshold);
-    x->index = count_if(m, x->index);
-    x->from = choose(m, end, x->from);
-    x->to = choose(m, next_end, x->to);
+    const ints mask = end <= threshold;
+    x->index -= mask;
+    x->from = choose(mask, end, x->from);
+    x->to = choose(mask, next_end, x->to);
 }
 
 /* The lane of each threshold, from the sums of all lanes; becomes the sum `total`. */
@@ -563,7 +514,7 @@ DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int f
                                     const int n_slots, const int is_short,
                                     const int64_t n_sums) {
     float *const *sums = x->sums + first, *last[WIDTH];
-    float column[DPLDA_GROUP][WIDTH] = {{0}};
+    float column[DPLDA_MOST_SUMS][WIDTH];
     int32_t lane[WIDTH], group[WIDTH];
     floats target, total;
     int j;
@@ -574,18 +525,18 @@ DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int f
     const floats rest = target - lanes.from; /* within the lane */
     memcpy(lane, &lanes.index, sizeof lane);
 
-    floats end = {0}, next;
+    /* a vector of floats that have just been stored waits for them: all are stored before */
+    floats end, next;
     place found = {0};
     for (int64_t g = 0; g < n_sums; g++) {
         for (j = 0; j < n_slots; j++) {
-            column[0][j] = sums[j][DPLDA_LANES * g + lane[j]];
+            column[g][j] = sums[j][DPLDA_LANES * g + lane[j]];
         }
-        next = NAME(load)(column[0]);
-        if (g == 0) {
-            found.to = next;
-        } else {
-            NAME(pass)(&found, rest, end, next);
-        }
+    }
+    found.to = end = NAME(load)(column[0]);
+    for (int64_t g = 1; g < n_sums; g++) {
+        next = NAME(load)(column[g]);
+        NAME(pass)(&found, rest, end, next);
         end = next;
     }
     if (!is_short) {
@@ -606,7 +557,7 @@ DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int f
     const ints topic = found.index * DPLDA_LANES + lanes.index;
     memcpy(x->pick + first, &topic, sizeof topic);
     const floats error = total * s->tolerance;
-    return bits_of(at_most(rest - found.from, error)) | bits_of(at_most(found.to - rest, error));
+    return bits_of((rest - found.from <= error) | (found.to - rest <= error));
 }
 
 /* Give a slot its next document, or none. */
@@ -724,15 +675,9 @@ static void NAME(dplda_sweep)(dplda_sweep *s) {
 #undef place
 #undef floats
 #undef ints
-#undef mask
-#undef halves
-#undef at_most
 #undef choose
-#undef count_if
 #undef bits_of
 #undef transposed
-#undef plus_product
-#undef PARTS
 #undef WIDTH
 #endif
 #endif

@@ -17,9 +17,11 @@
 #ifdef __GNUC__
 #define DPLDA_INLINE static inline __attribute__((always_inline))
 #define DPLDA_PREFETCH(address) __builtin_prefetch(address)
+#define DPLDA_PREFETCH_SECOND(address) __builtin_prefetch(address, 0, 2) /* to the second level */
 #else
 #define DPLDA_INLINE static __inline
 #define DPLDA_PREFETCH(address) ((void)(address))
+#define DPLDA_PREFETCH_SECOND(address) ((void)(address))
 #endif
 
 enum { DPLDA_PORTABLE, DPLDA_AVX2, DPLDA_AVX512 };
