@@ -323,8 +323,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         self, documents: Documents, table: NoisyTable, steps: list[Round], curator: Curator
     ) -> None:
         """The algorithm. Only results of `curator.release` leave the private `documents`."""
-        shape, priors = table.table.shape, (self.doc_topic_prior, self.topic_word_prior)
-        factor, center = aligned_zeros(shape, np.float32), aligned_zeros(shape, np.float32)
+        priors = self.doc_topic_prior, self.topic_word_prior
+        room = aligned_zeros(table.table.shape, np.float32)  # of the factor, then of the center
         for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
             if step.for_totals:
                 noisy, scale = release_totals_again(
@@ -335,12 +335,12 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             rates = self._rates(documents, table, step.rate)  # private
             units = curator.sample(rates, round=step.t - 1)  # secret
             phi = table.infer(
-                documents, units, step.power, factor, self._infers_anew, priors
+                documents, units, step.power, room, self._infers_anew, priors
             )  # private, except for what is returned
             bound, radius = documents.clipping_bound(step.mechanism, step.norm)  # public
             total = documents.sum_topics(
                 units, factor=in_16_bits(phi, self.n_jobs),
-                center=in_16_bits(table.center(center), self.n_jobs, size=0),
+                center=in_16_bits(table.center(room), self.n_jobs, size=0),
                 weight=table.weight, norm=bound, radius=radius,
                 upweight=step.rate / rates,
             )  # private  # fmt: skip
