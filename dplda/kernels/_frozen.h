@@ -158,7 +158,7 @@ DPLDA_INLINE void dplda_lay_out(dplda_flight *x, float *scratch, int64_t padded)
         x->sums[slot] = aligned;
     }
     for (int j = 0; j < DPLDA_COUNTERS; j++, aligned += stride) {
-        x->count[j] = (int32_t *)aligned;
+        x->count[j] = (int32_t *)aligned + DPLDA_LANES;
     }
 }
 
@@ -181,9 +181,7 @@ DPLDA_INLINE void dplda_count(const dplda_sweep *s, int64_t begin, int64_t end, 
         memset(count[j], 0, s->padded * sizeof **count);
     }
     for (int64_t i = begin; i < end; i++) {
-        if (s->topics[i] >= 0) {
-            count[i % DPLDA_COUNTERS][s->topics[i]]++;
-        }
+        count[i % DPLDA_COUNTERS][s->topics[i]]++; /* [-1]: of no topic yet */
     }
     for (int64_t k = 0; k < s->padded; k++) {
         for (int j = 1; j < DPLDA_COUNTERS; j++) {
@@ -606,6 +604,7 @@ DPLDA_INLINE void NAME(go_on)(const dplda_sweep *s, dplda_flight *x, int slot, i
 DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_short, const int n_slots) {
     const int64_t n_vectors = s->padded / DPLDA_LANES;
     const int64_t n_sums = n_short ? n_short : dplda_n_sums(s->padded);
+    const dplda_sweep own = *s; /* which no store changes: it stays in registers */
     dplda_flight flight, *const x = &flight;
     int slot;
     dplda_lay_out(x, s->scratch, s->padded);
@@ -630,7 +629,7 @@ DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_short, const int n_slo
         }
         for (slot = 0; slot < n_slots; slot += WIDTH) {
             const int n = n_slots - slot < WIDTH ? n_slots - slot : WIDTH;
-            uncertain |= NAME(propose)(s, x, slot, n, n_short != 0, n_sums) << slot;
+            uncertain |= NAME(propose)(&own, x, slot, n, n_short != 0, n_sums) << slot;
         }
         for (slot = 0; slot < n_slots; slot++) {
             if (!(x->active >> slot & 1)) {
@@ -641,10 +640,10 @@ DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_short, const int n_slo
             if (uncertain >> slot & 1) {
                 k = NAME(draw_exact)(s, x->row[slot], x->weight[slot], i);
             }
-            s->topics[i] = (int16_t)k;
+            own.topics[i] = (int16_t)k;
             x->weight[slot][k] += x->unit[slot];
             if (++x->token[slot] < x->end[slot]) {
-                NAME(go_on)(s, x, slot, i + 1);
+                NAME(go_on)(&own, x, slot, i + 1);
             } else {
                 NAME(begin)(s, x, slot);
             }
