@@ -14,7 +14,7 @@ import dplda.word._frozen_table as gibbs
 from dplda.core._corpus import Corpus
 from dplda.kernels import _frozen
 from dplda.privacy._streams import Purpose
-from dplda.word._frozen_table import NO_WORDS, HalfTable, draw_topics
+from dplda.word._frozen_table import NO_WORDS, HalfTable, draw_topics, pieces_of
 
 TOP = 0x7BFF  # the bits of 65504
 SIZES = [1, 2, 16, 17, 33, 128, 129, 300]
@@ -172,7 +172,8 @@ def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
     word, doc_ptr = repeated([0], len(order))
     streams = Words(*two_words(first))
     corpus, start = Corpus(word, doc_ptr, 1), half_assigned(word, 37)
-    drawn = draw_topics(corpus, start, table, doc_topic_prior=0.1, streams=streams, t=5)
+    pieces = pieces_of(corpus, 2)
+    drawn = draw_topics(pieces, start, table, doc_topic_prior=0.1, streams=streams, t=5)
     assert drawn is start
     assert_array_equal(drawn, order)
     assert set(streams.asked) == {(Purpose.TOPICS, 5, 0, False), (Purpose.TOPICS, 5, 0, True)}

@@ -6,10 +6,9 @@ the stated probabilities. docs/proofs_word.md has the proofs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Integral
 from typing import Any
 
@@ -142,8 +141,37 @@ def uniform_topics(corpus: Corpus, n_components: int, streams: Streams) -> np.nd
     return topics
 
 
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Documents that a thread sweeps at a time."""
+
+    documents: Corpus
+    order: np.ndarray  # in which they are begun, (n_docs,), int64
+    start: int  # their first token in the corpus
+    stream: int  # block whose random stream they share
+    skip: int  # words of the stream that belong to earlier documents
+
+
+def pieces_of(corpus: Corpus, n_jobs: int | None) -> list[Piece]:
+    """Blocks with a stream each; the last ones in parts, which keep all threads busy to the end.
+
+    Small pieces are slower, because fewer documents are swept side by side. Documents of about one
+    length are begun one after the other: none is left over at the end.
+    """
+    blocks, start, pieces = corpus.blocks(BLOCK_TOKENS), 0, []
+    threads = joblib.effective_n_jobs(n_jobs)
+    n_whole = len(blocks) - (threads if threads > 1 else 0)
+    for stream, block in enumerate(blocks):
+        first = start
+        for documents in [block] if stream < n_whole else block.blocks(PIECE_TOKENS):
+            order = np.argsort(-np.diff(documents.doc_ptr), kind="stable")
+            pieces.append(Piece(documents, order, start, stream, start - first))
+            start += documents.n_tokens
+    return pieces
+
+
 def draw_topics(
-    corpus: Corpus,
+    pieces: list[Piece],
     topics: np.ndarray,
     table: HalfTable,
     *,
@@ -157,42 +185,24 @@ def draw_topics(
     Each block of documents has its own random stream, and the place of a token in the block says
     which words are its own, so that the result does not depend on `n_jobs`.
     """
+    tolerance = _frozen.tolerance(table.half.shape[1])
 
-    def run(piece: tuple[Corpus, int, int, int]) -> None:
-        documents, start, stream, skip = piece
-        n = documents.n_tokens
-        part = topics[start : start + n]
+    def run(piece: Piece) -> None:
+        documents, n = piece.documents, piece.documents.n_tokens
+        part = topics[piece.start : piece.start + n]
         before = part.copy()
-        # Documents of about one length are swept side by side: none is left over at the end.
-        order = np.argsort(-np.diff(documents.doc_ptr), kind="stable")
-        bits = streams.reader(Purpose.TOPICS, t, stream, skip=skip).words(n)
-        refinement = NO_WORDS
+        reader = partial(streams.reader, Purpose.TOPICS, t, piece.stream, skip=piece.skip)
+        bits, refinement = reader().words(n), NO_WORDS
         while True:
             n_exact = _frozen.sweep(
-                documents.word, documents.doc_ptr, order, part, table.half, doc_topic_prior, bits,
-                refinement, _frozen.tolerance(table.half.shape[1]),
+                documents.word, documents.doc_ptr, piece.order, part, table.half, doc_topic_prior,
+                bits, refinement, tolerance,
             )  # fmt: skip
             if n_exact >= 0:
                 return
             # One draw in some 2**53 needs more than 64 bits: the piece again, with 128 for each.
-            refinement = streams.reader(Purpose.TOPICS, t, stream, skip=skip).words(n, spare=True)
+            refinement = reader().words(n, spare=True)
             part[:] = before
 
-    in_threads(run, list(_pieces(corpus, n_jobs)), n_jobs)
+    in_threads(run, pieces, n_jobs)
     return topics
-
-
-def _pieces(corpus: Corpus, n_jobs: int | None) -> Iterator[tuple[Corpus, int, int, int]]:
-    """Documents that a thread sweeps at a time: blocks with a stream each, the last ones in parts.
-
-    With each piece: its first token in the corpus, the number of its stream, and how many words of
-    the stream belong to earlier documents. Small pieces keep all threads busy to the end, and are
-    slower, because fewer documents are swept side by side.
-    """
-    blocks, start = corpus.blocks(BLOCK_TOKENS), 0
-    n_whole = len(blocks) - joblib.effective_n_jobs(n_jobs)
-    for stream, block in enumerate(blocks):
-        first = start
-        for documents in [block] if stream < n_whole else block.blocks(PIECE_TOKENS):
-            yield documents, start, stream, start - first
-            start += documents.n_tokens

@@ -22,6 +22,7 @@ from dplda.word._frozen_table import (
     HalfTable,
     TokensByWord,
     draw_topics,
+    pieces_of,
     uniform_topics,
 )
 
@@ -160,12 +161,13 @@ def average_counts(
         by_word.count(topics, counts, n_jobs)
     largest = max(1.0, float(frequencies.max(initial=0)))
     total, n_averaged = np.zeros_like(counts, np.int64), -(-max_iter // 4)
+    pieces = pieces_of(corpus, n_jobs)
     for t, n_left in zip(sweeps, range(max_iter - 1, -1, -1)):
         table = HalfTable.from_counts(
             counts if before is None else before + counts, largest, topic_word_prior, n_jobs=n_jobs
         )
         topics = draw_topics(
-            corpus, topics, table,
+            pieces, topics, table,
             doc_topic_prior=doc_topic_prior, streams=streams, t=t, n_jobs=n_jobs,
         )  # fmt: skip
         by_word.count(topics, counts, n_jobs)

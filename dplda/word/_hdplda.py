@@ -40,6 +40,7 @@ from dplda.word._frozen_table import (
     HalfTable,
     TokensByWord,
     draw_topics,
+    pieces_of,
     uniform_topics,
 )
 
@@ -229,6 +230,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             X = check_counts(self, X, reset=released is None)  # private
             tokens = Corpus.from_counts(X).shuffled(streams, first, self.n_jobs)  # private
             by_word = TokensByWord.from_corpus(tokens)  # private
+            pieces = pieces_of(tokens, self.n_jobs)  # private
             shape, n_tokens = (tokens.n_words, int(self.n_components)), tokens.n_tokens  # public
             if released is None:
                 total, n = np.zeros(shape, mechanisms.integers(n_tokens, n_sweeps)), 0
@@ -248,7 +250,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                     # replaced word; all other draws read public topics and the table only.
                     n_drawn += 1
                     draw = partial(
-                        draw_topics, tokens, topics, table, doc_topic_prior=self.doc_topic_prior,
+                        draw_topics, pieces, topics, table, doc_topic_prior=self.doc_topic_prior,
                         streams=streams, t=n_drawn, n_jobs=self.n_jobs,
                     )  # fmt: skip
                     topics = curator.publish(
