@@ -33,7 +33,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 
 # Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
 TEMPERED = 0.7  # of the rounds, in which the power grows; 1: -1 / -1
-CLEAR = 7.0  # mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
+CLEAR = 5.6  # mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
 MORE_PRECISE = 1.5  # 18% less noise; 1.2: 0 / 0
 RENEWED = 4  # rounds after which what is expected of the words is computed again; 8: -1 / 0
 
@@ -134,6 +134,7 @@ class NoisyTable:
     # ---- what a round asks; `ExactTable` has other answers -----------------------------------
 
     is_centered = True
+    stretch = 1.7  # of contributions before the clip: the estimate shrinks their sum
     powers = 0.3, 1.0  # of tempering, in the first and in the last rounds; 1, 1: +0.5 / -2
 
     def word_probabilities(self, out: np.ndarray) -> np.ndarray:
@@ -304,6 +305,7 @@ class ExactTable(NoisyTable):
     """
 
     is_centered = False
+    stretch = 1.0
     powers = 0.6, 0.95
 
     def infer(

@@ -21,7 +21,7 @@ from dplda.privacy import LowSignalWarning
 # Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution) documents,
 # VECTORS times as many with word vectors, and n_docs close the share
 # 1 - (half / n_docs)**DECAY / 2.
-HALF, WORDS, DECAY, VECTORS = 23.5, 0.667, 0.560, 0.59
+HALF, WORDS, DECAY, VECTORS = 18.8, 0.667, 0.560, 0.59
 # Standard error of that share on a corpus that was not used, where the share is above zero, without
 # and with vectors. These gain much on general English, and little on technical texts.
 ERROR = 0.13, 0.23
