@@ -17,7 +17,7 @@ from dplda.privacy._streams import Purpose
 from dplda.word._frozen_table import NO_WORDS, HalfTable, draw_topics, pieces_of
 
 TOP = 0x7BFF  # the bits of 65504
-SIZES = [1, 2, 16, 17, 33, 128, 129, 300]
+SIZES = [1, 2, 16, 17, 33, 128, 192, 193, 300]
 
 
 def table_of(bits):

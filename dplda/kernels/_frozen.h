@@ -23,7 +23,7 @@
 
 enum {
     DPLDA_LANES = 16,     /* the interval order: topics modulo 16 */
-    DPLDA_SHORT = 8,      /* vectors of 16 topics of the longest short row */
+    DPLDA_SHORT = 12,     /* vectors of 16 topics of the longest short row */
     DPLDA_GROUP = 4,      /* vectors between two stored sums of a longer row */
     DPLDA_MOST_SUMS = 32, /* of 2048 topics */
     DPLDA_IN_FLIGHT = 16, /* documents that are swept side by side, or fewer with long rows */
@@ -654,16 +654,15 @@ DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_short, const int n_slo
 /* Short rows are compiled for themselves. Weights, rows and sums of all documents in flight have
  * to stay in the first-level cache: the longer the rows, the fewer documents. */
 static void NAME(dplda_sweep)(dplda_sweep *s) {
-#define SHORT(n)                               \
-    case n:                                    \
-        NAME(sweep)(s, n, DPLDA_IN_FLIGHT);    \
+#define SHORT(n)                                                         \
+    case n:                                                              \
+        NAME(sweep)(s, n, n > 8 ? DPLDA_IN_FLIGHT / 2 : DPLDA_IN_FLIGHT); \
         break;
     switch (s->padded / DPLDA_LANES) {
-        SHORT(1) SHORT(2) SHORT(3) SHORT(4) SHORT(5) SHORT(6) SHORT(7) SHORT(8)
+        SHORT(1) SHORT(2) SHORT(3) SHORT(4) SHORT(5) SHORT(6)
+        SHORT(7) SHORT(8) SHORT(9) SHORT(10) SHORT(11) SHORT(12)
     default:
-        if (s->padded <= 256) {
-            NAME(sweep)(s, 0, DPLDA_IN_FLIGHT);
-        } else if (s->padded <= 640) {
+        if (s->padded <= 640) {
             NAME(sweep)(s, 0, DPLDA_IN_FLIGHT / 2);
         } else {
             NAME(sweep)(s, 0, DPLDA_IN_FLIGHT / 4);
