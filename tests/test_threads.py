@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -43,10 +42,7 @@ def test_an_error_ends_the_work_of_all_threads_and_is_raised(error):
     assert in_threads(square, range(5), 3) == [0, 1, 4, 9, 16]
 
 
-def test_calls_within_calls_and_from_many_threads_end(monkeypatch):
-    pool = ThreadPoolExecutor(2)  # fewer threads than callers
-    monkeypatch.setattr("dplda.leaf._threads._pool", pool)
-
+def test_calls_within_calls_and_from_many_threads_end():
     def outer(n):
         return sum(in_threads(square, range(n), 4))
 
@@ -121,12 +117,14 @@ def test_a_team_takes_over_the_mode_of_the_caller(request):
     assert not any(sums.view(np.int64).any() for sums in flushed)
 
 
-def test_threads_in_another_mode_of_the_processor_are_refused(monkeypatch, request):
-    pool = ThreadPoolExecutor(1)
-    pool.submit(int).result()  # its thread begins in the usual mode
-    monkeypatch.setattr(_threads, "_pool", pool)
+def test_pieces_are_run_in_the_mode_of_the_caller(request):
+    def see(_):
+        time.sleep(0.001)
+        return threading.get_ident(), np.float64(5e-324) * 1.0 > 0
+
+    usual = set(in_threads(see, range(50), 3))
     request.getfixturevalue("flushed")
-    assert in_threads(square, range(3), 1) == [0, 1, 4]
-    with pytest.raises(RuntimeError, match="-ffast-math"):
-        in_threads(lambda _: time.sleep(0.02), range(200), 2)
-    pool.shutdown()
+    flushed = set(in_threads(see, range(50), 3))
+    assert len(usual) == len(flushed) == 3
+    assert all(positive for _, positive in usual)
+    assert not any(positive for _, positive in flushed)

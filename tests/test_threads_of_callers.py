@@ -18,7 +18,7 @@ from numpy.testing import assert_array_equal
 from test_threads_of_fits import FITS, X
 
 from dplda.datasets import make_topic_corpus
-from dplda.leaf._threads import in_threads
+from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
 from dplda.privacy._curator import Curator, observe_releases
 from dplda.privacy._mechanisms import DiscreteGaussian
@@ -185,6 +185,7 @@ NAME = ContextVar("NAME", default="none")
 def names(n_jobs, pieces=64):
     """What the threads of `in_threads` see; each of them works on some piece."""
     together = threading.Barrier(n_jobs)
+    n_threads(3 * n_jobs)  # of three callers at once
 
     def see(piece):
         if piece < n_jobs:

@@ -23,6 +23,28 @@ cdef void run_pieces(
     c_run(piece, loop, n_pieces, n_threads)
 
 
+cdef void call_piece(void* loop, Py_ssize_t piece, int thread) noexcept with gil:
+    run, errors = <object>loop
+    try:
+        if not errors:
+            run(piece)
+    except BaseException as error:  # an interrupt, too
+        errors.append(error)
+
+
+def run_calls(run, Py_ssize_t n_pieces, int n_threads):
+    """Call `run` with the number of each piece, in threads that take the lock of the interpreter.
+
+    After an error no further call begins. The first error is raised when all calls have ended.
+    """
+    errors = []
+    loop = run, errors
+    with nogil:
+        c_run(<Piece>call_piece, <void*>loop, n_pieces, n_threads)
+    if errors:
+        raise errors[0]
+
+
 def use_pieces(cells):
     """Set the number of cells of a piece, for tests: it enters results. Return that before."""
     global cells_of_piece
