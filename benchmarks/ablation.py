@@ -62,7 +62,7 @@ CHANGES = [
     ("left_out", "a word's own row in the regression", "read", in_sample, 0),
     ("RENEWED", "rounds of one regression, 4", "8", 8, 0),
     ("HELD", "words of which one is held out, 10", "5", 5, 0),
-    ("REAL", "slope that is believed, 0.25", "0.5", 0.5, 0),
+    ("REAL", "slope over the trust before, 0.25", "0.5", 0.5, 0),
     ("REAL", "", "0.5", 0.5, TEXTS),
     ("OWN_TOTALS", "variance of log totals, 0.3", "1", 1.0, 0),
     ("FLOOR", "least topic and share, 0.05", "0.01", 0.01, 0),

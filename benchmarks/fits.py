@@ -2,8 +2,9 @@
 
 ``python benchmarks/fits.py TABLE [--corpora kos ...] [--epsilons 1 4] [--seeds 3]`` prints one of
 
-* ``users``: users with several documents, by what a fit is told of them. Each has the same number
-  of documents (``--documents 5``), drawn at random;
+* ``users``: users with several documents, by what a fit is told of them, without word vectors and
+  with the embedded ones. Each has the same number of documents (``--documents 5``), drawn at
+  random;
 * ``curve``: the share of the gap that n users close, beside n documents: from 0 for the word
   frequencies of all documents to 100% for the best model of all without noise;
 * ``days``: a model whose documents come in disjoint parts (``--parts 5``), one after another. Each
@@ -30,7 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 from corpora import LOADERS, load
 from sklearn.decomposition import LatentDirichletAllocation
-from utility import DELTA, K, spread
+from utility import DELTA, K, spread, vectors_of
 
 from dplda import PrivateSVILDA, SubLDA
 from dplda.metrics import held_out_perplexity, unigram_perplexity
@@ -76,10 +77,12 @@ def users(split, options) -> None:
     owns = sp.csr_array((np.ones(len(ids)), (ids, np.arange(len(ids)))))
     print(f"{options.documents} documents a user, {ids[-1] + 1} users\n")
     header("epsilon", "of a document", "of a user, `user_ids`", "of a user, rows merged")
-    for epsilon in options.epsilons:
-        data = (split.train, None), (split.train, ids), (owns @ split.train, None)
-        found = (perplexities(split, options, *each, epsilon=epsilon) for each in data)
-        row(f"{epsilon:g}", *map(spread, found))
+    data = (split.train, None), (split.train, ids), (owns @ split.train, None)
+    for vectors in ("", "embedded"):
+        given = {"word_vectors": vectors_of(split, vectors)}
+        for epsilon in options.epsilons:
+            found = (perplexities(split, options, *each, epsilon=epsilon, **given) for each in data)
+            row(f"{epsilon:g}{', vectors' * bool(vectors)}", *map(spread, found))
 
 
 def curve(split, options) -> None:

@@ -134,7 +134,7 @@ class NoisyTable:
     # ---- what a round asks; `ExactTable` has other answers -----------------------------------
 
     is_centered = True
-    stretch = 1.7  # of contributions before the clip: the estimate shrinks their sum
+    stretch = 1.7  # of contributions before the clip, as sums are shrunk; 1: -2 / -2, 2.4: 0 / 0
     powers = 0.3, 1.0  # of tempering, in the first and in the last rounds; 1, 1: +0.5 / -2
 
     def word_probabilities(self, out: np.ndarray) -> np.ndarray:
