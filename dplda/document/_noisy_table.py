@@ -35,7 +35,7 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 TEMPERED = 0.7  # of the rounds, in which the power grows; 1: -1 / -1
 CLEAR = 5.6  # mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
 MORE_PRECISE = 1.5  # 18% less noise; 1.2: 0 / 0
-RENEWED = 4  # rounds after which what is expected of the words is computed again; 8: -1 / 0
+RENEWED = 4  # rounds after which what is expected of the words is computed again; 8: 0 / 0
 
 
 def nearly_equal(draws: np.ndarray) -> np.ndarray:
@@ -135,7 +135,7 @@ class NoisyTable:
 
     is_centered = True
     stretch = 1.7  # of contributions before the clip, as sums are shrunk; 1: -2 / -2, 2.4: 0 / 0
-    powers = 0.3, 1.0  # of tempering, in the first and in the last rounds; 1, 1: +0.5 / -2
+    powers = 0.3, 1.0  # of tempering, in the first and in the last rounds; 1, 1: 0 / -2
 
     def word_probabilities(self, out: np.ndarray) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32, in `out`."""
