@@ -13,8 +13,6 @@ Results are the same, bit for bit.
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
-import numpy as np
-
 from dplda.kernels._sets cimport in_use
 
 cdef extern from "_noise.h" nogil:
