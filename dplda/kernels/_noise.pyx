@@ -85,6 +85,7 @@ cdef object add_draws(
     const uint64_t[:, ::1] slow,
     integer[::1] cells,
 ):
+    """Add draws to the cells, up to one that lacks spare words; see `add_gaussian`."""
     cdef Py_ssize_t n_cells = cells.shape[0], j = 0, stop = 0, used
     cdef Py_ssize_t n_columns = N_COLUMNS if is_gaussian else 2 * N_COLUMNS
     cdef bint wide = integer is int64_t
