@@ -46,23 +46,21 @@ def in_sample(features, rows, precision, penalty):
 # Name, what it is, what it is changed to, the new value, and public texts. A name with a class or
 # a module in its place is patched there; a constant is patched in all modules that read it.
 CHANGES = [
-    ("CLIP", "clipping bound over the norm, 0.5", "0.4", 0.4, 0),
-    ("CLIP", "", "0.6", 0.6, 0),
-    ("stretch", "of contributions before the clip, 1.7", "1: none", 1.0, 0),
-    ("stretch", "", "2.4", 2.4, 0),
+    ("CLIP", "clipping bound over the norm", "0.3", 0.3, 0),
+    ("CLIP", "", "0.55", 0.55, 0),
     ("powers", "power of tempering at first, 0.3", "1: none", (1.0, 1.0), 0),
     ("TEMPERED", "share of the rounds with tempering, 0.7", "1", 1.0, 0),
     ("_share", "weight of a round, its number squared", "equal", equal_weights, 0),
     ("LATER_BUDGET", "growth of the budget of rounds, 0.75", "0: equal", 0.0, 0),
     ("SHARE_OF_TOTALS", "budget of word totals, 0.25", "0.1", 0.1, 0),
     ("FIRST_TOTALS", "share of their first release, 0.3", "0.5", 0.5, 0),
-    ("CLEAR", "signal without rounds for totals, 5.6", "0: no such rounds", 1e-9, 0),
+    ("CLEAR", "signal without rounds for totals, 7", "0: no such rounds", 1e-9, 0),
     ("SHARED", "variance that vectors explain, 0.5", "0.25", 0.25, 0),
     ("SHARED", "", "0.75", 0.75, 0),
     ("left_out", "a word's own row in the regression", "read", in_sample, 0),
     ("RENEWED", "rounds of one regression, 4", "8", 8, 0),
     ("HELD", "words of which one is held out, 10", "5", 5, 0),
-    ("REAL", "slope over the trust before, 0.25", "0.5", 0.5, 0),
+    ("REAL", "slope that is believed, 0.25", "0.5", 0.5, 0),
     ("REAL", "", "0.5", 0.5, TEXTS),
     ("OWN_TOTALS", "variance of log totals, 0.3", "1", 1.0, 0),
     ("FLOOR", "least topic and share, 0.05", "0.01", 0.01, 0),
@@ -71,7 +69,7 @@ CHANGES = [
     ("CHANCE", "gain of likelihood by chance, 10", "-1000: none", -1000.0, TEXTS),
     ("SCALE_UP", "most that a short document counts, 5", "1", 1.0, 0),
 ]
-OWNERS = {"powers": NoisyTable, "stretch": NoisyTable, "_share": SubLDA}
+OWNERS = {"powers": NoisyTable, "_share": SubLDA}
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, release_word_totals
 from dplda.document._document_budget import document_budget
-from dplda.document._noisy_table import NoisyTable
 
 K = 5
 
@@ -64,17 +63,3 @@ def test_without_noise_and_sampling_the_last_round_stands_alone(corpus):
     assert model._released.variance == 0
     half = SubLDA(K, epsilon=math.inf, max_iter=4, subsampling_ratio=0.5, random_state=0)
     assert np.abs(half.fit(corpus)._released.average.sum(axis=1) - totals).max() > 5
-
-
-@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
-def test_contributions_that_are_stretched_before_the_clip_give_better_topics(monkeypatch):
-    X = make_topic_corpus(1100, 300, 8, doc_length=100, random_state=3).data
-    perplexities = []
-    for stretch in (1.0, NoisyTable.stretch):
-        monkeypatch.setattr(NoisyTable, "stretch", stretch)
-        model = SubLDA(8, epsilon=2.0, delta=1e-5, max_iter=40)
-        perplexities.append([
-            model.set_params(random_state=seed).fit(X[:1000]).perplexity(X[1000:])
-            for seed in range(3)
-        ])  # fmt: skip
-    assert np.log(perplexities[1]).mean() < np.log(perplexities[0]).mean() - 0.007

@@ -36,14 +36,14 @@ COUNTS = "word-topic counts"
 # them, at epsilon 0.5, 1 and 4).
 SHARE_OF_TOTALS = 0.25
 # Figures like -2 / -1 are points of the share of the gap that a change gives, at epsilon 1 and 4
-# (docs/results.md). SHARE_OF_TOTALS 0.1: -1 / -4.
-FIRST_TOTALS = 0.3  # share of the first of their releases; 0.5: -1 / 0
+# (docs/results.md). SHARE_OF_TOTALS 0.1: -3 / -3.
+FIRST_TOTALS = 0.3  # share of the first of their releases; 0.5: 0 / 0
 LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
 LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
 NORM = 6.0  # L2 that documents are scaled to; with 3 and 12, perplexity of KOS moves below 0.1%
-CLIP = 0.5  # clipping bound of a round, over NORM; 0.4: -2 / -1, 0.6: +1 / +1, and more chance
-LATER_BUDGET = 0.75  # round t without sampling gets a budget like t to this power; 0: -3 / -1
+CLIP = 0.4  # clipping bound of a round, over NORM; 0.3: -2 / -2, 0.55: -9 / -2
+LATER_BUDGET = 0.75  # round t without sampling gets a budget like t to this power; 0: -2 / -1
 SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
 FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (docs/decisions.md, record 14)
 N_PASSES = 80  # in which a document takes part by default, as long as these limits allow it

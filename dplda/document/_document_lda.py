@@ -99,7 +99,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         of `components_`, before the estimate shrinks it.
     signal_to_noise_ : float
         Mean count of a cell over the standard deviation of its noise in the average of the rounds,
-        both times word weights. ``inf`` without noise. Below 0.24 the model knows word frequencies,
+        both times word weights. ``inf`` without noise. Below 0.3 the model knows word frequencies,
         and little of topics.
     prior_trust_ : float or None
         How far the topics of `prior_components` are believed, from 0 to 1: as the releases say.
@@ -184,7 +184,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             knows or guesses it.
         LowSignalWarning
             If fewer than half of the topics stand out of the noise after `max_iter` rounds, or are
-            expected to with `expected_n_docs` documents; if `signal_to_noise_` is below 0.24; or if
+            expected to with `expected_n_docs` documents; if `signal_to_noise_` is below 0.3; or if
             topics of `prior_components` sum to 1, or the releases do not agree with them.
         PrivateDataWarning
             If most rows hold no word. Not for release.
@@ -341,7 +341,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             total = documents.sum_topics(
                 units, factor=in_16_bits(phi, self.n_jobs),
                 center=in_16_bits(table.center(room), self.n_jobs, size=0),
-                weight=table.weight, norm=bound / table.stretch, radius=radius,
+                weight=table.weight, norm=bound, radius=radius,
                 upweight=step.rate / rates,
             )  # private  # fmt: skip
             # One unit moves `total` by at most `radius` in L2: its contribution is clipped to

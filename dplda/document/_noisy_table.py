@@ -33,9 +33,9 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 
 # Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
 TEMPERED = 0.7  # of the rounds, in which the power grows; 1: -1 / -1
-CLEAR = 5.6  # mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
+CLEAR = 7.0  # mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
 MORE_PRECISE = 1.5  # 18% less noise; 1.2: 0 / 0
-RENEWED = 4  # rounds after which what is expected of the words is computed again; 8: 0 / 0
+RENEWED = 4  # rounds after which what is expected of the words is computed again; 8: -1 / 0
 
 
 def nearly_equal(draws: np.ndarray) -> np.ndarray:
@@ -134,8 +134,7 @@ class NoisyTable:
     # ---- what a round asks; `ExactTable` has other answers -----------------------------------
 
     is_centered = True
-    stretch = 1.7  # of contributions before the clip, as sums are shrunk; 1: -2 / -2, 2.4: 0 / 0
-    powers = 0.3, 1.0  # of tempering, in the first and in the last rounds; 1, 1: 0 / -2
+    powers = 0.3, 1.0  # of tempering, in the first and in the last rounds; 1, 1: +0.5 / -2
 
     def word_probabilities(self, out: np.ndarray) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32, in `out`."""
@@ -305,7 +304,6 @@ class ExactTable(NoisyTable):
     """
 
     is_centered = False
-    stretch = 1.0
     powers = 0.6, 0.95
 
     def infer(

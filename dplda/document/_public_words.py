@@ -16,12 +16,12 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
 # Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
-SHARED = 0.5  # of the variance of rows, which vectors explain; 0.25: -1 / -1, 0.75: 0 / 0
-SMOOTHING = 2.0  # tokens, even in all topics, that a word gets besides its own; 0.5: -1 / -1
+SHARED = 0.5  # of the variance of rows, which vectors explain; 0.25: -1.5 / 0, 0.75: 0 / 0
+SMOOTHING = 2.0  # tokens, even in all topics, that a word gets besides its own; 0.5: -0.5 / -0.7
 LEAST_COVERED = 0.25  # share of the words without which a table knows no word frequencies
-HELD = 10  # one word in so many is held out; 5: -1 / -2
-REAL = 0.25  # slope of their rows, over the trust before, that is believed; 0.5: -6 / -2
-OWN_TOTALS = 0.3  # variance of the logarithm of a word's total, without noise; 1: 0 / 0
+HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
+REAL = 0.25  # slope of their rows, from which all words believe what is said; 0.5: -3 / 0
+OWN_TOTALS = 0.3  # variance of the logarithm of a word's total, without noise; 1: -0.8 / 0
 
 
 @dataclass
@@ -153,14 +153,12 @@ class PublicWords:
 def trust_in(expected: np.ndarray, rows: np.ndarray, precision: np.ndarray, before: float) -> float:
     """How far released rows agree with what was expected of them, from 0 to 1.
 
-    The slope of the rows on what was expected, over the slope that is believed: its posterior mean,
-    if it is normal around `before` with a standard deviation of 1. What is trusted less before has
-    to show more.
+    The slope of the rows on what was expected, over `REAL`: its posterior mean, if it is normal
+    around `before` with a standard deviation of 1.
     """
     slope, precise = slope_on(expected, rows, precision)
-    real = REAL / before
-    precise *= real**2
-    return min(max((precise * slope / real + before) / (precise + 1), 0.0), 1.0)
+    precise *= REAL**2
+    return min(max((precise * slope / REAL + before) / (precise + 1), 0.0), 1.0)
 
 
 def standard(
