@@ -19,8 +19,8 @@ ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 # Evidence of 20 topics that LDA finds by chance in shuffled words: up to 7.3 of any topic with
 # noise, but up to 10.6 at epsilon 1, where a limit of 9 leaves one of 40 such topics, and 11 most
 # real ones of glosses; 34 on average without noise. It grows with their number, and with its power
-# GROWTH above 20: of 60 topics it is up to 33 at epsilon 4, and 102 without noise. At epsilon 1 it is
-# more, where few documents have many topics: 39 of 40 and 93 of 60 (NIPS, 1,342 documents).
+# GROWTH above 20: of 60 topics it is up to 33 at epsilon 4, and 102 without noise. At epsilon 1 it
+# is more, where few documents have many topics: 39 of 40 and 93 of 60 (NIPS, 1,342 documents).
 # (benchmarks/topic_signal.py)
 CHANCE, CHANCE_WITHOUT_NOISE, GROWTH = 9.0, 36.0, 1.2
 FEWEST_TOPICS = 0.5  # share of the topics that are not weak, below which a fit warns
