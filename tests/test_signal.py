@@ -108,7 +108,9 @@ def test_shuffled_words_of_real_texts_have_no_topic_at_a_small_epsilon():
     for seed in (0, 1):
         words = np.random.default_rng(seed).permutation(np.repeat(X.indices, X.data))
         shuffled = sp.csr_array((np.ones(len(words)), (rows, words)), shape=X.shape)
-        assert SubLDA(20, epsilon=1.0, random_state=seed).fit(shuffled).weak_topics_.all()
+        for n_topics, epsilon in ((20, 1.0), (60, 4.0)):
+            model = SubLDA(n_topics, epsilon=epsilon, random_state=seed, n_jobs=2).fit(shuffled)
+            assert model.weak_topics_.all()
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
