@@ -8,29 +8,38 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-# No -march: a wheel must run on any machine. No contraction of a*b+c into one rounding either:
-# the same seed gives the same topics on every machine.
+# No -march: a wheel must run on any machine. No contraction of a*b+c into one rounding
+# either: the same seed gives the same topics on every machine.
 FLAGS = {
     "unix": [
-        "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-Wno-psabi",
+        "-O3",
+        "-fno-math-errno",
+        "-fno-trapping-math",
+        "-ffp-contract=off",
+        "-Wno-psabi",
         "-g0",  # Python's own flags ask for debug symbols, which are most of a wheel
     ],
     "msvc": ["/O2", "/fp:precise"],
-}  # fmt: skip
+}
 
 # The build that scripts/sanitizers tests.
 SANITIZED = os.environ.get("DPLDA_SANITIZE") == "1"
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
+SANITIZERS = (
+    ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
+)
 if SANITIZED:
     FLAGS["unix"] += ["-O1", "-g", *SANITIZERS]
 FLAGS["mingw32"] = FLAGS["unix"]  # gcc on Windows
 
 
 class BuildKernels(build_ext):
-    """Chooses the flags once the compiler is known, and compiles several kernels at a time."""
+    """Chooses the flags once the compiler is known, and compiles several kernels at a
+    time.
+    """
 
     def build_extensions(self):
-        if self.compiler.compiler_type == "unix":  # MSVC's class starts up without a lock
+        # MSVC's class starts up without a lock
+        if self.compiler.compiler_type == "unix":
             self.parallel = self.parallel or True  # as many as there are processors
         for extension in self.extensions:
             extension.extra_compile_args = FLAGS.get(self.compiler.compiler_type, [])
@@ -39,7 +48,9 @@ class BuildKernels(build_ext):
 
 
 kernels = [
-    Extension(f"dplda.kernels.{Path(path).stem}", [path], depends=glob("dplda/kernels/*.h"))
+    Extension(
+        f"dplda.kernels.{Path(path).stem}", [path], depends=glob("dplda/kernels/*.h")
+    )
     for path in sorted(glob("dplda/kernels/*.pyx"))
 ]
 setup(

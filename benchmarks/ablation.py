@@ -1,11 +1,13 @@
-"""What each tuned constant of a document-level fit is worth, in points of the share of the gap.
+"""What each tuned constant of a document-level fit is worth, in points of the share of
+the gap.
 
-``python benchmarks/ablation.py [--corpora kos bbc docstrings nips] [--seeds 2] [--only NAME ...]
-[--points FILE] [--into PAGE MARK]``
+``python benchmarks/ablation.py [--corpora kos bbc docstrings nips] [--seeds 2] [--only
+NAME ...] [--points FILE] [--into PAGE MARK]``
 
-A row changes one constant, or leaves out what it belongs to. It prints the mean change over corpora
-and seeds, and its standard error over corpora, at epsilon 1 and 4, with embedded word vectors, or
-with 300 public texts for constants that are about these. Conditions are those of ``utility.py``.
+A row changes one constant, or leaves out what it belongs to. It prints the mean change
+over corpora and seeds, and its standard error over corpora, at epsilon 1 and 4, with
+embedded word vectors, or with 300 public texts for constants that are about these.
+Conditions are those of ``utility.py``.
 """
 
 from __future__ import annotations
@@ -43,8 +45,9 @@ def in_sample(features, rows, precision, penalty):
     return features @ (inverse @ (weighted.T @ rows))
 
 
-# Name, what it is, what it is changed to, the new value, and public texts. A name with a class or
-# a module in its place is patched there; a constant is patched in all modules that read it.
+# Name, what it is, what it is changed to, the new value, and public texts. A name with
+# a class or a module in its place is patched there; a constant is patched in all
+# modules that read it.
 CHANGES = [
     ("CLIP", "clipping bound over the norm", "0.3", 0.3, 0),
     ("CLIP", "", "0.55", 0.55, 0),
@@ -74,11 +77,15 @@ OWNERS = {"powers": NoisyTable, "_share": SubLDA}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS))
+    parser.add_argument(
+        "--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS)
+    )
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", nargs="+", help="names of constants")
     parser.add_argument("--points", type=Path, help="file of measured points")
-    parser.add_argument("--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to")
+    parser.add_argument(
+        "--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     points = Points(options.points)
@@ -117,10 +124,15 @@ def change(gaps, points, seeds, name, to, value, texts, epsilon) -> str:
 @contextmanager
 def changed(name: str, value):
     """Everything that reads the constant reads the value."""
-    places = [OWNERS[name]] if name in OWNERS else [
-        module for key, module in sys.modules.items()
-        if key.startswith("dplda.document.") and hasattr(module, name)
-    ]  # fmt: skip
+    places = (
+        [OWNERS[name]]
+        if name in OWNERS
+        else [
+            module
+            for key, module in sys.modules.items()
+            if key.startswith("dplda.document.") and hasattr(module, name)
+        ]
+    )
     assert places, name
     with ExitStack() as stack:
         for place in places:
@@ -136,13 +148,20 @@ def forget() -> None:
     _table_estimate.nodes.cache_clear()
 
 
-def fit(split: Split, epsilon: float, texts: int, seed: int, name: str = "", to: str = "") -> float:
-    """Held-out perplexity of a fit under the constants of the moment, which `name` and `to` say."""
+def fit(
+    split: Split, epsilon: float, texts: int, seed: int, name: str = "", to: str = ""
+) -> float:
+    """Held-out perplexity of a fit under the constants of the moment, which `name` and
+    `to` say.
+    """
     given = (
-        {"prior_components": prior_of(split, texts, seed)} if texts
+        {"prior_components": prior_of(split, texts, seed)}
+        if texts
         else {"word_vectors": load_word_vectors(list(map(str, split.words)))}
-    )  # fmt: skip
-    return float(sublda(epsilon, seed, **given).fit(split.train[texts:]).perplexity(split.test))
+    )
+    return float(
+        sublda(epsilon, seed, **given).fit(split.train[texts:]).perplexity(split.test)
+    )
 
 
 if __name__ == "__main__":

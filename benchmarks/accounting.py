@@ -1,12 +1,15 @@
-"""Figures of accounting: bounds next to exact values, calibrations, detection, sweeps of words.
+"""Figures of accounting: bounds next to exact values, calibrations, detection, sweeps
+of words.
 
 ``python benchmarks/accounting.py TABLE`` prints one of
 
 * ``bounds``: two-sided bounds of epsilon on twenty settings (docs/accounting.md);
-* ``library``: settings in which a library is below the exact value. Needs the extra ``oracle``;
-* ``calibration``: CPU seconds of one thread that a calibration takes, the longest of three deltas.
-  No setting repeats, so none is in a cache;
-* ``detection``: detection at 1 false alarm in 100, groups, and two models (docs/guarantee.md);
+* ``library``: settings in which a library is below the exact value. Needs the extra
+  ``oracle``;
+* ``calibration``: CPU seconds of one thread that a calibration takes, the longest of
+  three deltas. No setting repeats, so none is in a cache;
+* ``detection``: detection at 1 false alarm in 100, groups, and two models
+  (docs/guarantee.md);
 * ``words``: the cost of HDP-LDA (docs/proofs_word.md).
 """
 
@@ -66,7 +69,10 @@ SETTINGS = [
 
 def bounds() -> None:
     epsilon_bounds(sampled(0.3, 2.0, 10), 1e-5)  # imports
-    print("| events | delta | epsilon | ratio - 1 | seconds |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| events | delta | epsilon | ratio - 1 | seconds |\n| --- | --- | --- | --- | "
+        "--- |"
+    )
     for name, events, delta in SETTINGS:
         start = time.process_time()
         epsilon_of(events, delta)
@@ -79,14 +85,18 @@ def bounds() -> None:
 
 
 def library() -> None:
-    """Gaussian noise, which has a closed form, through another library's loss distributions."""
+    """Gaussian noise, which has a closed form, through another library's loss
+    distributions.
+    """
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     print("| noise | rounds | exact, at least | dp-accounting, interval 1e-4 |")
     print("| --- | --- | --- | --- |")
     below = 0
     cases = [
-        (s, n) for n in (10**3, 10**4, 10**5) for s in (50.0, 100.0, 150.0, 200.0, 300.0, 450.0)
+        (s, n)
+        for n in (10**3, 10**4, 10**5)
+        for s in (50.0, 100.0, 150.0, 200.0, 300.0, 450.0)
     ]
     for noise, rounds in cases:
         law = pld.from_gaussian_mechanism(noise, value_discretization_interval=1e-4)
@@ -108,12 +118,22 @@ def calibration() -> None:
         return time.thread_time() - start
 
     seconds(3, 0.1, 2.0, 1e-6)  # loads the accountant
-    print("| rounds | rate |", " | ".join(f"epsilon {epsilon:g}" for epsilon in EPSILONS), "|")
+    print(
+        "| rounds | rate |",
+        " | ".join(f"epsilon {epsilon:g}" for epsilon in EPSILONS),
+        "|",
+    )
     print("| --- |" + " --- |" * (1 + len(EPSILONS)))
-    for n_rounds, rate in itertools.product((1, 80, 1000, 10_000), (1.0, 0.1, 0.01, 0.001)):
+    for n_rounds, rate in itertools.product(
+        (1, 80, 1000, 10_000), (1.0, 0.1, 0.01, 0.001)
+    ):
         row = [
             # one round at a rate below delta needs no noise
-            max(seconds(n_rounds, rate, e, d) for d in DELTAS if n_rounds > 1 or d < rate)
+            max(
+                seconds(n_rounds, rate, e, d)
+                for d in DELTAS
+                if n_rounds > 1 or d < rate
+            )
             for e in EPSILONS
         ]
         cells = " | ".join(f"{value:.2f}" for value in row)
@@ -125,16 +145,26 @@ def detection() -> None:
 
     def guarantee(epsilon, events):
         return Guarantee(
-            "document", "one document is added or removed", epsilon, delta, "", 1.0, None, False,
+            "document",
+            "one document is added or removed",
+            epsilon,
+            delta,
+            "",
+            1.0,
+            None,
+            False,
             events=events,
-        )  # fmt: skip
+        )
 
     def upward(rate):
         """Percent, rounded up to three digits."""
         step = 10.0 ** (math.floor(math.log10(100.0 * rate)) - 2)
         return math.ceil(100.0 * rate / step) * step
 
-    print("| epsilon at delta 1e-6 | mu | detection rate | by these alone | groups of 3, 10 |")
+    print(
+        "| epsilon at delta 1e-6 | mu | detection rate | by these alone | groups of 3, "
+        "10 |"
+    )
     print("| --- | --- | --- | --- | --- |")
     for epsilon in (0.5, 1.0, 4.0, 8.0):
         events = (Gaussian(calibrate(Gaussian, epsilon, delta)),)
@@ -142,8 +172,9 @@ def detection() -> None:
         alone = guarantee(epsilon, ())
         groups = ", ".join(f"{exact.for_groups(k).epsilon:.1f}" for k in (3, 10))
         print(
-            f"| {epsilon:g} | {exact.gaussian_mu:.3f} | {upward(exact.detection_rate()):.3g} "
-            f"| {upward(alone.detection_rate()):.3g} | {groups} |"
+            f"| {epsilon:g} | {exact.gaussian_mu:.3f} | "
+            f"{upward(exact.detection_rate()):.3g} | "
+            f"{upward(alone.detection_rate()):.3g} | {groups} |"
         )
     twice = epsilon_of([Gaussian(calibrate(Gaussian, 4.0, delta))] * 2, delta)
     print(f"two models of epsilon 4: {twice:.3g}")
@@ -155,13 +186,22 @@ def words() -> None:
     n = 50
     for noise, ratio in ((0.1, 1.25), (0.5, 2.0), (10.0, math.exp(5))):
         draw = 2 * math.log(ratio)
-        events = [Repeated(Laplace(2 / noise), 2 * n), Repeated(BoundedRange(draw), n - 1)]
+        events = [
+            Repeated(Laplace(2 / noise), 2 * n),
+            Repeated(BoundedRange(draw), n - 1),
+        ]
         total, found = n * noise + (n - 1) * draw, epsilon_of(events, 1e-5)
-        print(f"| {n} | {noise:g} | {ratio:.4g} | {draw:.4f} | {total:.3f} | {found:.3f} |")
+        print(
+            f"| {n} | {noise:g} | {ratio:.4g} | {draw:.4f} | {total:.3f} | {found:.3f} "
+            "|"
+        )
 
 
 if __name__ == "__main__":
-    tables = {table.__name__: table for table in (bounds, library, calibration, detection, words)}
+    tables = {
+        table.__name__: table
+        for table in (bounds, library, calibration, detection, words)
+    }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table", choices=tables)
     tables[parser.parse_args().table]()

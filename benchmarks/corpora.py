@@ -1,9 +1,9 @@
 """The corpora of the benchmarks, all prepared in the same way.
 
-KOS, NIPS and BBC are read from the folder that the variable DPLDA_DATA names (UCI's docword files,
-and bbc.jsonl.gz with one {"text", "label"} a line). UCI's files are downloaded if they are missing.
-A script of several corpora prints which it leaves out; without any it fails. The docstrings need no
-file.
+KOS, NIPS and BBC are read from the folder that the variable DPLDA_DATA names (UCI's
+docword files, and bbc.jsonl.gz with one {"text", "label"} a line). UCI's files are
+downloaded if they are missing. A script of several corpora prints which it leaves out;
+without any it fails. The docstrings need no file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 @dataclass(eq=False)  # two splits are never compared, and one may be a key
 class Split:
-    """Training and held-out documents, their labels if any, and the words of the columns."""
+    """Training and held-out documents, their labels if any, and the words of the
+    columns.
+    """
 
     name: str
     train: sp.csr_array
@@ -49,7 +51,9 @@ def data_folder() -> Path:
 
 
 def uci_bow(name: str):
-    """A corpus of the UCI bags of words: sizes, and lines of document, word and count from 1."""
+    """A corpus of the UCI bags of words: sizes, and lines of document, word and count
+    from 1.
+    """
     with gzip.open(found(f"docword.{name}.txt.gz")) as file:
         n_docs, n_words, _ = (int(file.readline()) for _ in range(3))
         docs, words, counts = np.loadtxt(file, np.int64).T
@@ -89,13 +93,16 @@ def prepare(
 ) -> Split:
     """Frequent words, documents of some length, a fixed tenth held out.
 
-    The words are those of highest document frequency but for the `n_skip` first ones, chosen on
-    the corpus itself: an experiment's licence, which a private training must not take.
+    The words are those of highest document frequency but for the `n_skip` first ones,
+    chosen on the corpus itself: an experiment's licence, which a private training must
+    not take.
     """
     X = sp.csr_array(X).astype(float)
     words = None if words is None else np.asarray(words)
     if n_words is not None:
-        order = np.argsort(-(X > 0).sum(axis=0), kind="stable")[n_skip : n_skip + n_words]
+        order = np.argsort(-(X > 0).sum(axis=0), kind="stable")[
+            n_skip : n_skip + n_words
+        ]
         X, words = sp.csr_array(X[:, order]), None if words is None else words[order]
     keep = np.flatnonzero(X.sum(axis=1) >= shortest)
     order = keep[np.random.default_rng(0).permutation(len(keep))]
@@ -113,7 +120,9 @@ def nips(**options) -> Split:
 
 
 def embedded() -> Split:
-    """Docstrings of the scientific packages, words of Python's documentation (public)."""
+    """Docstrings of the scientific packages, words of Python's documentation
+    (public).
+    """
     texts, labels = load_docstrings()
     words = python_words(2000)
     X = CountVectorizer(vocabulary=words).fit_transform(texts)
@@ -121,11 +130,15 @@ def embedded() -> Split:
 
 
 def glosses() -> Split:
-    """The embedded definitions of nouns, and the 2,000 words that most of their fields use."""
+    """The embedded definitions of nouns, and the 2,000 words that most of their fields
+    use.
+    """
     corpus, pattern = load_wordnet_glosses(), r"(?<![\w'])[a-z]{3,}(?![\w'])"
     vectorizer = CountVectorizer(stop_words="english", token_pattern=pattern)
     X = sp.csr_array(vectorizer.fit_transform(corpus.data))
-    fields = [X[corpus.target == field].sum(axis=0) > 0 for field in np.unique(corpus.target)]
+    fields = [
+        X[corpus.target == field].sum(axis=0) > 0 for field in np.unique(corpus.target)
+    ]
     names = vectorizer.get_feature_names_out()
     words = names[np.lexsort((names, -X.sum(axis=0), -np.sum(fields, axis=0)))][:2000]
     X = CountVectorizer(vocabulary=words).fit_transform(corpus.data)
@@ -150,7 +163,10 @@ def kos_texts() -> list[str]:
     corpus = uci_bow("kos")
     X, names = sp.csr_array(corpus.data), np.asarray(corpus.feature_names)
     rows = [slice(a, b) for a, b in itertools.pairwise(X.indptr)]
-    return [" ".join(np.repeat(names[X.indices[row]], X.data[row].astype(int))) for row in rows]
+    return [
+        " ".join(np.repeat(names[X.indices[row]], X.data[row].astype(int)))
+        for row in rows
+    ]
 
 
 def _uci(name: str, **options) -> Split:
@@ -158,7 +174,13 @@ def _uci(name: str, **options) -> Split:
     return prepare(name.upper(), corpus.data, words=corpus.feature_names, **options)
 
 
-LOADERS = {"kos": kos, "nips": nips, "docstrings": embedded, "bbc": bbc, "glosses": glosses}
+LOADERS = {
+    "kos": kos,
+    "nips": nips,
+    "docstrings": embedded,
+    "bbc": bbc,
+    "glosses": glosses,
+}
 
 
 def load(names) -> list[Split]:

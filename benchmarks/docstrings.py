@@ -1,7 +1,8 @@
-"""A corpus of installed texts: the documentation of joblib, NumPy, SciPy and scikit-learn.
+"""A corpus of installed texts: the documentation of joblib, NumPy, SciPy and
+scikit-learn.
 
-The texts depend only on the versions of the four packages and, for some compiled objects, on the
-platform. They are public. Sources are parsed, and not imported.
+The texts depend only on the versions of the four packages and, for some compiled
+objects, on the platform. They are public. Sources are parsed, and not imported.
 """
 
 from __future__ import annotations
@@ -19,19 +20,34 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 PACKAGES = ("joblib", "numpy", "scipy", "sklearn")
-COMPILED = ("numpy", "numpy.random", "scipy.special")  # with long documentation, without sources
+# with long documentation, without sources
+COMPILED = ("numpy", "numpy.random", "scipy.special")
 FEWEST_WORDS = 20
 SKIPPED_FOLDERS = {  # tests, and bundled projects of other authors
-    "test", "tests", "testing", "externals", "_vendor", "_vendored", "vendored",
-    "array_api_compat", "array_api_extra", "_uarray", "cobyqa", "pyprima",
-}  # fmt: skip
+    "test",
+    "tests",
+    "testing",
+    "externals",
+    "_vendor",
+    "_vendored",
+    "vendored",
+    "array_api_compat",
+    "array_api_extra",
+    "_uarray",
+    "cobyqa",
+    "pyprima",
+}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @lru_cache(maxsize=1)
 def load_docstrings() -> tuple[list[str], np.ndarray]:
-    """About 7,000 texts in the order of qualified names, and the subpackage that each is of."""
-    documents = [item for package in PACKAGES for item in in_sources(folder(package), package)]
+    """About 7,000 texts in the order of qualified names, and the subpackage that each
+    is of.
+    """
+    documents = [
+        item for package in PACKAGES for item in in_sources(folder(package), package)
+    ]
     for module in COMPILED:
         documents.extend(in_namespace(module))
     unique: dict[str, str] = {}
@@ -44,8 +60,12 @@ def load_docstrings() -> tuple[list[str], np.ndarray]:
 
 
 def python_words(n_words: int | None = None) -> list[str]:
-    """Frequent words of Python's own documentation: a public vocabulary for the docstrings."""
-    vectorizer = CountVectorizer(stop_words="english", token_pattern=r"(?u)\b[a-z]{3,}\b")
+    """Frequent words of Python's own documentation: a public vocabulary for the
+    docstrings.
+    """
+    vectorizer = CountVectorizer(
+        stop_words="english", token_pattern=r"(?u)\b[a-z]{3,}\b"
+    )
     total = np.asarray(vectorizer.fit_transform(topics.values()).sum(axis=0)).ravel()
     names = vectorizer.get_feature_names_out()
     return names[np.lexsort((names, -total))][:n_words].tolist()
@@ -61,7 +81,9 @@ def subpackages(package: str) -> set[str]:
 
 
 def label(name: str, public: dict[str, set[str]]) -> str:
-    """The public subpackage of a qualified name, or its package: numpy._core gives numpy."""
+    """The public subpackage of a qualified name, or its package: numpy._core gives
+    numpy.
+    """
     package, subpackage = [*name.split("."), ""][:2]
     return f"{package}.{subpackage}" if subpackage in public[package] else package
 
@@ -116,7 +138,9 @@ def in_call(call: ast.Call, name: str) -> Iterator[tuple[str, str]]:
 
 
 def in_namespace(name: str) -> Iterator[tuple[str, str]]:
-    """Documentation of the compiled objects of a public module, and of their members."""
+    """Documentation of the compiled objects of a public module, and of their
+    members.
+    """
     for key, value in sorted(vars(importlib.import_module(name)).items()):
         if not callable(value) or inspect.isfunction(value):
             continue

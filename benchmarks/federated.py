@@ -1,20 +1,23 @@
 """Parties with documents of their own: what secure sums and merged topics reach.
 
-``python benchmarks/federated.py [--parts secure rounds alone literal] [--corpora kos bbc glosses]
-[--epsilons 2 4] [--n-parties 3 10 30] [--sorted] [--seeds 3] [--rounds 5]``
+``python benchmarks/federated.py [--parts secure rounds alone literal] [--corpora kos
+bbc glosses] [--epsilons 2 4] [--n-parties 3 10 30] [--sorted] [--seeds 3] [--rounds
+5]``
 
-`secure`: all documents of a corpus (V = 2000, K = 20, one tenth held out) are dealt to parties
-evenly, or sorted by label (KOS: by topic). Held-out perplexity by document completion at epsilon of
-a document, delta 1e-5: each party alone (mean), its topics merged by `IFTMMaster`, a sum in which
-each party carries all of the noise (no cryptography is needed), secure sums with m / 2 and with 1
-colluding parties, and one trusted curator of all documents.
+`secure`: all documents of a corpus (V = 2000, K = 20, one tenth held out) are dealt to
+parties evenly, or sorted by label (KOS: by topic). Held-out perplexity by document
+completion at epsilon of a document, delta 1e-5: each party alone (mean), its topics
+merged by `IFTMMaster`, a sum in which each party carries all of the noise (no
+cryptography is needed), secure sums with m / 2 and with 1 colluding parties, and one
+trusted curator of all documents.
 
 `rounds`: seconds and bytes of a round for a party, at 40,000 and 2,000,000 cells.
 
-`alone`: `IFTMParty`, with an epsilon of one token, for three parties of unequal size and content,
-after figure 5 of the iFTM paper; log-likelihood per token, mean and standard deviation over seeds.
-`literal`: the party as published and the sound one: what is learned, and for how many words the
-master recovers the exact frequency in a party's documents.
+`alone`: `IFTMParty`, with an epsilon of one token, for three parties of unequal size
+and content, after figure 5 of the iFTM paper; log-likelihood per token, mean and
+standard deviation over seeds. `literal`: the party as published and the sound one: what
+is learned, and for how many words the master recovers the exact frequency in a party's
+documents.
 """
 
 from __future__ import annotations
@@ -55,7 +58,9 @@ PARTS = ["secure", "rounds", "alone", "literal"]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", default=["secure"], choices=PARTS)
-    parser.add_argument("--corpora", nargs="+", default=["kos"], choices=["kos", "bbc", "glosses"])
+    parser.add_argument(
+        "--corpora", nargs="+", default=["kos"], choices=["kos", "bbc", "glosses"]
+    )
     parser.add_argument("--epsilons", nargs="+", type=float, default=[2.0, 4.0])
     parser.add_argument("--n-parties", nargs="+", type=int, default=[3, 10, 30])
     parser.add_argument("--sorted", action="store_true")
@@ -73,29 +78,47 @@ def main() -> None:
 
 def secure(split: Split, options) -> None:
     """Parties that fit one `SubLDA`: alone, topics merged, sums, one curator."""
-    names = ["alone", "topics merged", "sum, each with all noise", "secure sum, c = m / 2",
-             "secure sum, c = 1", "one curator"]  # fmt: skip
+    names = [
+        "alone",
+        "topics merged",
+        "sum, each with all noise",
+        "secure sum, c = m / 2",
+        "secure sum, c = 1",
+        "one curator",
+    ]
     print(f"| parties of documents, epsilon | {' | '.join(names)} |")
     print("| --- |" + " --- |" * len(names))
     for epsilon, m in itertools.product(options.epsilons, options.n_parties):
         rows = np.random.default_rng(0).permutation(split.train.shape[0])
         if options.sorted:
             rows = rows[np.argsort(kinds_of(split)[rows], kind="stable")]
-        parts = {f"P{i}": split.train[part] for i, part in enumerate(np.array_split(rows, m))}
+        parts = {
+            f"P{i}": split.train[part] for i, part in enumerate(np.array_split(rows, m))
+        }
         model = SubLDA(K, epsilon=epsilon, delta=1e-5, n_jobs=1)
         lone = {name: clone(model).fit(X) for name, X in parts.items()}
         master = IFTMMaster(words_of(split.train))
-        master.update({
-            name: LocalModel.from_estimator(one, name, 0, master.vocabulary_hash)
-            for name, one in lone.items()
-        })  # fmt: skip
+        master.update(
+            {
+                name: LocalModel.from_estimator(one, name, 0, master.vocabulary_hash)
+                for name, one in lone.items()
+            }
+        )
         tables = [
-            master.released_model(), fit_together(model, parts, colluding=m - 1),
-            fit_together(model, parts, colluding=m // 2), fit_together(model, parts),
+            master.released_model(),
+            fit_together(model, parts, colluding=m - 1),
+            fit_together(model, parts, colluding=m // 2),
+            fit_together(model, parts),
             clone(model).fit(split.train),
-        ]  # fmt: skip
-        scores = [np.mean([held_out_perplexity(x.components_, split.test) for x in lone.values()])]
-        scores += [held_out_perplexity(table.components_, split.test) for table in tables]
+        ]
+        scores = [
+            np.mean(
+                [held_out_perplexity(x.components_, split.test) for x in lone.values()]
+            )
+        ]
+        scores += [
+            held_out_perplexity(table.components_, split.test) for table in tables
+        ]
         cells = " | ".join(f"{score:.0f}" for score in scores)
         print(f"| {m} of {len(rows) // m}, {epsilon:g} | {cells} |", flush=True)
     print(f"\nword frequencies: {unigram_perplexity(split.train, split.test):.0f}")
@@ -103,7 +126,9 @@ def secure(split: Split, options) -> None:
 
 def rounds(split: None, options) -> None:
     """Seconds of CPU and bytes of a party's message in a round, masks and sum."""
-    print("| parties | cells | seconds | megabytes each way |\n| --- | --- | --- | --- |")
+    print(
+        "| parties | cells | seconds | megabytes each way |\n| --- | --- | --- | --- |"
+    )
     for m, n_cells in itertools.product(options.n_parties, (40_000, 2_000_000)):
         terms, sizes, seconds = Terms(m), [], []
         room = Room(Adder(terms, [str(i) for i in range(m)]))
@@ -121,7 +146,8 @@ def rounds(split: None, options) -> None:
             party.add_up(np.zeros(n_cells, np.int64), "round")
             seconds.append(time.process_time() - start)
         print(
-            f"| {m} | {n_cells:,} | {np.median(seconds):.4f} | {sizes[0] / 1e6:.2f} |", flush=True
+            f"| {m} | {n_cells:,} | {np.median(seconds):.4f} | {sizes[0] / 1e6:.2f} |",
+            flush=True,
         )
 
 
@@ -145,10 +171,13 @@ def kinds_of(split: Split) -> np.ndarray:
 
 
 def deal(split: Split) -> np.ndarray:
-    """The party of each document (n_docs,): kinds go to parties whole, but for some strays."""
+    """The party of each document (n_docs,): kinds go to parties whole, but for some
+    strays.
+    """
     rng, kind = np.random.default_rng(0), kinds_of(split)
     sizes, home, load = np.bincount(kind), {}, np.zeros(3)
-    for k in np.argsort(-sizes):  # the largest kinds first, to the party that lacks most
+    # the largest kinds first, to the party that lacks most
+    for k in np.argsort(-sizes):
         home[k] = int(np.argmin((load + sizes[k]) / SHARES))
         load[home[k]] += sizes[k]
     owner = np.array([home[k] for k in kind])
@@ -175,23 +204,37 @@ def score(components: np.ndarray, split: Split) -> float:
 def alone(split: Split, options) -> None:
     """Figure 5: what a party gains from the federation."""
     owner, sweeps = deal(split), SWEEPS * options.rounds
-    data = {f"P{p + 1} alone": split.train[np.flatnonzero(owner == p)] for p in range(3)}
+    data = {
+        f"P{p + 1} alone": split.train[np.flatnonzero(owner == p)] for p in range(3)
+    }
     data["all data"] = split.train
     print("| model | log-likelihood per token |\n| --- | --- |")
     for name, X in data.items():
-        models = [GibbsLDA(K, max_iter=sweeps, random_state=s).fit(X) for s in range(options.seeds)]
-        print(f"| {name} | {spread([score(m.components_, split) for m in models])} |", flush=True)
+        models = [
+            GibbsLDA(K, max_iter=sweeps, random_state=s).fit(X)
+            for s in range(options.seeds)
+        ]
+        print(
+            f"| {name} | {spread([score(m.components_, split) for m in models])} |",
+            flush=True,
+        )
     for epsilon in [*options.epsilons, np.inf]:
         scores = []
         for seed in range(options.seeds):
             parties = federation(split, owner, seed, epsilon=epsilon)
-            master = run_rounds(IFTMMaster(words_of(split.train)), parties, options.rounds)
+            master = run_rounds(
+                IFTMMaster(words_of(split.train)), parties, options.rounds
+            )
             scores.append(score(master.components_, split))
-        print(f"| iFTM, epsilon {epsilon:g} of a token | {spread(scores)} |", flush=True)
+        print(
+            f"| iFTM, epsilon {epsilon:g} of a token | {spread(scores)} |", flush=True
+        )
 
 
 def literal(split: Split, options) -> None:
-    """The party as published and the sound one, at the paper's threshold and at a better one."""
+    """The party as published and the sound one, at the paper's threshold and at a
+    better one.
+    """
     owner = deal(split)
     print("\n| epsilon | party | log-likelihood per token | words recovered |")
     print("| --- | --- | --- | --- |")
@@ -204,22 +247,31 @@ def literal(split: Split, options) -> None:
         ]:
             values = []
             for seed in range(options.seeds):
-                parties = federation(split, owner, seed, kind, epsilon=epsilon, **parameters)
-                master = run_rounds(IFTMMaster(words_of(split.train)), parties, options.rounds)
+                parties = federation(
+                    split, owner, seed, kind, epsilon=epsilon, **parameters
+                )
+                master = run_rounds(
+                    IFTMMaster(words_of(split.train)), parties, options.rounds
+                )
                 found = [recovered(estimator, X) for estimator, X in parties.values()]
                 values.append((score(master.components_, split), np.mean(found)))
             value, share = zip(*values)
-            print(f"| {epsilon:g} | {name} | {spread(value)} | {np.mean(share):.1%} |", flush=True)
+            print(
+                f"| {epsilon:g} | {name} | {spread(value)} | {np.mean(share):.1%} |",
+                flush=True,
+            )
 
 
 def recovered(estimator, X) -> float:
     """Share of a party's words whose exact frequency follows from its message.
 
-    A sound party sends the mean of the counts of its last sweeps, whose sum is integer. It counts
-    imputed words, whose frequency is an estimate of the true one.
+    A sound party sends the mean of the counts of its last sweeps, whose sum is integer.
+    It counts imputed words, whose frequency is an estimate of the true one.
     """
     n_averaged = 1 if isinstance(estimator, LiteralParty) else SWEEPS // 5
-    message = LocalModel.from_estimator(estimator, "party", 0, vocabulary_hash(words_of(X)))
+    message = LocalModel.from_estimator(
+        estimator, "party", 0, vocabulary_hash(words_of(X))
+    )
     beta = n_averaged * estimator.topic_word_prior
     counts = recover_counts(message.table, topic_word_prior=beta) / n_averaged
     frequency = X.sum(axis=0)

@@ -1,24 +1,26 @@
-"""Other ways to fit: held-out perplexity by users, days, rates of sampling, and inference.
+"""Other ways to fit: held-out perplexity by users, days, rates of sampling, and
+inference.
 
-``python benchmarks/fits.py TABLE [--corpora kos ...] [--epsilons 1 4] [--seeds 3]`` prints one of
+``python benchmarks/fits.py TABLE [--corpora kos ...] [--epsilons 1 4] [--seeds 3]``
+prints one of
 
-* ``users``: users with several documents, by what a fit is told of them, without word vectors and
-  with the embedded ones. Each has the same number of documents (``--documents 5``), drawn at
-  random;
-* ``curve``: the share of the gap that n users close, beside n documents: from 0 for the word
-  frequencies of all documents to 100% for the best model of all without noise;
-* ``days``: a model whose documents come in disjoint parts (``--parts 5``), one after another. Each
-  document pays the same epsilon in every row. "earlier" passes yesterday's model to `fit`, which
-  adds its releases. "prior" passes yesterday's table as `prior_components`, which places topics and
-  adds no counts;
+* ``users``: users with several documents, by what a fit is told of them, without word
+  vectors and with the embedded ones. Each has the same number of documents
+  (``--documents 5``), drawn at random;
+* ``curve``: the share of the gap that n users close, beside n documents: from 0 for the
+  word frequencies of all documents to 100% for the best model of all without noise;
+* ``days``: a model whose documents come in disjoint parts (``--parts 5``), one after
+  another. Each document pays the same epsilon in every row. "earlier" passes
+  yesterday's model to `fit`, which adds its releases. "prior" passes yesterday's table
+  as `prior_components`, which places topics and adds no counts;
 * ``sampling``: against time, for several rates and numbers of rounds (``--rates``,
   ``--estimator``). Default numbers of rounds are bold (of SubLDA);
 * ``svi``: PrivateSVILDA next to SubLDA at the same epsilon;
-* ``online``: without noise, next to scikit-learn's online LDA at equal passes (``--passes 10``),
-  minibatches and priors.
+* ``online``: without noise, next to scikit-learn's online LDA at equal passes
+  (``--passes 10``), minibatches and priors.
 
-K = 20, V = 2000, delta = 1e-5, one tenth held out. CPU seconds are those of a fit whose noise is
-already calibrated.
+K = 20, V = 2000, delta = 1e-5, one tenth held out. CPU seconds are those of a fit whose
+noise is already calibrated.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def row(*cells) -> None:
 def perplexities(split, options, X=None, user_ids=None, kind=SubLDA, **parameters):
     """Of a fit of each seed."""
     X = split.train if X is None else X
-    models = [kind(K, delta=DELTA, random_state=s, **parameters) for s in range(options.seeds)]
+    models = [
+        kind(K, delta=DELTA, random_state=s, **parameters) for s in range(options.seeds)
+    ]
     given = {} if user_ids is None else {"user_ids": user_ids}
     return [model.fit(X, **given).perplexity(split.test) for model in models]
 
@@ -76,19 +80,26 @@ def users(split, options) -> None:
     ids = owners(split, options)
     owns = sp.csr_array((np.ones(len(ids)), (ids, np.arange(len(ids)))))
     print(f"{options.documents} documents a user, {ids[-1] + 1} users\n")
-    header("epsilon", "of a document", "of a user, `user_ids`", "of a user, rows merged")
+    header(
+        "epsilon", "of a document", "of a user, `user_ids`", "of a user, rows merged"
+    )
     data = (split.train, None), (split.train, ids), (owns @ split.train, None)
     for vectors in ("", "embedded"):
         given = {"word_vectors": vectors_of(split, vectors)}
         for epsilon in options.epsilons:
-            found = (perplexities(split, options, *each, epsilon=epsilon, **given) for each in data)
+            found = (
+                perplexities(split, options, *each, epsilon=epsilon, **given)
+                for each in data
+            )
             row(f"{epsilon:g}{', vectors' * bool(vectors)}", *map(spread, found))
 
 
 def curve(split, options) -> None:
     ids, unigram = owners(split, options), unigram_perplexity(split.train, split.test)
     free = min(
-        SubLDA(K, epsilon=np.inf, topic_word_prior=prior).fit(split.train).perplexity(split.test)
+        SubLDA(K, epsilon=np.inf, topic_word_prior=prior)
+        .fit(split.train)
+        .perplexity(split.test)
         for prior in (0.01, 1.0)
     )
 
@@ -103,32 +114,44 @@ def curve(split, options) -> None:
             rows = np.flatnonzero(ids < n)
             few, theirs = split.train[:n], split.train[rows]
             data = (few, None), (theirs, ids[rows]), (theirs, None)
-            found = (perplexities(split, options, *each, epsilon=epsilon) for each in data)
+            found = (
+                perplexities(split, options, *each, epsilon=epsilon) for each in data
+            )
             row(f"{epsilon:g}", f"{n:,}", *map(closed, found))
 
 
 def days(split, options) -> None:
     def last(epsilon, n_parts, seed, how):
         """Perplexity after the last part."""
-        rows, model = np.random.default_rng(seed).permutation(split.train.shape[0]), None
+        rows, model = (
+            np.random.default_rng(seed).permutation(split.train.shape[0]),
+            None,
+        )
         for i, part in enumerate(np.array_split(rows, n_parts)):
             yesterday = model
             model = SubLDA(K, epsilon=epsilon, delta=DELTA, random_state=10 * seed + i)
             if yesterday is not None and how == "prior":
                 model.set_params(prior_components=yesterday.components_)
-            model.fit(split.train[np.sort(part)], earlier=yesterday if how == "earlier" else None)
+            model.fit(
+                split.train[np.sort(part)],
+                earlier=yesterday if how == "earlier" else None,
+            )
         return model.perplexity(split.test)
 
     print(f"{options.parts} parts\n")
     header("epsilon", "one fit", "earlier", "prior")
     for epsilon in options.epsilons:
         ways = (1, None), (options.parts, "earlier"), (options.parts, "prior")
-        found = ([last(epsilon, n, s, how) for s in range(options.seeds)] for n, how in ways)
+        found = (
+            [last(epsilon, n, s, how) for s in range(options.seeds)] for n, how in ways
+        )
         row(f"{epsilon:g}", *map(spread, found))
 
 
 def timed(model, split, n_seeds):
-    """Held-out perplexities, and the median CPU seconds of a fit whose noise is calibrated."""
+    """Held-out perplexities, and the median CPU seconds of a fit whose noise is
+    calibrated.
+    """
     model._budget()
     results, seconds = [], []
     for seed in range(n_seeds):
@@ -145,7 +168,8 @@ def sampling(split, options) -> None:
     header("rate", "rounds", "passes", f"perplexity, {first}", *others, "CPU s a fit")
     kind = ESTIMATORS[options.estimator]
     for rate in options.rates:
-        default = len(SubLDA(epsilon=1.0, subsampling_ratio=rate)._plan()) - 2  # word totals
+        # word totals
+        default = len(SubLDA(epsilon=1.0, subsampling_ratio=rate)._plan()) - 2
         for rounds in ROUNDS[rate]:
             common = {"delta": DELTA, "subsampling_ratio": rate, "max_iter": rounds}
             found = [
@@ -165,8 +189,13 @@ def svi(split, options) -> None:
     reference: list[float] = []
     for name, (kind, settings) in rows.items():
         models = (kind(K, epsilon=e, delta=DELTA, **settings) for e in options.epsilons)
-        results, seconds = zip(*(timed(model, split, options.seeds) for model in models))
-        means, cells = [np.mean(values) for values in results], list(map(spread, results))
+        results, seconds = zip(
+            *(timed(model, split, options.seeds) for model in models)
+        )
+        means, cells = (
+            [np.mean(values) for values in results],
+            list(map(spread, results)),
+        )
         reference = reference or means
         if kind is not SubLDA:
             ratios = (mean / known - 1 for mean, known in zip(means, reference))
@@ -175,19 +204,34 @@ def svi(split, options) -> None:
 
 
 def online(split, options) -> None:
-    header("seed", "scikit-learn", "PrivateSVILDA(epsilon=inf)", "ratio", "CPU s, theirs / ours")
+    header(
+        "seed",
+        "scikit-learn",
+        "PrivateSVILDA(epsilon=inf)",
+        "ratio",
+        "CPU s, theirs / ours",
+    )
     ratio, passes = BATCH / split.train.shape[0], options.passes
     for seed in range(options.seeds):
         pair = (
             LatentDirichletAllocation(
-                K, learning_method="online", batch_size=BATCH, max_iter=passes,
-                doc_topic_prior=0.1, topic_word_prior=0.01, random_state=seed,
+                K,
+                learning_method="online",
+                batch_size=BATCH,
+                max_iter=passes,
+                doc_topic_prior=0.1,
+                topic_word_prior=0.01,
+                random_state=seed,
             ),
             PrivateSVILDA(
-                K, epsilon=np.inf, subsampling_ratio=ratio, max_iter=round(passes / ratio),
-                learning_decay=0.7, random_state=seed,  # the decay is scikit-learn's
+                K,
+                epsilon=np.inf,
+                subsampling_ratio=ratio,
+                max_iter=round(passes / ratio),
+                learning_decay=0.7,
+                random_state=seed,  # the decay is scikit-learn's
             ),
-        )  # fmt: skip
+        )
         found, seconds = [], []
         for model in pair:
             start = time.process_time()
@@ -195,7 +239,13 @@ def online(split, options) -> None:
             seconds.append(f"{time.process_time() - start:.1f}")
             found.append(held_out_perplexity(table, split.test))
         theirs, ours = found
-        row(seed, f"{theirs:.0f}", f"{ours:.0f}", f"{ours / theirs:.3f}", " / ".join(seconds))
+        row(
+            seed,
+            f"{theirs:.0f}",
+            f"{ours:.0f}",
+            f"{ours / theirs:.3f}",
+            " / ".join(seconds),
+        )
 
 
 # corpora and epsilons of the pages
@@ -217,7 +267,9 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--documents", type=int, default=5, help="of each user")
-    parser.add_argument("--parts", type=int, default=5, help="of the documents, one after another")
+    parser.add_argument(
+        "--parts", type=int, default=5, help="of the documents, one after another"
+    )
     parser.add_argument("--rates", nargs="+", type=float, default=list(ROUNDS))
     parser.add_argument("--estimator", choices=ESTIMATORS, default="SubLDA")
     parser.add_argument("--passes", type=int, default=10)

@@ -1,7 +1,8 @@
-"""What a ledger takes: time, waits, and epsilon under filters: ``python benchmarks/ledger.py``.
+"""What a ledger takes: time, waits, and epsilon under filters: ``python
+benchmarks/ledger.py``.
 
-Times of reservations are CPU seconds of one process; the waits of the race are seconds on the
-clock.
+Times of reservations are CPU seconds of one process; the waits of the race are seconds
+on the clock.
 """
 
 import argparse
@@ -14,7 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda.privacy import BudgetError, Gaussian, Ledger, PoissonSampled, Repeated, epsilon_of
+from dplda.privacy import (
+    BudgetError,
+    Gaussian,
+    Ledger,
+    PoissonSampled,
+    Repeated,
+    epsilon_of,
+)
 
 DELTA = 1e-6
 
@@ -45,8 +53,12 @@ def changed(event, factor):
 
 
 def reservations(folder, most):
-    """Fits that all differ: the time of one more reservation, and of the total in a new process."""
-    print("| fits | entries | seconds of a reservation | of the total, read anew | MB |")
+    """Fits that all differ: the time of one more reservation, and of the total in a new
+    process.
+    """
+    print(
+        "| fits | entries | seconds of a reservation | of the total, read anew | MB |"
+    )
     print("| --- | --- | --- | --- | --- |")
     for name, event in {
         "Gaussian": Gaussian(300.0),
@@ -57,12 +69,16 @@ def reservations(folder, most):
         for n in (n for n in (10, 100, 1000) if n <= most):
             while done < n:
                 start = time.process_time()
-                ledger.reserve("fit", "document", Repeated(changed(event, 1 + 1e-4 * done), 80))
+                ledger.reserve(
+                    "fit", "document", Repeated(changed(event, 1 + 1e-4 * done), 80)
+                )
                 last, done = time.process_time() - start, done + 1
             start = time.process_time()
             assert Ledger(path).epsilon_spent < 1e6
             total, size = time.process_time() - start, path.stat().st_size / 1e6
-            print(f"| {name} | {n} | {last:.3f} | {total:.3f} | {size:.1f} |", flush=True)
+            print(
+                f"| {name} | {n} | {last:.3f} | {total:.3f} | {size:.1f} |", flush=True
+            )
 
 
 RACE = """
@@ -88,10 +104,12 @@ def race(folder):
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACE, path, str(noise)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in range(8)
-    ]  # fmt: skip
+    ]
     for racer in racers:
         racer.stdout.readline()
     for racer in racers:
@@ -100,7 +118,10 @@ def race(folder):
     results = [racer.communicate()[0].split() for racer in racers]
     counts = [int(count) for count, _ in results]
     longest = max(float(wait) for _, wait in results)
-    print(f"\n8 processes, {allowed} fit into the budget: granted {sum(counts)}, {sorted(counts)}")
+    print(
+        f"\n8 processes, {allowed} fit into the budget: granted {sum(counts)}, "
+        f"{sorted(counts)}"
+    )
     print(f"longest wait {longest:.2f} s, on {os.cpu_count()} processors")
 
 
@@ -132,7 +153,9 @@ def prices():
     for epsilon in (1.0, 4.0):
         for name, model in {
             "SubLDA": SubLDA(epsilon=epsilon),
-            "SubLDA, sampled at 0.1": SubLDA(epsilon=epsilon, subsampling_ratio=0.1, max_iter=80),
+            "SubLDA, sampled at 0.1": SubLDA(
+                epsilon=epsilon, subsampling_ratio=0.1, max_iter=80
+            ),
             "PrivateSVILDA": PrivateSVILDA(epsilon=epsilon),
         }.items():
             plan = plan_of(model)

@@ -1,12 +1,13 @@
 """Local privacy: the figures 6 and 8 to 10 of the LP-LDA paper, as tables and pictures.
 
-``python benchmarks/local_privacy.py [--figure 6 8 9 10] [--corpora kos nips] [--seeds 2]
-[--pictures DIR]``
+``python benchmarks/local_privacy.py [--figure 6 8 9 10] [--corpora kos nips] [--seeds
+2] [--pictures DIR]``
 
-The 1000 most frequent words, K = 50, priors 0.1 and 0.01, one tenth held out, no cap on the words
-of a document. Perplexity by document completion; with ``--same-tokens`` the paper's form, in which
-a document's weights are inferred from the tokens that are scored. The epsilon of the tables is that
-of the paper, `bit_epsilon`: a document of 100 words costs up to 200 times as much.
+The 1000 most frequent words, K = 50, priors 0.1 and 0.01, one tenth held out, no cap on
+the words of a document. Perplexity by document completion; with ``--same-tokens`` the
+paper's form, in which a document's weights are inferred from the tokens that are
+scored. The epsilon of the tables is that of the paper, `bit_epsilon`: a document of 100
+words costs up to 200 times as much.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ ONLINE = {"correlation": 0.5, "prior_weight": 0.4}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figure", nargs="+", type=int, default=[6, 8, 9, 10])
-    parser.add_argument("--corpora", nargs="+", default=["kos", "nips"], choices=list(LOADERS))
+    parser.add_argument(
+        "--corpora", nargs="+", default=["kos", "nips"], choices=list(LOADERS)
+    )
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--same-tokens", action="store_true")
-    parser.add_argument("--pictures", type=Path, help="folder for one PNG a figure and corpus")
+    parser.add_argument(
+        "--pictures", type=Path, help="folder for one PNG a figure and corpus"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore", SeededNoiseWarning)
     warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -59,7 +64,9 @@ def figure_6(split, options):
     presence = sp.csr_array(split.train > 0).astype(float)
     flat = {
         "LDA": lambda s: GibbsLDA(K, random_state=s, **PRIORS).fit(split.train),
-        "LDA on presence": lambda s: GibbsLDA(K, random_state=s, **PRIORS).fit(presence),
+        "LDA on presence": lambda s: GibbsLDA(K, random_state=s, **PRIORS).fit(
+            presence
+        ),
         "LP-LDA, exact bits": lambda s: lplda(s, np.inf, "bits").fit(split.train),
     }
     private = {f"LP-LDA, {way}": lambda s, e, way=way: lplda(s, e, way) for way in WAYS}
@@ -68,7 +75,9 @@ def figure_6(split, options):
         curves[name] = [mean_of(options, split, fit)] * len(EPSILONS)
     for name, make in private.items():
         curves[name] = [
-            mean_of(options, split, lambda s, e=e, make=make: make(s, e).fit(split.train))
+            mean_of(
+                options, split, lambda s, e=e, make=make: make(s, e).fit(split.train)
+            )
             for e in EPSILONS
         ]
     return "perplexity against privacy", "epsilon", EPSILONS, curves
@@ -99,7 +108,9 @@ def figure_9(split, options):
     """OLP-LDA against the number of batches, by size of the public corpus."""
     largest = N_PRIOR[split.name]
     curves = {
-        f"prior of {n} documents": online(split, options, epsilon=EPSILON, n_prior=n, start=largest)
+        f"prior of {n} documents": online(
+            split, options, epsilon=EPSILON, n_prior=n, start=largest
+        )
         for n in (0, largest // 5, largest // 2, largest)
     }
     return (
@@ -115,24 +126,40 @@ def figure_10(split, options):
     sizes = [40, 80, 160, 320, 640]
     curves = {
         name: [
-            online(split, options, epsilon=epsilon, n_prior=N_PRIOR[split.name], batch=size)[-1]
+            online(
+                split, options, epsilon=epsilon, n_prior=N_PRIOR[split.name], batch=size
+            )[-1]
             for size in sizes
         ]
         for name, epsilon in [(f"epsilon {EPSILON:g}", EPSILON), ("O-LDA", np.inf)]
     }
-    return "OLP-LDA by size of a batch, after all batches", "documents in a batch", sizes, curves
+    return (
+        "OLP-LDA by size of a batch, after all batches",
+        "documents in a batch",
+        sizes,
+        curves,
+    )
 
 
 FIGURES = {6: figure_6, 8: figure_8, 9: figure_9, 10: figure_10}
 
 
-def online(split, options, *, epsilon, n_prior, batch=BATCH, start=None, way="bits") -> list[float]:
-    """Perplexity after each batch, averaged over seeds; batches begin after the public corpus."""
+def online(
+    split, options, *, epsilon, n_prior, batch=BATCH, start=None, way="bits"
+) -> list[float]:
+    """Perplexity after each batch, averaged over seeds; batches begin after the public
+    corpus.
+    """
     start = n_prior if start is None else start
     runs = []
     for seed in range(options.seeds):
         model = OLPLDA(
-            K, bit_epsilon=epsilon, reconstruction=way, random_state=seed, **ONLINE, **LOCAL
+            K,
+            bit_epsilon=epsilon,
+            reconstruction=way,
+            random_state=seed,
+            **ONLINE,
+            **LOCAL,
         )
         if n_prior:
             model.fit_prior(split.train[:n_prior])
@@ -179,7 +206,8 @@ def draw(title, label, x, curves, folder: Path) -> None:
     for (name, curve), marker in zip(curves.items(), itertools.cycle("osD^vXP*")):
         axes.plot(x[: len(curve)], curve, marker=marker, markersize=4, label=name)
     axes.set(title=title, xlabel=label, ylabel="held-out perplexity")
-    figure.legend(frameon=False, loc="outside right upper")  # the curves need all the room
+    # the curves need all the room
+    figure.legend(frameon=False, loc="outside right upper")
     folder.mkdir(parents=True, exist_ok=True)
     name = title.split(":")[0].lower().replace(", ", "_").replace(" ", "_")
     figure.savefig(folder / f"{name}.png", dpi=150)

@@ -2,8 +2,9 @@
 
 ``python benchmarks/noisy_score.py [--draws 20] [--seeds 3]``
 
-SubLDA with 20 topics and epsilon 4 is trained on 2430 documents, and 400 others are scored. The
-reference is the model's own word totals. delta = 1e-6. Needs KOS (see corpora.py).
+SubLDA with 20 topics and epsilon 4 is trained on 2430 documents, and 400 others are
+scored. The reference is the model's own word totals. delta = 1e-6. Needs KOS (see
+corpora.py).
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ def main() -> None:
     split = kos()
     X, rest = split.train[:N_TRAIN], split.train[N_TRAIN:]
     Y = rest[:N_SCORED]
-    models = [SubLDA(20, epsilon=4.0, random_state=seed).fit(X) for seed in range(options.seeds)]
+    models = [
+        SubLDA(20, epsilon=4.0, random_state=seed).fit(X)
+        for seed in range(options.seeds)
+    ]
     print(f"KOS, {X.shape[0]} training documents, {Y.shape[0]} scored documents\n")
     bias(models, Y)
     spread(models[0], Y, options.draws)
@@ -40,22 +44,33 @@ def main() -> None:
 
 def bias(models, X) -> None:
     """What clip and cap change without noise, in gain and in perplexity."""
-    print("| clip | max_tokens | gain | perplexity of the score | held-out perplexity |")
+    print(
+        "| clip | max_tokens | gain | perplexity of the score | held-out perplexity |"
+    )
     print("| --- | --- | --- | --- | --- |")
     perplexity = np.mean([held_out_perplexity(m.components_, X) for m in models])
     bounds = [UNBOUNDED] + [
-        {"clip": clip, "max_tokens": n} for n in (50, 100) for clip in (0.5, 1.0, 1.5, 3.0)
+        {"clip": clip, "max_tokens": n}
+        for n in (50, 100)
+        for clip in (0.5, 1.0, 1.5, 3.0)
     ]
     for bound in bounds:
         scores = [noisy_score(m, X, **EXACT, **bound) for m in models]
         gain, of_score = np.mean([(s.gain, s.perplexity) for s in scores], axis=0)
-        cells = (f"{bound['clip']:g}", bound["max_tokens"], f"{gain:.4f}", f"{of_score:.0f}")
+        cells = (
+            f"{bound['clip']:g}",
+            bound["max_tokens"],
+            f"{gain:.4f}",
+            f"{of_score:.0f}",
+        )
         print("|", " | ".join(map(str, (*cells, f"{perplexity:.0f}"))), "|")
     print()
 
 
 def spread(model, X, n_draws: int) -> None:
-    """Standard deviation of the gain over draws of the noise, and the stated standard error."""
+    """Standard deviation of the gain over draws of the noise, and the stated standard
+    error.
+    """
     print("| epsilon | standard deviation of the gain | stated standard error |")
     print("| --- | --- | --- |")
     for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0):

@@ -1,15 +1,17 @@
-"""What a public prior does to a private model, on pairs of a private corpus and a public sample.
+"""What a public prior does to a private model, on pairs of a private corpus and a
+public sample.
 
-``python benchmarks/public_prior.py [--group ...] [--corpora ...] [--epsilons 1 4] [--seeds 1]
-[--points FILE] [--short] [--into PAGE MARK]``
+``python benchmarks/public_prior.py [--group ...] [--corpora ...] [--epsilons 1 4]
+[--seeds 1] [--points FILE] [--short] [--into PAGE MARK]``
 
-Groups of pairs: `same` (a sample of the corpus itself, taken out of the training), `small` (the
-same, with 500 private documents), `classes` (a sample of half of the classes of the corpus),
-`other` (documents of another corpus, words matched by name), and `made up` (the table of a sample
-of the corpus, with the topics of each word permuted). Each pair is trained without and with
-the prior at the same seeds. What has been measured stays in FILE, and a later run adds to it:
-begin with ``--epsilons 1 4 --seeds 1``. All of it takes about 20 minutes of one core. ``--short``
-prints one row a pair. With ``--into`` the output replaces what stands between ``<!-- MARK -->`` and
+Groups of pairs: `same` (a sample of the corpus itself, taken out of the training),
+`small` (the same, with 500 private documents), `classes` (a sample of half of the
+classes of the corpus), `other` (documents of another corpus, words matched by name),
+and `made up` (the table of a sample of the corpus, with the topics of each word
+permuted). Each pair is trained without and with the prior at the same seeds. What has
+been measured stays in FILE, and a later run adds to it: begin with ``--epsilons 1 4
+--seeds 1``. All of it takes about 20 minutes of one core. ``--short`` prints one row a
+pair. With ``--into`` the output replaces what stands between ``<!-- MARK -->`` and
 ``<!-- end of MARK -->`` of a page of the documentation.
 """
 
@@ -38,15 +40,21 @@ N_COMPONENTS, DELTA = 20, 1e-5
 SMOOTHING = 0.1  # of each cell, where the public table is used alone
 RESERVE = {"NIPS": (300,), "docstrings": (300, 1000, 3000), "glosses": (300, 3000)}
 LOADERS = {
-    "KOS": corpora.kos, "BBC": corpora.bbc, "docstrings": corpora.embedded, "NIPS": corpora.nips,
+    "KOS": corpora.kos,
+    "BBC": corpora.bbc,
+    "docstrings": corpora.embedded,
+    "NIPS": corpora.nips,
     "glosses": corpora.glosses,
-}  # fmt: skip
+}
 EPSILONS = "0.5", "1", "4", "8"
 GROUPS = ("same", "small", "classes", "other", "made up")
 OTHERS = {
-    "KOS": ("NIPS", "BBC", "glosses"), "BBC": ("KOS", "NIPS", "glosses"), "NIPS": ("KOS", "BBC"),
-    "docstrings": ("NIPS", "BBC", "glosses"), "glosses": ("docstrings", "BBC"),
-}  # fmt: skip
+    "KOS": ("NIPS", "BBC", "glosses"),
+    "BBC": ("KOS", "NIPS", "glosses"),
+    "NIPS": ("KOS", "BBC"),
+    "docstrings": ("NIPS", "BBC", "glosses"),
+    "glosses": ("docstrings", "BBC"),
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,9 @@ def pairs() -> Iterator[Pair]:
         if corpus in ("BBC", "docstrings"):
             for half in ("first", "last"):
                 for n in (100, 500):
-                    yield Pair("classes", corpus, f"{half} half of the classes", n, 1000)
+                    yield Pair(
+                        "classes", corpus, f"{half} half of the classes", n, 1000
+                    )
         for other in OTHERS[corpus]:
             yield Pair("other", corpus, other, 1000, 300)
         yield Pair("made up", corpus, "topics permuted", 300, 300)
@@ -92,18 +102,30 @@ def pairs() -> Iterator[Pair]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--group", nargs="+", default=GROUPS, choices=GROUPS)
-    parser.add_argument("--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS))
-    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0, 0.5, 8.0])
+    parser.add_argument(
+        "--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS)
+    )
+    parser.add_argument(
+        "--epsilons", nargs="+", type=float, default=[1.0, 4.0, 0.5, 8.0]
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--most", type=int, default=10**9, help="pairs to measure")
-    parser.add_argument("--points", type=Path, default=Path(__file__).with_suffix(".json"))
-    parser.add_argument("--report", action="store_true", help="only show what FILE holds")
+    parser.add_argument(
+        "--points", type=Path, default=Path(__file__).with_suffix(".json")
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="only show what FILE holds"
+    )
     parser.add_argument("--short", action="store_true", help="one row a pair")
-    parser.add_argument("--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to")
+    parser.add_argument(
+        "--into", nargs=2, metavar=("PAGE", "MARK"), help="page to write to"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     points = Points(options.points)
-    chosen = [p for p in pairs() if p.group in options.group and p.corpus in options.corpora]
+    chosen = [
+        p for p in pairs() if p.group in options.group and p.corpus in options.corpora
+    ]
     if not options.report:
         for seed in range(options.seeds):
             for epsilon in options.epsilons:
@@ -135,7 +157,8 @@ def measure(pair: Pair, epsilon: float, seed: int, points: Points) -> None:
     train, held = private(pair)
     points.once(f"{pair.training} | limits", lambda: limits(train, held))
     points.once(
-        f"{pair.training} | {epsilon:g} | {seed}", lambda: fitted(train, held, epsilon, seed)
+        f"{pair.training} | {epsilon:g} | {seed}",
+        lambda: fitted(train, held, epsilon, seed),
     )
     points.once(f"{pair} | alone | {seed}", lambda: alone(table(pair, seed), held))
     points.once(
@@ -146,12 +169,20 @@ def measure(pair: Pair, epsilon: float, seed: int, points: Points) -> None:
 
 def limits(train, held) -> dict:
     """Perplexity of the word frequencies, and the best one without privacy."""
-    models = [GibbsLDA(N_COMPONENTS, topic_word_prior=b, max_iter=300, random_state=0)
-              for b in (0.01, 1.0)]  # fmt: skip
-    models += [SubLDA(N_COMPONENTS, epsilon=np.inf, topic_word_prior=b, random_state=0)
-               for b in (0.01, 1.0)]  # fmt: skip
+    models = [
+        GibbsLDA(N_COMPONENTS, topic_word_prior=b, max_iter=300, random_state=0)
+        for b in (0.01, 1.0)
+    ]
+    models += [
+        SubLDA(N_COMPONENTS, epsilon=np.inf, topic_word_prior=b, random_state=0)
+        for b in (0.01, 1.0)
+    ]
     free = min(model.fit(train).perplexity(held) for model in models)
-    return {"unigram": unigram_perplexity(train, held), "free": free, "n_docs": train.shape[0]}
+    return {
+        "unigram": unigram_perplexity(train, held),
+        "free": free,
+        "n_docs": train.shape[0],
+    }
 
 
 def alone(prior, held) -> dict:
@@ -162,7 +193,9 @@ def alone(prior, held) -> dict:
 
 
 def fitted(train, held, epsilon: float, seed: int, **options) -> dict:
-    model = SubLDA(N_COMPONENTS, epsilon=epsilon, delta=DELTA, random_state=seed, **options)
+    model = SubLDA(
+        N_COMPONENTS, epsilon=epsilon, delta=DELTA, random_state=seed, **options
+    )
     found = {"perplexity": model.fit(train).perplexity(held)}
     for name, value in vars(model).items():  # what the fit says of its prior
         if name == "prior_trust_" and value is not None:
@@ -178,13 +211,16 @@ def split(corpus: str) -> corpora.Split:
 def private(pair: Pair):
     """Private training documents, and held-out documents."""
     corpus = split(pair.corpus)
-    return corpus.train[: corpus.train.shape[0] - pair.reserve][: pair.n_private], corpus.test
+    return corpus.train[: corpus.train.shape[0] - pair.reserve][
+        : pair.n_private
+    ], corpus.test
 
 
 @cache
 def table(pair: Pair, seed: int) -> np.ndarray:
     found = public_prior(public(pair), n_components=N_COMPONENTS, random_state=seed)
-    if pair.group == "made up":  # the word frequencies are right, and the topics are not
+    # the word frequencies are right, and the topics are not
+    if pair.group == "made up":
         found = np.random.default_rng(seed).permuted(found, axis=0)
     return found
 
@@ -216,22 +252,30 @@ def other(name: str, words: tuple[str, ...]) -> sp.csr_array:
     if name in ("KOS", "NIPS"):
         corpus = corpora.uci_bow(name.lower())
         column = {word: v for v, word in enumerate(words)}
-        known = [(i, column[w]) for i, w in enumerate(corpus.feature_names) if w in column]
+        known = [
+            (i, column[w]) for i, w in enumerate(corpus.feature_names) if w in column
+        ]
         rows, columns = np.array(known).T
-        map_ = sp.csr_array((np.ones(len(rows)), (rows, columns)),
-                            shape=(len(corpus.feature_names), len(words)))  # fmt: skip
+        map_ = sp.csr_array(
+            (np.ones(len(rows)), (rows, columns)),
+            shape=(len(corpus.feature_names), len(words)),
+        )
         return sp.csr_array(sp.csr_array(corpus.data) @ map_)
     texts = {
         "BBC": lambda: corpora.bbc_texts()[0],
         "docstrings": lambda: load_docstrings()[0],
         "glosses": lambda: load_wordnet_glosses().data,
-    }[name]()  # fmt: skip
-    return sp.csr_array(CountVectorizer(vocabulary=words).transform(texts)).astype(float)
+    }[name]()
+    return sp.csr_array(CountVectorizer(vocabulary=words).transform(texts)).astype(
+        float
+    )
 
 
 def short(chosen, points: Points) -> None:
     """A row for each pair: perplexity without and with the prior, at each epsilon."""
-    found = {pair: {row["epsilon"]: row for row in results(pair, points)} for pair in chosen}
+    found = {
+        pair: {row["epsilon"]: row for row in results(pair, points)} for pair in chosen
+    }
     found = {pair: rows for pair, rows in found.items() if rows}
     epsilons = [e for e in EPSILONS if any(e in rows for rows in found.values())]
     titles = ["private documents", "public documents", "public alone"]
@@ -241,11 +285,15 @@ def short(chosen, points: Points) -> None:
     for pair, rows in sorted(found.items(), key=place):
         any_row = next(iter(rows.values()))
         private_ = f"{pair.corpus}, {any_row['n_docs']:,}"
-        public_ = f"{pair.n_public:,}" + f" of {pair.public}" * (pair.group in ("classes", "other"))
+        public_ = f"{pair.n_public:,}" + f" of {pair.public}" * (
+            pair.group in ("classes", "other")
+        )
         public_ += f", {pair.public}" * (pair.group == "made up")
         cells = [change(rows.get(e)) for e in epsilons]
         first = "" if private_ == last else private_
-        print(f"| {first} | {public_} | {any_row['public']:.0f} | {' | '.join(cells)} |")
+        print(
+            f"| {first} | {public_} | {any_row['public']:.0f} | {' | '.join(cells)} |"
+        )
         last = private_
 
 
@@ -259,40 +307,59 @@ def change(row: dict | None) -> str:
     if row is None:
         return ""
     both = f"{row['alone']:.0f} → {row['with']:.0f}"
-    return both if row["seeds"] == 1 else f"{both} ({row['change']:+.1%}{spread(row['error'])})"
+    return (
+        both
+        if row["seeds"] == 1
+        else f"{both} ({row['change']:+.1%}{spread(row['error'])})"
+    )
 
 
 def report(chosen, points: Points) -> None:
     """A row for each pair and epsilon, and the verdicts."""
-    print("| private | documents | public | documents | epsilon | unigram | public alone "
-          "| private alone | with prior | difference | gap closed | trust |"
-    )  # fmt: skip
+    print(
+        "| private | documents | public | documents | epsilon | unigram | public alone "
+        "| private alone | with prior | difference | gap closed | trust |"
+    )
     print("| --- " * 12 + "|")
     rows = [row for pair in chosen for row in results(pair, points)]
     for row in rows:
-        print(f"| {row['pair'].corpus} | {row['n_docs']} | {row['pair'].public} "
-              f"| {row['pair'].n_public} | {row['epsilon']} | {row['unigram']:.0f} "
-              f"| {row['public']:.0f} | {row['alone']:.0f} | {row['with']:.0f} "
-              f"| {row['change']:+.1%}{spread(row['error'])} "
-              f"| {row['closed_alone']:.0%} → {row['closed']:.0%} "
-              f"| {row['trust']:.2f} |")  # fmt: skip
+        print(
+            f"| {row['pair'].corpus} | {row['n_docs']} | {row['pair'].public} "
+            f"| {row['pair'].n_public} | {row['epsilon']} | {row['unigram']:.0f} "
+            f"| {row['public']:.0f} | {row['alone']:.0f} | {row['with']:.0f} "
+            f"| {row['change']:+.1%}{spread(row['error'])} "
+            f"| {row['closed_alone']:.0%} → {row['closed']:.0%} "
+            f"| {row['trust']:.2f} |"
+        )
     print(f"\n{len({str(row['pair']) for row in rows})} pairs, {len(rows)} cells")
-    verdict("worse than without the prior by more than 1%, beyond 2 standard errors",
-            [r for r in rows if r["change"] - 2 * r["error"] > 0.01])  # fmt: skip
-    verdict("worse than without the prior by more than 1%",
-            [r for r in rows if r["change"] > 0.01])  # fmt: skip
-    verdict("worse than the better of private alone and public alone by more than 1%",
-            [r for r in rows if r["with"] > 1.01 * min(r["alone"], r["public"])])  # fmt: skip
-    verdict("worse than word frequencies", [r for r in rows if r["with"] > r["unigram"]])
+    verdict(
+        "worse than without the prior by more than 1%, beyond 2 standard errors",
+        [r for r in rows if r["change"] - 2 * r["error"] > 0.01],
+    )
+    verdict(
+        "worse than without the prior by more than 1%",
+        [r for r in rows if r["change"] > 0.01],
+    )
+    verdict(
+        "worse than the better of private alone and public alone by more than 1%",
+        [r for r in rows if r["with"] > 1.01 * min(r["alone"], r["public"])],
+    )
+    verdict(
+        "worse than word frequencies", [r for r in rows if r["with"] > r["unigram"]]
+    )
     for group in GROUPS:
         changes = [r["change"] for r in rows if r["pair"].group == group]
         if changes:
-            print(f"{group}: mean change {np.mean(changes):+.1%}, from {min(changes):+.1%} "
-                  f"to {max(changes):+.1%}")  # fmt: skip
+            print(
+                f"{group}: mean change {np.mean(changes):+.1%}, from "
+                f"{min(changes):+.1%} to {max(changes):+.1%}"
+            )
 
 
 def results(pair: Pair, points: Points) -> Iterator[dict]:
-    """The figures of a pair at each epsilon, means over the seeds that both fits have."""
+    """The figures of a pair at each epsilon, means over the seeds that both fits
+    have.
+    """
     for epsilon in EPSILONS:
         seeds = [s for s in range(100) if f"{pair} | {epsilon} | {s}" in points]
         if not seeds:
@@ -300,20 +367,31 @@ def results(pair: Pair, points: Points) -> Iterator[dict]:
         ends = points[f"{pair.training} | limits"]
         with_, without, public_ = (
             np.array([points[name.format(s)]["perplexity"] for s in seeds])
-            for name in (f"{pair} | {epsilon} | {{}}", f"{pair.training} | {epsilon} | {{}}",
-                         f"{pair} | alone | {{}}")
-        )  # fmt: skip
+            for name in (
+                f"{pair} | {epsilon} | {{}}",
+                f"{pair.training} | {epsilon} | {{}}",
+                f"{pair} | alone | {{}}",
+            )
+        )
         change = with_ / without - 1
         gap = ends["unigram"] - ends["free"]
         said = [points[f"{pair} | {epsilon} | {s}"] for s in seeds]
         yield {
-            **ends, "pair": pair, "epsilon": epsilon, "seeds": len(seeds), "with": with_.mean(),
-            "alone": without.mean(), "public": public_.mean(), "change": change.mean(),
-            "error": change.std(ddof=1) / np.sqrt(len(seeds)) if len(seeds) > 1 else np.nan,
+            **ends,
+            "pair": pair,
+            "epsilon": epsilon,
+            "seeds": len(seeds),
+            "with": with_.mean(),
+            "alone": without.mean(),
+            "public": public_.mean(),
+            "change": change.mean(),
+            "error": change.std(ddof=1) / np.sqrt(len(seeds))
+            if len(seeds) > 1
+            else np.nan,
             "closed": (ends["unigram"] - with_.mean()) / gap,
             "closed_alone": (ends["unigram"] - without.mean()) / gap,
             "trust": np.mean([x.get("prior_trust_", np.nan) for x in said]),
-        }  # fmt: skip
+        }
 
 
 def spread(error: float) -> str:
@@ -324,9 +402,11 @@ def verdict(text: str, rows: list[dict]) -> None:
     print(f"{len(rows)} cells {text}")
     for row in sorted(rows, key=lambda r: -r["change"]):
         of_best = row["with"] / min(row["alone"], row["public"]) - 1
-        print(f"    {row['pair']}, epsilon {row['epsilon']}: {row['with']:.0f}, private alone "
-              f"{row['alone']:.0f} ({row['change']:+.1%}{spread(row['error'])}), public alone "
-              f"{row['public']:.0f}, to the better one {of_best:+.1%}")  # fmt: skip
+        print(
+            f"    {row['pair']}, epsilon {row['epsilon']}: {row['with']:.0f}, private "
+            f"alone {row['alone']:.0f} ({row['change']:+.1%}{spread(row['error'])}), "
+            f"public alone {row['public']:.0f}, to the better one {of_best:+.1%}"
+        )
 
 
 if __name__ == "__main__":

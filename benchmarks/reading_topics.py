@@ -1,25 +1,28 @@
-"""Coherence, diversity and stability of topics against epsilon; which are weak; a picture.
+"""Coherence, diversity and stability of topics against epsilon; which are weak; a
+picture.
 
 ``python benchmarks/reading_topics.py [--seeds 3] [--picture docs/images/topics.png]``
-``python benchmarks/reading_topics.py --weak [--corpora kos ...] [--epsilons 1 2 4] [--topics 20]
-[--planned]``
-``python benchmarks/reading_topics.py --stability BEFORE AFTER``
+``python benchmarks/reading_topics.py --weak [--corpora kos ...] [--epsilons 1 2 4]
+[--topics 20] [--planned]`` ``python benchmarks/reading_topics.py --stability BEFORE
+AFTER``
 
-The docstrings are cut into halves at random: one takes the place of private documents, the
-other that of public reference texts. The words are a public list without English stop words.
-SubLDA with K = 20, delta = 1e-6.
+The docstrings are cut into halves at random: one takes the place of private documents,
+the other that of public reference texts. The words are a public list without English
+stop words. SubLDA with K = 20, delta = 1e-6.
 
-``--weak`` compares the topics of `weak_topics_` with the others, and both with those of GibbsLDA
-(topic_word_prior = 1, 300 sweeps). V = 2000, delta = 1e-5. Coherence (c_npmi) is taken in the
-training documents: an experiment's licence. Each cell has three figures: topics that are not weak,
-weak topics, and GibbsLDA. A second table has, for the largest epsilon, the three figures that the
-flag was made for, next to the goals: half of the topics, 95% of the coherence without privacy, and
-80% matched. ``--planned`` fits as many topics as `dplda plan` recommends for the documents of a
-corpus and an epsilon.
+``--weak`` compares the topics of `weak_topics_` with the others, and both with those of
+GibbsLDA (topic_word_prior = 1, 300 sweeps). V = 2000, delta = 1e-5. Coherence (c_npmi)
+is taken in the training documents: an experiment's licence. Each cell has three
+figures: topics that are not weak, weak topics, and GibbsLDA. A second table has, for
+the largest epsilon, the three figures that the flag was made for, next to the goals:
+half of the topics, 95% of the coherence without privacy, and 80% matched. ``--planned``
+fits as many topics as `dplda plan` recommends for the documents of a corpus and an
+epsilon.
 
-``--stability`` compares the topics of two commits, which ``paired_utility.py run --tables`` has
-kept in two folders: how many of a fit's topics are found again in the fits of the other seeds of
-the same commit. The standard error of the difference is that of the jackknife over the seeds.
+``--stability`` compares the topics of two commits, which ``paired_utility.py run
+--tables`` has kept in two folders: how many of a fit's topics are found again in the
+fits of the other seeds of the same commit. The standard error of the difference is that
+of the jackknife over the seeds.
 """
 
 from __future__ import annotations
@@ -53,7 +56,9 @@ def corpus():
     words = python_words(2000)
     vectorizer = CountVectorizer(vocabulary=words, stop_words="english")
     X = vectorizer.transform(load_docstrings()[0])
-    return *train_test_split(X, test_size=0.5, random_state=0), vectorizer.get_feature_names_out()
+    return *train_test_split(
+        X, test_size=0.5, random_state=0
+    ), vectorizer.get_feature_names_out()
 
 
 def spread(values):
@@ -82,13 +87,21 @@ def table(private, public, n_seeds):
         for i, j in itertools.combinations(range(n_seeds), 2):
             again.append(partners_found(fits[i], fits[j]))
             distances.append(np.mean(match_topics(fits[i], fits[j])[1]))
-        figures = ([np.mean(values) for values in npmi], mass, diverse, again, distances)
+        figures = (
+            [np.mean(values) for values in npmi],
+            mass,
+            diverse,
+            again,
+            distances,
+        )
         print(f"| {epsilon:g} | {' | '.join(map(spread, figures))} |", flush=True)
     references(private, public)
 
 
 def references(private, public):
-    """Two tables without any topics: the word frequencies, and independent random cells."""
+    """Two tables without any topics: the word frequencies, and independent random
+    cells.
+    """
     frequencies = np.tile(np.asarray(private.sum(axis=0)) + 0.1, (K, 1))
     cells = np.random.default_rng(0).gamma(0.1, size=frequencies.shape)
     for name, components in (("frequencies", frequencies), ("random", cells)):
@@ -96,11 +109,15 @@ def references(private, public):
             np.nanmean(coherence(components, public, measure=measure))
             for measure in ("c_npmi", "u_mass")
         )
-        print(f"| {name} | {npmi:.3f} | {mass:.3f} | {topic_diversity(components):.3f} | | |")
+        print(
+            f"| {name} | {npmi:.3f} | {mass:.3f} | {topic_diversity(components):.3f} | "
+            "| |"
+        )
 
 
 def weak(splits, epsilons, n_given, n_seeds):
-    """Topics that are not weak, next to the weak ones and to those of a fit without privacy.
+    """Topics that are not weak, next to the weak ones and to those of a fit without
+    privacy.
 
     `n_given` topics, or for None as many as the planner recommends.
     """
@@ -115,10 +132,15 @@ def weak(splits, epsilons, n_given, n_seeds):
                 references[n_topics] = without_privacy(split.train, n_topics)
             reference = references[n_topics]
             fits = [
-                SubLDA(n_topics, epsilon=epsilon, delta=1e-5, random_state=seed).fit(split.train)
+                SubLDA(n_topics, epsilon=epsilon, delta=1e-5, random_state=seed).fit(
+                    split.train
+                )
                 for seed in range(n_seeds)
             ]
-            tables, masks = [fit.components_ for fit in fits], [~fit.weak_topics_ for fit in fits]
+            tables, masks = (
+                [fit.components_ for fit in fits],
+                [~fit.weak_topics_ for fit in fits],
+            )
             good = qualities(tables, masks, split.train)
             others = qualities(tables, [~mask for mask in masks], split.train)
             cells = [
@@ -126,11 +148,19 @@ def weak(splits, epsilons, n_given, n_seeds):
                 for digits, *row in zip((3, 3, 2), good, others, reference)
             ]
             number = f"{np.mean(masks) * n_topics:.1f} of {n_topics}"
-            print(f"| {split.name} | {epsilon:g} | {number} | {' | '.join(cells)} |", flush=True)
+            print(
+                f"| {split.name} | {epsilon:g} | {number} | {' | '.join(cells)} |",
+                flush=True,
+            )
             if epsilon == max(epsilons):
                 shares = np.mean(masks), good[0] / reference[0], matched(tables, masks)
-                goals.append((split.name, f"{epsilon:g}", str(n_topics), *map(percent, shares)))
-    print("\n| corpus | epsilon | topics | not weak | c_npmi, of that without privacy | matched |")
+                goals.append(
+                    (split.name, f"{epsilon:g}", str(n_topics), *map(percent, shares))
+                )
+    print(
+        "\n| corpus | epsilon | topics | not weak | c_npmi, of that without privacy | "
+        "matched |"
+    )
     print("| --- " * 6 + "|\n| goal |  |  | 50% | 95% | 80% |")
     for row in goals:
         print(f"| {' | '.join(row)} |")
@@ -145,7 +175,9 @@ def planned(X, epsilon):
 def without_privacy(X, n_topics):
     """`qualities` of all topics of GibbsLDA."""
     tables = [
-        GibbsLDA(n_topics, topic_word_prior=1.0, max_iter=300, random_state=seed).fit(X).components_
+        GibbsLDA(n_topics, topic_word_prior=1.0, max_iter=300, random_state=seed)
+        .fit(X)
+        .components_
         for seed in range(2)
     ]
     return qualities(tables, [np.ones(n_topics, bool)] * 2, X)
@@ -156,10 +188,15 @@ def percent(share):
 
 
 def stability(before, after):
-    """Topics that are found again by other seeds: of two folders of tables, and the difference."""
-    print("| estimator | corpus | epsilon | K | seeds | partner is nearest: before | after "
-          "| difference ± standard error | cosine 0.8: before | after "
-          "| difference ± standard error | |\n" + "| --- " * 12 + "|")  # fmt: skip
+    """Topics that are found again by other seeds: of two folders of tables, and the
+    difference.
+    """
+    print(
+        "| estimator | corpus | epsilon | K | seeds | partner is nearest: before "
+        "| after "
+        "| difference ± standard error | cosine 0.8: before | after "
+        "| difference ± standard error | |\n" + "| --- " * 12 + "|"
+    )
     worse, settings = 0, seeds_of(before)
     for setting, seeds in settings.items():
         seeds = sorted(seeds & seeds_of(after).get(setting, set()))
@@ -167,7 +204,10 @@ def stability(before, after):
             continue
         cells, verdicts = [], []
         for shares in (partners_found, cosines_found):
-            old, new = (between(read(folder, setting, seeds), shares) for folder in (before, after))
+            old, new = (
+                between(read(folder, setting, seeds), shares)
+                for folder in (before, after)
+            )
             error = jackknife(new - old)
             difference = mean_of_pairs(new) - mean_of_pairs(old)
             cells += [f"{mean_of_pairs(x):.2f}" for x in (old, new)]
@@ -175,8 +215,13 @@ def stability(before, after):
             verdicts.append("less stable" if difference < -2 * error else "")
         worse += any(verdicts)
         cells.append(", ".join(filter(None, verdicts)))
-        print(f"| {' | '.join(setting)} | {len(seeds)} | {' | '.join(cells)} |", flush=True)
-    print(f"\nLess stable by more than two standard errors: {worse} of {len(settings)}.")
+        print(
+            f"| {' | '.join(setting)} | {len(seeds)} | {' | '.join(cells)} |",
+            flush=True,
+        )
+    print(
+        f"\nLess stable by more than two standard errors: {worse} of {len(settings)}."
+    )
 
 
 def seeds_of(folder):
@@ -189,14 +234,18 @@ def seeds_of(folder):
 
 
 def read(folder, setting, seeds):
-    return [np.load(folder / f"{'_'.join((*setting, str(seed)))}.npy") for seed in seeds]
+    return [
+        np.load(folder / f"{'_'.join((*setting, str(seed)))}.npy") for seed in seeds
+    ]
 
 
 def between(fits, shares):
     """`shares` of one fit in another, for all pairs of fits."""
     n = len(fits)
-    values = [[shares(one, two) if i != j else 0.0 for j, two in enumerate(fits)]
-              for i, one in enumerate(fits)]  # fmt: skip
+    values = [
+        [shares(one, two) if i != j else 0.0 for j, two in enumerate(fits)]
+        for i, one in enumerate(fits)
+    ]
     return np.array(values).reshape(n, n)
 
 
@@ -212,7 +261,9 @@ def jackknife(values):
 
 
 def partners_found(one, two):
-    """Share of topics whose partner in the other fit is nearer than all topics of their own fit."""
+    """Share of topics whose partner in the other fit is nearer than all topics of their
+    own fit.
+    """
     return np.mean(match_topics(one, two)[1] < nearest(one))
 
 
@@ -221,23 +272,39 @@ def cosines_found(one, two):
 
 
 def matched(tables, masks):
-    """Share of the topics in the masks that are the same as such a topic of another fit."""
+    """Share of the topics in the masks that are the same as such a topic of another
+    fit.
+    """
     pairs = [
-        (one[m], two[n]) for (one, m), (two, n) in itertools.permutations(zip(tables, masks), 2)
+        (one[m], two[n])
+        for (one, m), (two, n) in itertools.permutations(zip(tables, masks), 2)
     ]
-    found = [(cdist(one, two, "cosine") <= 1 - SAME).any(axis=1) for one, two in pairs if len(one)]
+    found = [
+        (cdist(one, two, "cosine") <= 1 - SAME).any(axis=1)
+        for one, two in pairs
+        if len(one)
+    ]
     return np.mean(np.concatenate(found)) if found else math.nan
 
 
 def qualities(tables, masks, X):
-    """Mean c_npmi of the topics in the masks, by probability and by typical words; found again."""
+    """Mean c_npmi of the topics in the masks, by probability and by typical words;
+    found again.
+    """
     npmi = np.concatenate([coherence(C, X)[m] for C, m in zip(tables, masks)])
-    typical = np.concatenate([coherence(C**2 / C.sum(axis=0), X)[m] for C, m in zip(tables, masks)])
-    again = np.concatenate([
-        cdist(one[m], two, "cosine").min(axis=1) <= 1 - SAME
-        for (one, m), (two, _) in itertools.permutations(zip(tables, masks), 2)
-    ])  # fmt: skip
-    return [np.mean(values) if len(values) else math.nan for values in (npmi, typical, again)]
+    typical = np.concatenate(
+        [coherence(C**2 / C.sum(axis=0), X)[m] for C, m in zip(tables, masks)]
+    )
+    again = np.concatenate(
+        [
+            cdist(one[m], two, "cosine").min(axis=1) <= 1 - SAME
+            for (one, m), (two, _) in itertools.permutations(zip(tables, masks), 2)
+        ]
+    )
+    return [
+        np.mean(values) if len(values) else math.nan
+        for values in (npmi, typical, again)
+    ]
 
 
 def picture(private, public, names, path):
@@ -252,9 +319,14 @@ def picture(private, public, names, path):
     )
     topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
     tree = dendrogram(
-        linkage(np.sqrt(topics / 2), "average"), labels=labels, orientation="left", ax=left,
-        color_threshold=0, above_threshold_color="#0072B2", leaf_font_size=9,
-    )  # fmt: skip
+        linkage(np.sqrt(topics / 2), "average"),
+        labels=labels,
+        orientation="left",
+        ax=left,
+        color_threshold=0,
+        above_threshold_color="#0072B2",
+        leaf_font_size=9,
+    )
     left.set_xlabel("Hellinger distance at which topics are joined")
     place = 5 + 10 * np.arange(K)  # of the leaves
     right.barh(place, values[tree["leaves"]], height=6, color="#0072B2")
@@ -263,7 +335,9 @@ def picture(private, public, names, path):
     right.set_xlabel("c_npmi in public reference texts")
     for axes in (left, right):
         axes.spines[["top", "right", "left"]].set_visible(False)
-    figure.suptitle(f"SubLDA, {K} topics, epsilon = 4 for one document", ha="left", x=0.01)
+    figure.suptitle(
+        f"SubLDA, {K} topics, epsilon = 4 for one document", ha="left", x=0.01
+    )
     figure.savefig(path, dpi=100)
 
 
@@ -271,13 +345,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--picture", help="file for the picture")
-    parser.add_argument("--weak", action="store_true", help="weak topics against the others")
-    parser.add_argument("--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS))
+    parser.add_argument(
+        "--weak", action="store_true", help="weak topics against the others"
+    )
+    parser.add_argument(
+        "--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS)
+    )
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 2.0, 4.0])
     parser.add_argument("--topics", type=int, default=K)
-    parser.add_argument("--planned", action="store_true", help="as many topics as dplda plan says")
-    parser.add_argument("--stability", nargs=2, type=Path, metavar=("BEFORE", "AFTER"),
-                        help="compare two folders of tables")  # fmt: skip
+    parser.add_argument(
+        "--planned", action="store_true", help="as many topics as dplda plan says"
+    )
+    parser.add_argument(
+        "--stability",
+        nargs=2,
+        type=Path,
+        metavar=("BEFORE", "AFTER"),
+        help="compare two folders of tables",
+    )
     options = parser.parse_args()
     if options.stability:
         return stability(*options.stability)
@@ -287,7 +372,10 @@ def main() -> None:
         n_topics = None if options.planned else options.topics
         return weak(load(options.corpora), options.epsilons, n_topics, options.seeds)
     private, public, names = corpus()
-    print(f"{private.shape[0]} private documents, {public.shape[0]} public, {len(names)} words\n")
+    print(
+        f"{private.shape[0]} private documents, {public.shape[0]} public, {len(names)} "
+        "words\n"
+    )
     table(private, public, options.seeds)
     if options.picture:
         picture(private, public, names, options.picture)

@@ -1,14 +1,16 @@
-"""Time and memory of training against the number of tokens: ``python benchmarks/scale.py``.
+"""Time and memory of training against the number of tokens: ``python
+benchmarks/scale.py``.
 
-Every fit runs in a process of its own, on invented documents of 333 tokens each, whose words follow
-Zipf's law in each of 100 topics. The peak is the largest resident memory of the process, and the
-memory above X is what the fit adds to a process that has loaded its modules and X.
+Every fit runs in a process of its own, on invented documents of 333 tokens each, whose
+words follow Zipf's law in each of 100 topics. The peak is the largest resident memory
+of the process, and the memory above X is what the fit adds to a process that has loaded
+its modules and X.
 
-``--shards`` writes the corpora to shards and trains from the files: the anonymous memory of such a
-fit, next to that of a fit of the matrix; ``--picture`` draws it. ``--memory`` prints what a fit
-needs per stored entry of X, per token, per cell of the word-topic table and per document and topic.
-10**8 tokens (``--tokens 6 7 8``) take 4 GB and some minutes a round. Memory is read from /proc
-(Linux).
+``--shards`` writes the corpora to shards and trains from the files: the anonymous
+memory of such a fit, next to that of a fit of the matrix; ``--picture`` draws it.
+``--memory`` prints what a fit needs per stored entry of X, per token, per cell of the
+word-topic table and per document and topic. 10**8 tokens (``--tokens 6 7 8``) take 4 GB
+and some minutes a round. Memory is read from /proc (Linux).
 """
 
 import argparse
@@ -59,13 +61,17 @@ def write_corpus(folder, n_tokens, n_words, *, length=333, repeat=1, seed=0):
             cell, counts = np.unique(document * n_words + word, return_counts=True)
             (cell % n_words).astype(np.int32).tofile(indices)
             (counts * repeat).astype(np.float32).tofile(data)
-            ends.extend(ends[-1] + np.cumsum(np.bincount(cell // n_words, minlength=size)))
+            ends.extend(
+                ends[-1] + np.cumsum(np.bincount(cell // n_words, minlength=size))
+            )
     np.array(ends, np.int32).tofile(folder / "indptr")
 
 
 def read_corpus(folder, n_words, dtype):
     data = np.fromfile(folder / "data", np.float32).astype(dtype, copy=False)
-    indices, indptr = (np.fromfile(folder / name, np.int32) for name in ("indices", "indptr"))
+    indices, indptr = (
+        np.fromfile(folder / name, np.int32) for name in ("indices", "indptr")
+    )
     return sp.csr_array((data, indices, indptr), (len(indptr) - 1, n_words))
 
 
@@ -74,7 +80,9 @@ def memory(name):
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
             return 1024 * int(line.split()[1])
-    raise SystemExit("the memory of a process is read from /proc, which this system does not have")
+    raise SystemExit(
+        "the memory of a process is read from /proc, which this system does not have"
+    )
 
 
 def fit(name, X, n_components, max_iter):
@@ -93,14 +101,19 @@ def one_fit(folder, name, n_words, n_components, max_iter, dtype):
     before, start = memory("VmRSS"), time.process_time()
     fit(name, X, n_components, max_iter)
     cpu = time.process_time() - start
-    sizes = {"entries": X.nnz, "tokens": float(X.sum(dtype=float)), "documents": X.shape[0]}
+    sizes = {
+        "entries": X.nnz,
+        "tokens": float(X.sum(dtype=float)),
+        "documents": X.shape[0],
+    }
     peak = memory("VmHWM")
     print(json.dumps({**sizes, "cpu": cpu, "peak": peak, "above": peak - before}))
 
 
 class AnonymousPeak(threading.Thread):
-    """Largest anonymous memory of this process (RssAnon) while it is open; pages of files are not
-    part of it, because the system takes them back when it needs the room."""
+    """Largest anonymous memory of this process (RssAnon) while it is open; pages of
+    files are not part of it, because the system takes them back when it needs the
+    room."""
 
     def __enter__(self):
         self.before = self.peak = memory("RssAnon")
@@ -120,7 +133,9 @@ class AnonymousPeak(threading.Thread):
 
 
 def one_fit_of_files(folder, name, n_words, n_components, max_iter, form):
-    """In a fresh process: write the shards, or fit the matrix or the shards, and print figures."""
+    """In a fresh process: write the shards, or fit the matrix or the shards, and print
+    figures.
+    """
     folder = Path(folder)
     few = sp.csr_array(np.ones((5, n_words)))
     if form == "write":
@@ -131,9 +146,11 @@ def one_fit_of_files(folder, name, n_words, n_components, max_iter, form):
     fit(name, few, 2, 1)  # loads modules
     start = time.process_time()
     with AnonymousPeak(daemon=True) as peak:
-        X = CountShards(folder / "corpus") if form == "shards" else read_corpus(
-            folder, n_words, "float32"
-        )  # fmt: skip
+        X = (
+            CountShards(folder / "corpus")
+            if form == "shards"
+            else read_corpus(folder, n_words, "float32")
+        )
         model = fit(name, X, n_components, max_iter)
     figures = {"cpu": time.process_time() - start, "above": peak.above}
     print(json.dumps({**figures, "sum": float(np.square(model.components_).sum())}))
@@ -150,10 +167,16 @@ def map_corpus(folder, n_words):
 
 
 def out_of_core(names, exponents, n_words, n_components, max_iter=3):
-    """Print the anonymous memory and time of fits of shards, next to those of the matrix."""
-    print(f"V = {n_words}, K = {n_components}, {max_iter} rounds; anonymous memory and CPU seconds")
+    """Print the anonymous memory and time of fits of shards, next to those of the
+    matrix.
+    """
     print(
-        "| estimator | tokens | writing | fit of the matrix, with it | fit of the shards | equal |"
+        f"V = {n_words}, K = {n_components}, {max_iter} rounds; anonymous memory and "
+        "CPU seconds"
+    )
+    print(
+        "| estimator | tokens | writing | fit of the matrix, with it | fit of the "
+        "shards | equal |"
     )
     print("| --- | --- | --- | --- | --- | --- |")
     rows = []
@@ -161,31 +184,45 @@ def out_of_core(names, exponents, n_words, n_components, max_iter=3):
         with tempfile.TemporaryDirectory() as folder:
             write_corpus(Path(folder), round(10**exponent), n_words)
             arguments = n_words, n_components, max_iter
-            written = in_fresh_process(folder, names[0], *arguments, "write", option="--file")
+            written = in_fresh_process(
+                folder, names[0], *arguments, "write", option="--file"
+            )
             for name in names:
                 runs = {
-                    form: in_fresh_process(folder, name, *arguments, form, option="--file")
+                    form: in_fresh_process(
+                        folder, name, *arguments, form, option="--file"
+                    )
                     for form in ("matrix", "shards")
                 }
-                both = [f"{runs[form]['above'] / 1e6:.0f} MB, {runs[form]['cpu']:.1f} s"
-                        for form in ("matrix", "shards")]  # fmt: skip
+                both = [
+                    f"{runs[form]['above'] / 1e6:.0f} MB, {runs[form]['cpu']:.1f} s"
+                    for form in ("matrix", "shards")
+                ]
                 equal = runs["matrix"]["sum"] == runs["shards"]["sum"]
                 rows.append({**runs, "estimator": name, "tokens": 10**exponent})
-                print(f"| `{name}` | 10^{exponent:g} | {written['above'] / 1e6:.0f} MB "
-                      f"| {both[0]} | {both[1]} | {equal} |", flush=True)  # fmt: skip
+                print(
+                    f"| `{name}` | 10^{exponent:g} | {written['above'] / 1e6:.0f} MB "
+                    f"| {both[0]} | {both[1]} | {equal} |",
+                    flush=True,
+                )
     return rows
 
 
 def in_fresh_process(folder, *arguments, option="--one"):
     arguments = [str(folder), *arguments]
     command = [sys.executable, __file__, option, json.dumps(arguments)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    )
 
 
 def growth(names, exponents, n_words, n_components, dtype):
     """Print time a round and peak memory against the number of tokens."""
     print(f"V = {n_words}, K = {n_components}, X holds {dtype} and int32")
-    print("| estimator | tokens | entries | CPU s a round | peak | above X | above X, a token |")
+    print(
+        "| estimator | tokens | entries | CPU s a round | peak | above X | above X, a "
+        "token |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for exponent in exponents:
         with tempfile.TemporaryDirectory() as folder:
@@ -196,12 +233,15 @@ def growth(names, exponents, n_words, n_components, dtype):
                     in_fresh_process(folder, name, n_words, n_components, n, dtype)
                     for n in n_rounds
                 ]
-                seconds = (runs[1]["cpu"] - runs[0]["cpu"]) / (n_rounds[1] - n_rounds[0])
+                seconds = (runs[1]["cpu"] - runs[0]["cpu"]) / (
+                    n_rounds[1] - n_rounds[0]
+                )
                 row = {**runs[1], "estimator": name, "round": seconds}
                 print(
-                    f"| `{name}` | {row['tokens']:.1e} | {row['entries']:.1e} | {seconds:.2f} "
-                    f"| {row['peak'] / 1e6:.0f} MB | {row['above'] / 1e6:.0f} MB "
-                    f"| {row['above'] / row['tokens']:.1f} bytes |",
+                    f"| `{name}` | {row['tokens']:.1e} | {row['entries']:.1e} | "
+                    f"{seconds:.2f} | {row['peak'] / 1e6:.0f} MB | "
+                    f"{row['above'] / 1e6:.0f} MB | {row['above'] / row['tokens']:.1f} "
+                    "bytes |",
                     flush=True,
                 )
 
@@ -219,14 +259,25 @@ DESIGN = [
 
 
 def coefficients(names, dtype):
-    """Print bytes a stored entry, a token, a cell of the table, and a document's topic."""
+    """Print bytes a stored entry, a token, a cell of the table, and a document's
+    topic.
+    """
     print(f"X holds {dtype} and int32; bytes above X")
-    print("| estimator | a stored entry | a token | a cell of V x K | a cell of D x K | error |")
+    print(
+        "| estimator | a stored entry | a token | a cell of V x K | a cell of D x K | "
+        "error |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     runs = {name: [] for name in names}
     for millions, length, repeat, n_words, n_components in DESIGN:
         with tempfile.TemporaryDirectory() as folder:
-            write_corpus(Path(folder), millions * 1_000_000, n_words, length=length, repeat=repeat)
+            write_corpus(
+                Path(folder),
+                millions * 1_000_000,
+                n_words,
+                length=length,
+                repeat=repeat,
+            )
             for name in names:
                 run = in_fresh_process(folder, name, n_words, n_components, 2, dtype)
                 sizes = [run["entries"], run["tokens"]]
@@ -236,18 +287,29 @@ def coefficients(names, dtype):
         *sizes, above = np.array(runs[name]).T
         solution, _ = nnls(np.transpose(sizes), above)
         error = np.abs(solution @ sizes / above - 1).max()
-        print(f"| `{name}` | " + " | ".join(f"{c:.1f}" for c in solution) + f" | {error:.0%} |")
+        print(
+            f"| `{name}` | "
+            + " | ".join(f"{c:.1f}" for c in solution)
+            + f" | {error:.0%} |"
+        )
 
 
 def picture_of_shards(rows, path):
-    """Anonymous memory of fits of matrices and of shards against the number of tokens."""
+    """Anonymous memory of fits of matrices and of shards against the number of
+    tokens.
+    """
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     ax = figure.subplots()
     for name in dict.fromkeys(row["estimator"] for row in rows):
         own = [row for row in rows if row["estimator"] == name]
         for form, style in (("matrix", "o--"), ("shards", "o-")):
             megabytes = [row[form]["above"] / 1e6 for row in own]
-            ax.loglog([row["tokens"] for row in own], megabytes, style, label=f"{name}, {form}")
+            ax.loglog(
+                [row["tokens"] for row in own],
+                megabytes,
+                style,
+                label=f"{name}, {form}",
+            )
     ax.set(xlabel="tokens", ylabel="MB of anonymous memory")
     ax.legend()
     figure.savefig(path, dpi=120)
@@ -255,13 +317,21 @@ def picture_of_shards(rows, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
-    parser.add_argument("--tokens", nargs="+", type=float, default=[6, 7], help="powers of 10")
+    parser.add_argument(
+        "--estimators", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS
+    )
+    parser.add_argument(
+        "--tokens", nargs="+", type=float, default=[6, 7], help="powers of 10"
+    )
     parser.add_argument("--words", type=int, default=50_000)
     parser.add_argument("--topics", type=int, default=100)
     parser.add_argument("--dtype", default="float32", help="of the counts in X")
-    parser.add_argument("--memory", action="store_true", help="bytes an entry, a token, a cell")
-    parser.add_argument("--shards", action="store_true", help="fits of files, out of core")
+    parser.add_argument(
+        "--memory", action="store_true", help="bytes an entry, a token, a cell"
+    )
+    parser.add_argument(
+        "--shards", action="store_true", help="fits of files, out of core"
+    )
     parser.add_argument("--picture", help="file for the plot")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--file", help=argparse.SUPPRESS)
@@ -278,7 +348,13 @@ def main():
     elif options.memory:
         coefficients(options.estimators, options.dtype)
     else:
-        growth(options.estimators, options.tokens, options.words, options.topics, options.dtype)
+        growth(
+            options.estimators,
+            options.tokens,
+            options.words,
+            options.topics,
+            options.dtype,
+        )
 
 
 if __name__ == "__main__":

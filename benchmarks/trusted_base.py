@@ -1,4 +1,5 @@
-"""The picture of docs/trusted_base.md: private values on the left, releases on the right.
+"""The picture of docs/trusted_base.md: private values on the left, releases on the
+right.
 
 ``python benchmarks/trusted_base.py [--output docs/images/trusted_base.svg]``
 """
@@ -20,7 +21,14 @@ BOXES = [
     (350, 20, 150, 60, TRUSTED, ("_streams.py", "secret words, used once")),
     (540, 20, 150, 60, TRUSTED, ("_ledger.py", "charged before data")),
     (730, 20, 120, 60, TRUSTED, ("_accounting.py", "events to epsilon")),
-    (160, 250, 530, 60, TRUSTED, ("_rounds of the estimator", "# private, # secret, # public")),
+    (
+        160,
+        250,
+        530,
+        60,
+        TRUSTED,
+        ("_rounds of the estimator", "# private, # secret, # public"),
+    ),
 ]
 # from, to, both as points
 ARROWS = [
@@ -43,21 +51,25 @@ def picture() -> str:
     for x, y, width, height, color, (name, role) in BOXES:
         middle, line = x + width / 2, y + height / 2
         parts += [
-            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{color}" '
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" '
+            f'fill="{color}" '
             'stroke="#555"/>',
             f'<text x="{middle:g}" y="{line - 4:g}" font-weight="bold">{name}</text>',
             f'<text x="{middle:g}" y="{line + 15:g}" font-size="11">{role}</text>',
         ]
     for (x1, y1), (x2, y2) in ARROWS:
         parts.append(
-            f'<path d="M{x1} {y1} {x2} {y2}" stroke="black" fill="none" marker-end="url(#tip)"/>'
+            f'<path d="M{x1} {y1} {x2} {y2}" stroke="black" fill="none" '
+            'marker-end="url(#tip)"/>'
         )
     return "\n".join([*parts, "</svg>", ""])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=Path("docs/images/trusted_base.svg"))
+    parser.add_argument(
+        "--output", type=Path, default=Path("docs/images/trusted_base.svg")
+    )
     parser.parse_args().output.write_text(picture(), encoding="utf-8")
 
 

@@ -1,14 +1,15 @@
 """The private vocabulary: which words it finds, and what it does to a topic model.
 
-``python benchmarks/vocabulary.py [--found] [--missing] [--few] [--models] [--shares] [--seeds 3]``
-``[--figures FOLDER]``
+``python benchmarks/vocabulary.py [--found] [--missing] [--few] [--models] [--shares]
+[--seeds 3]`` ``[--figures FOLDER]``
 
-`--found`: how many of the 2000 words of highest document frequency are chosen. `--missing`: the
-share of tokens that no chosen word covers, and a figure of it. `--few`: the same share for the
-first 300 and 1000 documents. `--models`: perplexity and accuracy at a total epsilon of 4,
-vocabulary and model together, each seed with a split of its own. `--shares`: nats per held-out
-token that topics explain with the corpus's own 2000 words, and what chosen words keep of that, for
-shares of the budget. The public list is the package's English one. delta = 1e-6; means over seeds.
+`--found`: how many of the 2000 words of highest document frequency are chosen.
+`--missing`: the share of tokens that no chosen word covers, and a figure of it.
+`--few`: the same share for the first 300 and 1000 documents. `--models`: perplexity and
+accuracy at a total epsilon of 4, vocabulary and model together, each seed with a split
+of its own. `--shares`: nats per held-out token that topics explain with the corpus's
+own 2000 words, and what chosen words keep of that, for shares of the budget. The public
+list is the package's English one. delta = 1e-6; means over seeds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dplda import PrivateCountVectorizer, SubLDA
-from dplda.datasets import load_public_vocabulary, load_word_vectors, load_wordnet_glosses
+from dplda.datasets import (
+    load_public_vocabulary,
+    load_word_vectors,
+    load_wordnet_glosses,
+)
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import split_epsilon
 
@@ -48,7 +53,13 @@ def main() -> None:
     parser.add_argument("--figures", type=Path, help="folder for the figure")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    asked = (options.found, options.missing, options.few, options.models, options.shares)
+    asked = (
+        options.found,
+        options.missing,
+        options.few,
+        options.models,
+        options.shares,
+    )
     every = not any(asked)
     if options.found or every:
         found_words(options.seeds)
@@ -106,9 +117,14 @@ def chosen_words(texts, n_seeds: int, **options) -> list[list[str]]:
 
 
 def found_words(n_seeds: int) -> None:
-    """A row for each corpus and epsilon: words of the public list alone, and of both choices."""
+    """A row for each corpus and epsilon: words of the public list alone, and of both
+    choices.
+    """
     words = load_public_vocabulary(None)
-    print("| corpus | epsilon | public list alone | chosen with the list | without a list |")
+    print(
+        "| corpus | epsilon | public list alone | chosen with the list | without a "
+        "list |"
+    )
     print("| --- | --- | --- | --- | --- |")
     for name in ("kos", "bbc", "docstrings", "kos x 10"):
         texts = texts_of(name)
@@ -120,28 +136,42 @@ def found_words(n_seeds: int) -> None:
                 chosen_words(texts, n_seeds, epsilon=epsilon, candidates=None),
             ]
             cells = [
-                f"{np.mean([len({*way} & {*top}) for way in of_seeds]):.0f}" for of_seeds in ways
+                f"{np.mean([len({*way} & {*top}) for way in of_seeds]):.0f}"
+                for of_seeds in ways
             ]
             print(f"| {name} | {epsilon:g} | {' | '.join(cells)} |", flush=True)
 
 
-def missing_tokens(names: Sequence[str], n_seeds: int, figures: Path | None = None) -> None:
-    """A row for each corpus: tokens missing from the list, from the choices, and from the leak."""
+def missing_tokens(
+    names: Sequence[str], n_seeds: int, figures: Path | None = None
+) -> None:
+    """A row for each corpus: tokens missing from the list, from the choices, and from
+    the leak.
+    """
     words = load_public_vocabulary(None)
-    columns = ["public list", *(f"{epsilon:g}" for epsilon in EPSILONS), "learned without privacy"]
+    columns = [
+        "public list",
+        *(f"{epsilon:g}" for epsilon in EPSILONS),
+        "learned without privacy",
+    ]
     print(f"| corpus | {' | '.join(columns)} |\n| --- |{' --- |' * len(columns)}")
     curves = {}
     for name in names:
         texts = texts_of(name)
         tokens = Tokens(texts)
         of_seeds = [
-            [tokens.missing(choice) for choice in chosen_words(texts, n_seeds, epsilon=epsilon)]
+            [
+                tokens.missing(choice)
+                for choice in chosen_words(texts, n_seeds, epsilon=epsilon)
+            ]
             for epsilon in EPSILONS
         ]
         ends = tokens.missing(words[:N_WORDS]), tokens.missing(tokens.top)
         curves[name] = ends[0], np.mean(of_seeds, axis=1), ends[1]
         cells = [ends[0], *curves[name][1], ends[1]]
-        print(f"| {name} | {' | '.join(f'{share:.1%}' for share in cells)} |", flush=True)
+        print(
+            f"| {name} | {' | '.join(f'{share:.1%}' for share in cells)} |", flush=True
+        )
     if figures is not None:
         draw_missing(curves, figures / "missing_tokens.png")
 
@@ -153,21 +183,38 @@ def draw_missing(curves, path: Path) -> None:
     axes = figure.subplots()
     colors = ("#0072b2", "#d55e00", "#009e73")  # distinct for the color blind
     for color, (name, (public, chosen, leaking)) in zip(colors, curves.items()):
-        axes.plot(EPSILONS, 100 * chosen, marker="o", markersize=4, color=color, label=name)
+        axes.plot(
+            EPSILONS, 100 * chosen, marker="o", markersize=4, color=color, label=name
+        )
         axes.axhline(100 * public, color=color, linewidth=0.9, linestyle=":")
         axes.axhline(100 * leaking, color=color, linewidth=0.9, linestyle="--")
-    axes.plot([], [], color="gray", linewidth=0.9, linestyle=":", label="public list alone")
-    axes.plot([], [], color="gray", linewidth=0.9, linestyle="--", label="learned without privacy")
+    axes.plot(
+        [], [], color="gray", linewidth=0.9, linestyle=":", label="public list alone"
+    )
+    axes.plot(
+        [],
+        [],
+        color="gray",
+        linewidth=0.9,
+        linestyle="--",
+        label="learned without privacy",
+    )
     axes.set_xscale("log", base=2)
     axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
-    axes.set(xlabel="epsilon of the vocabulary", ylabel="tokens without a word, %", ylim=(0, None))
+    axes.set(
+        xlabel="epsilon of the vocabulary",
+        ylabel="tokens without a word, %",
+        ylim=(0, None),
+    )
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(path, dpi=130)
 
 
 def models(n_seeds: int) -> None:
-    """A row for each vocabulary: perplexity, accuracy, and both over those of the leak."""
+    """A row for each vocabulary: perplexity, accuracy, and both over those of the
+    leak.
+    """
     texts, labels = load_docstrings()
     texts, counts = np.array(texts, dtype=object), Counts(texts)
     of_words, of_model = split_epsilon(TOTAL, shares=(0.08, 0.92))
@@ -187,7 +234,9 @@ def models(n_seeds: int) -> None:
             epsilon, vocabulary = TOTAL, lists.get(name, reference)
             if name.startswith("chosen"):
                 epsilon = of_model
-                chooser = vectorizer(epsilon=of_words, candidates=lists[name], random_state=seed)
+                chooser = vectorizer(
+                    epsilon=of_words, candidates=lists[name], random_state=seed
+                )
                 vocabulary = chooser.fit(texts[train]).vocabulary_
             model = SubLDA(N_TOPICS, epsilon=epsilon, max_iter=40, random_state=seed)
             model.fit(counts.of(sorted(vocabulary))[train])
@@ -198,8 +247,14 @@ def models(n_seeds: int) -> None:
                 )
             )
     share = np.bincount(labels).max() / len(labels)
-    print(f"\nvocabulary {of_words:.3f}, model {of_model:.3f}, total {TOTAL:g}; {n_seeds} seeds")
-    print(f"{len(np.unique(labels))} labels, the largest has {share:.1%} of the documents\n")
+    print(
+        f"\nvocabulary {of_words:.3f}, model {of_model:.3f}, total {TOTAL:g}; "
+        f"{n_seeds} seeds"
+    )
+    print(
+        f"{len(np.unique(labels))} labels, the largest has {share:.1%} of the "
+        "documents\n"
+    )
     print("| vocabulary | perplexity | over the leak | accuracy | over the leak |")
     print("| --- | --- | --- | --- | --- |")
     for name, of_seeds in results.items():
@@ -209,8 +264,8 @@ def models(n_seeds: int) -> None:
         (ppl_error, acc_error) = ratios.std(axis=1, ddof=1) / np.sqrt(n_seeds)
         print(
             f"| {name} | {ppl.mean():.0f} ± {ppl.std(ddof=1):.0f} | {ppl_ratio:.3f} ± "
-            f"{ppl_error:.3f} | {acc.mean():.3f} ± {acc.std(ddof=1):.3f} | {acc_ratio:.3f} ± "
-            f"{acc_error:.3f} |",
+            f"{ppl_error:.3f} | {acc.mean():.3f} ± {acc.std(ddof=1):.3f} | "
+            f"{acc_ratio:.3f} ± {acc_error:.3f} |",
             flush=True,
         )
 
@@ -225,12 +280,16 @@ class Counts:
         self.column = counter.vocabulary_
 
     def of(self, words) -> sp.csr_array:
-        """A column a word; a word that no text has gets the last one, which is empty."""
+        """A column a word; a word that no text has gets the last one, which is
+        empty.
+        """
         return sp.csr_array(self.X[:, [self.column.get(word, -1) for word in words]])
 
 
 def perplexity(model, vocabulary, reference, counts, test) -> float:
-    """Perplexity of the reference words in held-out halves, known to the model or not."""
+    """Perplexity of the reference words in held-out halves, known to the model or
+    not.
+    """
     names = np.array(sorted({*vocabulary, *reference}))
     known, asked = np.isin(names, vocabulary), np.isin(names, reference)
     held = counts.of(names)[test]
@@ -241,7 +300,8 @@ def perplexity(model, vocabulary, reference, counts, test) -> float:
     phi[:, known] = model.components_ / model.components_.sum(axis=1, keepdims=True)
     p = model.transform(first[:, known]) @ phi
     both, lacking = known & asked, asked & ~known
-    share = second[:, lacking].sum() / second[:, asked].sum()  # of tokens without a word
+    # of tokens without a word
+    share = second[:, lacking].sum() / second[:, asked].sum()
     p[:, both] *= (1 - share) / p[:, both].sum(axis=1, keepdims=True)
     p[:, lacking] = share / max(lacking.sum(), 1)
     scored = sp.coo_array(second[:, asked])
@@ -252,14 +312,18 @@ def perplexity(model, vocabulary, reference, counts, test) -> float:
 def explained_by_share(n_seeds: int) -> None:
     """A row for each corpus and total: nats per held-out token that topics explain.
 
-    With the corpus's own words, and what chosen words keep of that, by their share of epsilon.
+    With the corpus's own words, and what chosen words keep of that, by their share of
+    epsilon.
     """
     shares = (0.0, 0.06, 0.12, 0.24)
     print(f"| corpus, epsilon | own words | {' | '.join(map(str, shares[1:]))} |")
     print("| --- " * (1 + len(shares)) + "|")
     for name in ("bbc", "kos", "glosses", "docstrings"):
         texts = np.array(texts_of(name), dtype=object)
-        counts, n_tokens = Counts(texts), CountVectorizer(token_pattern=WORD, stop_words="english")
+        counts, n_tokens = (
+            Counts(texts),
+            CountVectorizer(token_pattern=WORD, stop_words="english"),
+        )
         tokens = np.asarray(n_tokens.fit_transform(texts).sum(axis=1)).ravel()
         for total in (1.0, 2.0, 4.0):
             found = np.zeros((len(shares), n_seeds))
@@ -268,13 +332,21 @@ def explained_by_share(n_seeds: int) -> None:
                 test, train = order[: len(order) // 10], order[len(order) // 10 :]
                 words, of_model = Tokens(texts[train]).top, total
                 if shares[i]:
-                    of_words, of_model = split_epsilon(total, shares=(shares[i], 1 - shares[i]))
-                    chooser = vectorizer(epsilon=of_words, random_state=seed).fit(texts[train])
+                    of_words, of_model = split_epsilon(
+                        total, shares=(shares[i], 1 - shares[i])
+                    )
+                    chooser = vectorizer(epsilon=of_words, random_state=seed).fit(
+                        texts[train]
+                    )
                     words = list(chooser.vocabulary_)
                 X, vectors = counts.of(words), load_word_vectors(words)
-                model = SubLDA(N_TOPICS, epsilon=of_model, word_vectors=vectors, random_state=seed)
+                model = SubLDA(
+                    N_TOPICS, epsilon=of_model, word_vectors=vectors, random_state=seed
+                )
                 model.fit(X[train])
-                gain = np.log(unigram_perplexity(X[train], X[test]) / model.perplexity(X[test]))
+                gain = np.log(
+                    unigram_perplexity(X[train], X[test]) / model.perplexity(X[test])
+                )
                 found[i, seed] = gain * X[test].sum() / tokens[test].sum()
             own, *kept = found.mean(axis=1)
             cells = [f"{own:.3f}", *(f"{value / own:.0%}" for value in kept)]

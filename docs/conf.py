@@ -1,7 +1,8 @@
 """Sphinx makes the site of these pages; `scripts/docs` builds it into build/site.
 
-The source folder is that of the repository, so that links between pages are the same here and on a
-forge. `docs/index.md` names all pages in their order. The contents of the site are its links.
+The source folder is that of the repository, so that links between pages are the same
+here and on a forge. `docs/index.md` names all pages in their order. The contents of the
+site are its links.
 """
 
 import re
@@ -29,10 +30,22 @@ extensions = [
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**.md", "docs/**.rst", "benchmarks/README.md"]
 exclude_patterns = [
-    ".*", "build", "dist", "dplda", "examples", "scripts", "tests", "*.egg-info",
-    "docs/gallery", "docs/_*", "benchmarks/peers", "benchmarks/papers", "benchmarks/asv",
-]  # fmt: skip
-templates_path = [str(ROOT / "docs" / "_templates")]  # autosummary looks in the source folder
+    ".*",
+    "build",
+    "dist",
+    "dplda",
+    "examples",
+    "scripts",
+    "tests",
+    "*.egg-info",
+    "docs/gallery",
+    "docs/_*",
+    "benchmarks/peers",
+    "benchmarks/papers",
+    "benchmarks/asv",
+]
+# autosummary looks in the source folder
+templates_path = [str(ROOT / "docs" / "_templates")]
 default_role = "literal"  # `X` in a docstring
 
 myst_enable_extensions = ["dollarmath"]
@@ -79,7 +92,8 @@ html_theme_options = {
     "footer_end": ["theme-version"],
 }
 
-# Links that are the same on a forge and here, but lead to what Sphinx makes of the file.
+# Links that are the same on a forge and here, but lead to what Sphinx makes of the
+# file.
 _GALLERY = re.compile(r"\]\((docs/)?gallery/README\.rst\)")
 _EXAMPLE = re.compile(r"\]\((docs/)?gallery/(plot_\w+)\.py\)")
 _IN_SHAPE = re.compile(r"(?<=[(, ])([a-z]\w*_)(?=[,)])")
@@ -94,7 +108,8 @@ def link_to_pages(text):
 
 
 def contents(index):
-    """The contents of the site: for each heading of the index, the pages that it links to.
+    """The contents of the site: for each heading of the index, the pages that it links
+    to.
 
     Parameters
     ----------
@@ -109,7 +124,9 @@ def contents(index):
     parts, seen = {}, set()
     for section in link_to_pages(index).split("\n## ")[1:]:
         heading, _, body = section.partition("\n")
-        pages = [page for page in dict.fromkeys(_LINK.findall(body)) if page not in seen]
+        pages = [
+            page for page in dict.fromkeys(_LINK.findall(body)) if page not in seen
+        ]
         seen.update(pages)
         parts[heading.strip()] = pages
     return parts
@@ -120,7 +137,9 @@ def _read_source(app, docname, source):
     if docname == root_doc:
         for heading, pages in contents(source[0]).items():
             options = f":hidden:\n:caption: {heading}\n"
-            source[0] += f"\n\n```{{toctree}}\n{options}\n" + "\n".join(pages) + "\n```\n"
+            source[0] += (
+                f"\n\n```{{toctree}}\n{options}\n" + "\n".join(pages) + "\n```\n"
+            )
 
 
 def _skip_foreign(app, what, name, obj, skip, options):
@@ -130,8 +149,12 @@ def _skip_foreign(app, what, name, obj, skip, options):
 
 
 def _read_docstring(app, what, name, obj, options, lines):
-    """Link pages, and quote attributes in shapes such as (n_features_in_,), which reST links."""
-    lines[:] = [_PAGE.sub(r":doc:`\1 </\1>`", _IN_SHAPE.sub(r"`\1`", line)) for line in lines]
+    """Link pages, and quote attributes in shapes such as (n_features_in_,), which reST
+    links.
+    """
+    lines[:] = [
+        _PAGE.sub(r":doc:`\1 </\1>`", _IN_SHAPE.sub(r"`\1`", line)) for line in lines
+    ]
 
 
 def _write_formula(block):
@@ -149,12 +172,16 @@ def _write_formula(block):
 
 
 def setup(app):
-    """Formulas become MathML, which browsers draw without scripts and without a network."""
+    """Formulas become MathML, which browsers draw without scripts and without a
+    network.
+    """
     app.add_html_math_renderer(
-        "mathml", inline_renderers=(_write_formula(False), None),
+        "mathml",
+        inline_renderers=(_write_formula(False), None),
         block_renderers=(_write_formula(True), None),
-    )  # fmt: skip
+    )
     app.connect("source-read", _read_source)
     app.connect("autodoc-skip-member", _skip_foreign)
-    app.connect("autodoc-process-docstring", _read_docstring, priority=400)  # before numpydoc
+    # before numpydoc
+    app.connect("autodoc-process-docstring", _read_docstring, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,7 @@
 """Differentially private LDA topic models for scikit-learn.
 
-``__init__.pyi`` lists the public names. A name is imported at its first use, so that a client of
-local privacy loads nothing of the server.
+``__init__.pyi`` lists the public names. A name is imported at its first use, so that a
+client of local privacy loads nothing of the server.
 """
 
 import difflib as _difflib
@@ -16,8 +16,9 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> _Any:
     if name in __all__:
-        # Whole, before any of its modules: a thread that imports a module of it waits for the
-        # package, the package for the module, and Python resolves this with a half module.
+        # Whole, before any of its modules: a thread that imports a module of it waits
+        # for the package, the package for the module, and Python resolves this with a
+        # half module.
         import sklearn  # noqa: F401
     if name in __all__ or name.startswith("_"):
         return _load(name)

@@ -17,8 +17,8 @@ from dplda.cli import _federation, _fit, _ledger, _options
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 1 if a file or a budget does not allow it.
 
-    Invalid arguments exit with 2. ``ledger check`` returns 1 for what it finds, and 2 for a file
-    that cannot be read.
+    Invalid arguments exit with 2. ``ledger check`` returns 1 for what it finds, and 2
+    for a file that cannot be read.
     """
     options = parse(argv)
     usual, warnings.formatwarning = warnings.formatwarning, _without_line
@@ -39,9 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Options of a command; `command` is its function."""
     parser = argparse.ArgumentParser(
-        prog="dplda", description="Differentially private topic models.",
-        epilog="A first example, with public texts that dplda holds: dplda fit --example",
-    )  # fmt: skip
+        prog="dplda",
+        description="Differentially private topic models.",
+        epilog="A first example, with public texts that dplda holds: dplda fit "
+        "--example",
+    )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="command")
     for module in (_fit, _options, _ledger, _federation):
@@ -54,7 +56,9 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _without_line(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
+def _without_line(
+    message: Warning | str, category: type[Warning], *_: Any, **__: Any
+) -> str:
     """A warning of a command: its place in the code says nothing to a user."""
     return textwrap.fill(f"{category.__name__}: {message}", 96) + "\n"
 

@@ -11,13 +11,20 @@ from sklearn.pipeline import Pipeline
 
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import UNKNOWN_WORDS
-from dplda.core._texts import check_model, column_words, flat_steps, words_after, words_of
+from dplda.core._texts import (
+    check_model,
+    column_words,
+    flat_steps,
+    words_after,
+    words_of,
+)
 from dplda.leaf._checks import check_integer, escaped
 from dplda.metrics._signal import standing_words
 
 __all__ = ["plot_topics", "top_words"]
 
-COLORS = ("#0072B2", "#D55E00")  # Okabe and Ito's, which color-blind readers can distinguish
+# Okabe and Ito's, which color-blind readers can distinguish
+COLORS = ("#0072B2", "#D55E00")
 GRAY = "#595959"
 LIGHT_GRAY = "#8c8c8c"
 BAR = "probability in the topic"
@@ -25,11 +32,13 @@ COLUMNS = 4  # of small charts next to each other
 
 
 def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
-    """Indices (n_components, n_top_words) of each topic's words, by probability times lift.
+    """Indices (n_components, n_top_words) of each topic's words, by probability times
+    lift.
 
-    By probability alone, words that are frequent everywhere come first in every topic. By lift
-    alone, rare words come first, and their released counts are mostly noise. The product ranks like
-    the relevance of LDAvis (C. Sievert, K. Shirley, 2014) with weight 1/2.
+    By probability alone, words that are frequent everywhere come first in every topic.
+    By lift alone, rare words come first, and their released counts are mostly noise.
+    The product ranks like the relevance of LDAvis (C. Sievert, K. Shirley, 2014) with
+    weight 1/2.
     """
     check_integer("n_top_words", n_top_words, 1, 2**31 - 1)
     marginal = components.sum(axis=0) / components.sum()
@@ -46,17 +55,17 @@ def top_words(
 ) -> list[list[str]]:
     """List the words that distinguish each topic from the others, the best first.
 
-    Words are ranked by probability times lift, the probability in the topic over that in all
-    topics.
+    Words are ranked by probability times lift, the probability in the topic over that
+    in all topics.
 
     Parameters
     ----------
     estimator : fitted topic model or Pipeline
-        Any object with `components_`, of shape (n_components, n_words), or a pipeline with such a
-        step.
-    feature_names : sequence of str of length n_words, or dict of str to int, default=None
-        The vocabulary, such as ``vectorizer.vocabulary_``. None takes the words of the pipeline's
-        vectorizer or of the model, else x0, x1, ...
+        Any object with `components_`, of shape (n_components, n_words), or a pipeline
+        with such a step.
+    feature_names : sequence of str, dict of str to int, or None, default=None
+        The vocabulary, such as ``vectorizer.vocabulary_``. None takes the words of the
+        pipeline's vectorizer or of the model, else x0, x1, ...
     n_top_words : int, default=10
         Words of each topic, at least 1.
     mark_noise : bool, default=False
@@ -65,8 +74,8 @@ def top_words(
     Returns
     -------
     words : list of n_components lists of str
-        The words of each topic, the best first. The topics keep the order of `components_`:
-        ``np.argsort(-model.topic_evidence_)`` puts the best first.
+        The words of each topic, the best first. The topics keep the order of
+        `components_`: ``np.argsort(-model.topic_evidence_)`` puts the best first.
 
     Raises
     ------
@@ -81,7 +90,8 @@ def top_words(
     >>> from dplda.displays import top_words
     >>> X = [[9, 7, 1, 0], [0, 1, 5, 8], [7, 8, 0, 0], [0, 0, 6, 7]]
     >>> model = GibbsLDA(n_components=2, max_iter=50, random_state=0).fit(X)
-    >>> sorted(sorted(words) for words in top_words(model, ["sea", "ship", "oven", "bread"], 2))
+    >>> names = ["sea", "ship", "oven", "bread"]
+    >>> sorted(sorted(words) for words in top_words(model, names, 2))
     [['bread', 'oven'], ['sea', 'ship']]
     """
     estimator, names = _with_names(estimator, feature_names)
@@ -109,23 +119,29 @@ def _steps(estimator: Any) -> list[tuple[str, Any]]:
 def _with_names(
     estimator: Any, feature_names: Sequence[str] | Mapping[str, int] | None
 ) -> tuple[Any, list[str]]:
-    """The topic model, which may be a step of a pipeline, and the words of its columns."""
+    """The topic model, which may be a step of a pipeline, and the words of its
+    columns.
+    """
     *before, (_, model) = _steps(estimator)
     n_words = model.components_.shape[1]
     if feature_names is None:
-        names = words_after(before) or words_of(model) or [f"x{v}" for v in range(n_words)]
+        names = (
+            words_after(before) or words_of(model) or [f"x{v}" for v in range(n_words)]
+        )
     else:
         names = column_words(feature_names)
     if len(names) != n_words:
         raise ValueError(
-            f"feature_names must hold the {n_words} words that the model was fitted on, got "
-            f"{len(names)}; pass vectorizer.get_feature_names_out()"
+            f"feature_names must hold the {n_words} words that the model was fitted "
+            f"on, got {len(names)}; pass vectorizer.get_feature_names_out()"
         )
     return model, names
 
 
 def _noise(estimator: Any) -> np.ndarray:
-    """Mask (n_components, n_words) of the words that do not stand out of the noise of the model."""
+    """Mask (n_components, n_words) of the words that do not stand out of the noise of
+    the model.
+    """
     std = getattr(estimator, "components_std_", None)
     if std is None or not np.any(std):
         return np.zeros(estimator.components_.shape, bool)
@@ -133,9 +149,11 @@ def _noise(estimator: Any) -> np.ndarray:
 
 
 def by_evidence(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The topics in the order of their evidence, the best first, and a mask of the weak ones.
+    """The topics in the order of their evidence, the best first, and a mask of the weak
+    ones.
 
-    A model without `topic_evidence_`, such as a baseline, keeps its order and has no weak ones.
+    A model without `topic_evidence_`, such as a baseline, keeps its order and has no
+    weak ones.
     """
     n_topics = len(estimator.components_)
     evidence = getattr(estimator, "topic_evidence_", np.zeros(n_topics))
@@ -143,13 +161,22 @@ def by_evidence(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.argsort(-evidence, kind="stable"), weak
 
 
-def list_topics(estimator: Any, feature_names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Row, share, flag and ten words of each topic, the one with the most evidence first."""
+def list_topics(
+    estimator: Any, feature_names: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Row, share, flag and ten words of each topic, the one with the most evidence
+    first.
+    """
     order, weak = by_evidence(estimator)
     share = estimator.components_.sum(axis=1) / estimator.components_.sum()
     words = top_words(estimator, feature_names, min(10, estimator.components_.shape[1]))
     return [
-        {"topic": int(k), "share": float(share[k]), "weak": bool(weak[k]), "words": words[k]}
+        {
+            "topic": int(k),
+            "share": float(share[k]),
+            "weak": bool(weak[k]),
+            "words": words[k],
+        }
         for k in order
     ]
 
@@ -162,7 +189,8 @@ def _title(estimator: Any) -> str:
     """Class, number of topics, and the guarantee of the steps up to the model."""
     steps = _steps(estimator)
     model = steps[-1][1]
-    kind = getattr(model, "estimator_name_", type(model).__name__)  # of a release, what was trained
+    # of a release, what was trained
+    kind = getattr(model, "estimator_name_", type(model).__name__)
     name = f"{kind}, {len(model.components_)} topics"
     if not hasattr(model, "privacy_"):
         return name
@@ -171,8 +199,8 @@ def _title(estimator: Any) -> str:
         return f"{name}, not private"
     alone = UNKNOWN_WORDS[0] in privacy.provenance
     return (
-        f"{name}, epsilon = {privacy.epsilon:.4g} at delta = {privacy.delta:.2g} for one "
-        f"{privacy.unit}{' (topics without their words)' if alone else ''}"
+        f"{name}, epsilon = {privacy.epsilon:.4g} at delta = {privacy.delta:.2g} for "
+        f"one {privacy.unit}{' (topics without their words)' if alone else ''}"
         f"{' (seeded noise)' if privacy.seeded else ''}"
     )
 
@@ -186,9 +214,9 @@ def plot_topics(
 ) -> Any:
     """Draw the top words of topics, one small bar chart for each topic.
 
-    A bar shows a word's probability in the topic, and a tick that in all topics. A word that does
-    not stand out of the noise is gray, and a heading names a topic of `weak_topics_` as weak. The
-    title states the guarantee.
+    A bar shows a word's probability in the topic, and a tick that in all topics. A word
+    that does not stand out of the noise is gray, and a heading names a topic of
+    `weak_topics_` as weak. The title states the guarantee.
 
     Parameters
     ----------
@@ -208,8 +236,8 @@ def plot_topics(
     ImportError
         If matplotlib is not installed.
     ValueError
-        If `feature_names` has the wrong length, or if `topics` is empty or names a topic that does
-        not exist.
+        If `feature_names` has the wrong length, or if `topics` is empty or names a
+        topic that does not exist.
 
     Examples
     --------
@@ -240,35 +268,58 @@ def plot_topics(
     for place, k in enumerate(chosen, start=1):
         axes = figure.add_subplot(rows, columns, place)
         axes.set_title(
-            f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}", fontsize=11, loc="left"
+            f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}",
+            fontsize=11,
+            loc="left",
         )
         words = best[k][np.argsort(-probability[k, best[k]], kind="stable")]
         _draw_words(
-            axes, [escaped(names[v]) for v in words], probability[k, words], marginal[words],
+            axes,
+            [escaped(names[v]) for v in words],
+            probability[k, words],
+            marginal[words],
             noise[k, words],
-        )  # fmt: skip
+        )
     handles, labels = axes.get_legend_handles_labels()
     legend = dict(zip(labels[::-1], handles[::-1]))
-    legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])  # the first bar may be gray
+    # the first bar may be gray
+    legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])
     if noise[np.array(chosen)[:, None], best[chosen]].any():
         legend["does not stand out"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
     figure.legend(
-        legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend),
-        frameon=False, title="In parentheses: the topic's share of all words",
-    )  # fmt: skip
+        legend.values(),
+        legend.keys(),
+        loc="outside lower center",
+        ncols=len(legend),
+        frameon=False,
+        title="In parentheses: the topic's share of all words",
+    )
     return figure
 
 
 def _draw_words(
-    axes: Any, words: list[str], probability: np.ndarray, marginal: np.ndarray, noise: np.ndarray
+    axes: Any,
+    words: list[str],
+    probability: np.ndarray,
+    marginal: np.ndarray,
+    noise: np.ndarray,
 ) -> None:
     place, colors = np.arange(len(words)), np.where(noise, LIGHT_GRAY, COLORS[0])
     axes.barh(place, probability, height=0.75, color=colors, label=BAR)
     axes.plot(
-        marginal, place, linestyle="none", marker="|", markersize=9, markeredgewidth=2,
-        color=COLORS[1], clip_on=False, zorder=3, label="probability in all topics",
-    )  # fmt: skip
-    axes.set_yticks(place, words, fontsize=11, parse_math=False)  # a word may hold a dollar sign
+        marginal,
+        place,
+        linestyle="none",
+        marker="|",
+        markersize=9,
+        markeredgewidth=2,
+        color=COLORS[1],
+        clip_on=False,
+        zorder=3,
+        label="probability in all topics",
+    )
+    # a word may hold a dollar sign
+    axes.set_yticks(place, words, fontsize=11, parse_math=False)
     axes.set_xlim(0, 1.05 * max(probability.max(), marginal.max()))
     for label in np.asarray(axes.get_yticklabels())[noise]:
         label.set_color(LIGHT_GRAY)

@@ -1,4 +1,6 @@
-"""Private latent semantic analysis: components of both signs, by noisy power iteration."""
+"""Private latent semantic analysis: components of both signs, by noisy power
+iteration.
+"""
 
 import math
 from numbers import Real
@@ -20,7 +22,8 @@ SUMS = "sums of x (x' Q)"
 
 
 class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
-    """Right singular vectors of the documents, scaled to unit length, with document-level privacy.
+    """Right singular vectors of the documents, scaled to unit length, with
+    document-level privacy.
 
     Parameters
     ----------
@@ -39,9 +42,9 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
 
     Notes
     -----
-    **Privacy.** Unit: document. Relation: one document is added, removed, or replaced by an empty
-    one. Sensitivity: `contribution_norm`, in L2, enforced by `sum_clipped`. Event: one ``Gaussian``
-    a round.
+    **Privacy.** Unit: document. Relation: one document is added, removed, or replaced
+    by an empty one. Sensitivity: `contribution_norm`, in L2, enforced by `sum_clipped`.
+    Event: one ``Gaussian`` a round.
 
     Examples
     --------
@@ -65,29 +68,53 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
     }
 
     def __init__(
-        self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6, max_iter=5,
-        contribution_norm=1.0, ledger=None, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        epsilon=None,
+        noise_multiplier=None,
+        delta=1e-6,
+        max_iter=5,
+        contribution_norm=1.0,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
         """Train on private documents: `max_iter` rounds."""
-        statements = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
+        statements = {
+            "epsilon": self.epsilon,
+            "noise_multiplier": self.noise_multiplier,
+        }
         _private_fit.exactly_one("PrivateLSA", **statements)
         n_rounds = int(self.max_iter)  # public
-        mechanism = _private_fit.gaussian_noise(**statements, delta=self.delta, n_rounds=n_rounds)
+        mechanism = _private_fit.gaussian_noise(
+            **statements, delta=self.delta, n_rounds=n_rounds
+        )
         streams = Streams.from_random_state(self.random_state)  # secret
-        _private_fit.warn_if_seeded("PrivateLSA", streams.seeded and self.epsilon != math.inf)
+        _private_fit.warn_if_seeded(
+            "PrivateLSA", streams.seeded and self.epsilon != math.inf
+        )
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
         entry = {"label": "PrivateLSA", "unit": "document", "ledger": self.ledger}
         with Curator(plan, streams, **entry) as curator:
             counts = check_counts(self, X, reset=True).astype(float)  # private
-            basis = self._rounds(counts, mechanism, curator, streams, n_rounds)  # public
+            basis = self._rounds(
+                counts, mechanism, curator, streams, n_rounds
+            )  # public
         guarantee = _private_fit.make_guarantee(
-            curator.events, delta=self.delta, earlier=None, sensitivity=self.contribution_norm,
-            noise_scale=None, seeded=streams.seeded, **vars(self._promise),
-        )  # fmt: skip
+            curator.events,
+            delta=self.delta,
+            earlier=None,
+            sensitivity=self.contribution_norm,
+            noise_scale=None,
+            seeded=streams.seeded,
+            **vars(self._promise),
+        )
         _private_fit.publish(self, guarantee, components_=basis, n_iter_=n_rounds)
         return self
 
@@ -109,7 +136,9 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
         return (X @ self.components_.T).astype(X.dtype)
 
     def _rounds(self, X, mechanism, curator, streams, n_rounds):
-        """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
+        """The algorithm. Nothing leaves the private `X` but what `curator.release`
+        returns.
+        """
         n_components, n_words = min(int(self.n_components), X.shape[1]), X.shape[1]
         words = streams.reader(128, 0).words(n_words * n_components)
         start = mechanisms.uniform(words).reshape(n_words, n_components) - 0.5
@@ -117,11 +146,16 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
         norm = 1e6 if mechanism.exact else float(self.contribution_norm)  # public
         radius = 2**30 if mechanism.exact else mechanism.radius  # public
         for t in rounds(self, 1, n_rounds):
-            sums = mechanisms.sum_clipped(contributions(X, basis), norm, radius)  # private
-            # One document moves `sums` by at most `radius` in L2, for any content: its row reads
-            # the document and the released basis only, and `sum_clipped` clips the row.
+            sums = mechanisms.sum_clipped(
+                contributions(X, basis), norm, radius
+            )  # private
+            # One document moves `sums` by at most `radius` in L2, for any content: its
+            # row reads the document and the released basis only, and `sum_clipped`
+            # clips the row.
             noisy = curator.release(sums, mechanism, label=SUMS, round=t)  # public
-            basis = np.linalg.qr(noisy.reshape(n_words, n_components) * (norm / radius))[0]
+            basis = np.linalg.qr(
+                noisy.reshape(n_words, n_components) * (norm / radius)
+            )[0]
         return basis.T
 
 
@@ -129,7 +163,8 @@ def contributions(X, basis):
     """One row for each document x of unit length: x (x' Q), word by word."""
     X = sp.diags_array(1 / np.maximum(np.sqrt((X * X).sum(axis=1)), 1e-12)) @ X
     n_components, scores = basis.shape[1], np.zeros((X.shape[0], basis.shape[1]))
-    for d, (start, end) in enumerate(zip(X.indptr, X.indptr[1:])):  # no sum over documents
+    # no sum over documents
+    for d, (start, end) in enumerate(zip(X.indptr, X.indptr[1:])):
         scores[d] = (X.data[start:end, None] * basis[X.indices[start:end]]).sum(axis=0)
     values = X.data[:, None] * np.repeat(scores, np.diff(X.indptr), axis=0)
     cells = X.indices[:, None] * n_components + np.arange(n_components)

@@ -1,4 +1,6 @@
-"""Private non-negative matrix factorization: the worked example of docs/extending.md."""
+"""Private non-negative matrix factorization: the worked example of
+docs/extending.md.
+"""
 
 import math
 from numbers import Real
@@ -39,8 +41,8 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
 
     Notes
     -----
-    **Privacy.** Unit: document. Sensitivity: `contribution_norm`, in L2, enforced by `sum_clipped`.
-    Event: one ``Gaussian`` a round.
+    **Privacy.** Unit: document. Sensitivity: `contribution_norm`, in L2, enforced by
+    `sum_clipped`. Event: one ``Gaussian`` a round.
 
     Examples
     --------
@@ -63,28 +65,52 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
     }
 
     def __init__(
-        self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6, max_iter=20,
-        contribution_norm=1.0, ledger=None, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        epsilon=None,
+        noise_multiplier=None,
+        delta=1e-6,
+        max_iter=20,
+        contribution_norm=1.0,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
         """Train on private documents: `max_iter` rounds."""
         name, n_rounds = "PrivateNMF", int(self.max_iter)  # public
-        statements = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
+        statements = {
+            "epsilon": self.epsilon,
+            "noise_multiplier": self.noise_multiplier,
+        }
         _private_fit.exactly_one(name, **statements)
-        mechanism = _private_fit.gaussian_noise(**statements, delta=self.delta, n_rounds=n_rounds)
+        mechanism = _private_fit.gaussian_noise(
+            **statements, delta=self.delta, n_rounds=n_rounds
+        )
         streams = Streams.from_random_state(self.random_state)  # secret
         _private_fit.warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
-        with Curator(plan, streams, label=name, unit="document", ledger=self.ledger) as curator:
+        with Curator(
+            plan, streams, label=name, unit="document", ledger=self.ledger
+        ) as curator:
             counts = check_counts(self, X, reset=True).astype(float)  # private
-            topics = self._rounds(counts, mechanism, curator, streams, n_rounds)  # public
+            topics = self._rounds(
+                counts, mechanism, curator, streams, n_rounds
+            )  # public
         guarantee = _private_fit.make_guarantee(
-            curator.events, delta=self.delta, earlier=None, sensitivity=self.contribution_norm,
-            noise_scale=None, seeded=streams.seeded, **vars(self._promise),
-        )  # fmt: skip
+            curator.events,
+            delta=self.delta,
+            earlier=None,
+            sensitivity=self.contribution_norm,
+            noise_scale=None,
+            seeded=streams.seeded,
+            **vars(self._promise),
+        )
         _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
         return self
 
@@ -106,19 +132,29 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
         return weights(X.astype(float), self.components_).astype(X.dtype)
 
     def _rounds(self, X, mechanism, curator, streams, n_rounds):
-        """The algorithm. Nothing leaves the private `X` but what `curator.release` returns."""
+        """The algorithm. Nothing leaves the private `X` but what `curator.release`
+        returns.
+        """
         n_topics, n_words = int(self.n_components), X.shape[1]
-        start = mechanisms.uniform(streams.reader(128, 0).words(n_topics * n_words))  # public
+        start = mechanisms.uniform(
+            streams.reader(128, 0).words(n_topics * n_words)
+        )  # public
         topics = normalized(start.reshape(n_topics, n_words) + 0.1)  # public
         norm = 1e6 if mechanism.exact else float(self.contribution_norm)  # public
         radius = 2**30 if mechanism.exact else mechanism.radius  # public
         for t in rounds(self, 1, n_rounds):
-            sums = mechanisms.sum_clipped(contributions(X, topics), norm, radius)  # private
-            # One document moves `sums` by at most `radius` in L2, for any content: its row reads
-            # the document and the released topics only, and `sum_clipped` clips the row.
+            sums = mechanisms.sum_clipped(
+                contributions(X, topics), norm, radius
+            )  # private
+            # One document moves `sums` by at most `radius` in L2, for any content: its
+            # row reads the document and the released topics only, and `sum_clipped`
+            # clips the row.
             noisy = curator.release(sums, mechanism, label=SUMS, round=t)  # public
             table = noisy.reshape(n_topics + n_words, n_topics) * (norm / radius)
-            gram, cross = np.maximum(table[:n_topics], 1e-9), np.maximum(table[n_topics:].T, 0)
+            gram, cross = (
+                np.maximum(table[:n_topics], 1e-9),
+                np.maximum(table[n_topics:].T, 0),
+            )
             for _ in range(20):  # post-processing costs nothing
                 topics = topics * (cross + 1e-12) / (gram @ topics + 1e-9)
             topics = normalized(np.maximum(topics, 1e-9))  # public
@@ -126,18 +162,24 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
 
 
 def contributions(X, topics):
-    """One row for each document, scaled to unit length: w w', then x w' word by word."""
+    """One row for each document, scaled to unit length: w w', then x w' word by
+    word.
+    """
     X = sp.diags_array(1 / np.maximum(np.sqrt((X * X).sum(axis=1)), 1e-12)) @ X
     W, n_topics, n_entries = weights(X, topics), len(topics), np.diff(X.indptr)
     square = (W[:, :, None] * W[:, None, :]).reshape(len(W), -1)
     cross = X.data[:, None] * np.repeat(W, n_entries, axis=0)
     cell = X.indices[:, None] * n_topics + np.arange(n_topics)
     pointers, shape = X.indptr * n_topics, (len(W), X.shape[1] * n_topics)
-    return sp.hstack([square, sp.csr_array((cross.ravel(), cell.ravel(), pointers), shape)], "csr")
+    return sp.hstack(
+        [square, sp.csr_array((cross.ravel(), cell.ravel(), pointers), shape)], "csr"
+    )
 
 
 def weights(X, topics):
-    """Non-negative w with x ~ w H, one document at a time: docs/extending.md says why."""
+    """Non-negative w with x ~ w H, one document at a time: docs/extending.md says
+    why.
+    """
     result, gram = np.zeros((X.shape[0], len(topics))), topics @ topics.T
     for d, (start, end) in enumerate(zip(X.indptr, X.indptr[1:])):
         projection = topics[:, X.indices[start:end]] @ X.data[start:end]

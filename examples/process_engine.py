@@ -24,7 +24,9 @@ class ProcessEngine:
 
     def submit(self, function, *arguments):
         """Begin a task. An argument that is one itself stands for its result."""
-        known = [each.result() if isinstance(each, Future) else each for each in arguments]
+        known = [
+            each.result() if isinstance(each, Future) else each for each in arguments
+        ]
         return self.pool.submit(function, *known)
 
     def gather(self, tasks):

@@ -1,9 +1,10 @@
 # ruff: noqa: PT017
-"""Coverage-guided fuzzing of what reads bytes from outside: ``python scripts/fuzz.py ENTRY``.
+"""Coverage-guided fuzzing of what reads bytes from outside: ``python scripts/fuzz.py
+ENTRY``.
 
-Part of the nightly workflow. ENTRY is a name of `ENTRIES`, or "all" for a while of each; further
-arguments go to libFuzzer, such as ``-runs=9999`` or a folder of inputs. Any exception but the
-documented ones ends the search, and the input is written down.
+Part of the nightly workflow. ENTRY is a name of `ENTRIES`, or "all" for a while of
+each; further arguments go to libFuzzer, such as ``-runs=9999`` or a folder of inputs.
+Any exception but the documented ones ends the search, and the input is written down.
 """
 
 import gzip
@@ -25,12 +26,21 @@ import atheris
 import numpy as np
 
 INSTRUMENTED = [
-    "dplda.text", "dplda.federated", "dplda.privacy", "dplda.local._memoized_reports",
+    "dplda.text",
+    "dplda.federated",
+    "dplda.privacy",
+    "dplda.local._memoized_reports",
     "dplda.release",
     "dplda.cli._ledger",
-]  # fmt: skip
+]
 with atheris.instrument_imports(include=INSTRUMENTED):
-    from dplda import GibbsLDA, MemoizedReports, RandomizedResponse, load_release, save_release
+    from dplda import (
+        GibbsLDA,
+        MemoizedReports,
+        RandomizedResponse,
+        load_release,
+        save_release,
+    )
     from dplda.__main__ import main as command
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
     from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _store
@@ -43,7 +53,9 @@ FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else 
 
 def set_digest(connection):
     """Make a changed ledger look like one that was written so."""
-    *budget, identity, filters, _ = connection.execute("SELECT * FROM budget").fetchone()
+    *budget, identity, filters, _ = connection.execute(
+        "SELECT * FROM budget"
+    ).fetchone()
     digest = _store._digest(budget, identity, filters, _store._rows(connection))
     connection.execute("UPDATE budget SET digest = ?", (digest,))
 
@@ -72,18 +84,28 @@ def starts(kind, data):
     """Two inputs from which `hostile` makes a sound file."""
     fields, tables = unpack(kind, data, max_header=2**20)
     ((_, table),) = tables.items()
-    return [b"\0" + data, b"\x80" + json.dumps(fields).encode() + b"\n" + table.tobytes()]
+    return [
+        b"\0" + data,
+        b"\x80" + json.dumps(fields).encode() + b"\n" + table.tobytes(),
+    ]
 
 
 def sound_message():
     return LocalModel(
-        party="a", round=1, vocabulary=vocabulary_hash(["a", "b"]), table=[[0.5, 0.5]],
-        weight=1.0, epsilon=4.0, delta=0.0, unit="token",
-    ).to_bytes()  # fmt: skip
+        party="a",
+        round=1,
+        vocabulary=vocabulary_hash(["a", "b"]),
+        table=[[0.5, 0.5]],
+        weight=1.0,
+        epsilon=4.0,
+        delta=0.0,
+        unit="token",
+    ).to_bytes()
 
 
 SOUND_EVENTS = (
-    b'[{"event": "Repeated", "of": {"event": "Gaussian", "noise_multiplier": 2}, "count": 3}]'
+    b'[{"event": "Repeated", "of": {"event": "Gaussian", "noise_multiplier": 2}, '
+    b'"count": 3}]'
 )
 
 
@@ -142,7 +164,9 @@ def ledger(data):
 def reports(data):
     """Any bytes as a file, or a sound database with any bytes in one of its columns."""
     path = written("reports.sqlite", data[1:])
-    column = {0: "response", 1: "key", 2: "document", 3: "report"}.get(data[0] % 8 if data else 4)
+    column = {0: "response", 1: "key", 2: "document", 3: "report"}.get(
+        data[0] % 8 if data else 4
+    )
     if column:
         path.write_bytes(sound_reports())
         table = "settings" if column in ("response", "key") else "reports"
@@ -174,19 +198,28 @@ def sound_release():
 
 # Each with inputs to start from.
 ENTRIES = {
-    "compressed": (compressed, [gzip.compress(b"2\n3\n1\n1 2 4\n"), zlib.compress(b"2\n3\n0")]),
+    "compressed": (
+        compressed,
+        [gzip.compress(b"2\n3\n1\n1 2 4\n"), zlib.compress(b"2\n3\n0")],
+    ),
     "message": (message, starts(LocalModel.kind, sound_message())),
     "ledger": (ledger, [b"\0" + SOUND_EVENTS, b"\xffSQLite format 3\0"]),
-    "reports": (reports, [b"\x03" + bytes(8), b"\x01" + bytes(32), b"\x07SQLite format 3\0"]),
+    "reports": (
+        reports,
+        [b"\x03" + bytes(8), b"\x01" + bytes(32), b"\x07SQLite format 3\0"],
+    ),
     "release": (released, starts("dplda-release", sound_release())),
 }
 
 
 # Inputs of each that "all" tries: about two minutes.
 RUNS = {
-    "compressed": 20_000, "message": 30_000,
-    "ledger": 4_000, "reports": 4_000, "release": 20_000,
-}  # fmt: skip
+    "compressed": 20_000,
+    "message": 30_000,
+    "ledger": 4_000,
+    "reports": 4_000,
+    "release": 20_000,
+}
 
 
 def main():

@@ -5,7 +5,8 @@ import os
 import platform
 import sys
 
-# pytest uses all processors: threads of linear algebra in each of its processes would only wait
+# pytest uses all processors: threads of linear algebra in each of its processes would
+# only wait
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import faults
@@ -56,7 +57,9 @@ def corpus():
 
 @pytest.fixture
 def flushed():
-    """A processor that flushes floats below the normal ones to zero, as -ffast-math sets it."""
+    """A processor that flushes floats below the normal ones to zero, as -ffast-math
+    sets it.
+    """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         pytest.skip("the control word is at this place in fenv_t on Linux on x86-64")
     libm, before = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()

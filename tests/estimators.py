@@ -49,8 +49,8 @@ PACKAGES = (
 class Case:
     """A configuration that fits 137 documents in milliseconds and six rounds.
 
-    `unit` is what its guarantee protects. The first case of a class is its simplest one; another
-    case is here because it runs other code.
+    `unit` is what its guarantee protects. The first case of a class is its simplest
+    one; another case is here because it runs other code.
     """
 
     name: str
@@ -59,12 +59,14 @@ class Case:
 
     @property
     def room(self):
-        """The subpackage that the estimator lives in: who is trusted with the documents."""
+        """The subpackage that the estimator lives in: who is trusted with the
+        documents.
+        """
         return type(self.estimator).__module__.split(".")[1]
 
 
-# Of each class: its simplest configuration, and others that run other code. A class that is not
-# here has one, with `BUDGET`. `K` topics and six rounds go without saying.
+# Of each class: its simplest configuration, and others that run other code. A class
+# that is not here has one, with `BUDGET`. `K` topics and six rounds go without saying.
 SETTINGS = {
     SubLDA: [{}, {"noise_multiplier": 1.5, "subsampling_ratio": 0.4, "boost": 2.0}],
     HDPLDA: [{"noise_epsilon": 1.0, "count_clip": 1.0, "topic_word_prior": 0.5}],
@@ -72,25 +74,32 @@ SETTINGS = {
     OLPLDA: [
         {"epsilon": 9.0},
         # three batches of two sweeps
-        {"bit_epsilon": 2.2, "reconstruction": "background", "batch_size": 60, "max_iter": 2},
+        {
+            "bit_epsilon": 2.2,
+            "reconstruction": "background",
+            "batch_size": 60,
+            "max_iter": 2,
+        },
     ],
     RandomizedResponse: [{"epsilon": 9.0, "max_doc_words": 9}],
-    IFTMParty: [
-        {}, {"token_epsilon": 3.0, "max_doc_tokens": 40}
-    ],
+    IFTMParty: [{}, {"token_epsilon": 3.0, "max_doc_tokens": 40}],
     PublishedSubLDA: [
-        {}, {"subsampling_ratio": 0.5, "noise_placement": "token"}, {"boost": 2.0}
+        {},
+        {"subsampling_ratio": 0.5, "noise_placement": "token"},
+        {"boost": 2.0},
     ],
     PublishedHDPLDA: [{"noise_epsilon": 1.0, "count_clip": 1.0}],
     PublishedPrivateSVILDA: [{"published_epsilon": 1.0, "batch_size": 1}],
     PublishedIFTMParty: [{"published_epsilon": 8.0}],
-}  # fmt: skip
-# the parameters that state a budget: the first of them that a class has is the total, inf for none
+}
+# the parameters that state a budget: the first of them that a class has is the total,
+# inf for none
 BUDGET = ("epsilon", "token_epsilon", "noise_multiplier", "noise_epsilon", "count_clip")
 
 
 def discovered():
-    """The public topic models, and clients of local ones, in the order of the tables of contents.
+    """The public topic models, and clients of local ones, in the order of the tables of
+    contents.
 
     As scikit-learn's `all_estimators`: a new class needs no line here.
     """
@@ -98,10 +107,11 @@ def discovered():
     members = [getattr(module, name) for module in modules for name in module.__all__]
     kinds = [member for member in members if inspect.isclass(member)]
     return [
-        kind for kind in kinds
+        kind
+        for kind in kinds
         if (issubclass(kind, BaseTopicModel) and "n_components" in parameters(kind))
         or kind in SETTINGS
-    ]  # fmt: skip
+    ]
 
 
 def parameters(kind):
@@ -114,7 +124,11 @@ def cases_of(kind):
     sound = issubclass(kind, PrivateEstimator) and room != "published"
     simple = {"n_components": K, "max_iter": 6}
     for n, setting in enumerate(SETTINGS.get(kind, [{}])):
-        budget = [name for name in BUDGET if name in known][:1] if sound and not setting else []
+        budget = (
+            [name for name in BUDGET if name in known][:1]
+            if sound and not setting
+            else []
+        )
         options = {name: simple[name] for name in simple if name in known}
         options |= dict.fromkeys(budget, 3.0) | setting
         name = "-".join([kind.__name__, *(list(setting)[-1:] if n else [])])
@@ -133,7 +147,11 @@ SOUND = [case for case in MODELS if case not in LITERAL]
 # what `components_` says is a table of words in topics
 LDA = [case for case in SOUND if isinstance(case.estimator, BaseLDA)]
 # `fit` may protect users
-USERS = [case for case in PRIVATE if "user_ids" in inspect.signature(case.estimator.fit).parameters]
+USERS = [
+    case
+    for case in PRIVATE
+    if "user_ids" in inspect.signature(case.estimator.fit).parameters
+]
 # those that take later documents
 ONLINE = [case for case in SOUND if hasattr(case.estimator, "partial_fit")]
 
@@ -146,7 +164,9 @@ def without_noise(estimator, **parameters):
 
 
 def observed(estimator, X):
-    """The estimator fitted to X, and what an observer sees: values by label and round."""
+    """The estimator fitted to X, and what an observer sees: values by label and
+    round.
+    """
     with observe_releases() as seen:
         estimator.fit(X)
     values = {}

@@ -1,9 +1,11 @@
-"""Exact laws of releases on toy corpora, and rigorous bounds on epsilon that follow from them.
+"""Exact laws of releases on toy corpora, and rigorous bounds on epsilon that follow
+from them.
 
-The noise is decoded from the tables that the kernel reads. Small laws are dictionaries of fractions
-(`largest_epsilon`). Gaussian noise has seventeen million values. Its laws are floats of a known
-relative error, and its privacy losses are rounded to a grid in a known direction (`Pair`). Nothing
-here calls the accountant. docs/audits.md has the proofs.
+The noise is decoded from the tables that the kernel reads. Small laws are dictionaries
+of fractions (`largest_epsilon`). Gaussian noise has seventeen million values. Its laws
+are floats of a known relative error, and its privacy losses are rounded to a grid in a
+known direction (`Pair`). Nothing here calls the accountant. docs/audits.md has the
+proofs.
 """
 
 from __future__ import annotations
@@ -35,16 +37,18 @@ from dplda.privacy._streams import Purpose
 from dplda.word._frozen_table import HalfTable
 
 TOTAL = 2**149  # of the weights of a table
-# Relative error of any float below: sums of at most 2e7 positive terms, a hundred of them in turn.
+# Relative error of any float below: sums of at most 2e7 positive terms, a hundred of
+# them in turn.
 RELATIVE = 1e-6
 SMALLEST = 1e-24  # mass that a grid drops at either end; it counts as an infinite loss
 
 
-# ---- laws on few outcomes, in fractions -----------------------------------------------------
+# ---- laws on few outcomes, in fractions ----------------------------------------------
 
 
 def largest_epsilon(p, q, delta=0):
-    """The smallest epsilon of two laws {outcome: Fraction} at a delta, in both directions.
+    """The smallest epsilon of two laws {outcome: Fraction} at a delta, in both
+    directions.
 
     It is exact up to the last step, a logarithm of 40 digits.
     """
@@ -52,7 +56,9 @@ def largest_epsilon(p, q, delta=0):
 
 
 def _epsilon(p, q, delta):
-    """Solve sum of max(p - e q, 0) = delta for e >= 1: between two ratios it is linear in e."""
+    """Solve sum of max(p - e q, 0) = delta for e >= 1: between two ratios it is linear
+    in e.
+    """
     delta, p_above, q_above = Fraction(delta), Fraction(0), Fraction(0)
     atoms = {}
     for outcome, chance in p.items():
@@ -97,16 +103,17 @@ def product(*laws):
     return joint
 
 
-# ---- privacy losses on a grid, rounded in one direction -------------------------------------
+# ---- privacy losses on a grid, rounded in one direction ------------------------------
 
 
 @dataclass(frozen=True)
 class Pair:
     """A bound on the pair of laws (P, Q) of a release, by its privacy loss log(P / Q).
 
-    Entry i stands for outcomes of loss (first + i) * interval, with masses p[i] under P and q[i]
-    under Q. If `upper`, the release is a post-processing of this pair. Otherwise the losses are
-    rounded down. Mass of at most `outside`, under either law, is left out.
+    Entry i stands for outcomes of loss (first + i) * interval, with masses p[i] under P
+    and q[i] under Q. If `upper`, the release is a post-processing of this pair.
+    Otherwise the losses are rounded down. Mass of at most `outside`, under either law,
+    is left out.
     """
 
     interval: float
@@ -120,8 +127,8 @@ class Pair:
     def from_losses(cls, loss, p, q, interval, upper, outside):
         """Put outcomes of any losses onto the grid.
 
-        Upper: an outcome is split in two, of the losses below and above its own, so that both
-        masses are kept. To merge the two gives the outcome back.
+        Upper: an outcome is split in two, of the losses below and above its own, so
+        that both masses are kept. To merge the two gives the outcome back.
         """
         below = np.floor(loss / interval).astype(np.int64)
         first, size = int(below.min()), int(np.ptp(below)) + 2
@@ -134,8 +141,14 @@ class Pair:
         p = np.bincount(below - first, p * to_below, size) + np.bincount(
             below - first + 1, p * to_above, size
         )
-        return cls(interval, upper, first, p, p * np.exp(-cls._grid(first, size, interval)),
-                   outside)._trimmed()  # fmt: skip
+        return cls(
+            interval,
+            upper,
+            first,
+            p,
+            p * np.exp(-cls._grid(first, size, interval)),
+            outside,
+        )._trimmed()
 
     @staticmethod
     def _grid(first, size, interval):
@@ -148,20 +161,31 @@ class Pair:
     def _trimmed(self):
         """Leave out the ends that hold next to nothing."""
         low, high = (
-            min(np.searchsorted(np.cumsum(mass[::step]), SMALLEST) for mass in (self.p, self.q))
+            min(
+                np.searchsorted(np.cumsum(mass[::step]), SMALLEST)
+                for mass in (self.p, self.q)
+            )
             for step in (1, -1)
         )
         kept = slice(low, len(self.p) - high)
         return Pair(
-            self.interval, self.upper, self.first + int(low), self.p[kept], self.q[kept],
+            self.interval,
+            self.upper,
+            self.first + int(low),
+            self.p[kept],
+            self.q[kept],
             self.outside + 2 * SMALLEST,
-        )  # fmt: skip
+        )
 
     def compose(self, other):
-        """Both releases, independent: losses add up. Direct sums, no Fourier transform."""
+        """Both releases, independent: losses add up. Direct sums, no Fourier
+        transform.
+        """
         p, q = np.convolve(self.p, other.p), np.convolve(self.q, other.q)
         outside = self.outside + other.outside
-        return Pair(self.interval, self.upper, self.first + other.first, p, q, outside)._trimmed()
+        return Pair(
+            self.interval, self.upper, self.first + other.first, p, q, outside
+        )._trimmed()
 
     def sampled(self, rate, added):
         """The release on a sample that has the document with probability `rate`.
@@ -198,7 +222,7 @@ class Pair:
         return high if self.upper else low
 
 
-# ---- the decoded Gaussian noise -------------------------------------------------------------
+# ---- the decoded Gaussian noise ------------------------------------------------------
 
 REACH = 12  # standard deviations of the noise that are looked at
 
@@ -207,9 +231,10 @@ REACH = 12  # standard deviations of the noise that are looked at
 class GaussianNoise:
     """The law of x_0 + 64 x_1 + 4096 x_2 for three independent look-ups in one table.
 
-    `law` holds the probabilities of -reach, ..., reach, each with a relative error below 1e-13.
-    `variance` is the exact variance, as a fraction, and `deviation` bounds the distance of the
-    logarithm of every probability from that of the Gaussian bell of this variance.
+    `law` holds the probabilities of -reach, ..., reach, each with a relative error
+    below 1e-13. `variance` is the exact variance, as a fraction, and `deviation` bounds
+    the distance of the logarithm of every probability from that of the Gaussian bell of
+    this variance.
     """
 
     law: np.ndarray
@@ -221,8 +246,9 @@ class GaussianNoise:
     def cell(self, shift, interval, upper):
         """The pair of a cell that the document moves by `shift`: P is the law with it.
 
-        The loss at y is s (y - s / 2) / variance, within 2 * `deviation`. The edges of the grid
-        become integers y, and the masses between them are sums of exact probabilities.
+        The loss at y is s (y - s / 2) / variance, within 2 * `deviation`. The edges of
+        the grid become integers y, and the masses between them are sums of exact
+        probabilities.
         """
         law = self.law if shift > 0 else self.law[::-1]
         assert abs(shift) < self.reach, "so little noise is not looked at"
@@ -236,7 +262,11 @@ class GaussianNoise:
         q = np.add.reduceat(law[s:], start)  # noise y
         cut = float(law[len(law) - s :].sum() + law[:s].sum()) + self.outside
         grid = np.arange(first, last + 1) * interval
-        loss = np.clip(np.log(p / q), grid, grid + interval) if upper else grid + interval / 2
+        loss = (
+            np.clip(np.log(p / q), grid, grid + interval)
+            if upper
+            else grid + interval / 2
+        )
         return Pair.from_losses(loss, p, q, interval, upper, cut)
 
 
@@ -262,12 +292,15 @@ def _gaussian_noise(tables):
     bell /= -2 * float(variance)
     bell -= np.log(law)
     bell += np.log(law[reach])
-    deviation = max(bell.max(), -bell.min()) + 1e-12  # of rounding errors in the logarithms
+    # of rounding errors in the logarithms
+    deviation = max(bell.max(), -bell.min()) + 1e-12
     return GaussianNoise(law, reach, outside * (1 + RELATIVE), variance, deviation)
 
 
 def _digit(tables):
-    """The law of a look-up, minus 2048, from the packed table: exact weights, then floats."""
+    """The law of a look-up, minus 2048, from the packed table: exact weights, then
+    floats.
+    """
     (table,) = unpack(tables)
     weights = weights_of(*table)
     assert sum(weights) == TOTAL
@@ -285,15 +318,15 @@ def _add_digit(law, digit, base):
     return total[: len(law) + base * (m - 1)]
 
 
-# ---- what the code adds up: the same history in two worlds ----------------------------------
+# ---- what the code adds up: the same history in two worlds ---------------------------
 
 
 @dataclass(frozen=True)
 class Step:
     """One release: by how much the integers of two neighbors differ, under one history.
 
-    `rate` is the exact probability with which the document takes part. `mechanism` may be None for
-    a release that promises no radius.
+    `rate` is the exact probability with which the document takes part. `mechanism` may
+    be None for a release that promises no radius.
     """
 
     label: str
@@ -305,11 +338,14 @@ class Step:
         if self.mechanism is None:
             return
         squares = sum(s * s for s in self.shift)
-        assert squares <= self.mechanism.sensitivity**2, "a contribution exceeds the radius"
+        assert squares <= self.mechanism.sensitivity**2, (
+            "a contribution exceeds the radius"
+        )
 
 
 def watched(estimator, X, *, methods=("fit",), first=None):
-    """Call some methods with `X`, and with all documents in each sample: the model and the tape.
+    """Call some methods with `X`, and with all documents in each sample: the model and
+    the tape.
 
     With a `first` tape, its releases are let out in the place of those of this fit.
     """
@@ -338,25 +374,33 @@ def without(X, row):
 
 
 def two_worlds(estimator, X, Y, row, *, methods=("fit",)):
-    """The model of `X`, and its steps next to those of a neighbor that differs in one row."""
+    """The model of `X`, and its steps next to those of a neighbor that differs in one
+    row.
+    """
     X, Y = np.asarray(X, float), np.asarray(Y, float)
     model, tape = watched(estimator, X, methods=methods)
     _, other = watched(estimator, Y, methods=methods, first=tape)
     steps = [
         Step(
-            one.label, tuple((one.value - two.value).ravel().tolist()), one.mechanism,
+            one.label,
+            tuple((one.value - two.value).ravel().tolist()),
+            one.mechanism,
             exact_rate(one, row),
         )
         for one, two in zip(tape.steps, other.steps)
-    ]  # fmt: skip
+    ]
     return model, steps
 
 
 def pair_of(steps, interval, *, upper, added):
-    """The pair of all steps; P is the law with the document if `added`, and Q otherwise."""
+    """The pair of all steps; P is the law with the document if `added`, and Q
+    otherwise.
+    """
     noise, total = gaussian_noise(), None
     for step in steps:
-        cells = [noise.cell(s if added else -s, interval, upper) for s in step.shift if s]
+        cells = [
+            noise.cell(s if added else -s, interval, upper) for s in step.shift if s
+        ]
         if cells:
             pair = reduce(Pair.compose, cells).sampled(step.rate, added)
             total = pair if total is None else total.compose(pair)
@@ -364,17 +408,24 @@ def pair_of(steps, interval, *, upper, added):
 
 
 def epsilon_interval(steps, delta, interval):
-    """Lower and upper bound on the exact epsilon of the steps, the worse of both directions."""
-    margin = 4 * gaussian_noise().deviation * sum(len(step.shift) for step in steps) + 1e-10
+    """Lower and upper bound on the exact epsilon of the steps, the worse of both
+    directions.
+    """
+    margin = (
+        4 * gaussian_noise().deviation * sum(len(step.shift) for step in steps) + 1e-10
+    )
     assert margin < interval, "the decoded noise is not Gaussian"
     lower, upper = (
-        max(pair_of(steps, interval, upper=side, added=a).epsilon(delta) for a in (True, False))
+        max(
+            pair_of(steps, interval, upper=side, added=a).epsilon(delta)
+            for a in (True, False)
+        )
         for side in (False, True)
     )
     return lower - margin, upper + margin
 
 
-# ---- word-topic counts and topics, sweep by sweep --------------------------------------------
+# ---- word-topic counts and topics, sweep by sweep ------------------------------------
 
 
 def laplace_chances(scale, n):
@@ -391,7 +442,8 @@ def _laplace_digits(tables):
 def laplace_law(scale):
     """The law of `FlooredLaplace`, {value: Fraction}: G or -1 - G by a fair bit."""
     law = {}
-    size = math.ceil(105 * scale / 4096) * 4096  # a digit beyond has weight 0 in the table
+    # a digit beyond has weight 0 in the table
+    size = math.ceil(105 * scale / 4096) * 4096
     assert not any(laplace_chances(scale, size + 4096)[size:])
     for m, chance in enumerate(laplace_chances(scale, size)):
         if chance:
@@ -401,10 +453,11 @@ def laplace_law(scale):
 
 @dataclass(frozen=True)
 class NoisyCell:
-    """A noisy count of 0, ..., `largest`, in few atoms: below 0, 0, ..., largest - 1, and above.
+    """A noisy count of 0, ..., `largest`, in few atoms: below 0, 0, ..., largest - 1,
+    and above.
 
-    `chance[c][i]` is the exact probability of atom i around the count c. Within an atom, the ratio
-    of two counts' laws is constant up to `spread` in total variation.
+    `chance[c][i]` is the exact probability of atom i around the count c. Within an
+    atom, the ratio of two counts' laws is constant up to `spread` in total variation.
     """
 
     largest: int
@@ -428,16 +481,21 @@ class NoisyCell:
             distance = Fraction(0)
             for p, q in zip(one, other):
                 ratio = sum(p.values()) / sum(q.values())
-                distance += sum(abs(p.get(v, 0) - ratio * q.get(v, 0)) for v in {*p, *q})
+                distance += sum(
+                    abs(p.get(v, 0) - ratio * q.get(v, 0)) for v in {*p, *q}
+                )
             spread = max(spread, distance)
-        return cls(largest, tuple(tuple(sum(a.values()) for a in law) for law in laws), spread)
+        return cls(
+            largest, tuple(tuple(sum(a.values()) for a in law) for law in laws), spread
+        )
 
 
 def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_prior):
-    """The exact law of all that a fit of one document of few tokens, V = 2 and K = 2 shows.
+    """The exact law of all that a fit of one document of few tokens, V = 2 and K = 2
+    shows.
 
-    `labels` names the releases in order. The first topics are uniform, and are shown as well. The
-    secret order of the tokens is averaged over.
+    `labels` names the releases in order. The first topics are uniform, and are shown as
+    well. The secret order of the tokens is averaged over.
     """
     orders = list(itertools.permutations(words))
     first = list(itertools.product((0, 1), repeat=len(words)))
@@ -447,9 +505,11 @@ def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_p
     tables = {}
     for atoms in cells if "topics" in labels else ():
         tables[atoms] = HalfTable.from_counts(
-            values[list(atoms)].reshape(2, 2), mechanisms.count_clip, topic_word_prior,
+            values[list(atoms)].reshape(2, 2),
+            mechanisms.count_clip,
+            topic_word_prior,
             mean=mechanisms.mechanism.mean,
-        )  # fmt: skip
+        )
     draws = {}
 
     def drawn(order, topics, atoms):
@@ -468,17 +528,29 @@ def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_p
                 for end, after in rest(order, new, labels[1:], atoms).items():
                     law[new, *end] = chance * after
             return law
-        count = [sum((w, z) == (v, k) for w, z in zip(order, topics)) for v in (0, 1)
-                 for k in (0, 1)]  # fmt: skip
+        count = [
+            sum((w, z) == (v, k) for w, z in zip(order, topics))
+            for v in (0, 1)
+            for k in (0, 1)
+        ]
         follows = {}
-        # At the end, the cells of a topic without tokens are noise in any corpus: left out.
-        shown = [1, 1, 1, 1] if labels[1:] else [z in topics for _ in (0, 1) for z in (0, 1)]
+        # At the end, the cells of a topic without tokens are noise in any corpus: left
+        # out.
+        shown = (
+            [1, 1, 1, 1]
+            if labels[1:]
+            else [z in topics for _ in (0, 1) for z in (0, 1)]
+        )
         for noisy in (
             cells
             if labels[1:]
-            else itertools.product(*(range(cell.largest + 2) if s else [None] for s in shown))
+            else itertools.product(
+                *(range(cell.largest + 2) if s else [None] for s in shown)
+            )
         ):
-            chance = math.prod(cell.chance[c][i] for c, i in zip(count, noisy) if i is not None)
+            chance = math.prod(
+                cell.chance[c][i] for c, i in zip(count, noisy) if i is not None
+            )
             key = tables[noisy].values.tobytes() if labels[1:] else None
             if key not in follows:
                 follows[key] = rest(order, topics, labels[1:], noisy)
@@ -488,13 +560,16 @@ def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_p
 
     share = Fraction(1, len(orders) * len(first))
     return mixture(
-        (share, {(topics, *end): p for end, p in rest(order, topics, labels, None).items()})
+        (
+            share,
+            {(topics, *end): p for end, p in rest(order, topics, labels, None).items()},
+        )
         for topics in first
         for order in orders
     )
 
 
-# ---- randomized bits ---------------------------------------------------------------------------
+# ---- randomized bits -----------------------------------------------------------------
 
 
 class GivenWords:
@@ -537,8 +612,8 @@ def flip_law(bits, n_bits):
 def report_laws(bits, max_ones, n_words):
     """Exact law of the report of every document, {words: {report: Fraction}}.
 
-    Runs `randomize` once, on a row for each document, order of the keys that choose the words, and
-    flips.
+    Runs `randomize` once, on a row for each document, order of the keys that choose the
+    words, and flips.
     """
     flips = flip_law(bits, n_words)
     rows, keys, weights = [], [], []
@@ -552,19 +627,25 @@ def report_laws(bits, max_ones, n_words):
     documents, flipped = (np.array(part) for part in zip(*rows))
     with flips_at(flipped.ravel()):
         words = GivenWords(keys)
-        reports = randomize_module.randomize(sp.csr_array(documents * 1.0), bits, max_ones, words)
+        reports = randomize_module.randomize(
+            sp.csr_array(documents * 1.0), bits, max_ones, words
+        )
     laws = {}
-    for (document, _), report, weight in zip(rows, reports.toarray().astype(int), weights):
+    for (document, _), report, weight in zip(
+        rows, reports.toarray().astype(int), weights
+    ):
         law = laws.setdefault(document, {})
         law[tuple(report.tolist())] = law.get(tuple(report.tolist()), 0) + weight
     return laws
 
 
-# ---- noisy tokens ------------------------------------------------------------------------------
+# ---- noisy tokens --------------------------------------------------------------------
 
 
 def vectors_law(bits, words, n_words):
-    """Exact law of the noisy vectors of tokens in a given order, by running `privatize`."""
+    """Exact law of the noisy vectors of tokens in a given order, by running
+    `privatize`.
+    """
     corpus = Corpus(np.array(words, np.int32), np.array([0, len(words)]), n_words)
     law = {}
     for flips, chance in flip_law(bits, len(words) * n_words).items():
@@ -578,7 +659,9 @@ def vectors_law(bits, words, n_words):
 def shuffled_vectors_law(bits, words, n_words):
     """The same for a row of counts, whose tokens come in a secret random order."""
     orders = list(itertools.permutations(words))
-    return mixture((Fraction(1, len(orders)), vectors_law(bits, o, n_words)) for o in orders)
+    return mixture(
+        (Fraction(1, len(orders)), vectors_law(bits, o, n_words)) for o in orders
+    )
 
 
 def blank_law(bits, n_words):

@@ -1,13 +1,16 @@
-"""Planted faults: each is a way in which privacy breaks, and the tests that must find it.
+"""Planted faults: each is a way in which privacy breaks, and the tests that must find
+it.
 
-``python tests/faults.py`` plants all faults, one after the other, runs their tests, and prints a
-table. ``--commit`` takes eight faults that the hash of the last commit chooses, names take those,
-and ``--jobs`` is the number of tests at once. A fault is found if a test fails; an error of the
-fault itself counts as broken. ``tests/conftest.py`` plants the fault that the environment variable
-DPLDA_FAULT names, before any test is imported. Tests of audits plant some of them, too.
+``python tests/faults.py`` plants all faults, one after the other, runs their tests, and
+prints a table. ``--commit`` takes eight faults that the hash of the last commit
+chooses, names take those, and ``--jobs`` is the number of tests at once. A fault is
+found if a test fails; an error of the fault itself counts as broken.
+``tests/conftest.py`` plants the fault that the environment variable DPLDA_FAULT names,
+before any test is imported. Tests of audits plant some of them, too.
 
-A fault is a function of `patch`, which has the method `setattr` of pytest's monkeypatch. It patches
-names that other modules see: mechanisms, streams, the curator, the ledger, the accountant.
+A fault is a function of `patch`, which has the method `setattr` of pytest's
+monkeypatch. It patches names that other modules see: mechanisms, streams, the curator,
+the ledger, the accountant.
 """
 
 from __future__ import annotations
@@ -48,8 +51,11 @@ def found_by(*tests: str) -> Callable[[Callable[[Any], None]], Callable[[Any], N
     return register
 
 
-def around(place: str, *tests: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a fault that stands around a function: ``"module:name"``, ``"module:Class.name"``.
+def around(
+    place: str, *tests: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a fault that stands around a function: ``"module:name"``,
+    ``"module:Class.name"``.
 
     It is called with the original function, and with what that is called with.
     """
@@ -58,7 +64,9 @@ def around(place: str, *tests: str) -> Callable[[Callable[..., Any]], Callable[.
 
     def register(fault: Callable[..., Any]) -> Callable[..., Any]:
         def plant(patch: Any) -> None:
-            wrap(patch, functools.reduce(getattr, owner, module(name)), attribute, fault)
+            wrap(
+                patch, functools.reduce(getattr, owner, module(name)), attribute, fault
+            )
 
         FAULTS[fault.__name__] = Fault(plant, tests)
         return fault
@@ -71,11 +79,14 @@ def module(name: str) -> Any:
 
 
 def wrap(patch: Any, owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Put ``around(original, *args, **options)`` in the place of a method, property or function.
+    """Put ``around(original, *args, **options)`` in the place of a method, property or
+    function.
 
     A function is replaced in all modules of the package that have imported it.
     """
-    static = next(vars(c)[name] for c in getattr(owner, "__mro__", [owner]) if name in vars(c))
+    static = next(
+        vars(c)[name] for c in getattr(owner, "__mro__", [owner]) if name in vars(c)
+    )
     if isinstance(static, (property, functools.cached_property)):
         getter = static.fget if isinstance(static, property) else static.func
         patch.setattr(owner, name, property(lambda self: around(getter, self)))
@@ -107,7 +118,9 @@ def mechanisms() -> Any:
 
 
 def change_noise(patch: Any, change: Callable[..., np.ndarray], *kinds: str) -> None:
-    """Change the noise of mechanisms: ``change(noise, cells)`` gives what is added to the cells."""
+    """Change the noise of mechanisms: ``change(noise, cells)`` gives what is added to
+    the cells.
+    """
 
     def add_to(original: Any, self: Any, cells: Any, reader: Any) -> None:
         noise = np.zeros(cells.shape, np.int64)
@@ -123,7 +136,10 @@ def no_gaussian_noise(patch):
     change_noise(patch, lambda noise, cells: 0 * noise, "DiscreteGaussian")
 
 
-@found_by(*NOISE, "tests/test_residuals.py::test_a_model_of_one_curator_has_one_share_of_noise")
+@found_by(
+    *NOISE,
+    "tests/test_residuals.py::test_a_model_of_one_curator_has_one_share_of_noise",
+)
 def half_the_gaussian_noise(patch):
     change_noise(patch, lambda noise, cells: noise // 2, "DiscreteGaussian")
 
@@ -150,7 +166,9 @@ def neighbors_share_noise(patch):
 
 @found_by(*NOISE)
 def the_last_cell_has_no_noise(patch):
-    change_noise(patch, lambda noise, cells: noise * (np.arange(len(noise)) < len(noise) - 1))
+    change_noise(
+        patch, lambda noise, cells: noise * (np.arange(len(noise)) < len(noise) - 1)
+    )
 
 
 @around("privacy.mechanisms:DiscreteGaussian.event", RESIDUALS)
@@ -181,7 +199,9 @@ def documents_are_clipped_too_wide(original, self, mechanism, norm):
 
 
 @around("document._contributions:Documents.sum_topics", RESIDUALS)
-def documents_are_clipped_a_little_too_wide(original, self, *args, norm, radius, **options):
+def documents_are_clipped_a_little_too_wide(
+    original, self, *args, norm, radius, **options
+):
     """By less than a thousandth."""
     wider = radius + (radius >> 10)
     return original(self, *args, norm=norm * wider / radius, radius=wider, **options)
@@ -223,7 +243,11 @@ def a_user_is_a_run_of_rows(original, ids, n_docs):
     return np.cumsum(np.append(0, np.diff(numbers) != 0)).astype(numbers.dtype)
 
 
-@around("word._frozen_table:HalfTable.from_counts", "tests/test_hdplda.py", "tests/test_audit.py")
+@around(
+    "word._frozen_table:HalfTable.from_counts",
+    "tests/test_hdplda.py",
+    "tests/test_audit.py",
+)
 def topics_are_drawn_without_the_clip(original, cls, counts, clip, *more, **options):
     return original(cls, counts, 1e4 * clip, *more, **options)
 
@@ -242,7 +266,11 @@ def streams() -> Any:
 
 @around("privacy.mechanisms:Streams.from_random_state", "tests/test_streams.py")
 def a_constant_key(original, cls, random_state):
-    return original(cls, random_state) if random_state is not None else cls(b"0" * 32, seeded=False)
+    return (
+        original(cls, random_state)
+        if random_state is not None
+        else cls(b"0" * 32, seeded=False)
+    )
 
 
 @around(
@@ -301,7 +329,9 @@ def keys_are_pickled(patch):
 
 
 def noise_reader(patch, reader):
-    """``reader(original, streams, round, block)`` in the place of the readers of the noise."""
+    """``reader(original, streams, round, block)`` in the place of the readers of the
+    noise.
+    """
     noise = module("privacy._streams").Purpose.NOISE
 
     def read(original, self, purpose, round, block=0, **options):
@@ -327,7 +357,10 @@ def rounds_begin_in_the_stream_of_the_first(patch):
 def a_bare_cell_in_every_fifth_release(patch):
     n_drawn = itertools.count(1)
     change_noise(
-        patch, lambda noise, cells: noise * ((next(n_drawn) % 5 > 0) | (np.arange(len(noise)) > 0))
+        patch,
+        lambda noise, cells: (
+            noise * ((next(n_drawn) % 5 > 0) | (np.arange(len(noise)) > 0))
+        ),
     )
 
 
@@ -374,12 +407,16 @@ def sums_count_the_unsampled(original, self, units, *more, **options):
 
 @around("privacy.mechanisms:Curator.sample", "tests/test_sublda.py")
 def a_rate_above_the_charge_is_taken(original, self, rates, **options):
-    charged = getattr(self._plan[0][1], "sampling_probability", 1.0) if self._plan else 1.0
+    charged = (
+        getattr(self._plan[0][1], "sampling_probability", 1.0) if self._plan else 1.0
+    )
     return original(self, np.clip(rates, 0, charged), **options)
 
 
 @around("privacy.mechanisms:Curator.release", CURATOR)
-def a_release_need_not_be_planned(original, self, value, mechanism, *, label, **options):
+def a_release_need_not_be_planned(
+    original, self, value, mechanism, *, label, **options
+):
     rate = options.get("sampling_probability", 1.0)
     step = (label, mechanisms().sampled(mechanism.event, rate))
     if not self._plan or self._plan[0] != step:
@@ -399,7 +436,9 @@ def a_charge_is_forgotten(original, self, *args, ledger=None, **options):
 
 @found_by("tests/test_hostile_input.py", "tests/test_ledger.py", CURATOR)
 def data_are_read_before_the_charge(patch):
-    """The ledger is charged at the first release, as if data could be read for nothing."""
+    """The ledger is charged at the first release, as if data could be read for
+    nothing.
+    """
     Curator = curator()
 
     def begin(original, self, plan, streams, *, ledger=None, **options):
@@ -410,7 +449,10 @@ def data_are_read_before_the_charge(patch):
         if self._late[2] is not None:
             plan, streams, ledger, names = self._late
             self._ledger = charged(plan, streams, ledger=ledger, **names)._ledger
-            self._entry, self._late = self._ledger.entries()[-1].id, (plan, streams, None, names)
+            self._entry, self._late = (
+                self._ledger.entries()[-1].id,
+                (plan, streams, None, names),
+            )
         return original(self, *args, **options)
 
     true_begin = Curator.__init__
@@ -453,7 +495,9 @@ def epsilon_is_one_percent_too_low(original, *args, **options):
 
 
 @around("privacy._accounting:epsilon_of", *ACCOUNTING)
-def the_distance_of_the_noise_is_free(original, events, delta, *, total_variation=0.0, **options):
+def the_distance_of_the_noise_is_free(
+    original, events, delta, *, total_variation=0.0, **options
+):
     return original(events, delta, **options)
 
 
@@ -461,7 +505,8 @@ def the_distance_of_the_noise_is_free(original, events, delta, *, total_variatio
 def repeated_events_count_once(original, events, *args, **options):
     events = [events] if not isinstance(events, (list, tuple)) else events
     once = [
-        getattr(event, "event", event) if hasattr(event, "count") else event for event in events
+        getattr(event, "event", event) if hasattr(event, "count") else event
+        for event in events
     ]
     return original(once, *args, **options)
 
@@ -542,7 +587,9 @@ def a_begun_release_may_be_canceled(original, self, entry_id):
 
 @found_by("tests/test_ledger_kill.py")
 def an_entry_is_written_at_the_end(patch):
-    """A charge is canceled at once and made again when the fit ends: a kill loses it."""
+    """A charge is canceled at once and made again when the fit ends: a kill loses
+    it.
+    """
     held: dict[Any, Any] = {}
     Ledger = ledger()
 
@@ -598,7 +645,9 @@ def an_adaptive_ledger_uses_half(original, self, costs):
 
 
 def after_publish(patch, change):
-    """``change(model, X)`` after a fit has published its attributes; `X` is what it has read."""
+    """``change(model, X)`` after a fit has published its attributes; `X` is what it has
+    read.
+    """
     fit, seen = module("core._private_fit"), []
     corpus = module("core._corpus")
     for name in ("document._document_lda", "word._hdplda", "local._lplda"):
@@ -621,7 +670,9 @@ def after_publish(patch, change):
 def components_hold_raw_counts(patch):
     def add_counts(model, X):
         if X.shape[1] == model.components_.shape[1]:
-            model.components_ = model.components_ + np.asarray(X.sum(axis=0)).reshape(1, -1)
+            model.components_ = model.components_ + np.asarray(X.sum(axis=0)).reshape(
+                1, -1
+            )
 
     after_publish(patch, add_counts)
 
@@ -634,7 +685,12 @@ def a_model_holds_its_documents(patch):
 @found_by("tests/test_estimators.py")
 def a_known_seed_is_not_warned_of(patch):
     module("document._document_lda"), module("word._hdplda")
-    wrap(patch, module("core._private_fit"), "warn_if_seeded", lambda original, *args: None)
+    wrap(
+        patch,
+        module("core._private_fit"),
+        "warn_if_seeded",
+        lambda original, *args: None,
+    )
 
 
 @around("release._release:save_release", "tests/test_release.py")
@@ -687,7 +743,9 @@ def bits_flip_half_as_often(original, self, ones, n_bits, flips):
     return np.setdiff1d(reported, added)
 
 
-@around("privacy._mechanisms:RandomizedBits.element_epsilon", "tests/test_exact_laws.py")
+@around(
+    "privacy._mechanisms:RandomizedBits.element_epsilon", "tests/test_exact_laws.py"
+)
 def a_word_costs_a_bit(original, self, *args):
     return self.epsilon
 
@@ -702,7 +760,9 @@ def a_lost_report_is_not_missed(original, *args):
     return bytes(32)
 
 
-@around("local._memoized_reports:MemoizedReports.reports", "tests/test_memoized_reports.py")
+@around(
+    "local._memoized_reports:MemoizedReports.reports", "tests/test_memoized_reports.py"
+)
 def a_memoized_report_is_drawn_anew(original, self, ids, X):
     Path(self._path).unlink()
     return original(type(self)(self.randomizer, self._path), ids, X)
@@ -722,8 +782,12 @@ def a_party_reads_its_documents_in_each_round(patch):
 
     true_fit = party.fit
     wrap(patch, party, "fit", fit)
-    wrap(patch, party, "refine",
-         lambda original, self, table: true_fit(self, seen[id(self)]))  # fmt: skip
+    wrap(
+        patch,
+        party,
+        "refine",
+        lambda original, self, table: true_fit(self, seen[id(self)]),
+    )
 
 
 @found_by("tests/test_messages.py")
@@ -761,16 +825,25 @@ def a_mask_does_not_depend_on_what_was_seen(original, self, *args):
 def a_second_attempt_has_the_noise_of_the_first(patch):
     curator = module("privacy._curator")
     wrap(patch, module("privacy._streams").Streams, "take", lambda *_: None)
-    wrap(patch, curator.Curator, "_add_noise",
-         lambda original, self, value, mechanism, round, n_jobs:
-             original(self, value, mechanism, round % curator.ATTEMPTS, n_jobs))  # fmt: skip
+    wrap(
+        patch,
+        curator.Curator,
+        "_add_noise",
+        lambda original, self, value, mechanism, round, n_jobs: original(
+            self, value, mechanism, round % curator.ATTEMPTS, n_jobs
+        ),
+    )
 
 
 @found_by(f"{SECURE_SUM}::test_the_noise_of_a_model_is_counted")
 def a_party_in_ten_forgets_its_share(patch):
     calls = itertools.count()
-    wrap(patch, module("privacy._mechanisms").DiscreteGaussian, "add_to",
-         lambda original, *args: next(calls) % 10 == 5 or original(*args))  # fmt: skip
+    wrap(
+        patch,
+        module("privacy._mechanisms").DiscreteGaussian,
+        "add_to",
+        lambda original, *args: next(calls) % 10 == 5 or original(*args),
+    )
 
 
 @around("federated._secure_sum:Terms.shares", SECURE_SUM)
@@ -793,7 +866,10 @@ def a_second_attempt_is_charged_as_sampled(original, self, n_done, n_rounds):
 @around("federated._network:Plan.certificates", "tests/test_joint_fit.py")
 def a_party_may_be_twice_in_a_plan(original, self):
     names = original(self).values()
-    return {b"%d" % i: name for i, name in enumerate([*names, *self.parties][: len(self.parties)])}
+    return {
+        b"%d" % i: name
+        for i, name in enumerate([*names, *self.parties][: len(self.parties)])
+    }
 
 
 @around("federated._secure_sum:SecureSum.begin", SECURE_SUM)
@@ -822,7 +898,9 @@ def residual_checks_always_pass(patch):
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help="faults; none: all of them")
-    parser.add_argument("--commit", action="store_true", help="eight, chosen by the last commit")
+    parser.add_argument(
+        "--commit", action="store_true", help="eight, chosen by the last commit"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in FAULTS]
@@ -832,28 +910,50 @@ def main() -> int:
     if options.commit:
         names = of_commit(names)
     started = time.monotonic()
-    print(f"| {'fault':<45} | {'outcome':<8} | seconds | test |\n| --- | --- | --- | --- |")
+    print(
+        f"| {'fault':<45} | {'outcome':<8} | seconds | test |\n| --- | --- | --- | --- "
+        "|"
+    )
     with ThreadPoolExecutor(options.jobs) as pool:
         outcomes = list(pool.map(run, names))
     found = outcomes.count("found")
-    print(f"\n{found} of {len(names)} faults found in {time.monotonic() - started:.0f} s")
+    print(
+        f"\n{found} of {len(names)} faults found in {time.monotonic() - started:.0f} s"
+    )
     return 0 if found >= 0.98 * len(names) and "broken" not in outcomes else 1
 
 
 def of_commit(names: list[str], n: int = 8) -> list[str]:
-    """Names that the hash of the last commit chooses; all of them in a few dozen commits."""
+    """Names that the hash of the last commit chooses; all of them in a few dozen
+    commits.
+    """
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
-    commit = int((os.environ.get("DPLDA_COMMIT") or found.stdout.strip() or "0")[:15], 16)
+    commit = int(
+        (os.environ.get("DPLDA_COMMIT") or found.stdout.strip() or "0")[:15], 16
+    )
     return [names[i] for i in np.random.default_rng(commit).permutation(len(names))[:n]]
 
 
 def run(name: str) -> str:
     """Run the tests of a fault; print its row; say whether it was found."""
     started = time.monotonic()
-    files = [test for test in FAULTS[name].tests if (ROOT / test.split("::")[0]).exists()]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "--no-header", "--tb=short",
-               "-p", "no:cacheprovider", *files]  # fmt: skip
+    files = [
+        test for test in FAULTS[name].tests if (ROOT / test.split("::")[0]).exists()
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-n0",
+        "--no-header",
+        "--tb=short",
+        "-p",
+        "no:cacheprovider",
+        *files,
+    ]
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     environment = os.environ | threads | {"DPLDA_FAULT": name}
     done = subprocess.run(
@@ -863,7 +963,11 @@ def run(name: str) -> str:
         outcome = "found"
     else:
         outcome = "missed" if done.returncode == 0 else "broken"
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith(("FAILED", "ERROR"))
+    ]
     where = failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ", ".join(files)
     seconds = time.monotonic() - started
     print(f"| {name:<45} | {outcome:<8} | {seconds:7.1f} | {where} |", flush=True)
@@ -873,10 +977,18 @@ def run(name: str) -> str:
 
 
 def is_broken(output: str) -> bool:
-    """Whether an error was raised by the fault itself: it does not fit what it patches."""
-    raised = [line for line in output.splitlines() if line.startswith("tests/faults.py:")]
+    """Whether an error was raised by the fault itself: it does not fit what it
+    patches.
+    """
+    raised = [
+        line for line in output.splitlines() if line.startswith("tests/faults.py:")
+    ]
     errors = ("AttributeError", "TypeError", "KeyError", "NameError", "ImportError")
-    return bool(raised) and any(f"E   {error}" in output for error in errors) and _is_last(output)
+    return (
+        bool(raised)
+        and any(f"E   {error}" in output for error in errors)
+        and _is_last(output)
+    )
 
 
 def _is_last(output: str) -> bool:

@@ -1,8 +1,9 @@
-"""dp_accounting, the library that tests compare the accountant with: the extra "oracle".
+"""dp_accounting, the library that tests compare the accountant with: the extra
+"oracle".
 
-Its pins (attrs below 24) keep other packages out of an environment, so that tests do without it: a
-test that asks for it is skipped where it is missing. `.ci/run` sets DPLDA_ORACLE=required, so that
-there it is an error.
+Its pins (attrs below 24) keep other packages out of an environment, so that tests do
+without it: a test that asks for it is skipped where it is missing. `.ci/run` sets
+DPLDA_ORACLE=required, so that there it is an error.
 """
 
 import importlib
@@ -29,11 +30,14 @@ class Oracle:
         if os.environ.get("DPLDA_ORACLE") == "required":
             module = importlib.import_module(self._module)
         else:
-            module = pytest.importorskip(self._module, reason="pip install -e '.[oracle]'")
+            module = pytest.importorskip(
+                self._module, reason="pip install -e '.[oracle]'"
+            )
         return module if self._name is None else getattr(module, self._name)
 
     def __getattr__(self, name):
-        if name.startswith("_") or name == "pytestmark":  # pytest looks for fixtures: not a use
+        # pytest looks for fixtures: not a use
+        if name.startswith("_") or name == "pytestmark":
             raise AttributeError(name)
         return getattr(self._found(), name)
 

@@ -1,7 +1,7 @@
 """Slow plain twins of the kernels, and the exact laws that the samplers must have.
 
-Twins of exact kernels use Python's integers. Those of contributions add and multiply in the
-kernels' type and order, and agree to the last bit.
+Twins of exact kernels use Python's integers. Those of contributions add and multiply in
+the kernels' type and order, and agree to the last bit.
 """
 
 from itertools import pairwise, product
@@ -17,7 +17,16 @@ LANES = 8
 
 N_WORDS, LAST = 11, 2**64 - 1
 DOCUMENTS = {
-    "several": [[0, 3, 3, 10], [], [5], [], [], [1, 2, 1, 1, 9, 0, 4, 4], [10] * 12, []],
+    "several": [
+        [0, 3, 3, 10],
+        [],
+        [5],
+        [],
+        [],
+        [1, 2, 1, 1, 9, 0, 4, 4],
+        [10] * 12,
+        [],
+    ],
     "one token": [[7]],
     "only empty ones": [[], []],
     "none": [],
@@ -51,7 +60,10 @@ def collapsed_posterior(documents, n_words, n_components, alpha, beta):
     states = list(product(range(n_components), repeat=len(word)))
 
     def log_joint(state):
-        cells, doc_topic = np.zeros((n_words, n_components)), np.zeros((len(doc_ptr), n_components))
+        cells, doc_topic = (
+            np.zeros((n_words, n_components)),
+            np.zeros((len(doc_ptr), n_components)),
+        )
         np.add.at(cells, (word, state), 1)
         np.add.at(doc_topic, (doc, state), 1)
         sizes = cells.sum(axis=0) + n_words * beta
@@ -66,9 +78,12 @@ def collapsed_posterior(documents, n_words, n_components, alpha, beta):
 
 
 def half_integers(half):
-    """Rows of a table of halves as integers, in units of the smallest step; 0 on the padding."""
+    """Rows of a table of halves as integers, in units of the smallest step; 0 on the
+    padding.
+    """
     return [
-        [(1024 + h % 1024) << (h // 1024 - 1) if h else 0 for h in row] for row in half.tolist()
+        [(1024 + h % 1024) << (h // 1024 - 1) if h else 0 for h in row]
+        for row in half.tolist()
     ]
 
 
@@ -82,7 +97,9 @@ def document_weights(count, n_tokens, alpha):
 
 
 def draw_topic(weight, bits, refinement):
-    """Inversion in the kernel's order of the topics: by remainder modulo 16, then upwards."""
+    """Inversion in the kernel's order of the topics: by remainder modulo 16, then
+    upwards.
+    """
     target = ((int(bits) << 64) + int(refinement)) * sum(weight) >> 128
     for k in sorted(range(len(weight)), key=lambda k: (k % 16, k)):
         target -= weight[k]
@@ -95,7 +112,9 @@ def frozen_sweep(word, doc_ptr, topics, half, alpha, bits, refinement):
     """Topics after a sweep; arguments untouched."""
     topics, values = topics.copy(), half_integers(half)
     for begin, end in pairwise(doc_ptr):
-        count = np.bincount([z for z in topics[begin:end] if z >= 0], minlength=half.shape[1])
+        count = np.bincount(
+            [z for z in topics[begin:end] if z >= 0], minlength=half.shape[1]
+        )
         for i in range(begin, end):
             if topics[i] >= 0:
                 count[topics[i]] -= 1
@@ -107,7 +126,9 @@ def frozen_sweep(word, doc_ptr, topics, half, alpha, bits, refinement):
 
 
 def chi_square(observed, law, *, least=10.0):
-    """p-value of observed cell counts under a law; cells of small expectation are pooled."""
+    """p-value of observed cell counts under a law; cells of small expectation are
+    pooled.
+    """
     observed, expected = np.ravel(observed), np.ravel(law) * np.sum(observed)
     rare = expected < least
     observed = np.append(observed[~rare], observed[rare].sum())
@@ -115,7 +136,9 @@ def chi_square(observed, law, *, least=10.0):
     if expected[-1] < least:
         assert observed[-1] < 10 * least
         observed, expected = observed[:-1], expected[:-1]
-    return stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1)
+    return stats.chi2.sf(
+        ((observed - expected) ** 2 / expected).sum(), len(expected) - 1
+    )
 
 
 # ---------------------------------------------------------------- fold-in
@@ -138,32 +161,47 @@ def lane_sums(a, width=WIDTH):
     return lanes
 
 
-def fold_in(X, rows, phi, prior, n_components, n_steps, theta, *, variational=False, own=None):
-    """Topic weights after `n_steps` of the formulas, not accelerated, in double precision; X: CSR.
+def fold_in(
+    X, rows, phi, prior, n_components, n_steps, theta, *, variational=False, own=None
+):
+    """Topic weights after `n_steps` of the formulas, not accelerated, in double
+    precision; X: CSR.
 
-    With `own`, 1 / topic sizes and the smallest count, documents whose weights differ leave out
-    what they have added to the table.
+    With `own`, 1 / topic sizes and the smallest count, documents whose weights differ
+    leave out what they have added to the table.
     """
     theta = theta.astype(float)
     for d in rows:
         span, topics = slice(X.indptr[d], X.indptr[d + 1]), slice(n_components)
-        counts, table, weights = X.data[span], phi[X.indices[span], topics], theta[d, topics]
+        counts, table, weights = (
+            X.data[span],
+            phi[X.indices[span], topics],
+            theta[d, topics],
+        )
         if own is not None and np.ptp(weights) > 0:
-            added = (counts / (table @ weights))[:, None] * table * weights * own[0][topics]
+            added = (
+                (counts / (table @ weights))[:, None] * table * weights * own[0][topics]
+            )
             table = np.maximum(table - added, own[1] * own[0][topics])
         total = counts.sum(dtype=float) + n_components * prior
         for _ in range(n_steps if len(counts) else 0):
-            factor = np.exp(psi(weights * total) - psi(total)) if variational else weights
+            factor = (
+                np.exp(psi(weights * total) - psi(total)) if variational else weights
+            )
             weights = (counts / (table @ factor)) @ table * factor + prior
             weights = weights / weights.sum()
-        theta[d, topics] = np.exp(psi(weights * total) - psi(total)) if variational else weights
+        theta[d, topics] = (
+            np.exp(psi(weights * total) - psi(total)) if variational else weights
+        )
     return theta
 
 
 def steps_in_integers(
     X, rows, phi, prior, n_components, n_steps, theta, *, own=None, in_rows=False
 ):
-    """The same in the integers and floats of the kernel: to the last bit, for up to two steps."""
+    """The same in the integers and floats of the kernel: to the last bit, for up to two
+    steps.
+    """
     theta, group = theta.copy(), 16 if in_rows else 256
     table = narrow(phi, size=255)[:, : theta.shape[1]]
     for d in rows:
@@ -181,7 +219,9 @@ def steps_in_integers(
             new = np.zeros_like(weights)
             for j in range(0, len(counts), group):
                 part = slice(j, j + group)
-                new = new + group_in_integers(integers[part], counts[part], weights, in_rows)
+                new = new + group_in_integers(
+                    integers[part], counts[part], weights, in_rows
+                )
             new = new * weights
             new[:n_components] += F(prior)
             weights = new * (F(1) / total_of(lane_sums(new)))
@@ -199,7 +239,9 @@ def shares_of(integers, weights):
 
 
 def group_in_integers(integers, counts, weights, in_rows):
-    """Sums of up to 256 words, or 16: counts over shares, in 15 bits, times the integers."""
+    """Sums of up to 256 words, or 16: counts over shares, in 15 bits, times the
+    integers.
+    """
     shares, scale = shares_of(integers, weights)
     quotients = counts * scale / shares
     most = quotients.max()
@@ -224,7 +266,9 @@ def widths(n_topics):
 
 
 def in_chunks(rows):
-    """Rows of integers in the order of the kernels: one chunk of topics after the other."""
+    """Rows of integers in the order of the kernels: one chunk of topics after the
+    other.
+    """
     ends = np.cumsum(list(widths(rows.shape[1])))[:-1]
     chunks = [chunk.ravel() for chunk in np.split(rows, ends, axis=1)]
     return np.concatenate(chunks).astype(np.int16).reshape(rows.shape)
@@ -249,7 +293,9 @@ def product16(a, b):
 
 
 def sums_of_entry(theta, factor, center):
-    """The exact sum of the products, and the two sums of a squared length, chunk by chunk."""
+    """The exact sum of the products, and the two sums of a squared length, chunk by
+    chunk.
+    """
     total, squares, products, k = 0, F(0), F(0), 0
     for width in widths(len(theta)):
         p, c = product16(theta, factor)[k : k + width], center[k : k + width]
@@ -257,7 +303,10 @@ def sums_of_entry(theta, factor, center):
             eighth = product16(p, 4096)
             lanes = (eighth**2).reshape(-1, 16, 2).sum(axis=(0, 2)) >> 4
             total += int(p.sum())
-            squares, products = squares + F(lanes.sum()), products + F((eighth * c).sum())
+            squares, products = (
+                squares + F(lanes.sum()),
+                products + F((eighth * c).sum()),
+            )
         k += width
     return total, squares, products
 
@@ -274,7 +323,9 @@ def square_of_entry(sums, size, center):
         for first, last in c:
             lanes = lanes + (first * first + last * last)
         of_center, k = of_center + total_of(lanes), k + width
-    cells = np.maximum(r - products * F(2.0**-11) * inverse + of_center * F(2.0**-30), F(0))
+    cells = np.maximum(
+        r - products * F(2.0**-11) * inverse + of_center * F(2.0**-30), F(0)
+    )
     return size * size * (cells if total > 0 else F(0))
 
 
@@ -298,7 +349,9 @@ def integers_of_entry(theta, factor, center, total, u):
 
 
 def contribution(X, documents, theta, factor, center, word_weight, relative, most):
-    """Words of a unit, and the integers that it adds to their rows, before the shift."""
+    """Words of a unit, and the integers that it adds to their rows, before the
+    shift.
+    """
     factor, center = np.maximum(factor, 0), np.maximum(center, 0)
     entries = []
     for d in documents:
@@ -308,7 +361,9 @@ def contribution(X, documents, theta, factor, center, word_weight, relative, mos
             entries.append((w, d, word_weight[w] * count, sums))
     words, squares = sorted({w for w, *_ in entries}), np.zeros(16)
     for w in words:
-        of_word = [square_of_entry(sums, s, center[w]) for v, _, s, sums in entries if v == w]
+        of_word = [
+            square_of_entry(sums, s, center[w]) for v, _, s, sums in entries if v == w
+        ]
         *others, last = map(float, of_word)
         root = sum(map(np.sqrt, others))
         squares[w // 16 % 16] += (root + np.sqrt(last)) ** 2 if root else last
@@ -323,7 +378,9 @@ def contribution(X, documents, theta, factor, center, word_weight, relative, mos
         for w, d, s, (total, *_) in entries:
             own = integers_of_entry(theta[d], factor[w], center[w], total, s * scale)
             cells[w] = cells[w] + own
-        cells = np.array([cells[w] for w in words], object).reshape(len(words), theta.shape[1])
+        cells = np.array([cells[w] for w in words], object).reshape(
+            len(words), theta.shape[1]
+        )
         return cells, sum(min(int(x) ** 2, 2**48) for x in cells.flat)
 
     scale = F(unclipped if unclipped * length <= nearly else nearly / length)
@@ -339,14 +396,26 @@ def contribution(X, documents, theta, factor, center, word_weight, relative, mos
 
 
 def sum_topics(
-    X, units, theta, factor, center, word_weight, unit_scale, norm, radius, shift, unit_ptr
+    X,
+    units,
+    theta,
+    factor,
+    center,
+    word_weight,
+    unit_scale,
+    norm,
+    radius,
+    shift,
+    unit_ptr,
 ):
-    """Sum of the units' integer contributions, (n_words, padded); tables are rows of integers."""
+    """Sum of the units' integer contributions, (n_words, padded); tables are rows of
+    integers.
+    """
     total, most = np.zeros(factor.shape, object), radius >> shift
     for u in units:
         documents = range(unit_ptr[u], unit_ptr[u + 1])
         words, cells = contribution(
             X, documents, theta, factor, center, word_weight, unit_scale[u] / norm, most
-        )  # fmt: skip
+        )
         np.add.at(total, words, cells * 2**shift)
     return total

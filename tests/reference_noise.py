@@ -1,4 +1,5 @@
-"""Slow twins of the noise, in Python integers, and its distance from the ideal laws at 80 digits.
+"""Slow twins of the noise, in Python integers, and its distance from the ideal laws at
+80 digits.
 
 Nothing here comes from the package but the integers of the tables.
 """
@@ -17,7 +18,9 @@ DIGITS = Context(prec=80)
 
 @lru_cache(maxsize=32)
 def unpack(tables):
-    """Thresholds in [0, 2**137) and aliases, as Python integers, one pair of lists per table."""
+    """Thresholds in [0, 2**137) and aliases, as Python integers, one pair of lists per
+    table.
+    """
     entries = [int(entry) for entry in tables.fast]
     rest = [(int(high) << 64) + int(low) for high, low in tables.slow]
     thresholds = [(entry >> 12 << 128) + low for entry, low in zip(entries, rest)]
@@ -36,7 +39,9 @@ def weights_of(thresholds, aliases):
 
 
 def look_up(field, table, spare):
-    """One look-up by a comparison of 137-bit integers; `spare` is an iterator of words."""
+    """One look-up by a comparison of 137-bit integers; `spare` is an iterator of
+    words.
+    """
     thresholds, aliases = table
     column, first_bits = field % N_COLUMNS, field >> 12
     fraction = first_bits << 128
@@ -50,7 +55,9 @@ def gaussian_draws(words, spare, tables):
     spare = iter(spare)
     draws = []
     for word in map(int, words):
-        levels = [look_up(word >> 21 * i & FIELD, table, spare) - 2048 for i in range(3)]
+        levels = [
+            look_up(word >> 21 * i & FIELD, table, spare) - 2048 for i in range(3)
+        ]
         draws.append(sum(64**i * level for i, level in enumerate(levels)))
     return np.array(draws, dtype=np.int64)
 
@@ -77,7 +84,9 @@ def discrete_gaussian(width, end):
 
 
 def geometric_digit(rate, *, truncated):
-    """Probabilities of the digits below 4096 of ratio exp(-rate), and the mass beyond."""
+    """Probabilities of the digits below 4096 of ratio exp(-rate), and the mass
+    beyond.
+    """
     with localcontext(DIGITS):
         ratio = (-rate).exp()
         beyond = (-N_COLUMNS * rate).exp()
@@ -94,14 +103,22 @@ def variation(weights, law, outside):
 
 
 def smoothing_error(width):
-    """eta of docs/proofs_document.md: how far sums of exp(-(z - t)^2 / 2 width^2) depend on t."""
+    """eta of docs/proofs_document.md: how far sums of exp(-(z - t)^2 / 2 width^2)
+    depend on t.
+    """
     with localcontext(DIGITS):
-        square = Decimal("3.14159265358979323846264338327950288") ** 2 * 2 * Decimal(width) ** 2
+        square = (
+            Decimal("3.14159265358979323846264338327950288") ** 2
+            * 2
+            * Decimal(width) ** 2
+        )
         return 2 * sum((-square * j**2).exp() for j in range(1, 8))
 
 
 def gaussian_variation(weights):
-    """Bound on the total variation of one draw of three levels, all terms of section 4."""
+    """Bound on the total variation of one draw of three levels, all terms of section
+    4.
+    """
     with localcontext(DIGITS):
         table = variation(weights, *discrete_gaussian(150, 2048))
         two_levels = Decimal(150) / Decimal(1 + 64**2).sqrt()
@@ -111,9 +128,13 @@ def gaussian_variation(weights):
 
 
 def laplace_variation(scale, low_weights, high_weights):
-    """Bound on the total variation of one draw: the digits' distances; the sign is exact."""
+    """Bound on the total variation of one draw: the digits' distances; the sign is
+    exact.
+    """
     with localcontext(DIGITS):
         rate = 1 / Decimal(scale)
         low = variation(low_weights, *geometric_digit(rate, truncated=True))
-        high = variation(high_weights, *geometric_digit(N_COLUMNS * rate, truncated=False))
+        high = variation(
+            high_weights, *geometric_digit(N_COLUMNS * rate, truncated=False)
+        )
         return low + high

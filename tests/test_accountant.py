@@ -1,4 +1,6 @@
-"""The certified accountant: curves, laws on a grid and compositions against exact values."""
+"""The certified accountant: curves, laws on a grid and compositions against exact
+values.
+"""
 
 import math
 from fractions import Fraction
@@ -33,11 +35,18 @@ PLDAccountant = Oracle("dp_accounting.pld", "PLDAccountant")
 RdpAccountant = Oracle("dp_accounting.rdp", "RdpAccountant")
 
 EVENTS = [
-    Gaussian(2.0), Gaussian(0.3), Laplace(1.0), Laplace(7.3),
-    PoissonSampled(0.01, Gaussian(1.0)), PoissonSampled(0.9, Gaussian(3.0)),
-    PoissonSampled(1e-4, Gaussian(0.7)), BoundedRange(0.7),
-    Repeated(BoundedRange(0.3), 1), Repeated(BoundedRange(0.3), 20), RandomizedResponseEvent(0.3),
-]  # fmt: skip
+    Gaussian(2.0),
+    Gaussian(0.3),
+    Laplace(1.0),
+    Laplace(7.3),
+    PoissonSampled(0.01, Gaussian(1.0)),
+    PoissonSampled(0.9, Gaussian(3.0)),
+    PoissonSampled(1e-4, Gaussian(0.7)),
+    BoundedRange(0.7),
+    Repeated(BoundedRange(0.3), 1),
+    Repeated(BoundedRange(0.3), 20),
+    RandomizedResponseEvent(0.3),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -75,12 +84,16 @@ def test_delta_of_gaussian_noise_is_within_its_error(s):
 
 
 @pytest.mark.parametrize("added", [False, True])
-@pytest.mark.parametrize(("q", "s"), [(1e-6, 0.5), (0.01, 1.0), (0.3, 40.0), (0.999, 2.0)])
+@pytest.mark.parametrize(
+    ("q", "s"), [(1e-6, 0.5), (0.01, 1.0), (0.3, 40.0), (0.999, 2.0)]
+)
 def test_delta_of_a_sampled_step_is_within_its_error(q, s, added):
     curve = curve_of(PoissonSampled(q, Gaussian(s)), added=added, upper=True)
     low, high = curve.span(1e-40)
     edge = -math.log1p(-q) if added else math.log1p(-q)
-    epsilons = np.sort([*np.linspace(low - 1.0, high, 61), edge, edge * (1 - 1e-9), 0.0, 1e-9])
+    epsilons = np.sort(
+        [*np.linspace(low - 1.0, high, 61), edge, edge * (1 - 1e-9), 0.0, 1e-9]
+    )
     delta, error, _ = curve.at(epsilons)
     for epsilon, found, bound in zip(epsilons, delta, error, strict=True):
         assert abs(found - exact_sampled(epsilon, q, s, added=added)) <= bound, epsilon
@@ -112,7 +125,9 @@ def test_laws_on_a_grid_are_above_and_below_the_curve_everywhere(event, added, h
 
 
 def binomial_delta(n, loss, right, epsilon):
-    """Delta of n responses with losses -loss and loss, in exact rational probabilities."""
+    """Delta of n responses with losses -loss and loss, in exact rational
+    probabilities.
+    """
     total = mp.mpf(0)
     for k in range(n + 1):
         gap = mp.mpf(loss) * (2 * k - n) - mp.mpf(epsilon)
@@ -136,16 +151,22 @@ def test_bounds_of_many_bits_enclose_the_exact_law(flip, n, delta):
 @pytest.mark.parametrize("n", [1, 1000, 10**5])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-100])
 def test_bounds_of_a_composition_enclose_gaussian_noise(n, delta):
-    """At a rate of nearly 1, steps are those without sampling: convolutions have a closed form."""
+    """At a rate of nearly 1, steps are those without sampling: convolutions have a
+    closed form.
+    """
     s = 2.0 * math.sqrt(n)
-    below, above = epsilon_bounds(Repeated(PoissonSampled(1 - 1e-13, Gaussian(s)), n), delta)
+    below, above = epsilon_bounds(
+        Repeated(PoissonSampled(1 - 1e-13, Gaussian(s)), n), delta
+    )
     assert exact_gaussian(above, 2.0) <= delta * (1 + 1e-6 * n)
     assert exact_gaussian(below, 2.0) >= delta * (1 - 1e-6 * n)
     assert 0.999 * above < below <= above
 
 
 def test_two_kinds_of_steps_are_enclosed_by_integration():
-    """A Gaussian step and a Laplace step: the Laplace curve, averaged over the Gaussian loss."""
+    """A Gaussian step and a Laplace step: the Laplace curve, averaged over the Gaussian
+    loss.
+    """
     s, b, epsilon = mp.mpf(1.5), mp.mpf(2), mp.mpf("1.7")
 
     def laplace(e):
@@ -162,9 +183,13 @@ def test_two_kinds_of_steps_are_enclosed_by_integration():
     assert below <= epsilon <= above < epsilon * (1 + 1e-3)
 
 
-@pytest.mark.parametrize("event", [BoundedRange(2.0), RandomizedResponseEvent(0.5)], ids=repr)
+@pytest.mark.parametrize(
+    "event", [BoundedRange(2.0), RandomizedResponseEvent(0.5)], ids=repr
+)
 def test_a_bound_that_no_float_holds_bounds_nothing(event):
-    """At a tilt far too large for a bounded loss, not a number was taken for a lower bound."""
+    """At a tilt far too large for a bounded loss, not a number was taken for a lower
+    bound.
+    """
     groups = ((event, 1),)
     logs = summed_cumulants(groups, False)
     for upper, useless in ((True, 1.0), (False, 0.0)):
@@ -178,15 +203,20 @@ def test_a_bound_that_no_float_holds_bounds_nothing(event):
 
 
 def brute_force(e, count, t, steps=40):
-    """The best adaptive choice of ranges on a fine grid of their ends: an attack, from below."""
+    """The best adaptive choice of ranges on a fine grid of their ends: an attack, from
+    below.
+    """
     if count == 0:
         return max(0.0, 1.0 - t)
     best = 0.0
     for k in range(steps + 1):
         u = math.exp(k * e / steps)
         p = (1.0 - u * math.exp(-e)) / -math.expm1(-e)
-        best = max(best, p * brute_force(e, count - 1, t / u, steps)
-                   + (1.0 - p) * brute_force(e, count - 1, t * math.exp(e) / u, steps))  # fmt: skip
+        best = max(
+            best,
+            p * brute_force(e, count - 1, t / u, steps)
+            + (1.0 - p) * brute_force(e, count - 1, t * math.exp(e) / u, steps),
+        )
     return best
 
 
@@ -204,7 +234,9 @@ def test_no_adaptive_choice_of_ranges_costs_more_than_is_charged(e):
 
 
 def test_assumed_errors_of_special_functions_hold():
-    """What the proof assumes of exp, erfcx and ndtr, at points over all of their ranges."""
+    """What the proof assumes of exp, erfcx and ndtr, at points over all of their
+    ranges.
+    """
     from scipy.special import erfcx, ndtr
 
     x = np.concatenate([np.geomspace(1e-12, 26.0, 200), np.linspace(0.0, 600.0, 101)])
@@ -219,7 +251,10 @@ def test_assumed_errors_of_special_functions_hold():
 
 @pytest.mark.parametrize(
     ("event", "delta"),
-    [(Gaussian(1.0), 1e-201), (Repeated(PoissonSampled(0.1, Gaussian(1.0)), 2**36), 1e-6)],
+    [
+        (Gaussian(1.0), 1e-201),
+        (Repeated(PoissonSampled(0.1, Gaussian(1.0)), 2**36), 1e-6),
+    ],
 )
 def test_what_cannot_be_bounded_is_refused_or_never_too_small(event, delta):
     assert epsilon_of(event, delta) > 1e5
@@ -235,12 +270,16 @@ STEPS = [(0.05, 1.2, 300, 1e-5), (0.3, 4.0, 100, 1e-6)]
 
 @pytest.mark.parametrize(("q", "s", "n", "delta"), STEPS)
 def test_upper_bounds_of_other_libraries_are_not_below_ours(q, s, n, delta):
-    """Below the certified lower bound, at a moderate delta, neither they nor we could be right."""
+    """Below the certified lower bound, at a moderate delta, neither they nor we could
+    be right.
+    """
     below, above = epsilon_bounds(Repeated(PoissonSampled(q, Gaussian(s)), n), delta)
     step = dp_event.PoissonSampledDpEvent(q, dp_event.GaussianDpEvent(s))
     event = dp_event.SelfComposedDpEvent(step, n)
-    others = [PLDAccountant().compose(event).get_epsilon(delta),
-              RdpAccountant().compose(event).get_epsilon(delta)]  # fmt: skip
+    others = [
+        PLDAccountant().compose(event).get_epsilon(delta),
+        RdpAccountant().compose(event).get_epsilon(delta),
+    ]
     assert below <= min(others) * (1 + 1e-6)
     assert above <= others[1]
     assert above <= others[0] * (1 + 2e-3)

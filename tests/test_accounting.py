@@ -1,4 +1,6 @@
-"""Prices of events against independent values: closed forms, the library, published tables."""
+"""Prices of events against independent values: closed forms, the library, published
+tables.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ def test_constructors_check_their_arguments(make, error):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("noise", [1e-3, 1e-60, 1e-80, 1e-100])
-@pytest.mark.parametrize("kind", [Gaussian, lambda noise: PoissonSampled(0.5, Gaussian(noise))])
+@pytest.mark.parametrize(
+    "kind", [Gaussian, lambda noise: PoissonSampled(0.5, Gaussian(noise))]
+)
 def test_next_to_no_noise_costs_next_to_everything(noise, kind):
     assert epsilon_of([kind(noise), Laplace(1.0)], 1e-6) >= 0.5 / noise**2
     assert epsilon_of(kind(noise), 1e-6) >= 0.5 / noise**2
@@ -103,7 +107,9 @@ def test_next_to_no_noise_costs_next_to_everything(noise, kind):
 def test_a_pure_epsilon_is_rounded_up(scale, count):
     exact = count / Fraction(scale)
     stated = composition.pure_epsilon(((Laplace(scale), count),))
-    assert stated == math.inf or exact <= Fraction(stated) <= exact * (1 + Fraction(2) ** -51)
+    assert stated == math.inf or exact <= Fraction(stated) <= exact * (
+        1 + Fraction(2) ** -51
+    )
 
 
 def test_the_pure_epsilon_of_a_response_is_rounded_up():
@@ -125,7 +131,9 @@ def test_grouping_flattens_and_ignores_order():
     assert grouped(one) == grouped(other)
     assert dict(grouped(one)) == {Laplace(1.0): 6, Gaussian(1.0): 1}
     near = epsilon_of(PoissonSampled(0.999, Gaussian(2.0)), 1e-5)
-    assert 0.99 * epsilon_of(Gaussian(2.0), 1e-5) < near <= epsilon_of(Gaussian(2.0), 1e-5)
+    assert (
+        0.99 * epsilon_of(Gaussian(2.0), 1e-5) < near <= epsilon_of(Gaussian(2.0), 1e-5)
+    )
 
 
 def bounded_range_in_decimals(epsilon, order):
@@ -138,18 +146,23 @@ def bounded_range_in_decimals(epsilon, order):
         return ((high * u ** (a - 1) - low * u**a).ln()) / (a - 1)
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 0.0976, 0.4463, 1.0, 2.0, 9.2302, 50.0, 300.0])
+@pytest.mark.parametrize(
+    "epsilon", [1e-9, 1e-3, 0.0976, 0.4463, 1.0, 2.0, 9.2302, 50.0, 300.0]
+)
 def test_no_rounding_makes_a_bounded_range_choice_too_cheap(epsilon):
     for order in (2.0, 3.0, 64.0, 1024.0):
         charged = float(bounded_range_divergence(epsilon, np.array([order]))[0])
         exact = bounded_range_in_decimals(epsilon, order)
         assert exact <= Decimal(charged) <= exact * Decimal("1.000000002")
-    for order in (1.0 + 2.0**-8, 1.5, 2.0**20 + 1.0, 2.0**32 + 1.0):  # between them and beyond
+    # between them and beyond
+    for order in (1.0 + 2.0**-8, 1.5, 2.0**20 + 1.0, 2.0**32 + 1.0):
         charged = float(bounded_range_divergence(epsilon, np.array([order]))[0])
         assert Decimal(charged) >= bounded_range_in_decimals(epsilon, order)
 
 
-@pytest.mark.parametrize(("q", "s"), [(0.01, 0.8), (0.3, 2.0), (0.999, 30.0), (1e-6, 0.5)])
+@pytest.mark.parametrize(
+    ("q", "s"), [(0.01, 0.8), (0.3, 2.0), (0.999, 30.0), (1e-6, 0.5)]
+)
 def test_cumulants_of_sampled_steps_are_not_below_the_finite_sums(q, s):
     """Mironov, Talwar and Zhang 2019, in 60 digits."""
     charged = cumulants(PoissonSampled(q, Gaussian(s)), False)
@@ -157,17 +170,21 @@ def test_cumulants_of_sampled_steps_are_not_below_the_finite_sums(q, s):
         rate, noise = Decimal(q), Decimal(s)
         for order in (2, 3, 9):  # whose masses are in reach
             terms = [
-                math.comb(order, i) * (1 - rate) ** (order - i) * rate**i
+                math.comb(order, i)
+                * (1 - rate) ** (order - i)
+                * rate**i
                 * (Decimal(i * (i - 1)) / (2 * noise * noise)).exp()
                 for i in range(order + 1)
-            ]  # fmt: skip
+            ]
             found = Decimal(float(charged[TILTS.tolist().index(order - 1.0)]))
             exact = sum(terms).ln()
-            assert exact <= found <= exact * (1 + Decimal("0.1")) + Decimal("1e-12"), order
+            assert exact <= found <= exact * (1 + Decimal("0.1")) + Decimal("1e-12"), (
+                order
+            )
 
 
-# Rounds, noise, R = C/beta + 1; inherent epsilon, pure epsilon, epsilon at delta 1e-5. Topics are
-# drawn in all rounds but the last.
+# Rounds, noise, R = C/beta + 1; inherent epsilon, pure epsilon, epsilon at delta 1e-5.
+# Topics are drawn in all rounds but the last.
 HDP = [
     (50, ("laplace", 0.1), 1.05, "0.0976", "9.781", "2.444"),
     (50, ("laplace", 1), 2, "1.3863", "117.928", "49.015"),
@@ -203,7 +220,9 @@ CALIBRATION = {
 
 @pytest.mark.parametrize(("q", "n_rounds"), CALIBRATION)
 def test_calibration_table(q, n_rounds):
-    for target, value in zip((1.0, 2.0, 4.0, 8.0), CALIBRATION[q, n_rounds], strict=True):
+    for target, value in zip(
+        (1.0, 2.0, 4.0, 8.0), CALIBRATION[q, n_rounds], strict=True
+    ):
         assert epsilon_of(sampled(q, value * (1 - 1e-4), n_rounds), 1e-5) > target
         assert epsilon_of(sampled(q, value * (1 + 1e-4), n_rounds), 1e-5) < target
         if q == 1.0:
@@ -225,7 +244,11 @@ def test_epsilon_of_mixtures(first):
 
 
 def test_no_protection():
-    for events in (NonPrivate(), [Gaussian(5.0), NonPrivate()], [Laplace(2.0), NonPrivate()]):
+    for events in (
+        NonPrivate(),
+        [Gaussian(5.0), NonPrivate()],
+        [Laplace(2.0), NonPrivate()],
+    ):
         assert epsilon_of(events, 1e-6) == math.inf
         assert epsilon_of(events, 1e-6, total_variation=1e-20) == math.inf
     assert epsilon_of([], 1e-6) == 0.0
@@ -238,13 +261,20 @@ def test_distance_is_taken_out_of_delta(noise_multiplier):
     ideal = epsilon_of(Gaussian(noise_multiplier), delta)
     epsilon = epsilon_of(Gaussian(noise_multiplier), delta, total_variation=gamma)
     mu = 1 / noise_multiplier
-    exact_delta = ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
+    exact_delta = ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(
+        -mu / 2 - epsilon / mu
+    )
     assert exact_delta + delta_charge(gamma, epsilon) <= delta
     assert ideal < epsilon < ideal * 1.001
-    assert ideal == epsilon_of(Gaussian(noise_multiplier), delta, total_variation=1e-3)  # left out
+    # left out
+    assert ideal == epsilon_of(Gaussian(noise_multiplier), delta, total_variation=1e-3)
     answer = calibrate(Gaussian, 1.0, delta, total_variation=gamma)
     assert epsilon_of(Gaussian(answer), delta, total_variation=gamma) <= 1.0
-    assert calibrate(Gaussian, 1.0, delta) < answer < calibrate(Gaussian, 1.0, delta) * 1.001
+    assert (
+        calibrate(Gaussian, 1.0, delta)
+        < answer
+        < calibrate(Gaussian, 1.0, delta) * 1.001
+    )
     assert delta_charge(0.0, math.inf) == 0.0
     assert delta_charge(1e-20, 1000.0) == math.inf
 
@@ -275,7 +305,9 @@ def test_calibrate_says_when_noise_cannot_help():
 
 @pytest.mark.parametrize("mu", [1e-8, 1e-4, 0.3, 5.0])
 def test_epsilon_is_zero_only_if_delta_pays_for_it(mu):
-    """delta(epsilon) is convex with slope -1/2 or more at 0: epsilon >= 2 (delta(0) - delta)."""
+    """delta(epsilon) is convex with slope -1/2 or more at 0: epsilon >= 2 (delta(0) -
+    delta).
+    """
     at_zero = math.erf(mu / math.sqrt(8.0))
     for gap in (1e-3, 1e-9, 1e-12, 1e-15):
         delta = at_zero * (1.0 - gap)
@@ -306,7 +338,9 @@ def test_arguments_of_another_kind_are_refused_with_what_to_pass():
     for events in (None, Gaussian, 3.0):
         with pytest.raises(TypeError, match="expected privacy events, got"):
             epsilon_of(events, 1e-6)
-    with pytest.raises(TypeError, match=r"make_events must be a function .* of class Gaussian"):
+    with pytest.raises(
+        TypeError, match=r"make_events must be a function .* of class Gaussian"
+    ):
         calibrate(Gaussian(1.0), epsilon=1.0, delta=1e-6)
     with pytest.raises(TypeError, match=r"one for each fit, such as .* got int"):
         split_epsilon(4.0, 2)

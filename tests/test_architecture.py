@@ -1,6 +1,7 @@
 """Who may import whom, and where noise may be drawn: the rules that an audit rests on.
 
-A rule is a function of sources, ``{path: text}``, that returns the list of its offenders.
+A rule is a function of sources, ``{path: text}``, that returns the list of its
+offenders.
 """
 
 import ast
@@ -21,7 +22,8 @@ SOURCES = {
     if path.suffix in (".py", ".pyi", ".pyx", ".pxd")
 }
 
-# What lies below what. A folder may also import itself; a kernel is a function of arrays only.
+# What lies below what. A folder may also import itself; a kernel is a function of
+# arrays only.
 SHARED = {"kernels", "leaf", "privacy", "core", "metrics"}
 MAY_IMPORT = {
     "kernels": set(),
@@ -31,20 +33,25 @@ MAY_IMPORT = {
     **dict.fromkeys(["core", "metrics", "word", "local", "release"], SHARED),
     # the public word lists, and a model of texts, from its words to its file
     "text": SHARED | {"datasets", "document", "release", "displays"},
-    "document": SHARED | {"datasets", "word"},  # where many topics begin, and the public prior
-    "federated": SHARED | {"release", "document"},  # parties that fit one model of documents
+    # where many topics begin, and the public prior
+    "document": SHARED | {"datasets", "word"},
+    # parties that fit one model of documents
+    "federated": SHARED | {"release", "document"},
     "(root)": SHARED | {"release"},
     "published": SHARED | {"document", "word", "federated"},
-    "audit": SHARED | {"document", "word", "local", "federated", "published", "displays"},
+    "audit": SHARED
+    | {"document", "word", "local", "federated", "published", "displays"},
 }
 # Keys of a fit: of its random words, of the masks of parties, of their certificates.
 KEYS = {"privacy/_streams.py", "federated/_secure_sum.py", "federated/_network.py"}
 MECHANISMS = {"privacy/_mechanisms.py"}
 # A federation over a network logs what happens to messages.
 LOGGERS = {
-    "leaf/_messages.py", "cli/_federation.py", "federated/_network.py",
+    "leaf/_messages.py",
+    "cli/_federation.py",
+    "federated/_network.py",
     "federated/_secure_sum.py",
-}  # fmt: skip
+}
 # Of a library, also as np.core: it became private, and has kept its name.
 PRIVATE_PART = re.compile(r"(numpy|np|scipy|sklearn)\.(core\b|(\w+\.)*_(?!_))")
 NOISE = set(re.findall(r"^def (\w+)", SOURCES["kernels/_noise.pyi"], re.MULTILINE))
@@ -79,7 +86,9 @@ def dotted(node):
 def names(tree):
     """All dotted names that a module's code mentions."""
     nodes = ast.walk(tree)
-    return {dotted(node) for node in nodes if isinstance(node, (ast.Attribute, ast.Name))}
+    return {
+        dotted(node) for node in nodes if isinstance(node, (ast.Attribute, ast.Name))
+    }
 
 
 def is_in(name, modules):
@@ -87,7 +96,9 @@ def is_in(name, modules):
 
 
 def folder(path):
-    """The entry of `MAY_IMPORT` that a module belongs to; None: it may import everything."""
+    """The entry of `MAY_IMPORT` that a module belongs to; None: it may import
+    everything.
+    """
     first, *rest = Path(path).with_suffix("").parts
     if not rest:
         return None if first == "__main__" else "(root)"
@@ -123,7 +134,8 @@ def graph(sources):
         found[path] = set()
         for name in imports(path, tree):
             parts = name.split(".")[1:] if is_in(name, {"dplda"}) else []
-            # a name of a module, or the module itself; a package stands for its `__init__`
+            # a name of a module, or the module itself; a package stands for its
+            # `__init__`
             for end in (len(parts), len(parts) - 1):
                 at = "/".join(parts[:end]) if parts else "-"
                 hit = {f"{at}.py", f"{at}/__init__.py".lstrip("/")} & trees.keys()
@@ -143,7 +155,11 @@ def circles(sources):
 
 def noise_outside_mechanisms(sources):
     for path, tree in modules(sources).items():
-        drawn = {name for name in imports(path, tree) if is_in(name, {"dplda.kernels._noise"})}
+        drawn = {
+            name
+            for name in imports(path, tree)
+            if is_in(name, {"dplda.kernels._noise"})
+        }
         drawn |= {name for name in names(tree) if name.rpartition(".")[2] in NOISE}
         if drawn and path not in MECHANISMS:
             yield f"{path} uses {', '.join(sorted(drawn))}"
@@ -151,8 +167,14 @@ def noise_outside_mechanisms(sources):
 
 def ordinary_random_numbers(sources):
     for path, tree in modules(sources).items():
-        drawn = {name for name in imports(path, tree) if is_in(name, {"random", "numpy.random"})}
-        drawn |= {n for n in names(tree) if re.search(r"^(np|numpy)\.random\b|\.rvs$", n)}
+        drawn = {
+            name
+            for name in imports(path, tree)
+            if is_in(name, {"random", "numpy.random"})
+        }
+        drawn |= {
+            n for n in names(tree) if re.search(r"^(np|numpy)\.random\b|\.rvs$", n)
+        }
         if drawn and path != "datasets/_synthetic.py":
             yield f"{path} uses {', '.join(sorted(drawn))}"
 
@@ -160,7 +182,11 @@ def ordinary_random_numbers(sources):
 def secret_keys_outside_streams(sources):
     for path, tree in modules(sources).items():
         made = names(tree) & {"os.urandom", "os.getrandom"}
-        made |= {name for name in imports(path, tree) if is_in(name, {"secrets", "cryptography"})}
+        made |= {
+            name
+            for name in imports(path, tree)
+            if is_in(name, {"secrets", "cryptography"})
+        }
         made |= {n for n in imports(path, tree) if n in ("os.urandom", "os.getrandom")}
         if made and path not in KEYS:
             yield f"{path} uses {', '.join(sorted(made))}"
@@ -187,7 +213,9 @@ def private_parts_of_libraries(sources):
 def logs_beside_the_events(sources):
     """Only `log_event` logs, and only what `PUBLIC` lists."""
     for path, tree in modules(sources).items():
-        loggers = {name for name in names(tree) if name.rpartition(".")[2] == "getLogger"}
+        loggers = {
+            name for name in names(tree) if name.rpartition(".")[2] == "getLogger"
+        }
         loggers |= {name for name in imports(path, tree) if name == "logging.getLogger"}
         if loggers and path not in LOGGERS:
             yield f"{path} makes a logger"
@@ -209,7 +237,12 @@ RULES = {
         {"kernels/_a.pyx": "\nfrom dplda.kernels._sets cimport in_use, best_set\n"},
         {"kernels/_a.pyi": "import dplda"},
     ],
-    circles: [{"_a.py": "from dplda._b import b", "_b.py": "def f():\n    from dplda import _a"}],
+    circles: [
+        {
+            "_a.py": "from dplda._b import b",
+            "_b.py": "def f():\n    from dplda import _a",
+        }
+    ],
     noise_outside_mechanisms: [
         {"document/_a.py": "from dplda.kernels._noise import draw"},
         {"privacy/_curator.py": "def f(kernel): kernel.add_gaussian()"},

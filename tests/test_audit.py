@@ -1,4 +1,6 @@
-"""Audits: their bounds hold, they find planted faults, and sound estimators stay below them."""
+"""Audits: their bounds hold, they find planted faults, and sound estimators stay below
+them.
+"""
 
 import math
 import warnings
@@ -17,7 +19,7 @@ from dplda import (
     RandomizedResponse,
     SubLDA,
     published,
-)  # fmt: skip
+)
 from dplda.audit import Attack, audit_epsilon, observe_releases
 from dplda.audit._attacks import WORD, Target, word_ratios
 from dplda.audit._audit import bound_of_guesses, one_run_lower_bound
@@ -28,16 +30,17 @@ from dplda.privacy._curator import announce
 from dplda.privacy.mechanisms import Streams
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning",
+    "ignore::dplda.privacy.SeededNoiseWarning",
+    "ignore::dplda.privacy.PrivacyLeakWarning",
     "ignore::dplda.privacy.LowSignalWarning",
-)  # fmt: skip
+)
 DELTA = 1e-5
 CENTRAL = {"delta": DELTA, "max_iter": 10}
 
 
 @pytest.fixture(scope="module")
 def X():
-    return make_topic_corpus(n_docs=30, n_words=30, n_components=2, random_state=0).data
+    return make_topic_corpus(30, 30, 2, random_state=0).data
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,9 @@ def X():
     ],
 )
 def test_one_run_pins(m, r, v, delta, expected):
-    assert one_run_lower_bound(m, r, v, delta=delta) == pytest.approx(expected, abs=5e-5)
+    assert one_run_lower_bound(m, r, v, delta=delta) == pytest.approx(
+        expected, abs=5e-5
+    )
 
 
 @pytest.mark.parametrize("mu", [0.5, 2.0])
@@ -67,15 +72,26 @@ def test_bounds_exceed_a_known_epsilon_at_most_as_often_as_stated(mu):
 
 
 def local(kind, bit_epsilon, max_doc_words, **options):
-    options |= {"bit_epsilon": bit_epsilon, "max_doc_words": max_doc_words, "delta": DELTA}
-    return kind(**options) if kind is RandomizedResponse else kind(2, max_iter=1, **options)
+    options |= {
+        "bit_epsilon": bit_epsilon,
+        "max_doc_words": max_doc_words,
+        "delta": DELTA,
+    }
+    return (
+        kind(**options)
+        if kind is RandomizedResponse
+        else kind(2, max_iter=1, **options)
+    )
 
 
-# estimators of each unit, the attack, and the share of the claim that it reaches at least
+# estimators of each unit, the attack, and the share of the claim that it reaches at
+# least
 SOUND = {
     "SubLDA": (SubLDA(2, epsilon=4.0, **CENTRAL), None, 0.3),
     "SubLDA, sampled": (
-        SubLDA(2, epsilon=4.0, subsampling_ratio=0.3, boost=2.0, **CENTRAL), None, 0.2,
+        SubLDA(2, epsilon=4.0, subsampling_ratio=0.3, boost=2.0, **CENTRAL),
+        None,
+        0.2,
     ),
     "PrivateSVILDA": (PrivateSVILDA(2, epsilon=4.0, **CENTRAL), None, 0.2),
     "users": (SubLDA(2, epsilon=4.0, **CENTRAL), "user", 0.3),
@@ -84,22 +100,32 @@ SOUND = {
     "OLPLDA": (local(OLPLDA, 1.0, 1, prior_weight=0.4, batch_size=200), None, 0.3),
     "RandomizedResponse": (local(RandomizedResponse, 0.2, 10), None, 0.3),
     "IFTMParty": (IFTMParty(2, token_epsilon=2.0, max_iter=1), None, 0.7),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_audits_find_some_of_what_is_spent_and_no_more(name, X):
     model, attack, share = SOUND[name]
-    result = audit_epsilon(model, X, attack=attack, delta=DELTA, n_canaries=2000, random_state=2)
+    result = audit_epsilon(
+        model, X, attack=attack, delta=DELTA, n_canaries=2000, random_state=2
+    )
     assert not result.refuted, str(result)
     assert share * result.claim <= result.lower_bound <= result.claim
 
 
 @pytest.mark.parametrize("noise_epsilon", [0.5, 10.0])
 def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
-    """The likelihood ratio of each sweep, noise and topic, is at most epsilon_L + epsilon_I."""
-    model = HDPLDA(3, noise_epsilon=noise_epsilon, count_clip=1.0, topic_word_prior=0.2,
-                   max_iter=6, random_state=0)  # fmt: skip
+    """The likelihood ratio of each sweep, noise and topic, is at most epsilon_L +
+    epsilon_I.
+    """
+    model = HDPLDA(
+        3,
+        noise_epsilon=noise_epsilon,
+        count_clip=1.0,
+        topic_word_prior=0.2,
+        max_iter=6,
+        random_state=0,
+    )
     target = Target(model, X.shape[1], 500, Streams.from_random_state(0))
     with observe_releases() as releases:
         model.fit(**WORD.plant(target, X, np.arange(500) % 2))
@@ -111,7 +137,9 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
 
 FOUND = {
     "half_the_gaussian_noise": SubLDA(2, epsilon=4.0, delta=DELTA, max_iter=2),
-    "documents_are_clipped_too_wide": PrivateSVILDA(2, epsilon=2.0, delta=DELTA, max_iter=3),
+    "documents_are_clipped_too_wide": PrivateSVILDA(
+        2, epsilon=2.0, delta=DELTA, max_iter=3
+    ),
     "topics_are_drawn_without_the_clip": HDPLDA(
         2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=0.05, max_iter=4
     ),
@@ -120,7 +148,9 @@ FOUND = {
     ),
     "bits_flip_half_as_often": local(LPLDA, 0.5, 2),
     "user_ids_are_ignored": SubLDA(2, epsilon=2.0, **CENTRAL),
-    "a_party_reads_its_documents_in_each_round": IFTMParty(2, token_epsilon=1.0, max_iter=1),
+    "a_party_reads_its_documents_in_each_round": IFTMParty(
+        2, token_epsilon=1.0, max_iter=1
+    ),
 }
 
 
@@ -142,7 +172,9 @@ PUBLISHED = {
     attacks.HDP_LDA: published.PublishedHDPLDA(
         2, noise_epsilon=0.1, count_clip=0.05, topic_word_prior=1, max_iter=2
     ),
-    attacks.PRIVATE_SVI: published.PublishedPrivateSVILDA(2, published_epsilon=1.0, delta=DELTA),
+    attacks.PRIVATE_SVI: published.PublishedPrivateSVILDA(
+        2, published_epsilon=1.0, delta=DELTA
+    ),
     attacks.IFTM: published.PublishedIFTMParty(2, published_epsilon=1.0, max_iter=2),
 }
 
@@ -150,20 +182,27 @@ PUBLISHED = {
 @pytest.mark.parametrize("attack", PUBLISHED, ids=lambda attack: attack.unit)
 def test_published_algorithms_spend_more_than_they_claim(attack, X):
     model, n = PUBLISHED[attack], 5000 if attack is attacks.SUB_LDA else 1000
-    result = audit_epsilon(model, X, attack=attack, delta=DELTA, n_canaries=n, random_state=0)
+    result = audit_epsilon(
+        model, X, attack=attack, delta=DELTA, n_canaries=n, random_state=0
+    )
     assert result.exceeds_claim
     assert str(result).endswith("the claim is false.")
 
 
 def test_same_seed_same_audit(X):
     model = SubLDA(2, epsilon=4.0, max_iter=1)
-    one, two = (audit_epsilon(model, X, n_canaries=50, random_state=3) for _ in range(2))
+    one, two = (
+        audit_epsilon(model, X, n_canaries=50, random_state=3) for _ in range(2)
+    )
     np.testing.assert_array_equal(one.scores, two.scores)
     np.testing.assert_array_equal(one.coins, two.coins)
 
 
 def test_an_audit_charges_each_fit_and_leaves_the_estimator_alone(tmp_path, X):
-    ledger, table = Ledger(tmp_path / "audit.sqlite", delta=1e-6), np.ones((2, X.shape[1]))
+    ledger, table = (
+        Ledger(tmp_path / "audit.sqlite", delta=1e-6),
+        np.ones((2, X.shape[1])),
+    )
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger, prior_components=table)
     audit_epsilon(model, X, n_canaries=20, n_runs=2, random_state=0)
     assert len(ledger.entries()) == 3  # with the residual check
@@ -178,7 +217,10 @@ def test_an_audit_charges_each_fit_and_leaves_the_estimator_alone(tmp_path, X):
         ({"n_runs": 0}, "n_runs must be an integer from 1"),
         ({"confidence": 2}, r"confidence must be a number in \(0, 1\), got 2"),
         ({"delta": 2}, r"delta must be a number in \[0, 1\), got 2"),
-        ({"attack": "sentence"}, "attack must be an Attack or one of 'document', 'user'"),
+        (
+            {"attack": "sentence"},
+            "attack must be an Attack or one of 'document', 'user'",
+        ),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_spent(options, message, X):
@@ -192,10 +234,18 @@ def test_wrong_options_are_refused_before_anything_is_spent(options, message, X)
     ("model", "options", "message"),
     [
         (SubLDA(2, epsilon=math.inf), {}, "SubLDA claims an infinite epsilon"),
-        (LPLDA(2, epsilon=4.0, max_doc_words=1, randomized=True), {}, "reads reports and releases"),
-        (GibbsLDA(2), {}, "got None; None takes the attribute _attack of GibbsLDA, which is None"),
+        (
+            LPLDA(2, epsilon=4.0, max_doc_words=1, randomized=True),
+            {},
+            "reads reports and releases",
+        ),
+        (
+            GibbsLDA(2),
+            {},
+            "got None; None takes the attribute _attack of GibbsLDA, which is None",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_audited_is_refused(model, options, message, X):
     with pytest.raises(ValueError, match=message):
         audit_epsilon(model, (X > 0).astype(float), random_state=0, **options)
@@ -203,20 +253,29 @@ def test_what_cannot_be_audited_is_refused(model, options, message, X):
 
 def test_an_attack_of_ones_own(X):
     attack = Attack(
-        "document", "a document is there or not",
-        lambda target, X, coins: {"X": X}, lambda target, *_: np.ones(20),
-    )  # fmt: skip
+        "document",
+        "a document is there or not",
+        lambda target, X, coins: {"X": X},
+        lambda target, *_: np.ones(20),
+    )
     result = audit_epsilon(
-        SubLDA(2, epsilon=4.0, max_iter=1), X, attack=attack, n_canaries=20, random_state=0
+        SubLDA(2, epsilon=4.0, max_iter=1),
+        X,
+        attack=attack,
+        n_canaries=20,
+        random_state=0,
     )
     assert result.lower_bound == 0 < result.claim
 
 
 @pytest.mark.parametrize(
-    ("options", "ceiling"), [({}, 4.73), ({"n_runs": 5}, 6.32), ({"n_canaries": 100}, 2.39)]
+    ("options", "ceiling"),
+    [({}, 4.73), ({"n_runs": 5}, 6.32), ({"n_canaries": 100}, 2.39)],
 )
 def test_a_result_says_what_it_cannot_see(options, ceiling, X):
-    result = audit_epsilon(local(LPLDA, 1.0, 1), X, delta=1e-6, random_state=0, **options)
+    result = audit_epsilon(
+        local(LPLDA, 1.0, 1), X, delta=1e-6, random_state=0, **options
+    )
     assert result.lower_bound <= result.ceiling == pytest.approx(ceiling, abs=0.01)
     assert not result.refuted
 

@@ -1,4 +1,6 @@
-"""Noise for a given budget: the loss of sampled steps, the search, and plans of many rounds."""
+"""Noise for a given budget: the loss of sampled steps, the search, and plans of many
+rounds.
+"""
 
 import itertools
 import re
@@ -6,24 +8,35 @@ import re
 import pytest
 
 from dplda.document._document_budget import document_budget
-from dplda.privacy import Gaussian, PoissonSampled, Repeated, _accounting, calibrate, epsilon_of
+from dplda.privacy import (
+    Gaussian,
+    PoissonSampled,
+    Repeated,
+    _accounting,
+    calibrate,
+    epsilon_of,
+)
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian
 
 
 def rounded(noise):
-    """To a grid: the cost jumps with the noise, by more than a calibration may miss its target."""
+    """To a grid: the cost jumps with the noise, by more than a calibration may miss its
+    target.
+    """
     return DiscreteGaussian.for_noise_multiplier(noise).event
 
 
 @pytest.mark.parametrize(
     ("make_event", "epsilon", "delta", "n", "q"),
     [
-        (Gaussian, 1.0, 1e-5, 80, 0.1), (Gaussian, 0.05, 1e-6, 200, 0.5),
-        (Gaussian, 8.0, 1e-5, 1000, 0.01), (Gaussian, 4.0, 1e-9, 20, 0.9),
+        (Gaussian, 1.0, 1e-5, 80, 0.1),
+        (Gaussian, 0.05, 1e-6, 200, 0.5),
+        (Gaussian, 8.0, 1e-5, 1000, 0.01),
+        (Gaussian, 4.0, 1e-9, 20, 0.9),
         (rounded, 0.05, 1e-6, 200, 0.5),
     ],
-)  # fmt: skip
+)
 def test_a_calibration_composes_few_laws(monkeypatch, make_event, epsilon, delta, n, q):
     composed = []
     bound = _accounting.bound_epsilon
@@ -45,7 +58,9 @@ def test_a_calibration_composes_few_laws(monkeypatch, make_event, epsilon, delta
 
 @pytest.mark.parametrize("share", [1.02, 1.11, 1.2])
 def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(share):
-    """An epsilon within 1e-4 of the target may be that of far more than 1e-4 too much noise."""
+    """An epsilon within 1e-4 of the target may be that of far more than 1e-4 too much
+    noise.
+    """
     others = Repeated(PoissonSampled(0.1, Gaussian(4.0)), 100)
     epsilon = share * epsilon_of(others, 1e-6)
 
@@ -58,7 +73,9 @@ def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(sha
 
 
 def plan_of(epsilon, delta, max_iter, ratio=1.0):
-    budget = document_budget(epsilon, None, delta, max_iter=max_iter, subsampling_ratio=ratio)
+    budget = document_budget(
+        epsilon, None, delta, max_iter=max_iter, subsampling_ratio=ratio
+    )
     return [event for _, event in budget.plan(0, max_iter)]
 
 
@@ -70,9 +87,13 @@ def plan_of(epsilon, delta, max_iter, ratio=1.0):
         pytest.param(0.5, 10_000, marks=pytest.mark.slow),
     ],
 )
-def test_a_plan_meets_epsilon_or_the_error_names_a_number_of_rounds_that_does(ratio, rounds):
+def test_a_plan_meets_epsilon_or_the_error_names_a_number_of_rounds_that_does(
+    ratio, rounds
+):
     grid = itertools.product([0.002, 0.1, 2.0], [1e-9, 1e-3], [1, 100, rounds])
-    for epsilon, delta, max_iter in itertools.islice(grid, None, None, 1 if ratio == 1.0 else 5):
+    for epsilon, delta, max_iter in itertools.islice(
+        grid, None, None, 1 if ratio == 1.0 else 5
+    ):
         try:
             plan = plan_of(epsilon, delta, max_iter, ratio)
         except ValueError as error:

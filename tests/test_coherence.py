@@ -1,4 +1,6 @@
-"""Coherence, diversity and pairs of topics: known values, a slow twin, gensim, refusals."""
+"""Coherence, diversity and pairs of topics: known values, a slow twin, gensim,
+refusals.
+"""
 
 import itertools
 import math
@@ -13,11 +15,18 @@ from dplda.metrics import coherence, match_topics, topic_diversity
 MEASURES = ("c_npmi", "u_mass")
 WORDS = ["bread", "flour", "oven", "port", "sail", "salt", "sea", "ship", "wind"]
 TEXTS = [
-    "sea ship port", "sea ship", "sea sail ship wind", "oven bread", "oven bread flour wind",
-    "bread flour salt sea", "salt oven", "ship sail",
-]  # fmt: skip
+    "sea ship port",
+    "sea ship",
+    "sea sail ship wind",
+    "oven bread",
+    "oven bread flour wind",
+    "bread flour salt sea",
+    "salt oven",
+    "ship sail",
+]
 TOPICS = ["ship sea sail", "bread oven flour", "wind salt port"]
-# gensim 4.4.0, CoherenceModel(coherence=..., topn=3); c_npmi with a window longer than the texts
+# gensim 4.4.0, CoherenceModel(coherence=..., topn=3); c_npmi with a window longer than
+# the texts
 GENSIM = {
     "u_mass": [-0.7890412047056502, -0.6365141682894796, -26.244726754808656],
     "c_npmi": [0.30446336841162175, 0.42030069400820086, -0.8829327794640074],
@@ -31,7 +40,8 @@ def counted(texts):
 def table(topics):
     """Tables whose largest cells are the words of a topic, in their order."""
     rows = [
-        [topic.split().index(w) if w in topic.split() else 99 for w in WORDS] for topic in topics
+        [topic.split().index(w) if w in topic.split() else 99 for w in WORDS]
+        for topic in topics
     ]
     return 100.0 - np.array(rows)
 
@@ -50,15 +60,20 @@ def test_words_without_reference_are_left_out(measure):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = coherence(table(TOPICS), X, measure=measure, n_top_words=3)
-    assert_allclose(found[0], coherence(table(["ship sea"]), X, measure=measure, n_top_words=2)[0])
+    assert_allclose(
+        found[0], coherence(table(["ship sea"]), X, measure=measure, n_top_words=2)[0]
+    )
     assert math.isnan(found[2])  # only wind is left
 
 
 def test_diversity_by_hand():
     assert topic_diversity(table(TOPICS), n_top_words=3) == 1.0
-    assert topic_diversity(table(["a", "a", "a"]), n_top_words=3) == pytest.approx(1 / 3)
+    assert topic_diversity(table(["a", "a", "a"]), n_top_words=3) == pytest.approx(
+        1 / 3
+    )
     assert topic_diversity([[9, 8, 1, 0], [8, 1, 9, 0]], n_top_words=2) == 0.75
-    assert topic_diversity([[9, 8], [8, 9], [1, 2]]) == pytest.approx(2 / 6)  # all words there are
+    # all words there are
+    assert topic_diversity([[9, 8], [8, 9], [1, 2]]) == pytest.approx(2 / 6)
 
 
 @pytest.mark.parametrize(

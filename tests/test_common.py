@@ -14,7 +14,9 @@ pytestmark = [
 
 def expected_failures(estimator):
     """The suite calls `partial_fit` after `fit`, which has spent all of `epsilon`."""
-    states_total = hasattr(estimator, "partial_fit") and estimator.get_params().get("epsilon")
+    states_total = hasattr(estimator, "partial_fit") and estimator.get_params().get(
+        "epsilon"
+    )
     if not states_total or estimator in [case.estimator for case in LOCAL]:
         return {}
     return {"check_fit_score_takes_y": "fit has spent all of epsilon"}

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarnin
 
 COUNTS = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [3, 0, 0, 0]])
 count_matrices = arrays.arrays(
-    np.int64, st.tuples(st.integers(1, 12), st.integers(1, 6)), elements=st.integers(0, 4)
+    np.int64,
+    st.tuples(st.integers(1, 12), st.integers(1, 6)),
+    elements=st.integers(0, 4),
 )
 
 
@@ -48,8 +50,12 @@ def test_stored_zeros_duplicates_and_order_do_not_matter():
 
 
 @pytest.mark.parametrize("form", ["csr", "coo"])
-def test_duplicates_of_a_row_are_added_in_the_same_order_whatever_the_other_rows_are(form):
-    """Sorting changes the order of duplicates, and SciPy sorts if any row is not sorted."""
+def test_duplicates_of_a_row_are_added_in_the_same_order_whatever_the_other_rows_are(
+    form,
+):
+    """Sorting changes the order of duplicates, and SciPy sorts if any row is not
+    sorted.
+    """
     rng = np.random.default_rng(0)
     words, weights = np.sort(rng.integers(0, 5, 60)), rng.random(60)
     rows = []
@@ -58,17 +64,22 @@ def test_duplicates_of_a_row_are_added_in_the_same_order_whatever_the_other_rows
         X = sp.csr_array(cells, (2, 5))
         if form == "coo":
             X = sp.coo_array((X.data, (np.repeat([0, 1], [60, 2]), X.indices)), X.shape)
-        rows.append((checked(X, whole=False)[[0]].toarray(), sum_clipped(X, 1.0, 2**30)))
+        rows.append(
+            (checked(X, whole=False)[[0]].toarray(), sum_clipped(X, 1.0, 2**30))
+        )
     assert_array_equal(rows[0][0], rows[1][0])
     assert_array_equal(rows[0][1], rows[1][1])
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix])
 def test_flags_that_are_out_of_date_are_not_believed(form):
-    """SciPy keeps "has no duplicates" in the matrix, and does not see changes of its arrays."""
+    """SciPy keeps "has no duplicates" in the matrix, and does not see changes of its
+    arrays.
+    """
     X = form((np.array([1.0, 2, 3]), np.array([0, 1, 2]), np.array([0, 3])), (1, 4))
     assert X.has_canonical_format
-    X.indices[:] = [2, 0, 2]  # now unsorted, with a word twice: each would be clipped by itself
+    # now unsorted, with a word twice: each would be clipped by itself
+    X.indices[:] = [2, 0, 2]
     assert X.has_canonical_format
     result = checked(X)
     assert_array_equal(result.indices, [0, 2])
@@ -86,13 +97,17 @@ def test_numbers_that_are_not_whole_are_rounded_with_a_warning():
 
 @pytest.mark.parametrize("scale", [0.01, 1e-300, 1 / 31])
 def test_a_matrix_that_rounding_would_empty_is_refused(scale):
-    with pytest.raises(ValueError, match="nearly all numbers of X would be rounded to 0"):
+    with pytest.raises(
+        ValueError, match="nearly all numbers of X would be rounded to 0"
+    ):
         checked(scale * COUNTS)
 
 
 @pytest.mark.parametrize("read", ["transform", "score"])
 def test_weights_do_not_read_the_largest_count_of_another_row(read):
-    """Integers that fit into a byte leave float32 what it is in NumPy, and wider ones do not."""
+    """Integers that fit into a byte leave float32 what it is in NumPy, and wider ones
+    do not.
+    """
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     scales = rng.uniform(0.05, 0.2, (500, 1)).astype(np.float32)
@@ -114,12 +129,17 @@ def test_weights_do_not_read_the_largest_count_of_another_row(read):
     "X", [np.zeros((5, 3)), np.eye(5, 3)[[0, 1, 3, 4, 3]]], ids=["all", "most"]
 )
 def test_rows_without_words_are_told_to_the_person_at_the_keyboard(X):
-    with pytest.warns(PrivateDataWarning, match=r"of 5 rows of X hold no word.*not for release"):
+    with pytest.warns(
+        PrivateDataWarning, match=r"of 5 rows of X hold no word.*not for release"
+    ):
         checked(X)
 
 
 NOT_MATRICES = {
-    "list of strings": (lambda: ["a b", "c"], r"got text;.*CountVectorizer\(vocabulary"),
+    "list of strings": (
+        lambda: ["a b", "c"],
+        r"got text;.*CountVectorizer\(vocabulary",
+    ),
     "tokens": (lambda: [["a", "b"], ["c"]], "got list;.*analyzer=list"),
     "as many tokens": (lambda: [["a", "b"], ["c", "d"]], "got text;.*analyzer=list"),
     "gensim": (lambda: [[], [(0, 2), (1, 1)], [(3, 1)]], "got list;.*corpus2csc"),
@@ -132,7 +152,10 @@ NOT_MATRICES = {
     "ragged rows": (lambda: [[1, 2], [3]], "got list;"),
     "dates": (lambda: np.array([["2020-01-01"]], "M8[D]"), "dates or times"),
     "bytes": (lambda: b"abc", "got text;"),
-    "path": (lambda: Path("corpus"), r"CountVectorizer.*CountShards\(folder\).*dplda fit"),
+    "path": (
+        lambda: Path("corpus"),
+        r"CountVectorizer.*CountShards\(folder\).*dplda fit",
+    ),
     "a model": (lambda: GibbsLDA(2, max_iter=1).fit(COUNTS), "got GibbsLDA"),
 }
 
@@ -153,7 +176,9 @@ def test_blocks_are_whole_documents_in_order(X, size):
     longest = int(X.sum(axis=1).max())
     if corpus.n_tokens:
         assert sum(len(block.doc_ptr) - 1 for block in blocks) == len(X)
-        assert_array_equal(np.concatenate([block.word for block in blocks]), corpus.word)
+        assert_array_equal(
+            np.concatenate([block.word for block in blocks]), corpus.word
+        )
         lengths = np.concatenate([np.diff(block.doc_ptr) for block in blocks])
         assert_array_equal(lengths, X.sum(axis=1))
     for block in blocks:
@@ -170,7 +195,9 @@ def test_too_many_tokens_are_refused_without_telling_how_many(counts):
 
 
 def accepted(n, j):
-    """The first and the last of the random words that choose j below n, in exact arithmetic."""
+    """The first and the last of the random words that choose j below n, in exact
+    arithmetic.
+    """
     rejected = 2**64 % n
     return -(-((j << 64) + rejected) // n), (((j + 1) << 64) - 1) // n
 
@@ -202,7 +229,8 @@ def test_each_place_is_chosen_by_equally_many_words(n):
     places = range(n) if n < 10 else (0, 1, 499, 999)
     sizes = {last - first for first, last in (accepted(n, j) for j in places)}
     assert len(sizes) == 1
-    stay = [accepted(i + 1, i)[0] for i in range(n - 1)]  # the tokens before stay where they are
+    # the tokens before stay where they are
+    stay = [accepted(i + 1, i)[0] for i in range(n - 1)]
     for j in places:
         expected = words.copy()
         expected[j], expected[-1] = words[-1], words[j]
@@ -211,13 +239,16 @@ def test_each_place_is_chosen_by_equally_many_words(n):
         if 2**64 % n:  # then 0 is rejected, also as a spare word
             used = shuffled(words, [*stay, 0], [0, accepted(n, j)[1], 5])
             assert used == (expected, 2, [1, 0])
-            assert shuffled(words, [*stay, 0], [0]) == (words, 1, [0, n - 1])  # needs more words
+            # needs more words
+            assert shuffled(words, [*stay, 0], [0]) == (words, 1, [0, n - 1])
 
 
 def test_blocks_and_threads_do_not_change_the_order(monkeypatch):
     rng = np.random.default_rng(0)
     corpus = Corpus.from_counts(checked(rng.integers(0, 3, (60, 40))))
-    one, two = (corpus.shuffled(Streams.from_random_state(0), 3, n_jobs) for n_jobs in (1, 2))
+    one, two = (
+        corpus.shuffled(Streams.from_random_state(0), 3, n_jobs) for n_jobs in (1, 2)
+    )
     assert_array_equal(one.word, two.word)
     assert not np.array_equal(one.word, corpus.word)
     for a, b in itertools.pairwise(corpus.doc_ptr):
@@ -225,7 +256,8 @@ def test_blocks_and_threads_do_not_change_the_order(monkeypatch):
     monkeypatch.setattr(module, "BLOCK_TOKENS", 100)
     many = corpus.shuffled(Streams.from_random_state(0), 3, 2)
     first = corpus.blocks(100)[0].n_tokens
-    assert_array_equal(many.word[:first], one.word[:first])  # the first block has the same stream
+    # the first block has the same stream
+    assert_array_equal(many.word[:first], one.word[:first])
     assert not np.array_equal(many.word, one.word)
     other = corpus.shuffled(Streams.from_random_state(0), 4)
     assert not np.array_equal(other.word, one.word)
@@ -235,12 +267,16 @@ def test_a_dictionary_of_keys_is_a_sparse_matrix():
     assert_array_equal(checked(sp.dok_matrix(COUNTS)).toarray(), COUNTS)
     X = sp.lil_array(COUNTS)
     X.data[0] = [1] * 100_000  # SciPy would write beyond the end of an array
-    with pytest.raises(ValueError, match=r"\(lil\) whose index arrays do not fit its shape"):
+    with pytest.raises(
+        ValueError, match=r"\(lil\) whose index arrays do not fit its shape"
+    ):
         checked(X)
     X = sp.dok_array(COUNTS)
     assert_array_equal(checked(X).toarray(), COUNTS)
     X._dict[0, 4] = 1  # outside of the matrix
-    with pytest.raises(ValueError, match=r"\(dok\) whose index arrays do not fit its shape"):
+    with pytest.raises(
+        ValueError, match=r"\(dok\) whose index arrays do not fit its shape"
+    ):
         checked(X)
     with pytest.raises(ValueError, match="Complex data not supported"):
         checked(sp.dok_array(COUNTS.astype(complex)))

@@ -1,4 +1,6 @@
-"""The curator: a release is the value plus the declared noise, and the plan is what is released."""
+"""The curator: a release is the value plus the declared noise, and the plan is what is
+released.
+"""
 
 from fractions import Fraction
 
@@ -8,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dplda.privacy import ApproximateDP, Gaussian, Ledger, PoissonSampled, Repeated, epsilon_of
+from dplda.privacy import (
+    ApproximateDP,
+    Gaussian,
+    Ledger,
+    PoissonSampled,
+    Repeated,
+    epsilon_of,
+)
 from dplda.privacy import _curator as module
 from dplda.privacy._accounting import grouped
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
@@ -44,13 +53,20 @@ def noise_of(mechanism, shape, round):
 @pytest.mark.parametrize("round", [0, 7])
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, FlooredLaplace(30.0, 2)], ids=repr)
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value.shape}")
-def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(value, mechanism, round):
+def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(
+    value, mechanism, round
+):
     """Whatever the value is: the noise depends on the stream of the round only."""
     exact = value
     for n_jobs in (None, 2):
         value = exact.copy()
         noisy = curator([("sum", mechanism.event)]).release(
-            value, mechanism, label="sum", round=round, overwrite_value=True, n_jobs=n_jobs
+            value,
+            mechanism,
+            label="sum",
+            round=round,
+            overwrite_value=True,
+            n_jobs=n_jobs,
         )
         assert_array_equal(noisy - exact, noise_of(mechanism, value.shape, round))
         assert noisy is value  # nothing exact is left
@@ -61,10 +77,15 @@ def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(value, m
 
 @pytest.mark.parametrize(
     "change",
-    [lambda x: x.T, lambda x: x[::2], lambda x: x.astype(np.int16), lambda x: x.astype(">i8"),
-     lambda x: np.broadcast_to(x[:1], x.shape)],
+    [
+        lambda x: x.T,
+        lambda x: x[::2],
+        lambda x: x.astype(np.int16),
+        lambda x: x.astype(">i8"),
+        lambda x: np.broadcast_to(x[:1], x.shape),
+    ],
     ids=["transposed", "strided", "int16", "other byte order", "broadcast"],
-)  # fmt: skip
+)
 def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change):
     value = change(np.arange(600, dtype=np.int64).reshape(20, 30) % 100)
     exact = value.copy()
@@ -78,14 +99,26 @@ def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change):
 
 @pytest.mark.parametrize("threshold", [-np.inf, 10.5, np.inf])
 def test_a_selection_is_noisy_values_and_those_that_reach_the_threshold(threshold):
-    """Noise comes before the comparison, on cells that are asked for and on the others."""
+    """Noise comes before the comparison, on cells that are asked for and on the
+    others.
+    """
     value, asked = np.arange(60) % 20, np.arange(60) < 20
     failure = ApproximateDP(0.0, 1e-9)
-    passing, noisy = curator([("words", GAUSSIAN.event), ("words", failure)]).release_selected(
-        np.arange(60).astype(object), value, asked, GAUSSIAN,
-        threshold=threshold, failure=failure, label="words", round=3,
-    )  # fmt: skip
-    noise = GAUSSIAN(np.zeros_like(value), Streams.from_random_state(0).reader(Purpose.NOISE, 3))
+    passing, noisy = curator(
+        [("words", GAUSSIAN.event), ("words", failure)]
+    ).release_selected(
+        np.arange(60).astype(object),
+        value,
+        asked,
+        GAUSSIAN,
+        threshold=threshold,
+        failure=failure,
+        label="words",
+        round=3,
+    )
+    noise = GAUSSIAN(
+        np.zeros_like(value), Streams.from_random_state(0).reader(Purpose.NOISE, 3)
+    )
     expected = np.flatnonzero(asked | (value + noise >= threshold))
     assert_array_equal(passing.astype(int), expected)
     assert_array_equal(noisy, (value + noise)[expected])
@@ -112,7 +145,9 @@ def test_nothing_but_the_plan_is_released():
 
 
 def test_noise_of_others_pays_for_nothing_without_them():
-    """The event of a share counts the noise of other parties, and nobody adds it here."""
+    """The event of a share counts the noise of other parties, and nobody adds it
+    here.
+    """
     share, ledger = DiscreteGaussian.for_noise_multiplier(2.0, 3, 4), Ledger()
     with (
         pytest.raises(ValueError, match="for 4 parties"),
@@ -127,11 +162,14 @@ def test_noise_of_others_pays_for_nothing_without_them():
 
 @pytest.mark.parametrize("purpose", ["noise", "members"])
 def test_streams_give_no_round_to_two_curators(purpose):
-    """The difference of two releases with one noise is the difference of the private values."""
+    """The difference of two releases with one noise is the difference of the private
+    values.
+    """
     streams = Streams.from_random_state(None)
     event = sampled(GAUSSIAN.event, 0.5 if purpose == "members" else 1.0)
     one, other = (
-        Curator([("sum", event)], streams, label="test", unit="document") for _ in range(2)
+        Curator([("sum", event)], streams, label="test", unit="document")
+        for _ in range(2)
     )
 
     def use(curator):
@@ -162,7 +200,9 @@ class Words:
 
 @given(st.floats(2.0**-63, 1, exclude_max=True))
 def test_a_document_is_in_the_sample_for_its_share_of_all_words(rate):
-    """The exact law: in for the words 0, ..., floor(2^64 rate) - 1, which is what is charged."""
+    """The exact law: in for the words 0, ..., floor(2^64 rate) - 1, which is what is
+    charged.
+    """
     n_in = int(Fraction(rate) * 2**64)
     words = [0, n_in - 1, n_in, 2**64 - 1]
     plan = [("counts", PoissonSampled(rate, Gaussian(1.0)))]
@@ -183,10 +223,13 @@ def test_the_ledger_is_charged_for_the_whole_plan():
     assert entry.events[0].noise_multiplier == pytest.approx(
         GAUSSIAN.event.noise_multiplier / 3**0.5, rel=1e-15
     )
-    assert grouped(entry.events) == grouped(event for _, event in plan)  # to the last digit
+    # to the last digit
+    assert grouped(entry.events) == grouped(event for _, event in plan)
     assert entry.total_variation == TOTAL_VARIATION
     assert not entry.seeded
-    assert ledger.epsilon_spent >= epsilon_of([event for _, event in plan], ledger.delta)
+    assert ledger.epsilon_spent >= epsilon_of(
+        [event for _, event in plan], ledger.delta
+    )
     curator(plan, ledger=ledger)
     assert ledger.entries()[1].seeded
 
@@ -199,7 +242,9 @@ def test_the_distance_covers_all_words_that_a_fit_may_draw():
 
 
 @pytest.mark.parametrize(("n_released", "status"), [(0, "canceled"), (1, "released")])
-def test_an_exception_cancels_the_charge_only_if_nothing_was_released(n_released, status):
+def test_an_exception_cancels_the_charge_only_if_nothing_was_released(
+    n_released, status
+):
     ledger = Ledger()
 
     def interrupted():

@@ -30,14 +30,20 @@ def test_a_damaged_corpus_is_refused(monkeypatch, tmp_path):
     (tmp_path / "wordnet").mkdir()
     file = tmp_path / "wordnet" / "glosses.1.txt.gz"
     monkeypatch.setattr(_words.resources, "files", lambda package: tmp_path)
-    for damaged in (b"", gzip.compress(b"act\tanother text"), gzip.compress(b"act\ttext")[:-9]):
+    for damaged in (
+        b"",
+        gzip.compress(b"act\tanother text"),
+        gzip.compress(b"act\ttext")[:-9],
+    ):
         file.write_bytes(damaged)
         with pytest.raises(OSError, match=r"glosses\.1\.txt\.gz is damaged"):
             load_wordnet_glosses()
 
 
 def test_the_english_list_is_the_same_everywhere():
-    digest = hashlib.sha256("\n".join(load_public_vocabulary(None)).encode()).hexdigest()
+    digest = hashlib.sha256(
+        "\n".join(load_public_vocabulary(None)).encode()
+    ).hexdigest()
     assert digest == "f46c384ce46b3203f4365df4d0bfe7ddebbb178b2e1b2914e745a723ede434b4"
 
 
@@ -47,7 +53,9 @@ def test_words_of_other_languages_are_those_of_wordfreq(monkeypatch):
     assert {"leben", "stadt", "für"} & set(words) == {"leben", "stadt"}  # no stop words
     assert words[:100] == load_public_vocabulary(100, language="de")
     for wrong in ({"language": "tlh"}, {"n_words": 0}, {"n_words": 2.0}):
-        with pytest.raises((TypeError, ValueError), match=r"language must be one of|n_words"):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"language must be one of|n_words"
+        ):
             load_public_vocabulary(**wrong)
     monkeypatch.setitem(sys.modules, "wordfreq", None)
     _words.language_words.cache_clear()
@@ -57,7 +65,12 @@ def test_words_of_other_languages_are_those_of_wordfreq(monkeypatch):
 
 def test_synthetic_counts_follow_the_model():
     corpus = make_topic_corpus(
-        n_docs=3000, n_words=40, n_components=3, doc_length=80, topic_word_prior=1, random_state=1
+        n_docs=3000,
+        n_words=40,
+        n_components=3,
+        doc_length=80,
+        topic_word_prior=1,
+        random_state=1,
     )
     lengths = np.asarray(corpus.data.sum(axis=1)).ravel()
     assert abs(lengths.mean() - 80) < 5 * np.sqrt(80 / 3000)

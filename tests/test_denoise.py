@@ -12,7 +12,13 @@ from dplda.document import _table_estimate
 from dplda.document._document_budget import Round
 from dplda.document._noisy_table import ExactTable, NoisyTable
 from dplda.document._public_words import PublicWords
-from dplda.document._table_estimate import FACTORS, TableEstimate, WordTotals, add_up, temper
+from dplda.document._table_estimate import (
+    FACTORS,
+    TableEstimate,
+    WordTotals,
+    add_up,
+    temper,
+)
 from dplda.kernels import _sets
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
@@ -24,21 +30,31 @@ SHAPES = [(1, 1), (1, 40), (37, 1), (50, 15), (50, 16), (301, 20), (90, 100)]
 
 
 def any_table(n_words, n_topics, scale=3.0, seed=0):
-    """A noisy table with frequent and rare words, small and large topics, and its noise."""
+    """A noisy table with frequent and rare words, small and large topics, and its
+    noise.
+    """
     rng = np.random.default_rng(seed)
     totals = rng.gamma(0.3, 500, n_words) + 1
     sizes = rng.dirichlet(np.full(n_topics, 2.0))
     table = totals[:, None] * sizes * rng.choice(FACTORS, (n_words, n_topics))
     noise_scale = scale * rng.uniform(0.3, 1, n_words)
-    return totals, table + noise_scale[:, None] * rng.normal(size=table.shape), noise_scale
+    return (
+        totals,
+        table + noise_scale[:, None] * rng.normal(size=table.shape),
+        noise_scale,
+    )
 
 
 def any_public(totals, n_topics):
     """Vectors of some of the words, and public counts of some."""
     random = np.random.default_rng(4)
-    vectors = random.normal(size=(len(totals), 3)) * (random.random((len(totals), 1)) > 0.2)
+    vectors = random.normal(size=(len(totals), 3)) * (
+        random.random((len(totals), 1)) > 0.2
+    )
     counts = random.poisson(random.gamma(0.3, 5, (n_topics, len(totals)))).astype(float)
-    return PublicWords.of(vectors + (np.arange(len(totals)) == 0)[:, None], counts + 0.1)
+    return PublicWords.of(
+        vectors + (np.arange(len(totals)) == 0)[:, None], counts + 0.1
+    )
 
 
 @pytest.mark.parametrize("is_public", [False, True])
@@ -70,7 +86,9 @@ def test_the_estimate_is_the_posterior_mean_of_the_mixture(scale, instruction_se
     off = noisy[..., None] - center
     log_joint = np.log(estimate.prior) - 0.5 * (off**2 / variance + np.log(variance))
     joint = np.exp(log_joint - log_joint.max(axis=-1, keepdims=True))
-    mean = (joint * (center + off * (center / 4) ** 2 / variance)).sum(axis=-1) / joint.sum(axis=-1)
+    mean = (joint * (center + off * (center / 4) ** 2 / variance)).sum(
+        axis=-1
+    ) / joint.sum(axis=-1)
     error = np.abs(found - np.maximum(mean, 0)) / noise_scale[:, None]
     assert np.median(error) < 0.02
     assert error.max() < 0.3
@@ -86,22 +104,28 @@ def test_a_round_enters_the_average(shape, instruction_set):
         estimate = TableEstimate(totals, read=of_words, n_jobs=n_jobs)
         kind = ExactTable if exact else NoisyTable
         released = kind(scale, table.copy(), before.copy(), estimate, of_words)
-        step = Round(1, 3, DiscreteGaussian.for_noise_multiplier(1.0), 1.0, 2.4, 0.3, 1, 1, False)
+        step = Round(
+            1, 3, DiscreteGaussian.for_noise_multiplier(1.0), 1.0, 2.4, 0.3, 1, 1, False
+        )
         released.update(noisy, step, unit=1e-9, share=0.3, topic_word_prior=0.0)
         counts = noisy * 1e-9 / scale[:, None]
         if not exact:
             shares = table.astype(float) / table.sum(axis=1, keepdims=True, dtype=float)
             counts += totals[:, None] * shares - counts.mean(axis=1, keepdims=True)
-        np.testing.assert_allclose(released.average, 0.7 * before + 0.3 * counts, rtol=1e-12)
+        np.testing.assert_allclose(
+            released.average, 0.7 * before + 0.3 * counts, rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("n_topics", [1, 5, 8, 20])
 def test_tables_of_a_round(n_topics):
     totals = rng.gamma(0.5, 100, 40) + 1
     released = NoisyTable.from_totals(
-        WordTotals(totals, np.zeros(40), totals.mean()), np.ones(40), n_topics,
+        WordTotals(totals, np.zeros(40), totals.mean()),
+        np.ones(40),
+        n_topics,
         Streams.from_random_state(0),
-    )  # fmt: skip
+    )
     table = released.table.astype(float)
     used = pad(np.full((40, n_topics), 7))
     phi = released.word_probabilities(used.copy())
@@ -116,7 +140,9 @@ def test_tables_of_a_round(n_topics):
 @pytest.mark.parametrize("power", [0.3, 0.75, 1.0])
 def test_tempering(power, instruction_set):
     low = np.log(2.0**-126)
-    factor = np.exp(np.random.default_rng(2).uniform(low, 0, (301, 24))).astype(np.float32)
+    factor = np.exp(np.random.default_rng(2).uniform(low, 0, (301, 24))).astype(
+        np.float32
+    )
     factor[:, 20:] = 0
     factor[:3, 0] = 1, 0.5, 2.0**-126
     expected = factor.astype(float) ** power
@@ -130,7 +156,9 @@ def test_tempering(power, instruction_set):
 
 
 def noisy_rows(n_words):
-    """Estimated cells, a third of them 0, their variances, and totals far off their sums."""
+    """Estimated cells, a third of them 0, their variances, and totals far off their
+    sums.
+    """
     random = np.random.default_rng(1)
     table = random.gamma(0.3, 20, (n_words, 7)) * (random.random((n_words, 7)) > 1 / 3)
     totals = random.uniform(0.05, 3, n_words) * table.mean() * 7
@@ -141,7 +169,10 @@ def nearest_row(row, total, variance):
     """The row that adds up to the total: plain twin, by a search for the multiple."""
     bound = (row.sum() + total) / variance.min()
     step = brentq(
-        lambda x: np.maximum(row + x * variance, 0).sum() - total, -bound, bound, xtol=1e-12
+        lambda x: np.maximum(row + x * variance, 0).sum() - total,
+        -bound,
+        bound,
+        xtol=1e-12,
     )
     return np.maximum(row + step * variance, 0)
 

@@ -37,7 +37,7 @@ def plt():
 
 @pytest.fixture(scope="module")
 def counts():
-    return make_topic_corpus(n_docs=300, n_words=40, n_components=4, random_state=0).data
+    return make_topic_corpus(300, 40, 4, random_state=0).data
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,9 @@ class Table(BaseEstimator):
 
 def drawn(figure):
     """The words of each chart."""
-    return [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
+    return [
+        [label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes
+    ]
 
 
 def names(n_words):
@@ -76,7 +78,9 @@ def test_top_words_equal_a_naive_ranking(model):
         rank = {}
         for v in range(40):
             probability = table[k, v] / sum(table[k])
-            rank[f"word{v}"] = probability * probability / (sum(table[:, v]) / table.sum())
+            rank[f"word{v}"] = (
+                probability * probability / (sum(table[:, v]) / table.sum())
+            )
         assert words == sorted(rank, key=rank.get, reverse=True)
 
 
@@ -98,7 +102,10 @@ def test_a_pipeline_shows_its_topics_with_its_words():
     texts = ["sea ship", "oven bread", "ship sea sea", "bread oven oven"] * 20
     words = CountVectorizer(vocabulary=["ship", "oven", "sea", "bread"])
     topics = GibbsLDA(n_components=2, max_iter=20, random_state=0)
-    for steps in ((words, topics), (make_pipeline(words), topics, LogisticRegression())):
+    for steps in (
+        (words, topics),
+        (make_pipeline(words), topics, LogisticRegression()),
+    ):
         pipeline = make_pipeline(*steps).fit(texts, np.arange(80) % 2)
         found = top_words(pipeline, n_top_words=2)
         assert found == top_words(topics, ["ship", "oven", "sea", "bread"], 2)
@@ -108,7 +115,9 @@ def test_a_pipeline_shows_its_topics_with_its_words():
         }
         in_picture = drawn(plot_topics(pipeline, n_top_words=2))
         assert sorted(map(sorted, in_picture)) == sorted(map(sorted, found))
-    with pytest.raises(TypeError, match="a pipeline with one as a step, got countvectorizer"):
+    with pytest.raises(
+        TypeError, match="a pipeline with one as a step, got countvectorizer"
+    ):
         top_words(make_pipeline(words).fit(texts))
 
 
@@ -137,12 +146,16 @@ def test_topics_are_those_chosen_and_others_are_refused(model, monkeypatch):
     for show in (top_words, plot_topics):
         with pytest.raises(ValueError, match=r"the 40 words .* got 3; pass vectorizer"):
             show(model, ["a", "b", "c"])
-        with pytest.raises(TypeError, match=r"^expected a fitted topic model, got list$"):
+        with pytest.raises(
+            TypeError, match=r"^expected a fitted topic model, got list$"
+        ):
             show(["a diagnosis of Ann"])
         with pytest.raises(NotFittedError):
             show(GibbsLDA())
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match="needs matplotlib; install it with: pip install"):
+    with pytest.raises(
+        ImportError, match="needs matplotlib; install it with: pip install"
+    ):
         plot_topics(model)
 
 
@@ -156,8 +169,11 @@ def test_words_that_are_noise_are_gray():
         labels = axes.get_yticklabels()
         gray = [label.get_text() for label in labels if label.get_color() == "#8c8c8c"]
         assert len(gray) == n_gray
-    assert {"e", "f"} == {label.get_text() for label in figure.axes[0].get_yticklabels()
-                          if label.get_color() == "#8c8c8c"}  # fmt: skip
+    assert {"e", "f"} == {
+        label.get_text()
+        for label in figure.axes[0].get_yticklabels()
+        if label.get_color() == "#8c8c8c"
+    }
     marked = top_words(model, list("abcdef"), 6, mark_noise=True)
     assert sorted(word for word in marked[1] if "?" in word) == ["a?", "b?", "c?", "d?"]
 
@@ -167,8 +183,10 @@ def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(caps
     model.topic_evidence_ = np.array([1.0, 3.0, 9.0])
     model.weak_topics_ = np.array([True, False, False])
     assert [axes.get_title(loc="left") for axes in plot_topics(model).axes] == [
-        "topic 2 (10.0%)", "topic 1 (60.0%)", "topic 0 (30.0%), weak"
-    ]  # fmt: skip
+        "topic 2 (10.0%)",
+        "topic 1 (60.0%)",
+        "topic 0 (30.0%), weak",
+    ]
     show_topics(model)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["2", "1", "0"]
@@ -176,20 +194,33 @@ def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(caps
     assert "? marks 1 of 3 topics" in lines[4]
 
 
-HOSTILE = ["<img src=x onerror=alert(1)>", "\x1b]0;owned\x07\x1b[2J", "</script><script>alert(2)//",
-           "[a](javascript:b)", "$\\undefined$", "|`\u2028@https://a.example"]  # fmt: skip
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "\x1b]0;owned\x07\x1b[2J",
+    "</script><script>alert(2)//",
+    "[a](javascript:b)",
+    "$\\undefined$",
+    "|`\u2028@https://a.example",
+]
 
 
 def test_hostile_words_and_cards_of_a_file_do_nothing(tmp_path, capsys):
     """On a terminal, in pictures, in Markdown, and in a page."""
-    X = make_topic_corpus(n_docs=300, n_words=6, n_components=2, random_state=0).data
-    hostile = "x <img src=https://a.example/t.png> [c](javascript:d) ![t](https://a.example/p.png)"
+    X = make_topic_corpus(300, 6, 2, random_state=0).data
+    hostile = (
+        "x <img src=https://a.example/t.png> [c](javascript:d) "
+        "![t](https://a.example/p.png)"
+    )
     model = SubLDA(n_components=2, epsilon=4.0, max_iter=2).fit(X)
-    model.privacy_ = dataclasses.replace(model.privacy_, trusted=hostile, theorem='"><b>/../x')
+    model.privacy_ = dataclasses.replace(
+        model.privacy_, trusted=hostile, theorem='"><b>/../x'
+    )
     save_release(model, tmp_path / "m", vocabulary=HOSTILE)
     released = load_release(tmp_path / "m")
     card = released.privacy_
-    assert main(["topics", str(tmp_path / "m"), "--picture", str(tmp_path / "m.svg")]) == 0
+    assert (
+        main(["topics", str(tmp_path / "m"), "--picture", str(tmp_path / "m.svg")]) == 0
+    )
     printed = capsys.readouterr().out
     assert all(letter.isprintable() for letter in printed.replace("\n", ""))
     assert "<img" in printed  # a terminal shows it as it is
@@ -197,6 +228,8 @@ def test_hostile_words_and_cards_of_a_file_do_nothing(tmp_path, capsys):
     assert "<img" not in drawn
     assert "<script" not in drawn
     page = estimator_html_repr(released)
-    assert not re.search(r"<(img|script(?!>\s)|b>)[^>]*(onerror|alert|a\.example)", page)
+    assert not re.search(
+        r"<(img|script(?!>\s)|b>)[^>]*(onerror|alert|a\.example)", page
+    )
     markdown = card.to_markdown()
     assert not re.search(r"(?<!\\)[<`]|(?<!\\)\[[ct]|(?<!\\)://a", markdown)

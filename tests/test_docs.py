@@ -1,4 +1,6 @@
-"""The documentation: links lead somewhere, and the code of README, guides and sharp edges runs."""
+"""The documentation: links lead somewhere, and the code of README, guides and sharp
+edges runs.
+"""
 
 import builtins
 import io
@@ -21,7 +23,11 @@ from sklearn.pipeline import make_pipeline
 
 import dplda
 from dplda.core import _base, _private_fit
-from dplda.datasets import load_public_vocabulary, load_wordnet_glosses, make_topic_corpus
+from dplda.datasets import (
+    load_public_vocabulary,
+    load_wordnet_glosses,
+    make_topic_corpus,
+)
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -34,7 +40,11 @@ def name(page):
 
 
 def blocks(page, language="python"):
-    return [code for _, of, code in FENCED.findall(page.read_text("utf-8")) if of == language]
+    return [
+        code
+        for _, of, code in FENCED.findall(page.read_text("utf-8"))
+        if of == language
+    ]
 
 
 def prose(page):
@@ -44,7 +54,10 @@ def prose(page):
 def anchors(page):
     """The names that GitHub gives to the headings of a page."""
     headings = re.findall(r"^#+ +(.*?) *$", prose(page), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -63,7 +76,10 @@ def test_pages_that_the_package_names_exist():
     """In docstrings, messages and guarantees."""
     named = {
         (path.name, page)
-        for path in [*(ROOT / "dplda").rglob("*.py"), *(ROOT / "examples").rglob("*.py")]
+        for path in [
+            *(ROOT / "dplda").rglob("*.py"),
+            *(ROOT / "examples").rglob("*.py"),
+        ]
         for page in re.findall(r"docs/\w+\.md", path.read_text("utf-8"))
     }
     assert {(path, page) for path, page in named if not (ROOT / page).exists()} == set()
@@ -71,7 +87,9 @@ def test_pages_that_the_package_names_exist():
 
 def test_scripts_that_print_figures_exist():
     script = re.compile(r"((?:benchmarks|examples)/[\w/]+\.py)(?!`\s+at\s+commit)")
-    named = {found for page in PAGES for found in script.findall(page.read_text("utf-8"))}
+    named = {
+        found for page in PAGES for found in script.findall(page.read_text("utf-8"))
+    }
     assert {found for found in named if not (ROOT / found).exists()} == set()
 
 
@@ -82,20 +100,38 @@ def test_code_is_python(page):
 
 
 GUIDES = [
-    "vocabulary", "choosing", "persons", "public_prior", "searches", "scaling",
-    "reading_topics", "guarantee", "release", "federated", "operations", "migration", "index",
-]  # fmt: skip
-OPTIONAL = ("distributed", "flwr", "mlflow", "pyLDAvis")  # their blocks run where they are
+    "vocabulary",
+    "choosing",
+    "persons",
+    "public_prior",
+    "searches",
+    "scaling",
+    "reading_topics",
+    "guarantee",
+    "release",
+    "federated",
+    "operations",
+    "migration",
+    "index",
+]
+# their blocks run where they are
+OPTIONAL = ("distributed", "flwr", "mlflow", "pyLDAvis")
 
 
 def runs_here(code):
     missing = [package for package in OPTIONAL if find_spec(package) is None]
-    return "__main__" not in code and "flwr" not in code and not any(p in code for p in missing)
+    return (
+        "__main__" not in code
+        and "flwr" not in code
+        and not any(p in code for p in missing)
+    )
 
 
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
-    """What a reader has before a page begins: texts, counts, ids, and files of the same."""
+    """What a reader has before a page begins: texts, counts, ids, and files of the
+    same.
+    """
     monkeypatch.chdir(tmp_path)
     for logger in (logging.getLogger(), logging.getLogger("dplda")):
         monkeypatch.setattr(logger, "handlers", [])
@@ -104,7 +140,10 @@ def reader(tmp_path, monkeypatch):
     texts, labels = glosses.data, glosses.target
     vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(2000))
     words = vectorizer.get_feature_names_out()
-    X, X_public = vectorizer.transform(texts[:1500]), vectorizer.transform(texts[1500:2100])
+    X, X_public = (
+        vectorizer.transform(texts[:1500]),
+        vectorizer.transform(texts[1500:2100]),
+    )
     ids = np.array([f"p{n % 700}" for n in range(1500)])
     counts = make_topic_corpus(600, 30, 3, random_state=0).data
     dplda.datasets.write_shards(counts, "corpus/", rows_per_shard=100)
@@ -112,20 +151,39 @@ def reader(tmp_path, monkeypatch):
     first, second = (dplda.SubLDA(5, epsilon=8.0, max_iter=10).fit(X) for _ in range(2))
     dplda.save_release(first, "topics.dplda", vocabulary=words)
     yield {
-        "__name__": "page", "np": np, "os": os, "dplda": dplda,
-        "texts": texts[:1500], "private_texts": texts[:1500], "labels": labels[1500:2100],
+        "__name__": "page",
+        "np": np,
+        "os": os,
+        "dplda": dplda,
+        "texts": texts[:1500],
+        "private_texts": texts[:1500],
+        "labels": labels[1500:2100],
         "classes": labels[:1500],
-        "public_texts": texts[1500:2100], "tokens": [text.split() for text in texts[:600]],
-        "X": X, "X_public": X_public, "X_north": X[:500], "X_south": X[500:900], "X_west": X[900:],
+        "public_texts": texts[1500:2100],
+        "tokens": [text.split() for text in texts[:600]],
+        "X": X,
+        "X_public": X_public,
+        "X_north": X[:500],
+        "X_south": X[500:900],
+        "X_west": X[900:],
         "words": words,
-        "vectorizer": vectorizer, "ids": ids, "patients": ids, "user_ids": ids,
-        "owners": [["ann", "bob"]] * 1500, "batches": [("mon", X[:700]), ("tue", X[700:])],
-        "model": first, "first": first, "second": second, "make_pipeline": make_pipeline,
-        "LogisticRegression": LogisticRegression, "GroupShuffleSplit": GroupShuffleSplit,
-        "SubLDA": dplda.SubLDA, "CountVectorizer": CountVectorizer,
+        "vectorizer": vectorizer,
+        "ids": ids,
+        "patients": ids,
+        "user_ids": ids,
+        "owners": [["ann", "bob"]] * 1500,
+        "batches": [("mon", X[:700]), ("tue", X[700:])],
+        "model": first,
+        "first": first,
+        "second": second,
+        "make_pipeline": make_pipeline,
+        "LogisticRegression": LogisticRegression,
+        "GroupShuffleSplit": GroupShuffleSplit,
+        "SubLDA": dplda.SubLDA,
+        "CountVectorizer": CountVectorizer,
         "noisy_score": dplda.metrics.noisy_score,
         "PrivateCountVectorizer": dplda.PrivateCountVectorizer,
-    }  # fmt: skip
+    }
     plt.close("all")
     logging.captureWarnings(False)
 
@@ -150,14 +208,22 @@ README = ROOT / "README.md"
 
 
 def test_the_table_of_the_readme_names_the_public_estimators():
-    table = README.read_text("utf-8").partition("## Estimators")[2].partition("\n## ")[0]
+    table = (
+        README.read_text("utf-8").partition("## Estimators")[2].partition("\n## ")[0]
+    )
     named = re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE)
     public = [getattr(dplda, name) for name in dplda.__all__]
-    estimators = {c for c in public if isinstance(c, type) and issubclass(c, BaseEstimator)}
-    assert sorted(named) == sorted(c.__name__ for c in estimators - {dplda.ReleasedModel})
+    estimators = {
+        c for c in public if isinstance(c, type) and issubclass(c, BaseEstimator)
+    }
+    assert sorted(named) == sorted(
+        c.__name__ for c in estimators - {dplda.ReleasedModel}
+    )
 
 
-def test_the_first_example_of_the_readme_publishes_a_model_of_use(tmp_path, monkeypatch):
+def test_the_first_example_of_the_readme_publishes_a_model_of_use(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     exec(blocks(README)[0], {})
     released = dplda.load_release("topics.dplda")
@@ -168,7 +234,8 @@ def test_the_first_example_of_the_readme_publishes_a_model_of_use(tmp_path, monk
     weights = released.transform(texts[:2000])
     model = LogisticRegression(max_iter=1000).fit(weights[:1000], labels[:1000])
     accuracy = model.score(weights[1000:], labels[1000:2000])
-    assert accuracy > 2 * np.bincount(labels).max() / len(labels)  # better than one label for all
+    # better than one label for all
+    assert accuracy > 2 * np.bincount(labels).max() / len(labels)
 
 
 @pytest.mark.slow
@@ -186,16 +253,22 @@ def test_the_examples_of_the_readme_run_in_their_order(tmp_path, monkeypatch):
 
 
 HEAD, *EDGES = (DOCS / "sharp_edges.md").read_text("utf-8").split("\n## ")
-PAIR = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+PAIR = re.compile(
+    r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", flags=re.DOTALL | re.MULTILINE
+)
 CATEGORY = re.compile(r"^(\w+(?:Warning|Error)): ", flags=re.MULTILINE)
 
 
 def said(code, names):
-    """What a person sees: the output, the warnings, and the error that ends the code."""
+    """What a person sees: the output, the warnings, and the error that ends the
+    code.
+    """
     output = io.StringIO()
     with warnings.catch_warnings(), redirect_stdout(output):
         warnings.simplefilter("always")
-        warnings.showwarning = lambda text, category, *_: print(f"{category.__name__}: {text}")
+        warnings.showwarning = lambda text, category, *_: print(
+            f"{category.__name__}: {text}"
+        )
         try:
             exec(code, names)
         except Exception as error:

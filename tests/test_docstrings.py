@@ -1,4 +1,6 @@
-"""The examples in docstrings run, and every public object is documented, in numpydoc's form."""
+"""The examples in docstrings run, and every public object is documented, in numpydoc's
+form.
+"""
 
 import doctest
 import importlib
@@ -16,11 +18,23 @@ MODULES = [
     for module in pkgutil.walk_packages(dplda.__path__, "dplda.")
     if not module.name.endswith("__main__") and ".kernels" not in module.name
 ]
-# order of the sections, a docstring at all, its first line, parameters, results, See Also
+# order of the sections, a docstring at all, its first line, parameters, results, See
+# Also
 CHECKS = {
-    "GL07", "GL08", "SS03", "SS06", "PR01", "PR02", "PR03", "PR04", "PR07", "RT01", "RT03",
-    "SA04", "YD01",
-}  # fmt: skip
+    "GL07",
+    "GL08",
+    "SS03",
+    "SS06",
+    "PR01",
+    "PR02",
+    "PR03",
+    "PR04",
+    "PR07",
+    "RT01",
+    "RT03",
+    "SA04",
+    "YD01",
+}
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -30,8 +44,12 @@ def test_examples(name):
 
 
 def test_estimators_have_examples():
-    classes = [value for value in map(vars(dplda).get, dplda.__all__) if inspect.isclass(value)]
-    without = [c.__name__ for c in classes if hasattr(c, "fit") and ">>>" not in c.__doc__]
+    classes = [
+        value for value in map(vars(dplda).get, dplda.__all__) if inspect.isclass(value)
+    ]
+    without = [
+        c.__name__ for c in classes if hasattr(c, "fit") and ">>>" not in c.__doc__
+    ]
     assert without in ([], ["ReleasedModel"])  # `load_release` makes it
 
 
@@ -48,7 +66,9 @@ def documented(package):
         yield f"{package}.{name}"
         fields = getattr(value, "__dataclass_fields__", {})  # described by the class
         for attribute, member in vars(value).items() if inspect.isclass(value) else ():
-            documented_by = [b for b in value.__mro__[1:] if getattr(b, attribute, None)]
+            documented_by = [
+                b for b in value.__mro__[1:] if getattr(b, attribute, None)
+            ]
             is_member = inspect.isfunction(member) or isinstance(
                 member, (property, classmethod, staticmethod)
             )

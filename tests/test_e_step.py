@@ -1,4 +1,6 @@
-"""E-step: alike on all instruction sets bit for bit, and scikit-learn's up to rounding."""
+"""E-step: alike on all instruction sets bit for bit, and scikit-learn's up to
+rounding.
+"""
 
 import numpy as np
 import pytest
@@ -34,15 +36,31 @@ def random_table(n_components, dtype, seed=0):
     return pad(np.exp(psi(table) - psi(table.sum(axis=0))), dtype)
 
 
-def e_step(X, rows, table, prior, n_components, max_iter=100, tol=1e-3, gamma=None, threads=1):
-    gamma = pad(np.ones((X.shape[0], n_components)), table.dtype) if gamma is None else gamma.copy()
+def e_step(
+    X, rows, table, prior, n_components, max_iter=100, tol=1e-3, gamma=None, threads=1
+):
+    gamma = (
+        pad(np.ones((X.shape[0], n_components)), table.dtype)
+        if gamma is None
+        else gamma.copy()
+    )
     exp_doc_topic = np.full_like(gamma, -1)
     size = _e_step.scratch_size(np.diff(X.indptr).max(initial=0), n_components)
     scratch = np.full((n_threads(threads), size), np.nan, table.dtype)
     _e_step.e_step(
-        X.indptr, X.indices, X.data, np.array(rows, np.int64), table, prior, n_components,
-        max_iter, tol, gamma, exp_doc_topic, scratch,
-    )  # fmt: skip
+        X.indptr,
+        X.indices,
+        X.data,
+        np.array(rows, np.int64),
+        table,
+        prior,
+        n_components,
+        max_iter,
+        tol,
+        gamma,
+        exp_doc_topic,
+        scratch,
+    )
     return gamma, exp_doc_topic
 
 
@@ -59,7 +77,9 @@ def test_sets_and_threads_give_the_same_bits(
     dtype, n_components, max_iter, tol, prior, instruction_sets
 ):
     X, table = random_counts(dtype), random_table(n_components, dtype)
-    start = pad(np.random.default_rng(1).gamma(0.5, 1.0, (N_DOCS, n_components)) + 1e-3, dtype)
+    start = pad(
+        np.random.default_rng(1).gamma(0.5, 1.0, (N_DOCS, n_components)) + 1e-3, dtype
+    )
     arguments = X, range(N_DOCS), table, prior, n_components, max_iter, tol, start
     _sets.use("portable")
     portable = e_step(*arguments)
@@ -74,24 +94,33 @@ def test_sets_and_threads_give_the_same_bits(
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize("prior", [0.02, 0.5])
 @pytest.mark.parametrize(
-    ("dtype", "rtol"), [(np.float64, 1e-5), (np.float32, 2e-4)], ids=["double", "single"]
+    ("dtype", "rtol"),
+    [(np.float64, 1e-5), (np.float32, 2e-4)],
+    ids=["double", "single"],
 )
 def test_equals_scikit_learn(n_components, prior, dtype, rtol):
     """Its digamma is good to 3e-9, and documents that converge slowly multiply that."""
     X, table = random_counts(dtype), random_table(n_components, dtype)
     gamma, weights = e_step(X, range(N_DOCS), table, prior, n_components)
     topics = np.ascontiguousarray(table[:, :n_components].T, float)
-    expected, _ = _update_doc_distribution(X.astype(float), topics, prior, 100, 1e-3, False, None)
+    expected, _ = _update_doc_distribution(
+        X.astype(float), topics, prior, 100, 1e-3, False, None
+    )
     assert_allclose(gamma[:, :n_components], expected, rtol=rtol, atol=rtol)
     assert_allclose(
-        weights[:, :n_components], weights_of(gamma[:, :n_components]), rtol=1e-4, atol=1e-18
+        weights[:, :n_components],
+        weights_of(gamma[:, :n_components]),
+        rtol=1e-4,
+        atol=1e-18,
     )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_components", [1, 5, 37])
 def test_table_expectations_are_scipys(dtype, n_components, instruction_sets):
-    """exp(E[log beta]), for any set and number of threads; a table of several pieces."""
+    """exp(E[log beta]), for any set and number of threads; a table of several
+    pieces.
+    """
     rng = np.random.default_rng(0)
     table = 10.0 ** rng.uniform(-4, 6, (1100, n_components))
     expected = np.exp(psi(table) - psi(table.sum(axis=0)))
@@ -100,7 +129,9 @@ def test_table_expectations_are_scipys(dtype, n_components, instruction_sets):
     assert not first[:, n_components:].any()
     rounding = 40 * np.finfo(float).eps * (1 + 1 / table) + np.finfo(dtype).eps
     least = 1e-290 if dtype is np.float64 else np.finfo(dtype).tiny
-    assert (np.abs(first[:, :n_components] - expected) <= rounding * expected + least).all()
+    assert (
+        np.abs(first[:, :n_components] - expected) <= rounding * expected + least
+    ).all()
     for name in instruction_sets:
         _sets.use(name)
         assert_array_equal(exp_dirichlet_expectation(table, dtype, n_jobs=2), first)

@@ -1,4 +1,6 @@
-"""What all estimators promise: input, determinism, secrets, ledger, pipelines, progress."""
+"""What all estimators promise: input, determinism, secrets, ledger, pipelines,
+progress.
+"""
 
 import math
 import warnings
@@ -6,7 +8,18 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from estimators import CASES, LDA, LOCAL, ONLINE, PRIVATE, SOUND, K, each, simplest, without_noise
+from estimators import (
+    CASES,
+    LDA,
+    LOCAL,
+    ONLINE,
+    PRIVATE,
+    SOUND,
+    K,
+    each,
+    simplest,
+    without_noise,
+)
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
@@ -39,8 +52,11 @@ def fit_seeded(estimator, X, **parameters):
 
 
 @every
-def test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch):
-    monkeypatch.setattr("dplda.word._frozen_table.BLOCK_TOKENS", 500)  # several blocks of documents
+def test_same_seed_same_model_whatever_the_number_of_jobs(
+    estimator, corpus, monkeypatch
+):
+    # several blocks of documents
+    monkeypatch.setattr("dplda.word._frozen_table.BLOCK_TOKENS", 500)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 500)
     one, two = (fit_seeded(estimator, corpus, n_jobs=n) for n in (1, 2))
     np.testing.assert_array_equal(one.components_, two.components_)
@@ -64,10 +80,14 @@ def test_a_seed_warns_and_is_recorded(estimator, corpus):
 
 
 def test_a_warning_of_a_search_points_to_the_caller_of_the_search(corpus):
-    search = GridSearchCV(SubLDA(2, max_iter=1, random_state=0), {"epsilon": [4.0]}, cv=2)
+    search = GridSearchCV(
+        SubLDA(2, max_iter=1, random_state=0), {"epsilon": [4.0]}, cv=2
+    )
     with pytest.warns(SeededNoiseWarning) as record:
         search.fit(corpus)
-    assert {r.filename for r in record if r.category is SeededNoiseWarning} == {__file__}
+    assert {r.filename for r in record if r.category is SeededNoiseWarning} == {
+        __file__
+    }
 
 
 @every_private
@@ -88,7 +108,8 @@ def test_partial_fit_goes_on(estimator, corpus):
     epsilon, n_iter, table = model.epsilon_, model.n_iter_, model.components_
     model.partial_fit(corpus[:50])
     assert model.n_iter_ > n_iter
-    if estimator in [case.estimator for case in LOCAL]:  # other documents have other reports
+    # other documents have other reports
+    if estimator in [case.estimator for case in LOCAL]:
         assert model.epsilon_ == pytest.approx(epsilon, rel=1e-9)
     else:
         assert model.epsilon_ > epsilon or epsilon == math.inf
@@ -146,18 +167,38 @@ def test_bad_counts(estimator, corpus):
     ("estimator", "parameters", "message"),
     [
         (SubLDA(), {}, "exactly one of epsilon or noise_multiplier, got none"),
-        (SubLDA(), {"epsilon": 1.0, "noise_multiplier": 2.0}, "got epsilon and noise_multiplier"),
+        (
+            SubLDA(),
+            {"epsilon": 1.0, "noise_multiplier": 2.0},
+            "got epsilon and noise_multiplier",
+        ),
         (PrivateSVILDA(), {}, "exactly one of epsilon or noise_multiplier, got none"),
         (IFTMParty(), {}, "needs token_epsilon"),
         (IFTMParty(token_epsilon=12.0), {}, r"range \[1e-06, 11\.3\]"),
         (HDPLDA(), {}, "exactly one of epsilon or noise_epsilon, got none"),
-        (HDPLDA(), {"noise_epsilon": 1.0}, "give count_clip together with noise_epsilon"),
+        (
+            HDPLDA(),
+            {"noise_epsilon": 1.0},
+            "give count_clip together with noise_epsilon",
+        ),
         (HDPLDA(), {"epsilon": 1.0, "count_clip": 1.0}, "not with epsilon"),
         (HDPLDA(epsilon=1.0), {"n_components": 3000}, "2048"),
         (HDPLDA(noise_epsilon=1.0), {"count_clip": 1e9}, "protects nothing"),
-        (HDPLDA(noise_epsilon=1.0, count_clip=1.0), {"noise_epsilon": 1e-9}, "noise_epsilon"),
-        (HDPLDA(noise_epsilon=1.0, count_clip=1.0), {"noise_epsilon": 100.0}, "noise_epsilon"),
-        (SubLDA(K, epsilon=1.0), {"prior_components": np.ones((2, 2))}, "prior_components"),
+        (
+            HDPLDA(noise_epsilon=1.0, count_clip=1.0),
+            {"noise_epsilon": 1e-9},
+            "noise_epsilon",
+        ),
+        (
+            HDPLDA(noise_epsilon=1.0, count_clip=1.0),
+            {"noise_epsilon": 100.0},
+            "noise_epsilon",
+        ),
+        (
+            SubLDA(K, epsilon=1.0),
+            {"prior_components": np.ones((2, 2))},
+            "prior_components",
+        ),
         (SubLDA(K, epsilon=1.0), {"n_jobs": 0}, "n_jobs"),
         (SubLDA(K, epsilon=1.0), {"delta": 1e-300}, "delta"),
     ],
@@ -193,13 +234,17 @@ CHARGED = [case for case in CASES if case.unit]
 def charged_call(estimator, X):
     """The call that reads documents; a client learns the vocabulary from other data."""
     return (
-        estimator.fit(X).transform if isinstance(estimator, RandomizedResponse) else estimator.fit
+        estimator.fit(X).transform
+        if isinstance(estimator, RandomizedResponse)
+        else estimator.fit
     )
 
 
 @each(CHARGED)
 def test_the_budget_comes_before_the_data(estimator, corpus):
-    """An empty ledger refuses documents that nobody may read, and whatever is wrong with them."""
+    """An empty ledger refuses documents that nobody may read, and whatever is wrong
+    with them.
+    """
     ledger = Ledger(epsilon=1e-3)
     call = charged_call(clone(estimator).set_params(ledger=ledger), corpus)
     for X in (Forbidden(), -corpus, corpus * np.nan, np.ones((3, 50))):
@@ -302,7 +347,9 @@ def test_an_interrupted_call_leaves_the_model_and_its_epsilon_together(
 
 
 @each(case for case in ONLINE if case in PRIVATE)
-def test_a_seed_is_not_forgotten_and_every_call_pays_for_its_random_bits(estimator, corpus):
+def test_a_seed_is_not_forgotten_and_every_call_pays_for_its_random_bits(
+    estimator, corpus
+):
     model = clone(estimator).set_params(random_state=3)
     with pytest.warns(SeededNoiseWarning):
         model.partial_fit(corpus)
@@ -313,9 +360,13 @@ def test_a_seed_is_not_forgotten_and_every_call_pays_for_its_random_bits(estimat
 
 
 def test_the_record_tells_the_rounds_that_ran(corpus):
-    model = SubLDA(K, noise_multiplier=3.0, subsampling_ratio=0.1, max_iter=4).fit(corpus)
+    model = SubLDA(K, noise_multiplier=3.0, subsampling_ratio=0.1, max_iter=4).fit(
+        corpus
+    )
     model.set_params(noise_multiplier=100.0, subsampling_ratio=1.0).partial_fit(corpus)
-    multipliers = [getattr(e, "event", e).noise_multiplier for e in model.privacy_.events]
+    multipliers = [
+        getattr(e, "event", e).noise_multiplier for e in model.privacy_.events
+    ]
     assert multipliers[2:6] == pytest.approx([3.0] * 4, rel=1e-4)
     assert multipliers[6] > 50
     assert model.privacy_.sensitivity == 6.0
@@ -339,8 +390,15 @@ def test_a_failed_refit_does_not_change_the_width(estimator, corpus):
 @each(simplest(SOUND))
 def test_numbers_of_numpy_are_numbers(estimator, corpus):
     """Integers in as few bits as they fit into."""
-    kinds = {int: lambda value: np.min_scalar_type(value).type(value), float: np.float32}
-    given = {n: kinds[type(v)](v) for n, v in estimator.get_params().items() if type(v) in kinds}
+    kinds = {
+        int: lambda value: np.min_scalar_type(value).type(value),
+        float: np.float32,
+    }
+    given = {
+        n: kinds[type(v)](v)
+        for n, v in estimator.get_params().items()
+        if type(v) in kinds
+    }
     model = clone(estimator).set_params(**given).fit(corpus)
     assert np.isfinite(model.transform(corpus)).all()
     assert model.epsilon_ > 0

@@ -1,9 +1,10 @@
 """Stated epsilons against the exact laws of the releases, for toy corpora.
 
-Each private estimator fits a corpus of a few documents. `exact_laws` computes the law of what it
-releases, for this corpus and for a neighbor, from the tables and the contributions of the code. The
-true epsilon is then never above the stated one. For the pair of corpora that moves the release by
-the whole radius, it is within one percent of it.
+Each private estimator fits a corpus of a few documents. `exact_laws` computes the law
+of what it releases, for this corpus and for a neighbor, from the tables and the
+contributions of the code. The true epsilon is then never above the stated one. For the
+pair of corpora that moves the release by the whole radius, it is within one percent of
+it.
 """
 
 import itertools
@@ -30,7 +31,8 @@ from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published import PublishedPrivateSVILDA
 from dplda.word._frozen_table import HalfTable
 
-# intervals of the grid in the stated epsilon, and what rounding to it adds to an upper bound
+# intervals of the grid in the stated epsilon, and what rounding to it adds to an upper
+# bound
 N_INTERVALS, ROUNDING = 1000, 3e-5
 SHARP = 0.99
 
@@ -53,17 +55,22 @@ class Row:
         lower = max(exact.largest_epsilon(*pair, delta) for pair in pairs)
         upper = lower
         if spread:
-            upper = max(exact.largest_epsilon(*p, exact.Fraction(delta) - spread) for p in pairs)
+            upper = max(
+                exact.largest_epsilon(*p, exact.Fraction(delta) - spread) for p in pairs
+            )
         return cls(what, stated, lower, upper, tight)
 
     def check(self):
         limit = self.stated * (1 + self.slack)
         assert self.upper <= limit, f"the truth is above the statement: {self}"
         if self.tight:
-            assert self.lower >= SHARP * self.stated, f"the statement is not sharp: {self}"
+            assert self.lower >= SHARP * self.stated, (
+                f"the statement is not sharp: {self}"
+            )
 
 
-TOY = [[40.0, 0.0], [0.0, 12.0]]  # the first document has one word, and reaches every bound
+# the first document has one word, and reaches every bound
+TOY = [[40.0, 0.0], [0.0, 12.0]]
 PUBLIC = [[90.0, 10.0], [50.0, 50.0]]  # a table in which that word's topics differ
 SEED = 1
 HISTORIES = 5  # in one of them, each round reaches its bound
@@ -74,8 +81,12 @@ def on_grid(what, stated, steps, delta, *, tight=True):
     return Row(what, stated, *map(float, bounds), tight, ROUNDING)
 
 
-def document_level(estimator, X=TOY, *, n_rounds=1, methods=("fit",), tight=True, delta=None):
-    """SubLDA and PrivateSVILDA: the shift of every sum, up to a history that reaches the bound."""
+def document_level(
+    estimator, X=TOY, *, n_rounds=1, methods=("fit",), tight=True, delta=None
+):
+    """SubLDA and PrivateSVILDA: the shift of every sum, up to a history that reaches
+    the bound.
+    """
     estimator = clone(estimator).set_params(
         n_components=2, max_iter=n_rounds, prior_components=PUBLIC
     )
@@ -83,9 +94,13 @@ def document_level(estimator, X=TOY, *, n_rounds=1, methods=("fit",), tight=True
     rows = []
     for seed in range(SEED, SEED + HISTORIES):
         estimator.set_params(random_state=seed)
-        model, steps = exact.two_worlds(estimator, X, exact.without(X, 0), 0, methods=methods)
+        model, steps = exact.two_worlds(
+            estimator, X, exact.without(X, 0), 0, methods=methods
+        )
         at = model.delta_ if delta is None else delta
-        rows.append(on_grid(what, model.privacy_.epsilon_at(at), steps, at, tight=False))
+        rows.append(
+            on_grid(what, model.privacy_.epsilon_at(at), steps, at, tight=False)
+        )
         if not tight or rows[-1].lower >= SHARP * rows[-1].stated:
             break
     return [*rows[:-1], replace(rows[-1], tight=tight)]
@@ -95,7 +110,7 @@ def word_level(estimator, *, n_tokens=1, n_sweeps=1, methods=("partial_fit", "fi
     """HDPLDA: noisy counts and topics of a document in which one word is replaced."""
     estimator = clone(estimator).set_params(
         n_components=2, max_iter=n_sweeps, random_state=SEED
-    )  # fmt: skip
+    )
     X, rows = [[n_tokens, 0]], []
     for method in methods:
         with observe_releases() as seen, warnings.catch_warnings():
@@ -106,15 +121,23 @@ def word_level(estimator, *, n_tokens=1, n_sweeps=1, methods=("partial_fit", "fi
         cell = exact.NoisyCell.from_scale(mechanisms.mechanism.scale, n_tokens)
         pair = [
             exact.sweeps_law(
-                words, labels, cell, mechanisms, topic_word_prior=model.topic_word_prior,
+                words,
+                labels,
+                cell,
+                mechanisms,
+                topic_word_prior=model.topic_word_prior,
                 doc_topic_prior=model.doc_topic_prior,
             )
             for words in ((0,) * n_tokens, (0,) * (n_tokens - 1) + (1,))
-        ]  # fmt: skip
-        n_counts, n_topics = len(labels) - labels.count("topics"), labels.count("topics")
+        ]
+        n_counts, n_topics = (
+            len(labels) - labels.count("topics"),
+            labels.count("topics"),
+        )
         rows.append(
             Row.of_laws(
-                f"a word of {n_tokens} replaced, {n_counts} x counts, {n_topics} x topics",
+                f"a word of {n_tokens} replaced, {n_counts} x counts, {n_topics} x "
+                "topics",
                 model.epsilon_,
                 [pair],
                 model.delta_,
@@ -130,7 +153,9 @@ def topic_draw(estimator):
 
     The other token of the document has topic 0, and next to nothing favors topic 1.
     """
-    model = clone(estimator).set_params(n_components=2, max_iter=1, doc_topic_prior=1e-6)
+    model = clone(estimator).set_params(
+        n_components=2, max_iter=1, doc_topic_prior=1e-6
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededNoiseWarning)
         model.fit([[2, 0]])
@@ -143,7 +168,9 @@ def topic_draw(estimator):
 
 
 def local(estimator, *, n_words=4, max_doc_words=2):
-    """RandomizedResponse, LPLDA and OLPLDA: the reports that ran, of all pairs of documents."""
+    """RandomizedResponse, LPLDA and OLPLDA: the reports that ran, of all pairs of
+    documents.
+    """
     estimator = clone(estimator).set_params(max_doc_words=max_doc_words)
     ran = []
     randomize = randomize_module.randomize
@@ -162,7 +189,9 @@ def local(estimator, *, n_words=4, max_doc_words=2):
     word = [pair for pair in pairs if sum(a != b for a, b in zip(*pair)) == 1]
 
     def row(what, stated, documents, delta=0):
-        return Row.of_laws(what, stated, [(laws[a], laws[b]) for a, b in documents], delta)
+        return Row.of_laws(
+            what, stated, [(laws[a], laws[b]) for a, b in documents], delta
+        )
 
     delta = model.delta_
     return [
@@ -177,33 +206,50 @@ def token_level(estimator):
     party = clone(estimator).set_params(n_components=2, max_iter=1, max_doc_tokens=2)
     party.fit(np.array([[2.0, 0.0]]))
     noise, delta = RandomizedBits.for_epsilon(party.token_epsilon), party.delta_
-    one, other, blank = (*(exact.vectors_law(noise, [w], 2) for w in (0, 1)),
-                         exact.blank_law(noise, 2))  # fmt: skip
+    one, other, blank = (
+        *(exact.vectors_law(noise, [w], 2) for w in (0, 1)),
+        exact.blank_law(noise, 2),
+    )
     before, after = (exact.vectors_law(noise, words, 2) for words in ([0, 0], [1, 1]))
-    shuffled = [exact.shuffled_vectors_law(noise, words, 2) for words in ([0, 0], [0, 1])]
+    shuffled = [
+        exact.shuffled_vectors_law(noise, words, 2) for words in ([0, 0], [0, 1])
+    ]
     replaced, both = (
         epsilon_of(
-            [Repeated(event, n) for event in party.privacy_.events], delta,
+            [Repeated(event, n) for event in party.privacy_.events],
+            delta,
             total_variation=party.privacy_.total_variation,
         )
         for n in (2, 4)
-    )  # fmt: skip
+    )
     blanked = [exact.product(*[law] * 2) for law in (one, blank)]
     return [
-        Row.of_laws(f"a token blanked, delta {delta:g}", party.epsilon_, [(one, blank)], delta),
+        Row.of_laws(
+            f"a token blanked, delta {delta:g}", party.epsilon_, [(one, blank)], delta
+        ),
         Row.of_laws("a token blanked, pure", party.token_epsilon_, [(one, blank)]),
-        Row.of_laws(f"a token replaced, delta {delta:g}", replaced, [(one, other)], delta),
-        Row.of_laws("one of two tokens replaced", replaced, [shuffled], delta, tight=False),
-        Row.of_laws("a document of two tokens replaced", both, [(before, after)], delta),
-        Row.of_laws("a document of two tokens blanked", party.document_epsilon_, [blanked]),
+        Row.of_laws(
+            f"a token replaced, delta {delta:g}", replaced, [(one, other)], delta
+        ),
+        Row.of_laws(
+            "one of two tokens replaced", replaced, [shuffled], delta, tight=False
+        ),
+        Row.of_laws(
+            "a document of two tokens replaced", both, [(before, after)], delta
+        ),
+        Row.of_laws(
+            "a document of two tokens blanked", party.document_epsilon_, [blanked]
+        ),
     ]
 
 
 def replaced_document(estimator):
-    """PublishedPrivateSVILDA with one topic: the integers to which its noise is added."""
+    """PublishedPrivateSVILDA with one topic: the integers to which its noise is
+    added.
+    """
     estimator = clone(estimator).set_params(
         n_components=1, max_iter=1, batch_size=2, max_doc_tokens=40
-    )  # fmt: skip
+    )
     seen, draw = [], DiscreteGaussian.__call__
 
     def note(self, value, reader):
@@ -216,7 +262,9 @@ def replaced_document(estimator):
             model = clone(estimator).fit(np.array(X, float))
     shift = tuple((seen[0] - seen[1]).ravel().tolist())
     step = exact.Step("expected statistics", shift, None, exact.Fraction(1))
-    return [on_grid("a document replaced, 1 round", model.epsilon_, [step], model.delta_)]
+    return [
+        on_grid("a document replaced, 1 round", model.epsilon_, [step], model.delta_)
+    ]
 
 
 CHECKS = {
@@ -225,13 +273,16 @@ CHECKS = {
     OLPLDA: local,
     RandomizedResponse: local,
     IFTMParty: token_level,
-    PublishedPrivateSVILDA: replaced_document,  # of the literal forms, only this one states a bound
+    # of the literal forms, only this one states a bound
+    PublishedPrivateSVILDA: replaced_document,
 }
 
 
 def check_of(case):
     sampled = "subsampling_ratio" in case.estimator.get_params()
-    return CHECKS.get(type(case.estimator), document_level if case.unit and sampled else None)
+    return CHECKS.get(
+        type(case.estimator), document_level if case.unit and sampled else None
+    )
 
 
 SLOW = ("IFTMParty-max_doc_tokens", "LPLDA-reconstruction")
@@ -242,7 +293,8 @@ both = pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 def cases(chosen):
     marks = {name: slow for name in SLOW}
     return pytest.mark.parametrize(
-        "case", [pytest.param(c, id=c.name, marks=marks.get(c.name, ())) for c in chosen]
+        "case",
+        [pytest.param(c, id=c.name, marks=marks.get(c.name, ())) for c in chosen],
     )
 
 
@@ -271,10 +323,13 @@ def test_two_rounds(kind):
 @pytest.mark.parametrize(
     ("rate", "options"),
     [
-        (1.0, {"n_rounds": 2, "methods": ["partial_fit"] * 2}), (0.3, {"delta": 1e-10}),
-        (1.0, {"delta": 0.05}), (0.1, {"n_rounds": 2}), (0.9, {"n_rounds": 2}),
+        (1.0, {"n_rounds": 2, "methods": ["partial_fit"] * 2}),
+        (0.3, {"delta": 1e-10}),
+        (1.0, {"delta": 0.05}),
+        (0.1, {"n_rounds": 2}),
+        (0.9, {"n_rounds": 2}),
     ],
-)  # fmt: skip
+)
 @both
 def test_other_rates_deltas_and_calls(kind, rate, options):
     estimator = kind(noise_multiplier=1.0, subsampling_ratio=rate, delta=1e-3)
@@ -302,24 +357,34 @@ def test_no_other_pair_of_corpora_is_worse(kind, X):
 @pytest.mark.parametrize(("n_tokens", "n_sweeps"), [(2, 1), (1, 2)])
 def test_more_tokens_and_sweeps(n_tokens, n_sweeps):
     estimator = HDPLDA(2, noise_epsilon=2.0, count_clip=1.0, topic_word_prior=0.5)
-    for row in word_level(estimator, n_tokens=n_tokens, n_sweeps=n_sweeps, methods=("fit",)):
+    for row in word_level(
+        estimator, n_tokens=n_tokens, n_sweeps=n_sweeps, methods=("fit",)
+    ):
         row.check()
 
 
 def test_the_draw_of_a_topic_alone():
     for clip in (0.25, 1.0, 50.0):
-        for row in topic_draw(HDPLDA(noise_epsilon=1.0, count_clip=clip, topic_word_prior=0.5)):
+        for row in topic_draw(
+            HDPLDA(noise_epsilon=1.0, count_clip=clip, topic_word_prior=0.5)
+        ):
             row.check()
 
 
-@pytest.mark.parametrize(("n_words", "cap"), [(3, None), (3, 1), pytest.param(4, 3, marks=slow)])
+@pytest.mark.parametrize(
+    ("n_words", "cap"), [(3, None), (3, 1), pytest.param(4, 3, marks=slow)]
+)
 def test_reports_with_other_caps(n_words, cap):
-    for row in local(RandomizedResponse(bit_epsilon=0.7), n_words=n_words, max_doc_words=cap):
+    for row in local(
+        RandomizedResponse(bit_epsilon=0.7), n_words=n_words, max_doc_words=cap
+    ):
         row.check()
 
 
 def test_the_noise_is_gaussian_at_every_value():
-    """So the loss of every shift of a given length is the same, in any direction and history."""
+    """So the loss of every shift of a given length is the same, in any direction and
+    history.
+    """
     noise = exact.gaussian_noise()
     assert noise.deviation < 1e-11
     assert noise.outside < 1e-30
@@ -341,9 +406,13 @@ def test_a_document_of_one_word_moves_every_sum_by_its_radius(kind, seed):
 @both
 def test_a_removed_document_counts_like_an_emptied_one(kind):
     estimator = kind(
-        2, noise_multiplier=1.0, subsampling_ratio=0.5, max_iter=2, random_state=SEED,
+        2,
+        noise_multiplier=1.0,
+        subsampling_ratio=0.5,
+        max_iter=2,
+        random_state=SEED,
         prior_components=PUBLIC,
-    )  # fmt: skip
+    )
     X = np.array([[5.0, 1.0], [40.0, 0.0], [2.0, 12.0]])
     _, tape = exact.watched(estimator, X)
     emptied, removed = (
@@ -361,23 +430,31 @@ def test_the_grid_bounds_the_exact_epsilon_from_both_sides(seed, rate):
     rng = np.random.default_rng(seed)
     laws = []
     for _ in range(2):
-        p, q = ([exact.Fraction(int(n), int(sum(row))) for n in row]
-                for row in [rng.integers(1, 30, 5) for _ in range(2)])  # fmt: skip
+        p, q = (
+            [exact.Fraction(int(n), int(sum(row))) for n in row]
+            for row in [rng.integers(1, 30, 5) for _ in range(2)]
+        )
         laws.append((dict(enumerate(p)), dict(enumerate(q))))
     sampled = [(exact.mixture([(rate, p), (1 - rate, q)]), q) for p, q in laws]
-    true = exact.largest_epsilon(*(exact.product(*side) for side in zip(*sampled)), 0.01)
+    true = exact.largest_epsilon(
+        *(exact.product(*side) for side in zip(*sampled)), 0.01
+    )
 
     def bound(interval, upper, added):
         pairs = []
         for p, q in laws:
-            p, q = (np.array(list(law.values()), float) for law in ((p, q) if added else (q, p)))
+            p, q = (
+                np.array(list(law.values()), float)
+                for law in ((p, q) if added else (q, p))
+            )
             pair = exact.Pair.from_losses(np.log(p / q), p, q, interval, upper, 0.0)
             pairs.append(pair.sampled(rate, added))
         return pairs[0].compose(pairs[1]).epsilon(0.01)
 
     for interval in (0.05, 0.01):
         lower, upper = (
-            max(bound(interval, upper, added) for added in (True, False)) for upper in (False, True)
+            max(bound(interval, upper, added) for added in (True, False))
+            for upper in (False, True)
         )
         assert lower - 1e-9 <= true <= upper + 1e-9
         assert upper - lower < 4 * interval

@@ -31,39 +31,57 @@ SMALL = st.floats(-1e-150, 1e-150, width=64)
     st.integers(1, 2**30),
 )
 def test_one_unit_never_moves_the_sum_by_more_than_the_radius(X, norm, radius):
-    difference = (sum_clipped(X, norm, radius) - sum_clipped(X[1:], norm, radius)).astype(object)
+    difference = (
+        sum_clipped(X, norm, radius) - sum_clipped(X[1:], norm, radius)
+    ).astype(object)
     assert int((difference**2).sum()) <= radius**2
 
 
 def test_what_a_row_becomes_does_not_depend_on_the_others():
-    """Its length, bit for bit; all else in `clip_rows` works entry by entry or in integers."""
+    """Its length, bit for bit; all else in `clip_rows` works entry by entry or in
+    integers.
+    """
     rng = np.random.default_rng(0)
-    X = sp.csr_array(rng.lognormal(size=(40, 300)) * (rng.uniform(size=(40, 300)) < 0.9))
+    X = sp.csr_array(
+        rng.lognormal(size=(40, 300)) * (rng.uniform(size=(40, 300)) < 0.9)
+    )
     whole = _mechanisms._squared_lengths(X)
     for d in range(40):
         rest = np.delete(np.arange(40), d)
-        np.testing.assert_array_equal(_mechanisms._squared_lengths(X[rest]), whole[rest])
+        np.testing.assert_array_equal(
+            _mechanisms._squared_lengths(X[rest]), whole[rest]
+        )
 
 
-@given(arrays(np.float64, (4, 5), elements=st.floats(-1e3, 1e3)), st.integers(2**10, 2**30))
+@given(
+    arrays(np.float64, (4, 5), elements=st.floats(-1e3, 1e3)), st.integers(2**10, 2**30)
+)
 def test_the_sum_is_that_of_clipped_rows(X, radius):
     lengths = np.linalg.norm(X, axis=1, keepdims=True)
     rows = np.where(lengths > 1e-15, X, 0) / np.maximum(1, lengths / 2.5)
-    # rounding toward zero takes less than one unit from a cell, and the shrinking 2**-16 of it
+    # rounding toward zero takes less than one unit from a cell, and the shrinking
+    # 2**-16 of it
     bound = len(X) * (2.5 / radius) + 2.0**-16 * np.abs(rows).sum(axis=0)
-    assert (np.abs(sum_clipped(X, 2.5, radius) * (2.5 / radius) - rows.sum(axis=0)) <= bound).all()
+    assert (
+        np.abs(sum_clipped(X, 2.5, radius) * (2.5 / radius) - rows.sum(axis=0)) <= bound
+    ).all()
 
 
 @pytest.mark.parametrize("share", [0.25, 0.9, 1 - 1e-5, 1 - 1e-9])
 @pytest.mark.parametrize("radius", [1000, 2**30])
 def test_the_bound_holds_where_lengths_come_out_too_small(share, radius, monkeypatch):
-    """The integers are measured again: floating-point errors cannot exceed the radius."""
+    """The integers are measured again: floating-point errors cannot exceed the
+    radius.
+    """
     true_lengths = _mechanisms._squared_lengths
-    monkeypatch.setattr(_mechanisms, "_squared_lengths", lambda rows: share * true_lengths(rows))
+    monkeypatch.setattr(
+        _mechanisms, "_squared_lengths", lambda rows: share * true_lengths(rows)
+    )
     rows = sp.csr_array(np.random.default_rng(0).normal(size=(50, 9)) * 100)
     kept = clip_rows(rows, 1.0, radius).toarray().astype(object)
     assert max((kept**2).sum(axis=1)) <= radius**2
-    assert kept.any() == (share > 0.99)  # a little too long is shortened, the rest is left out
+    # a little too long is shortened, the rest is left out
+    assert kept.any() == (share > 0.99)
 
 
 @given(st.integers(64, 2**30), st.integers(1, 100))
@@ -95,7 +113,9 @@ def test_it_charges_and_promises(corpus):
 
 
 def test_a_contribution_reads_its_document_only(corpus):
-    """Bit for bit: the sum changes by one clipped row, never by the rounding of another."""
+    """Bit for bit: the sum changes by one clipped row, never by the rounding of
+    another.
+    """
     topics = nmf.normalized(np.random.default_rng(0).uniform(0.1, 1, (3, 40)))
     X = sp.csr_array(corpus.astype(float))
     whole = nmf.contributions(X, topics).toarray()
@@ -124,7 +144,7 @@ def test_its_audit_finds_a_sensitivity_that_is_too_large(corpus, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_private_lsa_finds_the_directions_and_has_a_complete_card():
-    X = make_topic_corpus(n_docs=400, n_words=30, n_components=3, random_state=0).data
+    X = make_topic_corpus(400, 30, 3, random_state=0).data
     private = PrivateLSA(3, epsilon=8.0, random_state=0).fit(X)
     exact = PrivateLSA(3, epsilon=math.inf, random_state=0).fit(X)
     overlap = np.linalg.svd(private.components_ @ exact.components_.T)[1]

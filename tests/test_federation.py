@@ -25,7 +25,9 @@ SECONDS = 20.0  # that nothing here takes
 
 @pytest.fixture(scope="module")
 def documents():
-    X = make_topic_corpus(n_docs=120, n_words=N_WORDS, n_components=4, random_state=0).data
+    X = make_topic_corpus(
+        n_docs=120, n_words=N_WORDS, n_components=4, random_state=0
+    ).data
     X = sp.csr_array(X)
     return {"north": X[:80], "south": X[80:]}
 
@@ -90,7 +92,9 @@ def line_of(keys, name, address, *authority, max_bytes=1000):
 
 
 async def together(*calls):
-    """Results of calls ``(function, *arguments)`` that wait for each other, each in a thread."""
+    """Results of calls ``(function, *arguments)`` that wait for each other, each in a
+    thread.
+    """
     return await asyncio.gather(*(asyncio.to_thread(*call) for call in calls))
 
 
@@ -104,7 +108,9 @@ async def test_messages_and_replies_cross_the_wire_byte_for_byte(keys, monkeypat
         for n in range(3):
             late = asyncio.create_task(asyncio.to_thread(north.exchange, every))
             await asyncio.sleep(0.3 * (n == 1))
-            assert await asyncio.to_thread(south.exchange, b"%d" % n) == every + b"|%d" % n
+            assert (
+                await asyncio.to_thread(south.exchange, b"%d" % n) == every + b"|%d" % n
+            )
             assert await late == every + b"|%d" % n
         await together((north.leave, ""), (south.leave, "ValueError"))
         assert adder.seen[-1] == {0: b"", 1: b"ValueError"}
@@ -124,7 +130,9 @@ async def test_a_call_may_be_repeated_and_changes_nothing(keys, monkeypatch):
         assert adder.seen == [{0: b"first", 1: b"one"}]
         for number in (2, 7):  # which is not the party's turn
             north._number = number
-            with pytest.raises(ConnectionError, match="has ended the fit, or goes on without"):
+            with pytest.raises(
+                ConnectionError, match="has ended the fit, or goes on without"
+            ):
                 await together((north.exchange, b"x"))
 
 
@@ -142,10 +150,14 @@ async def test_a_message_or_a_reply_that_is_too_long_is_not_read(keys):
 @pytest.mark.parametrize(
     "call",
     [
-        b"GET / HTTP/1.1\r\nHost: x", b"GET /../etc/passwd HTTP/1.1\r\nHost: x",
-        b"POST /0 HTTP/1.1\r\nHost: x", b"PUT /-1 HTTP/1.1\r\nHost: x", b"\0\1\2", b"GET /",
+        b"GET / HTTP/1.1\r\nHost: x",
+        b"GET /../etc/passwd HTTP/1.1\r\nHost: x",
+        b"POST /0 HTTP/1.1\r\nHost: x",
+        b"PUT /-1 HTTP/1.1\r\nHost: x",
+        b"\0\1\2",
+        b"GET /",
     ],
-)  # fmt: skip
+)
 @within_seconds
 async def test_any_other_call_is_refused(keys, call, caplog):
     async with listening(keys, "north") as (adder, address):
@@ -158,11 +170,16 @@ async def test_any_other_call_is_refused(keys, call, caplog):
 
 
 @within_seconds
-async def test_a_party_outlives_a_coordinator_and_ends_with_the_next_one(keys, monkeypatch):
+async def test_a_party_outlives_a_coordinator_and_ends_with_the_next_one(
+    keys, monkeypatch
+):
     monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
     port = free_port()
-    north, south = (line_of(keys, name, f"127.0.0.1:{port}") for name in ("north", "south"))
-    early = asyncio.create_task(asyncio.to_thread(north.exchange, b"1"))  # before it listens
+    north, south = (
+        line_of(keys, name, f"127.0.0.1:{port}") for name in ("north", "south")
+    )
+    # before it listens
+    early = asyncio.create_task(asyncio.to_thread(north.exchange, b"1"))
     async with listening(keys, port=port):
         assert await together((south.exchange, b"2")) == [await early]
     again = asyncio.create_task(asyncio.to_thread(north.exchange, b"3"))
@@ -178,7 +195,10 @@ async def test_nobody_holds_many_connections(keys, monkeypatch):
     monkeypatch.setattr(_network, "WAIT_SECONDS", 0.1)
     async with listening(keys, "north", timeout=0.1) as (_, address):
         tls = client_side(keys, "north")
-        lines = [await asyncio.open_connection(*address.split(":"), ssl=tls) for _ in range(50)]
+        lines = [
+            await asyncio.open_connection(*address.split(":"), ssl=tls)
+            for _ in range(50)
+        ]
         for number, (_, writer) in enumerate(lines):
             writer.write(b"GET /0 HTTP/1.1\r\n" * (number % 2))  # open, and incomplete
         for reader, writer in lines:
@@ -202,22 +222,30 @@ async def test_a_certificate_is_a_name(keys):
 
 
 STRANGERS = {
-    "unknown": ("stranger", None), "of the authority": ("server", None),
-    "signed by a party": ("signed_by_north", "server"), "expired": ("expired_north", "north"),
-}  # fmt: skip
+    "unknown": ("stranger", None),
+    "of the authority": ("server", None),
+    "signed by a party": ("signed_by_north", "server"),
+    "expired": ("expired_north", "north"),
+}
 
 
-@pytest.mark.parametrize("stranger", [*STRANGERS, "without a certificate", "without TLS"])
+@pytest.mark.parametrize(
+    "stranger", [*STRANGERS, "without a certificate", "without TLS"]
+)
 @within_seconds
 async def test_a_stranger_is_not_listened_to(keys, stranger):
-    """The party's own certificate is an anchor of trust, and may be one that can sign others."""
+    """The party's own certificate is an anchor of trust, and may be one that can sign
+    others.
+    """
     async with listening(keys, "north", "expired_north") as (adder, address):
         tls = ssl.create_default_context(cafile=keys / "ca.pem")
         if stranger in STRANGERS:
             certificate, key = STRANGERS[stranger]
             tls = client_side(keys, certificate, key=key)
         plain = stranger == "without TLS"
-        line = HTTPConnection(address) if plain else HTTPSConnection(address, context=tls)
+        line = (
+            HTTPConnection(address) if plain else HTTPSConnection(address, context=tls)
+        )
 
         def call():
             with closing(line):
@@ -229,9 +257,13 @@ async def test_a_stranger_is_not_listened_to(keys, stranger):
         assert adder.seen == []
 
 
-@pytest.mark.parametrize(("authority", "host"), [("stranger", "127.0.0.1"), ("ca", "localhost")])
+@pytest.mark.parametrize(
+    ("authority", "host"), [("stranger", "127.0.0.1"), ("ca", "localhost")]
+)
 @within_seconds
-async def test_a_coordinator_must_prove_who_it_is(keys, authority, host, monkeypatch, caplog):
+async def test_a_coordinator_must_prove_who_it_is(
+    keys, authority, host, monkeypatch, caplog
+):
     monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
     async with listening(keys, "north") as (adder, address):
         line = line_of(keys, "north", address.replace("127.0.0.1", host), authority)
@@ -248,7 +280,9 @@ async def test_a_coordinator_must_prove_who_it_is(keys, authority, host, monkeyp
 
 
 class Processes:
-    """Processes of this machine, ended by their ids; each writes a log into the folder."""
+    """Processes of this machine, ended by their ids; each writes a log into the
+    folder.
+    """
 
     def __init__(self, folder, **environment):
         self.folder, self.processes = folder, {}
@@ -257,7 +291,11 @@ class Processes:
     def start(self, name, *command):
         with (self.folder / f"{name}.log").open("a") as log:
             self.processes[name] = subprocess.Popen(
-                [*map(str, command)], stdout=log, stderr=log, cwd=self.folder, env=self.environment
+                [*map(str, command)],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=self.environment,
             )
         return self.processes[name]
 
@@ -306,21 +344,29 @@ def make_certificates(folder, names):
 
     def write(name, key, locked):
         path = folder / f"{name}.key"
-        path.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked))
+        path.write_bytes(
+            key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked)
+        )
         path.chmod(0o600)
 
     def certify(name, key, signer, extension=root, issuer="ca", days=1):
-        common = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, n)])
-                  for n in (name, issuer))  # fmt: skip
+        common = (
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, n)])
+            for n in (name, issuer)
+        )
         builder = x509.CertificateBuilder(*reversed([*common]), key.public_key())
-        builder = builder.serial_number(x509.random_serial_number()).add_extension(extension, False)
+        builder = builder.serial_number(x509.random_serial_number()).add_extension(
+            extension, False
+        )
         builder = builder.not_valid_before(today - datetime.timedelta(days=9))
         signed = builder.not_valid_after(today + datetime.timedelta(days=days))
         data = signed.sign(signer, hashes.SHA256()).public_bytes(pem)
         (folder / f"{name}.pem").write_bytes(data)
 
     authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    address = x509.SubjectAlternativeName(
+        [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    )
     certify("ca", authority, authority)
     certify("server", server, authority, address)
     plain = serialization.NoEncryption()

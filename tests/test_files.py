@@ -30,7 +30,9 @@ def test_only_the_owner_reads_unless_told_otherwise(path):
         os.umask(umask)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="folders cannot be synchronized elsewhere")
+@pytest.mark.skipif(
+    os.name != "posix", reason="folders cannot be synchronized elsewhere"
+)
 def test_content_and_name_are_on_the_disk_in_this_order(path, monkeypatch):
     synced = []
 
@@ -59,7 +61,11 @@ def test_a_failed_write_changes_nothing(path, monkeypatch, function):
 @pytest.mark.parametrize(
     ("code", "kind", "message"),
     [
-        (sqlite3.SQLITE_BUSY, TimeoutError, "another process held the ledger p for over 3 seconds"),
+        (
+            sqlite3.SQLITE_BUSY,
+            TimeoutError,
+            "another process held the ledger p for over 3 seconds",
+        ),
         (sqlite3.SQLITE_NOTADB, ValueError, "p is not a privacy ledger, or is damaged"),
         (sqlite3.SQLITE_CORRUPT_INDEX, ValueError, "or is damaged"),
         (None, ValueError, "or is damaged"),
@@ -86,7 +92,9 @@ def test_a_database_is_created_whole_and_once(path):
         )
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with database(path).connected() as connection:
-        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("first",)]
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [
+            ("first",)
+        ]
     assert os.listdir(path.parent) == ["data"]
 
 
@@ -102,7 +110,9 @@ def test_writability_is_checked_without_a_change(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
 def test_a_planted_link_is_not_followed(path, tmp_path, monkeypatch):
-    """Even if the random name were known: the file that the link points to stays as it is."""
+    """Even if the random name were known: the file that the link points to stays as it
+    is.
+    """
     name = uuid.uuid4()
     monkeypatch.setattr(_files.uuid, "uuid4", lambda: name)
     victim, link = tmp_path / "victim", tmp_path / f".{name.hex}.part"

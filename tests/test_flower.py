@@ -17,7 +17,8 @@ APP = Path(__file__).parents[1] / "examples" / "flower"
 
 __all__ = ["documents"]
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
+    "ignore::dplda.privacy.SeededNoiseWarning",
+    "ignore::dplda.privacy.PrivacyLeakWarning",
 )
 
 
@@ -28,9 +29,12 @@ def test_the_app_gives_the_same_model(documents, tmp_path):
     pytest.importorskip("flwr")
     programs = Path(sys.executable).parent
     engine = Processes(
-        tmp_path, FLWR_HOME=str(tmp_path / "home"), FLWR_TELEMETRY_ENABLED="0",
-        FLWR_DISABLE_UPDATE_CHECK="1", PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
-    )  # fmt: skip
+        tmp_path,
+        FLWR_HOME=str(tmp_path / "home"),
+        FLWR_TELEMETRY_ENABLED="0",
+        FLWR_DISABLE_UPDATE_CHECK="1",
+        PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
+    )
     try:
         check(engine, documents, tmp_path)
     finally:
@@ -38,11 +42,16 @@ def test_the_app_gives_the_same_model(documents, tmp_path):
 
 
 def check(engine, documents, folder):
-    port, expected, out = free_port(), folder / "expected.model", folder / "global.model"
+    port, expected, out = (
+        free_port(),
+        folder / "expected.model",
+        folder / "global.model",
+    )
     (folder / "words.txt").write_text("\n".join(WORDS), "utf-8")
     (folder / "home").mkdir()
     (folder / "home" / "config.toml").write_text(
-        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\n'
+        '[superlink]\ndefault = "here"\n'
+        f'[superlink.here]\naddress = "127.0.0.1:{port}"\n'
         "insecure = true\n",
         "utf-8",
     )
@@ -56,13 +65,21 @@ def check(engine, documents, folder):
         (folder / name / "words.txt").write_text("\n".join(WORDS), "utf-8")
         sp.save_npz(folder / name / "own.npz", X)
         options = (
-            f'name="{name}" data="own.npz" folder="{folder / name}" epsilon=6.0 budget=6.0 '
+            f'name="{name}" data="own.npz" folder="{folder / name}" '
+            "epsilon=6.0 budget=6.0 "
             f"n-components={n_components} random-state={seed}"
         )
         engine.start(
-            name, "flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}",
-            "--port", free_port(), "--node-config", options,
-        )  # fmt: skip
+            name,
+            "flower-supernode",
+            "--insecure",
+            "--superlink",
+            f"127.0.0.1:{port}",
+            "--port",
+            free_port(),
+            "--node-config",
+            options,
+        )
     config = f'vocabulary="{folder / "words.txt"}" out="{out}" rounds=2'
     engine.start("run", "flwr", "run", APP, "here", "--run-config", config)
     engine.wait_for_end("run")
@@ -70,7 +87,8 @@ def check(engine, documents, folder):
     save_release(master.released_model(), expected)
     engine.wait_for(lambda: out.exists() and out.read_bytes() == expected.read_bytes())
     for name in documents:
-        (entry,) = Ledger(folder / name / "ledger.sqlite").entries()  # the second round is free
+        # the second round is free
+        (entry,) = Ledger(folder / name / "ledger.sqlite").entries()
         assert entry.status == "released"
 
 

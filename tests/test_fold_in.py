@@ -1,4 +1,6 @@
-"""Topic weights under a fixed table: against double precision, and one document at a time."""
+"""Topic weights under a fixed table: against double precision, and one document at a
+time.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ N_WORDS, PRIOR = 60, 0.1
 @pytest.fixture(params=[1, 4, 20])
 def model(request):
     """Topics and documents, of which the third is empty."""
-    corpus = make_topic_corpus(40, N_WORDS, request.param, doc_length=80, random_state=2)
+    corpus = make_topic_corpus(
+        40, N_WORDS, request.param, doc_length=80, random_state=2
+    )
     X = sp.csr_array(corpus.data)
     keep = np.arange(40) != 2
     X = sp.csr_array(X.multiply(keep[:, None]), dtype=float)
@@ -38,7 +42,9 @@ def test_rows_sum_to_one_and_empty_documents_get_equal_weights(model):
     theta = fold_in(X, components, PRIOR)
     assert_allclose(theta.sum(axis=1), 1, rtol=1e-6)
     assert (theta > 0).all()
-    assert_array_equal(theta[2], np.full(len(components), 1 / len(components), np.float32))
+    assert_array_equal(
+        theta[2], np.full(len(components), 1 / len(components), np.float32)
+    )
 
 
 def test_a_row_depends_on_that_row_only(model):

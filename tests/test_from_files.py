@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 
-from dplda import PrivateCountVectorizer, SubLDA, load_release, pipeline_guarantee, save_release
+from dplda import (
+    PrivateCountVectorizer,
+    SubLDA,
+    load_release,
+    pipeline_guarantee,
+    save_release,
+)
 from dplda.__main__ import main, parse
 from dplda.cli._fit import private_texts
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
@@ -23,7 +29,12 @@ from dplda.displays import plot_topics
 from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
 from dplda.text._text_files import read_texts
 
-TEXTS = ["The heart is healthy.", 'He said: "no, ache"\nand left', "", "a naïve café, 5 €"]
+TEXTS = [
+    "The heart is healthy.",
+    'He said: "no, ache"\nand left',
+    "",
+    "a naïve café, 5 €",
+]
 USERS = ["007", "7", "007", "x"]
 
 
@@ -55,7 +66,9 @@ def write_table(path, texts=TEXTS, users=USERS):
 # reading
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.jsonl.gz", "a.parquet", "A.CSV"])
+@pytest.mark.parametrize(
+    "name", ["a.csv", "a.tsv", "a.jsonl", "a.jsonl.gz", "a.parquet", "A.CSV"]
+)
 def test_every_kind_of_table_gives_the_same_texts_and_users(tmp_path, name):
     found = read_texts(write_table(tmp_path / name), id_column="patient")
     assert found.texts == TEXTS
@@ -82,8 +95,11 @@ def test_text_files_have_their_names(tmp_path, monkeypatch):
     found = read_texts(write_notes(tmp_path / "notes"))
     assert (found.texts, found.ids) == (TEXTS, [f"ward/{n}.txt" for n in range(4)])
     for option in (
-        {"encoding": "utf-9"}, {"encoding": "hex"}, {"separator": "::"}, {"id_column": "patient"}
-    ):  # fmt: skip
+        {"encoding": "utf-9"},
+        {"encoding": "hex"},
+        {"separator": "::"},
+        {"id_column": "patient"},
+    ):
         with pytest.raises(ValueError, match=r"encoding|separator|have no columns"):
             read_texts(tmp_path / "notes", **option)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -103,7 +119,8 @@ def test_whole_numbers_are_ids_and_the_text_seven_is_the_number_seven(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "u": 7}\n\n{"text": null, "u": " 7 "}\n')
     found = read_texts(path, id_column="u")
-    assert (found.texts, found.ids) == (["a", ""], ["7", "7"])  # spaces make no second user
+    # spaces make no second user
+    assert (found.texts, found.ids) == (["a", ""], ["7", "7"])
 
 
 SECRET = "Hyperthyroidism"
@@ -112,42 +129,69 @@ DAMAGED = b"".join([CUT[:12], b"\xff" * 8, CUT[20:]])
 # Files by their names, what is read with which options, and what the error says.
 FAULTS = {
     "no folder": ({}, "missing", {}, "there is no file or folder"),
-    "several kinds": ({"a.csv": "text\n", "a.txt": SECRET}, "", {}, r"several kinds \(CSV, text\)"),
+    "several kinds": (
+        {"a.csv": "text\n", "a.txt": SECRET},
+        "",
+        {},
+        r"several kinds \(CSV, text\)",
+    ),
     "no header": ({"a.csv": f"{SECRET},1\n{SECRET},2"}, "", {}, "no column 'text'"),
     "no user column": (
-        {"a.csv": "text,n\na,1"}, "a.csv", {"id_column": "person"},
+        {"a.csv": "text,n\na,1"},
+        "a.csv",
+        {"id_column": "person"},
         "a.csv, line 2 has no column 'person': .* --user-column or --id-column",
     ),
     "two columns of one name": (
-        {"a.csv": f"text,text\n{SECRET},a\n"}, "", {}, "several columns 'text'; rename all but one"
+        {"a.csv": f"text,text\n{SECRET},a\n"},
+        "",
+        {},
+        "several columns 'text'; rename all but one",
     ),
     "missing user": (
-        {"a.csv": f"text,u\n{SECRET},a\n{SECRET}, \n"}, "", {"id_column": "u"},
+        {"a.csv": f"text,u\n{SECRET},a\n{SECRET}, \n"},
+        "",
+        {"id_column": "u"},
         "a.csv, line 3, column 'u' is empty",
     ),
     "user that is a fraction": (
-        {"a.jsonl": f'{{"text": "{SECRET}", "u": 1.0}}'}, "", {"id_column": "u"},
+        {"a.jsonl": f'{{"text": "{SECRET}", "u": 1.0}}'},
+        "",
+        {"id_column": "u"},
         "line 1, column 'u' is empty, or no id",
     ),
     "cp1252": (
-        {"a.csv": f"text\n{SECRET}\xe9".encode("cp1252")}, "", {},
+        {"a.csv": f"text\n{SECRET}\xe9".encode("cp1252")},
+        "",
+        {},
         "a.csv is not encoded in utf-8; give --encoding",
     ),
     "utf-16 without a mark": (
-        {"a.txt": SECRET.encode("utf-16-le")}, "", {}, "a.txt holds zero bytes"
+        {"a.txt": SECRET.encode("utf-16-le")},
+        "",
+        {},
+        "a.txt holds zero bytes",
     ),
     "unquoted comma": (
-        {"a.csv": f"n,text\n1,{SECRET}, and more\n"}, "", {},
+        {"a.csv": f"n,text\n1,{SECRET}, and more\n"},
+        "",
+        {},
         "line 2 has more or fewer columns than the header",
     ),
     "broken json": (
-        {"a.jsonl": '{"text": "a"}\n{"text": "' + SECRET}, "", {}, "line 2 is not a JSON object"
+        {"a.jsonl": '{"text": "a"}\n{"text": "' + SECRET},
+        "",
+        {},
+        "line 2 is not a JSON object",
     ),
     "broken gzip": ({"a.csv.gz": CUT}, "", {}, "a.csv.gz is not a whole gzip file"),
     "broken parquet": (
-        {"a.parquet": b"PAR1" + SECRET.encode()}, "", {}, "a.parquet is not a valid Parquet file"
+        {"a.parquet": b"PAR1" + SECRET.encode()},
+        "",
+        {},
+        "a.parquet is not a valid Parquet file",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -173,9 +217,10 @@ def test_a_text_under_two_names_is_refused(tmp_path):
     first, copy = tmp_path / "a" / "ward" / "0.txt", tmp_path / "a" / "copy.txt"
     packed = first.with_name("0.txt.gz")
     for name, make in (
-        (copy, copy.symlink_to), (copy, copy.hardlink_to),
+        (copy, copy.symlink_to),
+        (copy, copy.hardlink_to),
         (packed, lambda path: packed.write_bytes(gzip.compress(path.read_bytes()))),
-    ):  # fmt: skip
+    ):
         make(first)
         with pytest.raises(ValueError, match="two names of one file"):
             read_texts(tmp_path / "a")
@@ -190,7 +235,9 @@ def bomb(path, rows):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    parquet.write_table(pa.table({"text": rows(pa)}), path, compression="zstd", store_schema=False)
+    parquet.write_table(
+        pa.table({"text": rows(pa)}), path, compression="zstd", store_schema=False
+    )
 
 
 BOMBS = {
@@ -223,17 +270,30 @@ def files(tmp_path_factory):
     """A table of public texts with users, and what ``dplda fit`` makes of it."""
     folder = tmp_path_factory.mktemp("files")
     texts = load_wordnet_glosses().data[:400]
-    table = write_table(folder / "notes.csv", texts, [f"p{n % 300}" for n in range(400)])
+    table = write_table(
+        folder / "notes.csv", texts, [f"p{n % 300}" for n in range(400)]
+    )
     return table, folder / "topics.dplda", folder / "ledger"
 
 
 @pytest.fixture(scope="module")
 def fitted(files, tmp_path_factory):
     table, model, ledger = files
-    code = main([
-        "fit", str(table), "--epsilon", "6", "--user-column", "patient", "--out", str(model),
-        "--ledger", str(ledger), *SMALL,
-    ])  # fmt: skip
+    code = main(
+        [
+            "fit",
+            str(table),
+            "--epsilon",
+            "6",
+            "--user-column",
+            "patient",
+            "--out",
+            str(model),
+            "--ledger",
+            str(ledger),
+            *SMALL,
+        ]
+    )
     assert code == 0
     return files
 
@@ -251,7 +311,9 @@ def test_fit_writes_a_model_that_anyone_can_use(fitted, capsys):
     assert main(["topics", str(fitted[1])]) == 0
     text = capsys.readouterr().out
     rows = re.findall(r"^ +\d+ +[\d.]+%[ ?] ([a-z ]+)$", text, flags=re.MULTILINE)
-    assert [len(set(row.split()) & set(released.vocabulary_)) for row in rows] == [10] * 3
+    assert [len(set(row.split()) & set(released.vocabulary_)) for row in rows] == [
+        10
+    ] * 3
     assert re.search(r"(?m)^protects +every single user", text)
 
 
@@ -271,26 +333,38 @@ EPSILON = r"epsilon(?:\*\*|</dt><dd>)?[ =]*([0-9.]+[0-9])"
 @pytest.fixture
 def notes(tmp_path):
     """A table of 200 public texts, and the arguments of a fit of it."""
-    table = write_table(tmp_path / "notes.csv", load_wordnet_glosses().data[:200], range(200))
+    table = write_table(
+        tmp_path / "notes.csv", load_wordnet_glosses().data[:200], range(200)
+    )
     return ["fit", str(table), "--epsilon", "4", "--out", str(tmp_path / "m"), *SMALL]
 
 
 def test_every_place_prints_one_epsilon(notes, tmp_path, capsys):
-    """Picture, card, page, command line, representation and file of one run from texts to topics.
+    """Picture, card, page, command line, representation and file of one run from texts
+    to topics.
 
     The topics alone cost less: 3.8 of 3.998.
     """
     texts = load_wordnet_glosses().data[:200]
     for_words, for_topics = split_epsilon(4.0, (0.16, 0.84))
     vectorizer = PrivateCountVectorizer(epsilon=for_words, max_features=60)
-    pipeline = make_pipeline(vectorizer, SubLDA(2, epsilon=for_topics, max_iter=3)).fit(texts)
+    pipeline = make_pipeline(vectorizer, SubLDA(2, epsilon=for_topics, max_iter=3)).fit(
+        texts
+    )
     save_release(pipeline, tmp_path / "topics")
-    released, guarantee = load_release(tmp_path / "topics"), pipeline_guarantee(pipeline)
+    released, guarantee = (
+        load_release(tmp_path / "topics"),
+        pipeline_guarantee(pipeline),
+    )
     assert main(["topics", str(tmp_path / "topics")]) == 0
     places = [
-        capsys.readouterr().out, repr(released), repr(guarantee), str(guarantee),
-        guarantee.to_markdown(), f"epsilon {released.epsilon_:.4g}",
-    ]  # fmt: skip
+        capsys.readouterr().out,
+        repr(released),
+        repr(guarantee),
+        str(guarantee),
+        guarantee.to_markdown(),
+        f"epsilon {released.epsilon_:.4g}",
+    ]
     if pytest.importorskip("matplotlib"):
         shown = [plot_topics(model).get_suptitle() for model in (pipeline, released)]
         assert "without their words" in plot_topics(pipeline[-1]).get_suptitle()
@@ -320,7 +394,9 @@ def test_a_paid_release_is_not_overwritten_and_a_second_fit_finds_its_ledger(
     assert (tmp_path / "m").read_bytes() == paid
     assert len(ledger.entries()) == 1
     for n, other in enumerate((["--no-ledger"], ["--ledger", f"{tmp_path}/other"])):
-        with pytest.warns(PrivacyLeakWarning, match="counts what was spent on these texts before"):
+        with pytest.warns(
+            PrivacyLeakWarning, match="counts what was spent on these texts before"
+        ):
             assert main([*again, "--out", f"{tmp_path}/again{n}", *other]) == 0
 
 
@@ -333,7 +409,9 @@ def test_room_for_the_model_is_found_before_the_charge(notes, tmp_path, capsys):
         assert main(notes) == 1
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert re.search(r"m cannot be written: .* has room for \d{6} bytes", capsys.readouterr().err)
+    assert re.search(
+        r"m cannot be written: .* has room for \d{6} bytes", capsys.readouterr().err
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["notes.csv"]
     assert main(notes) == 0
     assert (tmp_path / "m").stat().st_size < 2**17
@@ -381,7 +459,9 @@ def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize("place", ["cli._fit.private_texts", "text._topic_model.checked"])
+@pytest.mark.parametrize(
+    "place", ["cli._fit.private_texts", "text._topic_model.checked"]
+)
 def test_an_end_before_the_charge_says_that_nothing_was_charged(
     notes, tmp_path, capsys, monkeypatch, place
 ):
@@ -401,9 +481,11 @@ def test_an_end_before_the_charge_says_that_nothing_was_charged(
 def test_a_reader_that_has_ended_leaves_the_model(notes, tmp_path):
     run = subprocess.Popen(
         [sys.executable, "-m", "dplda", *notes],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
+    )
     with run, run.stderr:
         while "give better topics at no cost" not in run.stdout.readline():
             assert run.poll() is None
@@ -426,9 +508,16 @@ def test_on_a_terminal_a_fit_says_what_to_expect_and_asks(
     monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
     assert main([*notes, "--n-docs", "200"]) == code
     said = " ".join(capsys.readouterr().out.split())
-    assert "Expected of 200 texts, from public numbers alone: epsilon, delta 4, 1e-06" in said
+    assert (
+        "Expected of 200 texts, from public numbers alone: epsilon, delta 4, 1e-06"
+        in said
+    )
     assert asked == ["Spend epsilon 4 on these texts? [y/N] "]
-    assert (tmp_path / "notes.csv.ledger").exists() == (tmp_path / "m").exists() == (code == 0)
+    assert (
+        (tmp_path / "notes.csv.ledger").exists()
+        == (tmp_path / "m").exists()
+        == (code == 0)
+    )
 
 
 def test_scripts_are_not_asked(notes, capsys, monkeypatch):
@@ -440,12 +529,25 @@ def test_scripts_are_not_asked(notes, capsys, monkeypatch):
 
 def test_public_texts_are_the_prior_and_cost_nothing(fitted, tmp_path):
     write_notes(tmp_path / "public", load_wordnet_glosses().data[400:600])
-    code = main([
-        "fit", str(fitted[0]), "--epsilon", "6", "--user-column", "patient", *SMALL, "--out",
-        str(tmp_path / "m"), "--public-texts", str(tmp_path / "public"),
-    ])  # fmt: skip
+    code = main(
+        [
+            "fit",
+            str(fitted[0]),
+            "--epsilon",
+            "6",
+            "--user-column",
+            "patient",
+            *SMALL,
+            "--out",
+            str(tmp_path / "m"),
+            "--public-texts",
+            str(tmp_path / "public"),
+        ]
+    )
     assert code == 0
-    plain, informed = (load_release(path).privacy_ for path in (fitted[1], tmp_path / "m"))
+    plain, informed = (
+        load_release(path).privacy_ for path in (fitted[1], tmp_path / "m")
+    )
     assert plain.events == informed.events
     assert dict(informed.provenance)["public prior"].startswith("public by declaration")
     assert "public prior" not in dict(plain.provenance)
@@ -454,7 +556,15 @@ def test_public_texts_are_the_prior_and_cost_nothing(fitted, tmp_path):
 def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
     write_notes(tmp_path / "notes")
     write_notes(tmp_path / "public", ["a tree", "", TEXTS[0]])
-    fit = ["fit", f"{tmp_path}/notes", "--epsilon", "1", "--out", f"{tmp_path}/m", *SMALL]
+    fit = [
+        "fit",
+        f"{tmp_path}/notes",
+        "--epsilon",
+        "1",
+        "--out",
+        f"{tmp_path}/m",
+        *SMALL,
+    ]
     for folder in ("notes", "notes/ward", "", "public"):
         assert main([*fit, "--public-texts", f"{tmp_path}/{folder}"]) == 1
         assert "are among the private texts" in capsys.readouterr().err
@@ -463,12 +573,16 @@ def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
 
 @pytest.mark.filterwarnings("error::dplda.privacy.PrivateDataWarning")
 def test_ids_that_stand_for_missing_ones_are_told(tmp_path):
-    """Each of several persons behind one id is a part of a user, with a larger epsilon."""
+    """Each of several persons behind one id is a part of a user, with a larger
+    epsilon.
+    """
     fit = ["fit", str(tmp_path / "a.csv"), "--user-column", "patient", "--epsilon", "1"]
     write_table(tmp_path / "a.csv", ["text"] * 2, ["ann", "nancy"])
     assert private_texts(parse(fit))[1] == ["ann", "nancy"]
     write_table(tmp_path / "a.csv", ["text"] * 4, ["ann", "NA", "nan", "Null"])
-    with pytest.warns(PrivateDataWarning, match="^3 texts have an id such as NA or NULL"):
+    with pytest.warns(
+        PrivateDataWarning, match="^3 texts have an id such as NA or NULL"
+    ):
         private_texts(parse(fit))
 
 
@@ -477,18 +591,29 @@ def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):
     code, error = refused(capsys, *fit, tmp_path / "missing" / "m")
     assert (code, "cannot be written" in error) == (1, True)
     write_table(tmp_path / "a.csv")
-    code, error = refused(capsys, "fit", tmp_path / "a.csv", *fit[2:], tmp_path / "a.csv")
+    code, error = refused(
+        capsys, "fit", tmp_path / "a.csv", *fit[2:], tmp_path / "a.csv"
+    )
     assert (code, "may have been paid for" in error) == (1, True)
-    code, error = refused(capsys, "fit", tmp_path, "--epsilon", "-1", "--out", tmp_path / "m")
+    code, error = refused(
+        capsys, "fit", tmp_path, "--epsilon", "-1", "--out", tmp_path / "m"
+    )
     assert (code, "--epsilon must be a number" in error) == (1, True)
-    code, error = refused(capsys, "fit", tmp_path, "--epsilon", "1", "--out", os.devnull)
+    code, error = refused(
+        capsys, "fit", tmp_path, "--epsilon", "1", "--out", os.devnull
+    )
     assert (code, "is no regular file" in error) == (1, True)
 
 
 def test_features_are_private_and_in_the_order_of_the_texts(fitted, capsys, tmp_path):
     table, model, _ = fitted
     out = tmp_path / "features.csv"
-    assert main(["transform", str(model), str(table), "--id-column", "n", "--out", str(out)]) == 0
+    assert (
+        main(
+            ["transform", str(model), str(table), "--id-column", "n", "--out", str(out)]
+        )
+        == 0
+    )
     assert "as private as the texts" in " ".join(capsys.readouterr().out.split())
     if sys.platform != "win32":
         assert stat.S_IMODE(out.stat().st_mode) == 0o600
@@ -504,7 +629,16 @@ def test_another_language_brings_its_list_and_its_stop_words(tmp_path):
     pytest.importorskip("wordfreq")
     texts = ["der befund ist unauffällig und die lunge belüftet"] * 200
     table = write_table(tmp_path / "notes.csv", texts, map(str, range(200)))
-    fit = ["fit", str(table), "--language", "de", "--epsilon", "8", "--n-components", "2"]
+    fit = [
+        "fit",
+        str(table),
+        "--language",
+        "de",
+        "--epsilon",
+        "8",
+        "--n-components",
+        "2",
+    ]
     assert main([*fit, "--max-features", "50", "--out", str(tmp_path / "m")]) == 0
     words = set(load_release(tmp_path / "m").vocabulary_)
     assert "belüftet" in words - set(load_public_vocabulary(None, language="de"))

@@ -1,4 +1,6 @@
-"""Topic draws under a fixed table: exactly the stated law, on every instruction set; private."""
+"""Topic draws under a fixed table: exactly the stated law, on every instruction set;
+private.
+"""
 
 import itertools
 from fractions import Fraction
@@ -33,8 +35,12 @@ def random_table(n_components, *, largest=TOP, n_words=N_WORDS, seed=0):
     return table_of(rng.integers(1024, largest, (n_words, n_components), endpoint=True))
 
 
-def frozen(word, doc_ptr, topics, table, alpha, bits, refinement=NO_WORDS, *, tolerance=None):
-    """The kernel on a copy of `topics`, as its twin, and how many draws integers decided."""
+def frozen(
+    word, doc_ptr, topics, table, alpha, bits, refinement=NO_WORDS, *, tolerance=None
+):
+    """The kernel on a copy of `topics`, as its twin, and how many draws integers
+    decided.
+    """
     topics, doc_ptr = topics.copy(), np.asarray(doc_ptr)
     order = np.argsort(-np.diff(doc_ptr), kind="stable")
     if tolerance is None:
@@ -63,7 +69,9 @@ def repeated(document, n):
 
 def some_documents(n_docs, n_words, *, seed, longest=12):
     rng = np.random.default_rng(seed)
-    doc_ptr = np.concatenate([[0], np.cumsum(rng.integers(0, longest, n_docs))]).astype(np.int64)
+    doc_ptr = np.concatenate([[0], np.cumsum(rng.integers(0, longest, n_docs))]).astype(
+        np.int64
+    )
     return rng.integers(0, n_words, doc_ptr[-1]).astype(np.int32), doc_ptr
 
 
@@ -73,7 +81,8 @@ def test_sweep_equals_its_integer_twin(documents, n_components, instruction_set)
     word, doc_ptr = reference.corpus_of(documents)
     table = random_table(n_components)
     topics = half_assigned(word, n_components)
-    # down to a prior that rounds to nothing, and up to weights that do not fit into a float
+    # down to a prior that rounds to nothing, and up to weights that do not fit into a
+    # float
     for seed, alpha in enumerate([1e-30, 0.1, 2.0**24 - 12, 2.0**24 - 8, 1e7, 1e9]):
         rest = alpha, random_words(len(word), seed), random_words(len(word), seed=9)
         twin = reference.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
@@ -92,10 +101,15 @@ def test_topics_do_not_depend_on_which_draws_integers_decide(
     table = HalfTable.from_counts(
         np.random.default_rng(2).gamma(0.1, 20.0, (N_WORDS, n_components)), 1e4, 0.01
     )
-    rest = 0.1, *np.random.default_rng(3).integers(0, 2**64, (2, len(word)), dtype=np.uint64)
+    rest = (
+        0.1,
+        *np.random.default_rng(3).integers(0, 2**64, (2, len(word)), dtype=np.uint64),
+    )
     topics = half_assigned(word, n_components)
     drawn, n_exact = frozen(word, doc_ptr, topics, table, *rest, tolerance=tolerance)
-    assert_array_equal(drawn, reference.frozen_sweep(word, doc_ptr, topics, table.half, *rest))
+    assert_array_equal(
+        drawn, reference.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
+    )
     if tolerance is None:
         assert n_exact < 0.05 * len(word)
     else:
@@ -103,10 +117,14 @@ def test_topics_do_not_depend_on_which_draws_integers_decide(
 
 
 def ends_of_intervals(table, alpha):
-    """For one-token documents of word 0: topics, and the least 128-bit number that gives each."""
+    """For one-token documents of word 0: topics, and the least 128-bit number that
+    gives each.
+    """
     weight = reference.half_integers(table.half)[0]
     c = reference.document_weights([0], 1, alpha)[0]
-    order = [k for k in sorted(range(len(weight)), key=lambda k: (k % 16, k)) if weight[k]]
+    order = [
+        k for k in sorted(range(len(weight)), key=lambda k: (k % 16, k)) if weight[k]
+    ]
     begins = list(itertools.accumulate((weight[k] * c for k in order), initial=0))
     total = begins.pop()
     return order, [-(-(begin << 128) // total) for begin in begins]
@@ -119,14 +137,20 @@ def two_words(numbers):
 
 @pytest.mark.parametrize("n_components", [1, 2, 16, 37, 200, 2048])
 @pytest.mark.parametrize("largest", [1024, 1500, TOP])
-def test_a_topic_has_its_share_of_all_uniform_numbers(n_components, largest, instruction_set):
-    """Numbers of 128 bits: both ends of each topic's share, which is its probability up to one."""
+def test_a_topic_has_its_share_of_all_uniform_numbers(
+    n_components, largest, instruction_set
+):
+    """Numbers of 128 bits: both ends of each topic's share, which is its probability up
+    to one.
+    """
     table = random_table(n_components, largest=largest, n_words=1)
     order, first = ends_of_intervals(table, 0.1)
     last = [number - 1 for number in [*first[1:], 1 << 128]]
     word, doc_ptr = repeated([0], len(order))
     for numbers in (first, last):
-        drawn, _ = frozen(word, doc_ptr, unassigned(word), table, 0.1, *two_words(numbers))
+        drawn, _ = frozen(
+            word, doc_ptr, unassigned(word), table, 0.1, *two_words(numbers)
+        )
         assert_array_equal(drawn, order)
     weight = reference.half_integers(table.half)[0]
     for k, begin, end in zip(order, first, last):
@@ -141,9 +165,17 @@ def test_a_word_that_leaves_two_topics_possible_asks_for_a_refinement(instructio
     word, doc_ptr = repeated([0], len(bits))
     start = unassigned(word)
     assert frozen(word, doc_ptr, start, table, 0.1, bits)[1] == -1
-    for words, topics in [(refinement, order[1:]), (refinement - np.uint64(1), order[:-1])]:
-        assert_array_equal(frozen(word, doc_ptr, start, table, 0.1, bits, words)[0], topics)
-    for nearby, topics in [(bits - np.uint64(1), order[:-1]), (bits + np.uint64(1), order[1:])]:
+    for words, topics in [
+        (refinement, order[1:]),
+        (refinement - np.uint64(1), order[:-1]),
+    ]:
+        assert_array_equal(
+            frozen(word, doc_ptr, start, table, 0.1, bits, words)[0], topics
+        )
+    for nearby, topics in [
+        (bits - np.uint64(1), order[:-1]),
+        (bits + np.uint64(1), order[1:]),
+    ]:
         drawn, n_exact = frozen(word, doc_ptr, start, table, 0.1, nearby)
         assert n_exact > 0
         assert_array_equal(drawn, topics)
@@ -176,12 +208,19 @@ def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
     drawn = draw_topics(pieces, start, table, doc_topic_prior=0.1, streams=streams, t=5)
     assert drawn is start
     assert_array_equal(drawn, order)
-    assert set(streams.asked) == {(Purpose.TOPICS, 5, 0, False), (Purpose.TOPICS, 5, 0, True)}
-    assert len(streams.asked) == (2 if n_tokens > len(order) else 2 * -(-len(order) // n_tokens))
+    assert set(streams.asked) == {
+        (Purpose.TOPICS, 5, 0, False),
+        (Purpose.TOPICS, 5, 0, True),
+    }
+    assert len(streams.asked) == (
+        2 if n_tokens > len(order) else 2 * -(-len(order) // n_tokens)
+    )
 
 
 def test_every_topic_stays_possible(instruction_set):
-    """However small the prior: a document weight of zero would make a topic tell everything."""
+    """However small the prior: a document weight of zero would make a topic tell
+    everything.
+    """
     table = table_of([[1024] * 8])
     word, doc_ptr = repeated([0], 8)
     bits = np.arange(1, 17, 2, dtype=np.uint64) << np.uint64(60)
@@ -190,8 +229,12 @@ def test_every_topic_stays_possible(instruction_set):
 
 
 @pytest.mark.parametrize("position", range(4))
-def test_a_word_changes_no_draw_of_another_token_but_by_its_topic(position, instruction_set):
-    """A token of another word that draws the same topic: all other topics are the same."""
+def test_a_word_changes_no_draw_of_another_token_but_by_its_topic(
+    position, instruction_set
+):
+    """A token of another word that draws the same topic: all other topics are the
+    same.
+    """
     rng, n, n_components = np.random.default_rng(position), 3000, 20
     table = random_table(n_components, largest=3000)
     documents = rng.integers(0, N_WORDS, (n, 4)).astype(np.int32)
@@ -200,7 +243,9 @@ def test_a_word_changes_no_draw_of_another_token_but_by_its_topic(position, inst
     bits = rng.integers(0, 2**64, 4 * n, dtype=np.uint64)
     topics = half_assigned(documents.ravel(), n_components)
     one, other = (
-        frozen(words.ravel(), np.arange(0, 4 * n + 1, 4), topics, table, 0.1, bits)[0].reshape(n, 4)
+        frozen(words.ravel(), np.arange(0, 4 * n + 1, 4), topics, table, 0.1, bits)[
+            0
+        ].reshape(n, 4)
         for words in (documents, changed)
     )
     same = one[:, position] == other[:, position]

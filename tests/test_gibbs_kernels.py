@@ -1,4 +1,6 @@
-"""The sampling kernels with live counts: they draw from the right law, and count what they draw."""
+"""The sampling kernels with live counts: they draw from the right law, and count what
+they draw.
+"""
 
 from functools import partial
 
@@ -38,7 +40,9 @@ def test_sweeps_count_what_they_draw(documents, n_components):
         np.zeros(n_components, np.int64),
     )
     for seed in range(4):
-        state = collapsed(word, doc_ptr, *state, 0.1, 0.01, random_words(len(word), seed))
+        state = collapsed(
+            word, doc_ptr, *state, 0.1, 0.01, random_words(len(word), seed)
+        )
         topics, counts, totals = state
         recount = np.zeros_like(counts)
         np.add.at(recount, (word, topics), 1)
@@ -48,13 +52,22 @@ def test_sweeps_count_what_they_draw(documents, n_components):
 
 @pytest.mark.parametrize("n_components", SIZES)
 @pytest.mark.parametrize("documents", DOCUMENTS.values(), ids=DOCUMENTS)
-def test_background_sweep_without_background_is_the_collapsed_one(documents, n_components):
+def test_background_sweep_without_background_is_the_collapsed_one(
+    documents, n_components
+):
     word, doc_ptr = reference.corpus_of(documents)
     shape = N_WORDS, reference.padded(n_components + 1)
     prior = np.zeros(shape, np.float32)
     prior[:, :n_components] = 0.25  # sums are exact
-    sizes, background = prior.sum(axis=0)[:n_components].astype(float), np.zeros(N_WORDS, "f4")
-    start = unassigned(word), np.zeros(shape, np.int32), np.zeros(n_components, np.int64)
+    sizes, background = (
+        prior.sum(axis=0)[:n_components].astype(float),
+        np.zeros(N_WORDS, "f4"),
+    )
+    start = (
+        unassigned(word),
+        np.zeros(shape, np.int32),
+        np.zeros(n_components, np.int64),
+    )
     ours = theirs = start
     for seed in range(4):
         bits = random_words(len(word), seed)
@@ -76,7 +89,10 @@ def test_background_sweep_reads_counts_as_prior(n_components):
     background = rng.random(N_WORDS).astype(np.float32)
     rest = background, 0.1, random_words(len(word), 1)
     results = []
-    for counts, table in ((before, prior), (0 * before, prior + before.astype(np.float32))):
+    for counts, table in (
+        (before, prior),
+        (0 * before, prior + before.astype(np.float32)),
+    ):
         sizes = table.sum(axis=0)[:n_components].astype(float)
         totals = counts.sum(axis=0)[:n_components].astype(np.int64)
         start = unassigned(word), counts, totals

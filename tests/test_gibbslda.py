@@ -25,7 +25,9 @@ def counted(monkeypatch):
 
 @pytest.mark.parametrize(("max_iter", "first"), [(1, 1), (3, 3), (8, 7), (20, 16)])
 def test_the_last_quarter_of_the_sweeps_is_averaged(max_iter, first, corpus, counted):
-    model = GibbsLDA(K, max_iter=max_iter, topic_word_prior=0.5, random_state=0).fit(corpus)
+    model = GibbsLDA(K, max_iter=max_iter, topic_word_prior=0.5, random_state=0).fit(
+        corpus
+    )
     assert len(counted) == max_iter + 1
     assert_allclose(model.components_, np.mean(counted[first:], axis=0).T + 0.5)
 

@@ -86,9 +86,18 @@ def test_it_cannot_claim_more_than_its_events_prove():
 
 
 def test_without_a_guarantee_nothing_is_said_to_hold():
-    text = str(make(epsilon=math.inf, delta=0.0, sensitivity=math.inf, events=(NonPrivate(),)))
+    text = str(
+        make(epsilon=math.inf, delta=0.0, sensitivity=math.inf, events=(NonPrivate(),))
+    )
     assert "no privacy guarantee" in text
-    for word in ("holds if", "not covered", "protection", "secret key", "scale", "theorem"):
+    for word in (
+        "holds if",
+        "not covered",
+        "protection",
+        "secret key",
+        "scale",
+        "theorem",
+    ):
         assert word not in text
 
 
@@ -110,7 +119,9 @@ def test_the_summary_is_the_first_lines_and_computes_no_others(monkeypatch):
 def test_stated_detection_rate_is_that_of_the_best_test(noise_multiplier):
     """The best test of one Gaussian release has the power that its mu gives."""
     events = (Gaussian(noise_multiplier),)
-    guarantee = make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0)
+    guarantee = make(
+        events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0
+    )
     best = ndtr(1 / noise_multiplier + ndtri(0.01))
     stated = re.search(r"finds it in at most ([\d.]+) of 100", str(guarantee))[1]
     assert best <= float(stated) / 100 <= 1.01 * best + 1e-9
@@ -133,7 +144,9 @@ def test_detection_rate_is_never_below_the_power_against_randomized_bits(flip, n
     ones, right = np.arange(n + 1), 1 - flip / 2
     p, q = binom.pmf(ones, n, right), binom.pmf(ones, n, 1 - right)
     events = (Repeated(RandomizedResponseEvent(flip), n),)
-    guarantee = make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0)
+    guarantee = make(
+        events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0
+    )
     for alarms in ALARMS:
         best, bound = power_of_laws(p, q, alarms), guarantee.detection_rate(alarms)
         assert best <= bound * (1 + 1e-12)
@@ -145,9 +158,13 @@ def cdf_with_unit(y, rate, noise_multiplier, less):
 
 
 @pytest.mark.parametrize(("rate", "noise_multiplier"), [(0.1, 0.6)])
-def test_detection_rate_is_never_below_the_power_against_one_sampled_step(rate, noise_multiplier):
+def test_detection_rate_is_never_below_the_power_against_one_sampled_step(
+    rate, noise_multiplier
+):
     events = (PoissonSampled(rate, Gaussian(noise_multiplier)),)
-    guarantee = make(events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0)
+    guarantee = make(
+        events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0
+    )
     for alarms in ALARMS:
         z = ndtri(alarms)
         with_unit = (1 - rate) * alarms + rate * ndtr(z + 1 / noise_multiplier)
@@ -161,7 +178,9 @@ def test_detection_rate_is_never_below_the_power_against_one_sampled_step(rate, 
 def test_detection_rate_of_laplace_noise():
     events = (Laplace(2.0),)
     guarantee = make(events=events, epsilon=0.5, delta=0.0, total_variation=0.0)
-    assert guarantee.detection_rate(0.01) == pytest.approx(0.01 * math.exp(0.5), rel=1e-9)
+    assert guarantee.detection_rate(0.01) == pytest.approx(
+        0.01 * math.exp(0.5), rel=1e-9
+    )
     assert guarantee.detection_rate(0.9) >= 1 - 0.1 * math.exp(-0.5) - 1e-12
     choice = (Repeated(BoundedRange(0.4), 30), Repeated(Laplace(4.0), 10))
     guarantee = make(events=choice, epsilon=epsilon_of(choice, 1e-6))
@@ -186,7 +205,9 @@ def test_detection_rate_of_a_statement_and_of_no_guarantee():
     assert make(epsilon=math.inf, events=(NonPrivate(),)).detection_rate(0.01) == 1.0
     both = (Gaussian(3.0), ApproximateDP(0.5, 1e-7))
     guarantee = make(events=both, epsilon=epsilon_of(both, 1e-6))
-    assert guarantee.detection_rate() > make(events=both[:1], epsilon=2.0).detection_rate(0.001)
+    assert guarantee.detection_rate() > make(
+        events=both[:1], epsilon=2.0
+    ).detection_rate(0.001)
     assert guarantee.gaussian_mu is None
     for wrong in (-0.1, 1.1, math.nan, "1"):
         with pytest.raises((TypeError, ValueError), match="false_alarms"):
@@ -206,13 +227,17 @@ def test_a_group_under_gaussian_noise_has_as_many_times_the_mu(size):
 
 
 def group_densities(rate, m, size):
-    """A grid, the noise, and what a group adds: each takes part by itself, and they add up."""
+    """A grid, the noise, and what a group adds: each takes part by itself, and they add
+    up.
+    """
     y = np.linspace(-12 * m, size + 12 * m, 20_001)
     present = sum(binom.pmf(j, size, rate) * norm.pdf(y, j, m) for j in range(size + 1))
     return y[1] - y[0], norm.pdf(y, 0, m), present
 
 
-@pytest.mark.parametrize(("rate", "m", "size"), [(0.1, 0.2, 3), (0.5, 2.0, 2), (0.01, 0.8, 10)])
+@pytest.mark.parametrize(
+    ("rate", "m", "size"), [(0.1, 0.2, 3), (0.5, 2.0, 2), (0.01, 0.8, 10)]
+)
 def test_the_event_of_a_group_dominates_its_exact_law(rate, m, size):
     sampled = _of_group(PoissonSampled(rate, Gaussian(m)), size)
     step, absent, present = group_densities(rate, m, size)
@@ -221,9 +246,13 @@ def test_the_event_of_a_group_dominates_its_exact_law(rate, m, size):
     r = sampled.sampling_probability
     charged = (1 - r) * absent + r * shifted
     for ratio in np.exp(np.linspace(0.0, 8.0, 17)):
-        for real, bound in (((present, absent), (charged, absent)),
-                            ((absent, present), (absent, charged))):  # fmt: skip
-            excess, most = (np.maximum(p - ratio * q, 0).sum() * step for p, q in (real, bound))
+        for real, bound in (
+            ((present, absent), (charged, absent)),
+            ((absent, present), (absent, charged)),
+        ):
+            excess, most = (
+                np.maximum(p - ratio * q, 0).sum() * step for p, q in (real, bound)
+            )
             assert excess <= most + 1e-12
     assert r < 1 - (1 - rate) ** size + 1e-8
 
@@ -231,17 +260,24 @@ def test_the_event_of_a_group_dominates_its_exact_law(rate, m, size):
 def test_a_group_under_other_noise_has_the_bound_of_a_chain():
     pure = make(events=(Laplace(2.0),), epsilon=0.5, delta=0.0, total_variation=0.0)
     assert pure.for_groups(4).epsilon == pytest.approx(2.0, rel=1e-8)
-    ones = np.arange(21)  # of 20 bits that all differ within the group of 2: 10 for each
+    # of 20 bits that all differ within the group of 2: 10 for each
+    ones = np.arange(21)
     half = (Repeated(RandomizedResponseEvent(0.9), 10),)
     group = make(events=half, epsilon=epsilon_of(half, 1e-3), delta=1e-3).for_groups(2)
     p, q = binom.pmf(ones, 20, 0.55), binom.pmf(ones, 20, 0.45)
     assert np.maximum(p - math.exp(group.epsilon) * q, 0.0).sum() <= 1e-3
     assert group.epsilon <= 2 * epsilon_of(half, 1e-5)
-    assert make(epsilon=math.inf, events=(NonPrivate(),)).for_groups(2).epsilon == math.inf
+    assert (
+        make(epsilon=math.inf, events=(NonPrivate(),)).for_groups(2).epsilon == math.inf
+    )
     stated = make(events=(ApproximateDP(1.0, 1e-7),), epsilon=1.0).for_groups(2)
     assert stated.epsilon == pytest.approx(2.0, rel=1e-8)  # at 1e-7 (1 + e) <= 1e-6
-    assert make(events=(ApproximateDP(1.0, 1e-7),), epsilon=1.0).for_groups(9).epsilon == math.inf
-    assert make(epsilon=2.0).for_groups(2).epsilon == math.inf  # the statement says no more
+    assert (
+        make(events=(ApproximateDP(1.0, 1e-7),), epsilon=1.0).for_groups(9).epsilon
+        == math.inf
+    )
+    # the statement says no more
+    assert make(epsilon=2.0).for_groups(2).epsilon == math.inf
     assert make(epsilon=2.0, delta=0.0, events=()).for_groups(2).epsilon >= 4.0
 
 
@@ -259,8 +295,12 @@ def test_the_chain_pays_for_the_distance_from_ideal_noise():
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_one_member_of_a_team_is_protected_as_a_part_and_not_at_the_stated_epsilon(epsilon):
-    """The clipped sum of a team, and that of the others in it: exact, from the real sums."""
+def test_one_member_of_a_team_is_protected_as_a_part_and_not_at_the_stated_epsilon(
+    epsilon,
+):
+    """The clipped sum of a team, and that of the others in it: exact, from the real
+    sums.
+    """
     rng = np.random.default_rng(0)
     others = rng.poisson(1.0, (60, 20)).astype(float)
     member, rest = np.zeros((4, 20)), np.zeros((1, 20))
@@ -272,16 +312,25 @@ def test_one_member_of_a_team_is_protected_as_a_part_and_not_at_the_stated_epsil
     assert 1.4 * model.epsilon_ < exact <= model.privacy_.for_part_of_unit().epsilon
     part = model.privacy_.for_part_of_unit()
     assert part.gaussian_mu == pytest.approx(2 * model.privacy_.gaussian_mu, rel=1e-12)
-    assert (part.unit, part.sensitivity) == ("part of a user", 2 * model.privacy_.sensitivity)
+    assert (part.unit, part.sensitivity) == (
+        "part of a user",
+        2 * model.privacy_.sensitivity,
+    )
     card = re.search(r"a part +of one user.* epsilon = ([0-9.]+) ", str(model.privacy_))
     assert part.epsilon <= float(card[1]) <= part.epsilon * 1.001
 
 
 def exact_cost(model, X, Y, **options):
-    """Epsilon of all Gaussian releases for a pair of data sets, by the distances of the sums."""
+    """Epsilon of all Gaussian releases for a pair of data sets, by the distances of the
+    sums.
+    """
     distances = np.array(replay(model, X, Y, **options).distances)
-    noise = np.array([e.noise_multiplier for e in model.fit(X, **options).privacy_.events])
-    return epsilon_of(Gaussian(1 / np.sqrt(((distances / noise) ** 2).sum())), model.delta_)
+    noise = np.array(
+        [e.noise_multiplier for e in model.fit(X, **options).privacy_.events]
+    )
+    return epsilon_of(
+        Gaussian(1 / np.sqrt(((distances / noise) ** 2).sum())), model.delta_
+    )
 
 
 @pytest.mark.parametrize(("rate", "m"), [(0.3, 1.0), (0.02, 0.7), (0.9, 3.0)])
@@ -303,8 +352,10 @@ def test_what_replaces_a_unit_by_any_other_covers_its_parts():
     bits = (Repeated(RandomizedResponseEvent(0.5), 4),)
     guarantee = make(events=bits, epsilon=epsilon_of(bits, 1e-6))
     assert guarantee.for_part_of_unit().epsilon == guarantee.epsilon
-    assert make(epsilon=2.0).for_part_of_unit().epsilon == math.inf  # the statement says no more
-    nominal = (ApproximateDP(30.0, 1e-7),)  # of which two steps would have a delta above 1
+    # the statement says no more
+    assert make(epsilon=2.0).for_part_of_unit().epsilon == math.inf
+    # of which two steps would have a delta above 1
+    nominal = (ApproximateDP(30.0, 1e-7),)
     assert make(events=nominal, epsilon=30.0).for_part_of_unit().epsilon == math.inf
     with pytest.raises(ValueError, match="a word has no parts"):
         make(unit="word").for_part_of_unit()
@@ -364,7 +415,7 @@ def test_markdown_holds_the_rows_of_the_text_and_no_markup_of_theirs():
         assert text in make().to_markdown().replace("\\", "")
 
 
-def test_each_estimator_says_whom_it_trusts_where_its_inputs_come_from_and_where_the_proof_is():
+def test_each_estimator_names_whom_it_trusts_its_inputs_and_its_proof():
     X = [[3, 1], [0, 2]]
     for model, trusted in (
         (SubLDA(2, noise_multiplier=2.0, max_iter=3), TRUSTED_PROCESS),
@@ -397,26 +448,44 @@ def test_statements_add_up():
     assert together == 1.0 + epsilon_of(Gaussian(5.0), 1e-6 - 1e-7)
     assert epsilon_of([stated, NonPrivate()], 0.5) == math.inf
     assert from_record(to_record(stated)) == stated
-    for wrong in ((-1.0, 0.0), (1.0, 1.0), (math.nan, 0.0), (1.0, -1e-9), (math.inf, 0.0)):
+    for wrong in (
+        (-1.0, 0.0),
+        (1.0, 1.0),
+        (math.nan, 0.0),
+        (1.0, -1e-9),
+        (math.inf, 0.0),
+    ):
         with pytest.raises(ValueError, match="must be"):
             ApproximateDP(*wrong)
 
 
 @pytest.mark.parametrize(("multiplier", "d"), [(1.0, 1e-7), (0.6, 1e-7), (2.5, 4e-7)])
 def test_a_part_of_a_unit_and_the_threshold(multiplier, d):
-    """A user has the words a and b, others have b only: the exact law without a, and with it.
+    """A user has the words a and b, others have b only: the exact law without a, and
+    with it.
 
-    With a, b weighs R / sqrt(2), and a passes with probability d at most. Without it, b weighs R.
+    With a, b weighs R / sqrt(2), and a passes with probability d at most. Without it, b
+    weighs R.
     """
     events = (Gaussian(multiplier), ApproximateDP(0.0, d))
     delta = 1e-6
     guarantee = Guarantee(
-        unit="user", relation="", epsilon=epsilon_of(events, delta), delta=delta, mechanism="",
-        sensitivity=1.0, noise_scale=None, seeded=False, events=events,
-    )  # fmt: skip
+        unit="user",
+        relation="",
+        epsilon=epsilon_of(events, delta),
+        delta=delta,
+        mechanism="",
+        sensitivity=1.0,
+        noise_scale=None,
+        seeded=False,
+        events=events,
+    )
     part = guarantee.for_part_of_unit()
-    assert part.epsilon == pytest.approx(epsilon_of(Gaussian(multiplier / 2), delta - 2 * d), 1e-3)
-    for distance in (1 - 0.5**0.5, 2.0):  # of this pair, and of any two vectors of norm R
+    assert part.epsilon == pytest.approx(
+        epsilon_of(Gaussian(multiplier / 2), delta - 2 * d), 1e-3
+    )
+    # of this pair, and of any two vectors of norm R
+    for distance in (1 - 0.5**0.5, 2.0):
         mu, e = distance / multiplier, part.epsilon
         shared = ndtr(mu / 2 - e / mu) - math.exp(e) * ndtr(-mu / 2 - e / mu)
         assert d + (1 - d) * shared <= delta

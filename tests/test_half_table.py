@@ -1,4 +1,6 @@
-"""The table of halves: the ratio of two words' weights is exactly what a topic draw is charged."""
+"""The table of halves: the ratio of two words' weights is exactly what a topic draw is
+charged.
+"""
 
 import itertools
 import math
@@ -15,17 +17,31 @@ from dplda.word import _frozen_table as module
 from dplda.word._frozen_table import LARGEST_CLIP, HalfTable
 from dplda.word._hdplda import inherent_epsilon
 
-# (count_clip, prior): wide, of one step between two halves, in thirds, and less than one step
-RANGES = [(1000.0, 0.01), (1.0, 1024.0), (1.0, 3.0), (0.1, 0.7), (1e-6, 1.0), (4.0e6, 1.0)]
+# (count_clip, prior): wide, of one step between two halves, in thirds, and less than
+# one step
+RANGES = [
+    (1000.0, 0.01),
+    (1.0, 1024.0),
+    (1.0, 3.0),
+    (0.1, 0.7),
+    (1e-6, 1.0),
+    (4.0e6, 1.0),
+]
 COUNTS = (-3, 0, 1, 2, 1000, 10**7)
 
 
 def excess(table, count_clip, prior):
-    """The largest ratio of two halves of a topic over the charged one, minus 1; a Fraction."""
+    """The largest ratio of two halves of a topic over the charged one, minus 1; a
+    Fraction.
+    """
     charged = Fraction(count_clip) / Fraction(prior) + 1
     weight = table.values
     pairs = zip(weight.max(axis=0).tolist(), weight.min(axis=0).tolist())
-    return max(Fraction(largest) / Fraction(smallest) for largest, smallest in pairs) / charged - 1
+    return (
+        max(Fraction(largest) / Fraction(smallest) for largest, smallest in pairs)
+        / charged
+        - 1
+    )
 
 
 def small_tables(values=COUNTS, n_words=2):
@@ -48,11 +64,14 @@ def assert_normal(table):
     assert exponent.max() <= 30
     assert not table.half[:, table.n_components :].any()
     assert table.half.shape[1] % 16 == 0
-    assert table.half.ctypes.data % 64 == 0  # rows are in as few lines of the cache as possible
+    # rows are in as few lines of the cache as possible
+    assert table.half.ctypes.data % 64 == 0
 
 
 @pytest.mark.parametrize(("count_clip", "prior"), RANGES)
-def test_two_words_differ_by_the_charged_ratio_at_most_in_all_small_tables(count_clip, prior):
+def test_two_words_differ_by_the_charged_ratio_at_most_in_all_small_tables(
+    count_clip, prior
+):
     for counts in small_tables(COUNTS[:4] if count_clip < 1 else COUNTS[1:]):
         table = HalfTable.from_counts(counts, count_clip, prior)
         assert excess(table, count_clip, prior) <= 0
@@ -76,8 +95,12 @@ def test_a_range_that_halves_do_not_have_raises_the_smallest(instruction_set):
 def test_the_bound_holds_at_extreme_parameters(prior, ratio, unit, mean, seed):
     rng = np.random.default_rng(seed)
     n_words, n_components = rng.integers(1, 30), rng.integers(1, 40)
-    counts = np.trunc(rng.standard_cauchy((n_words, n_components)) * 10.0 ** rng.uniform(-1, 9))
-    counts = np.clip(counts, -(2**31), 2**31 - 1).astype(rng.choice([np.int32, np.int64]))
+    counts = np.trunc(
+        rng.standard_cauchy((n_words, n_components)) * 10.0 ** rng.uniform(-1, 9)
+    )
+    counts = np.clip(counts, -(2**31), 2**31 - 1).astype(
+        rng.choice([np.int32, np.int64])
+    )
     counts[:, rng.random(n_components) < 0.3] = 0
     table = HalfTable.from_counts(counts, ratio * prior, prior, mean=mean, unit=unit)
     assert excess(table, ratio * prior, prior) <= 0
@@ -122,9 +145,12 @@ def test_the_ceiling_is_the_largest_half_within_the_ratio(count_clip, prior):
     for last_bits in (0, 1, 512, 1022, 1023):
         low = 1024 + last_bits
 
-        def value(bits):  # of a half with any exponent, in units of the last bit of `low`
+        # of a half with any exponent, in units of the last bit of `low`
+        def value(bits):
             return Fraction(1024 + bits % 1024) * 2 ** (bits // 1024)
 
         high = last_bits + int(steps[last_bits])
         assert value(high) <= ratio * low < value(high + 1)
-    assert math.exp(inherent_epsilon(count_clip, prior)) == pytest.approx(float(ratio) ** 2)
+    assert math.exp(inherent_epsilon(count_clip, prior)) == pytest.approx(
+        float(ratio) ** 2
+    )

@@ -1,4 +1,6 @@
-"""Word-level privacy: prices, releases, and what docs/proofs_word.md asks of the code."""
+"""Word-level privacy: prices, releases, and what docs/proofs_word.md asks of the
+code.
+"""
 
 import math
 import tracemalloc
@@ -31,7 +33,9 @@ def corpus():
 def test_a_total_is_split_evenly_in_zcdp(corpus):
     model = HDPLDA(K, epsilon=15.0, max_iter=20, topic_word_prior=0.3).fit(corpus)
     assert 14.9 < model.epsilon_ <= 15.0
-    assert model.noise_epsilon_**2 / 4 == pytest.approx(model.sampling_epsilon_**2 / 8, rel=1e-3)
+    assert model.noise_epsilon_**2 / 4 == pytest.approx(
+        model.sampling_epsilon_**2 / 8, rel=1e-3
+    )
 
 
 def test_topics_are_drawn_under_released_counts_only(corpus, monkeypatch):
@@ -84,9 +88,13 @@ def test_memory_of_a_fit(n_docs, n_words, count, n_components, largest):
 
 @pytest.mark.parametrize("max_iter", [1, 5])
 def test_what_is_drawn_and_released_is_what_is_charged(max_iter, corpus, monkeypatch):
-    """Each call of the sampler is one topic event, and nothing is drawn that no release reads."""
+    """Each call of the sampler is one topic event, and nothing is drawn that no release
+    reads.
+    """
     calls, draw = [], module.draw_topics
-    monkeypatch.setattr(module, "draw_topics", lambda *a, **k: calls.append(1) or draw(*a, **k))
+    monkeypatch.setattr(
+        module, "draw_topics", lambda *a, **k: calls.append(1) or draw(*a, **k)
+    )
     parameters = {"noise_epsilon": 2.0, "count_clip": 1.0, "topic_word_prior": 1.0}
     sweep = (Repeated(Laplace(1.0), 2), BoundedRange(2 * math.log(2)))
     model = HDPLDA(K, max_iter=max_iter, **parameters)
@@ -97,7 +105,8 @@ def test_what_is_drawn_and_released_is_what_is_charged(max_iter, corpus, monkeyp
     assert len(calls) == max_iter - 1
     assert model.privacy_.events == (sweep * max_iter)[:-1]
     by_calls = HDPLDA(K, max_iter=max_iter, **parameters).partial_fit(corpus)
-    assert by_calls.privacy_.events == sweep[:1]  # topics were drawn without looking at words
+    # topics were drawn without looking at words
+    assert by_calls.privacy_.events == sweep[:1]
     for _ in range(max_iter - 1):
         by_calls.partial_fit(corpus)
     assert by_calls.privacy_.events == model.privacy_.events
@@ -107,35 +116,44 @@ def test_what_is_drawn_and_released_is_what_is_charged(max_iter, corpus, monkeyp
     assert len(calls) == 2 * max_iter - 1
     assert model.privacy_.events == (sweep * (max_iter + 1))[:-1]
     assert model.epsilon_ == epsilon_of(
-        model.privacy_.events, model.delta, total_variation=model.privacy_.total_variation
+        model.privacy_.events,
+        model.delta,
+        total_variation=model.privacy_.total_variation,
     )
 
 
 def test_a_later_call_does_not_read_the_topics_of_the_fit(corpus):
-    """It draws from the released table alone: two models with one table draw the same topics."""
+    """It draws from the released table alone: two models with one table draw the same
+    topics.
+    """
     other = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=3).fit(corpus)
     drawn = []
     for seed in (0, 1):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SeededNoiseWarning)
-            model = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=3, random_state=seed)
+            model = HDPLDA(
+                K, noise_epsilon=1.0, count_clip=1.0, max_iter=3, random_state=seed
+            )
             model.fit(corpus)
             model._released = other._released
             model.set_params(random_state=7)
             with observe_releases() as seen:
                 model.partial_fit(corpus)
-        drawn.append(next(release.value for release in seen if release.label == "topics"))
+        drawn.append(
+            next(release.value for release in seen if release.label == "topics")
+        )
     np.testing.assert_array_equal(*drawn)
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"noise_epsilon": 2.0}, {"count_clip": 0.5},
+        {"noise_epsilon": 2.0},
+        {"count_clip": 0.5},
         {"count_clip": 0.1, "topic_word_prior": 0.001},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_releases_of_other_noise_do_not_enter_the_average(changed, corpus):
     """Nor is a table drawn from under a smaller prior than its clip was charged for."""
     model = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=2).fit(corpus)
@@ -147,7 +165,9 @@ def test_releases_of_other_noise_do_not_enter_the_average(changed, corpus):
 
 def test_the_table_is_unbiased(corpus):
     """The floored Laplace's mean of -1/2 is taken out again."""
-    model = HDPLDA(1, noise_epsilon=1.0, count_clip=1.0, max_iter=400, topic_word_prior=0.01)
+    model = HDPLDA(
+        1, noise_epsilon=1.0, count_clip=1.0, max_iter=400, topic_word_prior=0.01
+    )
     model.fit(corpus)  # one topic: the counts are the word totals in every sweep
     error = model.components_[0] - 0.01 - corpus.sum(axis=0)
     standard_error = math.sqrt(8 / 200)
@@ -169,7 +189,9 @@ def test_weak_privacy_learns_and_strong_privacy_does_not():
 
 
 def test_epsilon_pays_for_max_iter_calls_where_their_distance_is_charged(corpus):
-    """Each call of `partial_fit` adds to the distance from ideal noise that delta pays for."""
+    """Each call of `partial_fit` adds to the distance from ideal noise that delta pays
+    for.
+    """
     model = HDPLDA(K, epsilon=17.0, max_iter=20)
     for _ in range(20):
         model.partial_fit(corpus)

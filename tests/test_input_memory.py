@@ -1,4 +1,6 @@
-"""X is read where it lies: never written to, never kept, and copied only in another form."""
+"""X is read where it lies: never written to, never kept, and copied only in another
+form.
+"""
 
 import gc
 import types
@@ -54,7 +56,9 @@ def test_counts_in_order_are_not_copied(corpus, form, dtype, whole):
     for name in ARRAYS:
         getattr(X, name).flags.writeable = False
     found = check_counts(BaseEstimator(), X, reset=True, whole=whole)
-    assert all(np.shares_memory(getattr(found, name), getattr(X, name)) for name in ARRAYS)
+    assert all(
+        np.shares_memory(getattr(found, name), getattr(X, name)) for name in ARRAYS
+    )
 
 
 @each(CASES)

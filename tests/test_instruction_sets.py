@@ -13,7 +13,9 @@ from dplda.kernels import _sets
 
 def test_the_fastest_set_is_the_default():
     code = "from dplda.kernels import _sets; print(_sets.instruction_set())"
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
     assert run.stdout.strip() == _sets.INSTRUCTION_SETS[-1]
 
 

@@ -1,4 +1,6 @@
-"""Secure sums over a network: the plan, both sides with TLS, and what happens if one fails."""
+"""Secure sums over a network: the plan, both sides with TLS, and what happens if one
+fails.
+"""
 
 import asyncio
 import itertools
@@ -57,10 +59,16 @@ def documents():
 
 def plan_of(keys, names=NAMES, **changes):
     fields = dict(
-        version=dplda.__version__, fit="a", model="SubLDA", unit="document", colluding=1, lost=0,
+        version=dplda.__version__,
+        fit="a",
+        model="SubLDA",
+        unit="document",
+        colluding=1,
+        lost=0,
         parameters={"n_components": 3, "epsilon": 4.0, "max_iter": 5},
-        words=WORDS, parties={name: (keys / f"{name}.pem").read_text() for name in names},
-    )  # fmt: skip
+        words=WORDS,
+        parties={name: (keys / f"{name}.pem").read_text() for name in names},
+    )
     return Plan(**{**fields, **changes})
 
 
@@ -69,7 +77,8 @@ def party_of(keys, plan, documents, name, **own):
 
 
 async def fit(keys, plan, parties, *, timeout=20.0, absent=(), changed=None):
-    """Both sides on loopback; returns the coordinator's error or None, and those of parties.
+    """Both sides on loopback; returns the coordinator's error or None, and those of
+    parties.
 
     ``changed[name](exchange)`` is the exchange of a party in the place of its own.
     """
@@ -79,7 +88,9 @@ async def fit(keys, plan, parties, *, timeout=20.0, absent=(), changed=None):
 
     def run(name, party):
         line = Line(f"127.0.0.1:{port}", plan.max_bytes, client_side(keys, name))
-        line.exchange = (changed or {}).get(name, lambda exchange: exchange)(line.exchange)
+        line.exchange = (changed or {}).get(name, lambda exchange: exchange)(
+            line.exchange
+        )
         if getattr(line.exchange, "is_silent", False):
             line.leave = lambda word: None
         try:
@@ -91,7 +102,10 @@ async def fit(keys, plan, parties, *, timeout=20.0, absent=(), changed=None):
     error = None
     async with network.listening("127.0.0.1", 0, tls) as port:
         present = {name: party for name, party in parties.items() if name not in absent}
-        calls = [asyncio.create_task(asyncio.to_thread(run, *pair)) for pair in present.items()]
+        calls = [
+            asyncio.create_task(asyncio.to_thread(run, *pair))
+            for pair in present.items()
+        ]
         try:
             await network.add_up()
         except ConnectionError as found:
@@ -100,7 +114,9 @@ async def fit(keys, plan, parties, *, timeout=20.0, absent=(), changed=None):
 
 
 def dying(at):
-    """A party that is gone before its message number `at`, from 0, and says no last word."""
+    """A party that is gone before its message number `at`, from 0, and says no last
+    word.
+    """
 
     def change(exchange):
         count = itertools.count()
@@ -117,7 +133,9 @@ def dying(at):
 
 
 def sending(at, message):
-    """A party that sends ``message(own)`` in the place of its own message number `at`, from 0."""
+    """A party that sends ``message(own)`` in the place of its own message number `at`,
+    from 0.
+    """
 
     def change(exchange):
         count = itertools.count()
@@ -143,7 +161,8 @@ async def test_all_parties_have_one_model(keys, documents, tmp_path, caplog):
     caplog.set_level("INFO", "dplda.federated")
     plan = plan_of(keys)
     parties = {
-        name: party_of(keys, plan, documents, name, ledger=tmp_path / name) for name in NAMES
+        name: party_of(keys, plan, documents, name, ledger=tmp_path / name)
+        for name in NAMES
     }
     assert await fit(keys, plan, parties) == (None, dict.fromkeys(NAMES))
     one, *others = (party.model for party in parties.values())
@@ -151,7 +170,8 @@ async def test_all_parties_have_one_model(keys, documents, tmp_path, caplog):
         assert_array_equal(one.components_, other.components_)
     assert 3.99 < one.epsilon_ <= 4.0
     lines = [record.getMessage() for record in caplog.records]
-    assert sum("word-topic counts" in line for line in lines) == 15  # 5 rounds of each party
+    # 5 rounds of each party
+    assert sum("word-topic counts" in line for line in lines) == 15
     assert sum("noise of" in line for line in lines) == 15
     for name in NAMES:
         (entry,) = Ledger(tmp_path / name).entries()
@@ -169,7 +189,9 @@ async def test_a_party_that_is_absent_ends_the_fit_before_anything_is_charged(
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
     error, _ = await fit(keys, plan, parties, timeout=0.5, absent=["west"])
     assert "2 parties are left" in str(error)
-    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {"canceled"}
+    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {
+        "canceled"
+    }
 
 
 @pytest.mark.parametrize("at", [4, 7])
@@ -201,7 +223,9 @@ async def test_a_death_that_is_not_planned_ends_the_fit_and_stays_charged(
 
 
 @within_seconds
-async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(keys, documents):
+async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(
+    keys, documents
+):
     """Its keys were in memory only. It sends and charges nothing."""
     plan, begun = plan_of(keys), []
     parties = three(keys, plan, documents)
@@ -212,7 +236,11 @@ async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(keys, 
 
         def begin_anew(message):
             if next(count) == 4:
-                line = Line(exchange.__self__._address, plan.max_bytes, client_side(keys, "north"))
+                line = Line(
+                    exchange.__self__._address,
+                    plan.max_bytes,
+                    client_side(keys, "north"),
+                )
                 with pytest.raises(ConnectionError, match="goes on without this party"):
                     again.fit(line)
                 begun.append(again)
@@ -248,9 +276,11 @@ async def test_a_connection_that_breaks_costs_nothing(keys, documents, monkeypat
 
 
 MALFORMED = [
-    lambda message: b"", lambda message: message[:-1], lambda message: message + bytes(8),
+    lambda message: b"",
+    lambda message: message[:-1],
+    lambda message: message + bytes(8),
     lambda message: os.urandom(len(message)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("message", MALFORMED)
@@ -272,9 +302,13 @@ async def test_garbage_that_is_not_planned_ends_the_fit_and_says_whose_it_is(
 ):
     plan = plan_of(keys)
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
-    error, errors = await fit(keys, plan, parties, changed={"west": sending(at, message)})
+    error, errors = await fit(
+        keys, plan, parties, changed={"west": sending(at, message)}
+    )
     found = [error, *(errors[name] for name in NAMES[:2])]
-    assert any("west" in str(one) or "party 3 of the plan" in str(one) for one in found), found
+    assert any(
+        "west" in str(one) or "party 3 of the plan" in str(one) for one in found
+    ), found
     status = "canceled" if at < 2 else "released"
     assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {status}
 
@@ -288,14 +322,18 @@ async def test_parties_of_another_vocabulary_do_not_meet(keys, documents, tmp_pa
     error, _ = await fit(keys, plan, parties)
     assert "what west sent is malformed, or of another plan" in str(error)
     for name in ("ledger", "west"):
-        assert {entry.status for entry in Ledger(tmp_path / name).entries()} == {"canceled"}
+        assert {entry.status for entry in Ledger(tmp_path / name).entries()} == {
+            "canceled"
+        }
 
 
 @within_seconds
 async def test_random_words_of_a_party_end_the_fit(keys, documents):
     plan = plan_of(keys)
     lie = sending(5, lambda message: message[:32] + os.urandom(len(message) - 32))
-    error, errors = await fit(keys, plan, three(keys, plan, documents), changed={"west": lie})
+    error, errors = await fit(
+        keys, plan, three(keys, plan, documents), changed={"west": lie}
+    )
     assert "too few" in str(error)
     assert "none of counts and noise" in str(errors["north"])
 
@@ -312,7 +350,9 @@ async def test_a_party_that_cannot_pay_ends_the_fit(keys, documents, tmp_path):
     assert str(error).endswith("too few; west has ended: b'BudgetError'")
     assert isinstance(errors["west"], BudgetError)
     assert Ledger(tmp_path / "small").entries() == []
-    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {"canceled"}
+    assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {
+        "canceled"
+    }
 
 
 @within_seconds
@@ -358,7 +398,8 @@ async def test_a_coordinator_that_invents_a_party_gets_nothing(keys, documents):
     parties = three(keys, plan, documents)
     other = plan_of(keys, (*NAMES[:2], "stranger"))
     invented = party_of(keys, other, {"stranger": documents["west"]}, "stranger")
-    invented.plan, invented._names = plan, [*plan.parties]  # the right plan, and another's key
+    # the right plan, and another's key
+    invented.plan, invented._names = plan, [*plan.parties]
     error, errors = await fit(keys, plan, parties | {"west": invented})
     assert "1 parties are left" in str(error) or "0 parties" in str(error)
     assert "'west' are not signed by its certificate" in str(errors["north"])
@@ -386,10 +427,15 @@ async def test_the_others_have_the_model_that_a_party_cannot_write(
             assert main([*party_command("west", line._address.split(":")[1]), out]) == 1
 
     monkeypatch.setattr(SecureSum, "add_up", remove)
-    assert await fit(keys, plan, parties | {"west": Command()}) == (None, dict.fromkeys(NAMES))
+    assert await fit(keys, plan, parties | {"west": Command()}) == (
+        None,
+        dict.fromkeys(NAMES),
+    )
     assert "gone/west.model cannot be written" in (error := capsys.readouterr().err)
     assert "the other parties have the same model" in error
-    assert_array_equal(parties["north"].model.components_, parties["south"].model.components_)
+    assert_array_equal(
+        parties["north"].model.components_, parties["south"].model.components_
+    )
     (entry,) = Ledger("west.ledger").entries()
     assert entry.status == "released"
 
@@ -401,9 +447,12 @@ async def test_the_others_have_the_model_that_a_party_cannot_write(
     ("changes", "message"),
     [
         ({"version": "0.0.1"}, r"for dplda 0\.0\.1, and this is"),
-        ({"model": "HDPLDA"}, "another model than"), ({"unit": "word"}, "or unit"),
-        ({"words": ["a", "a"]}, "all different"), ({"words": []}, "at least one"),
-        ({"colluding": 3}, "colluding must be"), ({"lost": 2}, "lost must be"),
+        ({"model": "HDPLDA"}, "another model than"),
+        ({"unit": "word"}, "or unit"),
+        ({"words": ["a", "a"]}, "all different"),
+        ({"words": []}, "at least one"),
+        ({"colluding": 3}, "colluding must be"),
+        ({"lost": 2}, "lost must be"),
         ({"parameters": {"n_components": 0, "epsilon": 1.0}}, "n_components"),
         ({"parameters": {"n_components": 3, "epsilon": float("inf")}}, "has no noise"),
         ({"parameters": {"n_topics": 3}}, "n_topics"),
@@ -411,14 +460,17 @@ async def test_the_others_have_the_model_that_a_party_cannot_write(
         ({"tables": {"prior_components": [[1.0] * 30] * 2}}, "of shape .3, 30."),
         ({"tables": {"word_vectors": [[1.0]] * 29}}, "a row for each of 30 words"),
         ({"parameters": {"epsilon": 1.0, "random_state": 0}}, "it sets random_state"),
-        ({"parties": {}}, "number of parties"), ({"parties": {"a": "x", "b": "y"}}, "PEM"),
+        ({"parties": {}}, "number of parties"),
+        ({"parties": {"a": "x", "b": "y"}}, "PEM"),
         ({"extra": 1}, "extra"),
     ],
-)  # fmt: skip
+)
 def test_bad_plans(keys, tmp_path, changes, message):
     path, fields = tmp_path / "plan.json", json.loads(plan_of(keys).text())
     path.write_text(json.dumps(fields | changes))
-    with pytest.raises(ValueError, match=rf"plan.json is no plan that can be used: .*{message}"):
+    with pytest.raises(
+        ValueError, match=rf"plan.json is no plan that can be used: .*{message}"
+    ):
         Plan.read(path)
 
 
@@ -432,7 +484,11 @@ def test_a_plan_has_one_digest(keys, tmp_path):
     plan = plan_of(keys)
     (tmp_path / "plan.json").write_text(plan.text(), "utf-8")
     assert Plan.read(tmp_path / "plan.json") == plan
-    others = [plan_of(keys, fit="b"), plan_of(keys, lost=1), plan_of(keys, words=WORDS[::-1])]
+    others = [
+        plan_of(keys, fit="b"),
+        plan_of(keys, lost=1),
+        plan_of(keys, words=WORDS[::-1]),
+    ]
     assert len({other.digest for other in (plan, *others)}) == 4
 
 
@@ -450,7 +506,9 @@ async def test_a_plan_has_the_public_tables_of_the_model(keys, documents, name):
     plan = plan_of(keys, tables={name: (table if name[0] == "p" else table.T).tolist()})
     parties = three(keys, plan, documents)
     assert await fit(keys, plan, parties) == (None, dict.fromkeys(NAMES))
-    assert_array_equal(parties["north"].model.components_, parties["west"].model.components_)
+    assert_array_equal(
+        parties["north"].model.components_, parties["west"].model.components_
+    )
     assert f"{name} is public" in str(parties["north"].model.privacy_)
     assert plan.digest != plan_of(keys).digest
 
@@ -466,9 +524,12 @@ def folder(tmp_path, keys, documents, monkeypatch):
         Path(path.name).chmod(0o600)
     text = "\n".join(WORDS)
     files = {
-        "words.txt": text, "blank_end": f"{text}\n\n", "separator": f"{text}\u2028x\n",
-        "twice": f"{text}\n{WORDS[0]}", "other/north.pem": Path("south.pem").read_text(),
-    }  # fmt: skip
+        "words.txt": text,
+        "blank_end": f"{text}\n\n",
+        "separator": f"{text}\u2028x\n",
+        "twice": f"{text}\n{WORDS[0]}",
+        "other/north.pem": Path("south.pem").read_text(),
+    }
     Path("other").mkdir()
     for name, content in files.items():
         Path(name).write_text(content, "utf-8")
@@ -477,21 +538,43 @@ def folder(tmp_path, keys, documents, monkeypatch):
     return tmp_path
 
 
-PLAN = ["federation", "plan", "--vocabulary=words.txt", "--epsilon=4", "--n-components=3",
-        "--max-iter=5", "--parties", *(f"{name}.pem" for name in NAMES)]  # fmt: skip
+PLAN = [
+    "federation",
+    "plan",
+    "--vocabulary=words.txt",
+    "--epsilon=4",
+    "--n-components=3",
+    "--max-iter=5",
+    "--parties",
+    *(f"{name}.pem" for name in NAMES),
+]
 
 
 def party_command(name, port, texts=None):
     return [
-        "federation", "party", texts or f"{name}.npz", "--plan=plan.json",
-        f"--certificate={name}.pem", f"--key={name}.key", f"--coordinator=127.0.0.1:{port}",
-        "--coordinator-certificate=ca.pem", f"--ledger={name}.ledger", f"--out={name}.model",
-    ]  # fmt: skip
+        "federation",
+        "party",
+        texts or f"{name}.npz",
+        "--plan=plan.json",
+        f"--certificate={name}.pem",
+        f"--key={name}.key",
+        f"--coordinator=127.0.0.1:{port}",
+        "--coordinator-certificate=ca.pem",
+        f"--ledger={name}.ledger",
+        f"--out={name}.model",
+    ]
 
 
 def coordinator_command(port):
-    return ["federation", "coordinator", "--plan=plan.json", "--certificate=server.pem",
-            "--key=server.key", f"--port={port}", "--round-timeout=20"]  # fmt: skip
+    return [
+        "federation",
+        "coordinator",
+        "--plan=plan.json",
+        "--certificate=server.pem",
+        "--key=server.key",
+        f"--port={port}",
+        "--round-timeout=20",
+    ]
 
 
 @pytest.fixture
@@ -509,16 +592,19 @@ def unsent(folder, monkeypatch, capsys):
     ("command", "option", "value", "text"),
     [
         ("plan", "vocabulary", "blank_end", "a line is blank"),
-        ("plan", "vocabulary", "separator", "a line"), ("plan", "vocabulary", "twice", "different"),
+        ("plan", "vocabulary", "separator", "a line"),
+        ("plan", "vocabulary", "twice", "different"),
         ("plan", "parties=north.pem", "other/north.pem", "have one name"),
         ("plan", "parties=north.pem", "words.txt", "PEM"),
-        ("plan", "out", "missing/p", "missing/p"), ("plan", "colluding", "3", "colluding must be"),
+        ("plan", "out", "missing/p", "missing/p"),
+        ("plan", "colluding", "3", "colluding must be"),
         ("coordinator", "round-timeout", "nan", "--round-timeout"),
         ("coordinator", "port", "70000", "--port"),
         ("coordinator", "key", "words.txt", "words.txt holds no key"),
         ("coordinator", "certificate", "missing.pem", "missing.pem"),
         ("coordinator", "plan", "words.txt", "words.txt is no plan"),
-        ("party", "", "missing.npz", "missing.npz"), ("party", "", "narrow.npz", "30 words"),
+        ("party", "", "missing.npz", "missing.npz"),
+        ("party", "", "narrow.npz", "30 words"),
         ("party", "key", "missing.key", "missing.key"),
         ("party", "key", "words.txt", "words.txt holds no key"),
         ("party", "key", "locked.key", "without a password"),
@@ -532,12 +618,13 @@ def unsent(folder, monkeypatch, capsys):
         ("party", "out", "missing/x", "missing/x cannot be written"),
         ("party", "out", "words.txt", "words.txt exists, and may have been paid for"),
     ],
-)  # fmt: skip
+)
 def test_everything_is_checked_first(unsent, capsys, command, option, value, text):
     arguments = {
-        "plan": PLAN, "coordinator": coordinator_command(0),
+        "plan": PLAN,
+        "coordinator": coordinator_command(0),
         "party": party_command("north", 1, None if option else value),
-    }[command]  # fmt: skip
+    }[command]
     changed = [*f"--{option}".split("="), value] if option else []
     assert main([*arguments, *changed]) == 1
     error = capsys.readouterr().err
@@ -579,9 +666,12 @@ def test_a_plan_with_a_public_prior_and_word_vectors(folder, capsys):
     assert main([*command, "--prior=public.model", "--word-vectors"]) == 0
     plan = Plan.read(Path("plan.json"))
     assert_array_equal(
-        plan.tables["prior_components"], np.hstack([public.components_[:, ::-1], np.zeros((2, 1))])
+        plan.tables["prior_components"],
+        np.hstack([public.components_[:, ::-1], np.zeros((2, 1))]),
     )
-    assert_array_equal(plan.tables["word_vectors"], load_word_vectors([*words, "xyzzyx"]))
+    assert_array_equal(
+        plan.tables["word_vectors"], load_word_vectors([*words, "xyzzyx"])
+    )
     assert main([*PLAN, "--prior=public.model"]) == 1  # which has 2 topics, and not 3
     assert "of shape (3, 4)" in capsys.readouterr().err
     assert main([*command, "--prior=wordless.model"]) == 1
@@ -605,16 +695,29 @@ def test_nine_of_ten_processes_survive_the_tenth(tmp_path, monkeypatch):
 
 def kill_one_of(names, folder, chance):
     at, victim, port = chance.randrange(5, 60), chance.choice(names), free_port()
-    plan = [*PLAN[:4], "--n-components=5", "--lost=1", "--parties", *(f"{n}.pem" for n in names)]
-    for path in [*folder.glob("*.ledger"), *folder.glob("*.log"), *folder.glob("*.model")]:
+    plan = [
+        *PLAN[:4],
+        "--n-components=5",
+        "--lost=1",
+        "--parties",
+        *(f"{n}.pem" for n in names),
+    ]
+    for path in [
+        *folder.glob("*.ledger"),
+        *folder.glob("*.log"),
+        *folder.glob("*.model"),
+    ]:
         path.unlink()
     assert main(plan) == 0
     processes, program = Processes(folder), [sys.executable, "-m", "dplda"]
     try:
         for name in names:
             processes.start(name, *program, *party_command(name, port))
-        for name in names:  # ten processes that start together may take minutes to do it
-            processes.wait_for(lambda name=name: "trying again" in processes.text(name), 600)
+        # ten processes that start together may take minutes to do it
+        for name in names:
+            processes.wait_for(
+                lambda name=name: "trying again" in processes.text(name), 600
+            )
         command = [*coordinator_command(port), "--round-timeout=30"]
         processes.start("coordinator", *program, *command)
         processes.wait_for(lambda: f"reply {at}," in processes.text("coordinator"), 600)
@@ -623,7 +726,9 @@ def kill_one_of(names, folder, chance):
         processes.wait_for_end("coordinator", *others)
     finally:
         processes.end()
-    first, *rest = (load_release(folder / f"{name}.model").components_ for name in others)
+    first, *rest = (
+        load_release(folder / f"{name}.model").components_ for name in others
+    )
     for table in rest:
         assert_array_equal(first, table)
     assert "to 9 parties" in processes.text("coordinator")

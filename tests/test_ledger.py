@@ -41,7 +41,9 @@ STEP = Gaussian(20.0)
 
 
 def steps_within(epsilon, delta=1e-6):
-    return next(n for n in range(1, 999) if epsilon_of(Repeated(STEP, n + 1), delta) > epsilon)
+    return next(
+        n for n in range(1, 999) if epsilon_of(Repeated(STEP, n + 1), delta) > epsilon
+    )
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -62,7 +64,9 @@ def test_entries_come_back_as_they_were_written(make_ledger):
         Repeated(Laplace(3.0), 4),
         RandomizedResponseEvent(0.3),
     ]
-    first = ledger.reserve("SubLDA", "document", events, total_variation=1e-21, seeded=True)
+    first = ledger.reserve(
+        "SubLDA", "document", events, total_variation=1e-21, seeded=True
+    )
     second = ledger.reserve("HDPLDA", "document", BoundedRange(0.5))
     one, two = ledger.entries()
     assert (one.id, two.id) == (first, second)
@@ -74,7 +78,9 @@ def test_entries_come_back_as_they_were_written(make_ledger):
     assert one.process == os.getpid()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", one.created)
     assert one.created <= two.created
-    assert all(isinstance(entry, Entry) and entry.status == "reserved" for entry in (one, two))
+    assert all(
+        isinstance(entry, Entry) and entry.status == "reserved" for entry in (one, two)
+    )
 
 
 def test_only_the_named_entry_changes(make_ledger):
@@ -91,7 +97,10 @@ def test_only_the_named_entry_changes(make_ledger):
     status = ["reserved", "canceled", "reserved", "released", "reserved", "reserved"]
     assert [entry.status for entry in ledger.entries()] == status
     assert ledger.epsilon_spent == epsilon_of(Repeated(Gaussian(5.0), 5), ledger.delta)
-    for settle, number in ((ledger.cancel, numbers[3]), (ledger.begin_release, numbers[1])):
+    for settle, number in (
+        (ledger.cancel, numbers[3]),
+        (ledger.begin_release, numbers[1]),
+    ):
         with pytest.raises(ValueError, match="cannot become"):
             settle(number)
     for settle in (ledger.begin_release, ledger.cancel):
@@ -131,7 +140,8 @@ def test_the_last_step_that_fits_is_allowed(make_ledger):
 
 
 @pytest.mark.parametrize(
-    "budget", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 0.011}, {"delta": -1e-9}]
+    "budget",
+    [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 0.011}, {"delta": -1e-9}],
 )
 def test_bad_budgets(make_ledger, budget):
     with pytest.raises(ValueError, match=next(iter(budget))):
@@ -156,7 +166,8 @@ def test_pickle_with_a_path_is_the_same_ledger(path):
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(content)
-    assert ledger.reserve("b", "document", STEP) == 2  # a restored file is the same ledger
+    # a restored file is the same ledger
+    assert ledger.reserve("b", "document", STEP) == 2
     with pytest.raises(TypeError, match="give it a path"):
         pickle.dumps(Ledger(epsilon=1.0))
 
@@ -170,8 +181,13 @@ def test_an_opened_ledger_does_not_spend_from_another_at_its_path(path, budget):
     path.unlink()
     new = Ledger(path, epsilon=budget)
     for old in (opened, pickled):
-        for use in (old.entries, lambda old=old: old.reserve("b", "document", Gaussian(1.0))):
-            with pytest.raises(ValueError, match="another ledger than the one that was opened"):
+        for use in (
+            old.entries,
+            lambda old=old: old.reserve("b", "document", Gaussian(1.0)),
+        ):
+            with pytest.raises(
+                ValueError, match="another ledger than the one that was opened"
+            ):
                 use()
         assert "unreadable" in repr(old)
     assert new.entries() == []
@@ -202,9 +218,12 @@ def test_two_racing_processes_cannot_overspend(path, tmp_path):
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RESERVE_UNTIL_REFUSED, path, flag, go],
-            env=environment, stdout=subprocess.PIPE, text=True,
-        ) for flag in ready
-    ]  # fmt: skip
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for flag in ready
+    ]
     while not all(flag.exists() for flag in ready):
         assert all(racer.poll() is None for racer in racers)
     go.touch()
@@ -241,7 +260,9 @@ def test_reopening_takes_the_budget_of_the_file(path):
 
 
 def test_all_that_was_charged_is_in_one_file(path, tmp_path):
-    """A copy of it, or what is left when its companions are lost, is the whole ledger."""
+    """A copy of it, or what is left when its companions are lost, is the whole
+    ledger.
+    """
     ledger = Ledger(path)
     ledger.reserve("a", "document", STEP)
     assert os.listdir(tmp_path) == [path.name]
@@ -301,7 +322,8 @@ def test_a_write_ahead_log_is_undone_or_refused(path):
         "DELETE FROM entries WHERE id = 3",
         "UPDATE entries SET status = 'canceled' WHERE id = 2",
         "UPDATE entries SET record = replace(record, 'document', 'word')",
-        "UPDATE entries SET record = replace(record, 'planned', 'adaptive') WHERE id = 0",
+        "UPDATE entries SET record = replace(record, 'planned', 'adaptive') WHERE id = "
+        "0",
         "UPDATE entries SET record = replace(record, '10.0', '100.0') WHERE id = 0",
         "DELETE FROM entries WHERE id = 0",
         "UPDATE entries SET record = x'ff' WHERE id = 1",
@@ -326,7 +348,9 @@ def test_a_change_by_anybody_else_is_noticed(path, change):
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"not a database " * 1000, bytes(4096)])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"not a database " * 1000, bytes(4096)]
+)
 def test_a_file_of_another_kind_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="not a privacy ledger"):
@@ -353,7 +377,7 @@ def test_a_lock_that_is_never_released_is_reported(path, monkeypatch):
 
 def test_noise_of_two_given_seeds_may_cancel():
     """The first releases of two seeded fits differ by the private sums, exactly."""
-    X = make_topic_corpus(n_docs=60, n_words=20, n_components=2, random_state=0).data
+    X = make_topic_corpus(60, 20, 2, random_state=0).data
     ledger = Ledger()
     seen = []
     for rows in (slice(0, 40), slice(20, 60)):
@@ -386,7 +410,9 @@ def test_noise_has_no_epsilon_at_delta_zero():
     assert ledger.epsilon_spent == math.inf
     assert ledger.epsilon_at(1e-3) < 2.0
     with pytest.raises(BudgetError, match="delta above 0"):
-        Ledger(epsilon=9.0, delta=0.0).reserve("d", "word", Laplace(1.0), total_variation=1e-18)
+        Ledger(epsilon=9.0, delta=0.0).reserve(
+            "d", "word", Laplace(1.0), total_variation=1e-18
+        )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="fcntl")
@@ -400,20 +426,26 @@ def test_a_file_system_without_locks_is_named_at_once(path, monkeypatch):
     Ledger(path)
     monkeypatch.setattr(fcntl, "lockf", fail)
     for there in (path, path.with_name("new.sqlite")):
-        with pytest.raises(OSError, match=r"file locks do not work in .*No locks available"):
+        with pytest.raises(
+            OSError, match=r"file locks do not work in .*No locks available"
+        ):
             Ledger(there)
     assert os.listdir(path.parent) == [path.name]
 
 
 def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
-    """As happens where locks do nothing: both have written their entry at the same place."""
+    """As happens where locks do nothing: both have written their entry at the same
+    place.
+    """
     ledger = Ledger(path, epsilon=9.0)
     seal = _store.Page.seal
 
     def seal_and_lose(page):
         seal(page)
         page._connection.execute("COMMIT")
-        page._connection.execute("UPDATE entries SET record = replace(record, 'mine', 'other')")
+        page._connection.execute(
+            "UPDATE entries SET record = replace(record, 'mine', 'other')"
+        )
         page._connection.execute("BEGIN")
 
     monkeypatch.setattr(_store.Page, "seal", seal_and_lose)

@@ -1,4 +1,6 @@
-"""Adaptive composition: no strategy that looks at releases gets past the budget of a filter."""
+"""Adaptive composition: no strategy that looks at releases gets past the budget of a
+filter.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,9 @@ from dplda.privacy._filters import Filter, choose_filter
 DOCUMENTS = np.random.RandomState(0).poisson(1.0, (12, 6))
 
 
-# A step flips a bit and has log likelihood ratio e or -e. With probability d it shows the unit
-# instead. The best strategy is found by recursion over how often each kind (e, d) was used and over
-# the sum of the ratios.
+# A step flips a bit and has log likelihood ratio e or -e. With probability d it shows
+# the unit instead. The best strategy is found by recursion over how often each kind (e,
+# d) was used and over the sum of the ratios.
 
 
 def flips(epsilon):
@@ -38,7 +40,9 @@ def flips(epsilon):
 
 
 def largest_delta(kinds, epsilon, allowed):
-    """Exact delta at epsilon of the strategy that chooses each step by what was released."""
+    """Exact delta at epsilon of the strategy that chooses each step by what was
+    released.
+    """
 
     @lru_cache(None)
     def value(counts, loss):
@@ -49,7 +53,9 @@ def largest_delta(kinds, epsilon, allowed):
             if allowed(further):
                 up = 1.0 / (1.0 + math.exp(-e))
                 gains = (value(further, round(loss + sign * e, 9)) for sign in (1, -1))
-                gain = sum(p * gain for p, gain in zip((up, 1 - up), gains, strict=True))
+                gain = sum(
+                    p * gain for p, gain in zip((up, 1 - up), gains, strict=True)
+                )
                 best = max(best, d + (1.0 - d) * gain)
         return best
 
@@ -62,17 +68,28 @@ KINDS, BESIDE_STATEMENTS = (1.0, 0.25), (0.25, (0.5, 0.002))
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 0.02), (3.0, 0.003), (1.0, 0.1)])
 @pytest.mark.parametrize(
     ("steps", "plan"),
-    [(KINDS, [0]), (KINDS, [1, 1]), (KINDS, [0, 1]), (BESIDE_STATEMENTS, [0]),
-     (BESIDE_STATEMENTS, [1]), (BESIDE_STATEMENTS, [0, 0, 1])],
-)  # fmt: skip
+    [
+        (KINDS, [0]),
+        (KINDS, [1, 1]),
+        (KINDS, [0, 1]),
+        (BESIDE_STATEMENTS, [0]),
+        (BESIDE_STATEMENTS, [1]),
+        (BESIDE_STATEMENTS, [0, 0, 1]),
+    ],
+)
 def test_no_strategy_gets_past_the_filter(steps, plan, epsilon, delta):
-    events = [ApproximateDP(*step) if isinstance(step, tuple) else flips(step) for step in steps]
+    events = [
+        ApproximateDP(*step) if isinstance(step, tuple) else flips(step)
+        for step in steps
+    ]
     chosen = choose_filter(tuple(events[i] for i in plan), 0.0, epsilon, delta)
     costs = [chosen.cost((event,), 0.0) for event in events]
 
     @lru_cache(None)
     def has_room(counts):
-        total = sum((n * cost for n, cost in zip(counts, costs) if n), np.zeros(len(costs[0])))
+        total = sum(
+            (n * cost for n, cost in zip(counts, costs) if n), np.zeros(len(costs[0]))
+        )
         return sum(counts) <= 40 and chosen.used(total) <= 1.0
 
     assert largest_delta(steps, epsilon, has_room) <= delta
@@ -80,7 +97,9 @@ def test_no_strategy_gets_past_the_filter(steps, plan, epsilon, delta):
 
 
 @pytest.mark.parametrize("total_variation", [1e-9, 2e-4])
-@pytest.mark.parametrize("plan", [[Gaussian(3.0)], [flips(0.05)], [Laplace(9.0), Gaussian(9.0)]])
+@pytest.mark.parametrize(
+    "plan", [[Gaussian(3.0)], [flips(0.05)], [Laplace(9.0), Gaussian(9.0)]]
+)
 def test_filter_distances_and_statements_share_delta(plan, total_variation):
     epsilon, delta, stated = 2.0, 0.01, ApproximateDP(0.05, 1e-4)
     chosen = choose_filter((*plan, stated), total_variation, epsilon, delta)
@@ -101,7 +120,9 @@ def test_a_ledger_charges_statements(composition):
     plan = [Gaussian(5.0), ApproximateDP(0.1, 1e-7)]
     ledger = Ledger(epsilon=1.3, composition=composition)
     ledger.reserve("a", "document", plan)
-    assert Ledger(epsilon=epsilon_of(plan, 1e-6) * (1 + 1e-9)).reserve("a", "document", plan)
+    assert Ledger(epsilon=epsilon_of(plan, 1e-6) * (1 + 1e-9)).reserve(
+        "a", "document", plan
+    )
     for refused in ([ApproximateDP(0.5, 0.0)], [ApproximateDP(0.0, 9.5e-7)], plan * 3):
         with pytest.raises(BudgetError):
             ledger.reserve("b", "document", refused)
@@ -128,8 +149,15 @@ def test_at_a_huge_epsilon_no_distance_from_ideal_noise_is_allowed(epsilon):
 
 
 def test_a_filter_comes_back_as_it_was_written():
-    plan = (Repeated(PoissonSampled(0.1, Gaussian(2.0)), 7), Gaussian(9.0), Laplace(0.3))
-    for epsilon, what in ((30.0, int), (epsilon_of(plan, 1e-6) * (1 + 1e-4), type(None))):
+    plan = (
+        Repeated(PoissonSampled(0.1, Gaussian(2.0)), 7),
+        Gaussian(9.0),
+        Laplace(0.3),
+    )
+    for epsilon, what in (
+        (30.0, int),
+        (epsilon_of(plan, 1e-6) * (1 + 1e-4), type(None)),
+    ):
         chosen = choose_filter(plan, 1e-20, epsilon, 1e-6)
         assert Filter.from_text(chosen.to_text()) == chosen
         assert type(chosen.limits[0][0]) is what
@@ -138,14 +166,19 @@ def test_a_filter_comes_back_as_it_was_written():
 @pytest.fixture(params=["memory", "file"])
 def make_ledger(request, tmp_path):
     path = tmp_path / "privacy.sqlite" if request.param == "file" else None
-    return lambda epsilon=4.0, **more: Ledger(path, epsilon=epsilon, composition="adaptive", **more)
+    return lambda epsilon=4.0, **more: Ledger(
+        path, epsilon=epsilon, composition="adaptive", **more
+    )
 
 
 @pytest.mark.parametrize(
     "model",
-    [SubLDA(2, epsilon=4.0), SubLDA(2, epsilon=4.0, subsampling_ratio=0.1),
-     PrivateSVILDA(2, epsilon=1.0, max_iter=20)],
-)  # fmt: skip
+    [
+        SubLDA(2, epsilon=4.0),
+        SubLDA(2, epsilon=4.0, subsampling_ratio=0.1),
+        PrivateSVILDA(2, epsilon=1.0, max_iter=20),
+    ],
+)
 def test_a_fit_may_take_the_whole_budget(model):
     ledger = Ledger(epsilon=model.epsilon, composition="adaptive")
     model.set_params(ledger=ledger).fit(DOCUMENTS)
@@ -176,13 +209,17 @@ def test_only_what_a_filter_counts_has_room(make_ledger):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("noise", [1e-3, 1e-60, 1e-100])
 def test_next_to_no_noise_has_room_in_no_filter(noise):
-    filter_of_steps = choose_filter((PoissonSampled(0.1, Gaussian(9.0)),), 0.0, 4.0, 1e-6)
+    filter_of_steps = choose_filter(
+        (PoissonSampled(0.1, Gaussian(9.0)),), 0.0, 4.0, 1e-6
+    )
     assert isinstance(filter_of_steps.limits[0][0], int)
     cost = filter_of_steps.cost((PoissonSampled(0.5, Gaussian(noise)),), 0.0)
     assert filter_of_steps.used(cost) == math.inf
 
 
-@pytest.mark.parametrize("budget", [{}, {"epsilon": math.inf}, {"epsilon": 1.0, "delta": 1e-310}])
+@pytest.mark.parametrize(
+    "budget", [{}, {"epsilon": math.inf}, {"epsilon": 1.0, "delta": 1e-310}]
+)
 def test_a_filter_needs_a_budget(budget, tmp_path):
     for path in (None, tmp_path / "privacy.sqlite"):
         with pytest.raises(ValueError, match="adaptive composition needs a budget"):
@@ -192,7 +229,9 @@ def test_a_filter_needs_a_budget(budget, tmp_path):
 
 def test_composition_is_part_of_the_budget(tmp_path):
     path = tmp_path / "privacy.sqlite"
-    Ledger(path, epsilon=1.0, composition="adaptive").reserve("a", "document", Gaussian(9.0))
+    Ledger(path, epsilon=1.0, composition="adaptive").reserve(
+        "a", "document", Gaussian(9.0)
+    )
     assert Ledger(path).composition == "adaptive"
     with pytest.raises(ValueError, match="has composition adaptive, not planned"):
         Ledger(path, composition="planned")

@@ -23,8 +23,8 @@ from dplda.privacy import Gaussian, Ledger
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
-# The real thing, small: one private fit after another on one ledger. What is released goes to a
-# file at once, so that it outlives the process.
+# The real thing, small: one private fit after another on one ledger. What is released
+# goes to a file at once, so that it outlives the process.
 FITS = '''
 import os, random, signal, sys, time, warnings
 import numpy as np
@@ -37,7 +37,8 @@ X = np.random.RandomState(0).poisson(1.0, (12, 6))
 class Marks:
     """Writes down the process and the number of its fit."""
     def __init__(self, path):
-        self.descriptor, self.fit = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 0
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self.fit = 0
     def write(self):
         os.write(self.descriptor, b"%d %d\\n" % (os.getpid(), self.fit))
 
@@ -99,8 +100,12 @@ def run(script, *arguments, timeout=250):
     }
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
-        env=environment, capture_output=True, text=True, timeout=timeout, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -155,7 +160,8 @@ def check_after_kills(path, marks):
 def test_a_ledger_survives_kills_at_random_moments(n_ledgers, tries):
     """1,000 kills in the slow form, on ledgers that the fits have to make themselves.
 
-    In memory where that is possible: a kill, unlike a power cut, does not ask for a disk.
+    In memory where that is possible: a kill, unlike a power cut, does not ask for a
+    disk.
     """
     n_fits = n_journals = 0
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -164,7 +170,10 @@ def test_a_ledger_survives_kills_at_random_moments(n_ledgers, tries):
             path, marks = Path(folder, f"{seed}.sqlite"), Path(folder, f"{seed}.marks")
             n_journals += int(run(KILLS, path, marks, seed, tries))
             n_fits += check_after_kills(path, marks)
-    print(f"{n_ledgers * tries} kills, {n_fits} fits that released, {n_journals} open journals")
+    print(
+        f"{n_ledgers * tries} kills, {n_fits} fits that released, {n_journals} open "
+        "journals"
+    )
     assert n_fits > 0  # it was about something
 
 
@@ -174,7 +183,8 @@ from dplda.privacy import Gaussian, Ledger
 ledger = Ledger(sys.argv[1])
 with ledger._store.transaction(write=True) as page:
     first = page.entries()[0]
-    page._connection.execute("PRAGMA cache_size = 1")  # changed pages go to the file at once
+    # changed pages go to the file at once
+    page._connection.execute("PRAGMA cache_size = 1")
     for i in range(30):
         page.set_status(1 + i, "canceled")
         page.add(first)
@@ -186,7 +196,9 @@ with ledger._store.transaction(write=True) as page:
 
 
 def test_a_kill_in_the_middle_of_a_transaction_is_undone(tmp_path):
-    """The file is half changed and the journal is there: SQLite's rollback has to work."""
+    """The file is half changed and the journal is there: SQLite's rollback has to
+    work.
+    """
     path = tmp_path / "privacy.sqlite"
     ledger = Ledger(path)
     for _ in range(60):
@@ -241,10 +253,14 @@ for limit in map(int, sys.argv[2:]):
 )
 
 
-def test_a_full_disk_refuses_the_fit_and_keeps_every_entry_and_makes_no_half_ledger(tmp_path):
+def test_a_full_disk_refuses_the_fit_and_keeps_every_entry_and_makes_no_half_ledger(
+    tmp_path,
+):
     path = tmp_path / "privacy.sqlite"
     outcomes = run(FULL, path, 0, 4096, 8191).splitlines()
-    assert all(outcome.startswith(f"the ledger {path} cannot be") for outcome in outcomes)
+    assert all(
+        outcome.startswith(f"the ledger {path} cannot be") for outcome in outcomes
+    )
     assert (len(outcomes), os.listdir(tmp_path)) == (3, [])
     ledger = Ledger(path)
     for _ in range(20):
@@ -278,7 +294,9 @@ model(sys.argv[1]).fit(X)
 
 
 @pytest.mark.parametrize("moment", ["reserved", "released"])
-def test_the_entry_of_a_dead_process_tells_whether_it_released(moment, tmp_path, capsys):
+def test_the_entry_of_a_dead_process_tells_whether_it_released(
+    moment, tmp_path, capsys
+):
     path = tmp_path / "privacy.sqlite"
     run(KILLED_AT, path, moment)
     (entry,) = Ledger(path).entries()
@@ -312,7 +330,10 @@ def test_nothing_is_released_unless_the_mark_was_written(estimator, ledger, erro
     ledger = ledger(epsilon=1000.0)
     X = np.random.RandomState(0).poisson(1.0, (12, 6))
     model = clone(estimator).set_params(ledger=ledger)
-    with observe_releases() as releases, pytest.raises((ValueError, OSError), match=error):
+    with (
+        observe_releases() as releases,
+        pytest.raises((ValueError, OSError), match=error),
+    ):
         model.fit(X)
     assert releases == []
     assert not hasattr(model, "privacy_")
@@ -325,7 +346,9 @@ def test_a_charge_that_cannot_be_canceled_does_not_hide_why_the_fit_ended(monkey
     monkeypatch.setattr(ledger, "cancel", ledger.begin_release)
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
     with (
-        pytest.warns(UserWarning, match="entry 1.*keeps its status.*counts until it is canceled"),
+        pytest.warns(
+            UserWarning, match="entry 1.*keeps its status.*counts until it is canceled"
+        ),
         pytest.raises(ValueError, match="NaN"),
     ):
         model.fit(np.full((3, 4), np.nan))
@@ -347,7 +370,11 @@ def test_damage_is_refused_or_harmless(tmp_path):
         path.write_bytes(changed)
         try:
             again = Ledger(path)
-            assert (again.entries(), again.epsilon, again.delta) == (entries, 20.0, 1e-6)
+            assert (again.entries(), again.epsilon, again.delta) == (
+                entries,
+                20.0,
+                1e-6,
+            )
         except (ValueError, OSError) as error:
             refused.append(str(error))
     assert len(refused) > 100

@@ -36,7 +36,11 @@ def test_disjoint_parts_cost_the_largest_of_them(planned):
     test.reserve("c", "document", [STEP, STEP])
     assert planned.epsilon_spent == epsilon_of([STEP] * 3, 1e-6)
     assert planned.epsilon_at(1e-9) == epsilon_of([STEP] * 3, 1e-9)
-    assert [entry.part for entry in planned.entries()] == ["set=train", "set=test", "set=test"]
+    assert [entry.part for entry in planned.entries()] == [
+        "set=train",
+        "set=test",
+        "set=test",
+    ]
 
 
 def test_what_reads_all_of_the_data_is_charged_to_every_part(planned):
@@ -49,7 +53,9 @@ def test_what_reads_all_of_the_data_is_charged_to_every_part(planned):
 
 
 def test_each_part_has_the_whole_budget(ledger):
-    """Fits of two parts at the epsilon of the ledger; nothing more fits on any of them."""
+    """Fits of two parts at the epsilon of the ledger; nothing more fits on any of
+    them.
+    """
     X = np.random.RandomState(0).poisson(1.0, (12, 6))
     model = SubLDA(2, epsilon=4.0, max_iter=4)
     for part, rows in (("even", X[::2]), ("odd", X[1::2])):
@@ -79,8 +85,14 @@ def test_sets_of_rows_are_disjoint_for_documents_only(unit, planned):
 def test_parts_of_users_are_disjoint(unit, ledger):
     for k in range(3):
         ledger.part(k, of=3).reserve("a", unit, Gaussian(1.5))
-    assert ledger.epsilon_spent == pytest.approx(epsilon_of(Gaussian(1.5), 1e-6), rel=1e-4)
-    assert [entry.part for entry in ledger.entries()] == ["users/3=0", "users/3=1", "users/3=2"]
+    assert ledger.epsilon_spent == pytest.approx(
+        epsilon_of(Gaussian(1.5), 1e-6), rel=1e-4
+    )
+    assert [entry.part for entry in ledger.entries()] == [
+        "users/3=0",
+        "users/3=1",
+        "users/3=2",
+    ]
 
 
 @pytest.mark.parametrize("other", [("train", "set", None), (0, None, 2)])
@@ -95,7 +107,9 @@ def test_two_divisions_of_the_data_may_overlap(other, ledger):
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.parametrize("change", ["removed", "emptied"])
 def test_the_total_of_folds_is_for_emptied_documents(change):
-    """A removed document moves others to other folds: exact, from the real sums of three fits."""
+    """A removed document moves others to other folds: exact, from the real sums of
+    three fits.
+    """
     X = np.random.default_rng(0).poisson(1.0, (60, 20)).astype(float)
     for row, word in ((0, 0), (20, 5), (40, 10)):
         X[row], X[row, word : word + 5] = 0, 300
@@ -111,7 +125,9 @@ def test_the_total_of_folds_is_for_emptied_documents(change):
     exact = epsilon_of(Gaussian(squared_mu**-0.5), 1e-6)
     assert (exact > 1.4 * ledger.epsilon_spent) == (change == "removed")
     assert exact <= ledger.epsilon_spent or change == "removed"
-    assert ledger.relation.startswith("one document becomes empty, and its rows stay; or")
+    assert ledger.relation.startswith(
+        "one document becomes empty, and its rows stay; or"
+    )
 
 
 def test_persons_and_households_are_two_units(ledger):
@@ -121,17 +137,29 @@ def test_persons_and_households_are_two_units(ledger):
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
     for _ in range(2):
         model.fit(X, user_ids=table["household"])
-    with pytest.raises(ValueError, match=r"one user by 'household'.* one user by 'person'"):
+    with pytest.raises(
+        ValueError, match=r"one user by 'household'.* one user by 'person'"
+    ):
         model.fit(X, user_ids=table["person"])
     assert len(ledger.entries()) == 2
 
 
 @pytest.mark.parametrize(
     ("name", "by", "of"),
-    [("", "set", None), (3, "set", None), ("a", None, None), ("0", "users/3", None), ("a", "b", 3),
-     ("a", "b=c", None), ("a", "", None), (3, None, 3), (-1, None, 3), ("train", None, 3),
-     (0, None, 0)],
-)  # fmt: skip
+    [
+        ("", "set", None),
+        (3, "set", None),
+        ("a", None, None),
+        ("0", "users/3", None),
+        ("a", "b", 3),
+        ("a", "b=c", None),
+        ("a", "", None),
+        (3, None, 3),
+        (-1, None, 3),
+        ("train", None, 3),
+        (0, None, 0),
+    ],
+)
 def test_bad_parts(name, by, of, planned):
     with pytest.raises((ValueError, TypeError)):
         planned.part(name, by=by, of=of)
@@ -150,9 +178,14 @@ def test_copies_of_a_part_are_the_part(tmp_path):
 
 
 def test_a_user_is_always_in_the_same_part():
-    """The values must not change between versions: a user would move to another part."""
+    """The values must not change between versions: a user would move to another
+    part.
+    """
     users = ["ada", "bob", "", "ada", "Zoë", 7, "7", np.int64(7), np.str_("ada")]
-    assert user_part(["ann\ud800", "ada"], 2**31).tolist()[1] == user_part(["ada"], 2**31)[0]
+    assert (
+        user_part(["ann\ud800", "ada"], 2**31).tolist()[1]
+        == user_part(["ada"], 2**31)[0]
+    )
     parts = user_part(users, 5)
     assert parts.tolist() == [3, 0, 1, 3, 4, 1, 1, 1, 3]
     assert parts.dtype == np.int64

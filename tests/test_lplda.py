@@ -1,4 +1,6 @@
-"""LP-LDA and OLP-LDA: reports are trusted for what they are, and their guarantee is carried."""
+"""LP-LDA and OLP-LDA: reports are trusted for what they are, and their guarantee is
+carried.
+"""
 
 import doctest
 import math
@@ -38,11 +40,20 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def reports(corpus):
-    return RandomizedResponse(bit_epsilon=1.5, max_doc_words=20).fit(corpus).transform(corpus)
+    return (
+        RandomizedResponse(bit_epsilon=1.5, max_doc_words=20)
+        .fit(corpus)
+        .transform(corpus)
+    )
 
 
 def server(estimator, **parameters):
-    defaults = {"bit_epsilon": 1.5, "max_doc_words": 20, "randomized": True, "max_iter": 4}
+    defaults = {
+        "bit_epsilon": 1.5,
+        "max_doc_words": 20,
+        "randomized": True,
+        "max_iter": 4,
+    }
     return estimator(K, **(defaults | parameters))
 
 
@@ -63,7 +74,9 @@ def batches(monkeypatch):
 
 @both
 @ways
-def test_documents_and_their_reports_give_the_same_model(estimator, reconstruction, corpus):
+def test_documents_and_their_reports_give_the_same_model(
+    estimator, reconstruction, corpus
+):
     client = {"bit_epsilon": 2.0, "max_doc_words": 9, "random_state": 5}
     parameters = {"max_iter": 4, "reconstruction": reconstruction}
     ours = estimator(K, **client, **parameters).fit(corpus)
@@ -86,24 +99,36 @@ def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, budget, c
         for model, X in ((ours, part), (theirs, randomizer.transform(part))):
             model.partial_fit(X)
             for name in ("bit", "word", "document"):
-                assert getattr(model, f"{name}_epsilon_") == getattr(randomizer, f"{name}_epsilon_")
+                assert getattr(model, f"{name}_epsilon_") == getattr(
+                    randomizer, f"{name}_epsilon_"
+                )
             assert model.flip_probability_ == randomizer.flip_probability_
             assert model.privacy_.events == randomizer.privacy_.events
-            assert model.epsilon_ == randomizer.epsilon_ == model.privacy_.epsilon_at(1e-4)
+            assert (
+                model.epsilon_ == randomizer.epsilon_ == model.privacy_.epsilon_at(1e-4)
+            )
             assert model.epsilon_ <= budget.get("epsilon", math.inf)
             added = {*model.privacy_.assumptions} - {*randomizer.privacy_.assumptions}
-            assert ["made by RandomizedResponse" in a for a in added] == [True] * model.randomized
+            assert ["made by RandomizedResponse" in a for a in added] == [
+                True
+            ] * model.randomized
             assert not model.privacy_.seeded
 
 
 @both
 @pytest.mark.parametrize(
-    "changed", [{"bit_epsilon": 1.0}, {"max_doc_words": 3}, {"max_doc_words": None}], ids=str
+    "changed",
+    [{"bit_epsilon": 1.0}, {"max_doc_words": 3}, {"max_doc_words": None}],
+    ids=str,
 )
 def test_partial_fit_is_for_reports_of_the_same_randomizer(estimator, changed):
-    """At delta 0, seven of ten words cost as much as ten; one word more or less costs more."""
+    """At delta 0, seven of ten words cost as much as ten; one word more or less costs
+    more.
+    """
     X = (np.random.default_rng(0).random((40, 10)) < 0.6).astype(int)
-    model = estimator(K, bit_epsilon=2.0, delta=0.0, max_doc_words=7, max_iter=2).fit(X[:20])
+    model = estimator(K, bit_epsilon=2.0, delta=0.0, max_doc_words=7, max_iter=2).fit(
+        X[:20]
+    )
     before = model.epsilon_, model.word_epsilon_
     assert before[1] == pytest.approx(math.log(1 / 8 + 7 / 8 * math.exp(4.0)))
     model.partial_fit(X[20:])  # other documents
@@ -159,10 +184,16 @@ def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
     X = make_topic_corpus(3000, 200, 8, doc_length=20, random_state=1).data.toarray()
     X = shuffled(rng.binomial(X, rng.uniform(0.2, 1, (3000, 1))), rng)
     model = estimator(
-        8, bit_epsilon=bit_epsilon, max_doc_words=None, max_iter=10, random_state=0,
+        8,
+        bit_epsilon=bit_epsilon,
+        max_doc_words=None,
+        max_iter=10,
+        random_state=0,
         **BATCH[estimator],
-    )  # fmt: skip
-    with pytest.warns(LowSignalWarning, match=f"8 of 8 topics of {estimator.__name__} are weak"):
+    )
+    with pytest.warns(
+        LowSignalWarning, match=f"8 of 8 topics of {estimator.__name__} are weak"
+    ):
         assert model.fit(X).weak_topics_.all()
     assert model.topic_evidence_.max() < 6
 
@@ -171,7 +202,12 @@ def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
 def test_topics_that_reports_hold_stand_out(estimator):
     X = make_topic_corpus(3000, 200, 8, doc_length=30, random_state=1).data
     model = estimator(
-        8, bit_epsilon=3.0, max_doc_words=None, max_iter=30, random_state=0, **BATCH[estimator]
+        8,
+        bit_epsilon=3.0,
+        max_doc_words=None,
+        max_iter=30,
+        random_state=0,
+        **BATCH[estimator],
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
@@ -192,15 +228,25 @@ def test_topics_that_reports_hold_stand_out(estimator):
 
 
 def test_batches_after_the_first_do_not_choose_the_words_that_they_are_tested_with():
-    """A batch alone chooses words that share its reports by chance; over 100 batches none do."""
+    """A batch alone chooses words that share its reports by chance; over 100 batches
+    none do.
+    """
     rng = np.random.default_rng(0)
     X = shuffled(rng.binomial(1, 0.1, (6000, 60)), rng)
     model = OLPLDA(
-        4, bit_epsilon=5.0, max_doc_words=None, batch_size=60, max_iter=5, random_state=0
+        4,
+        bit_epsilon=5.0,
+        max_doc_words=None,
+        batch_size=60,
+        max_iter=5,
+        random_state=0,
     ).fit(X)
     assert model.n_batches_ == 100
     assert abs(model.topic_evidence_).max() < 4
-    alone = [clone(model).set_params(batch_size=60).fit(X[i : i + 60]) for i in range(0, 600, 60)]
+    alone = [
+        clone(model).set_params(batch_size=60).fit(X[i : i + 60])
+        for i in range(0, 600, 60)
+    ]
     assert np.mean([one.topic_evidence_ for one in alone]) > 0.5
 
 
@@ -208,12 +254,17 @@ def test_batches_after_the_first_do_not_choose_the_words_that_they_are_tested_wi
 def test_infinite_epsilon_is_gibbs_sampling_of_presence(reconstruction, corpus):
     train, test = corpus[:200], corpus[200:]
     free = LPLDA(
-        K, bit_epsilon=math.inf, reconstruction=reconstruction, max_doc_words=None, random_state=0
+        K,
+        bit_epsilon=math.inf,
+        reconstruction=reconstruction,
+        max_doc_words=None,
+        random_state=0,
     ).fit(train)
     assert free.epsilon_ == free.bit_epsilon_ == free.document_epsilon_ == math.inf
     assert "no privacy guarantee" in str(free.privacy_)
     there = (train > 0).astype(float)
-    assert (free.components_ - 0.01).sum() == pytest.approx(there.sum())  # nothing added or lost
+    # nothing added or lost
+    assert (free.components_ - 0.01).sum() == pytest.approx(there.sum())
     plain = GibbsLDA(K, random_state=0).fit(there)
     assert free.perplexity(test) == pytest.approx(plain.perplexity(test), rel=0.05)
 
@@ -235,23 +286,33 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
     np.testing.assert_array_equal(documents.toarray().sum(axis=0), np.rint(expected))
     assert not nothing.any()
     np.testing.assert_array_equal(same.toarray(), reports.toarray())
-    np.testing.assert_allclose(background * 300, np.maximum(n - (1 - q) * expected, 0), rtol=1e-6)
+    np.testing.assert_allclose(
+        background * 300, np.maximum(n - (1 - q) * expected, 0), rtol=1e-6
+    )
 
 
-@pytest.mark.parametrize(("estimator", "reconstruction"), [(LPLDA, "bits"), (OLPLDA, "background")])
+@pytest.mark.parametrize(
+    ("estimator", "reconstruction"), [(LPLDA, "bits"), (OLPLDA, "background")]
+)
 def test_wide_vocabularies_are_never_dense(estimator, reconstruction):
     n_docs, n_words = 3000, 100_000
     cells = np.unique(np.random.default_rng(0).integers(0, n_docs * n_words, 60_000))
-    X = sp.csr_array((np.ones(len(cells)), np.divmod(cells, n_words)), shape=(n_docs, n_words))
+    X = sp.csr_array(
+        (np.ones(len(cells)), np.divmod(cells, n_words)), shape=(n_docs, n_words)
+    )
     model = estimator(
-        2, bit_epsilon=8.0, max_iter=1, reconstruction=reconstruction,
+        2,
+        bit_epsilon=8.0,
+        max_iter=1,
+        reconstruction=reconstruction,
         **({"batch_size": 1500} if estimator is OLPLDA else {}),
-    )  # fmt: skip
+    )
     tracemalloc.start()
     model.fit(X)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < n_docs * n_words / 3  # a dense array has at least one byte for each cell
+    # a dense array has at least one byte for each cell
+    assert peak < n_docs * n_words / 3
 
 
 @both
@@ -273,7 +334,11 @@ def ones(X):
 
 
 def test_prior_of_a_batch_is_that_of_equation_10(corpus, reports, batches):
-    model = server(OLPLDA, correlation=0.3, batch_size=60).fit_prior(corpus[:50]).fit(reports[50:])
+    model = (
+        server(OLPLDA, correlation=0.3, batch_size=60)
+        .fit_prior(corpus[:50])
+        .fit(reports[50:])
+    )
     expected = np.full((40, K), 0.01)
     assert len(batches) == 1 + 5
     for _, prior, _, counts in batches:
@@ -285,7 +350,9 @@ def test_prior_of_a_batch_is_that_of_equation_10(corpus, reports, batches):
 
 
 @pytest.mark.parametrize("public", [True, False])
-@pytest.mark.parametrize("weight", [{}, {"prior_weight": 0.7}, {"prior_variance": 25.0}])
+@pytest.mark.parametrize(
+    "weight", [{}, {"prior_weight": 0.7}, {"prior_variance": 25.0}]
+)
 def test_counts_of_a_batch_are_those_of_equations_19_and_21(
     public, weight, corpus, reports, batches
 ):
@@ -327,7 +394,8 @@ def test_fit_is_its_batches_in_order(corpus, reports):
 
 def test_the_public_corpus_alone_is_a_model(corpus):
     model = server(OLPLDA, max_iter=30).fit_prior(corpus)
-    assert (model.components_ - 0.01).sum() == pytest.approx(corpus.sum())  # counts, not presence
+    # counts, not presence
+    assert (model.components_ - 0.01).sum() == pytest.approx(corpus.sum())
     assert model.n_batches_ == 0
     assert model.perplexity(corpus) < 0.9 * unigram_perplexity(corpus, corpus)
 
@@ -336,7 +404,11 @@ def test_that_it_is_public_is_an_assumption(corpus, reports):
     plain, informed = server(OLPLDA).fit(reports), server(OLPLDA).fit_prior(corpus[:20])
     assert not any("fit_prior" in a for a in plain.privacy_.assumptions)
     for model in (informed, informed.fit(reports), informed.partial_fit(reports)):
-        said = [a for a in model.privacy_.assumptions if "fit_prior was given is public" in a]
+        said = [
+            a
+            for a in model.privacy_.assumptions
+            if "fit_prior was given is public" in a
+        ]
         assert len(said) == 1
     assert informed.epsilon_ == plain.epsilon_
     assert "public" in OLPLDA.fit_prior.__doc__
@@ -367,7 +439,9 @@ def test_the_randomizer_may_change_until_there_are_reports(corpus, reports):
 
 
 def test_infinite_epsilon_is_online_sampling_of_presence(corpus, batches):
-    model = OLPLDA(K, bit_epsilon=math.inf, max_doc_words=None, max_iter=20, random_state=0)
+    model = OLPLDA(
+        K, bit_epsilon=math.inf, max_doc_words=None, max_iter=20, random_state=0
+    )
     model.fit_prior(corpus[:50]).fit(corpus[50:])
     assert model.epsilon_ == math.inf
     np.testing.assert_array_equal(batches[1][0].toarray(), corpus[50:210].toarray() > 0)
@@ -382,9 +456,13 @@ def test_more_epsilon_and_a_public_corpus_help():
 
     def perplexity(epsilon, informed):
         model = OLPLDA(5, bit_epsilon=epsilon, max_doc_words=None, random_state=0)
-        return (model.fit_prior(public) if informed else model).fit(train).perplexity(test)
+        return (
+            (model.fit_prior(public) if informed else model).fit(train).perplexity(test)
+        )
 
-    strong, weak, none = (perplexity(epsilon, False) for epsilon in (0.3, 3.0, math.inf))
+    strong, weak, none = (
+        perplexity(epsilon, False) for epsilon in (0.3, 3.0, math.inf)
+    )
     assert strong > 1.05 * weak > 1.05 * none
     assert perplexity(1.0, True) < 0.97 * perplexity(1.0, False)
 
@@ -405,7 +483,9 @@ def test_client_and_server_of_the_docs_are_two_programs(tmp_path):
     assert "LPLDA" not in blocks[0][1]
     words = ["cat", "dog", "sat", "chased", "stocks", "bank", "bonds", "rose", "fell"]
     (tmp_path / "vocabulary.txt").write_text("\n".join(words), "utf-8")
-    for number, text in enumerate(["the cat sat by the dog", "the bank sold bonds and stocks"]):
+    for number, text in enumerate(
+        ["the cat sat by the dog", "the bank sold bonds and stocks"]
+    ):
         texts = tmp_path / f"owner{number}.txt"
         lines = [f"{number}-{i}\t{text}" for i in range(20)]
         texts.write_text("\n".join(lines), "utf-8")

@@ -20,14 +20,28 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_example_prints_topics_of_its_texts_and_the_guarantee(tmp_path):
     run = subprocess.run(
-        [sys.executable, "-m", "dplda", "fit", "--example", "--n-components", "6",
-         "--max-features", "400"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        [
+            sys.executable,
+            "-m",
+            "dplda",
+            "fit",
+            "--example",
+            "--n-components",
+            "6",
+            "--max-features",
+            "400",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert run.returncode == 0, run.stderr
     assert "Warning" not in run.stderr
-    rows = re.findall(r"^ +(\d+) +([\d.]+)%[ ?] ([a-z ]+)$", run.stdout, flags=re.MULTILINE)
+    rows = re.findall(
+        r"^ +(\d+) +([\d.]+)%[ ?] ([a-z ]+)$", run.stdout, flags=re.MULTILINE
+    )
     assert sorted(int(k) for k, _, _ in rows) == list(range(6))
     assert sum(float(share) for _, share, _ in rows) == pytest.approx(100, abs=0.4)
     text = " ".join(load_wordnet_glosses().data).lower()
@@ -66,9 +80,17 @@ def test_every_command_has_a_help_without_none(capsys, arguments):
 
 @pytest.mark.parametrize(
     "argument",
-    [[], ["dome"], ["fit"], ["fit", "notes"], ["fit", "notes", "--epsilon", "1", "--example"],
-     ["fit", "--example", "--epsilon", "much"], ["plan"], ["ledger"]],
-)  # fmt: skip
+    [
+        [],
+        ["dome"],
+        ["fit"],
+        ["fit", "notes"],
+        ["fit", "notes", "--epsilon", "1", "--example"],
+        ["fit", "--example", "--epsilon", "much"],
+        ["plan"],
+        ["ledger"],
+    ],
+)
 def test_invalid_usage_is_noticed_at_once(capsys, argument):
     with pytest.raises(SystemExit, match="2"):
         main(argument)
@@ -102,7 +124,11 @@ def test_the_plan_reads_nothing_and_says_what_to_expect(capsys, language):
     assert main(["plan", *options, "--language", language]) == 0
     _, for_topics = split_epsilon(2.0, (0.12, 0.88))  # the words are paid first
     expected = dplda.plan(
-        n_docs=6000, n_words=500, n_components=20, epsilon=for_topics, word_vectors=language == "en"
+        n_docs=6000,
+        n_words=500,
+        n_components=20,
+        epsilon=for_topics,
+        word_vectors=language == "en",
     )
     assert capsys.readouterr().out == f"{replace(expected, epsilon=2.0)}\n"
 
@@ -116,10 +142,15 @@ def test_a_ledger_is_shown(capsys, tmp_path):
     assert re.search(r"SubLDA +document +reserved", text)
     assert "budget     epsilon inf at delta 1e-06" in text
     assert main(["ledger", "show", path, "--delta", "1e-8"]) == 0
-    assert f"epsilon {ledger.epsilon_at(1e-8):.6g} at delta 1e-08" in capsys.readouterr().out
+    assert (
+        f"epsilon {ledger.epsilon_at(1e-8):.6g} at delta 1e-08"
+        in capsys.readouterr().out
+    )
 
 
-def test_a_command_warns_without_a_line_of_code_and_ends_with_its_reader(monkeypatch, capsys):
+def test_a_command_warns_without_a_line_of_code_and_ends_with_its_reader(
+    monkeypatch, capsys
+):
     seen = []
 
     def show(options):
@@ -139,9 +170,10 @@ def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):
     (tmp_path / "text").write_text("hello")
     Ledger(tmp_path / "ledger")
     for name, more, message in [
-        ("missing", [], "there is no file"), ("text", [], "not a privacy ledger"),
+        ("missing", [], "there is no file"),
+        ("text", [], "not a privacy ledger"),
         ("ledger", ["--delta", "2"], "delta must be"),
-    ]:  # fmt: skip
+    ]:
         assert main(["ledger", "show", str(tmp_path / name), *more]) == 1
         printed = capsys.readouterr()
         assert (printed.out, printed.err.count("\n")) == ("", 1)

@@ -1,4 +1,6 @@
-"""The master: rounds, refusals, parties that come, go and fail; what a party answers."""
+"""The master: rounds, refusals, parties that come, go and fail; what a party
+answers.
+"""
 
 import math
 import pickle
@@ -28,7 +30,8 @@ from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import Ledger, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning"
+    "ignore::dplda.privacy.SeededNoiseWarning",
+    "ignore::dplda.privacy.PrivacyLeakWarning",
 )
 
 N_WORDS = 40
@@ -44,7 +47,9 @@ def exact(n_components, random_state=0, **options):
 
 @pytest.fixture(scope="module")
 def corpus():
-    X = make_topic_corpus(n_docs=420, n_words=N_WORDS, n_components=6, random_state=0).data
+    X = make_topic_corpus(
+        n_docs=420, n_words=N_WORDS, n_components=6, random_state=0
+    ).data
     return sp.csr_array(X)
 
 
@@ -60,9 +65,15 @@ def parties(corpus):
 def say(party="a", *, seed=0, n_topics=3, n_words=N_WORDS, **changes):
     table = np.random.default_rng(seed).dirichlet(np.full(n_words, 0.2), n_topics)
     fields = dict(
-        party=party, round=0, vocabulary=HASH, table=table, weight=100.0,
-        epsilon=4.0, delta=0.0, unit="token",
-    )  # fmt: skip
+        party=party,
+        round=0,
+        vocabulary=HASH,
+        table=table,
+        weight=100.0,
+        epsilon=4.0,
+        delta=0.0,
+        unit="token",
+    )
     return LocalModel(**{**fields, **changes})
 
 
@@ -75,7 +86,9 @@ def test_a_round_merges_what_is_similar():
     shared, own = say(seed=1, n_topics=2).table, say(seed=2, n_topics=1).table
     master = IFTMMaster(WORDS, similarity_threshold=0.5)
     next_models = send(
-        master, say("b", table=np.concatenate([own, shared]), weight=300), say("a", table=shared)
+        master,
+        say("b", table=np.concatenate([own, shared]), weight=300),
+        say("a", table=shared),
     )
     assert master.components_.shape == (3, N_WORDS)
     np.testing.assert_allclose(master.components_[:2], shared, atol=1e-6)
@@ -89,13 +102,17 @@ def test_weights_are_amounts_of_data():
     one[0, :2], two[0, :2] = [0.75, 0.25], [0.25, 0.75]
     messages = [say("a", table=one, weight=300), say("b", table=two, weight=100)]
     for largest, expected in [(math.inf, [0.625, 0.375]), (100, [0.5, 0.5])]:
-        master = IFTMMaster(WORDS, similarity_threshold=0.3, n_top_words=2, max_weight=largest)
+        master = IFTMMaster(
+            WORDS, similarity_threshold=0.3, n_top_words=2, max_weight=largest
+        )
         send(master, *messages)
         np.testing.assert_allclose(master.components_[0, :2], expected)
 
 
 def test_the_order_of_messages_changes_nothing():
-    messages = [say(name, seed=seed, n_topics=seed + 2) for seed, name in enumerate("abcd")]
+    messages = [
+        say(name, seed=seed, n_topics=seed + 2) for seed, name in enumerate("abcd")
+    ]
     in_bytes = {message.party: message.to_bytes() for message in messages[::-1]}
     one, other = (IFTMMaster(WORDS, similarity_threshold=0.1) for _ in range(2))
     other.update(in_bytes)
@@ -107,9 +124,9 @@ def mixtures(table, n_steps):
     """Mixtures of each pair of topics, in equal steps from one to the other."""
     share = (np.arange(n_steps) + 1)[:, None] / (n_steps + 1)
     first, second = np.triu_indices(len(table), 1)
-    return np.concatenate([
-        share * table[i] + (1 - share) * table[j] for i, j in zip(first, second)
-    ])  # fmt: skip
+    return np.concatenate(
+        [share * table[i] + (1 - share) * table[j] for i, j in zip(first, second)]
+    )
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7])
@@ -120,8 +137,11 @@ def test_a_hostile_party_does_not_collapse_the_global_model(parties, corpus, thr
     attack = mixtures(honest.components_, 25)
     attacked = IFTMMaster(WORDS, similarity_threshold=threshold, max_topics=10_000)
     send(attacked, *messages, say("x", table=attack, weight=1e-300))
-    # each honest topic is still there, and the model is as good with the same prior in total
-    distance = np.abs(honest.components_[:, None] - attacked.components_).sum(axis=2) / 2
+    # each honest topic is still there, and the model is as good with the same prior in
+    # total
+    distance = (
+        np.abs(honest.components_[:, None] - attacked.components_).sum(axis=2) / 2
+    )
     assert distance.min(axis=1).max() < 0.05
     before, after = (
         held_out_perplexity(table, held_out, doc_topic_prior=0.6 / len(table))
@@ -162,7 +182,9 @@ def test_a_bad_message_is_refused_and_harms_nobody(message, reason):
 
 def test_a_round_without_enough_models_is_not_made():
     master = IFTMMaster(WORDS, min_parties=2)
-    with pytest.raises(RoundError, match=r"has 1 valid .* at least 2; b was refused: .*round 7"):
+    with pytest.raises(
+        RoundError, match=r"has 1 valid .* at least 2; b was refused: .*round 7"
+    ):
         send(master, say("a"), say("b", round=7))
     assert master.round_ == 0
     assert not hasattr(master, "components_")
@@ -173,7 +195,9 @@ def test_a_round_without_enough_models_is_not_made():
     with pytest.raises(RoundError):
         master.update({})
     assert before == (master.components_.tolist(), master.next_models_)
-    with pytest.raises(TypeError, match="must be a mapping of names to messages, got list"):
+    with pytest.raises(
+        TypeError, match="must be a mapping of names to messages, got list"
+    ):
         master.update([say("a", round=1)])
 
 
@@ -182,12 +206,15 @@ def test_the_global_model_is_a_release_like_others(corpus, parties, tmp_path):
     with pytest.raises(ValueError, match="no round"):
         master.released_model()
     run_rounds(master, parties, 2)
-    with pytest.warns(PrivacyLeakWarning, match="without privacy"):  # parties of this file
+    # parties of this file
+    with pytest.warns(PrivacyLeakWarning, match="without privacy"):
         save_release(master.released_model(), tmp_path / "global.dplda")
     model = load_release(tmp_path / "global.dplda")
     topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(topics, master.components_, atol=1e-8)
-    np.testing.assert_allclose(model.components_.sum(axis=1), master.topic_weights_, rtol=1e-6)
+    np.testing.assert_allclose(
+        model.components_.sum(axis=1), master.topic_weights_, rtol=1e-6
+    )
     assert (model.estimator_name_, model.n_iter_) == ("IFTMMaster", 2)
     assert top_words(model) == top_words(model, WORDS)
     held_out = corpus[380:]
@@ -212,16 +239,25 @@ def test_the_guarantee_is_what_the_parties_state(tmp_path):
     """The largest epsilon and delta of any round, also of parties that are gone."""
     master = IFTMMaster(WORDS)
     send(
-        master, say("a", epsilon=4.0, delta=1e-6, unit="document"),
+        master,
+        say("a", epsilon=4.0, delta=1e-6, unit="document"),
         say("b", epsilon=6.5, delta=1e-7, unit="document"),
-    )  # fmt: skip
+    )
     refused = say("d", epsilon=50.0, unit="token", round=7)
     send(master, say("a", epsilon=5.0, delta=1e-6, unit="document", round=1), refused)
     guarantee = master.released_model().privacy_
-    assert (guarantee.unit, guarantee.epsilon, guarantee.delta) == ("document", 6.5, 1e-6)
+    assert (guarantee.unit, guarantee.epsilon, guarantee.delta) == (
+        "document",
+        6.5,
+        1e-6,
+    )
     assert guarantee.epsilon_at(1e-6) == 6.5
     assert guarantee.epsilon_at(9e-7) == math.inf  # nobody has stated more
-    for statement in ("party 'a'", "epsilon 5 at delta 1e-06", "epsilon 6.5 at delta 1e-07"):
+    for statement in (
+        "party 'a'",
+        "epsilon 5 at delta 1e-06",
+        "epsilon 6.5 at delta 1e-07",
+    ):
         assert statement in str(guarantee)
     assert "'d'" not in str(guarantee)
     save_release(master.released_model(), tmp_path / "global.dplda")
@@ -230,10 +266,15 @@ def test_the_guarantee_is_what_the_parties_state(tmp_path):
 
 def test_parties_with_different_units():
     master = IFTMMaster(WORDS)
-    send(master, say("a", epsilon=8.0), say("b", epsilon=2.0, delta=1e-5, unit="document"))
+    send(
+        master,
+        say("a", epsilon=8.0),
+        say("b", epsilon=2.0, delta=1e-5, unit="document"),
+    )
     guarantee = master.released_model().privacy_
     assert (guarantee.unit, guarantee.epsilon) == ("document or token", 8.0)
-    send(master, say("a", epsilon=1.0, round=1))  # takes back nothing of what it has stated
+    # takes back nothing of what it has stated
+    send(master, say("a", epsilon=1.0, round=1))
     assert master.released_model().privacy_.epsilon == 8.0
     assert "delta 1e-05 for one document" in str(guarantee)
     for changes in ({"epsilon": math.inf}, {"delta": 1.0}):
@@ -243,11 +284,17 @@ def test_parties_with_different_units():
 
 
 def test_a_party_protects_one_unit_in_all_rounds():
-    """A first round that costs a document 4 says nothing of users, whatever the second one says."""
+    """A first round that costs a document 4 says nothing of users, whatever the second
+    one says.
+    """
     X = make_topic_corpus(200, N_WORDS, 3, random_state=0).data
     master = IFTMMaster(WORDS)
     model = SubLDA(3, epsilon=4.0, max_iter=2).fit(X)
-    send(master, LocalModel.from_estimator(model, "a", 0, HASH), say("b", unit="document"))
+    send(
+        master,
+        LocalModel.from_estimator(model, "a", 0, HASH),
+        say("b", unit="document"),
+    )
     model.set_params(epsilon=2.0).fit(X, user_ids=np.arange(200) // 20)
     with pytest.warns(PrivacyLeakWarning, match="one fit"):
         message = LocalModel.from_estimator(model, "a", 1, HASH)
@@ -260,11 +307,16 @@ def test_a_party_protects_one_unit_in_all_rounds():
 @pytest.mark.parametrize(
     "options",
     [
-        dict(similarity_threshold=0), dict(similarity_threshold=1.1),
-        dict(similarity_threshold=np.nan), dict(n_top_words=0), dict(n_top_words=2.5),
-        dict(max_topics=0), dict(min_parties=0), dict(max_weight=0),
+        dict(similarity_threshold=0),
+        dict(similarity_threshold=1.1),
+        dict(similarity_threshold=np.nan),
+        dict(n_top_words=0),
+        dict(n_top_words=2.5),
+        dict(max_topics=0),
+        dict(min_parties=0),
+        dict(max_weight=0),
     ],
-)  # fmt: skip
+)
 def test_bad_parameters(options):
     (name,) = options
     with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
@@ -305,14 +357,20 @@ def test_an_estimator_that_pays_for_every_round_is_refused(corpus):
     """Before it is fitted: the round would fail, and its fit would be charged."""
     ledger, party = Ledger(epsilon=10.0), exact(3)
     model = SubLDA(3, epsilon=4.0, ledger=ledger)
-    with pytest.raises(TypeError, match=r"'b' must .*got SubLDA; .*LocalModel.from_estimator"):
+    with pytest.raises(
+        TypeError, match=r"'b' must .*got SubLDA; .*LocalModel.from_estimator"
+    ):
         run_rounds(IFTMMaster(WORDS), {"a": (party, corpus), "b": (model, corpus)}, 1)
     assert not hasattr(party, "components_")
     assert ledger.entries() == []
     for given in ({"a": corpus}, corpus):
-        with pytest.raises(TypeError, match=r"must be a pair \(IFTMParty, X\) .*, got csr_array"):
+        with pytest.raises(
+            TypeError, match=r"must be a pair \(IFTMParty, X\) .*, got csr_array"
+        ):
             run_rounds(IFTMMaster(WORDS), given, n_rounds=1)
-    with pytest.raises(TypeError, match="an IFTMParty, before its documents, got csr_array"):
+    with pytest.raises(
+        TypeError, match="an IFTMParty, before its documents, got csr_array"
+    ):
         run_rounds(IFTMMaster(WORDS), {"a": (corpus, party)}, n_rounds=1)
 
 
@@ -326,12 +384,19 @@ def answer(estimator, X, message, vocabulary=HASH):
 
 
 def private(ledger, **options):
-    return exact(3, None, **{"token_epsilon": 5.0, "max_iter": 3, "ledger": ledger} | options)
+    return exact(
+        3, None, **{"token_epsilon": 5.0, "max_iter": 3, "ledger": ledger} | options
+    )
 
 
 def test_bytes_make_the_rounds_of_one_process(corpus, parties):
-    """The party is pickled between rounds, and reads its documents in the first one only."""
-    master, kept = IFTMMaster(WORDS), {n: pickle.dumps(pair) for n, pair in parties.items()}
+    """The party is pickled between rounds, and reads its documents in the first one
+    only.
+    """
+    master, kept = (
+        IFTMMaster(WORDS),
+        {n: pickle.dumps(pair) for n, pair in parties.items()},
+    )
     for number in range(3):
         answers = {}
         for name, content in kept.items():
@@ -367,7 +432,9 @@ def test_a_lost_fit_is_paid_again_and_stated(corpus):
     assert message.epsilon == ledger.epsilon_at(message.delta) > 9.9
     send(master := IFTMMaster(WORDS), say("b"), answer(private(ledger), X, request()))
     assert master.released_model().epsilon_ == ledger.epsilon_at(1e-6) > 14.9
-    with pytest.raises(ValueError, match=r"whose fit is lost.*give the estimator the ledger"):
+    with pytest.raises(
+        ValueError, match=r"whose fit is lost.*give the estimator the ledger"
+    ):
         answer(forgetful := private(None), X, request(1, 3))
     assert not hasattr(forgetful, "components_")
 
@@ -375,13 +442,17 @@ def test_a_lost_fit_is_paid_again_and_stated(corpus):
 def test_a_request_that_is_refused_costs_nothing(corpus):
     ledger = Ledger(epsilon=5.0)
     party, X = private(ledger), corpus[:60]
-    other = NextModel(round=0, vocabulary=vocabulary_hash(WORDS[:3]), table=np.zeros((0, N_WORDS)))
+    other = NextModel(
+        round=0, vocabulary=vocabulary_hash(WORDS[:3]), table=np.zeros((0, N_WORDS))
+    )
     narrow = NextModel(round=1, vocabulary=HASH, table=say(n_words=3).table)
     for message, error, text in [
         (other.to_bytes(), MessageError, "another vocabulary"),
-        (other, MessageError, "another vocabulary"), (narrow, ValueError, "have other columns"),
-        (b"cos\nsystem\n" * 9, MessageError, "its header has"), ("text", MessageError, "is bytes"),
-    ]:  # fmt: skip
+        (other, MessageError, "another vocabulary"),
+        (narrow, ValueError, "have other columns"),
+        (b"cos\nsystem\n" * 9, MessageError, "its header has"),
+        ("text", MessageError, "is bytes"),
+    ]:
         with pytest.raises(error, match=text):
             answer(party, X, message)
     with pytest.raises(ValueError, match="count the words of this vocabulary"):

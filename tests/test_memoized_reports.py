@@ -60,9 +60,13 @@ def test_a_changed_document(corpus, path):
 
 
 def test_all_reports_of_a_file_cost_what_one_costs(corpus, path):
-    """Each document is in one report, and no document adds to the cost of another one."""
+    """Each document is in one report, and no document adds to the cost of another
+    one.
+    """
     ledger = Ledger(epsilon=10.0, delta=1e-6)
-    client = RandomizedResponse(bit_epsilon=1.0, max_doc_words=2, ledger=ledger).fit(corpus)
+    client = RandomizedResponse(bit_epsilon=1.0, max_doc_words=2, ledger=ledger).fit(
+        corpus
+    )
     memo = MemoizedReports(client, path)
     for row in range(20):
         memo.reports([row], corpus[[row]])
@@ -91,7 +95,9 @@ def test_each_file_and_each_ledger_has_an_entry(corpus, tmp_path):
 
 @pytest.mark.parametrize("left", ["reserved", "canceled"])
 def test_an_entry_without_a_release_does_not_pay(left, corpus, path):
-    """A process that is killed between reservation and report leaves one that can be canceled."""
+    """A process that is killed between reservation and report leaves one that can be
+    canceled.
+    """
     ledger = Ledger()
     client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
     memo = MemoizedReports(client, path)
@@ -121,9 +127,13 @@ def test_each_part_pays_for_its_reports(corpus, path):
 
 
 def test_reports_with_a_seed_are_charged_in_each_call(corpus, path):
-    """Two calls flip the same bits: the reports of two documents are not independent."""
+    """Two calls flip the same bits: the reports of two documents are not
+    independent.
+    """
     ledger = Ledger()
-    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, random_state=0).fit(corpus)
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, random_state=0).fit(
+        corpus
+    )
     memo = MemoizedReports(client, path)
     for row in range(2):
         with pytest.warns(SeededNoiseWarning):
@@ -134,7 +144,9 @@ def test_reports_with_a_seed_are_charged_in_each_call(corpus, path):
 
 def test_an_unaffordable_report_is_not_stored(corpus, path):
     ledger = Ledger(epsilon=1.0)
-    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, max_doc_words=60).fit(corpus)
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, max_doc_words=60).fit(
+        corpus
+    )
     memo = MemoizedReports(client, path)
     for _ in range(2):
         with pytest.raises(BudgetError):
@@ -170,7 +182,8 @@ def test_bad_memoized_calls(corpus, tmp_path, path):
 @pytest.fixture
 def reported(corpus, tmp_path):
     memo = MemoizedReports(
-        RandomizedResponse(bit_epsilon=1.0, ledger=Ledger()).fit(corpus), tmp_path / "reports"
+        RandomizedResponse(bit_epsilon=1.0, ledger=Ledger()).fit(corpus),
+        tmp_path / "reports",
     )
     memo.reports(range(2), corpus[:2])
     older = (tmp_path / "reports").read_bytes()
@@ -182,12 +195,16 @@ def reported(corpus, tmp_path):
 def test_a_file_that_was_replaced_is_refused(reported, corpus, tmp_path, content):
     memo, path, older = reported
     files = {"older": older, "empty": b""}
-    other = MemoizedReports(RandomizedResponse(bit_epsilon=1.0).fit(corpus), tmp_path / "other")
+    other = MemoizedReports(
+        RandomizedResponse(bit_epsilon=1.0).fit(corpus), tmp_path / "other"
+    )
     files["other"] = (tmp_path / "other").read_bytes()
     other.reports(range(3), corpus[:3])
     files["other with as many"] = (tmp_path / "other").read_bytes()
     path.write_bytes(files[content])
-    with pytest.raises(ValueError, match=r"another file of reports|or its content was lost"):
+    with pytest.raises(
+        ValueError, match=r"another file of reports|or its content was lost"
+    ):
         memo.reports([2], corpus[[2]])
     assert len(memo.randomizer.ledger.entries()) == 1
     assert path.read_bytes() == files[content]
@@ -238,7 +255,9 @@ def test_a_bit_that_flips_under_a_client_makes_no_second_report(reported, corpus
     memo, path, _ = reported
     content, first = path.read_bytes(), memo.reports(range(3), corpus[:3])
     for byte in np.flatnonzero(np.frombuffer(content, np.uint8))[::3].tolist():
-        path.write_bytes(content[:byte] + bytes([content[byte] ^ 1]) + content[byte + 1 :])
+        path.write_bytes(
+            content[:byte] + bytes([content[byte] ^ 1]) + content[byte + 1 :]
+        )
         with suppress(ValueError, OSError):
             assert same(memo.reports(range(3), corpus[:3]), first)
     assert len(memo.randomizer.ledger.entries()) == 1
@@ -256,7 +275,9 @@ def test_a_sent_report_survives_a_power_cut(reported):
 
 
 def test_cells_of_other_lengths_are_another_state():
-    """A byte that moves from the document to the id would make an id that nobody has reported."""
+    """A byte that moves from the document to the id would make an id that nobody has
+    reported.
+    """
     key, state = bytes(32), bytes(32)
     assert _next_state(key, state, b"ab", b"c") != _next_state(key, state, b"a", b"bc")
 

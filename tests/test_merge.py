@@ -1,4 +1,6 @@
-"""Similarity, merging and composing: hand-computed cases, and slow twins of the paper's loops."""
+"""Similarity, merging and composing: hand-computed cases, and slow twins of the paper's
+loops.
+"""
 
 import numpy as np
 import pytest
@@ -22,8 +24,14 @@ def random_table(rng, n_topics, n_words, concentration=0.2):
 
 def slow_similarity(a, b, n_top_words):
     """Equation 29 for two topics."""
-    top_a = {int(w): a[w] for w in sorted(range(len(a)), key=lambda w: (-a[w], w))[:n_top_words]}
-    top_b = {int(w): b[w] for w in sorted(range(len(b)), key=lambda w: (-b[w], w))[:n_top_words]}
+    top_a = {
+        int(w): a[w]
+        for w in sorted(range(len(a)), key=lambda w: (-a[w], w))[:n_top_words]
+    }
+    top_b = {
+        int(w): b[w]
+        for w in sorted(range(len(b)), key=lambda w: (-b[w], w))[:n_top_words]
+    }
     common = top_a.keys() & top_b.keys()
     low = sum(min(top_a[w], top_b[w]) for w in common)
     high = sum(max(top_a[w], top_b[w]) for w in common)
@@ -45,24 +53,35 @@ def slow_labels(table, threshold, n_top_words):
 @pytest.mark.parametrize("n_top_words", [1, 5, 30, 100])
 def test_similarity_is_that_of_the_slow_twin(n_top_words):
     rng = np.random.default_rng(n_top_words)
-    a, b = random_table(rng, 7, 40), random_table(rng, 4, 40).round(1)  # the second has ties
-    fast = similarity(TopWords.from_table(a, n_top_words), TopWords.from_table(b, n_top_words))
+    # the second has ties
+    a, b = random_table(rng, 7, 40), random_table(rng, 4, 40).round(1)
+    fast = similarity(
+        TopWords.from_table(a, n_top_words), TopWords.from_table(b, n_top_words)
+    )
     slow = [[slow_similarity(x, y, n_top_words) for y in b] for x in a]
     np.testing.assert_allclose(fast, slow, rtol=1e-12)
 
 
 @pytest.mark.parametrize("threshold", [0.05, 0.2, 0.5, 1.0])
 def test_merging_is_that_of_the_slow_twin(threshold):
-    """Algorithm 3: labels, then weighted means of the rows of a label (lines 12 to 17)."""
+    """Algorithm 3: labels, then weighted means of the rows of a label (lines 12 to
+    17).
+    """
     rng = np.random.default_rng(3)
     table = random_table(rng, 12, 25)
-    table = np.concatenate([table, normalize_topics(table[:5] + 0.01 * rng.random((5, 25)))])
+    table = np.concatenate(
+        [table, normalize_topics(table[:5] + 0.01 * rng.random((5, 25)))]
+    )
     weights = rng.integers(1, 100, len(table)).astype(float)
-    labels = redundant_topics(TopWords.from_table(table, 8), threshold, np.arange(len(table)))
+    labels = redundant_topics(
+        TopWords.from_table(table, 8), threshold, np.arange(len(table))
+    )
     assert labels.tolist() == slow_labels(table, threshold, 8)
     merged, total = merge_topics(table, weights, labels)
     for label, row in enumerate(merged):
-        mean = np.average(table[labels == label], axis=0, weights=weights[labels == label])
+        mean = np.average(
+            table[labels == label], axis=0, weights=weights[labels == label]
+        )
         np.testing.assert_allclose(row, mean / mean.sum(), rtol=1e-12)
     np.testing.assert_allclose(total, np.bincount(labels, weights))
 
@@ -77,14 +96,20 @@ def test_a_set_has_one_topic_of_each_party():
         [0.0, 0.0, 0.0, 1.0],  # party 2
     ])  # fmt: skip
     top, owners = TopWords.from_table(table, 4), np.array([0, 0, 1, 2, 2])
-    np.testing.assert_array_equal(redundant_topics(top, 0.5, np.arange(5)), [0, 0, 0, 0, 1])
+    np.testing.assert_array_equal(
+        redundant_topics(top, 0.5, np.arange(5)), [0, 0, 0, 0, 1]
+    )
     np.testing.assert_array_equal(redundant_topics(top, 0.5, owners), [0, 1, 0, 0, 2])
     order = np.array([3, 1, 4, 0, 2])
-    shuffled = redundant_topics(TopWords.from_table(table[order], 4), 0.5, owners[order])
+    shuffled = redundant_topics(
+        TopWords.from_table(table[order], 4), 0.5, owners[order]
+    )
     np.testing.assert_array_equal(shuffled, [0, 1, 2, 0, 0])
 
 
-@pytest.mark.parametrize("weights", [[0, 0, 0], [1e-300, 1e-300, 1e-300], [2.0**53, 0, 2.0**53]])
+@pytest.mark.parametrize(
+    "weights", [[0, 0, 0], [1e-300, 1e-300, 1e-300], [2.0**53, 0, 2.0**53]]
+)
 def test_extreme_weights(weights):
     merged, _ = merge_topics(
         np.array([[1.0, 0], [0, 1.0], [0, 1.0]]), np.array(weights), np.array([0, 1, 0])
@@ -109,7 +134,9 @@ def test_a_global_topic_is_given_once_to_the_most_similar():
     global_table = [[0.7, 0.3, 0, 0]]
     own = [[0.4, 0.6, 0, 0], [0.6, 0.4, 0, 0]]
     np.testing.assert_array_equal(compose(global_table, own), [own[0], global_table[0]])
-    np.testing.assert_array_equal(compose(global_table, own[::-1]), [global_table[0], own[0]])
+    np.testing.assert_array_equal(
+        compose(global_table, own[::-1]), [global_table[0], own[0]]
+    )
 
 
 def test_composing_does_not_depend_on_the_numbering():
@@ -120,5 +147,7 @@ def test_composing_does_not_depend_on_the_numbering():
     np.testing.assert_array_equal(
         compose(global_table, own[order], n_top_words=10), composed[order]
     )
-    np.testing.assert_array_equal(compose(global_table[::-1], own, n_top_words=10), composed)
+    np.testing.assert_array_equal(
+        compose(global_table[::-1], own, n_top_words=10), composed
+    )
     assert sum(any((row == g).all() for g in global_table) for row in composed) == 3

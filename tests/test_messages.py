@@ -20,9 +20,15 @@ TABLE = np.array([[0.5, 0.25, 0.25, 0.0], [0.1, 0.2, 0.3, 0.4]])
 
 def local(**changes):
     fields = dict(
-        party="north", round=3, vocabulary=HASH, table=TABLE,
-        weight=120.5, epsilon=4.0, delta=1e-6, unit="token",
-    )  # fmt: skip
+        party="north",
+        round=3,
+        vocabulary=HASH,
+        table=TABLE,
+        weight=120.5,
+        epsilon=4.0,
+        delta=1e-6,
+        unit="token",
+    )
     return LocalModel(**{**fields, **changes})
 
 
@@ -33,11 +39,17 @@ def next_model(**changes):
 @pytest.mark.parametrize(
     "message",
     [
-        local(), local(weight=0), local(party="inf", epsilon=math.inf), next_model(),
+        local(),
+        local(weight=0),
+        local(party="inf", epsilon=math.inf),
+        next_model(),
         next_model(table=TABLE[:0]),
-        *(local(epsilon=x) for x in (0.1, 5e-324, 1.7976931348623157e308, 2**53 + 2, 10**5000)),
+        *(
+            local(epsilon=x)
+            for x in (0.1, 5e-324, 1.7976931348623157e308, 2**53 + 2, 10**5000)
+        ),
     ],
-)  # fmt: skip
+)
 def test_bytes_and_back_to_the_last_bit(message):
     data = message.to_bytes()
     again = type(message).from_bytes(data)
@@ -46,7 +58,10 @@ def test_bytes_and_back_to_the_last_bit(message):
     assert again.table.dtype == np.float32
     for name, value in vars(message).items():
         if name != "table":
-            assert (type(getattr(again, name)), getattr(again, name)) == (type(value), value)
+            assert (type(getattr(again, name)), getattr(again, name)) == (
+                type(value),
+                value,
+            )
 
 
 def test_a_message_cannot_be_changed():
@@ -62,10 +77,16 @@ def test_a_message_cannot_be_changed():
 
 def test_messages_differ_in_every_field():
     others = [
-        local(party="south"), local(round=2), local(vocabulary=vocabulary_hash(["a"])),
-        local(table=TABLE[::-1]), local(table=TABLE[:1]), local(weight=1), local(epsilon=5),
-        local(delta=0), local(unit="document"),
-    ]  # fmt: skip
+        local(party="south"),
+        local(round=2),
+        local(vocabulary=vocabulary_hash(["a"])),
+        local(table=TABLE[::-1]),
+        local(table=TABLE[:1]),
+        local(weight=1),
+        local(epsilon=5),
+        local(delta=0),
+        local(unit="document"),
+    ]
     assert len({message.to_bytes() for message in [local(), *others]}) == 10
     assert all(message != local() for message in others)
 
@@ -77,12 +98,18 @@ NAN[1, 1], INFINITE[1, 1] = np.nan, np.inf
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        (dict(party=""), "1 to 64 printable"), (dict(party="x" * 65), "1 to 64 printable"),
-        (dict(party="a\nb"), "printable"), (dict(party=b"north"), "party must be"),
-        (dict(round=-1), "round must be an integer from 0"), (dict(round=2**31), "round must be"),
-        (dict(round=1.0), "round must be"), (dict(round=True), "round must be"),
-        (dict(vocabulary="kos"), "vocabulary_hash"), (dict(vocabulary=None), "vocabulary_hash"),
-        (dict(table=NAN), "NaN"), (dict(table=INFINITE), "infinite"),
+        (dict(party=""), "1 to 64 printable"),
+        (dict(party="x" * 65), "1 to 64 printable"),
+        (dict(party="a\nb"), "printable"),
+        (dict(party=b"north"), "party must be"),
+        (dict(round=-1), "round must be an integer from 0"),
+        (dict(round=2**31), "round must be"),
+        (dict(round=1.0), "round must be"),
+        (dict(round=True), "round must be"),
+        (dict(vocabulary="kos"), "vocabulary_hash"),
+        (dict(vocabulary=None), "vocabulary_hash"),
+        (dict(table=NAN), "NaN"),
+        (dict(table=INFINITE), "infinite"),
         (dict(table=TABLE - [[0.5, -0.5, 0, 0]]), "got negative"),
         (dict(table=2 * TABLE), "sum to 1 within 0.0001, got an error of 1"),
         (dict(table=TABLE[0]), r"shape \(n_topics, n_words\).*got \(4,\)"),
@@ -90,13 +117,16 @@ NAN[1, 1], INFINITE[1, 1] = np.nan, np.inf
         (dict(table=[["a", "b"]]), "array of numbers"),
         (dict(table=[[1.0], [0.5, 0.5]]), "array of numbers"),
         (dict(weight=-1), r"weight must be a number in \[0, "),
-        (dict(weight=math.inf), "weight must be"), (dict(weight=math.nan), "weight must be"),
-        (dict(weight="many"), "weight must be"), (dict(weight=10**5000), "got inf"),
-        (dict(epsilon=math.nan), "epsilon must be"), (dict(epsilon=-0.1), "epsilon must be"),
+        (dict(weight=math.inf), "weight must be"),
+        (dict(weight=math.nan), "weight must be"),
+        (dict(weight="many"), "weight must be"),
+        (dict(weight=10**5000), "got inf"),
+        (dict(epsilon=math.nan), "epsilon must be"),
+        (dict(epsilon=-0.1), "epsilon must be"),
         (dict(delta=1.5), r"delta must be a number in \[0, 1\]"),
         (dict(unit="company"), "unit must be one of"),
     ],
-)  # fmt: skip
+)
 def test_invalid_messages_do_not_exist(changes, text):
     with pytest.raises(MessageError, match=text):
         local(**changes)
@@ -134,13 +164,18 @@ def test_the_forger_could_write_a_valid_message():
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"", "no file of dplda"), (b"hello" * 100, "its header has"),
-        (b"cos\nsystem\n(S'true'\ntR.", "its header has"), ("text", "is bytes, got str"),
-        (SOUND[:-1], "no file of dplda"), (SOUND + b"x", "no file of dplda"),
-        (SOUND[:-1] + b"x", "checksum"), (local().to_bytes(), "it is a 'dplda-local-model'"),
+        (b"", "no file of dplda"),
+        (b"hello" * 100, "its header has"),
+        (b"cos\nsystem\n(S'true'\ntR.", "its header has"),
+        ("text", "is bytes, got str"),
+        (SOUND[:-1], "no file of dplda"),
+        (SOUND + b"x", "no file of dplda"),
+        (SOUND[:-1] + b"x", "checksum"),
+        (local().to_bytes(), "it is a 'dplda-local-model'"),
         (forged(kind="dplda-release"), "it is a 'dplda-release'"),
         (forged({**FIELDS, "padding": "x" * 5000}), "its header has"),
-        (forged({**FIELDS, "extra": 1}), "wrong fields"), (forged({"round": 4}), "wrong fields"),
+        (forged({**FIELDS, "extra": 1}), "wrong fields"),
+        (forged({"round": 4}), "wrong fields"),
         (forged(tables={}), "wrong fields"),
         (forged(tables={**TABLES, "more": TABLE}), "wrong fields"),
         (forged(tables={"table": TABLE}), "or another table"),
@@ -153,16 +188,26 @@ def test_the_forger_could_write_a_valid_message():
         (forged({**FIELDS, "round": math.nan}), "holds the number NaN"),
         (resealed(b'"shape":[2,4]', b'"shape":[2,5]'), "no file of dplda"),
         (resealed(b'"shape":[2,4]', b'"shape":[4,2]'), "checksum"),
-        (resealed(b'"shape":[2,4]', b'"shape":[1099511627776,1099511627776]'), "no file of dplda"),
+        (
+            resealed(b'"shape":[2,4]', b'"shape":[1099511627776,1099511627776]'),
+            "no file of dplda",
+        ),
         (resealed(b'"shape":[2,4]', b'"shape":[-2,-4]'), "no file of dplda"),
-        (resealed(b'"data_offsets":[0,32]', b'"data_offsets":[0,31]'), "no file of dplda"),
-        (resealed(b'"F32"', b'"I32"'), "checksum"), (resealed(b'"table"', b'"tables"'), "checksum"),
+        (
+            resealed(b'"data_offsets":[0,32]', b'"data_offsets":[0,31]'),
+            "no file of dplda",
+        ),
+        (resealed(b'"F32"', b'"I32"'), "checksum"),
+        (resealed(b'"table"', b'"tables"'), "checksum"),
         (resealed(b"round", b"sound"), "checksum"),
         (resealed(b'{"dplda"', b'{"other"'), "no file of dplda"),
-        (resealed(b'"__metadata__":{', b'"__metadata__":' + b"[" * 2000), "no file of dplda"),
+        (
+            resealed(b'"__metadata__":{', b'"__metadata__":' + b"[" * 2000),
+            "no file of dplda",
+        ),
     ],
     ids=range(32),
-)  # fmt: skip
+)
 def test_hostile_bytes_are_refused(data, text):
     with pytest.raises(MessageError, match=text):
         NextModel.from_bytes(data)
@@ -170,7 +215,9 @@ def test_hostile_bytes_are_refused(data, text):
 
 def test_the_length_of_a_header_is_checked_before_anything_is_read():
     for length in (4097, 2**31, 2**63, 2**64 - 1):
-        with pytest.raises(MessageError, match=f"its header has {length} bytes, more than 4096"):
+        with pytest.raises(
+            MessageError, match=f"its header has {length} bytes, more than 4096"
+        ):
             NextModel.from_bytes(length.to_bytes(8, "little") + SOUND[8:] + bytes(9999))
 
 
@@ -216,7 +263,8 @@ def test_the_hash_names_a_vocabulary():
 
 
 @pytest.mark.parametrize(
-    "words", [[], 0, 3, None, ["a", "a"], "abc", b"ab", [1, 2], [None], [["a"], ["b", "c"]]]
+    "words",
+    [[], 0, 3, None, ["a", "a"], "abc", b"ab", [1, 2], [None], [["a"], ["b", "c"]]],
 )
 def test_what_is_no_vocabulary(words):
     with pytest.raises(MessageError, match="word"):
@@ -235,7 +283,9 @@ def test_a_message_counts_all_fits_of_the_ledger_of_its_model(kind, tmp_path):
     assert message.epsilon == ledger.epsilon_spent > model.epsilon_
     alone = SubLDA(2, epsilon=1.0, max_iter=2).fit(X)
     with pytest.warns(PrivacyLeakWarning, match="states the cost of one fit"):
-        message = LocalModel.from_estimator(alone, "a", 1, vocabulary_hash(["a", "b", "c"]))
+        message = LocalModel.from_estimator(
+            alone, "a", 1, vocabulary_hash(["a", "b", "c"])
+        )
     assert message.epsilon == alone.epsilon_
 
 

@@ -17,7 +17,9 @@ from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.metrics._perplexity import split_documents
 
 N_WORDS = 50
-counts = st.one_of(st.integers(0, 3), st.integers(0, 200), st.sampled_from([62, 63, 64, 10**6]))
+counts = st.one_of(
+    st.integers(0, 3), st.integers(0, 200), st.sampled_from([62, 63, 64, 10**6])
+)
 count_matrices = arrays.arrays(
     np.int64, st.tuples(st.integers(1, 6), st.integers(1, 8)), elements=counts
 )
@@ -51,7 +53,9 @@ def test_the_split_of_a_row_depends_on_that_row_only(X, random):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 62])
 def test_tokens_are_tossed_like_fair_coins(count):
-    """The observed part of a count is binomial; documents differ in which words they have."""
+    """The observed part of a count is binomial; documents differ in which words they
+    have.
+    """
     rng = np.random.default_rng(count)
     X = sp.csr_array(count * (rng.random((2000, 20)) < 0.5))
     observed = split_documents(X)[0].toarray()[X.toarray() > 0]
@@ -110,7 +114,12 @@ TABLE, DOCUMENTS = np.ones((2, 3)), np.array([[4, 4, 4]])
         ([[1, 1, 1], [1, np.nan, 1]], DOCUMENTS, {}, "components contains NaN"),
         (TABLE, [[1, 2, -1]], {}, "Negative"),
         (TABLE, [[0, 0, 0]], {}, "no words to score"),
-        (TABLE, DOCUMENTS, {"doc_topic_prior": 0}, r"doc_topic_prior must be a number in \(0, "),
+        (
+            TABLE,
+            DOCUMENTS,
+            {"doc_topic_prior": 0},
+            r"doc_topic_prior must be a number in \(0, ",
+        ),
     ],
 )
 @pytest.mark.parametrize("completion", [True, False])

@@ -20,8 +20,13 @@ EPSILONS = (2.0, math.inf)
 def test_alias_tables_hold_their_weights(n):
     rng = np.random.default_rng(n)
     weight = rng.gamma(0.2, size=(30, n)).astype(np.float32) + np.float32(1e-30)
-    threshold, alias = np.empty(weight.shape, np.uint32), np.empty(weight.shape, np.int32)
-    _metropolis.build_alias(weight, threshold, alias, np.empty(n), np.empty(n, np.int32))
+    threshold, alias = (
+        np.empty(weight.shape, np.uint32),
+        np.empty(weight.shape, np.int32),
+    )
+    _metropolis.build_alias(
+        weight, threshold, alias, np.empty(n), np.empty(n, np.int32)
+    )
     chances = threshold / 2.0**32
     for row in range(30):
         share = np.bincount(alias[row], 1 - chances[row], n) + chances[row]
@@ -30,7 +35,9 @@ def test_alias_tables_hold_their_weights(n):
 
 
 def target_law(tokens, phi, alpha):
-    """Probabilities of all assignments of topics to the tokens of one document, and words."""
+    """Probabilities of all assignments of topics to the tokens of one document, and
+    words.
+    """
     n_components, n_words = phi.shape
     # of a word that was not reported, over that of a reported one
     ratio = np.full((tokens.n_tokens, n_words), (tokens.flip / (1 - tokens.flip)) ** 2)
@@ -46,13 +53,17 @@ def target_law(tokens, phi, alpha):
         law[topics] = weight
     total = sum(law.values())
     word_law = [phi * ratio[i] for i in range(tokens.n_tokens)]  # given the topic
-    return {t: w / total for t, w in law.items()}, [w / w.sum(1, keepdims=True) for w in word_law]
+    return {t: w / total for t, w in law.items()}, [
+        w / w.sum(1, keepdims=True) for w in word_law
+    ]
 
 
 @pytest.mark.parametrize("words", [[0, 1, 2, 0], [3, 3, 1]], ids=str)
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_stationary_law_is_the_target(epsilon, words):
-    """Thousands of equal documents, far from their start: their states are independent draws."""
+    """Thousands of equal documents, far from their start: their states are independent
+    draws.
+    """
     one = Corpus(np.array(words, np.int32), np.array([0, len(words)]), 5)
     bits = None if math.isinf(epsilon) else RandomizedBits.for_epsilon(epsilon)
     tokens = privatize(one, bits, Streams(bytes(range(32)), seeded=True))
@@ -64,7 +75,9 @@ def test_the_stationary_law_is_the_target(epsilon, words):
 
     ptr = np.concatenate([[0], np.cumsum(np.tile(np.diff(tokens.ptr), n))])
     doc_ptr = np.arange(n + 1) * tokens.n_tokens
-    many = Tokens(np.arange(len(ptr)), doc_ptr, ptr, np.tile(tokens.word, n), 5, tokens.flip)
+    many = Tokens(
+        np.arange(len(ptr)), doc_ptr, ptr, np.tile(tokens.word, n), 5, tokens.flip
+    )
     topics = np.full(many.n_tokens, -1, np.int32)
     streams = Streams(bytes(31) + b"\7", seeded=True)
     for t in range(40):

@@ -1,4 +1,6 @@
-"""The noise: its tables, its law, its price, and the kernel against a big-integer twin."""
+"""The noise: its tables, its law, its price, and the kernel against a big-integer
+twin.
+"""
 
 import hashlib
 import itertools
@@ -51,7 +53,9 @@ def kernel(kernel_name):
 
 
 def words(n, *, round=0, spare=False):
-    return Streams.from_random_state(7).reader(Purpose.NOISE, round).words(n, spare=spare)
+    return (
+        Streams.from_random_state(7).reader(Purpose.NOISE, round).words(n, spare=spare)
+    )
 
 
 def tied_words(tables, n, *, share, seed=0):
@@ -148,7 +152,9 @@ def test_kernel_equals_its_twin(kernel, instruction_set):
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_instruction_sets_agree_on_many_words(kernel, dtype, instruction_sets):
-    """Most wrong fields look like ties, which one path resolves: a fault shows rarely."""
+    """Most wrong fields look like ties, which one path resolves: a fault shows
+    rarely.
+    """
     add, tables, _ = kernel
     bits, spare = words(2**20), words(2**17, spare=True)
     results = []
@@ -178,22 +184,37 @@ def test_any_number_of_cells(kernel, kernel_name, instruction_set, share, start,
 
 
 def test_extreme_words(kernel, instruction_set):
-    """Fields of zeros and ones in every combination, beside the first and the last columns."""
+    """Fields of zeros and ones in every combination, beside the first and the last
+    columns.
+    """
     add, tables, twin = kernel
     fields = [0, 1, 4095, 4096, 2**21 - 4096, 2**21 - 1]
     combined = itertools.product(fields, fields, fields, [0, 1])
-    bits = np.array([a | b << 21 | c << 42 | s << 63 for a, b, c, s in combined], np.uint64)
-    for spare in (np.zeros(6 * len(bits), np.uint64), np.full(6 * len(bits), 2**64 - 1, np.uint64)):
+    bits = np.array(
+        [a | b << 21 | c << 42 | s << 63 for a, b, c, s in combined], np.uint64
+    )
+    for spare in (
+        np.zeros(6 * len(bits), np.uint64),
+        np.full(6 * len(bits), 2**64 - 1, np.uint64),
+    ):
         cells = np.full(len(bits), -(2**62))
         add_all(add, tables, bits, spare, cells)
         assert_array_equal(cells + 2**62, twin(bits, spare, tables))
 
 
 @pytest.mark.parametrize("buffer", [0, 1, 2, 5, 6, 7])
-def test_a_cell_without_enough_spare_words_is_left_as_it_is(kernel, instruction_set, buffer):
-    """It and the spare words that it has read serve the next call: each cell gets one draw."""
+def test_a_cell_without_enough_spare_words_is_left_as_it_is(
+    kernel, instruction_set, buffer
+):
+    """It and the spare words that it has read serve the next call: each cell gets one
+    draw.
+    """
     draw, tables, twin = kernel
-    bits, spare, cells = words(20_000), words(2000, spare=True), np.zeros(20_000, np.int64)
+    bits, spare, cells = (
+        words(20_000),
+        words(2000, spare=True),
+        np.zeros(20_000, np.int64),
+    )
     expected = twin(bits, spare, tables)
     n_done, n_used = draw(bits, spare[:buffer], tables.fast, tables.slow, cells)
     assert n_done < 20_000
@@ -207,7 +228,9 @@ def test_a_cell_without_enough_spare_words_is_left_as_it_is(kernel, instruction_
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("n", [0, 1, 8, 9, 4099])
-def test_cells_of_both_widths_get_the_same_draws(kernel, kernel_name, instruction_set, n, dtype):
+def test_cells_of_both_widths_get_the_same_draws(
+    kernel, kernel_name, instruction_set, n, dtype
+):
     add, tables, _ = kernel
     bits, spare, expected = tied_draws(kernel_name, n, share=0.1)
     cells, _ = add_all(add, tables, bits, spare, np.full(n, 5, dtype))
@@ -223,7 +246,9 @@ def test_cells_of_both_widths_get_the_same_draws(kernel, kernel_name, instructio
     ids=["gaussian", "laplace"],
 )
 def test_mechanism_reads_its_stream_once_and_in_order(mechanism, tables, twin):
-    """More cells than a piece, more ties than a spare piece: nothing reused, nothing skipped."""
+    """More cells than a piece, more ties than a spare piece: nothing reused, nothing
+    skipped.
+    """
     value = np.arange(72_000).reshape(300, 240)
     noisy = mechanism(value, Streams.from_random_state(7).reader(Purpose.NOISE, 3))
     expected = twin(words(72_000, round=3), words(9000, round=3, spare=True), tables)
@@ -235,16 +260,24 @@ def test_mechanism_reads_its_stream_once_and_in_order(mechanism, tables, twin):
 def test_radius_is_the_largest_that_gives_the_noise_multiplier(noise_multiplier):
     radius = DiscreteGaussian.for_noise_multiplier(noise_multiplier).radius
     exact = Fraction(noise_multiplier) ** 2
-    assert radius**2 * exact <= NOISE_VARIANCE - ROUNDING_VARIANCE < (radius + 1) ** 2 * exact
+    assert (
+        radius**2 * exact
+        <= NOISE_VARIANCE - ROUNDING_VARIANCE
+        < (radius + 1) ** 2 * exact
+    )
 
 
 def test_the_event_leaves_the_variance_that_rounding_needs():
-    """Lemma 2 of the noise with h = eta(s_2): the continuous noise has variance S^2 - s_2^2."""
+    """Lemma 2 of the noise with h = eta(s_2): the continuous noise has variance S^2 -
+    s_2^2.
+    """
     assert DiscreteGaussian(64).event_variance == NOISE_VARIANCE - ROUNDING_VARIANCE
     assert 2 * math.exp(-2 * math.pi**2 * ROUNDING_VARIANCE) <= 1.5e-77
 
 
-@pytest.mark.parametrize("mechanism", [DiscreteGaussian(5000), FlooredLaplace(4.0), NoNoise()])
+@pytest.mark.parametrize(
+    "mechanism", [DiscreteGaussian(5000), FlooredLaplace(4.0), NoNoise()]
+)
 def test_a_mechanism_takes_integers_and_says_whether_it_protects(mechanism):
     reader = Streams.from_random_state(0).reader(Purpose.NOISE, 0)
     with pytest.raises(TypeError, match="safe"):
@@ -252,7 +285,11 @@ def test_a_mechanism_takes_integers_and_says_whether_it_protects(mechanism):
     value = np.arange(60).reshape(2, 30)
     noisy = mechanism(value, reader)
     assert noisy is not value
-    assert mechanism.exact == (noisy == value).all() == isinstance(mechanism.event, NonPrivate)
+    assert (
+        mechanism.exact
+        == (noisy == value).all()
+        == isinstance(mechanism.event, NonPrivate)
+    )
     assert mechanism.exact == (mechanism.scale == 0)
     assert FlooredLaplace(4.0, n_cells=2).event == Repeated(Laplace(4.0), 2)
 
@@ -260,13 +297,24 @@ def test_a_mechanism_takes_integers_and_says_whether_it_protects(mechanism):
 @pytest.mark.parametrize(
     ("make", "wrong", "message"),
     [
-        (DiscreteGaussian.for_noise_multiplier,
-         (0, -1, 9601.2, 10**400, np.int64(2**62), math.inf, math.nan), "at most 9601"),
-        (DiscreteGaussian, (0, 63, 2**30 + 1), "radius must be an integer from 64 to 1073741824"),
-        (FlooredLaplace, (0.0, 0.049, 9e5, math.inf, math.nan), r"number in \[0\.05, 90000\]"),
+        (
+            DiscreteGaussian.for_noise_multiplier,
+            (0, -1, 9601.2, 10**400, np.int64(2**62), math.inf, math.nan),
+            "at most 9601",
+        ),
+        (
+            DiscreteGaussian,
+            (0, 63, 2**30 + 1),
+            "radius must be an integer from 64 to 1073741824",
+        ),
+        (
+            FlooredLaplace,
+            (0.0, 0.049, 9e5, math.inf, math.nan),
+            r"number in \[0\.05, 90000\]",
+        ),
     ],
     ids=["multiplier", "radius", "scale"],
-)  # fmt: skip
+)
 def test_noise_that_cannot_be_drawn_is_refused(make, wrong, message):
     for value in wrong:
         with pytest.raises(ValueError, match=message):

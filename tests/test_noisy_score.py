@@ -1,4 +1,6 @@
-"""The noisy held-out score: what a document moves, what the score estimates, what is charged."""
+"""The noisy held-out score: what a document moves, what the score estimates, what is
+charged.
+"""
 
 import math
 from functools import partial
@@ -76,9 +78,10 @@ def test_a_unit_moves_the_sums_by_the_radius_at_most(own, clip, n_docs):
 
 
 counts = arrays.arrays(
-    np.float64, st.tuples(st.integers(1, 7), st.just(40)),
+    np.float64,
+    st.tuples(st.integers(1, 7), st.just(40)),
     elements=st.sampled_from([0, 0, 0, 1, 2, 3, 70, 0.5, 1e-300, 1e15]),
-)  # fmt: skip
+)
 
 
 @settings(deadline=None, max_examples=30)
@@ -92,12 +95,16 @@ def test_contributions_read_one_unit_and_are_bounded(X, clip, max_tokens):
     np.testing.assert_array_equal(together, np.vstack([of(row) for row in X[:, None]]))
     assert (np.hypot(*together.T) <= NORM * max_tokens * (1 + 1e-12)).all()
     users = number_users(np.arange(len(X)) % 3, len(X))
-    of_users = [of(X[users == u], users[users == u] * 0) for u in range(users.max() + 1)]
+    of_users = [
+        of(X[users == u], users[users == u] * 0) for u in range(users.max() + 1)
+    ]
     np.testing.assert_array_equal(of(X, users), np.vstack(of_users))
 
 
 def test_documents_of_a_user_are_added_before_the_clip():
-    """A user with two documents has their sums, and one with long documents weighs no more."""
+    """A user with two documents has their sums, and one with long documents weighs no
+    more.
+    """
     options = (sp.csr_array(X), Model.components_, REFERENCE, 0.1)
     alone = contributions(*options, 20.0, 10**6)
     users = np.arange(X.shape[0]) // 2
@@ -105,13 +112,20 @@ def test_documents_of_a_user_are_added_before_the_clip():
     np.testing.assert_allclose(together, alone[::2] + alone[1::2], rtol=1e-12)
     capped = contributions(*options, 20.0, 10, users=users)
     np.testing.assert_allclose(capped[:, 1], 10 * TOKEN_WEIGHT)
-    np.testing.assert_allclose(capped[:, 0] / capped[:, 1], together[:, 0] / together[:, 1])
+    np.testing.assert_allclose(
+        capped[:, 0] / capped[:, 1], together[:, 0] / together[:, 1]
+    )
 
 
 def test_without_noise_clip_and_cap_it_is_the_gain_in_log_likelihood():
     exact = -math.log(held_out_perplexity(Model.components_, X)) - math.log(1 / 40)
     score = noisy_score(
-        Model(), X, epsilon=math.inf, public_unigram=REFERENCE, max_tokens=100, clip=20.0
+        Model(),
+        X,
+        epsilon=math.inf,
+        public_unigram=REFERENCE,
+        max_tokens=100,
+        clip=20.0,
     )
     assert score.gain == pytest.approx(exact, abs=1e-5)
     assert score.standard_error == 0
@@ -121,7 +135,9 @@ def test_without_noise_clip_and_cap_it_is_the_gain_in_log_likelihood():
 
 def test_the_standard_error_is_the_spread_of_the_noise():
     rng, truth, scale = np.random.default_rng(0), np.array([300.0, 1200.0]), 40.0
-    gains, errors = zip(*(_ratio(truth + scale * rng.normal(size=2), scale) for _ in range(4000)))
+    gains, errors = zip(
+        *(_ratio(truth + scale * rng.normal(size=2), scale) for _ in range(4000))
+    )
     assert np.mean(gains) == pytest.approx(300 / (1200 / 0.6), abs=2e-3)
     assert np.std(gains) == pytest.approx(np.mean(errors), rel=0.05)
 
@@ -142,18 +158,26 @@ def test_a_score_is_a_function_of_the_noisy_sums(monkeypatch):
     """Other documents with the same release have the same score."""
     options = {"epsilon": 1.0, "public_unigram": REFERENCE}
     fixed = np.array([10**6, 10**7])
-    monkeypatch.setattr(Curator, "release", lambda self, value, mechanism, **kwargs: fixed)
+    monkeypatch.setattr(
+        Curator, "release", lambda self, value, mechanism, **kwargs: fixed
+    )
     assert noisy_score(Model(), X, **options) == noisy_score(Model(), X[:7], **options)
 
 
 def test_fits_and_scores_of_disjoint_parts_cost_the_larger_of_both(tmp_path):
     path = str(tmp_path / "ledger.sqlite")
     ledger = Ledger(path, epsilon=4.0)
-    model = SubLDA(2, epsilon=4.0, max_iter=2, ledger=ledger.part("train", by="set")).fit(X[:90])
+    model = SubLDA(
+        2, epsilon=4.0, max_iter=2, ledger=ledger.part("train", by="set")
+    ).fit(X[:90])
     for _ in range(3):
-        noisy_score(model, X[90:], epsilon=1.0, ledger=ledger.part("validation", by="set"))
+        noisy_score(
+            model, X[90:], epsilon=1.0, ledger=ledger.part("validation", by="set")
+        )
     assert ledger.epsilon_spent == pytest.approx(4.0, abs=1e-3)
-    assert [entry.part for entry in ledger.entries()] == ["set=train"] + 3 * ["set=validation"]
+    assert [entry.part for entry in ledger.entries()] == ["set=train"] + 3 * [
+        "set=validation"
+    ]
 
 
 def test_a_score_of_users_is_charged_to_a_ledger_of_users():
@@ -189,7 +213,9 @@ def test_of_a_model_of_texts_its_parts_are_scored():
     with pytest.raises(TypeError, match=r"pass model\.model_ and model\.vectorizer_"):
         noisy_score(model, texts, epsilon=1.0, ledger=ledger)
     assert ledger.entries() == []
-    noisy_score(model.model_, model.vectorizer_.transform(texts), epsilon=1.0, ledger=ledger)
+    noisy_score(
+        model.model_, model.vectorizer_.transform(texts), epsilon=1.0, ledger=ledger
+    )
     assert len(ledger.entries()) == 1
 
 

@@ -29,14 +29,27 @@ def in_folder(tmp_path, monkeypatch):
 
 
 def internet_sockets(command):
-    """The calls by which a command and all its processes and threads opened internet sockets."""
+    """The calls by which a command and all its processes and threads opened internet
+    sockets.
+    """
     program = shutil.which("strace")
-    if not program or not succeeds(program, "-f", "-o", "/dev/null", sys.executable, "-c", ""):
+    if not program or not succeeds(
+        program, "-f", "-o", "/dev/null", sys.executable, "-c", ""
+    ):
         pytest.skip("strace is missing, or may not trace here")
     subprocess.run(
-        [program, "-f", "-e", "trace=socket,socketpair,connect,bind", "-o", "sockets", *command],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            program,
+            "-f",
+            "-e",
+            "trace=socket,socketpair,connect,bind",
+            "-o",
+            "sockets",
+            *command,
+        ],
+        check=True,
+        capture_output=True,
+    )
     text = Path("sockets").read_text(errors="replace")
     return re.findall(r"^.*\bAF_INET6?\b.*$", text, re.MULTILINE)
 
@@ -59,12 +72,19 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
 
 def test_the_main_job_runs_without_network_rights_and_home():
     if not succeeds(OFFLINE, "true"):
-        pytest.skip("scripts/offline does not run here: it takes user namespaces and iproute2")
-    run = subprocess.run([OFFLINE, *MAIN_JOB], capture_output=True, text=True, check=False)
+        pytest.skip(
+            "scripts/offline does not run here: it takes user namespaces and iproute2"
+        )
+    run = subprocess.run(
+        [OFFLINE, *MAIN_JOB], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     assert Path("topics.dplda").exists()
     run = subprocess.run(
-        [OFFLINE, sys.executable, "-c", FACTS], capture_output=True, text=True, check=False
+        [OFFLINE, sys.executable, "-c", FACTS],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "Network is unreachable" in run.stderr
     assert not succeeds(OFFLINE, "touch", str(Path.home() / "written"), "/usr/written")

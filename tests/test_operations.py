@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import dplda
-from dplda import HDPLDA, PrivateCountVectorizer, PrivateSVILDA, SubLDA, load_release, save_release
+from dplda import (
+    HDPLDA,
+    PrivateCountVectorizer,
+    PrivateSVILDA,
+    SubLDA,
+    load_release,
+    save_release,
+)
 from dplda.__main__ import main
 from dplda.privacy import BudgetError, Gaussian, Ledger
 
@@ -65,14 +72,21 @@ def test_fits_of_other_documents_give_the_same_log(log, tmp_path):
         (tmp_path / name).mkdir()
         everything(matrix, tmp_path / name)
     said = [record.dplda | {"level": record.levelname} for record in log]
-    said = [{k: v for k, v in f.items() if k not in ("ledger", "receipt")} for f in said]
+    said = [
+        {k: v for k, v in f.items() if k not in ("ledger", "receipt")} for f in said
+    ]
     half = len(said) // 2
     assert len(said) == 2 * half > 40
     assert said[:half] == said[half:]
     assert {fields["event"] for fields in said} == {
-        "budget charged", "budget refused", "charge released",
-        "charge canceled", "model fitted", "release saved", "release loaded",
-    }  # fmt: skip
+        "budget charged",
+        "budget refused",
+        "charge released",
+        "charge canceled",
+        "model fitted",
+        "release saved",
+        "release loaded",
+    }
 
 
 def test_no_log_holds_a_word_a_count_or_a_folder(log, tmp_path):
@@ -80,12 +94,18 @@ def test_no_log_holds_a_word_a_count_or_a_folder(log, tmp_path):
     folder = tmp_path / "secretfolder"
     folder.mkdir()
     ledger = Ledger(folder / "privacy.sqlite")
-    vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=["plum", *CANARIES], ledger=ledger)
+    vectorizer = PrivateCountVectorizer(
+        epsilon=1.0, candidates=["plum", *CANARIES], ledger=ledger
+    )
     counts = vectorizer.fit_transform(texts)
     with pytest.warns(dplda.privacy.SeededNoiseWarning):
-        model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger, random_state=986543).fit(counts)
+        model = SubLDA(
+            2, epsilon=1.0, max_iter=2, ledger=ledger, random_state=986543
+        ).fit(counts)
     with pytest.warns(dplda.privacy.PrivacyLeakWarning):
-        save_release(dplda.SubLDA(2, epsilon=np.inf, max_iter=1).fit(counts), folder / "m.dplda")
+        save_release(
+            dplda.SubLDA(2, epsilon=np.inf, max_iter=1).fit(counts), folder / "m.dplda"
+        )
     assert model.n_iter_ == 2
     text = "\n".join(f"{record.getMessage()} {vars(record)}" for record in log)
     events = {record.dplda["event"] for record in log}
@@ -93,7 +113,9 @@ def test_no_log_holds_a_word_a_count_or_a_folder(log, tmp_path):
     for secret in (*CANARIES, "plum", "secretfolder", "986543"):
         assert secret not in text
     said = [value for record in log for value in record.dplda.values()]
-    assert not {137, 137 * 4, counts.nnz, int(counts.sum())} & {v for v in said if type(v) is int}
+    assert not {137, 137 * 4, counts.nnz, int(counts.sum())} & {
+        v for v in said if type(v) is int
+    }
 
 
 def test_check_exits_with_0_within_and_1_above(path):
@@ -112,9 +134,11 @@ def test_check_exits_with_2_for_what_it_cannot_read(path, tmp_path, capsys):
     charge(Ledger(path))
     missing = str(tmp_path / "missing")
     for arguments in (
-        [missing], [str(tmp_path / "text")], [path, "--releases", str(tmp_path / "text")],
+        [missing],
+        [str(tmp_path / "text")],
+        [path, "--releases", str(tmp_path / "text")],
         [path, "--releases", missing],
-    ):  # fmt: skip
+    ):
         assert main(["ledger", "check", *arguments]) == 2
         printed = capsys.readouterr()
         assert (printed.out, printed.err.startswith("error: ")) == ("", True)
@@ -131,7 +155,8 @@ def test_a_receipt_stands_for_the_entries_that_came_first(path):
     for _ in range(3):
         charge(ledger)
         receipts.append(ledger.receipt)
-    ledger.cancel(ledger.reserve("fit", "document", Gaussian(2.0)))  # no status changes a receipt
+    # no status changes a receipt
+    ledger.cancel(ledger.reserve("fit", "document", Gaussian(2.0)))
     assert len(set(receipts)) == 4
     assert all(ledger.has(receipt) for receipt in receipts)
     assert not any(Ledger().has(receipt) for receipt in receipts)
@@ -141,11 +166,16 @@ def test_a_receipt_stands_for_the_entries_that_came_first(path):
         assert not ledger.has(wrong)
 
 
-def test_restoring_an_old_copy_forgets_what_was_spent_and_this_is_noticed(path, tmp_path, capsys):
+def test_restoring_an_old_copy_forgets_what_was_spent_and_this_is_noticed(
+    path, tmp_path, capsys
+):
     X = np.array([[3, 1, 0], [0, 2, 4]])
     ledger, copy = Ledger(path), str(tmp_path / "copy")
     charge(ledger)
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+    with (
+        closing(sqlite3.connect(path)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
         source.backup(target)  # what the command line of SQLite does
     first = str(tmp_path / "first.dplda")
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=path).fit(X)
@@ -158,7 +188,8 @@ def test_restoring_an_old_copy_forgets_what_was_spent_and_this_is_noticed(path, 
     assert Ledger(path).epsilon_spent < spent  # nothing warns: the ledger cannot know
     assert main(check) == 1
     assert f"UNKNOWN   {first}: {receipt}" in capsys.readouterr().out
-    SubLDA(2, epsilon=1.0, max_iter=2, ledger=path).fit(X)  # as much again, by another entry
+    # as much again, by another entry
+    SubLDA(2, epsilon=1.0, max_iter=2, ledger=path).fit(X)
     assert Ledger(path).epsilon_spent == pytest.approx(spent)
     assert main(check) == 1
     assert main(["ledger", "check", path, "--receipt", receipt]) == 1
@@ -176,7 +207,8 @@ def test_a_receipt_of_another_ledger_is_called_so(path, capsys):
     save_release(SubLDA(2, epsilon=1.0, max_iter=2).fit([[3, 1], [0, 2]]), file)
     assert main(["ledger", "check", path, "--releases", file]) == 1
     assert "charged to no ledger" in capsys.readouterr().out
-    lost = f"{ledger.id[:8]}-3-{'0' * 16}"  # of entries that a copy would have forgotten
+    # of entries that a copy would have forgotten
+    lost = f"{ledger.id[:8]}-3-{'0' * 16}"
     assert main(["ledger", "check", path, "--receipt", lost]) == 1
     printed = capsys.readouterr().out
     assert "lacks entries" in printed

@@ -23,20 +23,33 @@ def fields(text):
 def test_files_beside_the_package_agree_with_its_metadata():
     citation = fields(read("CITATION.cff"))
     assert citation["version"] == dplda.__version__
-    assert citation["license"] == PROJECT["license"].split(" AND ")[0]  # word lists: another one
+    # word lists: another one
+    assert citation["license"] == PROJECT["license"].split(" AND ")[0]
     assert citation["abstract"] == f"{PROJECT['description']}."
     assert citation["repository-code"] == PROJECT["urls"]["Homepage"]
-    named = {c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)}
+    named = {
+        c.rpartition(" ")[2]
+        for c in PROJECT["classifiers"]
+        if re.search(r":: 3\.\d+$", c)
+    }
     tested = re.search(r"python: \[(.*)\]", read(".github/workflows/ci.yml"))[1]
     assert set(re.findall(r"[\d.]+", tested)) == named
 
 
 def test_wheels_are_built_for_the_versions_that_the_metadata_name():
-    named = {c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)}
+    named = {
+        c.rpartition(" ")[2]
+        for c in PROJECT["classifiers"]
+        if re.search(r":: 3\.\d+$", c)
+    }
     built = METADATA["tool"]["cibuildwheel"]["build"].split()
     free_threaded = {"cp314t-*"}  # all requirements have such wheels
-    assert {f"cp{version.replace('.', '')}-*" for version in named} | free_threaded == set(built)
-    for test in re.findall(r"\{project\}/(\S+)", METADATA["tool"]["cibuildwheel"]["test-command"]):
+    assert {
+        f"cp{version.replace('.', '')}-*" for version in named
+    } | free_threaded == set(built)
+    for test in re.findall(
+        r"\{project\}/(\S+)", METADATA["tool"]["cibuildwheel"]["test-command"]
+    ):
         assert (ROOT / test).exists()
 
 
@@ -62,7 +75,11 @@ def test_workflows_name_files_and_lanes_that_exist():
 
 def test_data_of_others_are_in_the_distributions_with_their_licenses():
     folder = ROOT / "dplda" / "datasets"
-    data = {p for p in folder.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyi", ".pyc")}
+    data = {
+        p
+        for p in folder.rglob("*")
+        if p.is_file() and p.suffix not in (".py", ".pyi", ".pyc")
+    }
     patterns = METADATA["tool"]["setuptools"]["package-data"]["dplda.datasets"]
     assert data == {path for pattern in patterns for path in folder.glob(pattern)}
     licenses = {f"dplda/datasets/{path.parent.name}/LICENSE" for path in data}

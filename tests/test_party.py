@@ -31,12 +31,16 @@ every = pytest.mark.parametrize("party", TOKENS, ids=repr)
 
 @pytest.fixture(scope="module")
 def X():
-    return sp.csr_array(make_topic_corpus(120, 40, K, doc_length=30, random_state=0).data)
+    return sp.csr_array(
+        make_topic_corpus(120, 40, K, doc_length=30, random_state=0).data
+    )
 
 
 @every
 def test_the_words_are_never_read_again(party, X, monkeypatch):
-    """Privatize, then destroy the words of everything in sight: the model is the same."""
+    """Privatize, then destroy the words of everything in sight: the model is the
+    same.
+    """
     plain = clone(party).fit(X.copy()).components_
     doomed, seen = X.copy(), []
 
@@ -86,9 +90,12 @@ def test_prices_of_tokens_and_documents(X):
     assert party.privacy_.unit == "token"
     assert "2 n times" in str(party.privacy_)
     assert "nominal protection (a document of 100 tokens pays" in str(party.privacy_)
-    assert IFTMParty(K, token_epsilon=4.0, max_iter=1).fit(X).document_epsilon_ == math.inf
+    assert (
+        IFTMParty(K, token_epsilon=4.0, max_iter=1).fit(X).document_epsilon_ == math.inf
+    )
     small = IFTMParty(K, token_epsilon=0.1, max_iter=1).fit(X)
-    assert ": very weak protection" in str(small.privacy_)  # not "strong", as 0.1 for a document
+    # not "strong", as 0.1 for a document
+    assert ": very weak protection" in str(small.privacy_)
     events = [Repeated(event, 1000) for event in small.privacy_.events]
     assert epsilon_of(events, 1e-5) < 30 < epsilon_of(events, 0.0)
 
@@ -106,12 +113,16 @@ def test_counts_are_shuffled_before_the_noise():
     X = np.tile(np.arange(1, 11), (50, 1))
     party = IFTMParty(2, token_epsilon=math.inf, max_iter=1).fit(X)
     words = party._tokens.word.reshape(50, -1)
-    assert_array_equal(np.sort(words, axis=1), np.tile(np.repeat(np.arange(10), X[0]), (50, 1)))
+    assert_array_equal(
+        np.sort(words, axis=1), np.tile(np.repeat(np.arange(10), X[0]), (50, 1))
+    )
     assert abs(np.corrcoef(words.ravel(), np.tile(np.arange(55), 50))[0, 1]) < 0.15
 
 
 def sentences():
-    """300 documents of six sentences: each sentence is of one topic, each document of all three."""
+    """300 documents of six sentences: each sentence is of one topic, each document of
+    all three.
+    """
     rng = np.random.default_rng(3)
     topics = np.kron(np.eye(K), np.full(10, 0.1))
     X = rng.multinomial(8, topics[np.arange(1800) % K])
@@ -125,7 +136,8 @@ def test_words_of_a_sentence_have_one_topic(token_epsilon):
     found = clone(party).fit(X, documents=documents)
     _, distance = match_topics(topics, found.components_)
     assert distance.max() < 0.2
-    whole = sp.csr_array(X.toarray().reshape(300, 6, -1).sum(axis=1))  # which have one mixture
+    # which have one mixture
+    whole = sp.csr_array(X.toarray().reshape(300, 6, -1).sum(axis=1))
     assert match_topics(topics, clone(party).fit(whole).components_)[1].max() > 0.4
     table = found.components_
     threaded = clone(party).set_params(n_jobs=2).fit(X, documents=documents)
@@ -181,7 +193,11 @@ def test_bad_tables(table, message, X):
 def test_any_private_model_is_a_message(model, unit, X):
     model = clone(model).fit(X)
     message = LocalModel.from_estimator(model, "north", 0, HASH)
-    assert (message.unit, message.epsilon, message.delta) == (unit, model.epsilon_, model.delta_)
+    assert (message.unit, message.epsilon, message.delta) == (
+        unit,
+        model.epsilon_,
+        model.delta_,
+    )
     assert message.weight == pytest.approx(model.components_.sum())
     phi = model.components_ / model.components_.sum(axis=1, keepdims=True)
     assert_allclose(message.table, phi, rtol=1e-6)
@@ -193,7 +209,10 @@ def test_any_private_model_is_a_message(model, unit, X):
     [
         (GibbsLDA(K, max_iter=2), "without privacy"),
         (IFTMParty(K, token_epsilon=math.inf, max_iter=2), "without privacy"),
-        (IFTMParty(K, token_epsilon=5.0, max_iter=2, random_state=0), "knows or guesses"),
+        (
+            IFTMParty(K, token_epsilon=5.0, max_iter=2, random_state=0),
+            "knows or guesses",
+        ),
         (SubLDA(K, epsilon=5.0, max_iter=2, random_state=0), "knows or guesses"),
     ],
     ids=repr,
@@ -218,9 +237,10 @@ def test_messages_of_models_that_cannot_be_sent(X):
 def test_no_fitted_word_and_no_key_is_in_a_party(party, X, monkeypatch):
     words, original = [], party_module.privatize
     monkeypatch.setattr(
-        party_module, "privatize",
+        party_module,
+        "privatize",
         lambda private, *args: words.append(private.word) or original(private, *args),
-    )  # fmt: skip
+    )
     content = pickle.dumps(clone(party).fit(X))
     assert words[0].tobytes() not in content
     assert b"Streams" not in content

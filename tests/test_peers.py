@@ -1,4 +1,6 @@
-"""The benchmarks of speed: what is missing is said, and times are read from curves as stated."""
+"""The benchmarks of speed: what is missing is said, and times are read from curves as
+stated.
+"""
 
 import subprocess
 import sys
@@ -19,16 +21,20 @@ def test_a_missing_peer_says_what_to_install(peer, monkeypatch):
         raise ImportError
 
     monkeypatch.setattr(opponents.importlib, "import_module", refuse)
-    with pytest.raises(opponents.NotInstalled, match=f"not installed: pip install {peer.package}"):
+    with pytest.raises(
+        opponents.NotInstalled, match=f"not installed: pip install {peer.package}"
+    ):
         peer(whole_corpus("tiny"), 4, seed=0, threads=1)
 
 
 def test_time_to_a_perplexity_is_read_between_two_points():
     curve = [(1, 1.0, 1600.0), (2, 4.0, 400.0), (3, 9.0, 500.0), (4, 16.0, 100.0)]
-    assert seconds_to(2000, curve) == (1.0, "<")  # the first point is better: an upper bound
+    # the first point is better: an upper bound
+    assert seconds_to(2000, curve) == (1.0, "<")
     assert seconds_to(800, curve) == (pytest.approx(2.0), "")  # half way in logarithms
     assert seconds_to(400, curve) == (pytest.approx(4.0), "")
-    assert seconds_to(200, curve) == (pytest.approx(8.0), "")  # the worse point between is left out
+    # the worse point between is left out
+    assert seconds_to(200, curve) == (pytest.approx(8.0), "")
     assert seconds_to(99, curve) == (np.inf, "")
 
 
@@ -36,7 +42,11 @@ def test_time_to_a_perplexity_is_read_between_two_points():
 @pytest.mark.parametrize(
     ("script", "options", "row"),
     [
-        ("sweeps.py", "--seeds 1 --repeats 2 --sets portable", "| SubLDA round, portable |"),
+        (
+            "sweeps.py",
+            "--seeds 1 --repeats 2 --sets portable",
+            "| SubLDA round, portable |",
+        ),
         ("time_to_quality.py", "--seeds 1", "| SubLDA(epsilon=inf) | 3: "),
         ("fits.py", "--repeats 1", "| SubLDA | "),
         ("transform.py", "--repeats 1", "| tiny 4 | scikit-learn float64 |"),
@@ -44,7 +54,14 @@ def test_time_to_a_perplexity_is_read_between_two_points():
     ],
 )
 def test_each_script_prints_its_table(script, options, row):
-    command = [sys.executable, str(SCRIPTS / script), "--corpora", "tiny", "--components", "4"]
+    command = [
+        sys.executable,
+        str(SCRIPTS / script),
+        "--corpora",
+        "tiny",
+        "--components",
+        "4",
+    ]
     printed = subprocess.run(
         [*command, *options.split()], check=True, capture_output=True, text=True
     )

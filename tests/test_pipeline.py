@@ -1,4 +1,6 @@
-"""The guarantee of a pipeline: every step counts once, wherever it is, and words have an origin."""
+"""The guarantee of a pipeline: every step counts once, wherever it is, and words have
+an origin.
+"""
 
 import math
 from dataclasses import replace
@@ -13,7 +15,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer
 
-from dplda import PrivateCountVectorizer, SubLDA, load_release, pipeline_guarantee, save_release
+from dplda import (
+    PrivateCountVectorizer,
+    SubLDA,
+    load_release,
+    pipeline_guarantee,
+    save_release,
+)
 from dplda.core._private_fit import COLUMNS
 from dplda.privacy import Ledger
 from dplda.privacy.mechanisms import Curator
@@ -34,7 +42,11 @@ def chooser():
 def origin(pipeline):
     """What the guarantee says of the origin of the vocabulary, also in its text."""
     guarantee = pipeline_guarantee(pipeline)
-    said = [f"{what}: {where}" for what, where in guarantee.provenance if what == "vocabulary"]
+    said = [
+        f"{what}: {where}"
+        for what, where in guarantee.provenance
+        if what == "vocabulary"
+    ]
     text = " ".join(str(guarantee).split())
     assert all(sentence in text for sentence in said)
     return said
@@ -42,13 +54,19 @@ def origin(pipeline):
 
 def test_steps_of_a_pipeline_inside_count_like_its_own():
     ledger = Ledger()
-    flat = make_pipeline(*(step.set_params(ledger=ledger) for step in (chooser(), model())))
+    flat = make_pipeline(
+        *(step.set_params(ledger=ledger) for step in (chooser(), model()))
+    )
     flat.fit(TEXTS)
-    assert pipeline_guarantee(flat).epsilon == pytest.approx(ledger.epsilon_spent, rel=1e-6)
+    assert pipeline_guarantee(flat).epsilon == pytest.approx(
+        ledger.epsilon_spent, rel=1e-6
+    )
     (_, words), (_, topics) = flat.steps
     for nested in (
         make_pipeline(make_pipeline(words, topics)),
-        make_pipeline(make_pipeline(make_pipeline(words), "passthrough"), make_pipeline(topics)),
+        make_pipeline(
+            make_pipeline(make_pipeline(words), "passthrough"), make_pipeline(topics)
+        ),
     ):
         assert pipeline_guarantee(nested) == pipeline_guarantee(flat)
         assert pipeline_guarantee(nested).epsilon > 2.1
@@ -56,7 +74,9 @@ def test_steps_of_a_pipeline_inside_count_like_its_own():
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_two_seeds_are_no_guarantee(monkeypatch):
-    """With one seed the steps add the same noise: their difference has none, whoever knows it."""
+    """With one seed the steps add the same noise: their difference has none, whoever
+    knows it.
+    """
     noise, add = [], Curator._add_noise
 
     def spy(self, value, *args):
@@ -95,20 +115,26 @@ def test_a_step_that_states_more_than_its_events_is_charged_what_it_states(state
     assert pipeline_guarantee(pipeline).epsilon_at(1e-3) >= stated
     both = make_pipeline(chooser().fit(TEXTS), pipeline[-1])
     assert pipeline_guarantee(both).epsilon_at(1e-3) > stated or stated == math.inf
-    assert pipeline_guarantee(both).epsilon == math.inf  # the statement takes all of delta
+    # the statement takes all of delta
+    assert pipeline_guarantee(both).epsilon == math.inf
 
 
 def test_a_learned_vocabulary_inside_is_found():
     pipeline = make_pipeline(make_pipeline(CountVectorizer()), model()).fit(TEXTS)
     assert pipeline_guarantee(pipeline).epsilon == math.inf
     (line,) = origin(pipeline)
-    assert line.startswith("vocabulary: learned from the documents, not private; give 'pipeline__")
+    assert line.startswith(
+        "vocabulary: learned from the documents, not private; give 'pipeline__"
+    )
 
 
 @pytest.mark.parametrize(
     ("vectorizer", "expected"),
     [
-        (CountVectorizer(vocabulary=FRUIT), "given to 'countvectorizer', public by assumption"),
+        (
+            CountVectorizer(vocabulary=FRUIT),
+            "given to 'countvectorizer', public by assumption",
+        ),
         (chooser(), "chosen from the documents, and its cost is in epsilon"),
     ],
     ids=["given", "chosen"],
@@ -129,22 +155,31 @@ def test_a_released_model_still_assumes_that_its_columns_are_public(tmp_path):
     assert COLUMNS in released.privacy_.assumptions
     assert COLUMNS in pipeline_guarantee(make_pipeline(released)).assumptions
     assert (
-        COLUMNS not in pipeline_guarantee(make_pipeline(chooser(), model()).fit(TEXTS)).assumptions
+        COLUMNS
+        not in pipeline_guarantee(
+            make_pipeline(chooser(), model()).fit(TEXTS)
+        ).assumptions
     )
 
 
 @pytest.mark.parametrize(
     ("step", "is_assumed"),
     [
-        (FunctionTransformer(lambda X: X * X.sum(), accept_sparse=True), True),  # reads other rows
+        # reads other rows
+        (FunctionTransformer(lambda X: X * X.sum(), accept_sparse=True), True),
         (CountVectorizer(vocabulary=FRUIT, stop_words=["secret"]), True),
-        (CountVectorizer(vocabulary=FRUIT, tokenizer=str.split, token_pattern=None), True),
+        (
+            CountVectorizer(vocabulary=FRUIT, tokenizer=str.split, token_pattern=None),
+            True,
+        ),
         (CountVectorizer(vocabulary=FRUIT), False),
     ],
     ids=["function", "stop words", "tokenizer", "plain"],
 )
 def test_settings_that_may_read_documents_are_assumed_to_be_public(step, is_assumed):
-    counter = [] if isinstance(step, CountVectorizer) else [CountVectorizer(vocabulary=FRUIT)]
+    counter = (
+        [] if isinstance(step, CountVectorizer) else [CountVectorizer(vocabulary=FRUIT)]
+    )
     pipeline = make_pipeline(*counter, step, model()).fit(TEXTS)
     text = " ".join(pipeline_guarantee(pipeline).assumptions)
     assert ("treats each document by itself" in text) == is_assumed
@@ -171,12 +206,15 @@ def side_by_side(kind, ledger):
     """Private pipelines on the same texts, one of them inside of another union."""
     first, second, third = (
         make_pipeline(
-            chooser().set_params(ledger=ledger), model().set_params(ledger=ledger, epsilon=epsilon)
+            chooser().set_params(ledger=ledger),
+            model().set_params(ledger=ledger, epsilon=epsilon),
         )
         for epsilon in (1.0, 2.0, 3.0)
     )
     if kind is make_union:
-        return make_pipeline(make_union(first, make_union(second, third)), "passthrough"), TEXTS
+        return make_pipeline(
+            make_union(first, make_union(second, third)), "passthrough"
+        ), TEXTS
     columns = make_column_transformer(
         (first, "title"), (second, "body"), (make_union(third), "body")
     )
@@ -198,13 +236,19 @@ def test_a_step_of_several_side_by_side_speaks_for_itself_alone():
     counts = CountVectorizer(vocabulary=FRUIT)
     chosen, given = make_pipeline(chooser(), model()), make_pipeline(counts, model())
     guarantee = pipeline_guarantee(make_pipeline(make_union(chosen, given)).fit(TEXTS))
-    assert COLUMNS in guarantee.assumptions  # words that one step chose are not its neighbor's
+    # words that one step chose are not its neighbor's
+    assert COLUMNS in guarantee.assumptions
     union = make_union(given, FrozenEstimator(CountVectorizer().fit(TEXTS)))
     guarantee = pipeline_guarantee(make_pipeline(union).fit(TEXTS))
     assert guarantee.epsilon == math.inf
     assert "'featureunion__frozenestimator" in guarantee.mechanism
-    seeded = [make_pipeline(counts, model().set_params(random_state=1)) for _ in range(2)]
-    assert pipeline_guarantee(make_pipeline(make_union(*seeded)).fit(TEXTS)).epsilon == math.inf
+    seeded = [
+        make_pipeline(counts, model().set_params(random_state=1)) for _ in range(2)
+    ]
+    assert (
+        pipeline_guarantee(make_pipeline(make_union(*seeded)).fit(TEXTS)).epsilon
+        == math.inf
+    )
 
 
 def test_steps_that_protect_different_units_are_refused():
@@ -218,9 +262,13 @@ def test_steps_that_protect_different_units_are_refused():
 def test_what_states_no_guarantee_is_refused_and_not_printed():
     counts = CountVectorizer(vocabulary=FRUIT)
     pipeline = make_pipeline(counts, model()).fit(TEXTS)
-    with pytest.raises(ValueError, match="no step has a guarantee: featureunion__countvectorizer"):
+    with pytest.raises(
+        ValueError, match="no step has a guarantee: featureunion__countvectorizer"
+    ):
         pipeline_guarantee(make_pipeline(make_union(counts)).fit(TEXTS))
-    with pytest.raises(TypeError, match="got SubLDA; a single model states its guarantee"):
+    with pytest.raises(
+        TypeError, match="got SubLDA; a single model states its guarantee"
+    ):
         pipeline_guarantee(pipeline[-1])
     with pytest.raises(TypeError, match=r"^expected a fitted Pipeline, got list$"):
         pipeline_guarantee(TEXTS)

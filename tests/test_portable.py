@@ -1,4 +1,6 @@
-"""The kernels in C for other systems: compiled with the flags of the build, run, and compared."""
+"""The kernels in C for other systems: compiled with the flags of the build, run, and
+compared.
+"""
 
 import ast
 import os
@@ -16,7 +18,13 @@ KERNELS = Path(dplda.__file__).parent / "kernels"
 NAMES = sorted(path.stem for path in DRIVERS.glob("*.c"))
 PLAIN = ("-DDPLDA_PLAIN", "-O1")  # loops over single numbers
 # The same, of standard C, and with the products of MSVC.
-MSVC = ("-include", str(DRIVERS / "as_msvc.h"), "-std=c17", "-pedantic-errors", "-Werror=vla")
+MSVC = (
+    "-include",
+    str(DRIVERS / "as_msvc.h"),
+    "-std=c17",
+    "-pedantic-errors",
+    "-Werror=vla",
+)
 
 
 class System(NamedTuple):
@@ -49,7 +57,9 @@ pytestmark = pytest.mark.slow
 
 
 def build_flags():
-    """The flags for gcc and clang in setup.py, which runs a build where it is imported."""
+    """The flags for gcc and clang in setup.py, which runs a build where it is
+    imported.
+    """
     setup = ast.parse((DRIVERS.parents[1] / "setup.py").read_text("utf-8"))
     for node in setup.body:
         if isinstance(node, ast.Assign) and node.targets[0].id == "FLAGS":
@@ -61,17 +71,34 @@ def digests(folder, name, compiler, *flags, emulator=""):
     """What a driver prints: a digest of the results of each instruction set."""
     program = folder / f"{name}.exe"
     subprocess.run(
-        [compiler, *build_flags(), "-w", *flags, "-static", f"-I{KERNELS}",
-         str(DRIVERS / f"{name}.c"), "-o", str(program), "-lm"],
+        [
+            compiler,
+            *build_flags(),
+            "-w",
+            *flags,
+            "-static",
+            f"-I{KERNELS}",
+            str(DRIVERS / f"{name}.c"),
+            "-o",
+            str(program),
+            "-lm",
+        ],
         check=True,
-    )  # fmt: skip
+    )
     # wine: a home of its own, without the parts that it would ask to download
-    environment = {**os.environ, "WINEPREFIX": str(folder.parent / "wine"), "WINEDEBUG": "-all",
-                   "WINEDLLOVERRIDES": "mscoree=;mshtml="}  # fmt: skip
+    environment = {
+        **os.environ,
+        "WINEPREFIX": str(folder.parent / "wine"),
+        "WINEDEBUG": "-all",
+        "WINEDLLOVERRIDES": "mscoree=;mshtml=",
+    }
     run = subprocess.run(
         [emulator, str(program)] if emulator else [str(program)],
-        check=True, stdout=subprocess.PIPE, text=True, env=environment,
-    )  # fmt: skip
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
     return run.stdout.split()
 
 
@@ -79,7 +106,9 @@ def digests(folder, name, compiler, *flags, emulator=""):
 def system(request):
     system = SYSTEMS[request.param]
     if missing := system.missing():
-        pytest.skip(f"there is no {' and no '.join(missing)} (Debian: {system.packages})")
+        pytest.skip(
+            f"there is no {' and no '.join(missing)} (Debian: {system.packages})"
+        )
     return system
 
 
@@ -88,21 +117,29 @@ def driver(request, tmp_path_factory):
     """A driver, and what it prints here."""
     if not shutil.which("gcc"):
         pytest.skip("there is no gcc")
-    return request.param, digests(tmp_path_factory.mktemp("here"), request.param, "gcc", "-O1")
+    return request.param, digests(
+        tmp_path_factory.mktemp("here"), request.param, "gcc", "-O1"
+    )
 
 
 def test_results_are_those_of_this_machine(tmp_path, driver, system):
     name, here = driver
     assert len(set(here)) == 1  # with every set
     for flags in system.variants:
-        there = digests(tmp_path, name, system.compiler, *flags, emulator=system.emulator)
+        there = digests(
+            tmp_path, name, system.compiler, *flags, emulator=system.emulator
+        )
         assert there == (here[:1] if flags or system.emulator else here)
 
 
-@pytest.mark.skipif(bool(SYSTEMS["aarch64"].missing()), reason="there is no aarch64 here")
+@pytest.mark.skipif(
+    bool(SYSTEMS["aarch64"].missing()), reason="there is no aarch64 here"
+)
 def test_contracted_products_would_be_noticed(tmp_path):
     """What gcc does on aarch64 unless the build forbids it."""
     compiler, _, emulator, _ = SYSTEMS["aarch64"]
     usual = digests(tmp_path, "variational", compiler, "-O2", emulator=emulator)
     flags = ("-O2", "-ffp-contract=fast")
-    assert digests(tmp_path, "variational", compiler, *flags, emulator=emulator) != usual
+    assert (
+        digests(tmp_path, "variational", compiler, *flags, emulator=emulator) != usual
+    )

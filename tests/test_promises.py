@@ -1,4 +1,6 @@
-"""What the public names promise: one meaning of `epsilon`, one order of parameters, one object."""
+"""What the public names promise: one meaning of `epsilon`, one order of parameters, one
+object.
+"""
 
 import importlib
 import inspect
@@ -22,7 +24,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarnin
 def public_objects():
     for package in PACKAGES:
         module = importlib.import_module(package)
-        yield from ((f"{package}.{name}", getattr(module, name)) for name in module.__all__)
+        yield from (
+            (f"{package}.{name}", getattr(module, name)) for name in module.__all__
+        )
 
 
 def parameters(cls):
@@ -40,9 +44,13 @@ def states_epsilon(case):
     return case.estimator.get_params().get("epsilon") is not None
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.unit], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.unit], ids=lambda case: case.name
+)
 def test_the_unit_is_the_one_that_the_docstring_names(case, corpus):
-    notes = re.search(r"\*\*Privacy\.\*\*\s+Unit:\s+(\w+)", type(case.estimator).__doc__)
+    notes = re.search(
+        r"\*\*Privacy\.\*\*\s+Unit:\s+(\w+)", type(case.estimator).__doc__
+    )
     assert notes is not None
     assert clone(case.estimator).fit(corpus).privacy_.unit == notes[1] == case.unit
 
@@ -112,7 +120,8 @@ def test_a_public_name_is_that_of_one_object_and_an_object_has_one():
     assert [several for several in found if len(several) > 1] == []
 
 
-# Other parameters stand in one of the two gaps: they choose the algorithm, or details of it.
+# Other parameters stand in one of the two gaps: they choose the algorithm, or details
+# of it.
 DEFAULTS = {"delta": 1e-6, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
 
 
@@ -129,7 +138,7 @@ def test_shared_defaults_agree():
     assert not found, "\n".join(found)
 
 
-# ---- what epsilon_ does not cover is named -------------------------------------------------
+# ---- what epsilon_ does not cover is named -------------------------------------------
 
 
 def named(call):
@@ -139,7 +148,10 @@ def named(call):
     return [str(w.message) for w in caught if w.category is PrivacyLeakWarning]
 
 
-TEXTS = ["the patient has a fever and a cough", "the dose of the drug was too high"] * 40
+TEXTS = [
+    "the patient has a fever and a cough",
+    "the dose of the drug was too high",
+] * 40
 
 
 @pytest.mark.parametrize(
@@ -147,7 +159,10 @@ TEXTS = ["the patient has a fever and a cough", "the dose of the drug was too hi
     [
         (SubLDA(2, epsilon=4.0, max_iter=2), "corpus"),
         (HDPLDA(2, epsilon=4.0, max_iter=2), "corpus"),
-        (PrivateTopicModel(2, epsilon=4.0, vocabulary=["fever", "dose", "drug"]), "texts"),
+        (
+            PrivateTopicModel(2, epsilon=4.0, vocabulary=["fever", "dose", "drug"]),
+            "texts",
+        ),
         (PrivateTopicModel(2, epsilon=40.0, vocabulary=None), "texts"),
     ],
     ids=["SubLDA", "HDPLDA", "given words", "chosen words"],
@@ -163,7 +178,11 @@ def test_fits_of_two_budgets_are_named_once(model, data, corpus):
         ]
 
     one = Ledger(epsilon=math.inf)
-    assert [len(fit(one)), len(fit(one)), len(fit(one.part("Monday", by="day")))] == [0, 0, 0]
+    assert [len(fit(one)), len(fit(one)), len(fit(one.part("Monday", by="day")))] == [
+        0,
+        0,
+        0,
+    ]
     assert [len(fit()), len(fit())] == [1, 0]
 
 
@@ -171,7 +190,10 @@ def test_fits_of_two_budgets_are_named_once(model, data, corpus):
 def test_a_search_whose_fits_nothing_adds_up_is_named(ledgers, corpus, tmp_path):
     model = SubLDA(2, epsilon=4.0, max_iter=2)
     paths = [ledger and tmp_path / ledger for ledger in ledgers]
-    fits = [named(lambda p=path: clone(model).set_params(ledger=p).fit(corpus)) for path in paths]
+    fits = [
+        named(lambda p=path: clone(model).set_params(ledger=p).fit(corpus))
+        for path in paths
+    ]
     assert [len(messages) for messages in fits] == [0, 1]
 
 
@@ -198,4 +220,9 @@ def test_exact_scores_are_named_once(corpus):
 
 def test_scores_without_privacy_need_nothing(corpus):
     model = SubLDA(2, epsilon=math.inf, max_iter=2).fit(corpus)
-    assert named(lambda: [model.score(corpus), model.fit(corpus), clone(model).fit(corpus)]) == []
+    assert (
+        named(
+            lambda: [model.score(corpus), model.fit(corpus), clone(model).fit(corpus)]
+        )
+        == []
+    )

@@ -20,10 +20,18 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.LowSignalWarning"
 )
 K, N_WORDS = 4, 150
-OPTIONS = {"epsilon": 1.0, "delta": 1e-5, "max_iter": 20, "n_jobs": 1, "subsampling_ratio": 1.0}
+OPTIONS = {
+    "epsilon": 1.0,
+    "delta": 1e-5,
+    "max_iter": 20,
+    "n_jobs": 1,
+    "subsampling_ratio": 1.0,
+}
 both = pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 slow = pytest.mark.slow
-each = pytest.mark.parametrize("kind", [SubLDA, pytest.param(PrivateSVILDA, marks=slow)])
+each = pytest.mark.parametrize(
+    "kind", [SubLDA, pytest.param(PrivateSVILDA, marks=slow)]
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +51,9 @@ def test(made):
 
 @pytest.fixture(scope="module")
 def good(made):
-    """Pseudo-counts of about 8000 public tokens with the topics of the private documents."""
+    """Pseudo-counts of about 8000 public tokens with the topics of the private
+    documents.
+    """
     topics = made.components / made.components.sum(axis=1, keepdims=True)
     return np.random.default_rng(0).poisson(topics * 8000 / K) + 0.01
 
@@ -58,19 +68,31 @@ def fitted(kind, X, seed=0, **options):
 
 
 def changes(kind, train, test, table, **options):
-    """Logarithm of the perplexity with the table over that without it, of two paired seeds."""
+    """Logarithm of the perplexity with the table over that without it, of two paired
+    seeds.
+    """
     pairs = [
-        [fitted(kind, train, seed, prior_components=p, **options).perplexity(test)
-         for p in (table, None)] for seed in range(2)
-    ]  # fmt: skip
+        [
+            fitted(kind, train, seed, prior_components=p, **options).perplexity(test)
+            for p in (table, None)
+        ]
+        for seed in range(2)
+    ]
     return np.log([one / other for one, other in pairs])
 
 
 @each
-def test_public_texts_of_the_kind_help_more_than_twice_the_epsilon(kind, train, test, good):
+def test_public_texts_of_the_kind_help_more_than_twice_the_epsilon(
+    kind, train, test, good
+):
     change = changes(kind, train, test, good)
     single, twice = (
-        np.mean([np.log(fitted(kind, train, s, epsilon=e).perplexity(test)) for s in range(2)])
+        np.mean(
+            [
+                np.log(fitted(kind, train, s, epsilon=e).perplexity(test))
+                for s in range(2)
+            ]
+        )
         for e in (1.0, 2.0)
     )
     assert change.max() < 0
@@ -87,15 +109,22 @@ def test_public_texts_of_another_kind_do_no_harm(kind, train, test, bad):
 
 @both
 def test_the_prior_is_not_forgotten_after_the_first_round(kind, train, made, good):
-    """With much noise and correct word frequencies, nearly all that is known is public."""
+    """With much noise and correct word frequencies, nearly all that is known is
+    public.
+    """
     model = fitted(kind, train, epsilon=0.5, prior_components=good)
     shares = good / good.sum(axis=0)
     found = model.components_ / model.components_.sum(axis=0)
     frequent = good.sum(axis=0) > 50
-    assert np.corrcoef(shares[:, frequent].ravel(), found[:, frequent].ravel())[0, 1] > 0.9
+    assert (
+        np.corrcoef(shares[:, frequent].ravel(), found[:, frequent].ravel())[0, 1] > 0.9
+    )
     alone = fitted(kind, train, epsilon=0.5).components_
     alone /= alone.sum(axis=0)
-    assert abs(np.corrcoef(shares[:, frequent].ravel(), alone[:, frequent].ravel())[0, 1]) < 0.5
+    assert (
+        abs(np.corrcoef(shares[:, frequent].ravel(), alone[:, frequent].ravel())[0, 1])
+        < 0.5
+    )
 
 
 def test_attributes_say_how_well_the_texts_match(train, good, bad):
@@ -107,8 +136,8 @@ def test_attributes_say_how_well_the_texts_match(train, good, bad):
 
 VECTORS = np.cos(np.outer(np.arange(N_WORDS), np.arange(1, 9)))
 ASSUMED = {
-    "prior_components": "prior_components is public and was not made of the private documents, or "
-    "only of releases that are charged besides",
+    "prior_components": "prior_components is public and was not made of the private "
+    "documents, or only of releases that are charged besides",
     "word_vectors": "word_vectors is public, and was not made of the private documents",
 }
 
@@ -123,7 +152,9 @@ def test_public_tables_change_no_charge_and_are_on_the_card(kind, name, train, g
     assert one.epsilon_ == other.epsilon_
     assert one.privacy_.noise_scale == other.privacy_.noise_scale
     assert one.privacy_.sensitivity == other.privacy_.sensitivity
-    assert set(one.privacy_.assumptions) - set(other.privacy_.assumptions) == {ASSUMED[name]}
+    assert set(one.privacy_.assumptions) - set(other.privacy_.assumptions) == {
+        ASSUMED[name]
+    }
     origin = {"prior_components": "public prior", "word_vectors": "word vectors"}[name]
     assert (origin, "public by declaration of the caller") in one.privacy_.provenance
 
@@ -180,7 +211,9 @@ def log_loss(totals, found):
 
 
 def test_probabilities_in_the_place_of_counts_warn(good):
-    with pytest.warns(LowSignalWarning, match="sums to 1, so that it counts as one public token"):
+    with pytest.warns(
+        LowSignalWarning, match="sums to 1, so that it counts as one public token"
+    ):
         PublicWords.of(None, good / good.sum(axis=1, keepdims=True))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -201,8 +234,9 @@ def test_released_word_weights_improve_word_totals():
     weights = totals / 20 * np.random.default_rng(1).lognormal(0, 0.3, 800)
     vectorizer = SimpleNamespace(
         word_weights_=weights + np.random.default_rng(2).normal(0, 2.0, 800),
-        word_weight_scale_=2.0, get_feature_names_out=lambda: np.arange(800).astype(str),
-    )  # fmt: skip
+        word_weight_scale_=2.0,
+        get_feature_names_out=lambda: np.arange(800).astype(str),
+    )
     table = public_prior(vocabulary=vectorizer, n_components=K)
     assert table.shape == (K, 800)
     assert (table == table[0]).all()
@@ -212,22 +246,30 @@ def test_released_word_weights_improve_word_totals():
 
 
 def test_a_vocabulary_without_released_weights_makes_no_prior():
-    with pytest.raises(ValueError, match="or a fitted PrivateCountVectorizer as vocabulary"):
+    with pytest.raises(
+        ValueError, match="or a fitted PrivateCountVectorizer as vocabulary"
+    ):
         public_prior(vocabulary=["heart", "bone"])
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_public_frequencies_are_kept_where_releases_say_little(seed):
-    """The estimate loses at most half a percent of perplexity to the public frequencies."""
+    """The estimate loses at most half a percent of perplexity to the public
+    frequencies.
+    """
     totals, noisy, _ = noisy_totals(seed, 3000.0)
-    public = prior_of(np.random.default_rng(seed + 9).poisson(totals / totals.sum() * 50_000))
+    public = prior_of(
+        np.random.default_rng(seed + 9).poisson(totals / totals.sum() * 50_000)
+    )
     found = public.totals(WordTotals(noisy, np.full(800, 3000.0), totals.mean()))
     assert log_loss(totals, found) < log_loss(totals, public.counts + 1) + 0.005
 
 
 def test_words_without_public_tokens_are_even_in_all_topics():
     shares = PublicWords.of(None, np.array([[0.0, 6.0], [0.0, 0.0], [0.0, 0.0]])).shares
-    np.testing.assert_allclose(shares, [[1 / 3] * 3, [20 / 24, 2 / 24, 2 / 24]], rtol=1e-6)
+    np.testing.assert_allclose(
+        shares, [[1 / 3] * 3, [20 / 24, 2 / 24, 2 / 24]], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("n_tokens", [50, 5000, 10**7])
@@ -244,7 +286,9 @@ def test_drowned_cells_are_the_public_ones():
     rng = np.random.default_rng(0)
     totals, shares = rng.gamma(0.3, 500, 301) + 1, rng.dirichlet(np.full(20, 0.3), 301)
     public = PublicWords.of(None, shares.T * 1e6)
-    found = TableEstimate(totals, public)(totals[:, None] * shares, np.full(301, 1e6), last=True)
+    found = TableEstimate(totals, public)(
+        totals[:, None] * shares, np.full(301, 1e6), last=True
+    )
     found /= found.sum(axis=1, keepdims=True)
     assert np.abs(found - shares).mean() < 0.1 * np.abs(1 / 20 - shares).mean()
 
@@ -253,9 +297,14 @@ def test_the_first_table_is_public_where_words_have_counts():
     rng = np.random.default_rng(0)
     counts = rng.gamma(0.5, 100, (K, 60)) * (np.arange(60) > 9)
     totals = 1 + rng.gamma(1, 100, 60)
-    exact, public = WordTotals(totals, np.zeros(60), totals.mean()), PublicWords.of(None, counts)
+    exact, public = (
+        WordTotals(totals, np.zeros(60), totals.mean()),
+        PublicWords.of(None, counts),
+    )
     one, other = (
-        NoisyTable.from_totals(exact, np.ones(60), K, Streams.from_random_state(0), p).average
+        NoisyTable.from_totals(
+            exact, np.ones(60), K, Streams.from_random_state(0), p
+        ).average
         for p in (None, public)
     )
     np.testing.assert_allclose(other[10:], (totals[:, None] * public.shares)[10:])

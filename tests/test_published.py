@@ -1,4 +1,6 @@
-"""What all models of `dplda.published` promise: a warning, no guarantee, the paper's figure."""
+"""What all models of `dplda.published` promise: a warning, no guarantee, the paper's
+figure.
+"""
 
 import inspect
 import math
@@ -68,7 +70,12 @@ PROVED = [PublishedPrivateSVILDA]  # its epsilon is finite: test_published_svild
 @each(case for case in LITERAL if type(case.estimator) not in PROVED)
 def test_the_record_says_that_there_is_no_guarantee_and_why(estimator, corpus):
     model = clone(estimator).fit(corpus)
-    assert model.epsilon_ == model.privacy_.epsilon == model.privacy_.epsilon_at(1e-5) == math.inf
+    assert (
+        model.epsilon_
+        == model.privacy_.epsilon
+        == model.privacy_.epsilon_at(1e-5)
+        == math.inf
+    )
     assert model.delta_ == 0
     assert 0 < model.published_epsilon_ < math.inf
     assert "no privacy guarantee" in str(model.privacy_)
@@ -85,14 +92,20 @@ COMMON = [
 
 
 @every
-@pytest.mark.parametrize("check", COMMON, ids=lambda check: check.__name__.removeprefix("test_"))
+@pytest.mark.parametrize(
+    "check", COMMON, ids=lambda check: check.__name__.removeprefix("test_")
+)
 def test_what_all_estimators_promise(check, estimator, corpus):
     check(estimator, corpus)
 
 
 @every
-def test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch):
-    common.test_same_seed_same_model_whatever_the_number_of_jobs(estimator, corpus, monkeypatch)
+def test_same_seed_same_model_whatever_the_number_of_jobs(
+    estimator, corpus, monkeypatch
+):
+    common.test_same_seed_same_model_whatever_the_number_of_jobs(
+        estimator, corpus, monkeypatch
+    )
 
 
 @parametrize_with_checks(SMALL)
@@ -107,22 +120,31 @@ def test_scikit_learn_check(estimator, check):
 @pytest.mark.parametrize(
     ("estimator", "epsilons"),
     [
-        (PublishedHDPLDA(5, count_clip=100.0, doc_topic_prior=0.1, max_iter=60),
-         (0.05, 0.5, math.inf)),
+        (
+            PublishedHDPLDA(5, count_clip=100.0, doc_topic_prior=0.1, max_iter=60),
+            (0.05, 0.5, math.inf),
+        ),
         (PublishedSubLDA(5, subsampling_ratio=0.5), (2e-4, 2.0, math.inf)),
-        (PublishedPrivateSVILDA(5, batch_size=50, max_iter=150, max_doc_tokens=40),
-         (0.05, 8.0, math.inf)),
-        (PublishedIFTMParty(5, noise_threshold=0.9, max_iter=40), (0.5, 10.0, math.inf)),
+        (
+            PublishedPrivateSVILDA(5, batch_size=50, max_iter=150, max_doc_tokens=40),
+            (0.05, 8.0, math.inf),
+        ),
+        (
+            PublishedIFTMParty(5, noise_threshold=0.9, max_iter=40),
+            (0.5, 10.0, math.inf),
+        ),
     ],
     ids=["hdplda", "sublda", "svilda", "party"],
-)  # fmt: skip
+)
 def test_less_noise_is_a_better_model(estimator, epsilons):
     X = make_topic_corpus(700, 100, 5, doc_length=40, random_state=0).data
     train, test = X[:600], X[600:]
     coarse, noisy, fine = (
-        clone(estimator).set_params(**{budget(estimator): e}, random_state=0).fit(train)
+        clone(estimator)
+        .set_params(**{budget(estimator): e}, random_state=0)
+        .fit(train)
         .perplexity(test)
         for e in epsilons
-    )  # fmt: skip
+    )
     assert coarse > 1.05 * noisy > 1.05 * 0.99 * fine
     assert fine < 0.9 * unigram_perplexity(train, test)

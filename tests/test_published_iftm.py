@@ -1,4 +1,6 @@
-"""iFTM's party to the letter: what it sends is the exact counts, and the sound party's is not."""
+"""iFTM's party to the letter: what it sends is the exact counts, and the sound party's
+is not.
+"""
 
 import itertools
 import math
@@ -37,10 +39,13 @@ def sent(party):
 def test_normalized_rows_give_their_counts_back(dtype, beta):
     rng = np.random.default_rng(0)
     for _ in range(20):
-        table = rng.poisson(rng.choice([0.1, 2.0, 4000.0], (5, 300)))  # few tokens, and many
+        # few tokens, and many
+        table = rng.poisson(rng.choice([0.1, 2.0, 4000.0], (5, 300)))
         table[:, 0], table[:, 1] = 1, 0
         model = (table + beta) / (table + beta).sum(axis=1, keepdims=True)
-        assert_array_equal(recover_counts(model.astype(dtype), topic_word_prior=beta), table)
+        assert_array_equal(
+            recover_counts(model.astype(dtype), topic_word_prior=beta), table
+        )
         # the least entry alone, as a master would do it by hand
         least = np.where(model > 0, model, 1).min(axis=1, keepdims=True)
         weights = model.astype(dtype) * ((beta or 1) / least)
@@ -93,12 +98,17 @@ def test_a_draw_of_phi_has_the_law_of_dirichlet(monkeypatch):
     """Equation (7): means and variances; tiny parameters do not underflow."""
     prior, seen = np.array([[0.3, 2.0, 7.7], [0.01, 0.01, 0.01]]), []
     for round in range(4000):
-        seen.append(module._draw_log_phi(prior, module.Streams.from_random_state(round), round))
+        seen.append(
+            module._draw_log_phi(prior, module.Streams.from_random_state(round), round)
+        )
     log_phi = np.array(seen, dtype=float)
     assert np.isfinite(log_phi).all()
     phi = np.exp(log_phi)
     assert_allclose(phi.sum(axis=2), 1, atol=1e-5)
-    share, total = prior / prior.sum(axis=1, keepdims=True), prior.sum(axis=1, keepdims=True)
+    share, total = (
+        prior / prior.sum(axis=1, keepdims=True),
+        prior.sum(axis=1, keepdims=True),
+    )
     variance = share * (1 - share) / (total + 1)
     assert (np.abs(phi.mean(axis=0) - share) < 5 * np.sqrt(variance / 4000)).all()
     assert_allclose(phi.var(axis=0), variance, rtol=0.15)
@@ -111,7 +121,8 @@ def test_proposals_have_the_laws_of_17_and_20():
     alpha, n = 0.3, 3000
     grid = ((np.arange(n) + 0.5) / n * 2**64).astype(np.uint64)
     by_doc = [
-        module._propose_by_document(corpus, topics, K, alpha, np.full(6, bits)) for bits in grid
+        module._propose_by_document(corpus, topics, K, alpha, np.full(6, bits))
+        for bits in grid
     ]
     for i, own in enumerate([topics[:2]] * 2 + [topics[2:]] * 4):
         expected = (np.bincount(own, minlength=K) + alpha) / (len(own) + K * alpha)
@@ -120,25 +131,36 @@ def test_proposals_have_the_laws_of_17_and_20():
     weights = np.array([[5.0, 1, 0.01, 3], [0.01, 1, 4, 3], [2.0, 1, 7, 3]])
     model = Topics.from_weights(weights)
     low = np.random.default_rng(0).integers(0, 2**32, 300000, dtype=np.uint64)
-    bits = (np.arange(300000, dtype=np.uint64) * np.uint64(2**32 // 300000) << np.uint64(32)) | low
+    bits = (
+        np.arange(300000, dtype=np.uint64) * np.uint64(2**32 // 300000) << np.uint64(32)
+    ) | low
     for v in range(4):
-        found = np.bincount(module._draw_topics(model, np.full(300000, v), bits), minlength=K)
+        found = np.bincount(
+            module._draw_topics(model, np.full(300000, v), bits), minlength=K
+        )
         expected = model.phi[:, v] / model.phi[:, v].sum()
         assert_allclose(found / 300000, expected, atol=0.005)
 
 
-def twin(doc_ptr, word, topics, by_doc, by_word, log_uniform, vectors, log_phi, omega, alpha):
+def twin(
+    doc_ptr, word, topics, by_doc, by_word, log_uniform, vectors, log_phi, omega, alpha
+):
     """Both acceptances of each token, in plain Python."""
     initial, topics = topics, topics.copy()
     for start, end in itertools.pairwise(doc_ptr):
-        table = np.bincount(initial[start:end], minlength=len(log_phi)) + alpha  # of line 12
+        # of line 12
+        table = np.bincount(initial[start:end], minlength=len(log_phi)) + alpha
         for i in range(start, end):
             others = np.delete(topics[start:end], i - start)
             live = np.bincount(others, minlength=len(log_phi)) + alpha
-            score = [sum(x * phi[v] for v, x in vectors[i]) for phi in log_phi.astype(float)]
+            score = [
+                sum(x * phi[v] for v, x in vectors[i]) for phi in log_phi.astype(float)
+            ]
             target = np.log(live) + score
             proposal = np.log(table), np.log(omega[:, word[i]].astype(float))
-            for new, law, coin in zip((by_doc[i], by_word[i]), proposal, log_uniform[:, i]):
+            for new, law, coin in zip(
+                (by_doc[i], by_word[i]), proposal, log_uniform[:, i]
+            ):
                 old = topics[i]
                 if coin < target[new] - target[old] + law[old] - law[new]:
                     topics[i] = new
@@ -157,18 +179,43 @@ def test_the_kernel_accepts_what_19_and_22_say():
     survivor = np.nonzero(survives)[1].astype(np.int32)
     value = np.array([0.2, 0.7, 1.1])
     level = rng.integers(0, 3, len(survivor)).astype(np.uint16)
-    vectors = [[*zip(survivor[a:b], value[level[a:b]])] for a, b in itertools.pairwise(ptr)]
+    vectors = [
+        [*zip(survivor[a:b], value[level[a:b]])] for a, b in itertools.pairwise(ptr)
+    ]
     log_phi = np.log(rng.dirichlet(np.ones(n_words), K)).astype(np.float32)
     omega = rng.dirichlet(np.ones(n_words), K).astype(np.float32)
     expected = twin(
-        doc_ptr, word, topics, by_doc, by_word, log_uniform, vectors, log_phi, omega, alpha
+        doc_ptr,
+        word,
+        topics,
+        by_doc,
+        by_word,
+        log_uniform,
+        vectors,
+        log_phi,
+        omega,
+        alpha,
     )
     ours = topics.copy()
     for a, b in ((0, 133), (133, 134), (134, n)):  # pieces end inside documents
         _published_iftm.accept_topics(
-            doc_ptr, a, b, word, ours, topics, by_doc, by_word, log_uniform,
-            ptr[a : b + 1] - ptr[a], survivor[ptr[a] :], level[ptr[a] :], value, log_phi, omega,
-            alpha, *np.empty((2, K), np.int32),
-        )  # fmt: skip
+            doc_ptr,
+            a,
+            b,
+            word,
+            ours,
+            topics,
+            by_doc,
+            by_word,
+            log_uniform,
+            ptr[a : b + 1] - ptr[a],
+            survivor[ptr[a] :],
+            level[ptr[a] :],
+            value,
+            log_phi,
+            omega,
+            alpha,
+            *np.empty((2, K), np.int32),
+        )
     assert_array_equal(ours, expected)
     assert 50 < (ours != topics).sum() < 350

@@ -1,4 +1,6 @@
-"""SUB-LDA as published: it is Algorithm 1 of the paper, and what is wrong with it shows."""
+"""SUB-LDA as published: it is Algorithm 1 of the paper, and what is wrong with it
+shows.
+"""
 
 import itertools
 import math
@@ -37,7 +39,19 @@ def read(count):
 
 
 def reference_sweep(
-    word, document, taken, topics, noisy, sizes, doc_counts, row_noise, clip, tau, beta, bits, _
+    word,
+    document,
+    taken,
+    topics,
+    noisy,
+    sizes,
+    doc_counts,
+    row_noise,
+    clip,
+    tau,
+    beta,
+    bits,
+    _,
 ):
     """Algorithm 1's loop over tokens, in the order of operations of the kernel."""
     norm = beta * len(noisy)
@@ -66,7 +80,9 @@ def reference_sweep(
 
 @pytest.fixture
 def sweeps(monkeypatch):
-    """The arguments after each call of the kernel, which has done what the reference does."""
+    """The arguments after each call of the kernel, which has done what the reference
+    does.
+    """
     seen = []
     sweep = module._published.subsampled_sweep
 
@@ -84,7 +100,9 @@ def sweeps(monkeypatch):
 
 @both
 @pytest.mark.parametrize(
-    "parameters", [{}, {"subsampling_ratio": 1.0, "count_clip": 2.5}, {"boost": 4.0}], ids=repr
+    "parameters",
+    [{}, {"subsampling_ratio": 1.0, "count_clip": 2.5}, {"boost": 4.0}],
+    ids=repr,
 )
 def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
     model = PublishedSubLDA(K, noise_placement=placement, max_iter=3, **parameters)
@@ -92,7 +110,11 @@ def test_it_is_algorithm_1(placement, parameters, sweeps, corpus):
     word, document, _, topics, noisy, sizes, doc_counts, *rest = sweeps[-1]
     np.testing.assert_array_equal(released[-1], noisy)
     np.testing.assert_allclose(sizes, np.maximum(noisy, 0).sum(axis=0))
-    assert [round(v, 3) for v in rest[1:4]] == [parameters.get("count_clip", math.inf), 0.1, 0.01]
+    assert [round(v, 3) for v in rest[1:4]] == [
+        parameters.get("count_clip", math.inf),
+        0.1,
+        0.01,
+    ]
     expected = np.zeros((20, K))
     np.add.at(expected, (document, topics), 1)
     np.testing.assert_array_equal(doc_counts, expected)
@@ -117,7 +139,9 @@ WIDE = np.full((2, 4000), 2)  # with one topic, counts are known, and cells are 
 
 
 def test_noise_of_an_iteration_is_new_and_that_of_the_token_loop_adds_up():
-    """Of words that nobody samples, and where all four tokens of each word are sampled."""
+    """Of words that nobody samples, and where all four tokens of each word are
+    sampled.
+    """
     bare = PublishedSubLDA(1, subsampling_ratio=1e-8, max_iter=5, random_state=0)
     noise = fitted(bare, WIDE)[1][:, :, 0] - 4  # the counts are those of all words
     assert bare.published_epsilon_ < 1e-9
@@ -149,13 +173,18 @@ def test_adaptive_sampling_takes_frequent_words_of_each_topic_only(sweeps, monke
         module,
         "frequent_words",
         lambda counts, share: (
-            tables.append((counts.copy(), frequent_words(counts, share))) or tables[-1][1]
+            tables.append((counts.copy(), frequent_words(counts, share)))
+            or tables[-1][1]
         ),
     )
     PublishedSubLDA(
-        3, subsampling_ratio=0.2, boost=3.0, frequent_share=0.25, max_iter=4,
+        3,
+        subsampling_ratio=0.2,
+        boost=3.0,
+        frequent_share=0.25,
+        max_iter=4,
         random_state=0,
-    ).fit(X)  # fmt: skip
+    ).fit(X)
     topics, n_frequent = None, 0
     for (counts, frequent), arguments in zip(tables, sweeps):
         word, taken = arguments[0], arguments[2]
@@ -166,10 +195,14 @@ def test_adaptive_sampling_takes_frequent_words_of_each_topic_only(sweeps, monke
             np.testing.assert_array_equal(counts, expected)
         share = counts[frequent].sum()
         n_frequent += share
-        assert abs(len(taken) - 0.6 * share) < 5 * math.sqrt(0.24 * share)  # rate v gamma, (10)
+        # rate v gamma, (10)
+        assert abs(len(taken) - 0.6 * share) < 5 * math.sqrt(0.24 * share)
         topics = arguments[3]
-    # (11): eta = 1 / (v q) is the ratio of the expected sizes, but for words taken whole
-    assert 0.2 * X.sum() * 4 / (0.6 * n_frequent) == pytest.approx(1 / (3 * 0.25), rel=0.05)
+    # (11): eta = 1 / (v q) is the ratio of the expected sizes, but for words taken
+    # whole
+    assert 0.2 * X.sum() * 4 / (0.6 * n_frequent) == pytest.approx(
+        1 / (3 * 0.25), rel=0.05
+    )
 
 
 def test_adaptive_sampling_is_published_at_log_v_more(corpus):
@@ -183,8 +216,9 @@ def test_adaptive_sampling_is_published_at_log_v_more(corpus):
 
 # equation (3), table 3, lemma 4.1
 
-# Ratio, rounds; right value, value of the sum stopped one term early, printed value; right and
-# printed totals; epsilon at delta 1e-5 of a mechanism to which the account applies.
+# Ratio, rounds; right value, value of the sum stopped one term early, printed value;
+# right and printed totals; epsilon at delta 1e-5 of a mechanism to which the account
+# applies.
 TABLE_3 = [
     (0.1, 92, 0.046457, "0.0464", 0.05, "4.27", 4.6, "2.456"),
     (0.3, 83, 0.771905, "0.7313", 0.73, "64.07", 59.86, "7.819"),
@@ -197,7 +231,16 @@ TABLE_3 = [
 
 @pytest.mark.parametrize("row", TABLE_3, ids=lambda row: f"ratio{row[0]}")
 def test_sublda_table_3(row):
-    ratio, n_rounds, right, stopped, published, right_total, published_total, true_epsilon = row
+    (
+        ratio,
+        n_rounds,
+        right,
+        stopped,
+        published,
+        right_total,
+        published_total,
+        true_epsilon,
+    ) = row
     value = iteration_epsilon(ratio, 14, 2.0)
     assert value == pytest.approx(right, abs=5.1e-7)
     assert printed(n_rounds * value, right_total)
@@ -213,7 +256,9 @@ def test_sublda_table_3(row):
         assert without_last < value
         library = RdpAccountant([14.0])
         library.compose(
-            dp_event.PoissonSampledDpEvent(ratio, dp_event.GaussianDpEvent(noise_multiplier))
+            dp_event.PoissonSampledDpEvent(
+                ratio, dp_event.GaussianDpEvent(noise_multiplier)
+            )
         )
         best = library.get_epsilon(1e-300) - math.log1p(-1 / 14)
         assert best + math.log(14e-300) / 13 == pytest.approx(value, abs=1e-11)

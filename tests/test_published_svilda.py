@@ -1,4 +1,6 @@
-"""Private topic modeling as published: it is Algorithm 1 of the paper; its noise is too small."""
+"""Private topic modeling as published: it is Algorithm 1 of the paper; its noise is too
+small.
+"""
 
 import math
 import warnings
@@ -37,20 +39,26 @@ def fitted(X, n_components=K, published_epsilon=1.0, **parameters):
 
 
 def first_table(seed):
-    words = Streams.from_random_state(seed).reader(Purpose.INITIAL_TABLE, 0).words(40 * K)
+    words = (
+        Streams.from_random_state(seed).reader(Purpose.INITIAL_TABLE, 0).words(40 * K)
+    )
     return nearly_equal(uniform(words, positive=True)).reshape(40, K)
 
 
 @pytest.mark.parametrize(("epsilon", "size"), [(0.5, 3), (8.0, 20)])
 def test_noise_is_that_of_the_mean_over_all_documents(epsilon, size):
-    """Empty documents have no statistics: what is announced is noise, of sd sigma N / D."""
+    """Empty documents have no statistics: what is announced is noise, of sd sigma N /
+    D.
+    """
     X = sp.csr_array((50, 2000))
     model, noise = fitted(
         X, 4, epsilon, batch_size=size, max_iter=5, max_doc_tokens=30, random_state=0
     )
     assert noise[0].shape == (2000, 4)
     scale = model.noise_multiplier_ * 30 / 50
-    np.testing.assert_allclose(np.std(noise, axis=(1, 2)), scale, rtol=5 / math.sqrt(2 * 8000))
+    np.testing.assert_allclose(
+        np.std(noise, axis=(1, 2)), scale, rtol=5 / math.sqrt(2 * 8000)
+    )
     assert abs(np.mean(noise)) < 5 * scale / math.sqrt(40000)
     flat = np.reshape(noise, (5, -1))
     assert np.abs(np.corrcoef(flat) - np.eye(5)).max() < 5 / math.sqrt(8000)
@@ -66,8 +74,12 @@ def test_statistics_are_a_mean_over_the_minibatch(corpus):
 
 
 def test_statistics_are_those_of_the_e_step(corpus):
-    """phi by its formula, token by token, from the Dirichlet parameters of the E-step."""
-    _, (statistics,) = fitted(corpus, K, math.inf, batch_size=60, max_iter=1, random_state=2)
+    """phi by its formula, token by token, from the Dirichlet parameters of the
+    E-step.
+    """
+    _, (statistics,) = fitted(
+        corpus, K, math.inf, batch_size=60, max_iter=1, random_state=2
+    )
     table = first_table(2)
     gamma, _ = e_step(
         sp.csr_array(corpus, dtype=float),
@@ -78,18 +90,27 @@ def test_statistics_are_those_of_the_e_step(corpus):
     gamma = gamma[:, :K]
     expected = np.zeros((40, K))
     for d, row in enumerate(corpus.toarray()):
-        log_phi = psi(table) - psi(table.sum(axis=0)) + psi(gamma[d]) - psi(gamma[d].sum())
+        log_phi = (
+            psi(table) - psi(table.sum(axis=0)) + psi(gamma[d]) - psi(gamma[d].sum())
+        )
         phi = np.exp(log_phi)
         expected += row[:, None] * phi / phi.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(statistics, expected / 60, atol=1e-6)
 
 
 def test_topics_step_towards_the_noisy_statistics(corpus):
-    """lambda <- (1 - rho_t) lambda + rho_t (eta + D max(s, 0)), rho_t = (tau_0 + t)^-kappa."""
+    """lambda <- (1 - rho_t) lambda + rho_t (eta + D max(s, 0)), rho_t = (tau_0 +
+    t)^-kappa.
+    """
     model, seen = fitted(
-        corpus, batch_size=6, max_iter=4, learning_decay=0.6, learning_offset=3.0,
-        topic_word_prior=0.02, random_state=4,
-    )  # fmt: skip
+        corpus,
+        batch_size=6,
+        max_iter=4,
+        learning_decay=0.6,
+        learning_offset=3.0,
+        topic_word_prior=0.02,
+        random_state=4,
+    )
     table = first_table(4)
     for t, noisy in enumerate(seen, 1):
         assert (noisy < 0).any()
@@ -101,7 +122,9 @@ def test_topics_step_towards_the_noisy_statistics(corpus):
 def test_minibatches_are_uniform_sets_of_fixed_size():
     streams = Streams.from_random_state(0)
     batches = [uniform_sample(20, 5, streams, t) for t in range(4000)]
-    assert all(len(np.unique(batch)) == 5 and (np.diff(batch) > 0).all() for batch in batches)
+    assert all(
+        len(np.unique(batch)) == 5 and (np.diff(batch) > 0).all() for batch in batches
+    )
     drawn = np.bincount(np.concatenate(batches), minlength=20) / 4000
     np.testing.assert_allclose(drawn, 0.25, atol=5 * math.sqrt(0.1875 / 4000))
     pairs = np.mean([{0, 1} <= set(batch.tolist()) for batch in batches])
@@ -114,7 +137,10 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
     model, _ = fitted(corpus, delta=1e-3, batch_size=size, max_iter=n_rounds)
     mu = math.sqrt(2 * n_rounds) * 60 / (size * model.noise_multiplier_)
     if mu < 30:
-        a, b = norm.cdf(mu / 2 - model.epsilon_ / mu), norm.logcdf(-mu / 2 - model.epsilon_ / mu)
+        a, b = (
+            norm.cdf(mu / 2 - model.epsilon_ / mu),
+            norm.logcdf(-mu / 2 - model.epsilon_ / mu),
+        )
         assert a - math.exp(model.epsilon_ + b) == pytest.approx(1e-3, rel=1e-3)
     event = Repeated(Gaussian(math.sqrt(n_rounds) / mu), n_rounds)
     assert model.epsilon_ == pytest.approx(epsilon_of(event, 1e-3), rel=1e-9)
@@ -124,12 +150,16 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
     if size == 6:
         assert model.epsilon_ > 100
     assert "one document is replaced" in str(model.privacy_)
-    assert "published epsilon, 1, is that of a mean over all documents" in str(model.privacy_)
+    assert "published epsilon, 1, is that of a mean over all documents" in str(
+        model.privacy_
+    )
     assert "real numbers" in str(model.privacy_)
 
 
 def test_no_warning_where_the_claim_is_true(corpus):
-    """All documents in every round, and a large delta, at which the bound of zCDP is wasteful."""
+    """All documents in every round, and a large delta, at which the bound of zCDP is
+    wasteful.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model, _ = fitted(corpus, batch_size=60, max_iter=20, delta=0.01)

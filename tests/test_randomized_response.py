@@ -1,4 +1,6 @@
-"""Randomized response on documents: its law, its price, its secrets, and that it is sparse."""
+"""Randomized response on documents: its law, its price, its secrets, and that it is
+sparse.
+"""
 
 import itertools
 import math
@@ -36,7 +38,9 @@ def report_seeded(estimator, X, seed=0, **parameters):
 
 def documents(n_docs, n_words, density, seed=0):
     rng = np.random.default_rng(seed)
-    return sp.csr_array((rng.random((n_docs, n_words)) < density) * rng.integers(1, 9, n_words))
+    return sp.csr_array(
+        (rng.random((n_docs, n_words)) < density) * rng.integers(1, 9, n_words)
+    )
 
 
 def same(a, b):
@@ -53,14 +57,19 @@ def test_bits_do_not_know_each_other(estimator, distance):
     for one, other in itertools.product((False, True), repeat=2):
         pairs = (there[:-distance] == one) & (there[distance:] == other)
         table = np.zeros((2, 2))
-        np.add.at(table, (reported[:-distance][pairs] * 1, reported[distance:][pairs] * 1), 1)
+        np.add.at(
+            table, (reported[:-distance][pairs] * 1, reported[distance:][pairs] * 1), 1
+        )
         assert chi2_contingency(table).pvalue > SURE
 
 
 @pytest.mark.parametrize("probability", [0.003, 0.2, 0.45])
 def test_flips_do_not_depend_on_the_bits(probability):
     streams, n_bits = Streams(bytes(32), seeded=True), 50_000
-    bits, flips = RandomizedBits(probability), lambda: streams.reader(Purpose.BIT_FLIPS, 0)
+    bits, flips = (
+        RandomizedBits(probability),
+        lambda: streams.reader(Purpose.BIT_FLIPS, 0),
+    )
     ones = np.flatnonzero(np.random.default_rng(0).random(n_bits) < 0.1)
     reported = bits(ones, n_bits, flips())
     flipped = bits(np.empty(0, np.int64), n_bits, flips())
@@ -72,7 +81,9 @@ def test_flips_do_not_depend_on_the_bits(probability):
     "probability", [MIN_FLIP, 1e-4, 0.01, 0.05, 1 / 3, 0.25, 0.4, 0.45, 0.499, MAX_FLIP]
 )
 def test_no_log_ratio_exceeds_its_price(probability):
-    """With the flip probability that runs, 1 - exp(-1/scale) of the float scale, at 60 digits."""
+    """With the flip probability that runs, 1 - exp(-1/scale) of the float scale, at 60
+    digits.
+    """
     bits = RandomizedBits(probability)
     with localcontext(prec=60):
         flip = 1 - (-1 / Decimal(bits.scale)).exp()
@@ -94,7 +105,8 @@ def exact_epsilon(flip_mixture, n, delta):
 
 
 @pytest.mark.parametrize(
-    ("flip_mixture", "bit_epsilon"), [(0.1, 2.9444), (0.2, 2.1972), (0.5, 1.0986), (0.9, 0.2007)]
+    ("flip_mixture", "bit_epsilon"),
+    [(0.1, 2.9444), (0.2, 2.1972), (0.5, 1.0986), (0.9, 0.2007)],
 )
 def test_epsilon_of_a_bit(flip_mixture, bit_epsilon):
     """Of the paper's f, the probability that a fair coin replaces the bit."""
@@ -113,7 +125,9 @@ def test_epsilon_is_the_total_of_a_document(cap, delta):
     def cost(flip):
         bits = RandomizedBits(flip)
         return epsilon_of(
-            bits.events(cap or WORDS, WORDS), delta, total_variation=module.TOTAL_VARIATION
+            bits.events(cap or WORDS, WORDS),
+            delta,
+            total_variation=module.TOTAL_VARIATION,
         )
 
     flips = []
@@ -139,14 +153,21 @@ def test_epsilon_is_the_total_of_a_document(cap, delta):
 def test_without_privacy_bits_are_reported_as_they_are():
     for name in ("epsilon", "bit_epsilon"):
         client = RandomizedResponse(**{name: math.inf}).fit(np.ones((2, 5)))
-        assert client.epsilon_ == client.bit_epsilon_ == client.document_epsilon_ == math.inf
+        assert (
+            client.epsilon_
+            == client.bit_epsilon_
+            == client.document_epsilon_
+            == math.inf
+        )
         assert client.flip_probability_ == 0
         assert same(client.transform(np.eye(5)), sp.csr_array(np.eye(5)))
 
 
 def test_cap_keeps_a_uniform_subset():
     X = np.tile(np.r_[np.ones(6), np.zeros(2)], (20_000, 1))
-    kept = report_seeded(RandomizedResponse(bit_epsilon=math.inf, max_doc_words=2), X).toarray()
+    kept = report_seeded(
+        RandomizedResponse(bit_epsilon=math.inf, max_doc_words=2), X
+    ).toarray()
     assert (kept.sum(axis=1) == 2).all()
     assert not kept[:, 6:].any()
     subsets = Counter(tuple(np.flatnonzero(row)) for row in kept)
@@ -178,7 +199,8 @@ def test_a_seed_warns_and_is_recorded():
         client.transform(X)
     assert record[0].filename == __file__
     assert client.privacy_.seeded
-    RandomizedResponse(bit_epsilon=math.inf, random_state=0).fit_transform(X)  # no warning
+    # no warning
+    RandomizedResponse(bit_epsilon=math.inf, random_state=0).fit_transform(X)
 
 
 def test_the_fitted_seed_counts():
@@ -194,7 +216,9 @@ def test_a_call_never_gives_more_than_is_charged(monkeypatch):
     monkeypatch.setattr("dplda.privacy._curator.MAX_WORDS", 1000)
     ledger = Ledger()
     with pytest.raises(RuntimeError, match="random words"):
-        RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit_transform(documents(20, 200, 0.2))
+        RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit_transform(
+            documents(20, 200, 0.2)
+        )
     assert [entry.status for entry in ledger.entries()] == ["released"]
 
 
@@ -204,9 +228,18 @@ def test_a_call_never_gives_more_than_is_charged(monkeypatch):
         ({}, "exactly one of epsilon or bit_epsilon, got none"),
         ({"epsilon": math.inf, "bit_epsilon": math.inf}, "got epsilon and bit_epsilon"),
         ({"epsilon": float("nan")}, "'epsilon'"),
-        ({"epsilon": 40.0}, r"to 33\.99\d* .* 3 of 3 words .*got 40;.* inf for no privacy"),
-        ({"epsilon": 1e-9, "delta": 0.0}, r"about 1\.2e-06 to .*got 1e-09;.* lower max_doc_words"),
-        ({"bit_epsilon": 1e-9}, r"'bit_epsilon'.* range \[1e-06, 11\.3\] or .*inf.* Got 1e-09"),
+        (
+            {"epsilon": 40.0},
+            r"to 33\.99\d* .* 3 of 3 words .*got 40;.* inf for no privacy",
+        ),
+        (
+            {"epsilon": 1e-9, "delta": 0.0},
+            r"about 1\.2e-06 to .*got 1e-09;.* lower max_doc_words",
+        ),
+        (
+            {"bit_epsilon": 1e-9},
+            r"'bit_epsilon'.* range \[1e-06, 11\.3\] or .*inf.* Got 1e-09",
+        ),
         ({"bit_epsilon": 12.0}, r"Got 12\.0"),
     ],
 )
@@ -217,10 +250,16 @@ def test_bad_parameters(parameters, message):
 
 @pytest.mark.parametrize(
     "X",
-    [["secret letter"], [["secret", "x", "y"]], [[7654321, -1, 1]], [[7654321, np.nan, 1]],
-     [7654321, 1, 1], [[7654321, 1]]],
+    [
+        ["secret letter"],
+        [["secret", "x", "y"]],
+        [[7654321, -1, 1]],
+        [[7654321, np.nan, 1]],
+        [7654321, 1, 1],
+        [[7654321, 1]],
+    ],
     ids=["text", "words", "negative", "nan", "one dimension", "width"],
-)  # fmt: skip
+)
 def test_bad_data(X):
     client = RandomizedResponse(bit_epsilon=1.0).fit(np.ones((2, 3)))
     with pytest.raises(ValueError, match=r"count|NaN|features") as error:
@@ -243,7 +282,11 @@ def test_each_call_is_charged():
     client = RandomizedResponse(bit_epsilon=0.5, max_doc_words=10, ledger=ledger).fit(X)
     assert ledger.entries() == []
     client.transform(X)
-    assert ledger.epsilon_spent == pytest.approx(client.document_epsilon_) == pytest.approx(10)
+    assert (
+        ledger.epsilon_spent
+        == pytest.approx(client.document_epsilon_)
+        == pytest.approx(10)
+    )
     client.transform(X)
     assert ledger.epsilon_spent == pytest.approx(20)
     assert {(e.unit, e.status) for e in ledger.entries()} == {("document", "released")}
@@ -264,7 +307,9 @@ def test_reports_without_end_are_refused_before_they_cost_anything(n_words):
         LPLDA(2, epsilon=4.0, ledger=ledger).fit,
         OLPLDA(2, epsilon=4.0, ledger=ledger).fit,
     ):
-        with pytest.raises(ValueError, match=r"2 documents .* false ones.*fewer documents"):
+        with pytest.raises(
+            ValueError, match=r"2 documents .* false ones.*fewer documents"
+        ):
             call(X)
     assert {entry.status for entry in ledger.entries()} == {"canceled"}
     assert RandomizedResponse(epsilon=math.inf).fit_transform(X).nnz == 0
@@ -284,7 +329,10 @@ print(*sorted(name for name in sys.modules if name.startswith("dplda")))
 
 def test_a_client_loads_nothing_of_the_server():
     loaded = subprocess.run(
-        [sys.executable, "-W", "error", "-c", CLIENT], capture_output=True, text=True, check=True
+        [sys.executable, "-W", "error", "-c", CLIENT],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split()
     folders = {name.split(".")[1] for name in loaded if "." in name}
     assert "dplda.local._randomized_response" in loaded
@@ -294,7 +342,10 @@ def test_a_client_loads_nothing_of_the_server():
 
 def test_memory_is_that_of_the_result():
     """A vocabulary so large that any dense row of numbers would show."""
-    columns, rows = np.random.default_rng(0).integers(0, 100_000, 15_000), np.arange(15_000) // 50
+    columns, rows = (
+        np.random.default_rng(0).integers(0, 100_000, 15_000),
+        np.arange(15_000) // 50,
+    )
     X = sp.csr_array((np.ones(15_000), (rows, columns)), shape=(300, 100_000))
     client = RandomizedResponse(bit_epsilon=6.9).fit(X)
     client.transform(X[:2])  # tables and imports

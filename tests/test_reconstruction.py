@@ -1,4 +1,6 @@
-"""Estimates from reports: unbiased, with the stated variances, and documents with those counts."""
+"""Estimates from reports: unbiased, with the stated variances, and documents with those
+counts.
+"""
 
 import math
 
@@ -32,7 +34,9 @@ def reported(rng, counts, n_docs, flip):
 @every_flip
 def test_estimates_are_unbiased_and_have_the_stated_variance(flip):
     rng, n_docs, count = np.random.default_rng(0), 1000, 300
-    estimate = estimate_counts(reported(rng, np.full(N_RUNS, count), n_docs, flip), n_docs, flip)
+    estimate = estimate_counts(
+        reported(rng, np.full(N_RUNS, count), n_docs, flip), n_docs, flip
+    )
     assert 0 < estimate.min() < estimate.max() < n_docs  # no clip was in the way
     variance = n_docs * flip * (1 - flip) / (1 - 2 * flip) ** 2
     # 5 standard errors of a mean, and of a variance of nearly normal numbers
@@ -52,7 +56,9 @@ def test_forms_are_those_of_the_paper(f):
 
 @every_flip
 def test_the_weight_of_the_prior_is_the_best_one(flip):
-    """Of all weights, it has the least mean squared error over counts around the prior's mean."""
+    """Of all weights, it has the least mean squared error over counts around the
+    prior's mean.
+    """
     rng, n_docs, sd = np.random.default_rng(1), 400, 12.0
     counts = np.rint(rng.normal(120, sd, 50_000)).astype(int)
     estimate = estimate_counts(reported(rng, counts, n_docs, flip), n_docs, flip)
@@ -61,7 +67,9 @@ def test_the_weight_of_the_prior_is_the_best_one(flip):
     def error(w):
         return np.mean((w * 120 + (1 - w) * estimate - counts) ** 2)
 
-    assert error(weight) < min(error(weight - 0.1), error(weight + 0.1), error(0), error(1))
+    assert error(weight) < min(
+        error(weight - 0.1), error(weight + 0.1), error(0), error(1)
+    )
 
 
 @every_flip
@@ -87,7 +95,9 @@ def test_false_ones_are_those_to_be_expected(flip):
 
 def reports(n_docs=50, n_words=30, seed=0):
     rng = np.random.default_rng(seed)
-    return sp.csr_array((rng.random((n_docs, n_words)) < rng.random(n_words)).astype(float))
+    return sp.csr_array(
+        (rng.random((n_docs, n_words)) < rng.random(n_words)).astype(float)
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -107,7 +117,8 @@ def test_counts_are_exact_after_setting_and_clearing(seed):
     assert (other.toarray() != documents.toarray()).any()
 
 
-@pytest.mark.parametrize("count", [1, 4, 8])  # cleared, set by drawing again, set by keys
+# cleared, set by drawing again, set by keys
+@pytest.mark.parametrize("count", [1, 4, 8])
 def test_every_choice_of_documents_is_equally_likely(count):
     n_docs, n_runs = 10, 3000
     column = np.isin(np.arange(n_docs), (1, 2, 5)).astype(float)[:, None]
@@ -125,7 +136,11 @@ def test_words_share_reports_by_chance_as_often_as_said(rate):
     rng, z = np.random.default_rng(0), []
     words = np.arange(60).reshape(6, 10)
     for _ in range(200):
-        z.append(common_words(sp.csr_array((rng.random((400, 60)) < rate).astype(float)), words))
+        z.append(
+            common_words(
+                sp.csr_array((rng.random((400, 60)) < rate).astype(float)), words
+            )
+        )
     for least in (1.0, 2.0, 3.0):
         assert np.mean(np.array(z) > least) < 1.2 * math.exp(-(least**2) / 2)
     assert abs(np.mean(z)) < 0.3

@@ -88,7 +88,9 @@ def parts(path):
 
 
 def forge(path, fields, table, **more):
-    """Any fields and tables with a good checksum, as a hostile author would write them."""
+    """Any fields and tables with a good checksum, as a hostile author would write
+    them.
+    """
     tables = {"components": table, **more}
     path.write_bytes(pack("dplda-release", fields, tables, max_header=2**26))
 
@@ -100,17 +102,26 @@ def test_a_loaded_model_is_the_same_model(estimator, X, path):
     again = load_release(str(path))
     np.testing.assert_array_equal(again.components_, model.components_)
     for order in ("c_contiguous", "f_contiguous", "writeable"):
-        assert getattr(again.components_.flags, order) == getattr(model.components_.flags, order)
+        assert getattr(again.components_.flags, order) == getattr(
+            model.components_.flags, order
+        )
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
     assert again.score(X) == model.score(X)
     for name in ("topic_evidence_", "weak_topics_", "row_noise_"):
-        np.testing.assert_array_equal(getattr(again, name, None), getattr(model, name, None))
-    assert (again.privacy_, str(again.privacy_)) == (model.privacy_, str(model.privacy_))
+        np.testing.assert_array_equal(
+            getattr(again, name, None), getattr(model, name, None)
+        )
+    assert (again.privacy_, str(again.privacy_)) == (
+        model.privacy_,
+        str(model.privacy_),
+    )
     assert (again.epsilon_, again.delta_) == (model.epsilon_, model.delta_)
     assert (again.n_iter_, again.n_features_in_) == (model.n_iter_, N_WORDS)
     assert len(again.get_feature_names_out()) == K
     assert again.version_ == dplda.__version__
-    public = {k: v for k, v in model.get_params().items() if k not in _release.NOT_RELEASED}
+    public = {
+        k: v for k, v in model.get_params().items() if k not in _release.NOT_RELEASED
+    }
     assert again.parameters_ == public
     assert f" of {type(model).__name__}, <Guarantee: epsilon" in repr(again)
 
@@ -125,7 +136,9 @@ def test_words_of_the_columns(model, X, path):
     with pytest.raises(TypeError, match="a vectorizer or a list of words"):
         save_release(model, path, vocabulary="abc")
     words = [f"wörd {i}" for i in range(N_WORDS)]
-    named = SubLDA(K, epsilon=3.0, max_iter=4).fit(pd.DataFrame(X.toarray(), columns=words))
+    named = SubLDA(K, epsilon=3.0, max_iter=4).fit(
+        pd.DataFrame(X.toarray(), columns=words)
+    )
     save_release(named, path)
     assert load_release(path).vocabulary_.tolist() == words
     with pytest.raises(ValueError, match="differs from the column names"):
@@ -144,18 +157,35 @@ def test_it_is_a_frozen_step_of_a_pipeline(model, X, path):
     assert path.read_bytes() == content
 
 
-def test_what_is_no_private_model_or_cannot_be_written_is_refused(model, X, path, tmp_path):
+def test_what_is_no_private_model_or_cannot_be_written_is_refused(
+    model, X, path, tmp_path
+):
     lda = LatentDirichletAllocation(K, max_iter=1).fit(X)
     other = PrivateNMF(K, epsilon=3.0, max_iter=2).fit(X)
     for given, place, error, message in [
         (SubLDA(epsilon=1.0), path, NotFittedError, "not fitted"),
         (lda, path, TypeError, "'LatentDirichletAllocation' has no privacy_"),
         (other, path, TypeError, "by their doc_topic_prior, and PrivateNMF has none"),
-        (["a diagnosis of Ann"], path, TypeError, "^expected a fitted model or pipeline, .* list$"),
+        (
+            ["a diagnosis of Ann"],
+            path,
+            TypeError,
+            "^expected a fitted model or pipeline, .* list$",
+        ),
         (model, tmp_path, IsADirectoryError, "is a folder; give the path of a file"),
-        (model, tmp_path / "missing" / "topics", OSError, "missing/topics cannot be written"),
+        (
+            model,
+            tmp_path / "missing" / "topics",
+            OSError,
+            "missing/topics cannot be written",
+        ),
         *(
-            (copy.copy(model).set_params(topic_word_prior=value), path, ValueError, "cannot be")
+            (
+                copy.copy(model).set_params(topic_word_prior=value),
+                path,
+                ValueError,
+                "cannot be",
+            )
             for value in ([1, 2], math.nan, -math.inf, print)
         ),
     ]:
@@ -174,7 +204,10 @@ def test_a_release_warns_of_what_should_not_be_published(X, path):
     for model, message in [
         (seeded, "random_state"),
         (GibbsLDA(K).fit(X), "without privacy"),
-        (fitted(CountVectorizer()), "vocabulary: learned from the documents, not private"),
+        (
+            fitted(CountVectorizer()),
+            "vocabulary: learned from the documents, not private",
+        ),
     ]:
         with pytest.warns(PrivacyLeakWarning, match=message) as record:
             save_release(model, path)
@@ -186,20 +219,46 @@ def test_a_release_warns_of_what_should_not_be_published(X, path):
 def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
     secret = 8_675_309
     model = SubLDA(
-        K, epsilon=3.0, max_iter=4, random_state=secret, ledger=tmp_path / "private.sqlite",
-        prior_components=np.ones((K, N_WORDS)), n_jobs=1,
-    )  # fmt: skip
+        K,
+        epsilon=3.0,
+        max_iter=4,
+        random_state=secret,
+        ledger=tmp_path / "private.sqlite",
+        prior_components=np.ones((K, N_WORDS)),
+        n_jobs=1,
+    )
     with pytest.warns(dplda.privacy.SeededNoiseWarning):
         save_release(model.fit(X), path)
     header, table = parts(path)
     assert set(header) == {
-        "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vectorizer", "guarantee",
-    }  # fmt: skip
-    hidden = {"random_state", "ledger", "n_jobs", "verbose", "prior_components", "word_vectors"}
-    assert set(header["parameters"]) == set(model.get_params()) - hidden - {"epsilon", "delta"}
+        "dplda",
+        "estimator",
+        "parameters",
+        "n_iter",
+        "vocabulary",
+        "vectorizer",
+        "guarantee",
+    }
+    hidden = {
+        "random_state",
+        "ledger",
+        "n_jobs",
+        "verbose",
+        "prior_components",
+        "word_vectors",
+    }
+    assert set(header["parameters"]) == set(model.get_params()) - hidden - {
+        "epsilon",
+        "delta",
+    }
     np.testing.assert_array_equal(table, model.components_)
     data = path.read_bytes()
-    for trace in (str(secret).encode(), secret.to_bytes(4, "little"), b"sqlite", b"private."):
+    for trace in (
+        str(secret).encode(),
+        secret.to_bytes(4, "little"),
+        b"sqlite",
+        b"private.",
+    ):
         assert trace not in data
 
 
@@ -225,7 +284,12 @@ def test_any_reader_of_safetensors_finds_the_table_and_the_checksum(model, path,
     assert metadata["sha256"] == digest.hexdigest()
 
 
-TEXTS = ["The ripe plum, a PEAR", "cherry, ripe plum? äpfel & Äpfel!", "pear pear", "THE end"] * 100
+TEXTS = [
+    "The ripe plum, a PEAR",
+    "cherry, ripe plum? äpfel & Äpfel!",
+    "pear pear",
+    "THE end",
+] * 100
 
 
 def fitted(vectorizer, texts=TEXTS):
@@ -244,11 +308,13 @@ WAYS_TO_COUNT = [
     given(strip_accents="unicode", stop_words="english"),
     given(ngram_range=(1, 2), stop_words=["a", "the"]),
     given(token_pattern=r"(?u)\w+"),
-    given(analyzer="char_wb", ngram_range=(3, 4)).set_params(vocabulary=["plu", "pear", " pe"]),
+    given(analyzer="char_wb", ngram_range=(3, 4)).set_params(
+        vocabulary=["plu", "pear", " pe"]
+    ),
     PrivateCountVectorizer(
         epsilon=1.0, candidates=["plum", "pear", "ripe", "äpfel"], stop_words="english"
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("vectorizer", WAYS_TO_COUNT, ids=lambda v: str(v)[:60])
@@ -263,8 +329,16 @@ def test_a_released_pipeline_counts_texts_as_the_pipeline_did(vectorizer, path):
     assert (again.epsilon_ > 3.05) == is_private
     counts = pipeline[0].transform(TEXTS)
     assert counts.nnz
-    np.testing.assert_array_equal(again.vectorizer_.transform(TEXTS).toarray(), counts.toarray())
-    for texts in (TEXTS, tuple(TEXTS), np.array(TEXTS), pd.Series(TEXTS), pd.Series(TEXTS).values):
+    np.testing.assert_array_equal(
+        again.vectorizer_.transform(TEXTS).toarray(), counts.toarray()
+    )
+    for texts in (
+        TEXTS,
+        tuple(TEXTS),
+        np.array(TEXTS),
+        pd.Series(TEXTS),
+        pd.Series(TEXTS).values,
+    ):
         np.testing.assert_array_equal(again.transform(texts), pipeline.transform(TEXTS))
     np.testing.assert_array_equal(again.transform(counts), pipeline.transform(TEXTS))
     assert again.score(TEXTS) == pipeline.score(TEXTS)
@@ -279,7 +353,10 @@ def test_a_released_pipeline_counts_texts_as_the_pipeline_did(vectorizer, path):
 @pytest.mark.parametrize(
     ("vectorizer", "message"),
     [
-        (given(tokenizer=str.split, token_pattern=None), "the tokenizer is a function.*token_patt"),
+        (
+            given(tokenizer=str.split, token_pattern=None),
+            "the tokenizer is a function.*token_patt",
+        ),
         (given(preprocessor=str.lower), "the preprocessor is a function"),
         (given(analyzer=str.split), "the analyzer is a function"),
         (given(strip_accents=str.lower), "the strip_accents is a function"),
@@ -308,18 +385,25 @@ def test_other_steps_are_refused_with_the_part_to_publish(path):
     between = make_pipeline(given(), Binarizer(), model).fit(TEXTS)
     with pytest.raises(TypeError, match="binary=True"):
         save_release(between, path)
-    nested = make_pipeline(make_pipeline("passthrough", given()), make_pipeline(model)).fit(TEXTS)
+    nested = make_pipeline(
+        make_pipeline("passthrough", given()), make_pipeline(model)
+    ).fit(TEXTS)
     save_release(nested, path)
-    np.testing.assert_array_equal(load_release(path).transform(TEXTS), nested.transform(TEXTS))
+    np.testing.assert_array_equal(
+        load_release(path).transform(TEXTS), nested.transform(TEXTS)
+    )
 
 
 def test_columns_of_other_words_are_refused(model, X, path):
-    """As many words, and the topics of others: a model that knows its words compares them."""
+    """As many words, and the topics of others: a model that knows its words compares
+    them.
+    """
     words = [f"word {i}" for i in range(N_WORDS)]
     save_release(model, path, vocabulary=words)
     released = load_release(path)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # as scikit-learn warns of names that it did not see in fit
+        # as scikit-learn warns of names that it did not see in fit
+        warnings.simplefilter("error")
         right = pd.DataFrame(X.toarray(), columns=words)
         sparse = pd.DataFrame.sparse.from_spmatrix(X, columns=words)
         for table in (right, sparse, pd.DataFrame(X.toarray()), X):
@@ -332,7 +416,9 @@ def test_columns_of_other_words_are_refused(model, X, path):
         with pytest.raises(ValueError, match="are not the 20 words of this model"):
             mixed.get_feature_names_out()
         for use in (pipeline_guarantee, lambda pipeline: save_release(pipeline, path)):
-            with pytest.raises(ValueError, match="trained on other words than 'countvectorizer'"):
+            with pytest.raises(
+                ValueError, match="trained on other words than 'countvectorizer'"
+            ):
                 use(mixed)
     pipeline = make_pipeline(CountVectorizer(vocabulary=words), released)
     assert len(pipeline.get_feature_names_out()) == K
@@ -383,11 +469,16 @@ def changed(header, *keys, value):
 
 GUARANTEE, COUNTING, NONE = "guarantee", "vectorizer", "none that a release can have"
 LIES = [
-    (("estimator",), ..., "fields"), (("pickle",), "gASV", "fields"),
-    (("weak_topics",), None, "fields"), (("n_iter",), -1, "n_iter"),
-    (("n_iter",), 10**30, "n_iter"), (("n_iter",), "4", "n_iter"),
-    (("estimator",), ["os.system"], "estimator"), (("estimator",), "Sub\x1b[2JLDA", "estimator"),
-    (("dplda",), None, "dplda"), (("dplda",), "1.0\n2.0", "dplda"),
+    (("estimator",), ..., "fields"),
+    (("pickle",), "gASV", "fields"),
+    (("weak_topics",), None, "fields"),
+    (("n_iter",), -1, "n_iter"),
+    (("n_iter",), 10**30, "n_iter"),
+    (("n_iter",), "4", "n_iter"),
+    (("estimator",), ["os.system"], "estimator"),
+    (("estimator",), "Sub\x1b[2JLDA", "estimator"),
+    (("dplda",), None, "dplda"),
+    (("dplda",), "1.0\n2.0", "dplda"),
     (("estimator",), "d" * 10_001, "estimator must be a string of at most 10000"),
     ((COUNTING,), "CountVectorizer", "vectorizer must have"),
     ((COUNTING, "tokenizer"), "str.split", "vectorizer must have"),
@@ -395,38 +486,62 @@ LIES = [
     *(
         ((COUNTING, name), value, NONE)
         for name, values in {
-            "analyzer": ["os.system", ["word"]], "binary": [1], "lowercase": [None],
+            "analyzer": ["os.system", ["word"]],
+            "binary": [1],
+            "lowercase": [None],
             "ngram_range": [[1, 10**9], [2, 1], [True, 2], None, 3, [1]],
-            "stop_words": ["english", [1], 3], "strip_accents": ["both", {}],
-            "token_pattern": [None, "(", "(a)(b)", "a" * 10_001, "(" * 5000 + ")" * 5000, 3],
+            "stop_words": ["english", [1], 3],
+            "strip_accents": ["both", {}],
+            "token_pattern": [
+                None,
+                "(",
+                "(a)(b)",
+                "a" * 10_001,
+                "(" * 5000 + ")" * 5000,
+                3,
+            ],
         }.items()
         for value in values
     ),
-    (("vocabulary",), ["a"], "different words"), (("vocabulary",), ["a"] * 8, "different words"),
-    (("vocabulary",), list(range(8)), "list of words"), (("vocabulary",), {}, "list of words"),
-    (("parameters",), [], "parameters"), (("parameters", "random_state"), 5, "parameters"),
+    (("vocabulary",), ["a"], "different words"),
+    (("vocabulary",), ["a"] * 8, "different words"),
+    (("vocabulary",), list(range(8)), "list of words"),
+    (("vocabulary",), {}, "list of words"),
+    (("parameters",), [], "parameters"),
+    (("parameters", "random_state"), 5, "parameters"),
     (("parameters", "boost"), [[]], "boost"),
     *(
         (("parameters", "doc_topic_prior"), value, "doc_topic_prior")
         for value in (
-            ..., None, "0.1", 0, -0.1, math.inf, True, math.nextafter(LARGEST_PRIOR, math.inf)
+            ...,
+            None,
+            "0.1",
+            0,
+            -0.1,
+            math.inf,
+            True,
+            math.nextafter(LARGEST_PRIOR, math.inf),
         )
     ),
-    ((GUARANTEE,), None, "guarantee"), ((GUARANTEE, "unit"), ..., "guarantee"),
+    ((GUARANTEE,), None, "guarantee"),
+    ((GUARANTEE, "unit"), ..., "guarantee"),
     ((GUARANTEE, "accountant"), "none", "the guarantee must have the fields"),
-    ((GUARANTEE, "unit"), 3, "unit"), ((GUARANTEE, "unit"), ["user"], "unit"),
+    ((GUARANTEE, "unit"), 3, "unit"),
+    ((GUARANTEE, "unit"), ["user"], "unit"),
     ((GUARANTEE, "provenance"), [["vocabulary"]], "list of pairs"),
     ((GUARANTEE, "provenance"), ["ab"], "list of pairs"),
     ((GUARANTEE, "provenance"), [["vocabulary", "mine\n"]], "provenance"),
     ((GUARANTEE, "epsilon"), 0.01, "less than what the events cost"),
-    ((GUARANTEE, "epsilon"), -1, "epsilon"), ((GUARANTEE, "epsilon"), None, "epsilon"),
+    ((GUARANTEE, "epsilon"), -1, "epsilon"),
+    ((GUARANTEE, "epsilon"), None, "epsilon"),
     ((GUARANTEE, "epsilon"), math.nan, "the number NaN"),
     ((GUARANTEE, "epsilon"), -math.inf, "the number -Infinity"),
     ((GUARANTEE, "delta"), 2, "delta"),
     ((GUARANTEE, "delta"), 1e-150, "less than what the events cost"),
     ((GUARANTEE, "delta"), 1e-300, "less than what the events cost"),
     ((GUARANTEE, "total_variation"), 0.99, "total_variation"),
-    ((GUARANTEE, "seeded"), 0, "seeded"), ((GUARANTEE, "assumptions"), "none", "assumptions"),
+    ((GUARANTEE, "seeded"), 0, "seeded"),
+    ((GUARANTEE, "assumptions"), "none", "assumptions"),
     ((GUARANTEE, "assumptions"), [1], "assumptions"),
     ((GUARANTEE, "assumptions"), ["none \u202e"], "assumptions"),
     ((GUARANTEE, "mechanism"), "\x1b]0;title\x07", "mechanism"),
@@ -434,28 +549,41 @@ LIES = [
     ((GUARANTEE, "noise_scale"), [-1.0], "noise_scale"),
     ((GUARANTEE, "noise_scale"), [10**400], "noise_scale must be a float"),
     ((GUARANTEE, "events"), [], "1 to 1000000 private steps"),
-    ((GUARANTEE, "events"), None, "events"), ((GUARANTEE, "events"), [3], "events"),
+    ((GUARANTEE, "events"), None, "events"),
+    ((GUARANTEE, "events"), [3], "events"),
     ((GUARANTEE, "events"), [{"event": "Cauchy"}], "events"),
     ((GUARANTEE, "events"), [{"event": "Gaussian", "noise_multiplier": 0}], "events"),
-    ((GUARANTEE, "events"), [{"event": "NonPrivate"}], "less than what the events cost"),
     (
-        (GUARANTEE, "events"), [{"event": "Laplace", "scale": 100.0 + i} for i in range(51)],
+        (GUARANTEE, "events"),
+        [{"event": "NonPrivate"}],
+        "less than what the events cost",
+    ),
+    (
+        (GUARANTEE, "events"),
+        [{"event": "Laplace", "scale": 100.0 + i} for i in range(51)],
         "50 different kinds",
     ),
     *(
-        ((GUARANTEE, "events"), [{"event": name, field: value}], "not a valid release file")
+        (
+            (GUARANTEE, "events"),
+            [{"event": name, field: value}],
+            "not a valid release file",
+        )
         for name, field, values in [
             ("Gaussian", "noise_multiplier", [1e-320, 1e-160, 1e-9]),
-            ("Laplace", "scale", [1e-320, 1e-160, 1e-9]), ("BoundedRange", "epsilon", [1e9, 1e300]),
+            ("Laplace", "scale", [1e-320, 1e-160, 1e-9]),
+            ("BoundedRange", "epsilon", [1e9, 1e300]),
             ("ZeroConcentrated", "rho", [1e9, 1e160, 1e300]),
         ]
         for value in values
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of absurd numbers
-@pytest.mark.parametrize(("keys", "value", "message"), LIES, ids=lambda value: repr(value)[:60])
+@pytest.mark.parametrize(
+    ("keys", "value", "message"), LIES, ids=lambda value: repr(value)[:60]
+)
 def test_lies_are_refused(written, path, keys, value, message):
     header, table = written
     forge(path, changed(header, *keys, value=value), table)
@@ -466,13 +594,17 @@ def test_lies_are_refused(written, path, keys, value, message):
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("row_noise", np.zeros(N_WORDS)), ("row_noise", np.zeros((1, 8), np.float32)),
-        ("row_noise", np.zeros(7, np.float32)), ("row_noise", np.full(8, np.nan, np.float32)),
-        ("topic_evidence", np.full(2, np.inf)), ("topic_evidence", np.zeros(8)),
-        ("topic_evidence", np.array(1.0)), ("weak_topics", np.zeros(2)),
+        ("row_noise", np.zeros(N_WORDS)),
+        ("row_noise", np.zeros((1, 8), np.float32)),
+        ("row_noise", np.zeros(7, np.float32)),
+        ("row_noise", np.full(8, np.nan, np.float32)),
+        ("topic_evidence", np.full(2, np.inf)),
+        ("topic_evidence", np.zeros(8)),
+        ("topic_evidence", np.array(1.0)),
+        ("weak_topics", np.zeros(2)),
         ("weak_topics", np.zeros(1, bool)),
     ],
-)  # fmt: skip
+)
 def test_tables_have_one_number_for_each_word_or_topic(written, path, name, wrong):
     header, table = written
     forge(path, header, table, **{name: wrong})
@@ -481,7 +613,9 @@ def test_tables_have_one_number_for_each_word_or_topic(written, path, name, wron
 
 
 def test_the_guarantee_alone_states_the_budget(X, path, monkeypatch):
-    """What `set_params` changed later is not in the file, and no file may state a second one."""
+    """What `set_params` changed later is not in the file, and no file may state a
+    second one.
+    """
     model = SubLDA(K, epsilon=4.0, max_iter=2).fit(X)
     save_release(model.set_params(epsilon=0.1, delta=1e-9), path)
     released = load_release(path)
@@ -507,11 +641,16 @@ def test_tables_that_are_none_of_counts_are_refused(written, path):
             load_release(path)
     empty = np.vstack([0 * table[:1], table[1:]])
     for wrong, more in [
-        (empty, {}), (table, {"more": np.ones(1)}), (table.astype(np.float32), {}),
-        (table[0], {}), (table[:0], {}),
-    ]:  # fmt: skip
+        (empty, {}),
+        (table, {"more": np.ones(1)}),
+        (table.astype(np.float32), {}),
+        (table[0], {}),
+        (table[:0], {}),
+    ]:
         forge(path, header, wrong, **more)
-        with pytest.raises(ValueError, match=r"the table components|must be a table|no empty"):
+        with pytest.raises(
+            ValueError, match=r"the table components|must be a table|no empty"
+        ):
             load_release(path)
 
 
@@ -535,21 +674,29 @@ def test_events_that_would_take_hours_are_refused_at_once(written, path, step):
     for count in (10**9, 10**300):
         events = [{"event": "Repeated", "of": step, "count": count}]
         forge(path, changed(header, GUARANTEE, "events", value=events), table)
-        with pytest.raises(ValueError, match=r"private steps|less than what|events cannot be"):
+        with pytest.raises(
+            ValueError, match=r"private steps|less than what|events cannot be"
+        ):
             load_release(path)
 
 
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        ("a text", r"pass \[text\]"), (b"a text", r"pass \[text\]"), ([None], "got NoneType"),
-        ([b"a text"], "decode bytes"), ([["apple"]], "join words by spaces"),
+        ("a text", r"pass \[text\]"),
+        (b"a text", r"pass \[text\]"),
+        ([None], "got NoneType"),
+        ([b"a text"], "decode bytes"),
+        ([["apple"]], "join words by spaces"),
         (pd.DataFrame({"note": ["apple"]}), r"pass df\['column'\]"),
     ],
     ids=["text", "bytes", "missing", "list of bytes", "words", "table"],
-)  # fmt: skip
+)
 def test_a_model_of_texts_says_which_texts_it_takes(X, message, path):
     vectorizer = CountVectorizer(vocabulary=["apple", "banana"])
-    save_release(make_pipeline(vectorizer, GibbsLDA(2, max_iter=1)).fit(["apple banana"] * 9), path)
+    save_release(
+        make_pipeline(vectorizer, GibbsLDA(2, max_iter=1)).fit(["apple banana"] * 9),
+        path,
+    )
     with pytest.raises(ValueError, match=message):
         load_release(path).transform(X)

@@ -1,4 +1,6 @@
-"""Residual checks: planted faults that guesses of coins miss are found, and sound fits pass."""
+"""Residual checks: planted faults that guesses of coins miss are found, and sound fits
+pass.
+"""
 
 import math
 
@@ -27,13 +29,16 @@ from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Streams
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.PrivacyLeakWarning",
+    "ignore::dplda.privacy.SeededNoiseWarning",
+    "ignore::dplda.privacy.PrivacyLeakWarning",
     "ignore::dplda.privacy.LowSignalWarning",
-)  # fmt: skip
+)
 ROUNDS = {"delta": 1e-5, "max_iter": 10}
 MODELS = {
     "SubLDA": SubLDA(2, epsilon=4.0, **ROUNDS),
-    "SubLDA, boost": SubLDA(2, noise_multiplier=1.0, subsampling_ratio=0.3, boost=2.0, **ROUNDS),
+    "SubLDA, boost": SubLDA(
+        2, noise_multiplier=1.0, subsampling_ratio=0.3, boost=2.0, **ROUNDS
+    ),
     "PrivateSVILDA": PrivateSVILDA(2, noise_multiplier=1.0, **ROUNDS),
     "HDPLDA": HDPLDA(2, epsilon=4.0, **ROUNDS),
     "PrivateNMF": PrivateNMF(2, noise_multiplier=5.0, **ROUNDS),
@@ -42,7 +47,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def X():
-    return make_topic_corpus(n_docs=30, n_words=30, n_components=2, random_state=0).data
+    return make_topic_corpus(30, 30, 2, random_state=0).data
 
 
 # faults, an estimator that has them, and the line that shows them
@@ -85,7 +90,7 @@ UNSEEN = [
     ("a_constant_key", "SubLDA", {"noise occurs twice"}),
     ("one_unit_is_clipped_too_wide", "SubLDA", {"adds alone"}),
     ("a_bare_cell_in_every_fifth_release", "SubLDA", {"one cell has no noise"}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("fault", "name", "lines"), UNSEEN)
@@ -96,7 +101,9 @@ def test_faults_that_one_kind_of_test_finds(fault, name, lines, X, monkeypatch):
     assert all(any(line in check.name for line in lines) for check in failures)
 
 
-@pytest.mark.parametrize("fault", ["no_gaussian_noise", "documents_are_clipped_too_wide"])
+@pytest.mark.parametrize(
+    "fault", ["no_gaussian_noise", "documents_are_clipped_too_wide"]
+)
 def test_audits_find_what_their_guesses_cannot_see(fault, X, monkeypatch):
     """At an epsilon of 20, which is above the ceiling of the bounds."""
     FAULTS[fault].plant(monkeypatch)
@@ -131,7 +138,9 @@ def test_corner_cases_pass(model, X):
 
 
 def test_what_the_clip_test_could_not_see_is_said(X, monkeypatch):
-    assert "no document came near" not in str(residual_check(MODELS["SubLDA"], X, random_state=0))
+    assert "no document came near" not in str(
+        residual_check(MODELS["SubLDA"], X, random_state=0)
+    )
     loose = lambda self, mechanism, norm: (1e6 * norm, mechanism.radius)  # noqa: E731
     monkeypatch.setattr(Documents, "clipping_bound", loose)
     said = str(residual_check(MODELS["SubLDA"], X, random_state=0))
@@ -162,19 +171,28 @@ def step_of(noise, mechanism):
 
 @pytest.mark.parametrize(
     "mechanism",
-    [DiscreteGaussian(1000), FlooredLaplace(0.3), FlooredLaplace(7.0), FlooredLaplace(5e4)],
+    [
+        DiscreteGaussian(1000),
+        FlooredLaplace(0.3),
+        FlooredLaplace(7.0),
+        FlooredLaplace(5e4),
+    ],
     ids=str,
 )
 def test_normal_scores_of_the_declared_noise_are_normal(mechanism):
     streams, rng = Streams.from_random_state(0), np.random.default_rng(0)
     value = rng.integers(-(10**6), 10**6, 20_000)
     noisy = mechanism(value, streams.reader(Purpose.NOISE, 1))
-    scores = normal_scores(step_of(noisy - value, mechanism), rng.uniform(size=value.size))
+    scores = normal_scores(
+        step_of(noisy - value, mechanism), rng.uniform(size=value.size)
+    )
     assert kstest(scores, "norm").pvalue > 1e-3
 
 
 def test_lines_fail_as_rarely_as_stated(monkeypatch):
-    """At a level of 1 in 50, far above the real one, sound noise fails each line about as often."""
+    """At a level of 1 in 50, far above the real one, sound noise fails each line about
+    as often.
+    """
     monkeypatch.setattr(_residuals, "LEVEL", 0.02)
     rng, n = np.random.default_rng(0), 400
     failed = [
@@ -185,7 +203,9 @@ def test_lines_fail_as_rarely_as_stated(monkeypatch):
     assert np.mean(failed, axis=0).max() >= 0.01
     failed, rates = [], np.where(np.arange(400) % 2, 0.1, 0.3)
     for _ in range(150):
-        drawn = [(rates, np.flatnonzero(rng.uniform(size=400) < rates)) for _ in range(4)]
+        drawn = [
+            (rates, np.flatnonzero(rng.uniform(size=400) < rates)) for _ in range(4)
+        ]
         failed.append([not t.passed for t in sample_checks(drawn)])
     assert (np.mean(failed, axis=0) <= 0.06).all()
 
@@ -210,7 +230,9 @@ def test_a_few_dozen_repeated_cells_are_found_and_chance_is_not(scale):
     mechanism = FlooredLaplace(scale)
     reader = Streams.from_random_state(0).reader(Purpose.NOISE, 1)
     noise = mechanism(np.zeros(20_000, np.int64), reader)
-    assert repeat_check([step_of(part, mechanism) for part in (noise[:9000], noise[9000:])]).passed
+    assert repeat_check(
+        [step_of(part, mechanism) for part in (noise[:9000], noise[9000:])]
+    ).passed
     noise[-200:] = noise[777:977]
     assert not repeat_check([step_of(noise, mechanism)]).passed
 
@@ -224,13 +246,23 @@ V = 2000
 @pytest.mark.parametrize(
     ("model", "with_users"),
     [
-        (NOISY, False), (NOISY, True), (clone(NOISY).set_params(n_components=1), False),
+        (NOISY, False),
+        (NOISY, True),
+        (clone(NOISY).set_params(n_components=1), False),
         (PrivateSVILDA(2, epsilon=4.0, max_iter=4, subsampling_ratio=0.5), False),
         (clone(NOISY).set_params(subsampling_ratio=0.3, boost=2.0), False),
-        (clone(NOISY).set_params(prior_components=np.ones((2, V)) + np.eye(2, V)), False),
-        (clone(NOISY).set_params(word_vectors=np.cos(np.outer(np.arange(V), range(8)))), False),
+        (
+            clone(NOISY).set_params(prior_components=np.ones((2, V)) + np.eye(2, V)),
+            False,
+        ),
+        (
+            clone(NOISY).set_params(
+                word_vectors=np.cos(np.outer(np.arange(V), range(8)))
+            ),
+            False,
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_model_of_one_curator_has_one_share_of_noise(model, with_users, tmp_path):
     X = make_topic_corpus(n_docs=200, n_words=V, n_components=2, random_state=0).data
     users = np.arange(200) // 3 if with_users else None
@@ -245,8 +277,11 @@ def test_a_model_of_one_curator_has_one_share_of_noise(model, with_users, tmp_pa
 def test_without_noise_the_sums_hold_next_to_nothing(monkeypatch):
     """What a document adds sums to zero over topics, up to rounding."""
     FAULTS["no_gaussian_noise"].plant(monkeypatch)
-    X = make_topic_corpus(n_docs=2000, n_words=200, n_components=4, random_state=0).data
-    for model in (clone(NOISY).set_params(n_components=4), PrivateSVILDA(4, epsilon=4.0)):
+    X = make_topic_corpus(2000, 200, 4, random_state=0).data
+    for model in (
+        clone(NOISY).set_params(n_components=4),
+        PrivateSVILDA(4, epsilon=4.0),
+    ):
         assert 0 < noise_of_release(model.fit(X)).shares < 1e-4
 
 
@@ -259,10 +294,13 @@ def test_half_of_the_noise_is_a_quarter_of_a_share(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "model", [HDPLDA(2, epsilon=4.0, max_iter=2), SubLDA(2, epsilon=math.inf, max_iter=2)]
+    "model",
+    [HDPLDA(2, epsilon=4.0, max_iter=2), SubLDA(2, epsilon=math.inf, max_iter=2)],
 )
 def test_other_models_have_no_sums_that_are_noise(model, X, tmp_path):
     save_release(model.fit(X), tmp_path / "model")
     for one in (model, load_release(tmp_path / "model")):
-        with pytest.raises(ValueError, match=f"this {type(model).__name__} has no row sums"):
+        with pytest.raises(
+            ValueError, match=f"this {type(model).__name__} has no row sums"
+        ):
             noise_of_release(one)

@@ -1,4 +1,6 @@
-"""Parties that fit one model: the sum is right, nobody sees more of it, and it pays as stated."""
+"""Parties that fit one model: the sum is right, nobody sees more of it, and it pays as
+stated.
+"""
 
 import math
 import threading
@@ -35,7 +37,10 @@ def X():
 def thirds(X, user_ids=None):
     rows = [slice(200 * i, 200 * i + 200) for i in range(3)]
     names = ("north", "south", "west")
-    return {n: X[r] if user_ids is None else (X[r], user_ids[r]) for n, r in zip(names, rows)}
+    return {
+        n: X[r] if user_ids is None else (X[r], user_ids[r])
+        for n, r in zip(names, rows)
+    }
 
 
 class Alone:
@@ -58,19 +63,33 @@ class Alone:
 @pytest.mark.parametrize(
     ("model", "with_users"),
     [
-        (MODEL, False), (MODEL, True),
-        (PrivateSVILDA(3, epsilon=4.0, max_iter=6, subsampling_ratio=1.0, n_jobs=1), False),
-        (clone(MODEL).set_params(prior_components=np.ones((3, V)) + np.eye(3, V)), False),
-        (clone(MODEL).set_params(word_vectors=np.cos(np.outer(np.arange(V), np.arange(8)))), False),
+        (MODEL, False),
+        (MODEL, True),
+        (
+            PrivateSVILDA(3, epsilon=4.0, max_iter=6, subsampling_ratio=1.0, n_jobs=1),
+            False,
+        ),
+        (
+            clone(MODEL).set_params(prior_components=np.ones((3, V)) + np.eye(3, V)),
+            False,
+        ),
+        (
+            clone(MODEL).set_params(
+                word_vectors=np.cos(np.outer(np.arange(V), np.arange(8)))
+            ),
+            False,
+        ),
     ],
-)  # fmt: skip
+)
 def test_without_noise_the_model_is_that_of_all_documents_to_the_last_bit(
     model, with_users, X, monkeypatch
 ):
     """With the same mechanisms, masks and first table."""
     monkeypatch.setattr(DiscreteGaussian, "add_to", lambda *_, **__: None)
     first, begin = [], SecureSum.begin
-    monkeypatch.setattr(SecureSum, "begin", lambda self: first.append(begin(self)) or first[-1])
+    monkeypatch.setattr(
+        SecureSum, "begin", lambda self: first.append(begin(self)) or first[-1]
+    )
     users = np.arange(600) // 4 if with_users else None
     together = fit_together(model, thirds(X, users))
     pooled = fit_share(clone(model), X, Alone(Terms(3), first[0]), users)
@@ -104,7 +123,9 @@ def test_noise_of_the_parties_is_independent(X, monkeypatch):
 def test_the_noise_of_the_model_is_nearly_that_of_one_curator():
     X = make_topic_corpus(n_docs=4000, n_words=V, n_components=3, random_state=1).data
     parts = {str(i): X[400 * i : 400 * i + 400] for i in range(10)}
-    one, half = (fit_together(MODEL, parts, colluding=c)._released.variance for c in (1, 5))
+    one, half = (
+        fit_together(MODEL, parts, colluding=c)._released.variance for c in (1, 5)
+    )
     pooled = clone(MODEL).fit(X)._released.variance
     assert one / pooled == pytest.approx(10 / 9, rel=1e-4)
     assert half / pooled == pytest.approx(10 / 5, rel=1e-4)
@@ -113,15 +134,24 @@ def test_the_noise_of_the_model_is_nearly_that_of_one_curator():
 def test_missing_noise_is_noticed(monkeypatch, caplog):
     """In the sum itself, without knowing who adds none."""
     X = make_topic_corpus(600, 300, 2, doc_length=200, random_state=0).data
-    parts, model = {str(i): X[120 * i : 120 * i + 120] for i in range(5)}, SubLDA(2, epsilon=8.0)
+    parts, model = (
+        {str(i): X[120 * i : 120 * i + 120] for i in range(5)},
+        SubLDA(2, epsilon=8.0),
+    )
     with caplog.at_level("INFO", "dplda.federated"):
         fit_together(model, parts)
-    found = [record.args[1] for record in caplog.records if "noise of" in record.message]
+    found = [
+        record.args[1] for record in caplog.records if "noise of" in record.message
+    ]
     assert len(found) == 5 * 80
     assert np.mean(found) == pytest.approx(5, abs=0.25)
     add_to, count = DiscreteGaussian.add_to, iter(range(10**6))
-    monkeypatch.setattr(DiscreteGaussian, "add_to", lambda *a: next(count) % 5 or add_to(*a))
-    with pytest.warns(UserWarning, match=r"has the noise of \d\.\d\d parties, and 5 take part"):
+    monkeypatch.setattr(
+        DiscreteGaussian, "add_to", lambda *a: next(count) % 5 or add_to(*a)
+    )
+    with pytest.warns(
+        UserWarning, match=r"has the noise of \d\.\d\d parties, and 5 take part"
+    ):
         fit_together(model, parts)
 
 
@@ -152,13 +182,16 @@ def test_the_noise_of_the_honest_pays(colluding, lost, ratio, X):
         assert (mechanism.n_honest, mechanism.n_parties) == (h, 4)
         # the event: integers of norm at most `radius`, and noise of variance h S^2 - 9
         multiplier = mechanism.event.noise_multiplier
-        assert mechanism.radius * multiplier <= math.sqrt(h * NOISE_VARIANCE - 9) * (1 + 1e-15)
+        assert mechanism.radius * multiplier <= math.sqrt(h * NOISE_VARIANCE - 9) * (
+            1 + 1e-15
+        )
         assert mechanism.scale == math.sqrt(4 * NOISE_VARIANCE)
     events = [event for _, event in budget.plan(0, 5)]
     cost = epsilon_of(events, model.delta, total_variation=4 * TOTAL_VARIATION)
     assert 1.99 < cost <= 2.0
     loudest = max(budget.rounds, key=lambda mechanism: mechanism.radius).event
-    assert events[7:] == [loudest] * lost  # a failed attempt and the next one have one sample
+    # a failed attempt and the next one have one sample
+    assert events[7:] == [loudest] * lost
     assert all(isinstance(e, PoissonSampled) == (ratio < 1) for e in events[2:7])
 
 
@@ -180,7 +213,9 @@ def test_the_card_and_the_ledger_of_a_party(X, tmp_path):
 
 
 def party_of(terms):
-    """A party whose coordinator hands its own words back, as if the others held nothing."""
+    """A party whose coordinator hands its own words back, as if the others held
+    nothing.
+    """
 
     class Party(Alone):
         assumptions = SecureSum.assumptions
@@ -199,13 +234,18 @@ def test_what_is_left_if_all_masks_fall():
 
 @pytest.mark.parametrize("width", [0.5, 0.7, 1.0])
 def test_shares_add_up(width):
-    """The lemma of shares on small widths, where it can be seen, in sums of 40 digits."""
+    """The lemma of shares on small widths, where it can be seen, in sums of 40
+    digits.
+    """
     with localcontext(prec=40):
 
         def law(variance, n=60):
             variance = Decimal(variance)
             weights = np.array(
-                [(-x * x / (2 * variance)).exp() for x in map(Decimal, range(-n, n + 1))]
+                [
+                    (-x * x / (2 * variance)).exp()
+                    for x in map(Decimal, range(-n, n + 1))
+                ]
             )
             return weights / weights.sum()
 
@@ -223,7 +263,9 @@ def test_shares_have_the_variance_that_the_event_states():
     h, n = 9, 200_000
     noise = np.zeros(n, np.int64)
     for i in range(h):
-        DiscreteGaussian(64, h, h + 1).add_to(noise, Streams.from_random_state(i).reader(4, 0))
+        DiscreteGaussian(64, h, h + 1).add_to(
+            noise, Streams.from_random_state(i).reader(4, 0)
+        )
     z = noise / math.sqrt(h * NOISE_VARIANCE)
     assert z.var() == pytest.approx(1, abs=5 * math.sqrt(2 / n))
     assert (z**4).mean() == pytest.approx(3, abs=5 * math.sqrt(96 / n))
@@ -233,7 +275,9 @@ def test_shares_have_the_variance_that_the_event_states():
 
 
 def meet(terms, act, lie=None):
-    """Run ``act(me, secure_sum)`` for each party; `lie` changes the reply to a party."""
+    """Run ``act(me, secure_sum)`` for each party; `lie` changes the reply to a
+    party.
+    """
     room = Room(Adder(terms, range(terms.n_parties)))
 
     def run(me):
@@ -265,7 +309,9 @@ CELLS = np.random.default_rng(0).integers(-(2**20), 2**20, (5, N))
 
 
 def sent_by(terms, n_sums=1, **options):
-    """What each party sends for its row of CELLS, and what it gets, in each of some sums."""
+    """What each party sends for its row of CELLS, and what it gets, in each of some
+    sums.
+    """
     messages = {}
 
     def act(me, party):
@@ -294,7 +340,8 @@ def test_a_coordinator_with_some_parties_sees_the_sum_of_the_others_only(kem):
         for me in range(5):
             assert_array_equal(got[me][t], CELLS.sum(axis=0))
             assert uniform(messages[me][t])
-        assert uniform(sum(messages[me][t] for me in range(4)))  # without one honest party
+        # without one honest party
+        assert uniform(sum(messages[me][t] for me in range(4)))
         assert uniform(messages[0][t] - messages[0][1 - t])  # no mask is used twice
     # parties 0, 1, 2 tell the coordinator what they have sent for nothing of their own
     known = sum(messages[me][0] - CELLS[me].astype(np.uint64) for me in range(3))
@@ -314,7 +361,11 @@ def test_parties_that_were_shown_different_things_send_noise():
     reply = Adder.reply
 
     def watch(self, messages):
-        seen.append(sum(np.frombuffer(m[32:], "<u8") for m in messages.values() if len(m) > 8000))
+        seen.append(
+            sum(
+                np.frombuffer(m[32:], "<u8") for m in messages.values() if len(m) > 8000
+            )
+        )
         return reply(self, messages)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -327,16 +378,20 @@ def test_parties_that_were_shown_different_things_send_noise():
 
 @pytest.mark.parametrize("kind", ["changed", "twice", "short", "more"])
 def test_a_coordinator_that_changes_keys_gets_nothing(kind):
-    """A party that is twice among them would know two shares of noise, and both ends of a mask."""
+    """A party that is twice among them would know two shares of noise, and both ends of
+    a mask.
+    """
     terms = Terms(3)
 
     def exchange(message):
         own = message[_secure_sum.DIGEST :]
         one, two, three = (_secure_sum.Keys(terms.kem).public() for _ in range(3))
         replies = {
-            "changed": [one, two, three], "twice": [own, one, own], "short": [own, one, two[:-1]],
+            "changed": [one, two, three],
+            "twice": [own, one, own],
+            "short": [own, one, two[:-1]],
             "more": [own, one, two, three],
-        }  # fmt: skip
+        }
         return pack(replies[kind])
 
     with pytest.raises(ConnectionError, match=r"has changed the keys|malformed"):
@@ -344,7 +399,9 @@ def test_a_coordinator_that_changes_keys_gets_nothing(kind):
 
 
 def test_two_attempts_have_different_noise():
-    """With one noise, their difference would show a lost party's sum with its own share alone."""
+    """With one noise, their difference would show a lost party's sum with its own share
+    alone.
+    """
     seen = []
 
     class Lossy(Alone):
@@ -364,7 +421,13 @@ def test_two_attempts_have_different_noise():
 
 def test_a_false_loss_is_refused():
     terms = Terms(4, 1, 1)
-    for reply in (b"L" + bytes([1, 2, 3]), b"L" + bytes([0, 1]), b"L" + bytes(range(4)), b"", b"S"):
+    for reply in (
+        b"L" + bytes([1, 2, 3]),
+        b"L" + bytes([0, 1]),
+        b"L" + bytes(range(4)),
+        b"",
+        b"S",
+    ):
         party = SecureSum.__new__(SecureSum)
         party.n_parties, party._terms, party._me = 4, terms, 0
         party._present, party._transcript = [0, 1, 2, 3], bytes(32)
@@ -397,21 +460,56 @@ def test_a_unit_moves_what_its_party_adds_by_the_radius_and_no_more(ratio, X):
 @pytest.mark.parametrize(
     ("model", "parties", "options", "message"),
     [
-        (HDPLDA(3, epsilon=4.0), thirds, {}, "fit a SubLDA or a PrivateSVILDA together, got HDP"),
-        (clone(MODEL).set_params(epsilon=math.inf), thirds, {}, "epsilon=inf has no noise"),
-        (clone(MODEL).set_params(ledger=Ledger()), thirds, {}, "a ledger belongs to one party"),
+        (
+            HDPLDA(3, epsilon=4.0),
+            thirds,
+            {},
+            "fit a SubLDA or a PrivateSVILDA together, got HDP",
+        ),
+        (
+            clone(MODEL).set_params(epsilon=math.inf),
+            thirds,
+            {},
+            "epsilon=inf has no noise",
+        ),
+        (
+            clone(MODEL).set_params(ledger=Ledger()),
+            thirds,
+            {},
+            "a ledger belongs to one party",
+        ),
         (MODEL, lambda X: [X, X], {}, "must be a mapping of names, got list"),
         (MODEL, lambda X: {"a": X}, {}, "the number of parties must be"),
         (MODEL, thirds, {"colluding": 3}, "colluding must be an integer from 1 to 2"),
         (MODEL, thirds, {"colluding": 0}, "colluding must be"),
         (MODEL, lambda X: {"a": X, "b": X[:, :5]}, {}, "the same columns"),
-        (MODEL, lambda X: {"a": (X, np.arange(600)), "b": X}, {}, "user_ids for all or for none"),
-        (MODEL, lambda X: dict.fromkeys("ab", (X, np.arange(600))), {}, "with two parties"),
-        (MODEL, lambda X: {"a": (X[:1], ["7 "]), "b": (X[1:2], [7])}, {}, "with two parties"),
-        (MODEL, lambda X: {"a": (X[:1], ["é"]), "b": (X[1:2], ["e\u0301"])}, {}, "two parties"),
+        (
+            MODEL,
+            lambda X: {"a": (X, np.arange(600)), "b": X},
+            {},
+            "user_ids for all or for none",
+        ),
+        (
+            MODEL,
+            lambda X: dict.fromkeys("ab", (X, np.arange(600))),
+            {},
+            "with two parties",
+        ),
+        (
+            MODEL,
+            lambda X: {"a": (X[:1], ["7 "]), "b": (X[1:2], [7])},
+            {},
+            "with two parties",
+        ),
+        (
+            MODEL,
+            lambda X: {"a": (X[:1], ["é"]), "b": (X[1:2], ["e\u0301"])},
+            {},
+            "two parties",
+        ),
         (MODEL, lambda X: {"a": X, "b": -X}, {}, "Negative values"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_fitted_together(model, parties, options, message, X):
     with pytest.raises((TypeError, ValueError), match=message):
         fit_together(model, parties(X), **options)

@@ -1,4 +1,6 @@
-"""Corpora in shards: the same bits as in memory, and errors before anything is charged."""
+"""Corpora in shards: the same bits as in memory, and errors before anything is
+charged.
+"""
 
 import hashlib
 import json
@@ -46,14 +48,16 @@ def shards(corpus, tmp_path_factory):
     """The same corpus in 1, 3 and 7 shards."""
     folder = tmp_path_factory.mktemp("shards")
     sizes = {1: 90, 3: 37, 7: 14}
-    return {n: write_shards(corpus, folder / str(n), rows_per_shard=sizes[n]) for n in sizes}
+    return {
+        n: write_shards(corpus, folder / str(n), rows_per_shard=sizes[n]) for n in sizes
+    }
 
 
 def joined(shards):
     return sp.vstack(list(shards)).toarray()
 
 
-# ---- files -------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------
 
 
 SOURCES = {
@@ -67,7 +71,9 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_source_gives_the_same_shards(name, corpus, tmp_path):
-    written = write_shards(SOURCES[name](corpus), tmp_path / "corpus", rows_per_shard=25)
+    written = write_shards(
+        SOURCES[name](corpus), tmp_path / "corpus", rows_per_shard=25
+    )
     assert written.shape == (90, 40)
     assert [part.shape[0] for part in written] == [25, 25, 25, 15]
     assert_array_equal(joined(written), corpus.toarray())
@@ -84,7 +90,9 @@ def test_only_the_owner_can_read_the_files_which_are_mapped(shards):
     assert all(file.stat().st_mode & 0o077 == 0 for file in folder.iterdir())
     counts = next(iter(shards[3]))
     for array in (counts.data, counts.indices, counts.indptr):
-        assert isinstance(array.base, np.memmap) or isinstance(array.base.base, np.memmap)
+        assert isinstance(array.base, np.memmap) or isinstance(
+            array.base.base, np.memmap
+        )
         assert not array.flags.writeable
 
 
@@ -94,8 +102,16 @@ def named(X, turn=1):
 
 REFUSED = [
     (lambda X: -X.toarray(), {}, "Negative values"),
-    (lambda X: [named(X), named(X[:, ::-1], turn=-1)], {}, "other words, or have another order"),
-    (lambda X: named(X), {"feature_names": WORDS[::-1]}, "other words, or have another order"),
+    (
+        lambda X: [named(X), named(X[:, ::-1], turn=-1)],
+        {},
+        "other words, or have another order",
+    ),
+    (
+        lambda X: named(X),
+        {"feature_names": WORDS[::-1]},
+        "other words, or have another order",
+    ),
     (lambda X: X.toarray() * np.nan, {}, "NaN"),
     (lambda X: ["geheim b", "c"], {}, r"count texts with a .*CountVectorizer"),
     (lambda X: "corpus", {}, r"CountShards\(folder\)"),
@@ -105,7 +121,11 @@ REFUSED = [
     (lambda X: 3, {}, "got int;"),
     (lambda X: X, {"user_ids": ["a"] * 89}, "one id for each row"),
     (lambda X: X, {"user_ids": ["a", 1] * 45}, "none may be missing"),
-    (lambda X: X, {"feature_names": ["a"] * 40}, "must be 40 different words, got 40, 1 of them"),
+    (
+        lambda X: X,
+        {"feature_names": ["a"] * 40},
+        "must be 40 different words, got 40, 1 of them",
+    ),
 ]
 
 
@@ -116,16 +136,20 @@ def test_what_is_not_counts_is_refused_and_leaves_no_corpus(
     with pytest.raises((ValueError, TypeError), match=message) as caught:
         write_shards(source(corpus), tmp_path / "corpus", rows_per_shard=100, **options)
     assert "geheim" not in str(caught.value)
-    with pytest.raises(OSError, match=r"shards\.json cannot be read .*one that has finished"):
+    with pytest.raises(
+        OSError, match=r"shards\.json cannot be read .*one that has finished"
+    ):
         CountShards(tmp_path / "corpus")
 
 
-# ---- the same bits -----------------------------------------------------------------------
+# ---- the same bits -------------------------------------------------------------------
 
 MODELS = {
     "everybody": SubLDA(K, noise_multiplier=5.0, max_iter=4),
     "sampled": SubLDA(K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3),
-    "boost": SubLDA(K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3, boost=2.0),
+    "boost": SubLDA(
+        K, noise_multiplier=5.0, max_iter=4, subsampling_ratio=0.3, boost=2.0
+    ),
     "without noise": SubLDA(K, epsilon=math.inf, max_iter=4),
     "variational": PrivateSVILDA(K, noise_multiplier=5.0, max_iter=4),
     "variational without noise": PrivateSVILDA(K, epsilon=math.inf, max_iter=4),
@@ -138,7 +162,9 @@ IN_MEMORY = {}
 def in_memory(name, corpus):
     """The table that a model gets from the matrix; it is fitted once."""
     if name not in IN_MEMORY:
-        IN_MEMORY[name] = MODELS[name].set_params(random_state=1).fit(corpus).components_
+        IN_MEMORY[name] = (
+            MODELS[name].set_params(random_state=1).fit(corpus).components_
+        )
     return IN_MEMORY[name]
 
 
@@ -156,11 +182,17 @@ def user_ids():
 
 
 @pytest.mark.parametrize("name", ["everybody", "boost", "without noise", "variational"])
-def test_shards_of_users_train_the_model_of_the_matrix(name, corpus, user_ids, tmp_path):
-    expected = MODELS[name].set_params(random_state=1, n_jobs=1).fit(corpus, user_ids=user_ids)
+def test_shards_of_users_train_the_model_of_the_matrix(
+    name, corpus, user_ids, tmp_path
+):
+    expected = (
+        MODELS[name].set_params(random_state=1, n_jobs=1).fit(corpus, user_ids=user_ids)
+    )
     written = write_shards(corpus, tmp_path / "x", user_ids=user_ids, rows_per_shard=20)
     assert written.n_shards > 3
-    assert sorted(map(bytes, joined(written))) == sorted(map(bytes, np.float32(corpus.toarray())))
+    assert sorted(map(bytes, joined(written))) == sorted(
+        map(bytes, np.float32(corpus.toarray()))
+    )
     for engine in (None, Elsewhere()):
         model = clone(MODELS[name]).fit(written.on(engine))
         assert_array_equal(model.components_, expected.components_)
@@ -174,7 +206,9 @@ def test_shards_of_users_train_the_model_of_the_matrix(name, corpus, user_ids, t
 def test_shards_have_one_kind_of_unit(corpus, shards, user_ids, tmp_path):
     """Ids beside shards would be of rows in another order."""
     ledger = Ledger(epsilon=9.0)
-    score = partial(noisy_score, SubLDA(K, epsilon=1.0, max_iter=2).fit(corpus), epsilon=1.0)
+    score = partial(
+        noisy_score, SubLDA(K, epsilon=1.0, max_iter=2).fit(corpus), epsilon=1.0
+    )
     for X in (shards[3], write_shards(corpus, tmp_path / "x", user_ids=user_ids)):
         model = SubLDA(K, epsilon=1.0, max_iter=2, ledger=ledger)
         for use in (model.fit, model.partial_fit, score):
@@ -193,7 +227,9 @@ def test_weights_and_scores_read_shard_after_shard(corpus, shards):
     assert model.score(shards[7]) == pytest.approx(model.score(corpus), rel=1e-12)
     for completion in (True, False):
         expected = model.perplexity(corpus, completion=completion)
-        assert model.perplexity(shards[3], completion=completion) == pytest.approx(expected)
+        assert model.perplexity(shards[3], completion=completion) == pytest.approx(
+            expected
+        )
     of_matrix, of_shards = (
         noisy_score(model, X, epsilon=1.0, random_state=0) for X in (corpus, shards[3])
     )
@@ -201,11 +237,13 @@ def test_weights_and_scores_read_shard_after_shard(corpus, shards):
     assert of_shards.privacy_.epsilon == of_matrix.privacy_.epsilon
 
 
-# ---- engines -----------------------------------------------------------------------------
+# ---- engines -------------------------------------------------------------------------
 
 
 class Elsewhere(InProcess):
-    """Two processes that keep nothing, and that do everything twice, as after a loss."""
+    """Two processes that keep nothing, and that do everything twice, as after a
+    loss.
+    """
 
     n_tasks = 2
 
@@ -216,7 +254,9 @@ class Elsewhere(InProcess):
         return pickle.loads(result)
 
 
-@pytest.mark.parametrize("engine", [Elsewhere(), pytest.param(ProcessEngine(2), marks=slow)])
+@pytest.mark.parametrize(
+    "engine", [Elsewhere(), pytest.param(ProcessEngine(2), marks=slow)]
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_other_processes_train_the_same_model(name, engine, corpus, shards):
     model, expected = MODELS[name], in_memory(name, corpus)
@@ -239,12 +279,17 @@ def test_a_task_changes_no_argument(corpus, shards):
 
 @pytest.mark.parametrize("engine", [None, InProcess()])
 def test_a_live_start_reads_shard_after_shard(engine, corpus, shards, monkeypatch):
-    """With many topics and without noise: the same sweep, wherever shards and pieces end."""
+    """With many topics and without noise: the same sweep, wherever shards and pieces
+    end.
+    """
     monkeypatch.setattr(_sublda, "LIVE_START", K)
     model = SubLDA(K, epsilon=math.inf, max_iter=1, random_state=1)
     expected = model.fit(corpus).components_
     monkeypatch.setattr(_gibbslda, "PIECE_TOKENS", 100)
-    for X in (corpus, *(X if engine is None else X.on(engine) for X in shards.values())):
+    for X in (
+        corpus,
+        *(X if engine is None else X.on(engine) for X in shards.values()),
+    ):
         assert_array_equal(model.fit(X).components_, expected)
 
 
@@ -263,10 +308,14 @@ def test_an_engine_meets_no_random_numbers(shards):
 
 def workers(found):
     """Stands in for a client of dask.distributed, whose workers answer this."""
-    return SimpleNamespace(wait_for_workers=lambda *_, **__: None, run=lambda *_, **__: found)
+    return SimpleNamespace(
+        wait_for_workers=lambda *_, **__: None, run=lambda *_, **__: found
+    )
 
 
-@pytest.mark.parametrize("version", ["0.0.9", ModuleNotFoundError("No module named 'dplda'")])
+@pytest.mark.parametrize(
+    "version", ["0.0.9", ModuleNotFoundError("No module named 'dplda'")]
+)
 def test_a_worker_with_another_version_is_named(version):
     with pytest.raises(RuntimeError, match=f"the worker tls://b has .*{version}"):
         DaskEngine(workers({"tls://a": __version__, "tls://b": version}))
@@ -277,7 +326,7 @@ def test_a_cluster_without_tls_is_pointed_out():
         DaskEngine(workers({"tcp://10.0.0.1:999": __version__}))
 
 
-# ---- bad input ---------------------------------------------------------------------------
+# ---- bad input -----------------------------------------------------------------------
 
 
 def change(path, offset=-3):
@@ -327,29 +376,52 @@ def hide(index, part="indices", spoil=beyond_the_vocabulary):
 
 
 DAMAGES = {
-    "a changed count": (lambda f: change(f / "000001.counts", 9), "shard 000001 .*SHA-256"),
+    "a changed count": (
+        lambda f: change(f / "000001.counts", 9),
+        "shard 000001 .*SHA-256",
+    ),
     "a changed unit": (lambda f: change(f / "000002.counts"), "shard 000002 .*SHA-256"),
-    "a file cut short": (lambda f: truncate(f / "000001.counts"), "shard 000001 .*size of"),
+    "a file cut short": (
+        lambda f: truncate(f / "000001.counts"),
+        "shard 000001 .*size of",
+    ),
     "a word beyond the vocabulary": (hide(1), "shard 000001 .*unknown"),
     "rows that wrap around": (
         hide(1, "indptr", rows_that_wrap_around),
         "shard 000001 .*rows do not fit",
     ),
-    "a huge count": (hide(1, "data", larger_than_any_count), "shard 000001 .*not counts"),
+    "a huge count": (
+        hide(1, "data", larger_than_any_count),
+        "shard 000001 .*not counts",
+    ),
     "a list with other units": (
-        lambda f: edit(f / "shards.json", lambda c: c["shards"][1].update(n_docs=29, n_units=31)),
+        lambda f: edit(
+            f / "shards.json", lambda c: c["shards"][1].update(n_docs=29, n_units=31)
+        ),
         "shard 000001 .*SHA-256|rows do not fit",
     ),
-    "a missing file": (lambda f: (f / "000001.counts").unlink(), "shard 000001 .*No such file"),
+    "a missing file": (
+        lambda f: (f / "000001.counts").unlink(),
+        "shard 000001 .*No such file",
+    ),
 }
 LISTS = {
-    "a copy of a shard": (lambda c: c["shards"].append(c["shards"][0]), "000003 .*same documents"),
+    "a copy of a shard": (
+        lambda c: c["shards"].append(c["shards"][0]),
+        "000003 .*same documents",
+    ),
     "another format": (lambda c: c.update(format="x"), "not written by write_shards"),
-    "sizes that are not numbers": (lambda c: c["shards"][0].update(n_docs="a"), "damaged"),
-    "a negative size": (lambda c: c["shards"][0].update(n_docs=-1, n_entries=0), "damaged"),
+    "sizes that are not numbers": (
+        lambda c: c["shards"][0].update(n_docs="a"),
+        "damaged",
+    ),
+    "a negative size": (
+        lambda c: c["shards"][0].update(n_docs=-1, n_entries=0),
+        "damaged",
+    ),
     "no shards": (lambda c: c.update(shards=[]), "damaged"),
     "a list without sizes": (lambda c: c["shards"][0].pop("n_entries"), "damaged"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -358,7 +430,8 @@ def test_a_damaged_shard_is_named_before_anything_is_charged(damage, corpus, tmp
     written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
     action(tmp_path / "corpus")
     if damage != "a missing file":
-        written = CountShards(tmp_path / "corpus")  # reads the new list, if there is one
+        # reads the new list, if there is one
+        written = CountShards(tmp_path / "corpus")
     ledger = Ledger(epsilon=1.0, delta=1e-6)
     with pytest.raises((ValueError, OSError), match=message):
         SubLDA(K, epsilon=1.0, ledger=ledger).fit(written)
@@ -368,8 +441,8 @@ def test_a_damaged_shard_is_named_before_anything_is_charged(damage, corpus, tmp
 
 
 def test_a_file_that_changes_during_a_fit_is_checked_again(corpus, tmp_path):
-    """Words beyond the vocabulary would make a kernel read and write other memory; here are others
-    of the vocabulary, so that the fit would go on."""
+    """Words beyond the vocabulary would make a kernel read and write other memory; here
+    are others of the vocabulary, so that the fit would go on."""
     written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
 
     class Changes(InProcess):
@@ -388,7 +461,9 @@ def test_a_file_that_changes_during_a_fit_is_checked_again(corpus, tmp_path):
 def test_a_wrong_list_of_shards_is_refused(damage, corpus, tmp_path):
     action, message = LISTS[damage]
     write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
-    shutil.copy(tmp_path / "corpus" / "000000.counts", tmp_path / "corpus" / "000003.counts")
+    shutil.copy(
+        tmp_path / "corpus" / "000000.counts", tmp_path / "corpus" / "000003.counts"
+    )
     edit(tmp_path / "corpus" / "shards.json", action)
     with pytest.raises(ValueError, match=message):
         CountShards(tmp_path / "corpus")
@@ -422,5 +497,6 @@ def test_what_needs_all_rows_at_once_says_so(shards):
             model.fit(shards[3])
     matrix = sp.vstack(list(shards[3]))
     model = GibbsLDA(K, max_iter=2, random_state=0).fit(matrix)
-    found = held_out_perplexity(model.components_, shards[3])  # which needs them one by one
+    # which needs them one by one
+    found = held_out_perplexity(model.components_, shards[3])
     assert found == pytest.approx(held_out_perplexity(model.components_, matrix))

@@ -1,4 +1,6 @@
-"""Shards on a cluster of worker processes: the same bits, also after kill -9 of a worker."""
+"""Shards on a cluster of worker processes: the same bits, also after kill -9 of a
+worker.
+"""
 
 import gc
 import math
@@ -32,12 +34,16 @@ K = 5
 
 @pytest.fixture(scope="module")
 def corpus():
-    return sp.csr_array(make_topic_corpus(3000, 500, K, doc_length=80, random_state=0).data)
+    return sp.csr_array(
+        make_topic_corpus(3000, 500, K, doc_length=80, random_state=0).data
+    )
 
 
 @pytest.fixture(scope="module")
 def shards(corpus, tmp_path_factory):
-    return write_shards(corpus, tmp_path_factory.mktemp("shards") / "x", rows_per_shard=450)
+    return write_shards(
+        corpus, tmp_path_factory.mktemp("shards") / "x", rows_per_shard=450
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +53,15 @@ def client():
         warnings.simplefilter("ignore")
         with (
             distributed.LocalCluster(
-                n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-                security=distributed.Security.temporary(), protocol="tls://",
+                n_workers=2,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                security=distributed.Security.temporary(),
+                protocol="tls://",
             ) as cluster,
             distributed.Client(cluster) as client,
-        ):  # fmt: skip
+        ):
             yield client
 
 
@@ -67,7 +77,9 @@ MODELS = [
 def test_a_cluster_trains_the_model_of_the_matrix(model, corpus, shards, client):
     model.set_params(random_state=1)
     expected = model.fit(corpus).components_
-    assert all(address.startswith("tls://") for address in client.scheduler_info()["workers"])
+    assert all(
+        address.startswith("tls://") for address in client.scheduler_info()["workers"]
+    )
     assert_array_equal(model.fit(shards.on(client)).components_, expected)
 
 
@@ -80,16 +92,26 @@ def test_a_task_runs_in_threads(client):
 def kill(client, n_workers):
     """Kill -9, once all are up: a nanny gives up if its worker dies while it starts."""
     nannies = [*client.cluster.workers.values()]
-    while not all(nanny.process and nanny.process.status.name == "running" for nanny in nannies):
+    while not all(
+        nanny.process and nanny.process.status.name == "running" for nanny in nannies
+    ):
         time.sleep(0.1)
     for nanny in nannies[:n_workers]:
         os.kill(nanny.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("moments", "n_workers"), [([], 0), ([25], 1), ([18, 30], 1), ([28], 2)])
-def test_workers_are_killed_in_mid_round(moments, n_workers, corpus, shards, client, monkeypatch):
-    """One worker, its replacement too, and all workers at once; then the scheduler forgets."""
-    model = SubLDA(K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.5, random_state=1)
+@pytest.mark.parametrize(
+    ("moments", "n_workers"), [([], 0), ([25], 1), ([18, 30], 1), ([28], 2)]
+)
+def test_workers_are_killed_in_mid_round(
+    moments, n_workers, corpus, shards, client, monkeypatch
+):
+    """One worker, its replacement too, and all workers at once; then the scheduler
+    forgets.
+    """
+    model = SubLDA(
+        K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.5, random_state=1
+    )
     expected = model.fit(corpus).components_
     ledger, submit, n_tasks = Ledger(epsilon=100.0, delta=1e-6), DaskEngine.submit, 0
 
@@ -134,10 +156,14 @@ def test_a_file_that_a_worker_cannot_use_is_named_before_anything_is_charged(
     file = tmp_path / "corpus" / "000001.counts"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    with pytest.raises(ValueError, match=r"(?s)shard 000001 .*SHA-256.* by the worker tls://"):
+    with pytest.raises(
+        ValueError, match=r"(?s)shard 000001 .*SHA-256.* by the worker tls://"
+    ):
         SubLDA(K, epsilon=1.0, ledger=ledger).fit(written.on(client))
     Path(file).unlink()
-    with pytest.raises(OSError, match=r"(?s)shard 000001 .*No such file.* by the worker tls://"):
+    with pytest.raises(
+        OSError, match=r"(?s)shard 000001 .*No such file.* by the worker tls://"
+    ):
         SubLDA(K, epsilon=1.0, ledger=ledger).fit(written.on(client))
     assert ledger.epsilon_spent == 0
 

@@ -13,7 +13,12 @@ from dplda import HDPLDA, PrivateSVILDA, SubLDA, plan
 from dplda.core._private_fit import exactly_one
 from dplda.datasets import load_wordnet_glosses, make_topic_corpus
 from dplda.metrics._signal import FALSE_POSITIVES, standing_words, with_signal
-from dplda.privacy import Ledger, LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy import (
+    Ledger,
+    LowSignalWarning,
+    PrivacyLeakWarning,
+    SeededNoiseWarning,
+)
 
 V, K = 400, 8
 rng = np.random.default_rng(0)
@@ -21,7 +26,7 @@ rng = np.random.default_rng(0)
 
 @pytest.fixture(scope="module")
 def corpus():
-    return make_topic_corpus(n_docs=400, n_words=60, n_components=3, random_state=0).data
+    return make_topic_corpus(400, 60, 3, random_state=0).data
 
 
 def frequencies():
@@ -40,7 +45,8 @@ def test_pure_noise_and_word_frequencies_have_no_standing_word():
 
 
 def test_a_word_of_a_frequency_table_stands_out_as_rarely_as_stated():
-    # every word at the border of the null hypothesis: the odds of topic 0 are exactly doubled
+    # every word at the border of the null hypothesis: the odds of topic 0 are exactly
+    # doubled
     rng, table = np.random.default_rng(0), np.full((K, V), 100.0)
     half = np.arange(V) < V // 2
     for _ in range(50):  # sizes and odds depend on each other
@@ -48,7 +54,9 @@ def test_a_word_of_a_frequency_table_stands_out_as_rarely_as_stated():
         table[0, half] = 100.0 * K * (2 * q / (1 + q))
         table[1:, half] = (100.0 * K - table[0, half]) / (K - 1)
     n_false = sum(
-        standing_words(table + rng.normal(0, 5.0, table.shape), np.full(V, 5.0))[0].any()
+        standing_words(table + rng.normal(0, 5.0, table.shape), np.full(V, 5.0))[
+            0
+        ].any()
         for _ in range(400)
     )
     expected = 400 * FALSE_POSITIVES / 2  # half of the words are at the border
@@ -60,7 +68,8 @@ def test_evidence_is_the_divergence_from_the_word_frequencies_times_the_length()
     table = np.zeros((4, 40)) + 1e-9
     for k in range(4):
         table[k, 10 * k : 10 * k + 10] = 100.0
-    expected = 30 * (math.log(4) - 1 + 1 / 4)  # of the words that stand out, each f(log(f/p)-1) + p
+    # of the words that stand out, each f(log(f/p)-1) + p
+    expected = 30 * (math.log(4) - 1 + 1 / 4)
     np.testing.assert_allclose(
         with_signal(table, np.zeros(40), 30.0)["topic_evidence_"], expected, rtol=1e-6
     )
@@ -76,7 +85,9 @@ def test_a_topic_far_above_the_others_makes_none_of_them_weak():
     with_one = table.copy()
     with_one[0, :3] = 1e4
     for components in (table, with_one):
-        assert not with_signal(components, np.full(V, 1.0), 40.0)["weak_topics_"][1:].any()
+        assert not with_signal(components, np.full(V, 1.0), 40.0)["weak_topics_"][
+            1:
+        ].any()
         assert not with_signal(components, np.zeros(V), 200.0)["weak_topics_"].any()
     assert with_signal(table, np.full(V, 1.0), 2.0)["weak_topics_"].all()
     assert not with_signal(table[:1], np.ones(V), 2.0)["weak_topics_"].any()
@@ -101,7 +112,9 @@ def test_shuffled_words_have_no_topic(estimator, epsilon, length):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_shuffled_words_of_real_texts_have_no_topic_at_a_small_epsilon():
-    """Chance finds more in the words of real texts than in those of one distribution."""
+    """Chance finds more in the words of real texts than in those of one
+    distribution.
+    """
     texts = load_wordnet_glosses().data
     X = CountVectorizer(stop_words="english", max_features=2000).fit_transform(texts)
     rows = np.repeat(np.arange(X.shape[0]), np.asarray(X.sum(axis=1)).ravel())
@@ -109,7 +122,9 @@ def test_shuffled_words_of_real_texts_have_no_topic_at_a_small_epsilon():
         words = np.random.default_rng(seed).permutation(np.repeat(X.indices, X.data))
         shuffled = sp.csr_array((np.ones(len(words)), (rows, words)), shape=X.shape)
         for n_topics, epsilon in ((20, 1.0), (60, 4.0)):
-            model = SubLDA(n_topics, epsilon=epsilon, random_state=seed, n_jobs=2).fit(shuffled)
+            model = SubLDA(n_topics, epsilon=epsilon, random_state=seed, n_jobs=2).fit(
+                shuffled
+            )
             assert model.weak_topics_.all()
 
 
@@ -117,17 +132,22 @@ def test_shuffled_words_of_real_texts_have_no_topic_at_a_small_epsilon():
 @pytest.mark.parametrize("users", [None, 4])
 def test_the_first_release_counts_the_documents(corpus, users):
     ids = None if users is None else np.arange(400) // users
-    X = sp.csr_array(sp.vstack([corpus, sp.csr_array((50, 60))]))  # empty ones do not count
+    # empty ones do not count
+    X = sp.csr_array(sp.vstack([corpus, sp.csr_array((50, 60))]))
     ids = None if ids is None else np.append(ids, np.arange(50))
     model = SubLDA(3, epsilon=20.0, max_iter=2, random_state=0).fit(X, user_ids=ids)
     # of documents and users the geometric mean
-    assert model._released.released.n_docs == pytest.approx(400 / (users or 1) ** 0.5, rel=0.3)
+    assert model._released.released.n_docs == pytest.approx(
+        400 / (users or 1) ** 0.5, rel=0.3
+    )
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_evidence_is_that_of_a_document_also_with_users():
-    """A user's documents share one norm: their mean length needs the number of users."""
-    X = make_topic_corpus(n_docs=3000, n_words=300, n_components=4, random_state=0).data
+    """A user's documents share one norm: their mean length needs the number of
+    users.
+    """
+    X = make_topic_corpus(3000, 300, 4, random_state=0).data
     model = SubLDA(4, epsilon=20.0, max_iter=40, random_state=0)
     alone = model.fit(X).topic_evidence_.mean()
     with_users = model.fit(X, user_ids=np.arange(3000) // 5).topic_evidence_.mean()
@@ -153,9 +173,12 @@ def test_noise_of_a_cell_is_what_repeated_fits_without_words_show(estimator, rat
 def test_clear_topics_do_not_warn(corpus):
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
-        warnings.simplefilter("ignore", SeededNoiseWarning)  # two of three are weak in 5% of fits
+        # two of three are weak in 5% of fits
+        warnings.simplefilter("ignore", SeededNoiseWarning)
         for epsilon in (8.0, math.inf):
-            model = SubLDA(3, epsilon=epsilon, delta=1e-5, max_iter=30, random_state=0).fit(corpus)
+            model = SubLDA(
+                3, epsilon=epsilon, delta=1e-5, max_iter=30, random_state=0
+            ).fit(corpus)
             assert np.count_nonzero(~model.weak_topics_) >= 2
         SubLDA(1, epsilon=1.0, max_iter=2).fit(corpus)  # one topic has no other
         SubLDA(3, epsilon=0.1, max_iter=2).partial_fit(corpus)  # not the last round
@@ -175,7 +198,8 @@ MEASURED = [
     (2989, 2000, 20, 1.0, 0.26, 0.33), (2989, 500, 20, 4.0, 0.86, 0.86),
     (1342, 2000, 20, 8.0, 0.58, 0.64), (5847, 2000, 20, 2.0, 0.49, 0.53),
     (5847, 2000, 5, 4.0, 0.71, 0.72), (2003, 2000, 20, 4.0, 0.50, 0.74),
-    (8796, 2000, 20, 1.0, 0.48, 0.73), (1000, 2000, 20, 2.0, 0.0, 0.14), (300, 2000, 20, 4.0, 0, 0),
+    (8796, 2000, 20, 1.0, 0.48, 0.73), (1000, 2000, 20, 2.0, 0.0, 0.14),
+    (300, 2000, 20, 4.0, 0, 0),
 ]  # fmt: skip
 
 
@@ -184,7 +208,9 @@ def test_a_plan_is_near_what_was_measured():
     gains = []
     for n_docs, n_words, n_components, epsilon, *measured in MEASURED:
         size = {"n_docs": n_docs, "n_words": n_words, "n_components": n_components}
-        plans = [plan(**size, epsilon=epsilon, word_vectors=given) for given in (False, True)]
+        plans = [
+            plan(**size, epsilon=epsilon, word_vectors=given) for given in (False, True)
+        ]
         shares = [max(0, expected.gap_closed) for expected in plans]
         for share, closed, expected in zip(shares, measured, plans):
             assert abs(share - closed) < 1.5 * expected.gap_error
@@ -214,11 +240,19 @@ def test_a_plan_without_hope_says_so():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"n_docs": 0}, {"n_docs": 2.5}, {"epsilon": 0.0}, {"epsilon": None}, {"n_words": 0},
-        {"n_components": 0}, {"delta": 0.0}, {"mean_doc_words": 0.0}, {"max_iter": 0},
-        {"subsampling_ratio": 0.0}, {"word_vectors": np.ones((2000, 3))},
+        {"n_docs": 0},
+        {"n_docs": 2.5},
+        {"epsilon": 0.0},
+        {"epsilon": None},
+        {"n_words": 0},
+        {"n_components": 0},
+        {"delta": 0.0},
+        {"mean_doc_words": 0.0},
+        {"max_iter": 0},
+        {"subsampling_ratio": 0.0},
+        {"word_vectors": np.ones((2000, 3))},
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments_of_a_plan_are_named(wrong):
     with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
         plan(**{"n_docs": 1000, "epsilon": 1.0} | wrong)
@@ -245,12 +279,19 @@ def test_the_warning_names_the_numbers_that_would_do():
     with pytest.warns(LowSignalWarning, match="use n_components=") as caught:
         plan(n_docs=2000, epsilon=4.0, n_components=40)
     text = str(caught[0].message)
-    topics, n_docs = map(int, re.search(r"n_components=(\d+), (\d+) documents", text).groups())
+    topics, n_docs = map(
+        int, re.search(r"n_components=(\d+), (\d+) documents", text).groups()
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
-        assert plan(n_docs=2000, epsilon=4.0, n_components=topics).recommended_components == topics
+        assert (
+            plan(n_docs=2000, epsilon=4.0, n_components=topics).recommended_components
+            == topics
+        )
         plan(n_docs=n_docs, epsilon=4.0, n_components=40)
-    with pytest.warns(LowSignalWarning, match=r"about 0 of 2 topics .*: use \d+ documents or more"):
+    with pytest.warns(
+        LowSignalWarning, match=r"about 0 of 2 topics .*: use \d+ documents or more"
+    ):
         plan(n_docs=20, epsilon=1.0, n_components=2)
 
 
@@ -265,7 +306,9 @@ def test_the_number_of_private_documents_is_never_counted(corpus):
 
 
 def test_an_epsilon_above_20_warns(corpus):
-    with pytest.warns(PrivacyLeakWarning, match=r"epsilon=20.5 promises next to nothing"):
+    with pytest.warns(
+        PrivacyLeakWarning, match=r"epsilon=20.5 promises next to nothing"
+    ):
         SubLDA(3, epsilon=20.5, max_iter=2).fit(corpus)
     for name in ("SubLDA", "LPLDA"):
         with pytest.warns(PrivacyLeakWarning, match="promises next to nothing"):

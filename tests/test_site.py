@@ -1,4 +1,6 @@
-"""The site of the documentation: its contents are those of the index, and it is built."""
+"""The site of the documentation: its contents are those of the index, and it is
+built.
+"""
 
 import importlib
 import pkgutil
@@ -30,8 +32,14 @@ def test_every_page_has_a_place_in_the_contents():
     parts = contents((DOCS / "index.md").read_text("utf-8"))
     placed = [page for pages in parts.values() for page in pages]
     assert len(placed) == len(set(placed))
-    pages = {path.name for path in [*DOCS.glob("*.md"), *DOCS.glob("*.rst")]} - {"index.md"}
-    assert pages | {"auto_examples/index.rst", "../CHANGELOG.md", "../README.md"} <= set(placed)
+    pages = {path.name for path in [*DOCS.glob("*.md"), *DOCS.glob("*.rst")]} - {
+        "index.md"
+    }
+    assert pages | {
+        "auto_examples/index.rst",
+        "../CHANGELOG.md",
+        "../README.md",
+    } <= set(placed)
 
 
 def test_the_reference_has_every_public_name():
@@ -41,7 +49,9 @@ def test_the_reference_has_every_public_name():
         listed.setdefault(part.partition("\n")[0], set()).update(names)
     modules = public_modules()
     public = {
-        name: {n for n in module.__all__ if n[0] != "_" and f"{name}.{n}" not in modules}
+        name: {
+            n for n in module.__all__ if n[0] != "_" and f"{name}.{n}" not in modules
+        }
         for name, module in modules.items()
     }
     assert listed == {name: names for name, names in public.items() if names}
@@ -53,12 +63,20 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     pytest.importorskip("sphinx_gallery", reason="pip install -e '.[docs]'")
     pytest.importorskip("pydata_sphinx_theme", reason="pip install -e '.[docs]'")
     site, trees = tmp_path / "site", tmp_path / "doctrees"
-    command = f"-m sphinx -W --keep-going -q -c docs -d {trees} -b html . {site}".split()
-    result = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
+    command = (
+        f"-m sphinx -W --keep-going -q -c docs -d {trees} -b html . {site}".split()
+    )
+    result = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr[-5000:]
     assert (site / "searchindex.js").is_file()
     assert "threat_model.html" in (site / "docs" / "index.html").read_text("utf-8")
     assert len(EXAMPLES) >= 10
     for example in EXAMPLES:
-        page = (site / "docs" / "auto_examples" / f"{example.stem}.html").read_text("utf-8")
-        assert "sphx-glr-single-img" in page or "sphx-glr-multi-img" in page, example.stem
+        page = (site / "docs" / "auto_examples" / f"{example.stem}.html").read_text(
+            "utf-8"
+        )
+        assert "sphx-glr-single-img" in page or "sphx-glr-multi-img" in page, (
+            example.stem
+        )

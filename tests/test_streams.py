@@ -19,7 +19,12 @@ from sklearn.base import clone
 
 from dplda import PrivateSVILDA
 from dplda.datasets import make_topic_corpus
-from dplda.privacy._streams import MAX_WORDS, Purpose, Streams, keystream_total_variation
+from dplda.privacy._streams import (
+    MAX_WORDS,
+    Purpose,
+    Streams,
+    keystream_total_variation,
+)
 
 
 class Address(NamedTuple):
@@ -46,16 +51,23 @@ def test_published_answer_of_aes_256():
     round=st.integers(0, 2**32 - 1),
     block=st.integers(0, 2**40 - 1),
     spare=st.booleans(),
-    n=st.sampled_from([0, 1, 2, 7, 1200, 8191, 8192, 8193]),  # around the size of a piece
+    # around the size of a piece
+    n=st.sampled_from([0, 1, 2, 7, 1200, 8191, 8192, 8193]),
     skip=st.sampled_from([0, 1, 2, 3, 8191, 8192, 2**40 + 5]),
 )
-def test_words_are_the_encrypted_counter_blocks(key, purpose, round, block, spare, n, skip):
+def test_words_are_the_encrypted_counter_blocks(
+    key, purpose, round, block, spare, n, skip
+):
     """The layout of the counter, written out a second time as one number."""
     first = ((((purpose << 32 | round) << 40 | block) << 8 | spare) << 40) + skip // 2
     blocks = b"".join((first + i).to_bytes(16, "big") for i in range(n // 2 + 1))
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
     expected = np.frombuffer(encryptor.update(blocks), dtype="<u8")[skip % 2 :]
-    words = Streams(key, seeded=True).reader(purpose, round, block, skip=skip).words(n, spare=spare)
+    words = (
+        Streams(key, seeded=True)
+        .reader(purpose, round, block, skip=skip)
+        .words(n, spare=spare)
+    )
     assert_array_equal(words, expected[:n])
 
 
@@ -75,7 +87,9 @@ def test_addresses_out_of_range(streams, address, message):
 
 def test_the_last_words_of_a_stream_can_be_read_and_no_more(streams):
     last = streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 3).words(3)
-    assert_array_equal(streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(1), last[2:])
+    assert_array_equal(
+        streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(1), last[2:]
+    )
     with pytest.raises(ValueError, match="n must be an integer from 0 to 1, got 2"):
         streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(2)
     for skip in (-1, MAX_WORDS):
@@ -88,7 +102,9 @@ def test_spare_words_do_not_move_the_main_stream(streams):
     pieces = [reader.words(3), reader.words(0)]
     spare = reader.words(5, spare=True)
     pieces += [reader.words(n) for n in (3, 8192, 5, 10_000)]
-    assert_array_equal(np.concatenate(pieces), streams.reader(Purpose.NOISE, 2).words(18_203))
+    assert_array_equal(
+        np.concatenate(pieces), streams.reader(Purpose.NOISE, 2).words(18_203)
+    )
     assert_array_equal(spare, streams.reader(Purpose.NOISE, 2).words(5, spare=True))
 
 
@@ -121,10 +137,15 @@ def test_the_key_does_not_leave(streams):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_two_processes_do_not_draw_from_one_key(streams):
-    """A fork copies the key: both would draw the same noise, and their difference has none."""
+    """A fork copies the key: both would draw the same noise, and their difference has
+    none.
+    """
     begun = streams.reader(Purpose.NOISE, 0)
     begun.words(1)
-    for read in (lambda: streams.reader(Purpose.NOISE, 1).words(1), lambda: begun.words(1)):
+    for read in (
+        lambda: streams.reader(Purpose.NOISE, 1).words(1),
+        lambda: begun.words(1),
+    ):
         child = os.fork()
         if child == 0:
             with suppress(RuntimeError):
@@ -169,7 +190,9 @@ def addresses(monkeypatch):
     if hasattr(case.estimator, "partial_fit") or hasattr(case.estimator, "refine")
 )
 def test_no_address_is_read_twice_under_one_seed(estimator, addresses):
-    """Over two calls: another round, block, batch and purpose have words of their own."""
+    """Over two calls: another round, block, batch and purpose have words of their
+    own.
+    """
     X = make_topic_corpus(40, 30, 4, doc_length=50, random_state=0).data
     model = clone(estimator).set_params(random_state=0)
     if "max_doc_words" in model.get_params():

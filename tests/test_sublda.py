@@ -67,7 +67,9 @@ def test_the_rate_charged_is_not_below_the_rate_drawn():
 
 
 def test_errors_of_the_sample_quote_no_rate():
-    """A rate is private. A negative one, rounded to an unsigned integer, would be nearly one."""
+    """A rate is private. A negative one, rounded to an unsigned integer, would be
+    nearly one.
+    """
     for rate in (0.2917, -0.2917, -1e-17):
         with pytest.raises(RuntimeError) as error:
             poisson_sample(np.array([0.1, rate]), 0.2)
@@ -85,11 +87,14 @@ def test_a_sample_is_for_one_release():
     value, everybody = np.zeros(3, np.int64), mechanism.event
     tenth = PoissonSampled(0.1, everybody)
 
-    early = two_steps(everybody, tenth)  # a sample of everybody must not reach the second step
+    # a sample of everybody must not reach the second step
+    early = two_steps(everybody, tenth)
     early.sample(np.ones(5), round=0)
     early.release(value, mechanism, label="first", round=0)
     with pytest.raises(RuntimeError, match="no sample was drawn"):
-        early.release(value, mechanism, label="second", round=1, sampling_probability=0.1)
+        early.release(
+            value, mechanism, label="second", round=1, sampling_probability=0.1
+        )
 
     again = two_steps(tenth, tenth)  # sampled twice independently, or not as charged
     again.sample(np.full(5, 0.1), round=0)
@@ -97,7 +102,9 @@ def test_a_sample_is_for_one_release():
         again.sample(np.full(5, 0.1), round=1)
     again.release(value, mechanism, label="first", round=0, sampling_probability=0.1)
     with pytest.raises(RuntimeError, match="no sample was drawn"):
-        again.release(value, mechanism, label="second", round=1, sampling_probability=0.1)
+        again.release(
+            value, mechanism, label="second", round=1, sampling_probability=0.1
+        )
 
 
 def test_no_two_steps_of_a_fit_share_their_randomness():
@@ -117,7 +124,9 @@ def test_no_two_steps_of_a_fit_share_their_randomness():
 
 @pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 def test_sampled_epsilon_is_that_of_sampled_gaussians(kind, corpus):
-    model = kind(4, noise_multiplier=2.0, subsampling_ratio=0.1, max_iter=100, delta=1e-5)
+    model = kind(
+        4, noise_multiplier=2.0, subsampling_ratio=0.1, max_iter=100, delta=1e-5
+    )
     model.fit(corpus)
     events = model.privacy_.events
     rounds = PoissonSampled(0.1, events[2].event)
@@ -132,14 +141,17 @@ def test_sampled_epsilon_is_that_of_sampled_gaussians(kind, corpus):
 @pytest.mark.parametrize(
     ("model", "n_rounds"),
     [
-        (SubLDA(2), 80), (SubLDA(2, subsampling_ratio=0.5), 160),
-        (SubLDA(2, subsampling_ratio=0.01), 400), (SubLDA(2, subsampling_ratio=0.1, max_iter=7), 7),
+        (SubLDA(2), 80),
+        (SubLDA(2, subsampling_ratio=0.5), 160),
+        (SubLDA(2, subsampling_ratio=0.01), 400),
+        (SubLDA(2, subsampling_ratio=0.1, max_iter=7), 7),
         (SubLDA(2, subsampling_ratio=0.25, boost=2.0), 160),
-        (PrivateSVILDA(2), 200), (PrivateSVILDA(2, subsampling_ratio=0.125), 320),
+        (PrivateSVILDA(2), 200),
+        (PrivateSVILDA(2, subsampling_ratio=0.125), 320),
         (PrivateSVILDA(2, subsampling_ratio=1.0), 80),
         (PrivateSVILDA(2, subsampling_ratio=1e-3), 400),
     ],
-)  # fmt: skip
+)
 def test_small_rates_have_more_rounds_by_default(model, n_rounds):
     """A document takes part 80 or 40 times, as far as 80 to 400 rounds allow it."""
     X = np.array([[3, 0], [0, 2]])
@@ -151,20 +163,24 @@ def test_small_rates_have_more_rounds_by_default(model, n_rounds):
 
 
 def test_boost_is_charged_at_the_highest_rate(corpus):
-    model = SubLDA(4, noise_multiplier=2.0, subsampling_ratio=0.1, boost=3.0, max_iter=5).fit(
-        corpus
-    )
+    model = SubLDA(
+        4, noise_multiplier=2.0, subsampling_ratio=0.1, boost=3.0, max_iter=5
+    ).fit(corpus)
     rates = [event.sampling_probability for event in model.privacy_.events[2:]]
     assert rates == pytest.approx([0.3] * 5)
-    capped = SubLDA(4, noise_multiplier=2.0, subsampling_ratio=0.5, boost=3.0, max_iter=5).fit(
-        corpus
+    capped = SubLDA(
+        4, noise_multiplier=2.0, subsampling_ratio=0.5, boost=3.0, max_iter=5
+    ).fit(corpus)
+    assert not any(
+        isinstance(event, PoissonSampled) for event in capped.privacy_.events
     )
-    assert not any(isinstance(event, PoissonSampled) for event in capped.privacy_.events)
 
 
 def test_frequent_words_make_up_the_mass():
     table = np.array([[6.0, 1], [3, 1], [1, 1], [0.5, 7]])
-    np.testing.assert_array_equal(frequent_words(table, 0.5), [True, False, False, True])
+    np.testing.assert_array_equal(
+        frequent_words(table, 0.5), [True, False, False, True]
+    )
     np.testing.assert_array_equal(frequent_words(table, 0.8), [True, True, False, True])
     assert frequent_words(table, 1.0).all()
 
@@ -193,8 +209,11 @@ class OneDocument(Curator):
 
 
 def test_weights_undo_the_rates(corpus):
-    """A document weighs as much more as it is drawn less often than the highest rate."""
-    X = sp.csr_array(sp.vstack([corpus, np.full((1, 50), 100)]).astype(np.float32))  # no clip
+    """A document weighs as much more as it is drawn less often than the highest
+    rate.
+    """
+    # no clip
+    X = sp.csr_array(sp.vstack([corpus, np.full((1, 50), 100)]).astype(np.float32))
     table = SubLDA(4, epsilon=math.inf, max_iter=3, random_state=0).fit(X)._released
     values = []
     for boost, ratio in ((1.0, 0.4), (2.0, 0.2)):
@@ -210,19 +229,27 @@ def test_weights_undo_the_rates(corpus):
     assert len(np.unique(rate)) > 20
     assert rate[3] < 0.39
     grid = 2 ** integer_shift(1024.0, 2**30)  # of the longest document
-    np.testing.assert_allclose(values[1] * rate[3] / 0.4, values[0], rtol=1e-5, atol=2 * grid)
+    np.testing.assert_allclose(
+        values[1] * rate[3] / 0.4, values[0], rtol=1e-5, atol=2 * grid
+    )
 
 
 def test_a_batch_may_be_empty(corpus):
     # a given noise: to find one for a rate of 1e-4 takes the accountant 10 seconds
-    model = SubLDA(4, noise_multiplier=1.0, subsampling_ratio=1e-4, max_iter=3).fit(corpus)
+    model = SubLDA(4, noise_multiplier=1.0, subsampling_ratio=1e-4, max_iter=3).fit(
+        corpus
+    )
     assert np.isfinite(model.components_).all()
     assert 0 < model.epsilon_ < 10
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 1e-6), (15.0, 1e-6), (2.0, 1e-12)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(4.0, 1e-6), (15.0, 1e-6), (2.0, 1e-12)]
+)
 def test_epsilon_pays_for_max_iter_calls_or_all_but_the_last(corpus, epsilon, delta):
-    """Each call adds the distance of its noise from the ideal law; `fit` adds it once."""
+    """Each call adds the distance of its noise from the ideal law; `fit` adds it
+    once.
+    """
     model = SubLDA(2, epsilon=epsilon, delta=delta, max_iter=20)
     with pytest.raises(BudgetError, match="at most max_iter=20 calls"):  # noqa: PT012
         for n_calls in range(30):
@@ -239,7 +266,9 @@ def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
         monkeypatch.setattr(module, "LIVE_START", 4)
     made = []
     monkeypatch.setattr(
-        NoisyTable, "word_probabilities", lambda self, _: made.append(self.average) or 1 / 0
+        NoisyTable,
+        "word_probabilities",
+        lambda self, _: made.append(self.average) or 1 / 0,
     )
     seeds = [np.random.RandomState(0) for _ in range(2)]
     with pytest.raises(ZeroDivisionError):
@@ -247,9 +276,13 @@ def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
     tokens = Corpus.from_counts(corpus.astype(float))
     reader = Streams.from_random_state(seeds[1]).reader(Purpose.TOPICS, 0)
     topics = _gibbslda.live_sweep(
-        tokens, np.zeros((50, 16), np.int32), np.zeros(4, np.int64), reader,
-        doc_topic_prior=0.1, topic_word_prior=0.01,
-    )  # fmt: skip
+        tokens,
+        np.zeros((50, 16), np.int32),
+        np.zeros(4, np.int64),
+        reader,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+    )
     counts = np.zeros((50, 4))
     np.add.at(counts, (tokens.word, topics), 1)
     np.testing.assert_allclose(made[0], counts + 0.01)
@@ -259,18 +292,24 @@ def test_a_live_start_takes_users(corpus, monkeypatch):
     monkeypatch.setattr(_sublda, "LIVE_START", 4)
     model = SubLDA(4, epsilon=math.inf, max_iter=30, random_state=0)
     counts = model.fit(corpus).components_
-    np.testing.assert_array_equal(model.set_params(n_jobs=2).fit(corpus).components_, counts)
+    np.testing.assert_array_equal(
+        model.set_params(n_jobs=2).fit(corpus).components_, counts
+    )
     assert np.isfinite(model.fit(corpus, user_ids=np.arange(400) % 7).components_).all()
 
 
 def test_without_noise_a_document_reads_what_the_others_have_added(corpus, monkeypatch):
-    """With noise its contribution is clipped: what of the table is its own is not known."""
+    """With noise its contribution is clipped: what of the table is its own is not
+    known.
+    """
     infer, asked = Documents.infer, []
 
     def noted(self, units, phi, prior, own=None, **options):
         if own is not None:
             np.testing.assert_allclose(phi[:, :4].sum(axis=0), 1, rtol=1e-4)
-            np.testing.assert_allclose(own[0].sum(), corpus.sum() + 50 * 4 * own[1], rtol=0.01)
+            np.testing.assert_allclose(
+                own[0].sum(), corpus.sum() + 50 * 4 * own[1], rtol=0.01
+            )
         asked.append(own)
         return infer(self, units, phi, prior, own=own, **options)
 
@@ -300,7 +339,9 @@ def test_no_other_fit_starts_from_exact_counts(options, corpus, monkeypatch):
 
 
 def interrupted(kind, monkeypatch, owner, name, n_calls):
-    """A fit that is interrupted when a function has been called so often, after its last call."""
+    """A fit that is interrupted when a function has been called so often, after its
+    last call.
+    """
     call, n, ledger = getattr(owner, name), [], Ledger(epsilon=3.0)
 
     def counted(*args, **options):
@@ -322,11 +363,15 @@ def interrupted(kind, monkeypatch, owner, name, n_calls):
 
 @pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 def test_an_interrupt_leaves_a_model_of_the_rounds_so_far(kind, monkeypatch):
-    """Wherever it comes: after a release, after the kernel that learns it, after the estimate."""
+    """Wherever it comes: after a release, after the kernel that learns it, after the
+    estimate.
+    """
     places = [
-        (Curator, "sample", 4), (Curator, "release", 6), (_noisy_table._denoise, "learn", 3),
+        (Curator, "sample", 4),
+        (Curator, "release", 6),
+        (_noisy_table._denoise, "learn", 3),
         (_noisy_table.TableEstimate, "__call__", 3),
-    ]  # fmt: skip
+    ]
     models = []
     for place in places:
         model, ledger, said = interrupted(kind, monkeypatch, *place)
@@ -334,12 +379,17 @@ def test_an_interrupt_leaves_a_model_of_the_rounds_so_far(kind, monkeypatch):
         assert len(model.privacy_.events) == len(model.privacy_.noise_scale) == 10
         assert 1.99 < model.epsilon_ <= 2.0
         assert ledger.epsilon_spent == pytest.approx(model.epsilon_)
-        assert ("rounds", "3 of 8, then an interrupt; all are charged") in model.privacy_.provenance
+        assert (
+            "rounds",
+            "3 of 8, then an interrupt; all are charged",
+        ) in model.privacy_.provenance
         assert any("interrupted after 3 of 8 rounds" in message for message in said)
         assert model.transform(MADE.data).shape == (400, 4)
         models.append(model)
     for model in models[1:]:  # nothing of the round that was not completed
-        np.testing.assert_array_equal(model._released.average, models[0]._released.average)
+        np.testing.assert_array_equal(
+            model._released.average, models[0]._released.average
+        )
         np.testing.assert_array_equal(model.components_std_, models[0].components_std_)
     assert (models[0].components_std_ > 0).all()
 

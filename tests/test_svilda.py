@@ -1,4 +1,6 @@
-"""Private stochastic variational inference: E-step, averages, minibatches, bound, account."""
+"""Private stochastic variational inference: E-step, averages, minibatches, bound,
+account.
+"""
 
 import math
 import warnings
@@ -48,7 +50,9 @@ def test_without_noise_later_calls_may_bring_other_words():
 
 
 def test_nothing_released_depends_on_the_number_of_documents(corpus):
-    """Empty documents change n, and the size of every minibatch, but no contribution."""
+    """Empty documents change n, and the size of every minibatch, but no
+    contribution.
+    """
     padded = sp.vstack([corpus, sp.csr_array((100, corpus.shape[1]))], format="csr")
     for ratio in (0.3, 1.0):
         model = PrivateSVILDA(K, epsilon=3.0, subsampling_ratio=ratio, max_iter=4)
@@ -93,7 +97,11 @@ def test_the_average_is_signed(corpus):
 
 @pytest.mark.parametrize("kind", [NoisyTable, ExactTable])
 def test_a_round_starts_every_document_from_scratch(corpus, kind):
-    documents, table, out = Documents.from_counts(corpus, K, None), start(corpus), zeros()
+    documents, table, out = (
+        Documents.from_counts(corpus, K, None),
+        start(corpus),
+        zeros(),
+    )
     rows, thetas = np.arange(0, 400, 2), []
     for _ in range(2):
         kind.infer(table, documents, rows, 1.0, out, *PRIORS)
@@ -104,13 +112,19 @@ def test_a_round_starts_every_document_from_scratch(corpus, kind):
 
 
 def test_without_noise_topics_are_dirichlet_posteriors(corpus):
-    documents, released, rows = Documents.from_counts(corpus, K, None), start(corpus), np.arange(9)
+    documents, released, rows = (
+        Documents.from_counts(corpus, K, None),
+        start(corpus),
+        np.arange(9),
+    )
     factor = ExactTable.infer(released, documents, rows, 0.3, zeros(), *PRIORS)
     table = released.table.astype(float)
     expected = np.exp(psi(table) - psi(table.sum(axis=0)))
     np.testing.assert_allclose(factor[:, :K], expected, rtol=1e-6, atol=1e-30)
     factor = released.infer(documents, rows, 0.3, zeros(), *PRIORS)
-    np.testing.assert_allclose(factor[:, :K], (table / table.sum(axis=0)) ** 0.3, rtol=1e-4)
+    np.testing.assert_allclose(
+        factor[:, :K], (table / table.sum(axis=0)) ** 0.3, rtol=1e-4
+    )
 
 
 def shortened(X, n_tokens, seed=0):
@@ -136,7 +150,8 @@ def test_every_token_is_as_likely_to_stay(n_tokens):
     for word, share in ((0, 0.25), (1, 0.5), (3, 0.25)):
         n_kept = int(kept[:, word].sum())
         assert binomtest(n_kept, 3000 * n_tokens, share).pvalue > 1e-4
-        variance = n_tokens * share * (1 - share) * (120 - n_tokens) / 119  # hypergeometric
+        # hypergeometric
+        variance = n_tokens * share * (1 - share) * (120 - n_tokens) / 119
         assert kept[:, word].var() == pytest.approx(variance, rel=0.15)
 
 
@@ -150,7 +165,9 @@ def test_a_document_of_any_length_is_cut_at_once():
 
 def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):
     """Step by step, with scikit-learn's E-step."""
-    model = seeded(PrivateSVILDA(K, epsilon=math.inf, subsampling_ratio=1, max_iter=6), corpus)
+    model = seeded(
+        PrivateSVILDA(K, epsilon=math.inf, subsampling_ratio=1, max_iter=6), corpus
+    )
     first = start(corpus, alike=True).table
     average, table = first, first
     for t in range(1, 7):

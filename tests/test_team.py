@@ -21,7 +21,9 @@ def compiler(tmp_path_factory):
     program = str(source.with_suffix(""))
     if not shutil.which("gcc"):
         pytest.skip("there is no gcc")
-    built = subprocess.run(["gcc", *FLAGS, str(source), "-o", program], capture_output=True)
+    built = subprocess.run(
+        ["gcc", *FLAGS, str(source), "-o", program], capture_output=True
+    )
     # it also needs an address space that is laid out as it expects
     if built.returncode or subprocess.run([program], capture_output=True).returncode:
         pytest.skip("gcc has no thread sanitizer that works here")
@@ -34,10 +36,13 @@ def run(compiler, folder, team):
     program = str(folder / "team")
     source = str(Path(__file__).parent / "team.c")
     subprocess.run(
-        [compiler, *FLAGS, f"-I{folder}", f"-I{KERNELS}", source, "-o", program], check=True
+        [compiler, *FLAGS, f"-I{folder}", f"-I{KERNELS}", source, "-o", program],
+        check=True,
     )
     options = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1"}
-    found = subprocess.run([program], capture_output=True, text=True, env=options, timeout=120)
+    found = subprocess.run(
+        [program], capture_output=True, text=True, env=options, timeout=120
+    )
     return found.returncode, found.stdout + found.stderr
 
 
@@ -51,11 +56,13 @@ def test_every_piece_runs_once_and_before_the_end_of_its_loop(compiler, tmp_path
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("while (DPLDA_LOAD(&loop.inside)) {", "while (0) {"),  # the caller does not wait
+        # the caller does not wait
+        ("while (DPLDA_LOAD(&loop.inside)) {", "while (0) {"),
         ("dplda_close(&loop);", ";"),  # a loop that has ended stays open
         ("while (DPLDA_SWAP(&dplda_team.locked, 1)) {", "while (0) {"),  # no lock
         ("DPLDA_ADD(&loop->next, 1)) <", "loop->next++) <"),  # a piece is taken twice
-        ("*thread = loop->n_wanted--;", "loop->n_wanted--, *thread = 1;"),  # scratch is shared
+        # scratch is shared
+        ("*thread = loop->n_wanted--;", "loop->n_wanted--, *thread = 1;"),
     ],
 )
 def test_a_fault_of_the_team_is_found(compiler, tmp_path, old, new):

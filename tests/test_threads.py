@@ -71,7 +71,8 @@ def ended(child, seconds=30):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork with threads, on purpose
+# a fork with threads, on purpose
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_process_has_threads_and_a_team_of_its_own():
     table = np.ones((3000, 40))
     expected = _denoise.topic_sums(table, n_threads(3))
@@ -97,13 +98,17 @@ def test_a_system_without_more_threads_does_the_work_in_those_it_has(monkeypatch
     monkeypatch.setattr(threading.Thread, "start", refuse)
     child = os.fork()  # which has no team yet
     if not child:
-        same = n_threads(3) == 3 and np.array_equal(_denoise.topic_sums(table, 3), expected)
+        same = n_threads(3) == 3 and np.array_equal(
+            _denoise.topic_sums(table, 3), expected
+        )
         os._exit(0 if same and not _threads._team else 1)
     assert ended(child) == 0
 
 
 def test_a_team_takes_over_the_mode_of_the_caller(request):
-    """A thread that read floats as zeros that another one does not would change a sum."""
+    """A thread that read floats as zeros that another one does not would change a
+    sum.
+    """
     table = np.full((20000, 30), np.finfo(float).smallest_subnormal)
     before = _team.use_pieces(300)
     try:

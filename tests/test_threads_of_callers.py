@@ -1,6 +1,7 @@
 """Threads of a caller that use the package at once: each gets what it would get alone.
 
-The tests hold with the global interpreter lock too, which lets threads take turns anywhere.
+The tests hold with the global interpreter lock too, which lets threads take turns
+anywhere.
 """
 
 import sys
@@ -37,7 +38,9 @@ def short_turns():
 
 
 def at_once(*calls):
-    """Results of functions that threads begin at the same moment; the first error is raised."""
+    """Results of functions that threads begin at the same moment; the first error is
+    raised.
+    """
     start = threading.Barrier(len(calls))
 
     def begin(call):
@@ -51,13 +54,16 @@ def at_once(*calls):
 
 def forget_caches():
     """Let all caches of the package be filled anew, by threads that race for them."""
-    modules = [m for name, m in [*sys.modules.items()] if name.split(".")[0] == "dplda" and m]
+    modules = [
+        m for name, m in [*sys.modules.items()] if name.split(".")[0] == "dplda" and m
+    ]
     for value in [value for module in modules for value in vars(module).values()]:
         if hasattr(value, "cache_clear") and not isinstance(value, type):
             value.cache_clear()
 
 
-LARGE = make_topic_corpus(1000, X.shape[1], 4, doc_length=60, random_state=0).data  # longer loops
+# longer loops
+LARGE = make_topic_corpus(1000, X.shape[1], 4, doc_length=60, random_state=0).data
 
 
 def released(name, seed, n_jobs):
@@ -68,7 +74,9 @@ def released(name, seed, n_jobs):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["SubLDA, sampled", "HDPLDA"])
 def test_fits_at_once_are_those_of_one_thread(kind):
-    """All kinds, and six of one kind, which run the same loops at about the same time."""
+    """All kinds, and six of one kind, which run the same loops at about the same
+    time.
+    """
     settings = [(name, 0) for name in FITS] + [(kind, seed) for seed in range(1, 6)]
     alone = [released(*setting, n_jobs=1) for setting in settings]
     forget_caches()
@@ -83,7 +91,10 @@ def test_threads_share_a_model_and_a_matrix():
     """Even a matrix that is not canonical: nobody puts it in order."""
     model = FITS["SubLDA"](random_state=0, n_jobs=2).fit(X)
     order = np.concatenate(
-        [np.arange(a, b)[::-1] for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+        [
+            np.arange(a, b)[::-1]
+            for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)
+        ]
     )
     shared = sp.csr_array((X.data[order], X.indices[order], X.indptr), shape=X.shape)
     before = [part.copy() for part in (shared.data, shared.indices, shared.indptr)]
@@ -98,14 +109,18 @@ def test_threads_share_a_model_and_a_matrix():
     alone = [call() for call in calls]
     for found, expected in zip(at_once(*calls * 3), alone * 3, strict=True):
         assert_array_equal(found, expected)
-    for now, then in zip((shared.data, shared.indices, shared.indptr), before, strict=True):
+    for now, then in zip(
+        (shared.data, shared.indices, shared.indptr), before, strict=True
+    ):
         assert_array_equal(now, then)
 
 
 @pytest.mark.parametrize("composition", ["planned", "adaptive"])
 @pytest.mark.parametrize("place", ["memory", "file", "file, opened by each"])
 def test_threads_never_overspend_a_ledger(place, composition, tmp_path):
-    """Charges of several kinds, canceled and released ones, and readers, all at once."""
+    """Charges of several kinds, canceled and released ones, and readers, all at
+    once.
+    """
     path = None if place == "memory" else tmp_path / "ledger"
     budget = {"epsilon": 1.0, "delta": 1e-6, "composition": composition}
     ledger, totals = Ledger(path, **budget), []
@@ -127,12 +142,15 @@ def test_threads_never_overspend_a_ledger(place, composition, tmp_path):
         return granted
 
     granted = sum(at_once(*[partial(charge, number) for number in range(6)]))
-    assert max([*totals, ledger.epsilon_spent]) <= 1.0  # less again, after a charge is canceled
+    # less again, after a charge is canceled
+    assert max([*totals, ledger.epsilon_spent]) <= 1.0
     assert [e.id for e in ledger.entries()] == list(range(1, len(ledger.entries()) + 1))
     counted = [entry for entry in ledger.entries() if entry.counts]
     assert len(counted) == granted
     assert 0 < granted < 4 * 8  # the budget was spent
-    assert epsilon_of([event for entry in counted for event in entry.events], 1e-6) <= 1.0
+    assert (
+        epsilon_of([event for entry in counted for event in entry.events], 1e-6) <= 1.0
+    )
 
 
 class SlowLabel(str):
@@ -157,10 +175,15 @@ def test_threads_take_each_step_of_a_plan_once():
     plan = [(SlowLabel("sum"), MECHANISM.event)]
     curator = Curator(plan, Streams.from_random_state(0), label="a", unit="document")
     values = [np.full(50, number) for number in range(4)]
-    release = [partial(curator.release, v, MECHANISM, label="sum", round=0) for v in values]
+    release = [
+        partial(curator.release, v, MECHANISM, label="sum", round=0) for v in values
+    ]
     found = at_once(*[partial(outcome, call) for call in release])
     assert sum(isinstance(value, np.ndarray) for value in found) == 1
-    assert sum("was not planned" in value for value in found if isinstance(value, str)) == 3
+    assert (
+        sum("was not planned" in value for value in found if isinstance(value, str))
+        == 3
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -205,13 +228,19 @@ def in_context(name, over):
 
 
 def test_pieces_see_the_context_of_their_caller():
-    calls = [partial(in_context, str(i), over) for i, over in enumerate(["raise", "call", "print"])]
-    assert at_once(*calls) == [{(str(i), o)} for i, o in enumerate(["raise", "call", "print"])]
+    calls = [
+        partial(in_context, str(i), over)
+        for i, over in enumerate(["raise", "call", "print"])
+    ]
+    assert at_once(*calls) == [
+        {(str(i), o)} for i, o in enumerate(["raise", "call", "print"])
+    ]
     assert names(3) == {("none", "warn")}
 
 
 @pytest.mark.skipif(
-    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has an interpreter lock"
+    not sysconfig.get_config_var("Py_GIL_DISABLED"),
+    reason="this Python has an interpreter lock",
 )
 def test_kernels_do_not_bring_the_interpreter_lock_back():
     assert "dplda.kernels._variational" in sys.modules

@@ -1,4 +1,5 @@
-"""Whole fits and `transform` give the same bits for any number of threads; all of a round is split.
+"""Whole fits and `transform` give the same bits for any number of threads; all of a
+round is split.
 
 The pieces are made tiny here, so that each step of a small fit has many of them.
 """
@@ -27,7 +28,9 @@ FITS = {
     ),
     "SubLDA, no noise": lambda **o: dplda.SubLDA(5, epsilon=np.inf, max_iter=3, **o),
     "PrivateSVILDA": lambda **o: dplda.PrivateSVILDA(5, epsilon=20.0, max_iter=3, **o),
-    "HDPLDA": lambda **o: dplda.HDPLDA(5, noise_epsilon=1.0, count_clip=9.0, max_iter=4, **o),
+    "HDPLDA": lambda **o: dplda.HDPLDA(
+        5, noise_epsilon=1.0, count_clip=9.0, max_iter=4, **o
+    ),
     "GibbsLDA": lambda **o: dplda.GibbsLDA(5, max_iter=5, **o),
 }
 

@@ -29,7 +29,8 @@ def corpus_of(word, n_words):
 def test_unbiased_counts(epsilon):
     rng = np.random.default_rng(0)
     n, n_words = 3000, 200
-    word = np.concatenate([np.zeros(500, int), rng.integers(1, 100, n - 500)])  # 100.. are empty
+    # 100.. are empty
+    word = np.concatenate([np.zeros(500, int), rng.integers(1, 100, n - 500)])
     bits = None if math.isinf(epsilon) else RandomizedBits.for_epsilon(epsilon)
     tokens = privatize(corpus_of(word, n_words), bits, streams())
     scores, noise = tokens.word_scores(), n * math.exp(3) / (math.exp(3) - 1) ** 2
@@ -43,14 +44,18 @@ def test_unbiased_counts(epsilon):
 
 
 def test_other_tokens_noise_does_not_depend_on_a_word():
-    """The relation of the guarantee: one word changes, one coordinate or two of one vector do."""
+    """The relation of the guarantee: one word changes, one coordinate or two of one
+    vector do.
+    """
     word = np.arange(60) % 30
     other = word.copy()
     other[25] = 29
     vectors = []
     for w in (word, other):
         found = privatize(corpus_of(w, 30), RandomizedBits.for_epsilon(3.0), streams())
-        vectors.append([set(row.tolist()) for row in np.split(found.word, found.ptr[1:-1])])
+        vectors.append(
+            [set(row.tolist()) for row in np.split(found.word, found.ptr[1:-1])]
+        )
     differ = [i for i, (a, b) in enumerate(zip(*vectors)) if a != b]
     assert differ == [25]
     assert vectors[0][25] ^ vectors[1][25] <= {25, 29}

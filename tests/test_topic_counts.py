@@ -1,4 +1,6 @@
-"""Noisy numbers of documents per topic: what is counted, what one unit moves, what is charged."""
+"""Noisy numbers of documents per topic: what is counted, what one unit moves, what is
+charged.
+"""
 
 import math
 import warnings
@@ -85,7 +87,9 @@ def test_a_user_moves_the_sum_by_the_radius_at_most(own, soft, model, X, ids):
     worlds = [sp.vstack([X, own]), sp.vstack([X, 0 * own]), X]
     sums = []
     for world in worlds:
-        value, radius = released_integers(model, world, soft=soft, user_ids=users[: world.shape[0]])
+        value, radius = released_integers(
+            model, world, soft=soft, user_ids=users[: world.shape[0]]
+        )
         sums.append(value)
     assert_array_equal(sums[1], sums[2])  # an emptied user is one that is not there
     moved = sum(int(x) ** 2 for x in sums[0] - sums[1])
@@ -95,15 +99,25 @@ def test_a_user_moves_the_sum_by_the_radius_at_most(own, soft, model, X, ids):
 def test_rows_that_are_too_long_are_clipped():
     rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0], [0.0, 1e300]])
     total, _ = release_sum(
-        lambda: rows, name="sum", step="sum", norm=2.0, epsilon=math.inf, delta=1e-6,
-        unit="document", user_ids=None, ledger=None, random_state=None,
-    )  # fmt: skip
+        lambda: rows,
+        name="sum",
+        step="sum",
+        norm=2.0,
+        epsilon=math.inf,
+        delta=1e-6,
+        unit="document",
+        user_ids=None,
+        ledger=None,
+        random_state=None,
+    )
     assert_allclose(total, [1.2 + 0.3, 1.6 + 0.4], rtol=1e-6)
 
 
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("with_users", [False, True])
-def test_a_contribution_is_the_same_whoever_else_is_there(soft, with_users, model, X, ids):
+def test_a_contribution_is_the_same_whoever_else_is_there(
+    soft, with_users, model, X, ids
+):
     """In integers: f(X) - f(X without a) = f(X without b) - f(X without both)."""
     sums = []
     for without in ([], [12], [13], [12, 13]):
@@ -125,7 +139,8 @@ def test_every_count_gets_the_stated_noise():
     z = (noisy - exact(topics, X)) / guarantee.noise_scale
     assert stats.chi2.sf((z**2).sum(), z.size) > 1e-6
     assert stats.chi2.cdf((z**2).sum(), z.size) > 1e-6
-    # a draw for each count: on a grid of 1e5 units a scale, two of 400 are equal in 2% of releases
+    # a draw for each count: on a grid of 1e5 units a scale, two of 400 are equal in 2%
+    # of releases
     assert len(np.unique(z)) >= z.size - 3
 
 
@@ -133,7 +148,11 @@ def test_the_guarantee_is_that_of_one_gaussian_release(model, X, ids):
     counts, guarantee = private_topic_counts(model, X, epsilon=2.0, delta=1e-7)
     assert counts.shape == (K,)
     assert 1.99 < guarantee.epsilon <= 2.0
-    assert (guarantee.unit, guarantee.delta, guarantee.sensitivity) == ("document", 1e-7, 1.0)
+    assert (guarantee.unit, guarantee.delta, guarantee.sensitivity) == (
+        "document",
+        1e-7,
+        1.0,
+    )
     (event,) = guarantee.events
     assert isinstance(event, Gaussian)
     # a Gaussian of a smaller multiplier would cost more than was asked for
@@ -175,7 +194,9 @@ def test_nothing_is_read_before_it_is_paid_for(model):
 def test_seeded_noise_is_repeatable_and_says_so(model, X):
     ledger = Ledger()
     with pytest.warns(SeededNoiseWarning, match="private_topic_counts"):
-        one, guarantee = private_topic_counts(model, X, epsilon=1.0, random_state=3, ledger=ledger)
+        one, guarantee = private_topic_counts(
+            model, X, epsilon=1.0, random_state=3, ledger=ledger
+        )
     with pytest.warns(SeededNoiseWarning):
         other, _ = private_topic_counts(model, X, epsilon=1.0, random_state=3)
     assert_array_equal(one, other)

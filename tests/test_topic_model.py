@@ -15,7 +15,13 @@ from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, SubL
 from dplda.datasets import load_wordnet_glosses
 from dplda.displays import by_evidence
 from dplda.document._contributions import Documents
-from dplda.privacy import BudgetError, Gaussian, Ledger, PrivateDataWarning, split_epsilon
+from dplda.privacy import (
+    BudgetError,
+    Gaussian,
+    Ledger,
+    PrivateDataWarning,
+    split_epsilon,
+)
 
 GLOSSES = load_wordnet_glosses()
 TEXTS = GLOSSES.data[:600]
@@ -25,7 +31,9 @@ WORDS = ["person", "tree", "city", "plant", "war"]
 
 
 def small(**given):
-    return PrivateTopicModel(**{"n_components": 3, "epsilon": 8.0, "max_features": 60} | given)
+    return PrivateTopicModel(
+        **{"n_components": 3, "epsilon": 8.0, "max_features": 60} | given
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +43,11 @@ def fitted():
 
 def test_words_and_topics_are_one_charge_and_one_guarantee(fitted):
     (entry,) = fitted.ledger.entries()
-    assert (entry.label, entry.unit, entry.status) == ("PrivateTopicModel", "user", "released")
+    assert (entry.label, entry.unit, entry.status) == (
+        "PrivateTopicModel",
+        "user",
+        "released",
+    )
     assert 7.9 < fitted.epsilon_ <= 8.0
     assert fitted.epsilon_ == pytest.approx(fitted.ledger.epsilon_spent, rel=1e-3)
     assert fitted.epsilon_ == fitted.privacy_.epsilon > fitted.model_.epsilon_
@@ -50,9 +62,13 @@ def test_topics_are_sorted_by_evidence_and_have_words_of_the_vocabulary(fitted):
     for topic in fitted.topics_:
         assert topic["weak"] == fitted.model_.weak_topics_[topic["topic"]]
         assert set(topic["words"]) <= set(fitted.vocabulary_)
-    evidence = [fitted.model_.topic_evidence_[topic["topic"]] for topic in fitted.topics_]
+    evidence = [
+        fitted.model_.topic_evidence_[topic["topic"]] for topic in fitted.topics_
+    ]
     assert evidence == sorted(evidence, reverse=True)
-    assert by_evidence(fitted)[0].tolist() == [topic["topic"] for topic in fitted.topics_]
+    assert by_evidence(fitted)[0].tolist() == [
+        topic["topic"] for topic in fitted.topics_
+    ]
     assert str(fitted).endswith(fitted.privacy_.summary())
 
 
@@ -132,7 +148,9 @@ def test_a_public_list_of_words_costs_nothing():
     assert ledger.epsilon_spent <= 8
 
 
-@pytest.mark.parametrize(("epsilon", "share"), [(0.5, 0.05), (2.0, 0.12), (4.0, 0.24), (8, 0.25)])
+@pytest.mark.parametrize(
+    ("epsilon", "share"), [(0.5, 0.05), (2.0, 0.12), (4.0, 0.24), (8, 0.25)]
+)
 def test_words_get_the_share_of_the_budget_that_was_measured_as_best(epsilon, share):
     vectorizer, model, _ = small(epsilon=epsilon)._planned()
     for_words, for_topics = split_epsilon(epsilon, (share, 1 - share))
@@ -151,11 +169,13 @@ def test_the_planner_chooses_the_number_of_topics():
 @pytest.mark.parametrize(
     ("options", "has_vectors"),
     [
-        ({}, True), ({"word_vectors": None}, False), ({"vocabulary": WORDS}, False),
+        ({}, True),
+        ({"word_vectors": None}, False),
+        ({"vocabulary": WORDS}, False),
         ({"vocabulary": WORDS, "word_vectors": "en"}, True),
         ({"vocabulary": WORDS, "word_vectors": {"city": [1.0], "war": [2.0]}}, True),
     ],
-)  # fmt: skip
+)
 def test_what_is_expected_counts_with_the_vectors_of_the_fit(options, has_vectors):
     model = small(expected_n_docs=600, model=SubLDA(max_iter=2), **options)
     *_, expected = model._steps()
@@ -169,7 +189,8 @@ def test_a_seed_gives_one_result_and_two_steps_with_noise_of_their_own():
         first, second = (small(**options).fit(TEXTS) for _ in range(2))
     np.testing.assert_array_equal(first.components_, second.components_)
     assert first.vectorizer_.random_state != first.model_.random_state
-    assert 7.9 < first.epsilon_ <= 8.0  # two steps of one seed would have no common theorem
+    # two steps of one seed would have no common theorem
+    assert 7.9 < first.epsilon_ <= 8.0
     assert first.privacy_.seeded
 
 
@@ -200,7 +221,10 @@ def test_an_interrupt_leaves_what_was_paid_for(monkeypatch):
 
     monkeypatch.setattr(Documents, "sum_topics", third)
     model = small(ledger=ledger)
-    with pytest.warns(UserWarning, match="was interrupted"), pytest.raises(KeyboardInterrupt):
+    with (
+        pytest.warns(UserWarning, match="was interrupted"),
+        pytest.raises(KeyboardInterrupt),
+    ):
         model.fit(TEXTS)
     assert ledger.entries()[0].status == "released"
     assert len(model.vectorizer_.vocabulary_) == 60
@@ -222,7 +246,9 @@ def test_ids_of_users_are_routed_through_a_pipeline():
 
     with sklearn.config_context(enable_metadata_routing=True):
         first = small().set_fit_request(user_ids=True)
-        pipeline = make_pipeline(first, LogisticRegression()).fit(TEXTS, LABELS, user_ids=USERS)
+        pipeline = make_pipeline(first, LogisticRegression()).fit(
+            TEXTS, LABELS, user_ids=USERS
+        )
     assert pipeline[0].privacy_.unit == "user"
 
 
@@ -235,10 +261,16 @@ def test_it_passes_the_checks_of_scikit_learn_that_texts_allow():
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.parametrize("vocabulary", [["fever", "cough", "patient"], "en", None])
 def test_copies_of_texts_are_told_to_the_owner_before_the_charge(vocabulary):
-    """A caller who makes the warning an error has lost nothing. Empty texts are no copies."""
-    texts = [f"the patient number {word} has a fever and a cough" for word in "abcdefgh"] * 10
+    """A caller who makes the warning an error has lost nothing. Empty texts are no
+    copies.
+    """
+    texts = [
+        f"the patient number {word} has a fever and a cough" for word in "abcdefgh"
+    ] * 10
     ledger = Ledger()
-    model = PrivateTopicModel(2, epsilon=40.0, vocabulary=vocabulary, ledger=ledger, random_state=0)
+    model = PrivateTopicModel(
+        2, epsilon=40.0, vocabulary=vocabulary, ledger=ledger, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivateDataWarning)
         with pytest.raises(PrivateDataWarning, match=r"^72 texts repeat another one"):

@@ -1,4 +1,6 @@
-"""Neighboring data, run side by side: what the proofs say of one unit, asserted of the code."""
+"""Neighboring data, run side by side: what the proofs say of one unit, asserted of the
+code.
+"""
 
 import itertools
 import os
@@ -15,7 +17,13 @@ from private_nmf import PrivateNMF
 from reference import document_weights, half_integers
 from sklearn.base import clone
 
-from dplda import HDPLDA, PrivateCountVectorizer, PrivateSVILDA, SubLDA, private_topic_counts
+from dplda import (
+    HDPLDA,
+    PrivateCountVectorizer,
+    PrivateSVILDA,
+    SubLDA,
+    private_topic_counts,
+)
 from dplda.audit import replay
 from dplda.audit._replay import attribute_check, fit_watched, watched
 from dplda.datasets import make_topic_corpus
@@ -50,9 +58,12 @@ def texts_of(X):
 
 def vocabulary(X, **options):
     model = PrivateCountVectorizer(
-        epsilon=4.0, delta=0.01, candidates=["w0", "w3", "nowhere"], max_doc_words=4,
+        epsilon=4.0,
+        delta=0.01,
+        candidates=["w0", "w3", "nowhere"],
+        max_doc_words=4,
         random_state=2,
-    )  # fmt: skip
+    )
     return model.fit(texts_of(X), **options).word_weights_
 
 
@@ -71,7 +82,8 @@ OWNERS = {"user_ids": [0, 0, 1, 1, 1, 2]}
 DOCUMENTS = {
     "SubLDA": (SUBLDA, {}),
     "SubLDA, sampled": (
-        clone(SUBLDA).set_params(subsampling_ratio=0.4, boost=2.0, max_iter=5), {},
+        clone(SUBLDA).set_params(subsampling_ratio=0.4, boost=2.0, max_iter=5),
+        {},
     ),
     "SubLDA, users": (SUBLDA, OWNERS),
     "SubLDA, sampled users": (clone(SUBLDA).set_params(subsampling_ratio=0.7), OWNERS),
@@ -80,13 +92,16 @@ DOCUMENTS = {
     "SubLDA, partial_fit": (again, OWNERS),
     "SubLDA, little noise": (SubLDA(2, noise_multiplier=0.1, max_iter=3), {}),
     "PrivateSVILDA": (SVILDA, {}),
-    "PrivateSVILDA, all users": (clone(SVILDA).set_params(subsampling_ratio=1.0), OWNERS),
+    "PrivateSVILDA, all users": (
+        clone(SVILDA).set_params(subsampling_ratio=1.0),
+        OWNERS,
+    ),
     "PrivateNMF": (PrivateNMF(2, **BUDGET), {}),
     "vocabulary": (vocabulary, {}),
     "vocabulary, users": (vocabulary, OWNERS),
     "scores": (scores, {}),
     "counts of topics": (counts_of_topics, {}),
-}  # fmt: skip
+}
 WORDS = {"HDPLDA": HDPLDA(2, epsilon=4.0, max_iter=3)}
 EACH = PAIRS // (len(DOCUMENTS) + len(WORDS) + 1) + 1
 
@@ -103,7 +118,10 @@ def corpora(cells):
 def search(pairs):
     """Run a test on `EACH` pairs, those first that moved a release far."""
     quiet = settings(
-        max_examples=EACH, suppress_health_check=list(HealthCheck), database=None, deadline=None
+        max_examples=EACH,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        deadline=None,
     )
     return lambda test: quiet(given(pair=pairs)(test))
 
@@ -149,7 +167,9 @@ def test_no_word_moves_a_release_further_than_is_charged(path):
         neighbor = X.copy()
         neighbor[row, word] -= 1
         # one of several tokens of the word would not keep its place among them
-        neighbor[row, low + other % (high - low + 1) if X[row, word] == 1 else word] += 1
+        neighbor[
+            row, low + other % (high - low + 1) if X[row, word] == 1 else word
+        ] += 1
         result = replay(WORDS[path], X, neighbor)
         assert result.passed, str(result)
         found.append(max(result.distances))
@@ -175,15 +195,22 @@ def test_a_party_is_a_function_of_its_noisy_tokens():
 @pytest.mark.parametrize(
     "fault",
     [
-        "documents_are_clipped_too_wide", "documents_are_clipped_a_little_too_wide",
-        "word_totals_count_twice", "contributions_read_others", "user_ids_are_ignored",
-        "components_hold_raw_counts", "one_unit_is_clipped_too_wide", "sums_count_the_unsampled",
+        "documents_are_clipped_too_wide",
+        "documents_are_clipped_a_little_too_wide",
+        "word_totals_count_twice",
+        "contributions_read_others",
+        "user_ids_are_ignored",
+        "components_hold_raw_counts",
+        "one_unit_is_clipped_too_wide",
+        "sums_count_the_unsampled",
     ],
-)  # fmt: skip
+)
 def test_a_replay_finds(fault, monkeypatch):
     FAULTS[fault].plant(monkeypatch)
     X = np.random.default_rng(0).integers(0, 2, (16, 40)) * 20
-    model = SubLDA(2, noise_multiplier=2.0, max_iter=10, prior_components=np.eye(2, 40) * 99 + 1)
+    model = SubLDA(
+        2, noise_multiplier=2.0, max_iter=10, prior_components=np.eye(2, 40) * 99 + 1
+    )
     options = {"user_ids": np.arange(16) // 2} if "user" in fault else {}
     if "unsampled" in fault:
         model.set_params(subsampling_ratio=0.3)
@@ -206,14 +233,23 @@ def test_a_replay_charges_one_fit_and_says_what_it_found(tmp_path):
     assert "depends on the data" in str(shorter)
 
 
-@pytest.mark.parametrize("parameters", [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}], ids=str)
+@pytest.mark.parametrize(
+    "parameters", [{}, {"n_jobs": 2}, {"subsampling_ratio": 0.5}], ids=str
+)
 @each(case for case in PRIVATE if case.unit == "document")
 def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters):
-    """In integers, in every release: f(X) - f(X without a) = f(X without b) - f(X without both)."""
+    """In integers, in every release: f(X) - f(X without a) = f(X without b) - f(X
+    without both).
+    """
     X = make_topic_corpus(60, 40, 4, doc_length=30, random_state=0).data.toarray()
     X[12] = 0
-    X[12, X.sum(axis=0).argmax()] = 3000  # a maximum or a mean over documents would read it
-    known = {name: value for name, value in parameters.items() if name in estimator.get_params()}
+    # a maximum or a mean over documents would read it
+    X[12, X.sum(axis=0).argmax()] = 3000
+    known = {
+        name: value
+        for name, value in parameters.items()
+        if name in estimator.get_params()
+    }
     estimator, tape, worlds = clone(estimator).set_params(max_iter=8, **known), None, []
     for without in ([], [12], [13], [12, 13]):
         Y = X.copy()
@@ -230,23 +266,29 @@ def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters)
 
 @pytest.mark.parametrize("case", PRIVATE + LOCAL, ids=lambda case: case.name)
 def test_a_fitted_model_holds_nothing_but_functions_of_its_releases(case):
-    """Other private documents with the same releases give the same model, to the last bit."""
+    """Other private documents with the same releases give the same model, to the last
+    bit.
+    """
     X = make_topic_corpus(80, 40, 4, doc_length=30, random_state=0).data
     other = make_topic_corpus(71, 40, 3, doc_length=30, random_state=5).data
-    if case.room == "local" or case.unit != "document":  # lengths, or reports, are public
+    # lengths, or reports, are public
+    if case.room == "local" or case.unit != "document":
         other = X[:, np.random.default_rng(1).permutation(X.shape[1])]
     model, tape = fit_watched(case.estimator, X, 0)
     assert tape.steps or tape.published
     assert attribute_check(model, fit_watched(case.estimator, other, 0, tape)[0]).passed
 
 
-# Documents of a user, out of `n` over a vocabulary of `v`, that each reach for the clipping bound.
+# Documents of a user, out of `n` over a vocabulary of `v`, that each reach for the
+# clipping bound.
 HOSTILE = {
     "the same words": lambda n, v: np.tile(np.arange(v) < 5, (n, 1)) * 9,
     "disjoint words": lambda n, v: np.eye(n, v, dtype=int) * 9,
     "one huge document": lambda n, v: np.eye(1, v, 7, dtype=int) * 10**15,
     "huge counts": lambda n, v: np.tile(np.arange(v) % 3, (n, 1)) * 10**12,
-    "long and short": lambda n, v: np.diag(10 ** (np.arange(n) % 13)) @ np.eye(n, v, 1, dtype=int),
+    "long and short": lambda n, v: (
+        np.diag(10 ** (np.arange(n) % 13)) @ np.eye(n, v, 1, dtype=int)
+    ),
     "extreme counts": lambda n, v: np.tile([1, 1e308, 2, 1e12], (n, v // 4)),
 }
 
@@ -254,12 +296,18 @@ HOSTILE = {
 @pytest.mark.parametrize("own", HOSTILE)
 @each(USERS)
 def test_a_user_moves_no_release_further_than_its_radius(estimator, own):
-    """The user is the last, so that all others take part in the same rounds without the rows."""
+    """The user is the last, so that all others take part in the same rounds without the
+    rows.
+    """
     others = make_topic_corpus(60, 40, 4, random_state=0).data.toarray()
     own = HOSTILE[own](30, 40)
-    X, ids = np.vstack([others, own]), np.append(np.arange(60) // 3, np.full(len(own), 99))
+    X, ids = (
+        np.vstack([others, own]),
+        np.append(np.arange(60) // 3, np.full(len(own), 99)),
+    )
     emptied = np.vstack([others, np.zeros_like(own)])
-    model = clone(estimator).set_params(random_state=4)  # it draws the user into some round
+    # it draws the user into some round
+    model = clone(estimator).set_params(random_state=4)
     result = replay(model, X, emptied, user_ids=ids)
     assert result.passed
     assert max(result.distances[:2]) > 0.95, "a user that reaches for the bound"
@@ -272,7 +320,9 @@ def test_a_user_moves_no_release_further_than_its_radius(estimator, own):
 
 
 def sweep_law(words, topics, table, prior):
-    """Exact law of the topics after a frozen sweep over one document, as {topics: probability}."""
+    """Exact law of the topics after a frozen sweep over one document, as {topics:
+    probability}.
+    """
     n_components, values = table.n_components, half_integers(table.half)
     law = {}
     for drawn in itertools.product(range(n_components), repeat=len(words)):
@@ -289,19 +339,27 @@ def sweep_law(words, topics, table, prior):
 
 
 def test_replacing_a_word_changes_the_law_of_a_sweep_by_the_bound_at_most():
-    """Over random orders; in the order of a sorted row the laws of other tokens change too."""
+    """Over random orders; in the order of a sorted row the laws of other tokens change
+    too.
+    """
     rng = np.random.default_rng(0)
     clip, prior = 1.0, 0.05
     bound = (Fraction(clip) / Fraction(prior) + 1) ** 2
     worst = 0
     for _ in range(40):
-        table = HalfTable.from_counts(rng.choice([-1, 0, 0.5, 1, 2], (3, 2)), clip, prior)
+        table = HalfTable.from_counts(
+            rng.choice([-1, 0, 0.5, 1, 2], (3, 2)), clip, prior
+        )
         topics = rng.integers(-1, 2, 3).tolist()
         mixtures = []
         for words in ((0, 1, 2), (0, 1, 0)):
             orders = list(itertools.permutations(range(3)))
-            laws = [sweep_law([words[i] for i in o], topics, table, 0.2) for o in orders]
-            mixtures.append({z: sum(law[z] for law in laws) / len(orders) for z in laws[0]})
+            laws = [
+                sweep_law([words[i] for i in o], topics, table, 0.2) for o in orders
+            ]
+            mixtures.append(
+                {z: sum(law[z] for law in laws) / len(orders) for z in laws[0]}
+            )
         one, other = mixtures
         worst = max(worst, *(max(one[z] / other[z], other[z] / one[z]) for z in one))
     assert 10 < worst <= bound

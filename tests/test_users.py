@@ -110,7 +110,10 @@ def test_where_a_users_documents_stand_does_not_matter(estimator, corpus, ids):
 
 @each(USERS)
 def test_the_number_of_jobs_changes_no_bit(estimator, corpus, ids):
-    one, two = (table(clone(estimator).set_params(n_jobs=n), corpus, user_ids=ids) for n in (1, 3))
+    one, two = (
+        table(clone(estimator).set_params(n_jobs=n), corpus, user_ids=ids)
+        for n in (1, 3)
+    )
     assert_array_equal(one, two)
 
 
@@ -133,7 +136,9 @@ def test_scale_and_rate_of_a_user_are_those_of_all_words_together(corpus, ids):
     users = number_users(ids, N_DOCS)
     weight = np.linspace(0.5, 2, 40)
     documents = Documents.from_counts(corpus, 4, None, users)
-    added = np.array([corpus.toarray()[users == u].sum(axis=0) for u in range(users.max() + 1)])
+    added = np.array(
+        [corpus.toarray()[users == u].sum(axis=0) for u in range(users.max() + 1)]
+    )
     assert_array_equal(documents.unit_counts().toarray(), added)
     lengths = np.sqrt(added**2 @ weight**2)
     documents.rescale(weight, 60.0, exact=False)
@@ -161,7 +166,9 @@ def test_members_are_the_documents_of_the_units_in_their_order(corpus, ids):
     order = np.argsort(users, kind="stable")
     for units in ([], [0], [3, 1, 7], range(users.max() + 1)):
         rows = documents.rows_of(np.array(units, np.int64))
-        assert_array_equal(users[order][rows], np.repeat(units, np.bincount(users)[list(units)]))
+        assert_array_equal(
+            users[order][rows], np.repeat(units, np.bincount(users)[list(units)])
+        )
         assert_array_equal(np.unique(rows), np.sort(rows))
     alone = Documents.from_counts(corpus, 4, None)
     assert_array_equal(alone.rows_of(np.array([4, 2, 9])), [4, 2, 9])
@@ -195,7 +202,11 @@ def test_guarantee_and_ledger_name_the_user(estimator, corpus, ids):
 def test_partial_fit_keeps_its_unit(estimator, corpus, ids):
     for first, then in ((None, ids), (ids, None)):
         ledger = Ledger()
-        model = clone(estimator).set_params(ledger=ledger).partial_fit(corpus, user_ids=first)
+        model = (
+            clone(estimator)
+            .set_params(ledger=ledger)
+            .partial_fit(corpus, user_ids=first)
+        )
         with pytest.raises(ValueError, match="to every call or to none"):
             model.partial_fit(corpus, user_ids=then)
         assert len(ledger.entries()) == 1
@@ -218,25 +229,38 @@ class Unreadable:
 @each(SIMPLE)
 def test_without_budget_no_id_is_read(estimator, corpus):
     with pytest.raises(BudgetError):
-        clone(estimator).set_params(ledger=Ledger(epsilon=0.1)).fit(corpus, user_ids=Unreadable())
+        clone(estimator).set_params(ledger=Ledger(epsilon=0.1)).fit(
+            corpus, user_ids=Unreadable()
+        )
 
 
 SECRET = 7041776
 INVALID = {
     "one-dimensional": [
-        np.full((N_DOCS, 1), SECRET), np.full((N_DOCS, 2), str(SECRET)), SECRET, str(SECRET),
-        {SECRET}, sp.csr_array(np.full((1, N_DOCS), SECRET)), np.zeros((0, 0)),
+        np.full((N_DOCS, 1), SECRET),
+        np.full((N_DOCS, 2), str(SECRET)),
+        SECRET,
+        str(SECRET),
+        {SECRET},
+        sp.csr_array(np.full((1, N_DOCS), SECRET)),
+        np.zeros((0, 0)),
     ],
     "90 rows": [[SECRET] * 89, [str(SECRET)] * 91, []],
     "integers only or strings only": [
-        [None] + [SECRET] * 89, [str(SECRET)] * 89 + [None], [SECRET] * 89 + [str(SECRET)],
-        np.full(N_DOCS, SECRET, float), [float("nan")] * N_DOCS, [True] + [SECRET] * 89,
-        np.full(N_DOCS, SECRET).astype("S9"), [[SECRET]] * 89 + [[SECRET, 0]],
-        [(SECRET,)] * 89 + [SECRET], [{SECRET}] * N_DOCS,
+        [None] + [SECRET] * 89,
+        [str(SECRET)] * 89 + [None],
+        [SECRET] * 89 + [str(SECRET)],
+        np.full(N_DOCS, SECRET, float),
+        [float("nan")] * N_DOCS,
+        [True] + [SECRET] * 89,
+        np.full(N_DOCS, SECRET).astype("S9"),
+        [[SECRET]] * 89 + [[SECRET, 0]],
+        [(SECRET,)] * 89 + [SECRET],
+        [{SECRET}] * N_DOCS,
         np.ma.array(np.full(N_DOCS, SECRET), mask=[True] + [False] * 89),
         np.full(N_DOCS, "2020-01-01", "datetime64[D]"),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("message", INVALID)
@@ -281,10 +305,14 @@ def ids_that_arrive(monkeypatch):
     return arrived
 
 
-def test_a_grid_search_passes_the_ids_of_each_fold(routing, corpus, ids, ids_that_arrive):
+def test_a_grid_search_passes_the_ids_of_each_fold(
+    routing, corpus, ids, ids_that_arrive
+):
     ledger = Ledger()
     search = GridSearchCV(
-        small(ledger=ledger).set_fit_request(user_ids=True), {"n_components": [2, 3]}, cv=2
+        small(ledger=ledger).set_fit_request(user_ids=True),
+        {"n_components": [2, 3]},
+        cv=2,
     )
     search.fit(corpus, user_ids=ids.tolist())
     assert len(ids_that_arrive) == 5
@@ -296,10 +324,14 @@ def test_a_grid_search_passes_the_ids_of_each_fold(routing, corpus, ids, ids_tha
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_bagging_passes_the_ids_of_each_sample(routing, corpus, ids, ids_that_arrive):
     ledger = Ledger()
-    model = make_pipeline(small(ledger=ledger).set_fit_request(user_ids=True), LogisticRegression())
+    model = make_pipeline(
+        small(ledger=ledger).set_fit_request(user_ids=True), LogisticRegression()
+    )
     bag = BaggingClassifier(model, n_estimators=3)
     bag.fit(corpus, np.arange(N_DOCS) % 2, user_ids=ids)
-    for fitted, rows, own in zip(bag.estimators_, bag.estimators_samples_, ids_that_arrive):
+    for fitted, rows, own in zip(
+        bag.estimators_, bag.estimators_samples_, ids_that_arrive
+    ):
         assert fitted[0].privacy_.unit == "user"
         assert len(set(rows)) < N_DOCS
         assert_array_equal(own, ids[rows])
@@ -317,19 +349,26 @@ def test_the_ledger_bounds_what_bootstrap_samples_cost_if_copies_share_an_id():
     precision = {"user": np.zeros(200), "copies": np.zeros(200)}
     for _ in range(20):
         rows = rng.integers(200, size=200)
-        fitted = SubLDA(4, epsilon=1.0, max_iter=4, ledger=ledger).fit(X[rows], user_ids=rows)
+        fitted = SubLDA(4, epsilon=1.0, max_iter=4, ledger=ledger).fit(
+            X[rows], user_ids=rows
+        )
         once = sum(event.noise_multiplier**-2 for event in fitted.privacy_.events)
         drawn = np.bincount(rows, minlength=200)
         precision["user"] += once * (drawn > 0)
-        precision["copies"] += once * drawn**2  # each copy moves the sum in the same direction
-    user, copies = (epsilon_of(Gaussian(p.max() ** -0.5), 1e-6) for p in precision.values())
+        # each copy moves the sum in the same direction
+        precision["copies"] += once * drawn**2
+    user, copies = (
+        epsilon_of(Gaussian(p.max() ** -0.5), 1e-6) for p in precision.values()
+    )
     assert user <= ledger.epsilon_spent == pytest.approx(5.214, abs=1e-3)
     assert copies > 2 * ledger.epsilon_spent
 
 
 @pytest.mark.parametrize("ids", [["a", "", "a"], ["a", " \t", "b"], ["", "", ""]])
 def test_empty_ids_are_missing(ids):
-    """A table that is read with keep_default_na=False has them in the place of missing ids."""
+    """A table that is read with keep_default_na=False has them in the place of missing
+    ids.
+    """
     with pytest.raises(ValueError, match="user_ids must not be empty texts"):
         number_users(ids, 3)
 

@@ -1,4 +1,6 @@
-"""Fold-in and contributions: equal to plain twins bit for bit, and never above the sensitivity."""
+"""Fold-in and contributions: equal to plain twins bit for bit, and never above the
+sensitivity.
+"""
 
 import numpy as np
 import pytest
@@ -40,13 +42,26 @@ def random_topics(n_components, seed=0, n_words=N_WORDS):
 
 
 def random_theta(n_components, seed=0, n_docs=N_DOCS):
-    return pad(np.random.default_rng(seed).dirichlet(np.full(n_components, 0.3), n_docs))
+    return pad(
+        np.random.default_rng(seed).dirichlet(np.full(n_components, 0.3), n_docs)
+    )
 
 
 def fold_in(
-    X, rows, phi, prior, n_components, max_iter, tol, theta, *, variational=False, table=None,
-    own=None, in_rows=False,
-):  # fmt: skip
+    X,
+    rows,
+    phi,
+    prior,
+    n_components,
+    max_iter,
+    tol,
+    theta,
+    *,
+    variational=False,
+    table=None,
+    own=None,
+    in_rows=False,
+):
     """The kernel on a copy of `theta`, as its twin."""
     theta = theta.copy()
     scratch = np.full((2, 7 * theta.shape[1]), np.nan, np.float32)
@@ -58,29 +73,58 @@ def fold_in(
         copies = np.full((2, (longest + 31) * table.shape[1]), 255, np.uint8)
     inverse_size, least = (np.zeros(0, np.float32), 0.0) if own is None else own
     _variational.fold_in(
-        X.indptr, X.indices, X.data, np.array(rows, np.int64), phi, table, inverse_size,
-        least, prior, n_components, max_iter, tol, variational, theta, scratch, copies,
-    )  # fmt: skip
+        X.indptr,
+        X.indices,
+        X.data,
+        np.array(rows, np.int64),
+        phi,
+        table,
+        inverse_size,
+        least,
+        prior,
+        n_components,
+        max_iter,
+        tol,
+        variational,
+        theta,
+        scratch,
+        copies,
+    )
     return theta
 
 
-def sum_topics(X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None):
+def sum_topics(
+    X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None
+):
     """What `Documents` returns for tables of integers, (n_words, padded)."""
     ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else np.array(unit_ptr)
     documents = Documents(X, ptr, factor.shape[1], theta=theta)
     documents.scale = scale
     return documents.sum_topics(
-        np.array(units, np.int64), factor=reference.in_chunks(factor),
-        center=reference.in_chunks(center), weight=weight, norm=norm, radius=radius,
-    )  # fmt: skip
+        np.array(units, np.int64),
+        factor=reference.in_chunks(factor),
+        center=reference.in_chunks(center),
+        weight=weight,
+        norm=norm,
+        radius=radius,
+    )
 
 
 def twin(X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None):
     ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
     return reference.sum_topics(
-        X, units, reference.narrow(theta), factor, center, weight, scale, norm, radius,
-        integer_shift(norm, radius), ptr,
-    )  # fmt: skip
+        X,
+        units,
+        reference.narrow(theta),
+        factor,
+        center,
+        weight,
+        scale,
+        norm,
+        radius,
+        integer_shift(norm, radius),
+        ptr,
+    )
 
 
 def squared_norm(total):
@@ -99,11 +143,20 @@ def own_counts(n_components):
 @pytest.mark.parametrize("n_components", [*SIZES, 49])
 @pytest.mark.parametrize("n_steps", [0, 1, 2])
 @pytest.mark.parametrize("variational", [False, True])
-def test_fold_in_follows_its_formulas(n_components, n_steps, variational, instruction_sets):
-    X, rows, start = random_counts(3), [0, 1, 3, 6, 5], random_theta(n_components, seed=4)
+def test_fold_in_follows_its_formulas(
+    n_components, n_steps, variational, instruction_sets
+):
+    X, rows, start = (
+        random_counts(3),
+        [0, 1, 3, 6, 5],
+        random_theta(n_components, seed=4),
+    )
     start[5, :n_components] = 1 / n_components  # no inference yet
     phi = random_topics(n_components)
-    arguments, options = (X, rows, phi, 0.1, n_components, n_steps), {"variational": variational}
+    arguments, options = (
+        (X, rows, phi, 0.1, n_components, n_steps),
+        {"variational": variational},
+    )
     expected = reference.fold_in(*arguments, start, **options)
     table = in_bytes(phi)
     for integers in ({}, {"table": table}, {"table": table, "in_rows": True}):
@@ -126,29 +179,42 @@ def test_steps_in_integers_are_near_the_formulas(variational, leaves_out):
     start, own = uniform_theta(100, 12), own_counts(12) if leaves_out else None
     start = fold_in(X, range(100), phi, 0.1, 12, 1, 0.0, start)
     arguments = X, range(100), phi, 0.1, 12, 2
-    found = fold_in(*arguments, 0.0, start, variational=variational, table=in_bytes(phi), own=own)
+    found = fold_in(
+        *arguments, 0.0, start, variational=variational, table=in_bytes(phi), own=own
+    )
     expected = reference.fold_in(*arguments, start, variational=variational, own=own)
     # what is left of a cell that is nearly all the document's own has few bits
     assert np.abs(found - expected).sum(axis=1).max() < (0.02 if leaves_out else 0.004)
 
 
-@pytest.mark.parametrize(("n_components", "n_words"), [(1, 5), (7, 40), (20, 300), (300, 600)])
+@pytest.mark.parametrize(
+    ("n_components", "n_words"), [(1, 5), (7, 40), (20, 300), (300, 600)]
+)
 @pytest.mark.parametrize("n_steps", [1, 2])
-def test_steps_in_integers_equal_their_twin(n_components, n_words, n_steps, instruction_set):
+def test_steps_in_integers_equal_their_twin(
+    n_components, n_words, n_steps, instruction_set
+):
     """Documents of up to three groups of words; sums that come near to 2**31."""
     rng = np.random.default_rng(n_words)
     X = single_precision(rng.poisson([[3.0], [0.5], [0.0], [1e4]], (4, n_words)))
-    phi, start = random_topics(n_components, n_words=n_words), random_theta(n_components, n_docs=4)
+    phi, start = (
+        random_topics(n_components, n_words=n_words),
+        random_theta(n_components, n_docs=4),
+    )
     phi[n_words // 2, :n_components], phi[1, 1:] = 1 / n_words, 1e-9
     start[1, :n_components] = 1 / n_components
     for options in ({}, {"own": own_counts(n_components)}, {"in_rows": True}):
         arguments = X, range(4), phi, 0.1, n_components, n_steps
         found = fold_in(*arguments, 0.0, start, table=in_bytes(phi), **options)
-        assert_array_equal(found, reference.steps_in_integers(*arguments, start, **options))
+        assert_array_equal(
+            found, reference.steps_in_integers(*arguments, start, **options)
+        )
 
 
 @pytest.mark.parametrize("n_components", [7, 20, 33])
-def test_acceleration_leads_to_the_same_weights_in_fewer_steps(n_components, instruction_sets):
+def test_acceleration_leads_to_the_same_weights_in_fewer_steps(
+    n_components, instruction_sets
+):
     X = random_counts(3, n_docs=30, n_words=40)
     phi = random_topics(n_components, n_words=40)
     start = uniform_theta(30, n_components)
@@ -185,7 +251,11 @@ def test_words_that_no_topic_expects_do_not_spoil_a_document(smallest):
     phi = random_topics(4)
     phi[3] = smallest
     X = single_precision(np.full((1, N_WORDS), 50))
-    for options in ({}, {"table": in_bytes(phi)}, {"table": in_bytes(phi), "in_rows": True}):
+    for options in (
+        {},
+        {"table": in_bytes(phi)},
+        {"table": in_bytes(phi), "in_rows": True},
+    ):
         theta = fold_in(X, [0], phi, 0.1, 4, 20, 0.0, uniform_theta(1, 4), **options)
         assert_allclose(theta.sum(), 1, rtol=1e-6)
         assert (theta[0, :4] > 0).all()
@@ -215,7 +285,7 @@ def test_a_table_of_other_topics_is_refused():
     _variational.narrow(table, 32767, chunks, 1)
 
 
-# ---------------------------------------------------------------- contributions: twin and values
+# ---- contributions: twin and values -----------------------------------------
 
 
 def random_arguments(n_components, seed=0):
@@ -225,10 +295,14 @@ def random_arguments(n_components, seed=0):
     weight = rng.uniform(0.2, 4, N_WORDS).astype(np.float32)
     scale = rng.uniform(0, 5, N_DOCS)
     return (
-        X, range(N_DOCS), random_theta(n_components, seed),
+        X,
+        range(N_DOCS),
+        random_theta(n_components, seed),
         reference.narrow(random_topics(n_components, seed)),
-        reference.narrow(center, size=0), weight, scale,
-    )  # fmt: skip
+        reference.narrow(center, size=0),
+        weight,
+        scale,
+    )
 
 
 NORMS = pytest.mark.parametrize(
@@ -247,7 +321,9 @@ def test_contributions_equal_their_twin(n_components, norm, radius, instruction_
 
 @pytest.mark.parametrize("n_components", [*SIZES, 70])
 @NORMS
-@pytest.mark.parametrize("unit_ptr", [(0, 7), (0, 1, 2, 5, 7), (0, 2, 3, 3, 7)], ids=str)
+@pytest.mark.parametrize(
+    "unit_ptr", [(0, 7), (0, 1, 2, 5, 7), (0, 2, 3, 3, 7)], ids=str
+)
 def test_contributions_of_users_equal_their_twin(n_components, norm, radius, unit_ptr):
     X, _, *rest, scale = random_arguments(n_components, seed=5)
     units = range(len(unit_ptr) - 1)
@@ -267,22 +343,32 @@ def test_contributions_are_those_of_the_formula(n_components):
     for d in units:
         shares = reference.narrow(theta)[d] * factor.astype(float)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
-        cells = (scale[d] * weight * X[[d]].toarray()[0])[:, None] * (shares - center / 2**15)
-        expected += cells * min(1, norm / max(np.linalg.norm(cells), 1e-9)) * radius / norm
+        cells = (scale[d] * weight * X[[d]].toarray()[0])[:, None] * (
+            shares - center / 2**15
+        )
+        expected += (
+            cells * min(1, norm / max(np.linalg.norm(cells), 1e-9)) * radius / norm
+        )
     total = sum_topics(X, units, theta, factor, center, weight, scale, norm, radius)
     # a word whose factor and topic weights hardly overlap is coarse in 16 bits
     assert np.linalg.norm(total - expected) < 0.03 * np.linalg.norm(expected)
 
 
-# ---------------------------------------------------------------- contributions: sensitivity
+# ---- contributions: sensitivity ----------------------------------------------
 
 wild_floats = st.one_of(
     st.floats(width=32),
-    st.sampled_from([0.0, 1e-45, 1e-38, 1e-23, 1e-20, 1.0, 1e19, 1e38, np.inf, -np.inf, np.nan]),
+    st.sampled_from(
+        [0.0, 1e-45, 1e-38, 1e-23, 1e-20, 1.0, 1e19, 1e38, np.inf, -np.inf, np.nan]
+    ),
 )
 moderate_floats = st.floats(2**-10, 2**10, width=32)
-radii = st.one_of(st.integers(64, MAX_RADIUS), st.sampled_from([64, 2**15 - 1, MAX_RADIUS]))
-shorts = st.one_of(st.integers(-(2**15), 2**15 - 1), st.sampled_from([-(2**15), 0, 1, 32767]))
+radii = st.one_of(
+    st.integers(64, MAX_RADIUS), st.sampled_from([64, 2**15 - 1, MAX_RADIUS])
+)
+shorts = st.one_of(
+    st.integers(-(2**15), 2**15 - 1), st.sampled_from([-(2**15), 0, 1, 32767])
+)
 
 
 @st.composite
@@ -293,19 +379,29 @@ def one_document(draw, numbers, positive, tables):
         arrays.arrays(dtype, shape, elements=elements, fill=elements)
     )
     X = sp.csr_array(
-        (array(n, numbers), np.arange(n, dtype=np.int32), np.array([0, n], np.int32)), (1, n)
+        (array(n, numbers), np.arange(n, dtype=np.int32), np.array([0, n], np.int32)),
+        (1, n),
     )
     factor, center = array((n, 32), tables, np.int64), array((n, 32), tables, np.int64)
     if draw(st.booleans()):  # a center of probabilities
         center = np.maximum(center, 0) // 32
     return (
-        X, [0], array((1, width), numbers), factor, center, array(n, numbers),
-        np.array([draw(positive)]), draw(positive), draw(radii),
-    )  # fmt: skip
+        X,
+        [0],
+        array((1, width), numbers),
+        factor,
+        center,
+        array(n, numbers),
+        np.array([draw(positive)]),
+        draw(positive),
+        draw(radii),
+    )
 
 
 usual = one_document(moderate_floats, st.floats(1e-3, 1e3), st.integers(0, 32767))
-wild = one_document(wild_floats, st.one_of(st.floats(), st.floats(1e-300, 1e300)), shorts)
+wild = one_document(
+    wild_floats, st.one_of(st.floats(), st.floats(1e-300, 1e300)), shorts
+)
 
 
 @settings(deadline=None, max_examples=400)
@@ -359,15 +455,22 @@ def test_impossible_scales_and_clips(scale, norm):
 
 
 def along(cells, n_docs=1):
-    """Arguments by which a document contributes these cells, one word each, before the clip."""
+    """Arguments by which a document contributes these cells, one word each, before the
+    clip.
+    """
     n = len(cells)
     X = single_precision(np.ones((n_docs, n)))
     one, weight = np.zeros((n, 32), np.int64), np.array(cells, np.float32)
     one[:, 0] = 32767
     return (
-        X, range(n_docs), pad(np.ones((n_docs, 1))), one, np.zeros_like(one), weight,
+        X,
+        range(n_docs),
+        pad(np.ones((n_docs, 1))),
+        one,
+        np.zeros_like(one),
+        weight,
         np.ones(n_docs),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("n_words", [*range(60, 100), 4000, 17000])
@@ -383,17 +486,25 @@ def test_rounding_above_the_radius_is_shrunk(n_words):
 def test_some_units_get_a_second_try_and_none_a_third(monkeypatch):
     """96 equal cells are 7 each at first; then 6."""
     calls, kernel = [], _variational.add_words
-    monkeypatch.setattr(_variational, "add_words", lambda *a: (calls.append(a[11]), kernel(*a))[1])
+    monkeypatch.setattr(
+        _variational, "add_words", lambda *a: (calls.append(a[11]), kernel(*a))[1]
+    )
     total = sum_topics(*along([1] * 96), 1e-3, 64)
     assert calls == [1, -1, 1]
     assert (total[:, 0] == 6).all()
 
 
 @pytest.mark.parametrize("factor", [1.001, 1.5, 3, 1e3, 1e5, 1e9, 1e30, np.inf, np.nan])
-@pytest.mark.parametrize("unit_ptr", [range(8), (0, 1, 4, 7)], ids=["documents", "users"])
+@pytest.mark.parametrize(
+    "unit_ptr", [range(8), (0, 1, 4, 7)], ids=["documents", "users"]
+)
 @pytest.mark.parametrize("n_components", [9, 300])
-def test_the_integers_decide_whatever_the_scales(monkeypatch, factor, unit_ptr, n_components):
-    """A unit whose scale is too large is taken out, to the last bit, and the others stay."""
+def test_the_integers_decide_whatever_the_scales(
+    monkeypatch, factor, unit_ptr, n_components
+):
+    """A unit whose scale is too large is taken out, to the last bit, and the others
+    stay.
+    """
     X, _, *rest, scale = random_arguments(n_components)
     units = range(len(unit_ptr) - 1)
     rest = *rest, scale[: len(units)] + 0.1, 0.5, 20_000, unit_ptr
@@ -428,12 +539,25 @@ def squares_of(monkeypatch):
 
 @pytest.mark.parametrize("count", [1, 100, 2046, 2047, 2048, 5000, 10**6])
 @pytest.mark.parametrize("n_documents", [1, 3])
-def test_squares_are_exact_at_the_edge_of_16_bits(monkeypatch, count, n_documents, instruction_set):
+def test_squares_are_exact_at_the_edge_of_16_bits(
+    monkeypatch, count, n_documents, instruction_set
+):
     """16 times the count is the integer of the cell, and its opposite in the center."""
     X, _, theta, one, center, weight, _ = along([count / n_documents] * 3, n_documents)
     center[:, 1] = 32767
     seen, norm = squares_of(monkeypatch), 2.0**15
-    arguments = X, [0], theta, one, center, weight, np.ones(1), norm, MAX_RADIUS, (0, n_documents)
+    arguments = (
+        X,
+        [0],
+        theta,
+        one,
+        center,
+        weight,
+        np.ones(1),
+        norm,
+        MAX_RADIUS,
+        (0, n_documents),
+    )
     total, shift = sum_topics(*arguments), integer_shift(norm, MAX_RADIUS)
     assert seen[-1] == squared_norm(total // 2**shift)
     assert_array_equal(total, twin(*arguments))
@@ -483,7 +607,9 @@ def word_totals(counts, weight, scale=1.0, norm=1.0, radius=MAX_RADIUS):
 @settings(deadline=None, max_examples=200)
 @given(st.data(), st.lists(wild_floats, min_size=1, max_size=6), radii)
 def test_word_totals_never_exceed_the_radius_whatever_the_numbers(data, counts, radius):
-    weight = data.draw(st.lists(wild_floats, min_size=len(counts), max_size=len(counts)))
+    weight = data.draw(
+        st.lists(wild_floats, min_size=len(counts), max_size=len(counts))
+    )
     scale, norm = data.draw(wild_floats), data.draw(wild_floats)
     with np.errstate(all="ignore"):
         total = word_totals(counts, weight, scale, norm, radius)
@@ -496,7 +622,9 @@ def test_word_totals_never_exceed_the_radius_whatever_the_numbers(data, counts, 
     ids=["1", "2**24", "many", "7"],
 )
 def test_word_totals_that_rounding_leaves_too_long_are_shrunk(cells):
-    """The float norm forgets the small cells, so the scale is 1 and the integers are too long."""
+    """The float norm forgets the small cells, so the scale is 1 and the integers are
+    too long.
+    """
     assert sum(x**2 for x in cells) > MAX_RADIUS**2
     total = word_totals(np.ones(len(cells)), cells)
     assert squared_norm(total) <= MAX_RADIUS**2
@@ -504,14 +632,16 @@ def test_word_totals_that_rounding_leaves_too_long_are_shrunk(cells):
 
 
 def test_words_whose_float_squares_vanish_do_not_escape_the_bound():
-    """The smallest float is the first cell's square; 64 cells of half its size square to 0."""
+    """The smallest float is the first cell's square; 64 cells of half its size square
+    to 0.
+    """
     cell = np.float32(2.0**-74.5)
     assert cell**2 > 0 == (cell / 2) ** 2
     total = word_totals(np.ones(65), [cell] + [cell / 2] * 64, norm=1e-30)
     assert squared_norm(total) <= MAX_RADIUS**2
 
 
-# ---------------------------------------------------------------- arrays that change meanwhile
+# ---- arrays that change meanwhile --------------------------------------------
 
 
 def during(monkeypatch, step, change):
@@ -527,7 +657,9 @@ def during(monkeypatch, step, change):
 
 @pytest.mark.parametrize("step", ["measure_words", "clip_scales", "add_words"])
 def test_counts_that_change_during_a_sum_do_not_change_it(step, monkeypatch):
-    """What is taken out of a sum is what was added, whatever the caller's array holds by then."""
+    """What is taken out of a sum is what was added, whatever the caller's array holds
+    by then.
+    """
     X, *rest = along([1] * 96)
     expected = sum_topics(X, *rest, 1e-3, 64)
     assert expected.any()

@@ -1,4 +1,6 @@
-"""Word totals where topics would be noise: what the rounds release, and what comes of it."""
+"""Word totals where topics would be noise: what the rounds release, and what comes of
+it.
+"""
 
 import math
 import re
@@ -9,8 +11,17 @@ import pytest
 
 from dplda import PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.document._contributions import Documents, release_totals_again, release_word_totals
-from dplda.document._document_budget import COUNTS, FIRST_TOTALS, TOTALS, document_budget
+from dplda.document._contributions import (
+    Documents,
+    release_totals_again,
+    release_word_totals,
+)
+from dplda.document._document_budget import (
+    COUNTS,
+    FIRST_TOTALS,
+    TOTALS,
+    document_budget,
+)
 from dplda.document._noisy_table import MORE_PRECISE, NoisyTable
 from dplda.document._table_estimate import TableEstimate, WordTotals
 from dplda.metrics import held_out_perplexity
@@ -34,7 +45,12 @@ def corpus():
 
 
 def fit(X, seed=0, **options):
-    options = {"epsilon": 1.0, "delta": DELTA, "max_iter": 40, "random_state": seed} | options
+    options = {
+        "epsilon": 1.0,
+        "delta": DELTA,
+        "max_iter": 40,
+        "random_state": seed,
+    } | options
     return SubLDA(5, **options).fit(X)
 
 
@@ -46,14 +62,18 @@ def frequencies_alone(X, epsilon, seed):
     events = [(TOTALS, step.event) for step in steps]
     streams = Streams.from_random_state(seed)
     with Curator(events, streams, label="test", unit="document") as curator:
-        released, _ = release_word_totals(Documents.from_counts(X, 1, 1), steps, curator, 6.0)
+        released, _ = release_word_totals(
+            Documents.from_counts(X, 1, 1), steps, curator, 6.0
+        )
     return released.smooth()
 
 
 def test_few_documents_are_as_good_as_the_word_frequencies_of_the_same_budget(corpus):
     train, test = corpus
     seeds = range(4)
-    released = [held_out_perplexity(frequencies_alone(train, 1.0, s)[None], test) for s in seeds]
+    released = [
+        held_out_perplexity(frequencies_alone(train, 1.0, s)[None], test) for s in seeds
+    ]
     found = [fit(train, s).perplexity(test) for s in seeds]
     assert np.mean(found) <= 1.01 * np.mean(released)
 
@@ -80,7 +100,9 @@ def test_rounds_of_totals_are_spread_and_never_the_first(share):
 def schedule(n_rounds=80, share_for_totals=0.0):
     budget = document_budget(1.0, None, DELTA, max_iter=n_rounds, subsampling_ratio=1.0)
     ones, estimate = np.ones((2, 1)), TableEstimate(np.ones(2))
-    table = NoisyTable(ones[:, 0], ones, ones, estimate, share_for_totals=share_for_totals)
+    table = NoisyTable(
+        ones[:, 0], ones, ones, estimate, share_for_totals=share_for_totals
+    )
     return table.schedule(budget, n_rounds)
 
 
@@ -95,11 +117,16 @@ class Watched(Curator):
 
 
 def again(X, ratio, seed, users=None):
-    """A round of totals: the private sum, the units, what it returns and the mechanism."""
+    """A round of totals: the private sum, the units, what it returns and the
+    mechanism.
+    """
     mechanism = DiscreteGaussian.for_noise_multiplier(3.0)
     events = [(COUNTS, sampled(mechanism.event, ratio))]
     streams = Streams.from_random_state(seed)
-    documents, weight = Documents.from_counts(X, 3, 1, users), np.linspace(1, 3, X.shape[1])
+    documents, weight = (
+        Documents.from_counts(X, 3, 1, users),
+        np.linspace(1, 3, X.shape[1]),
+    )
     documents.rescale(weight, 6.0, exact=False)
     with Watched(events, streams, label="test", unit="document") as curator:
         step = schedule()[0]._replace(mechanism=mechanism, rate=ratio, norm=6.0)
@@ -114,12 +141,15 @@ def test_a_unit_moves_a_round_of_totals_by_at_most_the_radius(corpus, ratio):
         table, units, _, mechanism = again(X, ratio, 0, users)
         assert table.shape == (X.shape[1],)
         ids = np.arange(12) if users is None else users
-        alone = [again(X[ids == u], 1.0, 0, None if users is None else ids[ids == u] * 0)[0]
-                 for u in range(ids.max() + 1)]  # fmt: skip
+        alone = [
+            again(X[ids == u], 1.0, 0, None if users is None else ids[ids == u] * 0)[0]
+            for u in range(ids.max() + 1)
+        ]
         squares = [(part**2).sum() for part in alone]
         assert max(squares) <= mechanism.radius**2
         assert min(squares) > 0.9 * mechanism.radius**2
-        # each unit of the sample contributes what it does alone; the others contribute nothing
+        # each unit of the sample contributes what it does alone; the others contribute
+        # nothing
         np.testing.assert_array_equal(table, sum(alone[u] for u in units))
         assert ratio == 1 or 0 < len(units) < len(alone)
 
@@ -139,19 +169,25 @@ def test_more_releases_reach_the_totals_of_the_fit(corpus):
     model = fit(corpus[0])
     table = model._released
     assert 0.5 < table.share_for_totals < 1
-    multipliers = np.array([event.noise_multiplier for event in model.privacy_.events[:2]])
+    multipliers = np.array(
+        [event.noise_multiplier for event in model.privacy_.events[:2]]
+    )
     scales = 6.0 * multipliers[:, None] / np.array([np.ones(300), table.weight])
     single = (scales**-2.0).sum(axis=0) ** -0.5  # after the first two releases
     assert (table.released.noise_scale < 0.8 * single).all()
     np.testing.assert_array_equal(table.totals, table.released.smooth())
-    np.testing.assert_allclose((model.components_ - 0.01).sum(axis=0), table.totals, rtol=1e-5)
+    np.testing.assert_allclose(
+        (model.components_ - 0.01).sum(axis=0), table.totals, rtol=1e-5
+    )
     assert model.epsilon_ <= 1.0
     assert len(model.privacy_.events) == 42
     assert table.n_rounds == 40
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
-def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(corpus, monkeypatch):
+def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(
+    corpus, monkeypatch
+):
     """To look at the latest ones changes no model."""
     update, missing = NoisyTable.update, []
 
@@ -161,8 +197,12 @@ def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(cor
         missing.append(table.released.precision / table.estimate.read.precision)
 
     def fitted():
-        public = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(1, 1e4, 300)
-        model = SubLDA(5, epsilon=3.0, delta=DELTA, max_iter=60, prior_components=public)
+        public = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(
+            1, 1e4, 300
+        )
+        model = SubLDA(
+            5, epsilon=3.0, delta=DELTA, max_iter=60, prior_components=public
+        )
         return model.set_params(random_state=0).fit(corpus[0])
 
     expected = fitted()
@@ -173,7 +213,9 @@ def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(cor
 
 
 def test_a_frequent_word_is_seen_among_many_whatever_the_weights_are_learned_from():
-    """They are learned from some of the words, and every word may be the only one of its size."""
+    """They are learned from some of the words, and every word may be the only one of
+    its size.
+    """
     generator = np.random.default_rng(0)
     for frequent in range(1, 8):
         true = np.full(12_000, 3.0)
@@ -193,7 +235,9 @@ def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
 def test_public_tables_leave_rounds_to_topics_as_far_as_they_match(corpus):
     X = corpus[0]
     same = np.tile(np.asarray(X.sum(axis=0)).ravel() / 5, (5, 1))
-    other = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(1, 1e4, 300)
+    other = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(
+        1, 1e4, 300
+    )
     alone = fit(X, max_iter=4)._released.share_for_totals
     for public, least, most in ((same, 0.0, 0.6), (other, 0.6, 1.0)):
         model = fit(X, max_iter=4, prior_components=public)
@@ -201,7 +245,9 @@ def test_public_tables_leave_rounds_to_topics_as_far_as_they_match(corpus):
 
 
 def test_calls_of_partial_fit_release_what_fit_releases(corpus):
-    """Private SVI keeps nothing of the documents between rounds: the models are equal."""
+    """Private SVI keeps nothing of the documents between rounds: the models are
+    equal.
+    """
     options = {"epsilon": 1.0, "delta": DELTA, "max_iter": 6, "random_state": 0}
     options["subsampling_ratio"] = 1.0
     whole = PrivateSVILDA(5, **options).fit(corpus[0])
@@ -238,10 +284,15 @@ def test_signal_to_noise_is_its_formula(corpus, epsilon):
 
 def test_one_warning_says_both_numbers(corpus):
     table = np.asarray(corpus[0][:100].sum(axis=0)).reshape(1, -1) / 5 * np.ones((5, 1))
-    for prior, meaning in ((None, "use public texts"), (table, "mostly those of prior_components")):
+    for prior, meaning in (
+        (None, "use public texts"),
+        (table, "mostly those of prior_components"),
+    ):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", LowSignalWarning)
             fit(corpus[0], max_iter=5, prior_components=prior)
         (said,) = [str(w.message) for w in caught if w.category is LowSignalWarning]
-        assert re.search(r"^\d of 5 topics .*, and signal_to_noise_ of SubLDA is 0\.\d+,", said)
+        assert re.search(
+            r"^\d of 5 topics .*, and signal_to_noise_ of SubLDA is 0\.\d+,", said
+        )
         assert meaning in said

@@ -15,7 +15,13 @@ from dplda.privacy import Ledger
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 K, N_WORDS = 5, 200
-OPTIONS = {"epsilon": 1.0, "delta": 1e-5, "max_iter": 30, "random_state": 0, "n_jobs": 1}
+OPTIONS = {
+    "epsilon": 1.0,
+    "delta": 1e-5,
+    "max_iter": 30,
+    "random_state": 0,
+    "n_jobs": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +44,9 @@ def meanings(made):
     return found
 
 
-@pytest.mark.parametrize("kind", [SubLDA, pytest.param(PrivateSVILDA, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", [SubLDA, pytest.param(PrivateSVILDA, marks=pytest.mark.slow)]
+)
 def test_vectors_help_and_wrong_ones_do_no_harm(kind):
     """Means of six seeds. If all words read the vectors, wrong ones cost 4%."""
     made = make_topic_corpus(1100, 600, 8, doc_length=50, random_state=3)
@@ -58,7 +66,9 @@ def test_vectors_help_and_wrong_ones_do_no_harm(kind):
 
 
 def test_what_is_expected_of_words_does_not_repeat_the_noise_of_their_rows():
-    """Of vectors with many dimensions, which fit any rows if a word's own is not left out."""
+    """Of vectors with many dimensions, which fit any rows if a word's own is not left
+    out.
+    """
     repeated = []
     for seed in range(5):
         random = np.random.default_rng(seed)
@@ -72,13 +82,17 @@ def test_what_is_expected_of_words_does_not_repeat_the_noise_of_their_rows():
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_rows_that_repeat_the_table_do_not_confirm_what_was_expected(wrong):
-    """A round sees 0.1 of the truth, and 0.9 of the last estimate: that of all words but some."""
+    """A round sees 0.1 of the truth, and 0.9 of the last estimate: that of all words
+    but some.
+    """
     errors = {None: [], "vectors": []}
     for seed in range(3):
         for kind, found in errors.items():
             random = np.random.default_rng(seed)
             truth = random.dirichlet(np.full(K, 0.3), 400)
-            vectors = truth @ random.normal(size=(K, 40)) + 0.1 * random.normal(size=(400, 40))
+            vectors = truth @ random.normal(size=(K, 40)) + 0.1 * random.normal(
+                size=(400, 40)
+            )
             vectors = random.permutation(vectors) if wrong else vectors
             public = None if kind is None else PublicWords.of(vectors, None)
             totals, average = np.full(400, 100.0), 0.0
@@ -89,7 +103,9 @@ def test_rows_that_repeat_the_table_do_not_confirm_what_was_expected(wrong):
                 average += (noisy - average) / n
                 table = estimate(average, np.full(400, 100 / n**0.5), last=n == 40)
                 shares = 0.9 * table / table.sum(axis=1, keepdims=True) + 0.1 * truth
-            found.append(np.abs(table / table.sum(axis=1, keepdims=True) - truth).mean())
+            found.append(
+                np.abs(table / table.sum(axis=1, keepdims=True) - truth).mean()
+            )
     ratio = np.mean(errors["vectors"]) / np.mean(errors[None])
     assert ratio < (1.015 if wrong else 0.8)
 
@@ -103,7 +119,8 @@ def test_partial_fit_goes_on_with_the_vectors_of_its_first_call(made, vectors):
 def test_without_noise_vectors_change_nothing(made, vectors):
     options = OPTIONS | {"epsilon": math.inf, "max_iter": 3}
     one, other = (
-        SubLDA(K, **options, word_vectors=v).fit(made.data).components_ for v in (vectors, None)
+        SubLDA(K, **options, word_vectors=v).fit(made.data).components_
+        for v in (vectors, None)
     )
     np.testing.assert_array_equal(one, other)
 
@@ -133,7 +150,9 @@ def test_unusual_vectors_are_plain_ones(change, made, vectors):
     model = SubLDA(K, **OPTIONS | {"max_iter": 3}, word_vectors=given).fit(made.data)
     assert np.isfinite(model.components_).all()
     if change == "huge":
-        plain = SubLDA(K, **OPTIONS | {"max_iter": 3}, word_vectors=vectors).fit(made.data)
+        plain = SubLDA(K, **OPTIONS | {"max_iter": 3}, word_vectors=vectors).fit(
+            made.data
+        )
         np.testing.assert_allclose(model.components_, plain.components_, rtol=1e-3)
 
 
@@ -145,7 +164,9 @@ def test_a_word_is_left_out_exactly():
     for word in range(30):
         others = np.arange(30) != word
         E, w = features[others], precision[others, None]
-        weights = np.linalg.solve(E.T @ (w * E) + 1.7 * np.eye(4), E.T @ (w * rows[others]))
+        weights = np.linalg.solve(
+            E.T @ (w * E) + 1.7 * np.eye(4), E.T @ (w * rows[others])
+        )
         np.testing.assert_allclose(found[word], features[word] @ weights, rtol=1e-9)
 
 
@@ -215,7 +236,9 @@ def test_a_model_of_english_texts_takes_the_table_and_says_so():
     assert origin["word vectors"].startswith("GloVe 6B, 50 numbers a word")
     other = PrivateTopicModel(3, **options, word_vectors=None).fit(texts)
     assert "word vectors" not in dict(other.privacy_.provenance)
-    given = PrivateTopicModel(3, **options, word_vectors={"used": [1.0, 0.5]}).fit(texts)
+    given = PrivateTopicModel(3, **options, word_vectors={"used": [1.0, 0.5]}).fit(
+        texts
+    )
     assert "declaration" in dict(given.privacy_.provenance)["word vectors"]
     for nothing in ({"?": [1.0, 0.5]}, {"used": {}}):  # the words are paid for by then
         with pytest.warns(UserWarning, match="topics are found without word_vectors"):

@@ -1,11 +1,13 @@
-"""An attack of one's own on SUB-LDA: one more word changes the topics of the other words.
+"""An attack of one's own on SUB-LDA: one more word changes the topics of the other
+words.
 
 ``python benchmarks/papers/anchored_word.py [--canaries 1000] [--runs 5] [--seed 0]``
 
-A canary is a document of four tokens of a word of its own, which lies between two topics. The coin
-decides whether the document has a fifth token, of a word of the first topic. The attack reads the
-counts of the four tokens only, which do not include the fifth. Without the fifth token the four end
-in either topic; with it they rarely end in the second one.
+A canary is a document of four tokens of a word of its own, which lies between two
+topics. The coin decides whether the document has a fifth token, of a word of the first
+topic. The attack reads the counts of the four tokens only, which do not include the
+fifth. Without the fifth token the four end in either topic; with it they rarely end in
+the second one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ N_NEUTRAL, N_SUPPORT, N_TOPIC_WORDS, DOC_LENGTH, DOC_SUPPORT = 4, 100, 10, 100, 
 
 
 def plant(target, X, coins):
-    """Documents of the first topic, of the second topic, and the canaries; `X` is left out."""
+    """Documents of the first topic, of the second topic, and the canaries; `X` is left
+    out.
+    """
     m, anchors = target.n_canaries, target.n_words
     neutral = anchors + 2 * N_TOPIC_WORDS
     support = np.repeat(np.arange(m), N_SUPPORT)
@@ -38,7 +42,9 @@ def plant(target, X, coins):
     blocks = [
         count_matrix(
             np.concatenate([rows, filler_rows]),
-            np.concatenate([neutral + support, anchors + topic * N_TOPIC_WORDS + filler]),
+            np.concatenate(
+                [neutral + support, anchors + topic * N_TOPIC_WORDS + filler]
+            ),
             np.concatenate([np.ones(len(rows), int), each]),
             (n_docs, neutral + m),
         )
@@ -62,7 +68,9 @@ def scores(target, model, tape):
 
 
 def cost(model, delta):
-    """Of the sound form, a replaced document: an empty one takes its place, and the other that."""
+    """Of the sound form, a replaced document: an empty one takes its place, and the
+    other that.
+    """
     if hasattr(model, "published_epsilon_"):
         return cost_of_counts(model, delta)
     part = delta / 2
@@ -75,9 +83,12 @@ def cost(model, delta):
 
 
 ANCHORED_WORD = Attack(
-    "anchored word", "a document has one word more or less", plant, scores,
+    "anchored word",
+    "a document has one word more or less",
+    plant,
+    scores,
     cost=cost,
-)  # fmt: skip
+)
 
 
 if __name__ == "__main__":
@@ -86,10 +97,17 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    model = PublishedSubLDA(2, rdp_epsilon=14 / (2 * 5.5**2), doc_topic_prior=0.02, max_iter=300)
+    model = PublishedSubLDA(
+        2, rdp_epsilon=14 / (2 * 5.5**2), doc_topic_prior=0.02, max_iter=300
+    )
     found = audit_epsilon(
-        model, np.zeros((1, 1)), attack=ANCHORED_WORD, n_canaries=options.canaries,
-        n_runs=options.runs, delta=1e-5, random_state=options.seed,
-    )  # fmt: skip
+        model,
+        np.zeros((1, 1)),
+        attack=ANCHORED_WORD,
+        n_canaries=options.canaries,
+        n_runs=options.runs,
+        delta=1e-5,
+        random_state=options.seed,
+    )
     name = "SUB-LDA: topics that a word moves"
     show([Line(name, found.claim, found.lower_bound, found.delta)])

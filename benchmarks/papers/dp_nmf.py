@@ -1,9 +1,11 @@
-"""DP-NMF audited: its noise is sufficient, and its start is computed from the documents.
+"""DP-NMF audited: its noise is sufficient, and its start is computed from the
+documents.
 
-``python benchmarks/papers/dp_nmf.py [--docs 4000] [--canaries 400] [--epochs 10] [--seed 0]``
+``python benchmarks/papers/dp_nmf.py [--docs 4000] [--canaries 400] [--epochs 10]
+[--seed 0]``
 
-Saha and Imtiaz, arXiv 2211.01451, and the notebook of its authors. Written from the description in
-docs/papers.md.
+Saha and Imtiaz, arXiv 2211.01451, and the notebook of its authors. Written from the
+description in docs/papers.md.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def noise_multiplier(epsilon=EPSILON, delta=DELTA) -> float:
 
 
 def claimed_epsilon(epochs, epsilon=EPSILON, delta=DELTA) -> float:
-    """Epsilon of all epochs: two Gaussian releases each, composed by Renyi divergences."""
+    """Epsilon of all epochs: two Gaussian releases each, composed by Renyi
+    divergences.
+    """
     rate = epochs / noise_multiplier(epsilon, delta) ** 2
     order = 1 + math.sqrt(math.log(1 / delta) / rate)
     return order * rate + math.log(1 / delta) / (order - 1)
@@ -39,14 +43,19 @@ def within_ball(columns) -> np.ndarray:
 
 
 def start_of_documents(V) -> tuple[np.ndarray, np.ndarray]:
-    """Positive parts of singular vectors (NNDSVD): a function of the private documents."""
+    """Positive parts of singular vectors (NNDSVD): a function of the private
+    documents.
+    """
     left, values, right = svds(V, N_TOPICS, random_state=0)
     W, H = np.empty_like(left), np.empty_like(right)
     for k in range(N_TOPICS):
         sides = [
-            (np.maximum(sign * left[:, k], 0), np.maximum(sign * right[k], 0)) for sign in (1, -1)
+            (np.maximum(sign * left[:, k], 0), np.maximum(sign * right[k], 0))
+            for sign in (1, -1)
         ]
-        u, v = max(sides, key=lambda side: np.linalg.norm(side[0]) * np.linalg.norm(side[1]))
+        u, v = max(
+            sides, key=lambda side: np.linalg.norm(side[0]) * np.linalg.norm(side[1])
+        )
         lengths = np.linalg.norm(u), np.linalg.norm(v)
         scale = math.sqrt(values[k] * lengths[0] * lengths[1])
         W[:, k], H[k] = scale * u / lengths[0], scale * v / lengths[1]
@@ -58,7 +67,9 @@ def public_start(V) -> tuple[np.ndarray, np.ndarray]:
     return W, np.zeros((N_TOPICS, V.shape[1]))
 
 
-def fit(V, epochs, rng, *, start=start_of_documents, step=1e-4, inner=None) -> np.ndarray:
+def fit(
+    V, epochs, rng, *, start=start_of_documents, step=1e-4, inner=None
+) -> np.ndarray:
     """Alternate exact weights of documents and noisy topics.
 
     Parameters
@@ -74,7 +85,8 @@ def fit(V, epochs, rng, *, start=start_of_documents, step=1e-4, inner=None) -> n
     step : float, default=1e-4
         Step of the topics; 1e-4 is that of the notebook.
     inner : int or None, default=None
-        Steps for the weights in each round. None stops by the loss of all documents, as published.
+        Steps for the weights in each round. None stops by the loss of all documents, as
+        published.
 
     Returns
     -------
@@ -95,7 +107,8 @@ def fit(V, epochs, rng, *, start=start_of_documents, step=1e-4, inner=None) -> n
 def weights_of_documents(V, W, H, inner) -> np.ndarray:
     n_docs, size = V.shape[1], V.power(2).sum()
 
-    def loss():  # of all documents: one of them can change the number of steps of the others
+    # of all documents: one of them can change the number of steps of the others
+    def loss():
         return size - 2 * (H * (W.T @ V)).sum() + (H * (W.T @ W @ H)).sum()
 
     before = loss()
@@ -109,7 +122,9 @@ def weights_of_documents(V, W, H, inner) -> np.ndarray:
 
 
 def step_of_topics(W, A, B, step) -> np.ndarray:
-    """Projected gradient steps on the noisy loss, until its relative change is small."""
+    """Projected gradient steps on the noisy loss, until its relative change is
+    small.
+    """
 
     def loss():
         return 0.5 * np.trace(W.T @ W @ A) - np.trace(W.T @ B)
@@ -125,11 +140,15 @@ def step_of_topics(W, A, B, step) -> np.ndarray:
 
 
 def corpus(coins, n_docs, rng) -> sp.csc_array:
-    """Documents of common words; for each coin, one of them has a word of its own or not."""
+    """Documents of common words; for each coin, one of them has a word of its own or
+    not.
+    """
     topics = rng.dirichlet(np.full(N_COMMON, 0.3), size=N_TOPICS)
     common = np.sqrt(topics[rng.integers(N_TOPICS, size=n_docs)] + 1e-6)
     common /= np.linalg.norm(common, axis=1, keepdims=True)
-    own = sp.csr_array((0.6 * coins, (np.arange(len(coins)),) * 2), (len(coins), n_docs))
+    own = sp.csr_array(
+        (0.6 * coins, (np.arange(len(coins)),) * 2), (len(coins), n_docs)
+    )
     common[: len(coins)] *= np.sqrt(1 - 0.36 * coins)[:, None]
     return sp.csc_array(sp.vstack([sp.csr_array(common.T), own]))
 
@@ -148,7 +167,9 @@ def audit(n_docs=4000, n_canaries=400, epochs=10, seed=0) -> list[Line]:
     V = corpus(coins, n_docs, rng)
     for name, options in SETTINGS.items():
         scores = fit(V, epochs, rng, **options)[N_COMMON:].sum(axis=1)
-        lines.append(Line(name, claimed_epsilon(epochs), from_coins(scores, coins, DELTA), DELTA))
+        lines.append(
+            Line(name, claimed_epsilon(epochs), from_coins(scores, coins, DELTA), DELTA)
+        )
     return lines
 
 

@@ -2,8 +2,9 @@
 
 ``python benchmarks/papers/fdptm.py [--canaries 5000] [--seed 0]``
 
-Manzonelli, Zhang and Vadhan, arXiv 2403.04451. Both worlds have the same vocabulary, so that the
-private choice of words is not in question. Written from the description in docs/papers.md.
+Manzonelli, Zhang and Vadhan, arXiv 2403.04451. Both worlds have the same vocabulary, so
+that the private choice of words is not in question. Written from the description in
+docs/papers.md.
 """
 
 from __future__ import annotations
@@ -33,9 +34,13 @@ def shared_noise(words, sizes, topics, length, epsilon, rng) -> np.ndarray:
 
 
 def noise_of_each_topic(words, sizes, topics, length, epsilon, rng) -> np.ndarray:
-    """Weights with new noise in each count: another reading, more favorable to the claim."""
+    """Weights with new noise in each count: another reading, more favorable to the
+    claim.
+    """
     word_noise, topic_noise = rng.laplace(scale=2 / epsilon, size=(2, N_TOPICS))
-    weights = np.maximum(words + word_noise + PRIOR, 0) / np.maximum(sizes - word_noise, PRIOR)
+    weights = np.maximum(words + word_noise + PRIOR, 0) / np.maximum(
+        sizes - word_noise, PRIOR
+    )
     weights = weights * np.maximum(topics + topic_noise + PRIOR, 0)
     return weights if weights.any() else np.ones(N_TOPICS)
 
@@ -79,21 +84,27 @@ def fit(X, n_words, epsilon, rng, last_sweep=shared_noise) -> np.ndarray:
                     sizes[topics[i]] += change
                     own[topics[i]] += change
                     if change < 0:
-                        weights = weights_of(counts[word], sizes, own, len(words), epsilon, rng)
+                        weights = weights_of(
+                            counts[word], sizes, own, len(words), epsilon, rng
+                        )
                         total = np.cumsum(weights)
                         topics[i] = min(
-                            np.searchsorted(total, rng.random() * total[-1], "right"), N_TOPICS - 1
+                            np.searchsorted(total, rng.random() * total[-1], "right"),
+                            N_TOPICS - 1,
                         )
     return ((counts + PRIOR) / sizes).T  # counts without noise
 
 
 def word_totals(components) -> np.ndarray:
-    """How many tokens each word has in the corpus, exactly: the counts of all topics together."""
+    """How many tokens each word has in the corpus, exactly: the counts of all topics
+    together.
+    """
     return recover_counts(components, topic_word_prior=PRIOR).sum(axis=0)
 
 
 def sound(X, n_words, epsilon, rng) -> np.ndarray:
-    """One round of counts that are private: topics drawn from public ones, noise in the counts.
+    """One round of counts that are private: topics drawn from public ones, noise in the
+    counts.
 
     A document of at most one token changes one count by one, so the noise has the scale
     1 / epsilon. Parameters and result are those of `fit`.
@@ -104,12 +115,17 @@ def sound(X, n_words, epsilon, rng) -> np.ndarray:
         for word in words[:1]:
             topic = rng.choice(N_TOPICS, p=public[:, word] / public[:, word].sum())
             counts[topic, word] += 1
-    counts = np.maximum(counts + rng.laplace(scale=1 / epsilon, size=counts.shape), 0) + PRIOR
+    counts = (
+        np.maximum(counts + rng.laplace(scale=1 / epsilon, size=counts.shape), 0)
+        + PRIOR
+    )
     return counts / counts.sum(axis=1, keepdims=True)
 
 
 def corpus(coins, rng, n_docs=20) -> tuple[list, int]:
-    """Documents of common words, and for each coin a document of one word of its own, or none."""
+    """Documents of common words, and for each coin a document of one word of its own,
+    or none.
+    """
     common = [rng.integers(N_COMMON, size=10) for _ in range(n_docs)]
     canaries = [N_COMMON + np.arange(i, i + coin) for i, coin in enumerate(coins)]
     return common + canaries, N_COMMON + len(coins)
@@ -120,23 +136,27 @@ def audit(n_canaries=5000, seed=0, n_docs=20) -> list[Line]:
     coins = rng.random(n_canaries) < 0.5
     X, n_words = corpus(coins, rng, n_docs)
     for name, last_sweep in {
-        "as in the repository": shared_noise, "noise of each topic": noise_of_each_topic
-    }.items():  # fmt: skip
+        "as in the repository": shared_noise,
+        "noise of each topic": noise_of_each_topic,
+    }.items():
         for claim in CLAIMS:
             totals = word_totals(fit(X, n_words, claim, rng, last_sweep))
             bound = from_coins(totals[N_COMMON:], coins, 0.0)
             lines.append(Line(f"FDPTM, {name}", claim, bound, 0.0))
     for claim in CLAIMS:
         scores = sound(X, n_words, claim, rng)[:, N_COMMON:].sum(axis=0)
-        lines.append(Line("noise in the counts", claim, from_coins(scores, coins, 0.0), 0.0))
+        lines.append(
+            Line("noise in the counts", claim, from_coins(scores, coins, 0.0), 0.0)
+        )
     return lines
 
 
 def worlds_told_apart(n_runs=20, epsilon=0.1, seed=0, *, common=False) -> int:
-    """In how many runs the topics say whether one document of one word is in the corpus.
+    """In how many runs the topics say whether one document of one word is in the
+    corpus.
 
-    The word is rare: no other document has it. Or it is `common`, as are all words that a private
-    choice of the vocabulary keeps. The attacker knows all other documents.
+    The word is rare: no other document has it. Or it is `common`, as are all words that
+    a private choice of the vocabulary keeps. The attacker knows all other documents.
     """
     rng, right = np.random.default_rng(seed), 0
     word, n_words = (0, N_COMMON) if common else (N_COMMON, N_COMMON + 1)
@@ -157,7 +177,10 @@ def main() -> None:
     options = parser.parse_args()
     for common in (False, True):
         right = worlds_told_apart(seed=options.seed, common=common)
-        print(f"{'common' if common else 'rare'} word, epsilon 0.1: {right} of 20 told apart")
+        print(
+            f"{'common' if common else 'rare'} word, epsilon 0.1: {right} of 20 told "
+            "apart"
+        )
     print()
     show(audit(options.canaries, options.seed))
 

@@ -45,37 +45,42 @@ def topic_attack(
     first, last : int
         The document's tokens in the released topics are ``first, ..., last - 1``.
     exact : bool, default=True
-        True: Bayes' rule with the probabilities by which topics are drawn, the document's other
-        topics included. Exact if counts are frozen during a sweep. False: Algorithm 3 of [1]_ with
-        equation (24), which ignores the document and the clip.
+        True: Bayes' rule with the probabilities by which topics are drawn, the
+        document's other topics included. Exact if counts are frozen during a sweep.
+        False: Algorithm 3 of [1]_ with equation (24), which ignores the document and
+        the clip.
 
     Returns
     -------
     posterior : ndarray of shape (n_sweeps, n_words)
-        Probability of each word after so many sweeps. All words are equally likely before.
+        Probability of each word after so many sweeps. All words are equally likely
+        before.
 
     Raises
     ------
     TypeError
         If `releases` are not releases, or `first` or `last` is not an integer.
     ValueError
-        If there are no counts and topics among the releases, or the range of tokens is invalid.
+        If there are no counts and topics among the releases, or the range of tokens is
+        invalid.
 
     References
     ----------
-    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training With Differential Privacy", IEEE TIFS, 2020, section VII-A.
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
+       Allocation Model Training With Differential Privacy", IEEE TIFS, 2020, section
+       VII-A.
     """
     if not all(isinstance(release, Release) for release in releases):
         raise TypeError("releases must be those that observe_releases saw")
     counts = [release.value for release in releases if release.label == COUNTS]
     topics = [release.value for release in releases if release.label == TOPICS]
-    n_silent = int(len(topics) == len(counts) - 1)  # `HDPLDA` draws none from its last counts
+    # `HDPLDA` draws none from its last counts
+    n_silent = int(len(topics) == len(counts) - 1)
     counts = counts[: len(counts) - n_silent]
     if not counts or len(topics) < len(counts):
         raise ValueError(
-            f"releases hold {len(counts)} tables of counts and {len(topics)} of topics; give what "
-            "observe_releases saw of a word-level fit"
+            f"releases hold {len(counts)} tables of counts and {len(topics)} of "
+            "topics; give what observe_releases saw of a word-level fit"
         )
     check_is_fitted(model, "topic_word_prior")
     last = check_integer("last", last, 1, len(topics[-1]))
@@ -102,7 +107,9 @@ def _log_exact(
 ) -> NDArray[np.float64]:
     """Log-probability of the topic that was drawn for the last token, for each word."""
     table = word_topic_weights(model, noisy)
-    in_document = np.bincount(drawn[first : last - 1], minlength=table.shape[1]).astype(float)
+    in_document = np.bincount(drawn[first : last - 1], minlength=table.shape[1]).astype(
+        float
+    )
     if isinstance(model, PublishedHDPLDA) and old is not None:
         in_document[old[last - 1]] += 1  # it counts the token itself
     weight = table * (in_document + model.doc_topic_prior)
@@ -110,7 +117,9 @@ def _log_exact(
 
 
 def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
-    """Factor of words and topics in the probability of a draw, (n_words, n_components)."""
+    """Factor of words and topics in the probability of a draw, (n_words,
+    n_components).
+    """
     beta = float(model.topic_word_prior)
     if hasattr(model, "count_clip_"):
         sweep = model._mechanisms()
@@ -125,8 +134,11 @@ def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
 def _log_published(
     noisy: NDArray[Any], drawn: NDArray[Any], last: int, beta: float
 ) -> NDArray[np.float64]:
-    """Equation (24): the share of each word in the topic that was drawn for the last token."""
-    column = np.maximum(noisy[:, drawn[last - 1]], 0) + beta  # a count of 0 would exclude a word
+    """Equation (24): the share of each word in the topic that was drawn for the last
+    token.
+    """
+    # a count of 0 would exclude a word
+    column = np.maximum(noisy[:, drawn[last - 1]], 0) + beta
     return np.log(column / column.sum())
 
 
@@ -140,14 +152,16 @@ class MembershipResult:
     Parameters
     ----------
     accuracy : float
-        Share of right answers. Members and others are equally many, so 0.5 is blind guessing.
+        Share of right answers. Members and others are equally many, so 0.5 is blind
+        guessing.
     auc : float
         Area under the curve of true against false positives.
     advantage : float
-        Largest difference of true and false positive rates. An (epsilon, delta) private training
-        bounds it by ``(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1)``.
+        Largest difference of true and false positive rates. An (epsilon, delta) private
+        training bounds it by ``(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1)``.
     target_accuracy, target_f1 : float
-        Accuracy and F1, averaged over classes, of the attacked classifier on other documents.
+        Accuracy and F1, averaged over classes, of the attacked classifier on other
+        documents.
     """
 
     accuracy: float
@@ -160,16 +174,19 @@ class MembershipResult:
 def membership_attack(
     classifier: Any, X: Any, y: Any, *, n_shadows: int = 5, random_state: Any = None
 ) -> MembershipResult:
-    """Infer the membership of documents in a training set [1]_, as figure 7 of [2]_ does.
+    """Infer the membership of documents in a training set [1]_, as figure 7 of [2]_
+    does.
 
-    Half of the documents belong to the attacked classifier, which is trained on half of them. The
-    attacker has the other half, trains `n_shadows` classifiers of the same kind on halves of it,
-    and learns from their answers what an answer about a training document looks like.
+    Half of the documents belong to the attacked classifier, which is trained on half of
+    them. The attacker has the other half, trains `n_shadows` classifiers of the same
+    kind on halves of it, and learns from their answers what an answer about a training
+    document looks like.
 
     Parameters
     ----------
     classifier : estimator
-        With `fit` and `predict_proba`, as ``make_pipeline(SubLDA(...), LogisticRegression())``.
+        With `fit` and `predict_proba`, as ``make_pipeline(SubLDA(...),
+        LogisticRegression())``.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts.
     y : array-like of shape (n_docs,)
@@ -193,24 +210,28 @@ def membership_attack(
 
     Notes
     -----
-    The attack sees answers about the raw documents. Topic weights of a training document are a
-    function of its words, and no epsilon of the topic model covers a classifier trained on them.
+    The attack sees answers about the raw documents. Topic weights of a training
+    document are a function of its words, and no epsilon of the topic model covers a
+    classifier trained on them.
 
     References
     ----------
-    .. [1] R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against
-       machine learning models", IEEE S&P 2017.
-    .. [2] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training With Differential Privacy", IEEE TIFS, 2020, section VII-C.
+    .. [1] R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks
+       against machine learning models", IEEE S&P 2017.
+    .. [2] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
+       Allocation Model Training With Differential Privacy", IEEE TIFS, 2020, section
+       VII-C.
     """
     n_shadows = check_integer("n_shadows", n_shadows, 1, 10**6)
     if not hasattr(classifier, "predict_proba"):
-        raise TypeError(f"{type(classifier).__name__} has no predict_proba; give a classifier")
+        raise TypeError(
+            f"{type(classifier).__name__} has no predict_proba; give a classifier"
+        )
     X, y = X.tocsr() if issparse(X) else np.asarray(X), np.asarray(y)
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise ValueError(
-            "X must be a matrix of word counts and y have one class for each of its rows, got "
-            f"shapes {X.shape} and {y.shape}"
+            "X must be a matrix of word counts and y have one class for each of its "
+            f"rows, got shapes {X.shape} and {y.shape}"
         )
     y = np.unique(y, return_inverse=True)[1]
     random = check_random_state(random_state)
@@ -257,4 +278,6 @@ def _answers(model: Any, X: Any, y: NDArray[Any], rows: NDArray[Any]) -> NDArray
     probability = model.predict_proba(X[rows])
     own = np.searchsorted(model.classes_, y[rows])
     own_probability = np.log(np.maximum(probability[np.arange(len(rows)), own], 1e-12))
-    return np.column_stack([own_probability, np.sort(probability, axis=1)[:, ::-1][:, :3]])
+    return np.column_stack(
+        [own_probability, np.sort(probability, axis=1)[:, ::-1][:, :3]]
+    )

@@ -1,4 +1,5 @@
-"""What the audits of other papers share: lower bounds on epsilon, and the table of a page.
+"""What the audits of other papers share: lower bounds on epsilon, and the table of a
+page.
 
 The bounds assume nothing of the mechanism, and hold with probability 0.95 each.
 """
@@ -28,7 +29,8 @@ class Line(NamedTuple):
 
 
 def from_coins(scores: np.ndarray, coins: np.ndarray, delta: float) -> float:
-    """Bound from one fit with many canaries: a coin is guessed 1 if its score is in the upper half.
+    """Bound from one fit with many canaries: a coin is guessed 1 if its score is in the
+    upper half.
 
     Parameters
     ----------
@@ -39,13 +41,15 @@ def from_coins(scores: np.ndarray, coins: np.ndarray, delta: float) -> float:
     delta : float
         Delta of the claim.
     """
-    middle = np.quantile(scores, [0.25, 0.75]).mean()  # between two heaps, if there are two
+    # between two heaps, if there are two
+    middle = np.quantile(scores, [0.25, 0.75]).mean()
     right = int(((scores > middle) == coins).sum())
     return one_run_lower_bound(len(coins), len(coins), right, delta=delta)
 
 
 def from_two_worlds(absent: np.ndarray, present: np.ndarray, delta: float) -> float:
-    """Bound from many fits: one half chooses the event "score above t", the other counts it.
+    """Bound from many fits: one half chooses the event "score above t", the other
+    counts it.
 
     Parameters
     ----------
@@ -59,7 +63,9 @@ def from_two_worlds(absent: np.ndarray, present: np.ndarray, delta: float) -> fl
     thresholds = np.quantile(both, np.linspace(0, 1, 101))
     first = [_bound(absent[:half], present[:half], t, delta) for t in thresholds]
     best = np.flatnonzero(np.isclose(first, max(first)))
-    return _bound(absent[half:], present[half:], thresholds[best[len(best) // 2]], delta)
+    return _bound(
+        absent[half:], present[half:], thresholds[best[len(best) // 2]], delta
+    )
 
 
 def many_run_lower_bound(
@@ -71,11 +77,12 @@ def many_run_lower_bound(
     delta: float,
     confidence: float = 0.95,
 ) -> float:
-    """Lower bound on epsilon from runs with and without one unit, in which some event was seen.
+    """Lower bound on epsilon from runs with and without one unit, in which some event
+    was seen.
 
-    Both rates have one-sided Clopper-Pearson bounds, each at half of the error. If the mechanism is
-    (epsilon, delta)-private, ``P(event | in) <= exp(epsilon) P(event | out) + delta``, for an event
-    and for its complement with the worlds exchanged.
+    Both rates have one-sided Clopper-Pearson bounds, each at half of the error. If the
+    mechanism is (epsilon, delta)-private, ``P(event | in) <= exp(epsilon) P(event |
+    out) + delta``, for an event and for its complement with the worlds exchanged.
     """
     error, tp, fp = (1.0 - confidence) / 2.0, true_positives, false_positives
     low = beta.ppf(error, tp, n_in - tp + 1) if tp > 0 else 0.0
@@ -87,11 +94,16 @@ def many_run_lower_bound(
     return max(bounds)
 
 
-def _bound(absent: np.ndarray, present: np.ndarray, threshold: float, delta: float) -> float:
+def _bound(
+    absent: np.ndarray, present: np.ndarray, threshold: float, delta: float
+) -> float:
     return many_run_lower_bound(
-        int((present > threshold).sum()), int((absent > threshold).sum()), len(present),
-        len(absent), delta=delta,
-    )  # fmt: skip
+        int((present > threshold).sum()),
+        int((absent > threshold).sum()),
+        len(present),
+        len(absent),
+        delta=delta,
+    )
 
 
 def show(lines: list[Line]) -> None:

@@ -3,14 +3,15 @@
 ``python benchmarks/papers/private_svi.py [--table 1 figure-1 noise true] [--corpus kos]
 [--sizes 10 20 50 100] [--docs 100000] [--seen 40000] [--tokens 500] [--quick]``
 
-The paper trains on D = 400,000 documents of Wikipedia, which are not available here. A small corpus
-would drown in noise: the noise on a cell is the same, but the counts are smaller. Therefore the
-documents of an available corpus are repeated until there are 100,000. Rounds and sampling rates,
-and so the noise multipliers, are those of the paper for minibatches four times as large. V = 2000,
-K = 20 (the paper: 8000 and 100). Documents are cut to N = 500 tokens (the paper gives no value), at
-which the ratio of a topic's noise to its counts is about that of the paper. The metric is the
-paper's bound on perplexity. Its figure has no numbers; the statements of its text are printed next
-to our results. All tables take about six minutes of one core.
+The paper trains on D = 400,000 documents of Wikipedia, which are not available here. A
+small corpus would drown in noise: the noise on a cell is the same, but the counts are
+smaller. Therefore the documents of an available corpus are repeated until there are
+100,000. Rounds and sampling rates, and so the noise multipliers, are those of the paper
+for minibatches four times as large. V = 2000, K = 20 (the paper: 8000 and 100).
+Documents are cut to N = 500 tokens (the paper gives no value), at which the ratio of a
+topic's noise to its counts is about that of the paper. The metric is the paper's bound
+on perplexity. Its figure has no numbers; the statements of its text are printed next to
+our results. All tables take about six minutes of one core.
 """
 
 from __future__ import annotations
@@ -61,13 +62,23 @@ CORPORA = {"kos": kos, "nips": nips, "docstrings": embedded}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--table", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument(
+        "--table", nargs="+", default=list(TABLES), choices=list(TABLES)
+    )
     parser.add_argument("--corpus", default="kos", choices=list(CORPORA))
     parser.add_argument("--sizes", nargs="+", type=int, default=[10, 20, 50, 100])
-    parser.add_argument("--docs", type=int, default=100_000, help="documents in the corpus")
-    parser.add_argument("--seen", type=int, default=40_000, help="documents that a fit sees")
-    parser.add_argument("--tokens", type=int, default=500, help="to which documents are cut (N)")
-    parser.add_argument("--quick", action="store_true", help="two sizes, a tenth of the documents")
+    parser.add_argument(
+        "--docs", type=int, default=100_000, help="documents in the corpus"
+    )
+    parser.add_argument(
+        "--seen", type=int, default=40_000, help="documents that a fit sees"
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=500, help="to which documents are cut (N)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="two sizes, a tenth of the documents"
+    )
     options = parser.parse_args()
     if options.quick:
         options.sizes, options.docs, options.seen = [5, 10], 10_000, 4_000
@@ -89,14 +100,23 @@ def published(X, epsilon, size, composition, options) -> PublishedPrivateSVILDA:
     if composition != "zcdp":
         ratio = size / X.shape[0]
         sigma = noise_of(composition, epsilon, DELTA, ratio, n_rounds)
-        epsilon = math.exp(brentq(
-            lambda x: noise_of("zcdp", math.exp(x), DELTA, ratio, n_rounds) - sigma,
-            math.log(1e-9), math.log(1e9), xtol=1e-13,
-        ))  # fmt: skip
+        epsilon = math.exp(
+            brentq(
+                lambda x: noise_of("zcdp", math.exp(x), DELTA, ratio, n_rounds) - sigma,
+                math.log(1e-9),
+                math.log(1e9),
+                xtol=1e-13,
+            )
+        )
     return PublishedPrivateSVILDA(
-        K, published_epsilon=epsilon, delta=DELTA, batch_size=size, max_iter=n_rounds,
-        max_doc_tokens=options.tokens, random_state=0,
-    ).fit(X)  # fmt: skip
+        K,
+        published_epsilon=epsilon,
+        delta=DELTA,
+        batch_size=size,
+        max_iter=n_rounds,
+        max_doc_tokens=options.tokens,
+        random_state=0,
+    ).fit(X)
 
 
 def noise_of(composition, epsilon, delta, ratio, n_rounds) -> float:
@@ -104,13 +124,17 @@ def noise_of(composition, epsilon, delta, ratio, n_rounds) -> float:
     if composition == "zcdp":
         return vips_noise(epsilon, delta, ratio=ratio, max_iter=n_rounds)
     delta_round, epsilon_round = delta / n_rounds, epsilon / n_rounds
-    if composition == "advanced":  # Theorem 3.20 of Dwork and Roth, solved for a round's budget
+    # Theorem 3.20 of Dwork and Roth, solved for a round's budget
+    if composition == "advanced":
         delta_round /= 2
         rate = math.sqrt(2 * n_rounds * math.log(2 / delta))
         epsilon_round = brentq(
-            lambda x: n_rounds * x * math.expm1(x) + rate * x - epsilon, 0, epsilon / rate,
-            xtol=1e-300, rtol=1e-14,
-        )  # fmt: skip
+            lambda x: n_rounds * x * math.expm1(x) + rate * x - epsilon,
+            0,
+            epsilon / rate,
+            xtol=1e-300,
+            rtol=1e-14,
+        )
     epsilon_iter = math.log1p(math.expm1(epsilon_round) / ratio)  # (6)
     return math.sqrt(2 * math.log(1.25 * ratio / delta_round)) / epsilon_iter
 
@@ -122,9 +146,16 @@ def figure_1(options) -> None:
     """Bound on perplexity by size of a minibatch and composition, epsilon = 1."""
     split = CORPORA[options.corpus]()
     X = repeated(split, options.docs)
-    print(f"\nFigure 1, {split.name} repeated to {options.docs} documents, {options.seen} of them "
-          f"seen; {split.test.shape[0]} held out; N = {options.tokens}; epsilon = 1\n")  # fmt: skip
-    print("| bound on perplexity | " + " | ".join(f"S = {s}" for s in options.sizes) + " | CPU s |")
+    print(
+        f"\nFigure 1, {split.name} repeated to {options.docs} documents, "
+        f"{options.seen} of them seen; {split.test.shape[0]} held out; N = "
+        f"{options.tokens}; epsilon = 1\n"
+    )
+    print(
+        "| bound on perplexity | "
+        + " | ".join(f"S = {s}" for s in options.sizes)
+        + " | CPU s |"
+    )
     print("| --- |" + " --- |" * (len(options.sizes) + 1))
     rows = {"non-private": lambda size: published(X, math.inf, size, "zcdp", options)}
     for name in COMPOSITIONS:
@@ -141,15 +172,23 @@ def figure_1(options) -> None:
 
 def sound(X, size, options) -> dplda.PrivateSVILDA:
     return dplda.PrivateSVILDA(
-        K, epsilon=1.0, delta=DELTA, subsampling_ratio=size / options.docs,
-        max_iter=options.seen // size, random_state=0,
-    ).fit(X)  # fmt: skip
+        K,
+        epsilon=1.0,
+        delta=DELTA,
+        subsampling_ratio=size / options.docs,
+        max_iter=options.seen // size,
+        random_state=0,
+    ).fit(X)
 
 
 def bound(model, test) -> float:
-    """The paper's bound on perplexity, which scikit-learn's model computes of a table."""
+    """The paper's bound on perplexity, which scikit-learn's model computes of a
+    table.
+    """
     lda = LatentDirichletAllocation(
-        K, doc_topic_prior=model.doc_topic_prior, topic_word_prior=model.topic_word_prior
+        K,
+        doc_topic_prior=model.doc_topic_prior,
+        topic_word_prior=model.topic_word_prior,
     ).partial_fit(test[:1])
     lda.components_ = model.components_
     lda.exp_dirichlet_component_ = np.exp(
@@ -162,11 +201,21 @@ def claims(values) -> None:
     """What the text says of figure 1, and our results."""
     zcdp, advanced, linear = (np.array(values[name]) for name in COMPOSITIONS)
     print("\n| the paper says | ours |\n| --- | --- |")
-    rising = ", ".join(f"{name} {values[name][0]:.0f} to {values[name][-1]:.0f}"
-                       for name in COMPOSITIONS)  # fmt: skip
-    print(f"| private: smaller minibatches, lower perplexity | smallest to largest S: {rising} |")
-    print(f"| zCDP is below advanced composition at every S | {(zcdp < advanced).all()} |")
-    print(f"| zCDP is below linear composition at every S | {(zcdp < linear).all()} |", flush=True)
+    rising = ", ".join(
+        f"{name} {values[name][0]:.0f} to {values[name][-1]:.0f}"
+        for name in COMPOSITIONS
+    )
+    print(
+        "| private: smaller minibatches, lower perplexity | smallest to largest S: "
+        f"{rising} |"
+    )
+    print(
+        f"| zCDP is below advanced composition at every S | {(zcdp < advanced).all()} |"
+    )
+    print(
+        f"| zCDP is below linear composition at every S | {(zcdp < linear).all()} |",
+        flush=True,
+    )
 
 
 # Table 1
@@ -179,28 +228,44 @@ def table_1(options) -> None:
     models = {"non-private": published(X, math.inf, size, "zcdp", options)}
     models |= {name: published(X, 0.5, size, name, options) for name in COMPOSITIONS}
     print(
-        f"\nTable 1, {split.name} repeated to {options.docs} documents, epsilon = 0.5, S = {size}\n"
+        f"\nTable 1, {split.name} repeated to {options.docs} documents, epsilon = 0.5, "
+        f"S = {size}\n"
     )
-    print("| model | NPMI of the ten top words, mean of topics | flat topics | flat in the paper | "
-          "its epsilon: stated / proved |\n| --- | --- | --- | --- | --- |")  # fmt: skip
+    print(
+        "| model | NPMI of the ten top words, mean of topics | flat topics | flat in "
+        "the paper | its epsilon: stated / proved |\n| --- | --- | --- | --- | --- |"
+    )
     for name, model in models.items():
         share = model.components_ / model.components_.sum(axis=1, keepdims=True)
         flat = (share.max(axis=1) < 3 / share.shape[1]).sum()
         stated = math.inf if name == "non-private" else 0.5
         printed = sum(top < 3 / PAPER_WORDS for top in PRINTED_TOP[name])
-        print(f"| {name} | {coherence(model, split.train):.3f} | {flat} of {K} | {printed} of 4 | "
-              f"{stated:g} / {model.epsilon_:.3g} |")  # fmt: skip
-    print("\n| model | topic | share of the top word | the paper's | ten top words |\n"
-          "| --- | --- | --- | --- | --- |")  # fmt: skip
+        print(
+            f"| {name} | {coherence(model, split.train):.3f} | {flat} of {K} | "
+            f"{printed} of 4 | {stated:g} / {model.epsilon_:.3g} |"
+        )
+    print(
+        "\n| model | topic | share of the top word | the paper's | ten top words |\n"
+        "| --- | --- | --- | --- | --- |"
+    )
     for name, model in models.items():
         share = model.components_ / model.components_.sum(axis=1, keepdims=True)
         for k, top in enumerate(top_words(model, words, 10)[:4]):
-            cells = [name, k + 1, f"{share[k].max():.4f}", f"{PRINTED_TOP[name][k]:.4f}"]
-            print("| " + " | ".join(map(str, [*cells, " ".join(top)])) + " |", flush=True)
+            cells = [
+                name,
+                k + 1,
+                f"{share[k].max():.4f}",
+                f"{PRINTED_TOP[name][k]:.4f}",
+            ]
+            print(
+                "| " + " | ".join(map(str, [*cells, " ".join(top)])) + " |", flush=True
+            )
 
 
 def coherence(model, X) -> float:
-    """Mean normalized pointwise mutual information of the pairs of a topic's ten top words."""
+    """Mean normalized pointwise mutual information of the pairs of a topic's ten top
+    words.
+    """
     top = np.argsort(-model.components_, axis=1)[:, :10]
     present = (X > 0).toarray().astype(float)
     values = []
@@ -227,15 +292,22 @@ def vocabulary(corpus: str) -> list[str]:
 
 
 def noise_table(options) -> None:
-    """Needed and published noise by size of a minibatch, if the sensitivity were N / S."""
+    """Needed and published noise by size of a minibatch, if the sensitivity were N /
+    S.
+    """
     calibration()
 
 
 def true_table(options) -> None:
     """The epsilon that can be proved of Algorithm 1 as printed, where it states 1."""
-    print(f"\nAlgorithm 1 as written, D = {PAPER_DOCS}, {PAPER_SEEN} documents seen, stated: "
-          f"epsilon = 1, delta = {DELTA:g}\n")  # fmt: skip
-    print("| S | J | sigma (zCDP) | sigma in units of N / S | proved epsilon | in some minibatch |")
+    print(
+        f"\nAlgorithm 1 as written, D = {PAPER_DOCS}, {PAPER_SEEN} documents seen, "
+        f"stated: epsilon = 1, delta = {DELTA:g}\n"
+    )
+    print(
+        "| S | J | sigma (zCDP) | sigma in units of N / S | proved epsilon | in some "
+        "minibatch |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     for size in (10, 20, 50, 100, 200, 400):
         rounds = PAPER_SEEN // size
@@ -243,13 +315,22 @@ def true_table(options) -> None:
         effective = sigma * size / PAPER_DOCS
         proved = epsilon_of(Repeated(Gaussian(effective / math.sqrt(2)), rounds), DELTA)
         drawn = -math.expm1(rounds * math.log1p(-size / PAPER_DOCS))
-        print(f"| {size} | {rounds} | {sigma:.4f} | {effective:.2g} | {proved:.2g} | {drawn:.0%} |")
+        print(
+            f"| {size} | {rounds} | {sigma:.4f} | {effective:.2g} | {proved:.2g} | "
+            f"{drawn:.0%} |"
+        )
 
 
-def calibration(n_docs: int = 400_000, n_seen: int = 160_000, delta: float = 1e-4) -> None:
-    """Per minibatch size: the noise that epsilon needs, the paper's, and the latter's epsilon."""
+def calibration(
+    n_docs: int = 400_000, n_seen: int = 160_000, delta: float = 1e-4
+) -> None:
+    """Per minibatch size: the noise that epsilon needs, the paper's, and the latter's
+    epsilon.
+    """
     for epsilon in (0.5, 1.0, 4.0, 8.0):
-        print(f"\nepsilon = {epsilon:g}, delta = {delta:g}; sigma (true epsilon of it)\n")
+        print(
+            f"\nepsilon = {epsilon:g}, delta = {delta:g}; sigma (true epsilon of it)\n"
+        )
         print("| S | needed | zcdp | advanced | linear |")
         print("| --- | --- | --- | --- | --- |")
         for size in (10, 20, 50, 100, 200, 400):

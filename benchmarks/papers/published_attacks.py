@@ -23,7 +23,9 @@ def published_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> floa
 
 
 def difference(target: Target, table: np.ndarray) -> np.ndarray:
-    """Row sum of the word of coin 1 minus that of the word of coin 0, for each canary."""
+    """Row sum of the word of coin 1 minus that of the word of coin 0, for each
+    canary.
+    """
     sums = table[target.n_words :].sum(axis=1).astype(float)
     return sums[::2] - sums[1::2]
 
@@ -31,7 +33,9 @@ def difference(target: Target, table: np.ndarray) -> np.ndarray:
 # SUB-LDA: every iteration releases the count of every word, sampled or not
 
 
-def plant_one_word(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
+def plant_one_word(
+    target: Target, X: sp.csr_array, coins: np.ndarray
+) -> dict[str, Any]:
     rows = np.flatnonzero(coins)
     shape = (target.n_canaries, target.n_words + target.n_canaries)
     canaries = count_matrix(rows, target.n_words + rows, np.ones(len(rows), int), shape)
@@ -39,44 +43,62 @@ def plant_one_word(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[s
 
 
 def scores_of_counts(target: Target, model: BaseEstimator, tape: Any) -> np.ndarray:
-    rows = [r.value[-target.n_canaries :].reshape(target.n_canaries, -1) for r in tape.releases]
+    rows = [
+        r.value[-target.n_canaries :].reshape(target.n_canaries, -1)
+        for r in tape.releases
+    ]
     return np.sum([row.sum(axis=1) - 0.5 for row in rows], axis=0)
 
 
 def cost_of_counts(model: BaseEstimator, delta: float) -> float:
-    """Epsilon at delta of the paper's divergence or, for the sound form, of its guarantee."""
+    """Epsilon at delta of the paper's divergence or, for the sound form, of its
+    guarantee.
+    """
     if not hasattr(model, "published_epsilon_"):
         return model.privacy_.epsilon_at(delta)
     if delta == 0:
         return math.inf
-    return float(model.published_epsilon_) - math.log(delta) / (int(model.rdp_order) - 1)
+    return float(model.published_epsilon_) - math.log(delta) / (
+        int(model.rdp_order) - 1
+    )
 
 
 SUB_LDA = Attack(
-    "published SUB-LDA", "a document has one word more or less", plant_one_word, scores_of_counts,
+    "published SUB-LDA",
+    "a document has one word more or less",
+    plant_one_word,
+    scores_of_counts,
     cost=cost_of_counts,
-)  # fmt: skip
+)
 
 
 # HDP-LDA: the model minus the last noisy counts shows the moved topics without noise
 
 
 def scores_of_moves(target: Target, model: BaseEstimator, tape: Any) -> np.ndarray:
-    last = next(r.value for r in reversed(tape.releases) if r.label == "word-topic counts")
+    last = next(
+        r.value for r in reversed(tape.releases) if r.label == "word-topic counts"
+    )
     before = np.maximum(last, 0) + float(model.topic_word_prior)
     return difference(target, np.abs(model.components_.T - before) > 0.5)
 
 
 _WORD = "a document has one word or another"
 HDP_LDA = Attack(
-    "published HDP-LDA", _WORD, Target.planted_words, scores_of_moves, cost=published_cost
+    "published HDP-LDA",
+    _WORD,
+    Target.planted_words,
+    scores_of_moves,
+    cost=published_cost,
 )
 
 
 # private SVI: the mean of a minibatch gets noise for the mean of all documents
 
 
-def plant_long_documents(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
+def plant_long_documents(
+    target: Target, X: sp.csr_array, coins: np.ndarray
+) -> dict[str, Any]:
     return target.planted_words(X, coins, int(target.estimator.max_doc_tokens))
 
 
@@ -85,7 +107,11 @@ def scores_of_batches(target: Target, model: BaseEstimator, tape: Any) -> np.nda
 
 
 PRIVATE_SVI = Attack(
-    "published private SVI", _WORD, plant_long_documents, scores_of_batches, cost=published_cost
+    "published private SVI",
+    _WORD,
+    plant_long_documents,
+    scores_of_batches,
+    cost=published_cost,
 )
 
 
@@ -100,6 +126,9 @@ def scores_of_recovered(target: Target, model: BaseEstimator, tape: Any) -> np.n
 
 
 IFTM = Attack(  # replacing a word blanks one and writes one
-    "published iFTM", _WORD, Target.planted_words, scores_of_recovered,
+    "published iFTM",
+    _WORD,
+    Target.planted_words,
+    scores_of_recovered,
     cost=partial(published_cost, n_steps=2),
-)  # fmt: skip
+)

@@ -2,9 +2,10 @@
 
 ``python benchmarks/papers/spectral.py [--runs 20000] [--seed 0]``
 
-DeCarolis, Ram, Esmaeili, Wang and Huang, ICML 2020 (arXiv 1805.10341), and the repository of its
-authors: configuration 2, noise on the whitened third moment (e6) and on the unwhitener (e8). Two
-topics, three words. Written from the description in docs/papers.md.
+DeCarolis, Ram, Esmaeili, Wang and Huang, ICML 2020 (arXiv 1805.10341), and the
+repository of its authors: configuration 2, noise on the whitened third moment (e6) and
+on the unwhitener (e8). Two topics, three words. Written from the description in
+docs/papers.md.
 """
 
 from __future__ import annotations
@@ -41,10 +42,17 @@ def moments(documents, alpha) -> tuple[np.ndarray, np.ndarray, int]:
     mean = sum(copies / n_docs * c / c.sum() for copies, c in documents)
     pairs = sum(copies / n_docs * factorial_moment(c, 2) for copies, c in documents)
     triples = sum(copies / n_docs * factorial_moment(c, 3) for copies, c in documents)
-    mixed = sum(np.moveaxis(np.multiply.outer(pairs, mean), 2, axis) for axis in range(3))
+    mixed = sum(
+        np.moveaxis(np.multiply.outer(pairs, mean), 2, axis) for axis in range(3)
+    )
     M2 = pairs - alpha / (alpha + 1) * np.outer(mean, mean)
     M3 = triples - alpha / (alpha + 2) * mixed
-    M3 += 2 * alpha**2 / ((alpha + 1) * (alpha + 2)) * np.einsum("i,j,k", mean, mean, mean)
+    M3 += (
+        2
+        * alpha**2
+        / ((alpha + 1) * (alpha + 2))
+        * np.einsum("i,j,k", mean, mean, mean)
+    )
     return alpha * (alpha + 1) * M2, alpha * (alpha + 1) * (alpha + 2) / 2 * M3, n_docs
 
 
@@ -64,9 +72,19 @@ def sensitivity_2(n_docs, alpha) -> float:
 
 
 def sensitivity_3(n_docs, alpha) -> float:
-    """Of the third moment: each factor has length at most 1, and changes by sqrt(2) / n_docs."""
+    """Of the third moment: each factor has length at most 1, and changes by sqrt(2) /
+    n_docs.
+    """
     a, b = alpha / (alpha + 2), alpha**2 / ((alpha + 1) * (alpha + 2))
-    return alpha * (alpha + 1) * (alpha + 2) / 2 * math.sqrt(2) * (1 + 6 * a + 6 * b) / n_docs
+    return (
+        alpha
+        * (alpha + 1)
+        * (alpha + 2)
+        / 2
+        * math.sqrt(2)
+        * (1 + 6 * a + 6 * b)
+        / n_docs
+    )
 
 
 def noise_multiplier(epsilon, delta) -> float:
@@ -81,11 +99,15 @@ def symmetric_noise(shape, scale, rng) -> np.ndarray:
 
 def eigen(M2) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = np.linalg.eigh(M2)
-    return np.maximum(values[..., ::-1][..., :N_TOPICS], 1e-12), vectors[..., ::-1][..., :N_TOPICS]
+    return np.maximum(values[..., ::-1][..., :N_TOPICS], 1e-12), vectors[..., ::-1][
+        ..., :N_TOPICS
+    ]
 
 
 def noise_of_unwhitener(values, n_docs, alpha, *, full) -> float:
-    """Sensitivity of e8: that of the second moment, as run; or `full`, as in a comment there."""
+    """Sensitivity of e8: that of the second moment, as run; or `full`, as in a comment
+    there.
+    """
     moment = sensitivity_2(n_docs, alpha)
     return math.sqrt(values[0]) * moment / values[1] if full else moment
 
@@ -99,37 +121,53 @@ def lowest_eigenvalue(value, n_docs, alpha, rng) -> float:
     return max(max(noisy, FLOOR) - moment, FLOOR)
 
 
-def released(documents, alpha, n_runs, rng, *, full=False) -> tuple[np.ndarray, np.ndarray]:
-    """Topics and topic weights of configuration 2 in many runs, as in the repository."""
+def released(
+    documents, alpha, n_runs, rng, *, full=False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Topics and topic weights of configuration 2 in many runs, as in the
+    repository.
+    """
     M2, M3, n_docs = moments(documents, alpha)
     values, vectors = eigen(M2)
     whitener, unwhitener = vectors / np.sqrt(values), vectors * np.sqrt(values)
     whitened = np.einsum("abc,ai,bj,ck", M3, whitener, whitener, whitener)
-    lowest = np.array([lowest_eigenvalue(values[-1], n_docs, alpha, rng) for _ in range(n_runs)])
+    lowest = np.array(
+        [lowest_eigenvalue(values[-1], n_docs, alpha, rng) for _ in range(n_runs)]
+    )
     scale_6 = sensitivity_3(n_docs, alpha) * (N_TOPICS / lowest) ** 1.5
     scale_6 *= (alpha + 2) / 2 / math.sqrt(alpha * (alpha + 1))
     scale_6 *= noise_multiplier(EPSILON / 4, DELTA / 2)
     scale_8 = noise_of_unwhitener(values, n_docs, alpha, full=full)
     scale_8 *= noise_multiplier(EPSILON / 2, DELTA)
     T = whitened + symmetric_noise((n_runs, 2, 2, 2), scale_6[:, None, None, None], rng)
-    return decomposed(T, unwhitener + rng.normal(scale=scale_8, size=(n_runs, *unwhitener.shape)))
+    return decomposed(
+        T, unwhitener + rng.normal(scale=scale_8, size=(n_runs, *unwhitener.shape))
+    )
 
 
 def released_by_moments(documents, alpha, n_runs, rng) -> tuple[np.ndarray, np.ndarray]:
-    """The same with noise on both moments, and nowhere else: private by post-processing."""
+    """The same with noise on both moments, and nowhere else: private by
+    post-processing.
+    """
     M2, M3, n_docs = moments(documents, alpha)
     tau = noise_multiplier(EPSILON / 2, DELTA / 2)
-    scale_2, scale_3 = sensitivity_2(n_docs, alpha) * tau, sensitivity_3(n_docs, alpha) * tau
+    scale_2, scale_3 = (
+        sensitivity_2(n_docs, alpha) * tau,
+        sensitivity_3(n_docs, alpha) * tau,
+    )
     M2 = M2 + rng.normal(scale=scale_2, size=(n_runs, *M2.shape))
     M3 = M3 + symmetric_noise((n_runs, *M3.shape), scale_3, rng)
     values, vectors = eigen((M2 + M2.swapaxes(1, 2)) / 2)
     whitener, unwhitener = (vectors * values[:, None] ** power for power in (-0.5, 0.5))
-    T = np.einsum("rabc,rai,rbj,rck->rijk", M3, whitener, whitener, whitener, optimize=True)
+    T = np.einsum(
+        "rabc,rai,rbj,rck->rijk", M3, whitener, whitener, whitener, optimize=True
+    )
     return decomposed(T, unwhitener)
 
 
 def decomposed(T, unwhitener) -> tuple[np.ndarray, np.ndarray]:
-    """Topics on the simplex and topic weights of whitened tensors: eigenvectors of a contraction.
+    """Topics on the simplex and topic weights of whitened tensors: eigenvectors of a
+    contraction.
 
     Parameters
     ----------
@@ -143,7 +181,9 @@ def decomposed(T, unwhitener) -> tuple[np.ndarray, np.ndarray]:
     """
     contracted = T @ np.array([1.0, 0.3])
     vectors = np.linalg.eigh((contracted + contracted.swapaxes(1, 2)) / 2)[1]
-    values = np.einsum("rabc,rai,rbi,rci->ri", T, vectors, vectors, vectors, optimize=True)
+    values = np.einsum(
+        "rabc,rai,rbi,rci->ri", T, vectors, vectors, vectors, optimize=True
+    )
     columns = unwhitener @ (vectors * values[:, None])  # signs cancel
     return on_simplex(columns), 1 / np.maximum(values**2, 1e-300)
 
@@ -179,28 +219,36 @@ SETTINGS = {
     "topics, as in the repository": (released, own_word),
     "topic weights, as in the repository": (released, rare_weight),
     "topics, e8 as in its comment": (
-        lambda *options: released(*options, full=True), own_word,
+        lambda *options: released(*options, full=True),
+        own_word,
     ),
     "topics, noise on both moments": (released_by_moments, own_word),
     "topic weights, noise on both moments": (released_by_moments, rare_weight),
-}  # fmt: skip
+}
 
 
 def audit(n_runs=20000, seed=0, n_docs=10**6, alpha=0.1) -> list[Line]:
     rng, lines = np.random.default_rng(seed), []
     for name, (mechanism, score) in SETTINGS.items():
         absent, present = (
-            score(mechanism(corpus(n_docs, there), alpha, n_runs, rng)) for there in (False, True)
+            score(mechanism(corpus(n_docs, there), alpha, n_runs, rng))
+            for there in (False, True)
         )
-        lines.append(Line(name, EPSILON, from_two_worlds(absent, present, 2 * DELTA), 2 * DELTA))
+        lines.append(
+            Line(name, EPSILON, from_two_worlds(absent, present, 2 * DELTA), 2 * DELTA)
+        )
     return lines
 
 
 def change_of_unwhitener(n_docs, alpha) -> float:
-    """How far one document moves the unwhitener, for the best rotation of its columns."""
+    """How far one document moves the unwhitener, for the best rotation of its
+    columns.
+    """
     first, second = (
         vectors * np.sqrt(values)
-        for values, vectors in (eigen(moments(corpus(n_docs, t), alpha)[0]) for t in (False, True))
+        for values, vectors in (
+            eigen(moments(corpus(n_docs, t), alpha)[0]) for t in (False, True)
+        )
     )
     left, _, right = np.linalg.svd(second.T @ first)
     return float(np.linalg.norm(first - second @ (left @ right)))
@@ -211,12 +259,20 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    print("| documents | alpha | sensitivity of e8, as run | change by one document | ratio |")
+    print(
+        "| documents | alpha | sensitivity of e8, as run | change by one document | "
+        "ratio |"
+    )
     print("| --- | --- | --- | --- | --- |")
     for n_docs in (10**4, 10**6, 10**8):
         for alpha in (0.1, 1.0):
-            run, true = sensitivity_2(n_docs, alpha), change_of_unwhitener(n_docs, alpha)
-            print(f"| {n_docs:,} | {alpha} | {run:.2g} | {true:.2g} | {true / run:.1f} |")
+            run, true = (
+                sensitivity_2(n_docs, alpha),
+                change_of_unwhitener(n_docs, alpha),
+            )
+            print(
+                f"| {n_docs:,} | {alpha} | {run:.2g} | {true:.2g} | {true / run:.1f} |"
+            )
     print()
     show(audit(options.runs, options.seed))
 

@@ -1,15 +1,15 @@
 """The tables and figures of the SUB-LDA paper, our results next to the printed ones.
 
-``python benchmarks/papers/sub_lda.py [--parts table3 leak figure1 figure2 figure3 figure4
-figure5 figure6] [--corpora kos] [--quick] [--figures DIR]``
+``python benchmarks/papers/sub_lda.py [--parts table3 leak figure1 figure2 figure3
+figure4 figure5 figure6] [--corpora kos] [--quick] [--figures DIR]``
 
-`dplda.published.PublishedSubLDA`, which is **not private**, in the paper's setting: order 14,
-divergence 2 (standard deviation 1.87), 100 iterations, all words and all documents, perplexity of
-the training data. KOS replaces 20 Newsgroups and ENRON. The figures of the paper have curves and no
-numbers; the statements of its text are printed next to our results. The paper does not give the
-priors (here 0.1 and 0.01), the clip (here none) or the constants of its stopping rule. One seed.
-``--quick`` takes 300 documents of KOS, 20 topics and 15 iterations. KOS takes three minutes, NIPS
-seven.
+`dplda.published.PublishedSubLDA`, which is **not private**, in the paper's setting:
+order 14, divergence 2 (standard deviation 1.87), 100 iterations, all words and all
+documents, perplexity of the training data. KOS replaces 20 Newsgroups and ENRON. The
+figures of the paper have curves and no numbers; the statements of its text are printed
+next to our results. The paper does not give the priors (here 0.1 and 0.01), the clip
+(here none) or the constants of its stopping rule. One seed. ``--quick`` takes 300
+documents of KOS, 20 topics and 15 iterations. KOS takes three minutes, NIPS seven.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ from corpora import uci_bow
 
 from dplda.audit import observe_releases
 from dplda.metrics._perplexity import _log_likelihood
-from dplda.privacy import Gaussian, PoissonSampled, PrivacyLeakWarning, Repeated, epsilon_of
+from dplda.privacy import (
+    Gaussian,
+    PoissonSampled,
+    PrivacyLeakWarning,
+    Repeated,
+    epsilon_of,
+)
 from dplda.published import PublishedSubLDA, _sublda
 from dplda.published._base import count_words
 from dplda.published._sublda import iteration_epsilon
@@ -50,31 +56,41 @@ RULES = ((2.0, 2), (5.0, 4), (10.0, 4), (20.0, 4))
 ADAPTIVE = ((1.5, 1.0), (2.0, 1.0), (2.0, 0.5), (4.0, 0.5), (4.0, 0.25), (8.0, 0.5))
 
 
-def without_last_term(subsampling_ratio: float, rdp_order: int, rdp_epsilon: float) -> float:
+def without_last_term(
+    subsampling_ratio: float, rdp_order: int, rdp_epsilon: float
+) -> float:
     """The sum of equation (3) without its last term, l = alpha.
 
-    It gives the digits of Table 3 and the shape of Figure 1. The parameters are those of
-    `iteration_epsilon`. Where nothing is sampled, or there is no noise, there is no such sum, and
-    the result is that of equation (3).
+    It gives the digits of Table 3 and the shape of Figure 1. The parameters are those
+    of `iteration_epsilon`. Where nothing is sampled, or there is no noise, there is no
+    such sum, and the result is that of equation (3).
     """
     if subsampling_ratio == 1 or math.isinf(rdp_epsilon):
         return iteration_epsilon(subsampling_ratio, rdp_order, rdp_epsilon)
     chosen = np.arange(rdp_order)
     terms = (
-        gammaln(rdp_order + 1) - gammaln(chosen + 1) - gammaln(rdp_order - chosen + 1)
-        + xlog1py(rdp_order - chosen, -subsampling_ratio) + xlogy(chosen, subsampling_ratio)
+        gammaln(rdp_order + 1)
+        - gammaln(chosen + 1)
+        - gammaln(rdp_order - chosen + 1)
+        + xlog1py(rdp_order - chosen, -subsampling_ratio)
+        + xlogy(chosen, subsampling_ratio)
         + np.maximum(chosen - 1, 0) * chosen * rdp_epsilon / rdp_order
-    )  # fmt: skip
+    )
     return float(logsumexp(terms)) / (rdp_order - 1)
 
 
 def efficiency_privacy(
-    subsampling_ratio: float, rdp_order: int, noise_multiplier: float, *, cost=iteration_epsilon
+    subsampling_ratio: float,
+    rdp_order: int,
+    noise_multiplier: float,
+    *,
+    cost=iteration_epsilon,
 ) -> float:
-    """The efficiency-privacy function I of SUB-LDA, equation (6); infinity if it overflows.
+    """The efficiency-privacy function I of SUB-LDA, equation (6); infinity if it
+    overflows.
 
-    `cost` is `iteration_epsilon`, with which I increases up to ratio 1, or `without_last_term`,
-    with which it has the inner maximum that Lemma 4.1 states.
+    `cost` is `iteration_epsilon`, with which I increases up to ratio 1, or
+    `without_last_term`, with which it has the inner maximum that Lemma 4.1 states.
     """
     epsilon = rdp_order / 2 / noise_multiplier / noise_multiplier
     exponent = math.log(subsampling_ratio)
@@ -103,9 +119,12 @@ class Setting:
         """After each iteration, with a document's weights from its current topics."""
         X, curve = self.load(name), []
         model = PublishedSubLDA(
-            n_components, subsampling_ratio=subsampling_ratio, max_iter=self.max_iter,
-            random_state=0, **parameters,
-        )  # fmt: skip
+            n_components,
+            subsampling_ratio=subsampling_ratio,
+            max_iter=self.max_iter,
+            random_state=0,
+            **parameters,
+        )
 
         def counted(corpus, topics, n_components):
             if releases:  # the first topics are counted before the first iteration
@@ -119,7 +138,10 @@ class Setting:
                 curve.append(math.exp(-total / corpus.n_tokens))
             return count_words(corpus, topics, n_components)
 
-        with observe_releases() as releases, mock.patch.object(_sublda, "count_words", counted):
+        with (
+            observe_releases() as releases,
+            mock.patch.object(_sublda, "count_words", counted),
+        ):
             model.fit(X)
         return np.array(curve)
 
@@ -136,29 +158,49 @@ def main() -> None:
     for name in list(setting.corpora):
         try:
             X = setting.load(name)
-            print(f"{name}: {X.shape[0]} documents, {X.shape[1]} words, {int(X.sum())} tokens")
+            print(
+                f"{name}: {X.shape[0]} documents, {X.shape[1]} words, {int(X.sum())} "
+                "tokens"
+            )
         except OSError as error:
             print(f"left out: {name} ({error})")
             setting.corpora.remove(name)
     for part in options.parts:
         started = time.process_time()
         PARTS[part](setting)
-        print(f"\n({part}: {time.process_time() - started:.0f} s of CPU time)", flush=True)
+        print(
+            f"\n({part}: {time.process_time() - started:.0f} s of CPU time)", flush=True
+        )
 
 
 def table_3(setting) -> None:
-    """The account: correct, as printed, and with the iterations of rule (9) in our runs."""
+    """The account: correct, as printed, and with the iterations of rule (9) in our
+    runs.
+    """
     heading("Table 3: the account of order 14 with the printed iterations")
-    header = ["ratio", "equation (3)", "without its last term", "printed", "iterations, printed"]
-    row([*header, "right total", "total without last term", "total, printed"], head=True)
+    header = [
+        "ratio",
+        "equation (3)",
+        "without its last term",
+        "printed",
+        "iterations, printed",
+    ]
+    row(
+        [*header, "right total", "total without last term", "total, printed"], head=True
+    )
     printed = zip(RATIOS, PRINTED_ITERATIONS, PRINTED_EPSILON, PRINTED_TOTAL)
     for ratio, n_iter, epsilon, total in printed:
-        right, table = (f(ratio, ORDER, EPSILON) for f in (iteration_epsilon, without_last_term))
+        right, table = (
+            f(ratio, ORDER, EPSILON) for f in (iteration_epsilon, without_last_term)
+        )
         cells = [f"{ratio:g}", f"{right:.6f}", f"{table:.6f}", epsilon, n_iter]
         row([*cells, f"{n_iter * right:.2f}", f"{n_iter * table:.2f}", total])
     for name in setting.corpora:
         n_components = setting.curves[name][-1]
-        heading(f"Table 3: iterations by rule (9), {name}, K = {n_components}; total in brackets")
+        heading(
+            f"Table 3: iterations by rule (9), {name}, K = {n_components}; total in "
+            "brackets"
+        )
         rules = [f"D = {tol:g}, s = {patience}" for tol, patience in RULES]
         row(["ratio", "printed (NIPS, K = 100)", *rules], head=True)
         for ratio, n_iter in zip(RATIOS, PRINTED_ITERATIONS):
@@ -169,16 +211,24 @@ def table_3(setting) -> None:
 
 
 def leak(setting) -> None:
-    """Privacy cost of the noisy counts of a rare word: a Gaussian mechanism without sampling."""
+    """Privacy cost of the noisy counts of a rare word: a Gaussian mechanism without
+    sampling.
+    """
     heading(
-        "One token of a word that no other document has, K = 2, delta = 1e-5: epsilon by the "
-        "published account, by the same one with the best accountant, and at least"
+        "One token of a word that no other document has, K = 2, delta = 1e-5: epsilon "
+        "by the published account, by the same one with the best accountant, and at "
+        "least"
     )
-    row(["ratio", "iterations", "published", "if sampling amplified", "sum of the row"], head=True)
+    row(
+        ["ratio", "iterations", "published", "if sampling amplified", "sum of the row"],
+        head=True,
+    )
     for ratio, n_iter in zip(RATIOS, PRINTED_ITERATIONS):
         published = n_iter * iteration_epsilon(ratio, ORDER, EPSILON)
         published += math.log(1 / DELTA) / (ORDER - 1)
-        sampled = Gaussian(SIGMA) if ratio == 1 else PoissonSampled(ratio, Gaussian(SIGMA))
+        sampled = (
+            Gaussian(SIGMA) if ratio == 1 else PoissonSampled(ratio, Gaussian(SIGMA))
+        )
         meant, shown = (
             epsilon_of([Repeated(event, n_iter)], DELTA)
             for event in (sampled, Gaussian(math.sqrt(2) * SIGMA))
@@ -187,7 +237,9 @@ def leak(setting) -> None:
 
 
 def stop(curve, tol, patience) -> int | None:
-    """The iteration at which rule (9) ends the run, by the perplexities of a longer one."""
+    """The iteration at which rule (9) ends the run, by the perplexities of a longer
+    one.
+    """
     small = np.abs(np.diff(curve)) <= tol
     for first in range(len(small) - patience):
         if small[first : first + patience + 1].all():
@@ -202,27 +254,45 @@ def cell(n_iter, cost, longest) -> str:
 def figure_1(setting) -> None:
     """The efficiency-privacy function."""
     heading(
-        "Figure 1: log of I; the paper: an inner maximum, higher for a larger order and the same "
-        "for a larger sigma (no number printed)"
+        "Figure 1: log of I; the paper: an inner maximum, higher for a larger order "
+        "and the same for a larger sigma (no number printed)"
     )
     grid = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
-    row(["order", "sigma", "equation", *(f"{g:g}" for g in grid), "largest at"], head=True)
+    row(
+        ["order", "sigma", "equation", *(f"{g:g}" for g in grid), "largest at"],
+        head=True,
+    )
     curves = {}
-    for order, sigma in ((8, SIGMA), (14, SIGMA), (20, SIGMA), (14, 1.5 * SIGMA), (14, 3 * SIGMA)):
-        for name, cost in (("(3)", iteration_epsilon), ("without last term", without_last_term)):
+    for order, sigma in (
+        (8, SIGMA),
+        (14, SIGMA),
+        (20, SIGMA),
+        (14, 1.5 * SIGMA),
+        (14, 3 * SIGMA),
+    ):
+        for name, cost in (
+            ("(3)", iteration_epsilon),
+            ("without last term", without_last_term),
+        ):
 
             def log_i(g, order=order, sigma=sigma, cost=cost):
                 return math.log(efficiency_privacy(g, order, sigma, cost=cost))
 
-            # at 1 there is no sampling, so there is no sum whose last term could be missing
-            inner = minimize_scalar(lambda g: -log_i(g), bounds=(0.5, 0.999999), method="bounded")
+            # at 1 there is no sampling, so there is no sum whose last term could be
+            # missing
+            inner = minimize_scalar(
+                lambda g: -log_i(g), bounds=(0.5, 0.999999), method="bounded"
+            )
             shown = [f"{log_i(g):.3f}" for g in grid[:-1]] + [
                 f"{log_i(1.0):.3f}" if cost is iteration_epsilon else "-"
             ]
             best = "1" if cost is iteration_epsilon else f"{inner.x:.4f}"
             row([order, f"{sigma:.3f}", name, *shown, best])
             x = np.linspace(0.02, 0.999, 400)
-            curves[f"order {order}, sigma {sigma:.2f}, {name}"] = (x, [log_i(g) for g in x])
+            curves[f"order {order}, sigma {sigma:.2f}, {name}"] = (
+                x,
+                [log_i(g) for g in x],
+            )
     draw(setting, "figure1", "ratio", "log I", curves)
 
 
@@ -230,13 +300,16 @@ def figure_2(setting) -> None:
     """Time of an iteration."""
     for name in setting.corpora:
         heading(
-            f"Figure 2, {name}: speed-up (7), |t_sub - t_hdp| / t_hdp; the paper: larger for "
-            "smaller ratios and for more topics (no number printed)"
+            f"Figure 2, {name}: speed-up (7), |t_sub - t_hdp| / t_hdp; the paper: "
+            "larger for smaller ratios and for more topics (no number printed)"
         )
         row(["K", *(f"{r:g}" for r in RATIOS[:-1]), "ms, ratio 1"], head=True)
         curves = {}
         for n_components in setting.components:
-            t = [iteration_seconds(setting, name, n_components, ratio) for ratio in RATIOS]
+            t = [
+                iteration_seconds(setting, name, n_components, ratio)
+                for ratio in RATIOS
+            ]
             speed_up = [abs(a - t[-1]) / t[-1] for a in t[:-1]]
             row([n_components, *(f"{s:.3f}" for s in speed_up), f"{1e3 * t[-1]:.0f}"])
             curves[f"K = {n_components}"] = (RATIOS[:-1], speed_up)
@@ -264,8 +337,8 @@ def figure_3(setting) -> None:
     for name in setting.corpora:
         heading(
             f"Figure 3, {name}: |per_sub - per_hdp| / per_hdp after {setting.max_iter} "
-            "iterations; the paper: smaller for larger ratios, often larger for more topics "
-            "(no number printed)"
+            "iterations; the paper: smaller for larger ratios, often larger for more "
+            "topics (no number printed)"
         )
         row(["K", *(f"{r:g}" for r in RATIOS[:-1]), "per_hdp"], head=True)
         curves = {}
@@ -282,8 +355,8 @@ def figure_4(setting) -> None:
     for name in setting.corpora:
         n_components = setting.curves[name][-1]
         heading(
-            f"Figure 4, {name}, K = {n_components}: perplexity by iteration; the paper: higher, "
-            "and later, for smaller ratios (no number printed)"
+            f"Figure 4, {name}, K = {n_components}: perplexity by iteration; the "
+            "paper: higher, and later, for smaller ratios (no number printed)"
         )
         n = setting.max_iter
         shown = sorted({1, max(n // 20, 2), n // 10, n // 5, n // 2, 3 * n // 4, n})
@@ -300,8 +373,9 @@ def figure_5(setting) -> None:
     """Perplexity at the end, with the noise of either reading and without noise."""
     for name in setting.corpora:
         heading(
-            f"Figure 5, {name}: perplexity after {setting.max_iter} iterations; the paper: "
-            "falling with the ratio, first concave and then convex (no number printed)"
+            f"Figure 5, {name}: perplexity after {setting.max_iter} iterations; the "
+            "paper: falling with the ratio, first concave and then convex (no number "
+            "printed)"
         )
         row(["K", "noise", *(f"{r:g}" for r in RATIOS)], head=True)
         curves = {}
@@ -310,7 +384,9 @@ def figure_5(setting) -> None:
             readings["token (as printed)"] = {"noise_placement": "token"}
             readings["none"] = {"rdp_epsilon": math.inf}
         n_last, n_first = setting.curves[name][-1], setting.curves[name][0]
-        shown = dict.fromkeys([(n_last, "iteration"), *((n_first, label) for label in readings)])
+        shown = dict.fromkeys(
+            [(n_last, "iteration"), *((n_first, label) for label in readings)]
+        )
         for n_components, label in shown:
             last = [
                 setting.perplexities(name, n_components, ratio, **readings[label])[-1]
@@ -325,8 +401,9 @@ def figure_6(setting) -> None:
     """Adaptive sampling."""
     for name in setting.corpora:
         heading(
-            f"Figure 6, {name}, K = 20, ratio 0.1: adaptive sampling, eta = 1 / (v q); the paper: "
-            "prominent improvements on NIPS, none on the small corpus (no number printed)"
+            f"Figure 6, {name}, K = 20, ratio 0.1: adaptive sampling, eta = 1 / (v q); "
+            "the paper: prominent improvements on NIPS, none on the small corpus (no "
+            "number printed)"
         )
         row(["v", "q", "eta", "perplexity", "cost of an iteration, (13)"], head=True)
         uniform = setting.perplexities(name, 20, 0.1)[-1]

@@ -2,9 +2,9 @@
 
 ``python benchmarks/papers/topicdp.py [--runs 2000] [--seed 0]``
 
-Wang, Sharma, Feng, Shu and Hong, "A Model-Agnostic Approach to Differentially Private Topic
-Mining", KDD 2022. The topic miner is LDA by expectation maximization from a public start. Written
-from the description in docs/papers.md.
+Wang, Sharma, Feng, Shu and Hong, "A Model-Agnostic Approach to Differentially Private
+Topic Mining", KDD 2022. The topic miner is LDA by expectation maximization from a
+public start. Written from the description in docs/papers.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ START = np.random.default_rng(0).dirichlet(np.ones(N_WORDS), size=N_TOPICS)
 
 
 def pairs_to_sample(gamma: float) -> tuple[int, int]:
-    """Number of sampled pairs of databases, and which of their sorted distances is taken."""
+    """Number of sampled pairs of databases, and which of their sorted distances is
+    taken.
+    """
     rho = math.exp(lambertw(-gamma / (2 * math.exp(0.5)), -1).real + 0.5)
     pairs = math.log(1 / rho) / (2 * (gamma - rho) ** 2)
     rank = pairs * (1 - gamma + rho + math.sqrt(math.log(1 / rho) / (2 * pairs)))
@@ -57,26 +59,36 @@ def topics(users, copies, n_iter=8) -> np.ndarray:
 
 
 def sampled_sensitivity(users, rng, gamma=GAMMA) -> float:
-    """A quantile of the distances of neighboring databases of users, drawn with replacement."""
+    """A quantile of the distances of neighboring databases of users, drawn with
+    replacement.
+    """
     n, (pairs, rank) = len(users), pairs_to_sample(gamma)
     drawn = rng.integers(n, size=(pairs, n + 1))  # all but two are in both databases
     both = [np.bincount(row, minlength=n) for row in drawn[:, :-2]]
     ends = np.eye(n, dtype=int)[drawn[:, -2:]]
     copies = np.stack(both)[:, None] + ends
     found = topics(users, copies.reshape(2 * pairs, n)).reshape(pairs, 2, -1)
-    return float(np.sort(np.linalg.norm(found[:, 0] - found[:, 1], axis=1))[min(rank, pairs - 1)])
+    return float(
+        np.sort(np.linalg.norm(found[:, 0] - found[:, 1], axis=1))[min(rank, pairs - 1)]
+    )
 
 
 def noise_scale(sensitivity, *, as_in_repository=False) -> float:
-    """Standard deviation of the noise of an entry. The repository passes the variance for it."""
+    """Standard deviation of the noise of an entry. The repository passes the variance
+    for it.
+    """
     share = (EPSILON - math.log(1 / DELTA) / (ORDER - 1)) / (N_TOPICS * N_WORDS)
     variance = ORDER * sensitivity**2 / (2 * share)
     return variance if as_in_repository else math.sqrt(variance)
 
 
 def corpus(rng) -> np.ndarray:
-    """Users of a few common words; the last one has sent many messages of a word of their own."""
-    mix = rng.dirichlet(np.ones(N_WORDS - 1), size=N_TOPICS)[rng.integers(N_TOPICS, size=N_USERS)]
+    """Users of a few common words; the last one has sent many messages of a word of
+    their own.
+    """
+    mix = rng.dirichlet(np.ones(N_WORDS - 1), size=N_TOPICS)[
+        rng.integers(N_TOPICS, size=N_USERS)
+    ]
     common = np.stack([rng.multinomial(20, row) for row in mix])
     users = np.hstack([common, np.zeros((N_USERS, 1), dtype=int)])
     users[-1] = [0] * (N_WORDS - 1) + [2000]
@@ -101,23 +113,30 @@ def worst_case(users, rng) -> float:
 SETTINGS = {
     "TopicDP": {"sensitivity_of": sampled_sensitivity},
     "TopicDP, noise as in the repository": {
-        "sensitivity_of": sampled_sensitivity, "as_in_repository": True
+        "sensitivity_of": sampled_sensitivity,
+        "as_in_repository": True,
     },
     "the same noise for the worst case": {"sensitivity_of": worst_case},
-}  # fmt: skip
+}
 
 
 def audit(n_runs=2000, seed=0) -> list[Line]:
     rng, lines = np.random.default_rng(seed), []
     users = corpus(rng)
     for name, options in SETTINGS.items():
-        absent, present = (released(world, n_runs, rng, **options) for world in (users[:-1], users))
-        lines.append(Line(name, EPSILON, from_two_worlds(absent, present, DELTA), DELTA))
+        absent, present = (
+            released(world, n_runs, rng, **options) for world in (users[:-1], users)
+        )
+        lines.append(
+            Line(name, EPSILON, from_two_worlds(absent, present, DELTA), DELTA)
+        )
     return lines
 
 
 def sensitivities(seed=0, n_repeats=200) -> tuple[float, float, float]:
-    """Median of the sampled sensitivity, true change by one user, and how often it is covered."""
+    """Median of the sampled sensitivity, true change by one user, and how often it is
+    covered.
+    """
     rng = np.random.default_rng(seed)
     users = corpus(rng)
     copies = np.ones((2, N_USERS), dtype=int)
@@ -135,8 +154,14 @@ def main() -> None:
     options = parser.parse_args()
     pairs, rank = pairs_to_sample(GAMMA)
     sampled, true, covered = sensitivities(options.seed)
-    print(f"{pairs} pairs, the distance of rank {rank + 1}; median of 200 repeats: {sampled:.4f}")
-    print(f"change by the one user: {true:.4f}; at most the sampled one in {covered:.1%}\n")
+    print(
+        f"{pairs} pairs, the distance of rank {rank + 1}; median of 200 repeats: "
+        f"{sampled:.4f}"
+    )
+    print(
+        f"change by the one user: {true:.4f}; at most the sampled one in "
+        f"{covered:.1%}\n"
+    )
     show(audit(options.runs, options.seed))
 
 

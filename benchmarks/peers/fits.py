@@ -1,11 +1,11 @@
 """CPU seconds of whole fits at their defaults, next to as many sweeps of tomotopy.
 
-``python benchmarks/peers/fits.py [--corpora nips] [--components 20 50 100] [--repeats 3]
-[--threads 1]``
+``python benchmarks/peers/fits.py [--corpora nips] [--components 20 50 100] [--repeats
+3] [--threads 1]``
 
-A fit of dplda is what a user calls: the plan, two releases of word totals, 80 rounds, of topics or
-of totals as the budget has it, and the last table. tomotopy reads the documents and makes 80
-sweeps. All take turns in one process.
+A fit of dplda is what a user calls: the plan, two releases of word totals, 80 rounds,
+of topics or of totals as the budget has it, and the last table. tomotopy reads the
+documents and makes 80 sweeps. All take turns in one process.
 """
 
 from __future__ import annotations
@@ -34,9 +34,15 @@ def tomotopy(X: Any, n_components: int, threads: int) -> None:
 
 def fit(kind: Any, X: Any, n_components: int, threads: int) -> None:
     kind(
-        n_components, epsilon=4.0, max_iter=ROUNDS, subsampling_ratio=1.0, doc_topic_prior=ALPHA,
-        topic_word_prior=BETA, random_state=0, n_jobs=threads,
-    ).fit(X)  # fmt: skip
+        n_components,
+        epsilon=4.0,
+        max_iter=ROUNDS,
+        subsampling_ratio=1.0,
+        doc_topic_prior=ALPHA,
+        topic_word_prior=BETA,
+        random_state=0,
+        n_jobs=threads,
+    ).fit(X)
 
 
 def seconds(call: Callable[[], None]) -> float:
@@ -77,7 +83,9 @@ def main() -> None:
     parser.add_argument("--components", nargs="+", type=int, default=[20, 50, 100])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
+    parser.add_argument(
+        "--note", default="", help="added to the conditions: loaded machine"
+    )
     options = parser.parse_args()
     warnings.filterwarnings("ignore", module="dplda")
     warnings.filterwarnings("ignore", message=".*noise|.*epsilon|.*random_state")
@@ -89,12 +97,20 @@ def main() -> None:
                 results[k] = measure(X, k, options.repeats, options.threads)
             head = [f"{corpus}, whole fits", *(f"K = {k}" for k in results)]
             rows = [
-                [row, *(cell(times[row], times["tomotopy"]) for times in results.values())]
+                [
+                    row,
+                    *(
+                        cell(times[row], times["tomotopy"])
+                        for times in results.values()
+                    ),
+                ]
                 for row in next(iter(results.values()))
             ]
             print(markdown(head, rows))
-            print(f"\nMedians of {options.repeats}; x: times as fast as tomotopy. "
-                  + conditions(["tomotopy"], options.threads, options.note))  # fmt: skip
+            print(
+                f"\nMedians of {options.repeats}; x: times as fast as tomotopy. "
+                + conditions(["tomotopy"], options.threads, options.note)
+            )
 
 
 if __name__ == "__main__":

@@ -26,16 +26,22 @@ ALPHA, BETA = 0.1, 0.01
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process, its threads, and its child processes that have ended."""
+    """CPU time of this process, its threads, and its child processes that have
+    ended.
+    """
     multiprocessing.active_children()  # collects those that have ended
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def whole_corpus(name: str) -> sp.csr_array:
-    """All documents and words of a corpus, int64; "tiny" is a synthetic one, for tests."""
+    """All documents and words of a corpus, int64; "tiny" is a synthetic one, for
+    tests.
+    """
     if name == "tiny":
-        return sp.csr_array(make_topic_corpus(120, 60, 4, random_state=0).data).astype(np.int64)
+        return sp.csr_array(make_topic_corpus(120, 60, 4, random_state=0).data).astype(
+            np.int64
+        )
     loaded = uci_bow(name)
     return sp.csr_array(loaded.data).astype(np.int64)
 
@@ -51,12 +57,16 @@ def processor() -> str:
     """Name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if "model name" in line
+        )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
 
-def conditions(packages: Iterable[str], threads: int, note: str, sets: Sequence[str] = ()) -> str:
+def conditions(
+    packages: Iterable[str], threads: int, note: str, sets: Sequence[str] = ()
+) -> str:
     """One paragraph: processor, threads, versions, instruction sets."""
     parts = [
         f"{processor()}, {threads} thread{'s' * (threads > 1)}, CPU time",
@@ -71,7 +81,9 @@ def conditions(packages: Iterable[str], threads: int, note: str, sets: Sequence[
         parts.append(f"{package} {version}")
     if "tomotopy" in sys.modules:
         parts.append(f"tomotopy uses {sys.modules['tomotopy'].isa}")
-    parts.append(f"the kernels of dplda use {' or '.join(sets or [_sets.instruction_set()])}")
+    parts.append(
+        f"the kernels of dplda use {' or '.join(sets or [_sets.instruction_set()])}"
+    )
     return "; ".join(parts) + "."
 
 
@@ -85,7 +97,8 @@ def save_plot(path: str, draw: Any) -> None:
     """Call `draw` with the axes of a new figure, and write it to `path`."""
     import matplotlib
 
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # fonts that are not installed
+    # fonts that are not installed
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -1,8 +1,9 @@
 """Other implementations of LDA, one sweep or pass at a time.
 
-An opponent is a class with `name`, `package`, `step()` for one sweep over the corpus, and
-`components()`, the word counts of topics of the last sweep (n_components, n_words), prior included.
-What it does once, such as reading the documents, is done in its constructor.
+An opponent is a class with `name`, `package`, `step()` for one sweep over the corpus,
+and `components()`, the word counts of topics of the last sweep (n_components, n_words),
+prior included. What it does once, such as reading the documents, is done in its
+constructor.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class Opponent:
     name = package = ""
     slow = False  # below a tenth of tomotopy's speed
 
-    def __init__(self, X: sp.csr_array, n_components: int, seed: int, threads: int) -> None:
+    def __init__(
+        self, X: sp.csr_array, n_components: int, seed: int, threads: int
+    ) -> None:
         self.module = imported(self.package)
         for package in ("lda", "gensim"):  # they report every sweep
             logging.getLogger(package).setLevel(logging.ERROR)
@@ -69,7 +72,9 @@ class Tomotopy(Opponent):
 
     def start(self, X: sp.csr_matrix, seed: int, threads: int) -> None:
         self.threads = threads
-        self.model = self.module.LDAModel(k=self.n_components, alpha=ALPHA, eta=BETA, seed=seed)
+        self.model = self.module.LDAModel(
+            k=self.n_components, alpha=ALPHA, eta=BETA, seed=seed
+        )
         self.model.optim_interval = self.model.burn_in = 0
         for words in documents(X):
             self.model.add_doc([str(word) for word in words])
@@ -115,9 +120,14 @@ class SklearnBatch(Opponent):
     def start(self, X: sp.csr_matrix, seed: int, threads: int) -> None:
         self.X = X.astype(float)
         self.model = self.module.LatentDirichletAllocation(
-            self.n_components, learning_method=self.method, max_iter=1, doc_topic_prior=ALPHA,
-            topic_word_prior=BETA, random_state=seed, n_jobs=threads,
-        )  # fmt: skip
+            self.n_components,
+            learning_method=self.method,
+            max_iter=1,
+            doc_topic_prior=ALPHA,
+            topic_word_prior=BETA,
+            random_state=seed,
+            n_jobs=threads,
+        )
         self.model._init_latent_vars(X.shape[1], dtype=np.float64)
 
     def step(self) -> None:
@@ -128,7 +138,9 @@ class SklearnBatch(Opponent):
 
 
 class SklearnOnline(SklearnBatch):
-    """Stochastic variational inference with its default minibatches of 128 documents."""
+    """Stochastic variational inference with its default minibatches of 128
+    documents.
+    """
 
     name, method = "scikit-learn online", "online"
 
@@ -145,12 +157,19 @@ class Gensim(Opponent):
 
     def start(self, X: sp.csr_matrix, seed: int, threads: int) -> None:
         rows = (X[d] for d in range(X.shape[0]))
-        self.corpus = [list(zip(row.indices.tolist(), row.data.tolist())) for row in rows]
+        self.corpus = [
+            list(zip(row.indices.tolist(), row.data.tolist())) for row in rows
+        ]
         words = {word: str(word) for word in range(X.shape[1])}
         self.model = getattr(self.module, self.kind)(
-            id2word=words, num_topics=self.n_components, alpha=[ALPHA] * self.n_components,
-            eta=BETA, eval_every=None, random_state=seed, **self.options(threads),
-        )  # fmt: skip
+            id2word=words,
+            num_topics=self.n_components,
+            alpha=[ALPHA] * self.n_components,
+            eta=BETA,
+            eval_every=None,
+            random_state=seed,
+            **self.options(threads),
+        )
 
     def options(self, threads: int) -> dict[str, int]:
         return {}

@@ -1,4 +1,6 @@
-"""Fits of dplda that can be stopped after each round, so that others take turns with them."""
+"""Fits of dplda that can be stopped after each round, so that others take turns with
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ warnings.filterwarnings("ignore", message=".*noise|.*epsilon|.*random_state")
 
 OURS = {
     "GibbsLDA": lambda k, **common: GibbsLDA(k, **common),
-    "HDPLDA": lambda k, **common: HDPLDA(k, noise_epsilon=0.5, count_clip=10.0, **common),
+    "HDPLDA": lambda k, **common: HDPLDA(
+        k, noise_epsilon=0.5, count_clip=10.0, **common
+    ),
     "SubLDA": lambda k, **common: SubLDA(k, epsilon=4.0, **common),
     # all documents in each round, as the others
     "PrivateSVILDA": lambda k, **common: PrivateSVILDA(
@@ -35,7 +39,8 @@ class Stopped(Exception):
 class Rounds:
     """The rounds of one fit: `step` runs the next one. The fit has a thread of its own.
 
-    A round is everything that the fit does for it: sample, inference, sums, noise, table.
+    A round is everything that the fit does for it: sample, inference, sums, noise,
+    table.
     """
 
     def __init__(self, model: Any, X: Any) -> None:
@@ -86,7 +91,9 @@ class Rounds:
 
 
 def _with_turns(estimator: Any, first: int, last: int) -> Iterator[int]:
-    """Stands in for the numbers of the rounds of a fit; one that nobody steps runs through."""
+    """Stands in for the numbers of the rounds of a fit; one that nobody steps runs
+    through.
+    """
     stepped = getattr(threading.current_thread(), "fit_of", None)
     yield from stepped.numbers(first, last) if stepped else range(first, last + 1)
 
@@ -94,8 +101,8 @@ def _with_turns(estimator: Any, first: int, last: int) -> Iterator[int]:
 for module in (_document_lda, _gibbslda, _hdplda):
     module.rounds = _with_turns  # type: ignore[attr-defined]
 
-# A corpus that is too small for its epsilon gets rounds that release word totals again. They are
-# far cheaper than rounds of topics, which are what is timed here.
+# A corpus that is too small for its epsilon gets rounds that release word totals again.
+# They are far cheaper than rounds of topics, which are what is timed here.
 NoisyTable.share_for_totals = property(  # type: ignore[assignment]
     lambda table: 0.0, lambda table, share: None
 )

@@ -1,13 +1,15 @@
-"""Tokens per second of one sweep or round, next to other implementations, in one process.
+"""Tokens per second of one sweep or round, next to other implementations, in one
+process.
 
-``python benchmarks/peers/sweeps.py [--corpora nips kos] [--components 20 50 100 500 1000]
-[--repeats 5] [--seeds 3] [--threads 1] [--sets avx512 avx2 portable] [--slow-up-to 100]
-[--only NAME ...] [--plot FILE]``
+``python benchmarks/peers/sweeps.py [--corpora nips kos] [--components 20 50 100 500
+1000] [--repeats 5] [--seeds 3] [--threads 1] [--sets avx512 avx2 portable]
+[--slow-up-to 100] [--only NAME ...] [--plot FILE]``
 
-All contestants take turns, round by round, from the same corpus with the same priors. The time is
-CPU time of the process, its threads and its child processes. A round of dplda is everything that
-`fit` does in it: inference, sums, noise on all cells, table. Every contestant makes some sweeps
-before the clock starts. A peer that is missing has a row that says so.
+All contestants take turns, round by round, from the same corpus with the same priors.
+The time is CPU time of the process, its threads and its child processes. A round of
+dplda is everything that `fit` does in it: inference, sums, noise on all cells, table.
+Every contestant makes some sweeps before the clock starts. A peer that is missing has a
+row that says so.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ UNIT = {"GibbsLDA": "sweep"}
 
 
 class Turn:
-    """A contestant on one corpus, with its name in the tables and its instruction set."""
+    """A contestant on one corpus, with its name in the tables and its instruction
+    set.
+    """
 
     def __init__(self, name: str, instruction_set: str | None, start: Any) -> None:
         self.name, self.instruction_set = name, instruction_set
@@ -69,14 +73,20 @@ def row_names(options: argparse.Namespace) -> dict[str, tuple[str, str | None, A
     return names
 
 
-def start(row: str, options: argparse.Namespace, X: Any, n_components: int, seed: int) -> Any:
+def start(
+    row: str, options: argparse.Namespace, X: Any, n_components: int, seed: int
+) -> Any:
     """A contestant that has warmed up, or the reason why its row has none."""
     name, instruction_set, kind = row_names(options)[row]
     if name in OURS:
         model = kind(
-            n_components, doc_topic_prior=ALPHA, topic_word_prior=BETA, random_state=seed,
-            max_iter=2 * (WARM_UP + options.repeats), n_jobs=options.threads,
-        )  # fmt: skip
+            n_components,
+            doc_topic_prior=ALPHA,
+            topic_word_prior=BETA,
+            random_state=seed,
+            max_iter=2 * (WARM_UP + options.repeats),
+            n_jobs=options.threads,
+        )
         return Turn(row, instruction_set, lambda: Rounds(model, X))
     if kind.slow and n_components > options.slow_up_to:
         return f"not run (K > {options.slow_up_to})"
@@ -108,40 +118,70 @@ def measure(options: argparse.Namespace, X: Any, n_components: int) -> dict[str,
 def cell(seconds: Any, n_tokens: int) -> str:
     if isinstance(seconds, str):
         return seconds
-    return f"{n_tokens / seconds.min() / 1e6:.2f} ({n_tokens / np.median(seconds) / 1e6:.2f})"
+    best, median = n_tokens / seconds.min(), n_tokens / np.median(seconds)
+    return f"{best / 1e6:.2f} ({median / 1e6:.2f})"
 
 
 def ratio(seconds: Any, reference: Any) -> str:
     if isinstance(seconds, str) or not isinstance(reference, np.ndarray):
         return "-"
-    return f"{reference.min() / seconds.min():.2f} ({np.median(reference / seconds):.2f})"
+    return (
+        f"{reference.min() / seconds.min():.2f} ({np.median(reference / seconds):.2f})"
+    )
 
 
 def tables(corpus: str, n_tokens: int, results: dict[int, dict[str, Any]]) -> str:
     """Two tables: tokens per second, and the ratio to tomotopy."""
     rows = list(next(iter(results.values())))
     head = [f"{corpus}, M tokens/s", *(f"K = {k}" for k in results)]
-    speeds = [[row, *(cell(result[row], n_tokens) for result in results.values())] for row in rows]
+    speeds = [
+        [row, *(cell(result[row], n_tokens) for result in results.values())]
+        for row in rows
+    ]
     parts = [markdown(head, speeds)]
     if REFERENCE in rows:
         head[0] = f"{corpus}, times {REFERENCE}"
-        parts.append(markdown(head, [
-            [row, *(ratio(result[row], result[REFERENCE]) for result in results.values())]
-            for row in rows if row != REFERENCE
-        ]))  # fmt: skip
+        parts.append(
+            markdown(
+                head,
+                [
+                    [
+                        row,
+                        *(
+                            ratio(result[row], result[REFERENCE])
+                            for result in results.values()
+                        ),
+                    ]
+                    for row in rows
+                    if row != REFERENCE
+                ],
+            )
+        )
     return "\n\n".join(parts)
 
 
-def draw(corpus: str, n_tokens: int, results: dict[int, dict[str, Any]], axes: Any) -> None:
-    """Tokens per second against the number of topics; the best of the instruction sets."""
+def draw(
+    corpus: str, n_tokens: int, results: dict[int, dict[str, Any]], axes: Any
+) -> None:
+    """Tokens per second against the number of topics; the best of the instruction
+    sets.
+    """
     for row in next(iter(results.values())):
-        points = [(k, n_tokens / result[row].min() / 1e6) for k, result in results.items()
-                  if isinstance(result[row], np.ndarray)]  # fmt: skip
+        points = [
+            (k, n_tokens / result[row].min() / 1e6)
+            for k, result in results.items()
+            if isinstance(result[row], np.ndarray)
+        ]
         is_ours = row.split()[0] in OURS
         if points:
             axes.plot(*zip(*points), "o-" if is_ours else "x--", label=row)
-    axes.set(xscale="log", yscale="log", xlabel="topics", ylabel="M tokens a CPU second",
-             title=f"One sweep or round on {corpus}")  # fmt: skip
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="topics",
+        ylabel="M tokens a CPU second",
+        title=f"One sweep or round on {corpus}",
+    )
     axes.set_xticks(list(results), [str(k) for k in results], minor=False)
     axes.minorticks_off()
     axes.grid(alpha=0.3)
@@ -151,16 +191,31 @@ def draw(corpus: str, n_tokens: int, results: dict[int, dict[str, Any]], axes: A
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpora", nargs="+", default=["nips", "kos"])
-    parser.add_argument("--components", nargs="+", type=int, default=[20, 50, 100, 500, 1000])
+    parser.add_argument(
+        "--components", nargs="+", type=int, default=[20, 50, 100, 500, 1000]
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--sets", nargs="+", default=None, choices=_sets.INSTRUCTION_SETS,
-                        help="instruction sets of the kernels; default: the fastest")  # fmt: skip
-    parser.add_argument("--slow-up-to", type=int, default=100,
-                        help="largest K for lda, scikit-learn and gensim")  # fmt: skip
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="contestants, such as tomotopy")
-    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
+    parser.add_argument(
+        "--sets",
+        nargs="+",
+        default=None,
+        choices=_sets.INSTRUCTION_SETS,
+        help="instruction sets of the kernels; default: the fastest",
+    )
+    parser.add_argument(
+        "--slow-up-to",
+        type=int,
+        default=100,
+        help="largest K for lda, scikit-learn and gensim",
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="contestants, such as tomotopy"
+    )
+    parser.add_argument(
+        "--note", default="", help="added to the conditions: loaded machine"
+    )
     parser.add_argument("--plot", metavar="FILE", help="PNG of the first corpus")
     options = parser.parse_args()
     options.sets = options.sets or list(_sets.INSTRUCTION_SETS[-1:])

@@ -1,21 +1,22 @@
 """Wall time of whole rounds with one thread and with more, in one process.
 
-``python benchmarks/peers/threads.py [--corpora nips] [--words 2000 all] [--components 20 100 500]
-[--threads 1 2] [--rounds 8] [--repeats 5] [--only NAME ...]``
+``python benchmarks/peers/threads.py [--corpora nips] [--words 2000 all] [--components
+20 100 500] [--threads 1 2] [--rounds 8] [--repeats 5] [--only NAME ...]``
 
-A round is everything that `fit` does in it: inference or topic draws, sums, noise on all cells,
-table. A fit is what a user calls, at the defaults: ``--only SubLDA.fit ...``, in a run without
-rounds, for which fits are changed. `transform` infers the topic weights of all documents, checks of
-the counts included. Each
-contestant runs once for each number of threads, from the same seed, and they take turns. A turn is
-`--rounds` rounds in a row, as in a fit: a single one would begin with the caches of another run,
-and with threads that sleep. tomotopy is the reference. Run it on a machine that does nothing else:
-a thread that waits for a processor counts as time here.
+A round is everything that `fit` does in it: inference or topic draws, sums, noise on
+all cells, table. A fit is what a user calls, at the defaults: ``--only SubLDA.fit
+...``, in a run without rounds, for which fits are changed. `transform` infers the topic
+weights of all documents, checks of the counts included. Each contestant runs once for
+each number of threads, from the same seed, and they take turns. A turn is `--rounds`
+rounds in a row, as in a fit: a single one would begin with the caches of another run,
+and with threads that sleep. tomotopy is the reference. Run it on a machine that does
+nothing else: a thread that waits for a processor counts as time here.
 
-The limit of the machine is measured beside it: as many processes as threads, each with a contestant
-of one thread, take the same turns at the same time. They share no data and wait for nothing, so
-what they gain together is what the processors can give to this kind of work. Two virtual processors
-may be one core, whose parts share it well if they wait for memory, and badly if they compute.
+The limit of the machine is measured beside it: as many processes as threads, each with
+a contestant of one thread, take the same turns at the same time. They share no data and
+wait for nothing, so what they gain together is what the processors can give to this
+kind of work. Two virtual processors may be one core, whose parts share it well if they
+wait for memory, and badly if they compute.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def most_frequent(X: sp.csr_array, words: str) -> sp.csr_array:
     return sp.csr_array(X[:, np.sort(order)])
 
 
-def start(name: str, X: sp.csr_array, n_components: int, threads: int, n_timed: int) -> Any:
+def start(
+    name: str, X: sp.csr_array, n_components: int, threads: int, n_timed: int
+) -> Any:
     """A contestant that has warmed up: `step` is what is timed."""
     common = {"doc_topic_prior": ALPHA, "topic_word_prior": BETA, "random_state": 0}
     if name == "tomotopy":
@@ -72,14 +75,17 @@ def start(name: str, X: sp.csr_array, n_components: int, threads: int, n_timed: 
         model = GibbsLDA(n_components, max_iter=SWEEPS, n_jobs=threads, **common).fit(X)
         contestant = Call(model.transform, X)
     elif name in FITS:
-        return Call(FITS[name](n_components, epsilon=4.0, random_state=0, n_jobs=threads).fit, X)
+        return Call(
+            FITS[name](n_components, epsilon=4.0, random_state=0, n_jobs=threads).fit, X
+        )
     else:
         from ours import OURS, Rounds  # which changes all fits of this process
 
         n_rounds = 2 * (WARM_UP + n_timed)  # the last ones of a fit are not timed
         model = OURS[name](n_components, max_iter=n_rounds, n_jobs=threads, **common)
         if name in ("SubLDA", "PrivateSVILDA"):
-            # where topics would drown in noise, some rounds release word totals, which is less work
+            # where topics would drown in noise, some rounds release word totals, which
+            # is less work
             model.set_params(epsilon=None, noise_multiplier=0.01)
         contestant = Rounds(model, X)
     for _ in range(WARM_UP):
@@ -121,8 +127,11 @@ class Alone:
         self._process.shutdown()
 
 
-def measure(options: argparse.Namespace, X: sp.csr_array, n_components: int) -> dict[str, Any]:
-    """Wall seconds of a round (contests, repeats) of each contestant, or why it does not run.
+def measure(
+    options: argparse.Namespace, X: sp.csr_array, n_components: int
+) -> dict[str, Any]:
+    """Wall seconds of a round (contests, repeats) of each contestant, or why it does
+    not run.
 
     The contests are the numbers of threads, and at last processes of one thread.
     """
@@ -151,7 +160,9 @@ def measure(options: argparse.Namespace, X: sp.csr_array, n_components: int) -> 
 
 
 def cell(seconds: Any, threads: list[int]) -> str:
-    """How much faster the most threads are, the limit of the machine, and milliseconds."""
+    """How much faster the most threads are, the limit of the machine, and
+    milliseconds.
+    """
     if isinstance(seconds, str):
         return seconds
     *median, together = np.median(seconds, axis=1)
@@ -163,13 +174,17 @@ def cell(seconds: Any, threads: list[int]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpora", nargs="+", default=["nips"])
-    parser.add_argument("--words", nargs="+", default=["2000", "all"], help="sizes of vocabulary")
+    parser.add_argument(
+        "--words", nargs="+", default=["2000", "all"], help="sizes of vocabulary"
+    )
     parser.add_argument("--components", nargs="+", type=int, default=[20, 100, 500])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=8, help="of each turn")
     parser.add_argument("--repeats", type=int, default=5, help="turns")
     parser.add_argument("--only", nargs="+", default=list(ROWS), choices=[*ROWS, *FITS])
-    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
+    parser.add_argument(
+        "--note", default="", help="added to the conditions: loaded machine"
+    )
     options = parser.parse_args()
     if len({name in FITS for name in options.only}) > 1:
         parser.error("whole fits and rounds take a run each")
@@ -180,18 +195,25 @@ def main() -> None:
                 X = most_frequent(whole_corpus(corpus), words)
                 results = {}
                 for n_components in options.components:
-                    print(f"{corpus}, {words} words, K = {n_components}", file=sys.stderr)
+                    print(
+                        f"{corpus}, {words} words, K = {n_components}", file=sys.stderr
+                    )
                     results[n_components] = measure(options, X, n_components)
                 head = [f"{corpus}, V = {X.shape[1]}", *(f"K = {k}" for k in results)]
                 shown = partial(cell, threads=options.threads)
-                rows = [[row, *(shown(result[row]) for result in results.values())]
-                        for row in options.only]  # fmt: skip
+                rows = [
+                    [row, *(shown(result[row]) for result in results.values())]
+                    for row in options.only
+                ]
                 print(markdown(head, rows) + "\n", flush=True)
     threads = " and ".join(map(str, options.threads))
     print(
-        f"Gain, of that of independent processes, and milliseconds a round with {threads} threads: "
-        f"medians of {options.repeats} turns of {options.rounds} rounds; "
-        + conditions(["tomotopy"], max(options.threads), options.note).replace("CPU", "wall")
+        "Gain, of that of independent processes, and milliseconds a round with "
+        f"{threads} threads: medians of {options.repeats} turns of {options.rounds} "
+        "rounds; "
+        + conditions(["tomotopy"], max(options.threads), options.note).replace(
+            "CPU", "wall"
+        )
     )
 
 

@@ -1,15 +1,16 @@
-"""CPU seconds against held-out perplexity, without noise, next to other implementations.
+"""CPU seconds against held-out perplexity, without noise, next to other
+implementations.
 
-``python benchmarks/peers/time_to_quality.py [--corpora kos nips] [--components 50 100 1000]
-[--seeds 3] [--threads 1] [--slow-up-to 100] [--only NAME ...]
-[--plot FILE]``
+``python benchmarks/peers/time_to_quality.py [--corpora kos nips] [--components 50 100
+1000] [--seeds 3] [--threads 1] [--slow-up-to 100] [--only NAME ...] [--plot FILE]``
 
-A tenth of the documents is held out. One evaluator judges every table of topics: document
-completion, as in `held_out_perplexity`. dplda is timed as whole fits, one for each number of
-rounds, with all that a fit does once. The others are timed in their sweeps alone, and read after
-some of them; reading documents is not counted. tomotopy and lda give the counts of the last sweep.
-A row of its own averages tomotopy's counts over the last half of its sweeps, which its users do by
-hand; reading the counts is not timed.
+A tenth of the documents is held out. One evaluator judges every table of topics:
+document completion, as in `held_out_perplexity`. dplda is timed as whole fits, one for
+each number of rounds, with all that a fit does once. The others are timed in their
+sweeps alone, and read after some of them; reading documents is not counted. tomotopy
+and lda give the counts of the last sweep. A row of its own averages tomotopy's counts
+over the last half of its sweeps, which its users do by hand; reading the counts is not
+timed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ AVERAGED = "tomotopy, last half averaged"
 REFERENCE = "tomotopy"
 OURS = {
     "GibbsLDA": (SWEEPS, GibbsLDA),
-    "SubLDA(epsilon=inf)": (ROUNDS, lambda k, **options: SubLDA(k, epsilon=np.inf, **options)),
+    "SubLDA(epsilon=inf)": (
+        ROUNDS,
+        lambda k, **options: SubLDA(k, epsilon=np.inf, **options),
+    ),
 }
 Point = tuple[int, float, float]  # sweeps, CPU seconds, perplexity
 
@@ -66,11 +70,17 @@ class TomotopyAveraged(Tomotopy):
 
     def components(self) -> np.ndarray:
         n_done = len(self.sums) - 1
-        return (self.sums[-1] - self.sums[n_done // 2]).astype(float) / (n_done - n_done // 2)
+        return (self.sums[-1] - self.sums[n_done // 2]).astype(float) / (
+            n_done - n_done // 2
+        )
 
 
 def whole_fits(
-    kind: Callable[..., Any], counts: tuple[int, ...], X: Any, score: Callable, **options: Any
+    kind: Callable[..., Any],
+    counts: tuple[int, ...],
+    X: Any,
+    score: Callable,
+    **options: Any,
 ) -> Iterator[Point]:
     """A fit for each number of rounds."""
     for n in counts:
@@ -80,7 +90,9 @@ def whole_fits(
         yield n, seconds, score(model.components_)
 
 
-def after_sweeps(peer: Any, counts: tuple[int, ...], score: Callable) -> Iterator[Point]:
+def after_sweeps(
+    peer: Any, counts: tuple[int, ...], score: Callable
+) -> Iterator[Point]:
     """One training, read after so many sweeps."""
     done, seconds = 0, 0.0
     for n in counts:
@@ -99,9 +111,15 @@ def curves_of_seed(
     curves: dict[str, Any] = {}
     for name, (counts, kind) in OURS.items():
         running[name] = whole_fits(
-            partial(kind, n_components), counts, X, score, doc_topic_prior=ALPHA,
-            topic_word_prior=BETA, random_state=seed, n_jobs=options.threads,
-        )  # fmt: skip
+            partial(kind, n_components),
+            counts,
+            X,
+            score,
+            doc_topic_prior=ALPHA,
+            topic_word_prior=BETA,
+            random_state=seed,
+            n_jobs=options.threads,
+        )
     for peer in (Tomotopy, TomotopyAveraged, *OPPONENTS[1:]):
         counts = SWEEPS if peer.name in (REFERENCE, AVERAGED, "lda") else PASSES
         if peer.slow and n_components > options.slow_up_to:
@@ -116,8 +134,12 @@ def curves_of_seed(
             else:
                 running[peer.name] = after_sweeps(start, counts, score)
     if options.only:
-        running = {name: points for name, points in running.items() if name in options.only}
-        curves = {name: reason for name, reason in curves.items() if name in options.only}
+        running = {
+            name: points for name, points in running.items() if name in options.only
+        }
+        curves = {
+            name: reason for name, reason in curves.items() if name in options.only
+        }
     curves |= {name: [] for name in running}
     while running:
         for name, points in list(running.items()):
@@ -130,7 +152,8 @@ def curves_of_seed(
 
 
 def seconds_to(level: float, curve: list[Point]) -> tuple[float, str]:
-    """CPU seconds to a perplexity, and "<" if the first point is better; infinity if never.
+    """CPU seconds to a perplexity, and "<" if the first point is better; infinity if
+    never.
 
     Between two points, log time is linear in log perplexity.
     """
@@ -147,7 +170,9 @@ def seconds_to(level: float, curve: list[Point]) -> tuple[float, str]:
     return np.inf, ""
 
 
-def advantage(level_of: Callable[[list[Point]], float], curves: list, references: list) -> str:
+def advantage(
+    level_of: Callable[[list[Point]], float], curves: list, references: list
+) -> str:
     """How much longer the reference takes to its own level: median over the seeds."""
     ratios, bound = [], ""
     for curve, reference in zip(curves, references):
@@ -170,31 +195,53 @@ def tables(corpus: str, n_components: int, by_seed: list[dict[str, Any]]) -> str
         points = np.median([curves[name] for curves in by_seed], axis=0)
         curve = ", ".join(f"{n:.0f}: {s:.2f} s {p:.0f}" for n, s, p in points)
         rows.append([name, curve])
-    head = [f"{corpus}, K = {n_components}", "sweeps or rounds: CPU seconds, perplexity"]
+    head = [
+        f"{corpus}, K = {n_components}",
+        "sweeps or rounds: CPU seconds, perplexity",
+    ]
     parts = [markdown(head, rows)]
     if REFERENCE in names and not isinstance(by_seed[0][REFERENCE], str):
         references = [curves[REFERENCE] for curves in by_seed]
         n_points = len(references[0])
         head = ["time ratio at the level of tomotopy after"]
         head += [f"{n} sweeps" for n, _, _ in references[0]]
-        parts.append(markdown(head, [
-            [name, *(
-                advantage(lambda curve, i=i: curve[i][2], [c[name] for c in by_seed], references)
-                for i in range(n_points)
-            )]
-            for name in names if name != REFERENCE and not isinstance(by_seed[0][name], str)
-        ]))  # fmt: skip
+        parts.append(
+            markdown(
+                head,
+                [
+                    [
+                        name,
+                        *(
+                            advantage(
+                                lambda curve, i=i: curve[i][2],
+                                [c[name] for c in by_seed],
+                                references,
+                            )
+                            for i in range(n_points)
+                        ),
+                    ]
+                    for name in names
+                    if name != REFERENCE and not isinstance(by_seed[0][name], str)
+                ],
+            )
+        )
     return "\n\n".join(parts)
 
 
-def draw(corpus: str, n_components: int, by_seed: list[dict[str, Any]], axes: Any) -> None:
+def draw(
+    corpus: str, n_components: int, by_seed: list[dict[str, Any]], axes: Any
+) -> None:
     """Perplexity against CPU seconds; median over the seeds."""
     for name in by_seed[0]:
         if not isinstance(by_seed[0][name], str):
             _, seconds, perplexity = np.median([c[name] for c in by_seed], axis=0).T
             axes.plot(seconds, perplexity, "o-" if name in OURS else "x--", label=name)
-    axes.set(xscale="log", xlabel="CPU seconds", ylabel="held-out perplexity",
-             title=f"{corpus}, {n_components} topics, without noise")  # fmt: skip
+    axes.set(
+        xscale="log",
+        xlabel="CPU seconds",
+        ylabel="held-out perplexity",
+        title=f"{corpus}, {n_components} topics, without noise",
+    )
     axes.tick_params(axis="x", which="minor", labelbottom=False)
     axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize="small")
@@ -208,8 +255,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--slow-up-to", type=int, default=100)
     parser.add_argument("--only", nargs="+", metavar="NAME")
-    parser.add_argument("--note", default="", help="added to the conditions: loaded machine")
-    parser.add_argument("--plot", metavar="FILE", help="PNG; corpus and K are put into its name")
+    parser.add_argument(
+        "--note", default="", help="added to the conditions: loaded machine"
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE", help="PNG; corpus and K are put into its name"
+    )
     options = parser.parse_args()
     known = {*OURS, AVERAGED, *(peer.name for peer in OPPONENTS)}
     unknown = set(options.only or ()) - known
@@ -221,13 +272,20 @@ def main() -> None:
             for n_components in options.components:
                 by_seed = []
                 for seed in range(options.seeds):
-                    print(f"{corpus}, K = {n_components}, seed {seed}", file=sys.stderr, flush=True)
+                    print(
+                        f"{corpus}, K = {n_components}, seed {seed}",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                     by_seed.append(curves_of_seed(options, X, held, n_components, seed))
                 report(options, corpus, n_components, by_seed)
 
 
 def report(
-    options: argparse.Namespace, corpus: str, n_components: int, by_seed: list[dict[str, Any]]
+    options: argparse.Namespace,
+    corpus: str,
+    n_components: int,
+    by_seed: list[dict[str, Any]],
 ) -> None:
     """Print the tables of one number of topics, and draw them."""
     packages = sorted({peer.package for peer in OPPONENTS})

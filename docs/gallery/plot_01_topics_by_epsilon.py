@@ -2,8 +2,8 @@
 Topics at epsilon 1, 2 and 4
 ============================
 
-The same 9,790 texts, the same model, three budgets. Epsilon is the total that the whole training
-may cost one document. A smaller one means more noise in every count.
+The same 9,790 texts, the same model, three budgets. Epsilon is the total that the whole
+training may cost one document. A smaller one means more noise in every count.
 """
 
 import numpy as np
@@ -21,8 +21,9 @@ words = vectorizer.get_feature_names_out()
 # %%
 # Epsilon 1
 # ---------
-# A bar is the probability of a word in the topic, a tick that in all topics. Words that do not
-# stand out of the noise are gray. The display draws the topics with the most evidence first.
+# A bar is the probability of a word in the topic, a tick that in all topics. Words that
+# do not stand out of the noise are gray. The display draws the topics with the most
+# evidence first.
 
 
 def fit_and_draw(epsilon):
@@ -47,6 +48,6 @@ fit_and_draw(2.0)
 
 fit_and_draw(4.0)
 
-# %%
-# Each of the three fits cost its own epsilon. On private texts, all three together would cost more
-# than the largest of them: a :class:`~dplda.privacy.Ledger` adds them up.
+# %% Each of the three fits cost its own epsilon. On private texts, all three together
+# would cost more than the largest of them: a :class:`~dplda.privacy.Ledger` adds them
+# up.

@@ -2,8 +2,9 @@
 Utility against epsilon
 =======================
 
-How much does privacy cost? Held-out perplexity (lower is better) between two lines: word
-frequencies alone, and a model without privacy. Then the same question before any data are read.
+How much does privacy cost? Held-out perplexity (lower is better) between two lines:
+word frequencies alone, and a model without privacy. Then the same question before any
+data are read.
 """
 
 import matplotlib.pyplot as plt
@@ -22,15 +23,17 @@ train, held_out = train_test_split(X, test_size=0.2, random_state=0)
 # %%
 # Measured
 # --------
-# These texts are public, so that their exact perplexity may be shown. For private texts, it would
-# be a release that no epsilon covers.
+# These texts are public, so that their exact perplexity may be shown. For private
+# texts, it would be a release that no epsilon covers.
 
 epsilons = [0.5, 1.0, 2.0, 4.0, 8.0, float("inf")]
 models = [SubLDA(10, epsilon=epsilon).fit(train) for epsilon in epsilons]
 *private, exact = [model.perplexity(held_out) for model in models]
 _, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 axes.semilogx([model.epsilon_ for model in models[:-1]], private, "o-", label="SubLDA")
-axes.axhline(unigram_perplexity(train, held_out), ls=":", color="0.4", label="word frequencies")
+axes.axhline(
+    unigram_perplexity(train, held_out), ls=":", color="0.4", label="word frequencies"
+)
 axes.axhline(exact, ls="--", color="0.4", label="SubLDA, not private")
 axes.set(xlabel="epsilon of a document", ylabel="held-out perplexity", title="Measured")
 axes.set_xticks(epsilons[:-1], [f"{epsilon:g}" for epsilon in epsilons[:-1]])
@@ -40,19 +43,26 @@ axes.legend()
 # %%
 # Expected
 # --------
-# :func:`dplda.plan` evaluates a formula that was fitted to eight corpora. It reads no texts.
-# 0% is as good as word frequencies, 100% as a model without privacy. The number of topics does not
-# enter the share.
+# :func:`dplda.plan` evaluates a formula that was fitted to eight corpora. It reads no
+# texts. 0% is as good as word frequencies, 100% as a model without privacy. The number
+# of topics does not enter the share.
 
 n_docs = np.geomspace(300, 100_000, 30).astype(int)
 _, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 for epsilon in (0.5, 1.0, 2.0, 4.0):
     plans = [plan(n_docs=int(n), epsilon=epsilon, n_components=1) for n in n_docs]
-    axes.plot(n_docs, [100 * max(0, p.gap_closed) for p in plans], label=f"epsilon {epsilon:g}")
+    axes.plot(
+        n_docs,
+        [100 * max(0, p.gap_closed) for p in plans],
+        label=f"epsilon {epsilon:g}",
+    )
 axes.set(
-    xscale="log", xlabel="documents", ylabel="expected share of the gap (%)", ylim=(0, 100),
+    xscale="log",
+    xlabel="documents",
+    ylabel="expected share of the gap (%)",
+    ylim=(0, 100),
     title="Before any data are read",
-)  # fmt: skip
+)
 axes.set_xticks([300, 1000, 3000, 10_000, 30_000, 100_000])
 axes.set_xticklabels(["300", "1,000", "3,000", "10,000", "30,000", "100,000"])
 axes.legend()

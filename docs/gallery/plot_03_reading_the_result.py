@@ -2,8 +2,8 @@
 Which topics to trust
 =====================
 
-A private fit always returns topics. Some of them are noise. The fitted model says which, at no
-cost, because it knows how much noise it drew.
+A private fit always returns topics. Some of them are noise. The fitted model says
+which, at no cost, because it knows how much noise it drew.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Auditing a fit
 ==============
 
-A proof bounds epsilon from above. An audit attacks the fit and bounds epsilon from below: canaries
-are hidden by fair coins, and an attack that sees every release guesses the coins. A bound above the
-claim refutes the claim.
+A proof bounds epsilon from above. An audit attacks the fit and bounds epsilon from
+below: canaries are hidden by fair coins, and an attack that sees every release guesses
+the coins. A bound above the claim refutes the claim.
 """
 
 import warnings
@@ -15,7 +15,8 @@ from dplda import SubLDA
 from dplda.audit import audit_epsilon
 from dplda.datasets import make_topic_corpus
 
-warnings.simplefilter("ignore")  # a hundred documents are noise, and a published form warns
+# a hundred documents are noise, and a published form warns
+warnings.simplefilter("ignore")
 X = make_topic_corpus(n_docs=100, n_words=50, n_components=2, random_state=0).data
 
 
@@ -24,7 +25,10 @@ def show(result):
     _, ax = plt.subplots()
     worlds = [result.scores[~result.coins], result.scores[result.coins]]
     ax.hist(worlds, 41, histtype="stepfilled", alpha=0.6, label=["coin 0", "coin 1"])
-    ax.set(xlabel="attack score (log-likelihood ratio in favor of coin 1)", ylabel="canaries")
+    ax.set(
+        xlabel="attack score (log-likelihood ratio in favor of coin 1)",
+        ylabel="canaries",
+    )
     ax.legend(title=result.relation)
 
 
@@ -39,6 +43,5 @@ result = audit_epsilon(
 show(result)
 print(result)
 
-# %%
-# An audit that finds nothing proves nothing. The page on audits has what larger ones found, also
-# about the algorithms as published, whose worlds separate.
+# %% An audit that finds nothing proves nothing. The page on audits has what larger ones
+# found, also about the algorithms as published, whose worlds separate.

@@ -2,8 +2,9 @@
 Reports of documents that nobody sees
 =====================================
 
-No server is trusted. The owner of each document randomizes which words it has, and only the report
-leaves the place. The server knows the law of the noise and estimates topics from many reports.
+No server is trusted. The owner of each document randomizes which words it has, and only
+the report leaves the place. The server knows the law of the noise and estimates topics
+from many reports.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,7 @@ from dplda.displays import plot_topics
 
 X = make_topic_corpus(
     n_docs=20_000, n_words=40, n_components=4, doc_length=5, random_state=0
-).data  # fmt: skip
+).data
 
 # %%
 # A document and its report

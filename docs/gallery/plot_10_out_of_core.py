@@ -2,8 +2,8 @@
 A corpus larger than the memory
 ===============================
 
-`write_shards` writes blocks of rows to files. A fit reads one file after the other, and its model
-is that of the whole matrix, to the last bit.
+`write_shards` writes blocks of rows to files. A fit reads one file after the other, and
+its model is that of the whole matrix, to the last bit.
 """
 
 import tempfile
@@ -22,7 +22,9 @@ from dplda.datasets import make_topic_corpus, write_shards
 
 def blocks():
     for i in range(8):
-        yield make_topic_corpus(n_docs=1500, n_words=300, n_components=5, random_state=i).data
+        yield make_topic_corpus(
+            n_docs=1500, n_words=300, n_components=5, random_state=i
+        ).data
 
 
 folder = tempfile.TemporaryDirectory()
@@ -32,8 +34,8 @@ print(f"{corpus.shape[0]} documents in {corpus.n_shards} shards")
 # %%
 # The same model, bit for bit
 # ---------------------------
-# Only a common seed can show this. It voids the guarantee, as the warning says; these documents
-# are invented.
+# Only a common seed can show this. It voids the guarantee, as the warning says; these
+# documents are invented.
 
 X = np.concatenate([block.toarray() for block in blocks()])
 model = SubLDA(5, epsilon=4.0, max_iter=20, random_state=0)

@@ -2,8 +2,9 @@
 What epsilon means
 ==================
 
-Someone knows all texts but one, sees everything that was released, and decides whether that text
-was there. The curves show how often the best test finds it, for each share of false alarms.
+Someone knows all texts but one, sees everything that was released, and decides whether
+that text was there. The curves show how often the best test finds it, for each share of
+false alarms.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +26,10 @@ for epsilon in (0.5, 1.0, 4.0, 8.0):
     guarantee = SubLDA(4, epsilon=epsilon, max_iter=20).fit(X).privacy_
     found = [guarantee.detection_rate(a) for a in alarms]
     axes.plot(alarms, found, label=f"epsilon {epsilon:g}")
-    print(f"epsilon {epsilon:g}: finds {100 * guarantee.detection_rate(0.01):.1f} of 100, 1 false")
+    print(
+        f"epsilon {epsilon:g}: finds {100 * guarantee.detection_rate(0.01):.1f} of "
+        "100, 1 false"
+    )
 axes.plot([0, 1], [0, 1], color="0.6", ls=":", label="guessing")
 axes.set(xlabel="false alarms", ylabel="found", title="the best possible test")
 axes.legend()
@@ -39,7 +43,11 @@ _, axes = plt.subplots(figsize=(5, 4), layout="constrained")
 n_fits = np.arange(1, 11)
 for epsilon in (0.5, 1.0, 2.0):
     step = Gaussian(calibrate(lambda m: [Gaussian(m)], epsilon, 1e-6))
-    axes.plot(n_fits, [epsilon_of([step] * n, 1e-6) for n in n_fits], label=f"{epsilon:g} each")
+    axes.plot(
+        n_fits,
+        [epsilon_of([step] * n, 1e-6) for n in n_fits],
+        label=f"{epsilon:g} each",
+    )
 axes.set(xlabel="fits", ylabel="epsilon of all together", title="composition")
 axes.legend()
 plt.show()

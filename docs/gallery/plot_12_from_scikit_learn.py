@@ -2,8 +2,8 @@
 Coming from scikit-learn
 ========================
 
-`LatentDirichletAllocation` becomes :class:`~dplda.SubLDA`. The vocabulary becomes a public one.
-Everything else stays, and `epsilon` is new.
+`LatentDirichletAllocation` becomes :class:`~dplda.SubLDA`. The vocabulary becomes a
+public one. Everything else stays, and `epsilon` is new.
 """
 
 import matplotlib.pyplot as plt
@@ -21,19 +21,23 @@ texts = load_wordnet_glosses().data
 # %%
 # Before
 # ------
-# ``CountVectorizer(max_features=800)`` would learn its words from the texts, which shows them. Here
-# both models get the same public words, for the comparison.
+# ``CountVectorizer(max_features=800)`` would learn its words from the texts, which
+# shows them. Here both models get the same public words, for the comparison.
 
 vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(800))
 X = vectorizer.transform(texts)
-before = LatentDirichletAllocation(10, learning_method="online", max_iter=2, random_state=0).fit(X)
+before = LatentDirichletAllocation(
+    10, learning_method="online", max_iter=2, random_state=0
+).fit(X)
 
 # %%
 # Now
 # ---
 
 now = SubLDA(10, epsilon=4.0).fit(X)
-print(f"epsilon {now.epsilon_:.2f} at delta {now.delta_:g}, for one {now.privacy_.unit}")
+print(
+    f"epsilon {now.epsilon_:.2f} at delta {now.delta_:g}, for one {now.privacy_.unit}"
+)
 
 # %%
 # The numbering of topics is arbitrary: `match_topics` pairs them.
@@ -47,11 +51,14 @@ for k in np.argsort(distance):
 # %%
 _, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
 axes.bar(range(10), np.sort(distance))
-axes.set(xlabel="pairs of topics, the closest first", ylabel="Hellinger distance", ylim=(0, 1))
+axes.set(
+    xlabel="pairs of topics, the closest first",
+    ylabel="Hellinger distance",
+    ylim=(0, 1),
+)
 
-# %%
-# `transform`, pipelines, `GridSearchCV`, `set_output`, `clone` and pickles work as before. Topic
-# weights of private texts stay private; the model may be published.
+# %% `transform`, pipelines, `GridSearchCV`, `set_output`, `clone` and pickles work as
+# before. Topic weights of private texts stay private; the model may be published.
 
 theta = now.set_output(transform="default").transform(X[:3])
 print(theta.round(2))

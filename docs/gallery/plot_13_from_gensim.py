@@ -2,8 +2,8 @@
 Coming from gensim
 ==================
 
-A dictionary becomes a public vocabulary, a bag of words a row of a matrix, and `LdaModel` a
-:class:`~dplda.SubLDA`. Coherence is computed in public texts.
+A dictionary becomes a public vocabulary, a bag of words a row of a matrix, and
+`LdaModel` a :class:`~dplda.SubLDA`. Coherence is computed in public texts.
 
 .. code-block:: python
 
@@ -38,8 +38,8 @@ public, private = X[:2000], X[2000:]
 # %%
 # The model
 # ---------
-# `num_topics` is `n_components`. Learned priors (``alpha="auto"``) have no counterpart: they would
-# be a further release.
+# `num_topics` is `n_components`. Learned priors (``alpha="auto"``) have no counterpart:
+# they would be a further release.
 
 model = SubLDA(10, epsilon=4.0).fit(private)
 words = vectorizer.get_feature_names_out()
@@ -55,7 +55,9 @@ order = np.argsort(-model.topic_evidence_)
 _, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 for ax, measure in zip(axes, ("u_mass", "c_npmi")):
     values = coherence(model.components_, public, measure=measure)[order]
-    ax.bar(range(10), values, color=np.where(model.weak_topics_[order], "0.7", "#0072B2"))
+    ax.bar(
+        range(10), values, color=np.where(model.weak_topics_[order], "0.7", "#0072B2")
+    )
     ax.set(title=measure, xlabel="topics, the best first (gray: weak)")
 
 # %%

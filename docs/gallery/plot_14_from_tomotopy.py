@@ -2,8 +2,8 @@
 Coming from tomotopy
 ====================
 
-`LDAModel` becomes :class:`~dplda.GibbsLDA` without privacy and :class:`~dplda.SubLDA` with it.
-Counts of documents by topic become a charged histogram.
+`LDAModel` becomes :class:`~dplda.GibbsLDA` without privacy and :class:`~dplda.SubLDA`
+with it. Counts of documents by topic become a charged histogram.
 
 .. code-block:: python
 
@@ -28,7 +28,9 @@ from dplda.privacy import Ledger
 
 tokens = [text.lower().split() for text in load_wordnet_glosses().data]
 words = load_public_vocabulary(800)
-X = CountVectorizer(vocabulary=words, analyzer=lambda document: document).transform(tokens)
+X = CountVectorizer(vocabulary=words, analyzer=lambda document: document).transform(
+    tokens
+)
 
 # %%
 # Without privacy, by Gibbs sampling as in tomotopy, and with it
@@ -45,13 +47,15 @@ for k in np.argsort(distance):
 # %%
 # Sizes of topics
 # ---------------
-# Words by topic (`get_count_by_topics`) are released with the model. Documents by topic are a
-# further release, with a charge of its own.
+# Words by topic (`get_count_by_topics`) are released with the model. Documents by topic
+# are a further release, with a charge of its own.
 
 counts, guarantee = private_topic_counts(model, X, epsilon=1.0, ledger=ledger)
 _, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 axes[0].bar(range(10), model.components_.sum(axis=1))
 axes[0].set(title="amount of words (free)", xlabel="topic")
-axes[1].bar(range(10), counts, yerr=2 * guarantee.noise_scale, capsize=2, color="#D55E00")
+axes[1].bar(
+    range(10), counts, yerr=2 * guarantee.noise_scale, capsize=2, color="#D55E00"
+)
 axes[1].set(title="documents (epsilon 1)", xlabel="topic")
 print(ledger)

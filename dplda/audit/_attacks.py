@@ -1,7 +1,7 @@
 """Attacks: a document, a user, a word, a report or a token is one way or another.
 
-An attack knows the whole program except the coins, the secret noise and the secret samples. The
-bound is valid for any scores. Better scores give a larger bound.
+An attack knows the whole program except the coins, the secret noise and the secret
+samples. The bound is valid for any scores. Better scores give a larger bound.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Streams, uniform
 from dplda.word._frozen_table import HalfTable
 
-# Tokens of a canary, over the clipping norm: with many of them, its topics hardly depend on the
-# prior. The bound on an epsilon of 4 is 2.0 with 16 and with 64, and 1.9 with 4.
+# Tokens of a canary, over the clipping norm: with many of them, its topics hardly
+# depend on the prior. The bound on an epsilon of 4 is 2.0 with 16 and with 64, and 1.9
+# with 4.
 TOKENS_OVER_NORM = 16
-# Weight of the topic that a canary's word favors in the first table; others have 1. The bound on an
-# epsilon of 4 is 2.0 with 2, 1.8 with 1, and 1.4 with 16.
+# Weight of the topic that a canary's word favors in the first table; others have 1. The
+# bound on an epsilon of 4 is 2.0 with 2, 1.8 with 1, and 1.4 with 16.
 FAVOR = 2.0
 UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
 MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger: few reports hold more
@@ -36,7 +37,9 @@ MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger: few reports hold mor
 
 @dataclass
 class Target:
-    """The estimator under attack, which the attack may change, and the sizes of the audit."""
+    """The estimator under attack, which the attack may change, and the sizes of the
+    audit.
+    """
 
     estimator: BaseEstimator
     n_words: int
@@ -46,36 +49,46 @@ class Target:
     def planted(
         self, X: sp.csr_array, words: np.ndarray, n_more: int, n_tokens: int = 1
     ) -> dict[str, Any]:
-        """The canaries, a row of `words` for each, `n_tokens` times, followed by the others.
+        """The canaries, a row of `words` for each, `n_tokens` times, followed by the
+        others.
 
-        Their words are in a vocabulary that has `n_more` words that no other document has.
+        Their words are in a vocabulary that has `n_more` words that no other document
+        has.
         """
         rows = np.repeat(np.arange(self.n_canaries), words.shape[1])
         shape = (self.n_canaries, self.n_words + n_more)
-        canaries = count_matrix(rows, words.ravel(), np.full(words.size, n_tokens), shape)
+        canaries = count_matrix(
+            rows, words.ravel(), np.full(words.size, n_tokens), shape
+        )
         return {"X": sp.csr_array(sp.vstack([canaries, widened(X, n_more)]))}
 
     def planted_words(
         self, X: sp.csr_array, coins: np.ndarray, n_tokens: int = 1
     ) -> dict[str, Any]:
-        """The canaries, each with one of two words of its own; the first stands for coin 1."""
+        """The canaries, each with one of two words of its own; the first stands for
+        coin 1.
+        """
         words = (self.n_words + 2 * np.arange(self.n_canaries) + (1 - coins))[:, None]
         return self.planted(X, words, 2 * self.n_canaries, n_tokens)
 
 
 def declared_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> float:
-    """Epsilon at `delta` of a coin whose two worlds are so many steps of the relation apart."""
+    """Epsilon at `delta` of a coin whose two worlds are so many steps of the relation
+    apart.
+    """
     events = [Repeated(event, n_steps) for event in model.privacy_.events]
-    return epsilon_of(events, delta, total_variation=n_steps * model.privacy_.total_variation)
+    return epsilon_of(
+        events, delta, total_variation=n_steps * model.privacy_.total_variation
+    )
 
 
 @dataclass(frozen=True)
 class Attack:
     """How an audit attacks one unit of privacy.
 
-    An attack of your own needs `plant` and `scores`. The functions get the `Target` first: the copy
-    of the estimator (``target.estimator``), and the sizes ``target.n_words`` (without canaries) and
-    ``target.n_canaries``.
+    An attack of your own needs `plant` and `scores`. The functions get the `Target`
+    first: the copy of the estimator (``target.estimator``), and the sizes
+    ``target.n_words`` (without canaries) and ``target.n_canaries``.
 
     Parameters
     ----------
@@ -84,15 +97,17 @@ class Attack:
     relation : str
         Event that a coin decides, such as "a document is there or not".
     plant : callable
-        ``plant(target, X, coins)`` hides the canaries among the documents and returns the arguments
-        of `fit`: a dict with "X" and perhaps "user_ids". ``coins`` has one 0 or 1 for each canary.
+        ``plant(target, X, coins)`` hides the canaries among the documents and returns
+        the arguments of `fit`: a dict with "X" and perhaps "user_ids". ``coins`` has
+        one 0 or 1 for each canary.
     scores : callable
         ``scores(target, model, tape)`` guesses the coins from what a fit released,
-        ``tape.releases``. It returns one number for each canary: positive for coin 1 and negative
-        for coin 0. The magnitude is the certainty. The best scores are log-likelihood ratios in
-        favor of coin 1.
+        ``tape.releases``. It returns one number for each canary: positive for coin 1
+        and negative for coin 0. The magnitude is the certainty. The best scores are
+        log-likelihood ratios in favor of coin 1.
     prepare : callable, default=None
-        ``prepare(target)`` sets parameters of the copy, or refuses it, before anything is spent.
+        ``prepare(target)`` sets parameters of the copy, or refuses it, before anything
+        is spent.
     cost : callable, default=`declared_cost`
         ``cost(model, delta)`` is the epsilon that is claimed for one coin.
     """
@@ -106,7 +121,9 @@ class Attack:
 
 
 def train(model: BaseEstimator, data: dict[str, Any]) -> None:
-    """Fit; a randomizer releases reports, and a second round of a party must release nothing."""
+    """Fit; a randomizer releases reports, and a second round of a party must release
+    nothing.
+    """
     model.fit(**data)
     if hasattr(model, "refine"):
         model.refine(model.components_)
@@ -118,23 +135,27 @@ def train(model: BaseEstimator, data: dict[str, Any]) -> None:
 
 
 def _prepare_documents(target: Target) -> None:
-    """Set the first table, which the attack must know, or refuse what draws a secret one."""
+    """Set the first table, which the attack must know, or refuse what draws a secret
+    one.
+    """
     model = target.estimator
     if "prior_components" not in model.get_params():
         if not target.streams.seeded:
             raise ValueError(
-                f"{type(model).__name__} starts from a random table that the attack must know; "
-                "pass random_state to the audit"
+                f"{type(model).__name__} starts from a random table that the attack "
+                "must know; pass random_state to the audit"
             )
         return
     n_components, others = int(model.n_components), model.prior_components
     if others is None:
         size = n_components * target.n_words
         words = target.streams.reader(Purpose.AUDIT, 1).words(size)
-        others = -np.log(uniform(words, positive=True)).reshape(n_components, target.n_words)
-    # Each canary's word favors one topic, on which its documents agree. Contributions are
-    # differences between a document's topics and those of its words in the table; with a stronger
-    # preference the table would predict the topics.
+        others = -np.log(uniform(words, positive=True)).reshape(
+            n_components, target.n_words
+        )
+    # Each canary's word favors one topic, on which its documents agree. Contributions
+    # are differences between a document's topics and those of its words in the table;
+    # with a stronger preference the table would predict the topics.
     own, each = np.ones((n_components, target.n_canaries)), np.arange(target.n_canaries)
     own[each % n_components, each] = FAVOR
     model.set_params(prior_components=others)
@@ -142,12 +163,17 @@ def _prepare_documents(target: Target) -> None:
 
 
 def _documents(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:
-    """All documents of canaries, each with one word of the canary's own, and their owners."""
+    """All documents of canaries, each with one word of the canary's own, and their
+    owners.
+    """
     n_tokens = math.ceil(TOKENS_OVER_NORM * NORM)
     rows = np.arange(target.n_canaries * n_each)
-    owners = rows % target.n_canaries  # the first documents of all canaries, then the second
+    # the first documents of all canaries, then the second
+    owners = rows % target.n_canaries
     shape = (len(rows), target.n_words + target.n_canaries)
-    return count_matrix(rows, target.n_words + owners, np.full(len(rows), n_tokens), shape), owners
+    return count_matrix(
+        rows, target.n_words + owners, np.full(len(rows), n_tokens), shape
+    ), owners
 
 
 def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
@@ -163,14 +189,16 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
     def scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
         """Exact log-likelihood ratios of all noisy sums.
 
-        The contributions of a canary depend on past releases only. A second fit, to the canaries
-        alone and with the released sums, computes them.
+        The contributions of a canary depend on past releases only. A second fit, to the
+        canaries alone and with the released sums, computes them.
         """
         canaries, owners = _documents(target, n_each)
         data = {"X": canaries} | ({"user_ids": owners} if n_each > 1 else {})
         n, total = target.n_canaries, np.zeros(target.n_canaries)
         everybody = lambda i, rates: np.arange(n)  # noqa: E731
-        _, own = fit_watched(model, seed=model.random_state, first=tape, members=everybody, **data)
+        _, own = fit_watched(
+            model, seed=model.random_state, first=tape, members=everybody, **data
+        )
         for step, first in zip(own.steps, tape.steps):
             # the canaries' words are the last ones in every release
             cells = step.value.size // canaries.shape[1] * n
@@ -180,7 +208,8 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
             )
             ratio = ((noisy - value / 2) * value).sum(axis=1) / step.mechanism.scale**2
             rates = np.ones(n) if step.sample is None else step.sample[0][:n]
-            with np.errstate(divide="ignore"):  # the sample is secret: a mixture of both cases
+            # the sample is secret: a mixture of both cases
+            with np.errstate(divide="ignore"):
                 total += np.logaddexp(np.log1p(-rates), np.log(rates) + ratio)
         return total
 
@@ -188,19 +217,21 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
 
 
 DOCUMENT = _attack_on_documents("document", "a document is there or not", 1)
-# All documents of a canary have the same word. If each document is clipped by itself, a canary
-# moves the sums three times as far as it may.
+# All documents of a canary have the same word. If each document is clipped by itself, a
+# canary moves the sums three times as far as it may.
 USER = _attack_on_documents("user", "a user with eight documents is there or not", 8)
 
 
 # the word of a one-token document is one or another
 
 
-def word_ratios(target: Target, model: BaseEstimator, releases: list[Release]) -> list[np.ndarray]:
+def word_ratios(
+    target: Target, model: BaseEstimator, releases: list[Release]
+) -> list[np.ndarray]:
     """Exact log-likelihood ratios of the canaries in each release.
 
-    A release holds the noisy counts of both words, or topics that were drawn under them. This is
-    the topic-based attack of HDP-LDA in its strongest form.
+    A release holds the noisy counts of both words, or topics that were drawn under
+    them. This is the topic-based attack of HDP-LDA in its strongest form.
     """
     mechanisms, each = model._mechanisms(), np.arange(target.n_canaries)
     table, topics, ratios = np.zeros(0), None, []
@@ -214,10 +245,14 @@ def word_ratios(target: Target, model: BaseEstimator, releases: list[Release]) -
         if release.mechanism is None:
             topics = release.value[: target.n_canaries]
             drawn_under = HalfTable.from_counts(
-                table, mechanisms.count_clip, model.topic_word_prior,
+                table,
+                mechanisms.count_clip,
+                model.topic_word_prior,
                 mean=mechanisms.mechanism.mean,
-            )  # fmt: skip
-            one, zero = (r[each, topics] / r.sum(axis=1) for r in pairs(drawn_under.values))
+            )
+            one, zero = (
+                r[each, topics] / r.sum(axis=1) for r in pairs(drawn_under.values)
+            )
             ratios.append(np.log(one / zero))
             continue
         table = release.value
@@ -227,29 +262,39 @@ def word_ratios(target: Target, model: BaseEstimator, releases: list[Release]) -
             for rows in pairs(table)
         )
         if topics is None:  # all are equally likely
-            ratios.append(np.logaddexp.reduce(one, axis=1) - np.logaddexp.reduce(zero, axis=1))
+            ratios.append(
+                np.logaddexp.reduce(one, axis=1) - np.logaddexp.reduce(zero, axis=1)
+            )
         else:
             ratios.append(one[each, topics] - zero[each, topics])
     return ratios
 
 
 WORD = Attack(
-    "word", "a word is one or another", Target.planted_words,
-    lambda target, model, tape: np.sum(word_ratios(target, model, tape.releases), axis=0),
-)  # fmt: skip
+    "word",
+    "a word is one or another",
+    Target.planted_words,
+    lambda target, model, tape: np.sum(
+        word_ratios(target, model, tape.releases), axis=0
+    ),
+)
 
 
 # reports and tokens: each row is randomized by itself
 
 
 def _n_own_words(target: Target) -> int:
-    """Words of a canary: as many as one row of the estimator reports; a token has one."""
+    """Words of a canary: as many as one row of the estimator reports; a token has
+    one.
+    """
     n = getattr(target.estimator, "max_doc_words", 1)
     return min(int(n or UNCAPPED_WORDS), MAX_CANARY_WORDS)
 
 
 def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    """The canaries have the words of one of two sets; the first set stands for coin 1."""
+    """The canaries have the words of one of two sets; the first set stands for coin
+    1.
+    """
     n = _n_own_words(target)
     words = (target.n_words + n * (1 - coins))[:, None] + np.arange(n)
     return target.planted(X, words, 2 * n)
@@ -258,13 +303,15 @@ def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str,
 def _scores_of_rows(
     ratios: Callable[[Target, BaseEstimator, Any], np.ndarray],
 ) -> Callable[[Target, BaseEstimator, Tape], np.ndarray]:
-    """Scores of the first rows, which are the canaries: all that was released of one adds up."""
+    """Scores of the first rows, which are the canaries: all that was released of one
+    adds up.
+    """
 
     def scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
         if not tape.releases:
             raise ValueError(
-                f"{type(model).__name__} reads reports and releases nothing of a document; "
-                "audit the RandomizedResponse of the clients"
+                f"{type(model).__name__} reads reports and releases nothing of a "
+                "document; audit the RandomizedResponse of the clients"
             )
         return np.sum([ratios(target, model, r.value) for r in tape.releases], axis=0)
 
@@ -272,14 +319,18 @@ def _scores_of_rows(
 
 
 def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarray:
-    """Log-likelihood ratios of the bits; both sets of words have as many as a report."""
+    """Log-likelihood ratios of the bits; both sets of words have as many as a
+    report.
+    """
     bits = sp.csr_array(reports)[: target.n_canaries, target.n_words :].toarray() > 0
     present = np.where(bits, model.bit_epsilon_, -model.bit_epsilon_)
     half = _n_own_words(target)
     return present[:, :half].sum(axis=1) - present[:, half:].sum(axis=1)
 
 
-REPORT = Attack("report", "a document is one or another", _plant_rows, _scores_of_rows(_set_ratios))
+REPORT = Attack(
+    "report", "a document is one or another", _plant_rows, _scores_of_rows(_set_ratios)
+)
 
 
 def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarray:
@@ -292,11 +343,15 @@ def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarr
     return np.log(gain[:, 0] / gain[:, 1])
 
 
-# The estimator claims the cost of blanking a token. Replacing it by another word costs twice that.
+# The estimator claims the cost of blanking a token. Replacing it by another word costs
+# twice that.
 TOKEN = Attack(
-    "token", "a token's word is one or another", _plant_rows, _scores_of_rows(_token_ratios),
+    "token",
+    "a token's word is one or another",
+    _plant_rows,
+    _scores_of_rows(_token_ratios),
     cost=partial(declared_cost, n_steps=2),
-)  # fmt: skip
+)
 
 
 # By unit. An estimator's class names its attack in `_attack`.
@@ -305,13 +360,16 @@ ATTACKS = {attack.unit: attack for attack in (DOCUMENT, USER, WORD, TOKEN, REPOR
 
 def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:
     """Append `n_more` words that occur in no document."""
-    return sp.csr_array((X.data, X.indices, X.indptr), (X.shape[0], X.shape[1] + n_more))
+    return sp.csr_array(
+        (X.data, X.indices, X.indptr), (X.shape[0], X.shape[1] + n_more)
+    )
 
 
 def add_words(model: BaseEstimator, rows: np.ndarray) -> None:
     """Append words to the public tables of an estimator, if it has any.
 
-    `rows` (n_components, n_more) are those of `prior_components`, in units of its mean cell.
+    `rows` (n_components, n_more) are those of `prior_components`, in units of its mean
+    cell.
     """
     parameters = model.get_params()
     if (table := parameters.get("prior_components")) is not None:

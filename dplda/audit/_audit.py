@@ -20,8 +20,8 @@ from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
 
 MAX_CANARIES, MAX_RUNS = 10**7, 10**6  # more would not fit in memory
-# Shares of the canaries that are guessed; the bounds divide the error among them. A strong attack
-# is surest of few, a weak one needs many.
+# Shares of the canaries that are guessed; the bounds divide the error among them. A
+# strong attack is surest of few, a weak one needs many.
 GUESSED = (0.02, 0.1, 0.2, 0.5)
 LARGEST = 50.0  # no number of guesses that fits in memory shows a larger epsilon
 
@@ -79,13 +79,16 @@ class AuditResult:
 
         A sound fit is refuted with probability at most ``1 - confidence`` plus 1e-6.
         """
-        return self.exceeds_claim or (self.residuals is not None and not self.residuals.passed)
+        return self.exceeds_claim or (
+            self.residuals is not None and not self.residuals.passed
+        )
 
     def __repr__(self) -> str:
         found = (
-            f"{self.name} spends an epsilon of at least {self.lower_bound:.3g} and claims "
-            f"{self.claim:.4g}, where {self.relation} (delta {self.delta:g}, confidence "
-            f"{self.confidence:g}, fits: {self.n_runs}, coins: {len(self.coins)}): "
+            f"{self.name} spends an epsilon of at least {self.lower_bound:.3g} and "
+            f"claims {self.claim:.4g}, where {self.relation} (delta {self.delta:g}, "
+            f"confidence {self.confidence:g}, fits: {self.n_runs}, coins: "
+            f"{len(self.coins)}): "
         )
         if self.exceeds_claim:
             return found + "the claim is false."
@@ -107,22 +110,24 @@ def audit_epsilon(
     confidence: float = 0.95,
     random_state: Any = None,
 ) -> AuditResult:
-    """Attack fits of an estimator, and compute a lower bound on the epsilon that they spend.
+    """Attack fits of an estimator, and compute a lower bound on the epsilon that they
+    spend.
 
-    Canaries are invented documents or words. Fair coins decide which of them are hidden among the
-    documents `X`. An attack sees all releases and guesses the coins. Too many right guesses refute
-    the claim.
+    Canaries are invented documents or words. Fair coins decide which of them are hidden
+    among the documents `X`. An attack sees all releases and guesses the coins. Too many
+    right guesses refute the claim.
 
     Parameters
     ----------
     estimator : estimator
-        `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `RandomizedResponse`, `IFTMParty`,
-        or another one with an attack of your own. It is copied.
+        `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `RandomizedResponse`,
+        `IFTMParty`, or another one with an attack of your own. It is copied.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of the other documents.
     attack : str or Attack, default=None
-        The unit that is attacked. None takes what the estimator's class protects: "document",
-        "word", "token" or "report". Others are "user" and attacks of your own.
+        The unit that is attacked. None takes what the estimator's class protects:
+        "document", "word", "token" or "report". Others are "user" and attacks of your
+        own.
     n_canaries : int, default=1000
         Number of canaries in a fit.
     n_runs : int, default=1
@@ -137,12 +142,14 @@ def audit_epsilon(
     Returns
     -------
     AuditResult
-        The bound, the claim, the scores of all coins, and a residual check of the estimator.
+        The bound, the claim, the scores of all coins, and a residual check of the
+        estimator.
 
     Raises
     ------
     ValueError
-        If there is no attack on the estimator, its claim is infinite, or a parameter is invalid.
+        If there is no attack on the estimator, its claim is infinite, or a parameter is
+        invalid.
 
     See Also
     --------
@@ -151,26 +158,27 @@ def audit_epsilon(
 
     Notes
     -----
-    **Privacy.** Each fit spends the estimator's epsilon on `X`, and charges its ledger if it has
-    one. With ``random_state=None`` the result is a function of releases and coins. With a seed no
-    guarantee covers it. Audit with public or invented documents.
+    **Privacy.** Each fit spends the estimator's epsilon on `X`, and charges its ledger
+    if it has one. With ``random_state=None`` the result is a function of releases and
+    coins. With a seed no guarantee covers it. Audit with public or invented documents.
 
-    The bound assumes nothing of the mechanism [1]_. A low bound proves nothing, because a better
-    attack may exist.
+    The bound assumes nothing of the mechanism [1]_. A low bound proves nothing, because
+    a better attack may exist.
 
-    One more fit of an estimator with a curator is watched from inside (`residual_check`).
+    One more fit of an estimator with a curator is watched from inside
+    (`residual_check`).
 
     References
     ----------
-    .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS
-       2023.
+    .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training
+       Run", NeurIPS 2023.
 
     Examples
     --------
     >>> from dplda import SubLDA
     >>> from dplda.datasets import make_topic_corpus
     >>> from dplda.audit import audit_epsilon
-    >>> X = make_topic_corpus(n_docs=20, n_words=30, n_components=2, random_state=0).data
+    >>> X = make_topic_corpus(20, 30, 2, random_state=0).data
     >>> model = SubLDA(n_components=2, epsilon=4.0, delta=1e-5, max_iter=5)
     >>> result = audit_epsilon(model, X, n_canaries=200, random_state=0)
     >>> 0 < result.lower_bound < result.claim
@@ -194,7 +202,9 @@ def audit_epsilon(
         coins = (words[1:] >> np.uint64(63)).astype(np.int64)
         data, model = attack.plant(target, X, coins), clone(target.estimator)
         if "random_state" in model.get_params():
-            model.set_params(random_state=None if random_state is None else int(words[0] >> 33))
+            model.set_params(
+                random_state=None if random_state is None else int(words[0] >> 33)
+            )
         with watched() as tape:
             train(model, data)
         claim = attack.cost(model, float(delta))
@@ -202,7 +212,11 @@ def audit_epsilon(
         all_coins.append(coins == 1)
         all_scores.append(attack.scores(target, model, tape))
     coins, scores = np.concatenate(all_coins), np.concatenate(all_scores)
-    seed = None if random_state is None else int(streams.reader(Purpose.AUDIT, 5).words(1)[0] >> 33)
+    seed = (
+        None
+        if random_state is None
+        else int(streams.reader(Purpose.AUDIT, 5).words(1)[0] >> 33)
+    )
     sure = np.where(coins, 1.0, -1.0)  # of all guesses, which are right
     return AuditResult(
         name=type(estimator).__name__,
@@ -229,8 +243,9 @@ def _attack_on(estimator: BaseEstimator, attack: str | Attack | None) -> Attack:
         return chosen
     if not isinstance(chosen, str) or chosen not in ATTACKS:
         raise ValueError(
-            f"attack must be an Attack or one of {', '.join(map(repr, ATTACKS))}, got {attack!r}; "
-            f"None takes the attribute _attack of {type(estimator).__name__}, which is {own!r}"
+            f"attack must be an Attack or one of {', '.join(map(repr, ATTACKS))}, got "
+            f"{attack!r}; None takes the attribute _attack of "
+            f"{type(estimator).__name__}, which is {own!r}"
         )
     return ATTACKS[chosen]
 
@@ -238,8 +253,8 @@ def _attack_on(estimator: BaseEstimator, attack: str | Attack | None) -> Attack:
 def _check_claim(estimator: BaseEstimator, claim: float | None) -> None:
     if claim == math.inf:
         raise ValueError(
-            f"{type(estimator).__name__} claims an infinite epsilon here, so there is nothing to "
-            "audit; give it a finite one"
+            f"{type(estimator).__name__} claims an infinite epsilon here, so there is "
+            "nothing to audit; give it a finite one"
         )
 
 
@@ -249,34 +264,48 @@ def _check_claim(estimator: BaseEstimator, claim: float | None) -> None:
 def bound_of_guesses(
     scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
 ) -> float:
-    """Take the best bound of several numbers of guesses; the surest guesses come first."""
+    """Take the best bound of several numbers of guesses; the surest guesses come
+    first.
+    """
     confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
     surest = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == coins)[surest]
     sizes = [max(1, round(share * len(scores))) for share in GUESSED]
     return max(
-        one_run_lower_bound(len(coins), n, int(right[:n].sum()), delta=delta, confidence=confidence)
+        one_run_lower_bound(
+            len(coins), n, int(right[:n].sum()), delta=delta, confidence=confidence
+        )
         for n in sizes
     )
 
 
 def one_run_lower_bound(
-    n_canaries: int, n_guesses: int, n_right: int, *, delta: float, confidence: float = 0.95
+    n_canaries: int,
+    n_guesses: int,
+    n_right: int,
+    *,
+    delta: float,
+    confidence: float = 0.95,
 ) -> float:
     """Lower bound on epsilon from one run with many canaries; it assumes nothing.
 
-    If the mechanism is (epsilon, delta)-private, the number of right guesses exceeds v at most as
-    often as a binomial number with success rate ``exp(epsilon) / (1 + exp(epsilon))``, up to a term
-    in delta (Steinke, Nasr and Jagielski 2023, theorem 5.2). Canaries of several independent runs
-    may be counted together, because the runs together are one private mechanism.
+    If the mechanism is (epsilon, delta)-private, the number of right guesses exceeds v
+    at most as often as a binomial number with success rate ``exp(epsilon) / (1 +
+    exp(epsilon))``, up to a term in delta (Steinke, Nasr and Jagielski 2023, theorem
+    5.2). Canaries of several independent runs may be counted together, because the runs
+    together are one private mechanism.
     """
 
     def excess(epsilon: float) -> float:
-        """Upper bound on the probability of as many right guesses, minus that of an error."""
+        """Upper bound on the probability of as many right guesses, minus that of an
+        error.
+        """
         # of at least n_right, n_right - 1, ..., 0
         tail = binom.sf(np.arange(n_right, -1, -1) - 1, n_guesses, expit(epsilon))
         gains = (tail[1:] - tail[0]) / np.arange(1, n_right + 1)
-        return float(tail[0] + 2.0 * n_canaries * delta * gains.max()) - (1.0 - confidence)
+        return float(tail[0] + 2.0 * n_canaries * delta * gains.max()) - (
+            1.0 - confidence
+        )
 
     if n_right == 0 or excess(0.0) >= 0.0:
         return 0.0

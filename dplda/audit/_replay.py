@@ -1,9 +1,10 @@
 """Fits that an audit watches, and replays of a fit on neighboring data.
 
-An audit knows the documents, so it may see what no adversary sees: the exact sums and the secret
-samples. `watched` records them on tape. In a replay, a second fit gets the releases of the first
-one in place of new ones, so that both have one history. Then each release differs by what the unit
-changes in it, and by nothing else. This is Re:cord-play (arXiv 2602.17454).
+An audit knows the documents, so it may see what no adversary sees: the exact sums and
+the secret samples. `watched` records them on tape. In a replay, a second fit gets the
+releases of the first one in place of new ones, so that both have one history. Then each
+release differs by what the unit changes in it, and by nothing else. This is
+Re:cord-play (arXiv 2602.17454).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Step:
     noisy: np.ndarray
     mechanism: Mechanism
     event: Event
-    sample: tuple[np.ndarray, np.ndarray] | None = None  # rates of all units, rows of the sample
+    # rates of all units, rows of the sample
+    sample: tuple[np.ndarray, np.ndarray] | None = None
     names: np.ndarray | None = None  # of the cells, if their number is private
     shown: np.ndarray | None = None  # names of the cells that became public
 
@@ -61,17 +63,23 @@ class Tape:
     members: Members | None = None
     plans: list[Any] = field(default_factory=list)  # names and steps of each
     steps: list[Step] = field(default_factory=list)
-    published: list[Any] = field(default_factory=list)  # what became public without noise
+    # what became public without noise
+    published: list[Any] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)  # what an adversary sees
 
 
 class _Watch(Curator):
-    """A curator that writes down what it is given, and gives out what is on a first tape."""
+    """A curator that writes down what it is given, and gives out what is on a first
+    tape.
+    """
 
     tape: Tape
 
-    def __init__(self, plan: Any, streams: Any, *, ledger: Any = None, **names: Any) -> None:
-        ledger = ledger if self.tape.first is None else None  # nothing new becomes public
+    def __init__(
+        self, plan: Any, streams: Any, *, ledger: Any = None, **names: Any
+    ) -> None:
+        # nothing new becomes public
+        ledger = ledger if self.tape.first is None else None
         super().__init__(plan, streams, ledger=ledger, **names)
         self.tape.plans.append((names, tuple(plan)))
         self._n_samples = 0
@@ -89,23 +97,42 @@ class _Watch(Curator):
         noisy = super().release(value, mechanism, **options)
         event = sampled(mechanism.event, options.get("sampling_probability", 1.0))
         step = Step(
-            options["label"], options["round"], exact, noisy.copy(), mechanism, event, self._sample
+            options["label"],
+            options["round"],
+            exact,
+            noisy.copy(),
+            mechanism,
+            event,
+            self._sample,
         )
         self._sample = None
         first = self._keep(step)
         return noisy if first is None else first.noisy.astype(noisy.dtype)
 
-    def release_selected(self, names: Any, value: Any, asked: Any, mechanism: Any, **options: Any):
-        shown, noisy = super().release_selected(names, value, asked, mechanism, **options)
+    def release_selected(
+        self, names: Any, value: Any, asked: Any, mechanism: Any, **options: Any
+    ):
+        shown, noisy = super().release_selected(
+            names, value, asked, mechanism, **options
+        )
         step = Step(
-            options["label"], options["round"], value.copy(), noisy, mechanism, mechanism.event,
-            names=names, shown=shown,
-        )  # fmt: skip
+            options["label"],
+            options["round"],
+            value.copy(),
+            noisy,
+            mechanism,
+            mechanism.event,
+            names=names,
+            shown=shown,
+        )
         first = self._keep(step)
         return (shown, noisy) if first is None else (first.shown, first.noisy.copy())
 
     def publish(self, draw: Callable[[], Any], events: Any, **options: Any) -> Any:
-        n, played = len(self.tape.published), self.tape.first.published if self.tape.first else []
+        n, played = (
+            len(self.tape.published),
+            self.tape.first.published if self.tape.first else [],
+        )
 
         def drawn() -> Any:
             self.tape.published.append(copy.deepcopy(value := draw()))
@@ -115,7 +142,10 @@ class _Watch(Curator):
 
     def _keep(self, step: Step) -> Step | None:
         """Write a release down, and find the one that is given out in its place."""
-        n, played = len(self.tape.steps), self.tape.first.steps if self.tape.first else []
+        n, played = (
+            len(self.tape.steps),
+            self.tape.first.steps if self.tape.first else [],
+        )
         self.tape.steps.append(step)
         return played[n] if n < len(played) and are_alike(step, played[n]) else None
 
@@ -128,10 +158,14 @@ def are_alike(one: Step, other: Step) -> bool:
 
 
 @contextmanager
-def watched(first: Tape | None = None, members: Members | None = None) -> Iterator[Tape]:
-    """Record what this thread gives to curators inside of the block; none charges a second fit.
+def watched(
+    first: Tape | None = None, members: Members | None = None
+) -> Iterator[Tape]:
+    """Record what this thread gives to curators inside of the block; none charges a
+    second fit.
 
-    Warnings are off: an audit fits few invented documents, with seeds, and reads the data before.
+    Warnings are off: an audit fits few invented documents, with seeds, and reads the
+    data before.
     """
     tape = Tape(first, members)
     kind = type("Watch", (_Watch,), {"tape": tape})
@@ -149,7 +183,8 @@ def fit_watched(
     members: Members | None = None,
     **fit_params: Any,
 ) -> tuple[Any, Tape]:
-    """Fit a copy of an estimator, or call a function, with `X`; return the model and the tape.
+    """Fit a copy of an estimator, or call a function, with `X`; return the model and
+    the tape.
 
     `seed` is the `random_state`, and `fit_params` are other arguments of `fit`.
     """
@@ -182,7 +217,8 @@ class Check(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.name}: {self.statistic:.4g}, expected {self.low:.4g} to {self.high:.4g}: "
+            f"{self.name}: {self.statistic:.4g}, expected {self.low:.4g} to "
+            f"{self.high:.4g}: "
             f"{'passed' if self.passed else 'FAILED'}{self.note and f' ({self.note})'}"
         )
 
@@ -198,8 +234,8 @@ class CheckResult:
     checks : tuple
         All lines, each with `name`, `statistic`, `low`, `high`, `note` and `passed`.
     distances : tuple of float
-        For each release, the largest distance of the exact values of two neighbors, over the
-        declared sensitivity.
+        For each release, the largest distance of the exact values of two neighbors,
+        over the declared sensitivity.
     """
 
     name: str
@@ -219,30 +255,35 @@ class CheckResult:
     def __str__(self) -> str:
         found = "; ".join(check.name for check in self.failures)
         verdict = f"not as declared: {found}" if found else "all is as declared"
-        return "\n".join([
-            f"{self.name}, releases: {len(self.distances)}: {verdict}.",
-            *(f"* {check}" for check in self.checks),
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                f"{self.name}, releases: {len(self.distances)}: {verdict}.",
+                *(f"* {check}" for check in self.checks),
+            ]
+        )
 
 
 def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> CheckResult:
-    """Fit an estimator to two neighboring data sets with one history, and compare what it releases.
+    """Fit an estimator to two neighboring data sets with one history, and compare what
+    it releases.
 
-    The releases of the first fit are recorded, and the second fit gets them in place of its own.
-    Plans, shapes, mechanisms and fitted attributes must be the same. Each exact value may move by
-    the declared sensitivity, in the norm of its mechanism, and not at all in a round that does not
-    sample the changed unit.
+    The releases of the first fit are recorded, and the second fit gets them in place of
+    its own. Plans, shapes, mechanisms and fitted attributes must be the same. Each
+    exact value may move by the declared sensitivity, in the norm of its mechanism, and
+    not at all in a round that does not sample the changed unit.
 
     Parameters
     ----------
     estimator : estimator or callable
-        An estimator, which is copied, or a function of the data that releases through a curator,
-        such as ``lambda X: noisy_score(model, X, epsilon=1.0, random_state=0)``.
+        An estimator, which is copied, or a function of the data that releases through a
+        curator, such as ``lambda X: noisy_score(model, X, epsilon=1.0,
+        random_state=0)``.
     X : {array-like, sparse matrix, list}
         The data of the first fit: word counts or texts.
     X_neighbour : {array-like, sparse matrix, list}
-        The data of the second fit: one unit's rows are empty in it. At word level, one word of a
-        document is another one, and no word of the document has an index between them.
+        The data of the second fit: one unit's rows are empty in it. At word level, one
+        word of a document is another one, and no word of the document has an index
+        between them.
     **fit_params : dict
         Other arguments of both fits, such as `user_ids`.
 
@@ -257,17 +298,17 @@ def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> Check
 
     Notes
     -----
-    **Privacy.** The result is a function of the exact sums: it is not private. The first fit spends
-    the estimator's epsilon on `X`: use public or invented documents. Both fits have one seed, drawn
-    here if `random_state` is None. Noise is not compared. A pair that shows no violation proves
-    nothing of other pairs.
+    **Privacy.** The result is a function of the exact sums: it is not private. The
+    first fit spends the estimator's epsilon on `X`: use public or invented documents.
+    Both fits have one seed, drawn here if `random_state` is None. Noise is not
+    compared. A pair that shows no violation proves nothing of other pairs.
 
     Examples
     --------
     >>> from dplda import SubLDA
     >>> from dplda.audit import replay
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=20, n_words=30, n_components=2, random_state=0).data.toarray()
+    >>> X = make_topic_corpus(20, 30, 2, random_state=0).data.toarray()
     >>> Y = X.copy()
     >>> Y[7] = 0
     >>> replay(SubLDA(n_components=2, epsilon=4.0, max_iter=5), X, Y).passed
@@ -279,9 +320,14 @@ def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> Check
         seed = int(secret.reader(Purpose.AUDIT, 4).words(1)[0] >> np.uint64(33))
     model, first = fit_watched(estimator, X, seed, **fit_params)
     again, second = fit_watched(estimator, X_neighbour, seed, first, **fit_params)
-    distances, violations = compared(first, second, _changed_units(X, X_neighbour, fit_params))
+    distances, violations = compared(
+        first, second, _changed_units(X, X_neighbour, fit_params)
+    )
     name = getattr(estimator, "__name__", type(estimator).__name__)
-    checks = *neighbor_checks("a neighbor", distances, violations), attribute_check(model, again)
+    checks = (
+        *neighbor_checks("a neighbor", distances, violations),
+        attribute_check(model, again),
+    )
     return CheckResult(name, checks, tuple(distances))
 
 
@@ -291,13 +337,21 @@ def neighbor_checks(
     """The lines of what `compared` has found of one neighbor or of several."""
     largest, found = max(distances, default=0.0), "; ".join(sorted(violations))
     return [
-        Check(f"what {what} changes, over the sensitivity", float(largest), high=1.0, note=note),
+        Check(
+            f"what {what} changes, over the sensitivity",
+            float(largest),
+            high=1.0,
+            note=note,
+        ),
         Check(f"what {what} must not change", len(violations), note=found),
     ]
 
 
-def compared(first: Tape, second: Tape, changed: np.ndarray | None) -> tuple[list[float], set[str]]:
-    """Distances of all releases of two tapes, over the sensitivity, and what must be the same.
+def compared(
+    first: Tape, second: Tape, changed: np.ndarray | None
+) -> tuple[list[float], set[str]]:
+    """Distances of all releases of two tapes, over the sensitivity, and what must be
+    the same.
 
     `changed` are the numbers of the changed units, or None if they are not known.
     """
@@ -305,7 +359,9 @@ def compared(first: Tape, second: Tape, changed: np.ndarray | None) -> tuple[lis
     distances = []
     if first.plans != second.plans:
         violations.add("the plan depends on the data")
-    if len(first.steps) != len(second.steps) or len(first.published) != len(second.published):
+    if len(first.steps) != len(second.steps) or len(first.published) != len(
+        second.published
+    ):
         violations.add("the number of releases depends on the data")
     for one, other in zip(first.steps, second.steps):
         where = f"{one.label}, round {one.round}"
@@ -329,17 +385,24 @@ def compared(first: Tape, second: Tape, changed: np.ndarray | None) -> tuple[lis
 def distance(one: Step, other: Step) -> float:
     """Distance of two values in the norm of their mechanism, over the sensitivity.
 
-    It exceeds 1 if and only if the exact integers are further apart than what is charged.
+    It exceeds 1 if and only if the exact integers are further apart than what is
+    charged.
     """
     mechanism, moved = one.mechanism, _difference(one, other)
     if mechanism.exact:
         return 0.0
-    if isinstance(mechanism, FlooredLaplace):  # `n_cells` cells are charged, by the unit each
+    # `n_cells` cells are charged, by the unit each
+    if isinstance(mechanism, FlooredLaplace):
         n_moved = int(np.count_nonzero(moved))
         return max(int(np.abs(moved).max(initial=0)), n_moved / mechanism.n_cells)
-    squares, radius = sum(int(m) ** 2 for m in moved[moved != 0]), int(mechanism.sensitivity)
+    squares, radius = (
+        sum(int(m) ** 2 for m in moved[moved != 0]),
+        int(mechanism.sensitivity),
+    )
     ratio = math.sqrt(squares) / radius
-    return max(ratio, np.nextafter(1.0, 2.0)) if squares > radius**2 else min(ratio, 1.0)
+    return (
+        max(ratio, np.nextafter(1.0, 2.0)) if squares > radius**2 else min(ratio, 1.0)
+    )
 
 
 def _difference(one: Step, other: Step) -> np.ndarray:
@@ -354,7 +417,9 @@ def _difference(one: Step, other: Step) -> np.ndarray:
 def attribute_check(one: Any, other: Any) -> Check:
     """Attributes, or results, that two fits with the same releases do not share."""
     one, other = _contents(one), _contents(other)
-    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    names = sorted(
+        name for name in one.keys() | other.keys() if one.get(name) != other.get(name)
+    )
     name = "fitted attributes that the releases do not determine"
     return Check(name, len(names), note=", ".join(names))
 
@@ -364,14 +429,22 @@ def _contents(result: Any) -> dict[str, str]:
     if not isinstance(result, BaseEstimator):
         return {"the result": joblib.hash(result)}
     parameters = result.get_params(deep=False)
-    return {k: joblib.hash(value) for k, value in vars(result).items() if k not in parameters}
+    return {
+        k: joblib.hash(value)
+        for k, value in vars(result).items()
+        if k not in parameters
+    }
 
 
 def _changed_units(X: Any, other: Any, fit_params: dict[str, Any]) -> np.ndarray | None:
-    """Numbers of the units that differ; None if the data are no matrices of one shape."""
+    """Numbers of the units that differ; None if the data are no matrices of one
+    shape.
+    """
     if isinstance(X, list) or not hasattr(X, "shape") or X.shape != np.shape(other):
         return None
-    one, two = (sp.csr_array(np.asarray(m) if not sp.issparse(m) else m) for m in (X, other))
+    one, two = (
+        sp.csr_array(np.asarray(m) if not sp.issparse(m) else m) for m in (X, other)
+    )
     rows = np.flatnonzero(np.diff(sp.csr_array(one != two).indptr))
     users = number_users(fit_params.get("user_ids"), X.shape[0])
     return rows if users is None else np.unique(users[rows])

@@ -1,8 +1,9 @@
-"""Residual checks: what a fit released minus what it computed is noise, and must look like it.
+"""Residual checks: what a fit released minus what it computed is noise, and must look
+like it.
 
-An audit knows the documents, and so the exact sums behind every release. The tests compare noise,
-samples, contributions and fitted attributes with what the guarantee says. They find faults that the
-guesses of coins are too weak for.
+An audit knows the documents, and so the exact sums behind every release. The tests
+compare noise, samples, contributions and fitted attributes with what the guarantee
+says. They find faults that the guesses of coins are too weak for.
 """
 
 from __future__ import annotations
@@ -37,19 +38,22 @@ from dplda.privacy._streams import Purpose, uniform_integers
 from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Streams, uniform
 
 FALSE_ALARM = 1e-6  # of all checks of a fit together
-N_STATISTICAL = 8  # checks that can fail by chance; each gets an equal part of FALSE_ALARM
+# checks that can fail by chance; each gets an equal part of FALSE_ALARM
+N_STATISTICAL = 8
 LEVEL = FALSE_ALARM / N_STATISTICAL
 ROUNDING = 1e-9  # of a ratio of two norms
 
-N_EMPTY = 500  # empty documents, sampled like all others: a rate 0.04 off 0.3 shows in 10 rounds
+# empty documents, sampled like all others: a rate 0.04 off 0.3 shows in 10 rounds
+N_EMPTY = 500
 N_CELLS = 60_000  # of noise: a noise 3% too small is then 9 standard deviations away
-MAX_MORE_WORDS = 6000  # with one topic and one round, N_CELLS would need ten times as many
+# with one topic and one round, N_CELLS would need ten times as many
+MAX_MORE_WORDS = 6000
 N_LOUD = 20  # invented documents whose contributions reach the clipping bound
 MOST_FITS = 12  # to show what each unit adds alone: all of 480 units in 40 rounds
 REACHED = 0.99  # of the sensitivity: less than this shows nothing about the clip
 NOT_REACHED = (
-    "no document came near the bound in {} of {} releases, so that a bound too wide would not be "
-    "seen there"
+    "no document came near the bound in {} of {} releases, so that a bound too wide "
+    "would not be seen there"
 )
 
 
@@ -58,18 +62,21 @@ def can_be_watched(estimator: BaseEstimator) -> bool:
     return getattr(estimator, "_attack", None) in {"document", "word"}
 
 
-def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None) -> CheckResult:
-    """Compare the noise of a fit, and all else that its guarantee rests on, with what it declares.
+def residual_check(
+    estimator: BaseEstimator, X: Any, *, random_state: Any = None
+) -> CheckResult:
+    """Compare the noise of a fit, and all else that its guarantee rests on, with what
+    it declares.
 
-    One fit is watched from inside. What was released minus what was computed is the noise. Some
-    loud and empty documents, and words that no document has, are added to `X`. The fit is replayed
-    on neighbors of these documents.
+    One fit is watched from inside. What was released minus what was computed is the
+    noise. Some loud and empty documents, and words that no document has, are added to
+    `X`. The fit is replayed on neighbors of these documents.
 
     Parameters
     ----------
     estimator : estimator
-        `SubLDA`, `PrivateSVILDA`, `HDPLDA`, or one whose class attribute ``_attack`` is "document"
-        or "word". It is copied.
+        `SubLDA`, `PrivateSVILDA`, `HDPLDA`, or one whose class attribute ``_attack`` is
+        "document" or "word". It is copied.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of invented or public documents.
     random_state : int, RandomState instance or None, default=None
@@ -92,45 +99,53 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
 
     Notes
     -----
-    **Privacy.** The check reads the exact sums. Its result is not private, and the fit spends the
-    estimator's epsilon on `X`: use public or invented documents.
+    **Privacy.** The check reads the exact sums. Its result is not private, and the fit
+    spends the estimator's epsilon on `X`: use public or invented documents.
 
-    All tests together raise a false alarm with probability at most 1e-6. A fault that no test looks
-    for passes. ``docs/audits.md`` lists the tests and what they find.
+    All tests together raise a false alarm with probability at most 1e-6. A fault that
+    no test looks for passes. ``docs/audits.md`` lists the tests and what they find.
 
     Examples
     --------
     >>> from dplda import SubLDA
     >>> from dplda.audit import residual_check
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=20, n_words=30, n_components=2, random_state=0).data
-    >>> residual_check(SubLDA(n_components=2, epsilon=4.0, max_iter=5), X, random_state=0).passed
+    >>> X = make_topic_corpus(20, 30, 2, random_state=0).data
+    >>> model = SubLDA(2, epsilon=4.0, max_iter=5)
+    >>> residual_check(model, X, random_state=0).passed
     True
     """
     if not can_be_watched(estimator):
         raise ValueError(
-            f"{type(estimator).__name__} has no curator to watch; residual checks are for "
-            "estimators with _attack = 'document' or 'word'"
+            f"{type(estimator).__name__} has no curator to watch; residual checks are "
+            "for estimators with _attack = 'document' or 'word'"
         )
     if getattr(estimator, "epsilon", None) == math.inf:
         raise ValueError(
-            f"{type(estimator).__name__} adds no noise with epsilon=inf; give it a finite epsilon"
+            f"{type(estimator).__name__} adds no noise with epsilon=inf; give it a "
+            "finite epsilon"
         )
     streams = Streams.from_random_state(random_state)
-    estimator, X = _with_more(estimator, check_counts(clone(estimator), X, reset=True), streams)
+    estimator, X = _with_more(
+        estimator, check_counts(clone(estimator), X, reset=True), streams
+    )
     seed = int(streams.reader(Purpose.AUDIT, 4).words(1)[0] >> np.uint64(33))
     model, tape = fit_watched(estimator, X, seed)
     neutral = _neutral(model, X)
     public, _ = fit_watched(estimator, neutral, seed, tape)
     others = [fit_watched(estimator, neutral, None, tape)[1] for _ in range(2)]
     scores = [
-        normal_scores(step, uniform(streams.reader(Purpose.AUDIT, 3, i).words(step.value.size)))
+        normal_scores(
+            step, uniform(streams.reader(Purpose.AUDIT, 3, i).words(step.value.size))
+        )
         for i, step in enumerate(tape.steps)
     ]
     noisy = [step for one in (tape, *others) for step in one.steps]
     if model._attack == "word":
         moved = _moved_by_a_word(tape, X)
-        neighbors = [Check("what a word changes, over the sensitivity", max(moved), high=1.0)]
+        neighbors = [
+            Check("what a word changes, over the sensitivity", max(moved), high=1.0)
+        ]
     else:
         moved, neighbors = _moved_by_documents(estimator, X, seed, tape)
     checks = (
@@ -146,7 +161,9 @@ def residual_check(estimator: BaseEstimator, X: Any, *, random_state: Any = None
 
 
 class NoiseOfRelease(NamedTuple):
-    """How many shares of noise a model has, and an interval that holds it 99 times in 100."""
+    """How many shares of noise a model has, and an interval that holds it 99 times in
+    100.
+    """
 
     shares: float
     low: float
@@ -154,10 +171,12 @@ class NoiseOfRelease(NamedTuple):
 
 
 def noise_of_release(model: Any) -> NoiseOfRelease:
-    """Count the shares of noise in a published model: one for each curator, or for each party.
+    """Count the shares of noise in a published model: one for each curator, or for each
+    party.
 
-    What a document adds to a word sums to zero over the topics. The row sums of the noisy averages
-    are noise alone, and a release file holds them. No document is needed.
+    What a document adds to a word sums to zero over the topics. The row sums of the
+    noisy averages are noise alone, and a release file holds them. No document is
+    needed.
 
     Parameters
     ----------
@@ -167,9 +186,9 @@ def noise_of_release(model: Any) -> NoiseOfRelease:
     Returns
     -------
     shares, low, high : float
-        A named tuple: the number of shares, and a confidence interval of 99%. A model of one
-        curator has 1, and a model of m parties m, less those that added no noise. If `high` is less
-        than that, noise is missing.
+        A named tuple: the number of shares, and a confidence interval of 99%. A model
+        of one curator has 1, and a model of m parties m, less those that added no
+        noise. If `high` is less than that, noise is missing.
 
     Raises
     ------
@@ -182,16 +201,17 @@ def noise_of_release(model: Any) -> NoiseOfRelease:
 
     Notes
     -----
-    **Privacy.** A function of releases: it costs nothing. Whoever writes a file can write any
-    numbers: the count finds faults, not forgery. With n_words words, its standard error is
-    ``shares * sqrt(2 / n_words)``. The proof is in ``docs/proofs_document.md``.
+    **Privacy.** A function of releases: it costs nothing. Whoever writes a file can
+    write any numbers: the count finds faults, not forgery. With n_words words, its
+    standard error is ``shares * sqrt(2 / n_words)``. The proof is in
+    ``docs/proofs_document.md``.
 
     Examples
     --------
     >>> from dplda import SubLDA
     >>> from dplda.audit import noise_of_release
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=500, n_words=300, n_components=3, random_state=0).data
+    >>> X = make_topic_corpus(500, 300, 3, random_state=0).data
     >>> model = SubLDA(n_components=3, epsilon=4.0, max_iter=20).fit(X)
     >>> noise = noise_of_release(model)
     >>> 0.5 < noise.shares < 1.5, noise.low < noise.shares < noise.high
@@ -202,9 +222,9 @@ def noise_of_release(model: Any) -> NoiseOfRelease:
     if row_noise is None:
         name = getattr(model, "estimator_name_", type(model).__name__)
         raise ValueError(
-            f"this {name} has no row sums that are noise alone: only a SubLDA or PrivateSVILDA "
-            "with noise has, in a file of this version of dplda; save it again with save_release, "
-            "or check another model with residual_check"
+            f"this {name} has no row sums that are noise alone: only a SubLDA or "
+            "PrivateSVILDA with noise has, in a file of this version of dplda; save it "
+            "again with save_release, or check another model with residual_check"
         )
     squares = float(np.square(row_noise, dtype=np.float64).sum())
     n = len(row_noise)
@@ -215,11 +235,14 @@ def noise_of_release(model: Any) -> NoiseOfRelease:
 def _with_more(
     estimator: BaseEstimator, X: sp.csr_array, streams: Streams
 ) -> tuple[BaseEstimator, sp.csr_array]:
-    """Add loud and empty documents, and words that no document has: their cells are noise only."""
+    """Add loud and empty documents, and words that no document has: their cells are
+    noise only.
+    """
     model, parameters = clone(estimator), estimator.get_params()
     # `max_iter`, or what None stands for; 1 without such a parameter
     n_rounds = parameters.get("max_iter", 1) or len(model._budget().rounds)
-    cells = int(parameters.get("n_components", 1)) + n_rounds  # of a word; some rounds have one
+    # of a word; some rounds have one
+    cells = int(parameters.get("n_components", 1)) + n_rounds
     n_more = min(-(-N_CELLS // cells), MAX_MORE_WORDS)
     add_words(model, np.ones((int(parameters.get("n_components", 1)), n_more)))
     words = streams.reader(Purpose.AUDIT, 2).words(N_LOUD * X.shape[1])
@@ -230,7 +253,9 @@ def _with_more(
 
 
 def _neutral(model: BaseEstimator, X: sp.csr_array) -> sp.csr_array:
-    """Documents that say nothing: empty ones, or for word-level privacy all of the first word."""
+    """Documents that say nothing: empty ones, or for word-level privacy all of the
+    first word.
+    """
     if model._attack != "word":
         return sp.csr_array(X.shape, dtype=X.dtype)
     lengths = np.asarray(X.sum(axis=1)).reshape(-1)
@@ -242,7 +267,9 @@ def _neutral(model: BaseEstimator, X: sp.csr_array) -> sp.csr_array:
 
 
 def _law(mechanism: Any) -> tuple[Any, float]:
-    """The symmetric law whose rounding is the declared noise, and where the cell of 0 begins."""
+    """The symmetric law whose rounding is the declared noise, and where the cell of 0
+    begins.
+    """
     if isinstance(mechanism, FlooredLaplace):
         return laplace(scale=mechanism.scale), 0.0
     if isinstance(mechanism, DiscreteGaussian):
@@ -257,10 +284,11 @@ def _peak(mechanism: Any) -> float:
 
 
 def normal_scores(step: Step, draws: np.ndarray) -> np.ndarray:
-    """Noise of a release as independent standard normal numbers, if it has the declared law.
+    """Noise of a release as independent standard normal numbers, if it has the declared
+    law.
 
-    `draws` are uniform numbers, one for each cell. They spread each integer evenly over its
-    probability, so that the law of the scores is exact for discrete noise as well.
+    `draws` are uniform numbers, one for each cell. They spread each integer evenly over
+    its probability, so that the law of the scores is exact for discrete noise as well.
     """
     law, edge = _law(step.mechanism)
     start = step.noise + edge
@@ -269,10 +297,15 @@ def normal_scores(step: Step, draws: np.ndarray) -> np.ndarray:
 
 
 def noise_checks(scores: list[np.ndarray]) -> list[Check]:
-    """Compare the normal scores of all releases with independent standard normal numbers."""
+    """Compare the normal scores of all releases with independent standard normal
+    numbers.
+    """
     everything = np.concatenate(scores)
     name = "variance of the noise over the declared one"
-    each = [_variance_check(f"{name}, in the least likely release", s, len(scores)) for s in scores]
+    each = [
+        _variance_check(f"{name}, in the least likely release", s, len(scores))
+        for s in scores
+    ]
     law = float(kstest(everything, "norm").pvalue)
     return [
         _variance_check(name, everything),
@@ -289,26 +322,29 @@ def _variance_check(name: str, scores: np.ndarray, n_tests: int = 1) -> Check:
 
 
 def _correlation_check(scores: np.ndarray) -> Check:
-    """Correlation of the cells of all releases with later cells, at the least likely lag.
+    """Correlation of the cells of all releases with later cells, at the least likely
+    lag.
 
-    The scalar product with a vector of length one that is independent of the cells is standard
-    normal. At small lags the two vectors overlap, and the sum of their thousands of products is
-    normal but for a share of its tail.
+    The scalar product with a vector of length one that is independent of the cells is
+    standard normal. At small lags the two vectors overlap, and the sum of their
+    thousands of products is normal but for a share of its tail.
     """
     n = len(scores)
     spectrum = scipy.fft.rfft(scores, scipy.fft.next_fast_len(2 * n, real=True))
     products = scipy.fft.irfft(np.abs(spectrum) ** 2)[1:n]
-    lengths = np.sqrt(np.cumsum(scores**2))[n - 2 :: -1]  # of the cells that have one at the lag
+    # of the cells that have one at the lag
+    lengths = np.sqrt(np.cumsum(scores**2))[n - 2 :: -1]
     worst = max(products / lengths, key=abs, default=0.0)
     far = float(norm.isf(LEVEL / 2 / n))
     return Check("correlation of the noise, at any lag", float(worst), -far, far)
 
 
 def repeat_check(steps: list[Step]) -> Check:
-    """Stretches of noise that occur twice, in this fit or in two others that have other keys.
+    """Stretches of noise that occur twice, in this fit or in two others that have other
+    keys.
 
-    Two stretches of m cells agree with probability p**m at most, where p is that of the most likely
-    noise. The union bound over all pairs of stretches chooses m.
+    Two stretches of m cells agree with probability p**m at most, where p is that of the
+    most likely noise. The union bound over all pairs of stretches chooses m.
     """
     n = sum(len(step.noise) for step in steps)
     peak = max(_peak(step.mechanism) for step in steps)
@@ -349,7 +385,9 @@ def sample_checks(samples: list[tuple[np.ndarray, np.ndarray]]) -> list[Check]:
     if not drawn:
         return []
     rates, members = (np.concatenate(parts) for parts in zip(*drawn))
-    tests = [_rate_check("share of documents that a round samples", rates, members, LEVEL)]
+    tests = [
+        _rate_check("share of documents that a round samples", rates, members, LEVEL)
+    ]
     pairs = list(itertools.combinations(drawn, 2))
     name = "share of a round's sample that another round samples again"
     again = [  # given one sample, the other one is coins at their rates
@@ -362,20 +400,28 @@ def sample_checks(samples: list[tuple[np.ndarray, np.ndarray]]) -> list[Check]:
 def _distance(check: Check) -> float:
     """How far a statistic is from the middle of its range, in half widths."""
     half = (check.high - check.low) / 2
-    return abs(check.statistic - (check.high + check.low) / 2) / half if half > 0 else 0.0
+    return (
+        abs(check.statistic - (check.high + check.low) / 2) / half if half > 0 else 0.0
+    )
 
 
-def _rate_check(name: str, rates: np.ndarray, member: np.ndarray, level: float) -> Check:
+def _rate_check(
+    name: str, rates: np.ndarray, member: np.ndarray, level: float
+) -> Check:
     """Share of secret coins that show 1.
 
-    Equal rates spread it most: far from the mean, its tails are at most those of the binomial law
-    (W. Hoeffding, "On the distribution of the number of successes in independent trials", 1956).
+    Equal rates spread it most: far from the mean, its tails are at most those of the
+    binomial law (W. Hoeffding, "On the distribution of the number of successes in
+    independent trials", 1956).
     """
     rates, member = rates[rates < 1], member[rates < 1]
     n = len(rates)
     if n == 0:
         return Check(name, 0.0, 0.0, 1.0)
-    low, high = binom.ppf(level / 2, n, rates.mean()), binom.isf(level / 2, n, rates.mean())
+    low, high = (
+        binom.ppf(level / 2, n, rates.mean()),
+        binom.isf(level / 2, n, rates.mean()),
+    )
     return Check(name, float(member.mean()), float(low) / n, float(high) / n)
 
 
@@ -383,22 +429,29 @@ def _rate_check(name: str, rates: np.ndarray, member: np.ndarray, level: float) 
 
 
 def _moved_by_a_word(tape: Tape, X: sp.csr_array) -> list[float]:
-    """What a replaced word moves: a token adds to a cell of its word's row, and to no other row."""
+    """What a replaced word moves: a token adds to a cell of its word's row, and to no
+    other row.
+    """
     words, changes = np.asarray(X.sum(axis=0)).reshape(-1), []
     for step in tape.steps:
-        each = np.abs(step.value).sum(axis=1) / np.maximum(words, 0.5)  # a word without tokens: 0
-        moved = np.full(2, np.ceil(each.max()), np.int64)  # two cells change by this at most
-        changes.append(distance(replace(step, value=moved), replace(step, value=0 * moved)))
+        # a word without tokens: 0
+        each = np.abs(step.value).sum(axis=1) / np.maximum(words, 0.5)
+        # two cells change by this at most
+        moved = np.full(2, np.ceil(each.max()), np.int64)
+        changes.append(
+            distance(replace(step, value=moved), replace(step, value=0 * moved))
+        )
     return changes
 
 
 def _moved_by_documents(
     estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape
 ) -> tuple[list[float], list[Check]]:
-    """What some documents change, each by a replay without it, and what each adds alone.
+    """What some documents change, each by a replay without it, and what each adds
+    alone.
 
-    Every second document is the sample of a round, so that each of them takes part in some rounds
-    and not in others.
+    Every second document is the sample of a round, so that each of them takes part in
+    some rounds and not in others.
     """
 
     def half(i: int, rates: np.ndarray) -> np.ndarray:
@@ -422,18 +475,21 @@ def _moved_by_documents(
     n_samples = sum(step.sample is not None for step in tape.steps)
     if n_samples:
         alone = max(_lengths_alone(estimator, X, seed, tape, n_samples), default=0.0)
-        checks.append(Check("what a document adds alone, over the sensitivity", alone, high=1.0))
+        checks.append(
+            Check("what a document adds alone, over the sensitivity", alone, high=1.0)
+        )
     return largest.tolist(), checks
 
 
 def _lengths_alone(
     estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape, n: int
 ) -> Iterable[float]:
-    """Length of what each unit adds, over the sensitivity, where every document is a loud one.
+    """Length of what each unit adds, over the sensitivity, where every document is a
+    loud one.
 
-    A unit is the whole sample of a round: a replay of n rounds shows n units. The bound holds after
-    any releases: what is not sampled is released as if there were many documents, so that most
-    rounds are for topics.
+    A unit is the whole sample of a round: a replay of n rounds shows n units. The bound
+    holds after any releases: what is not sampled is released as if there were many
+    documents, so that most rounds are for topics.
     """
     many = [
         replace(step, noisy=step.noisy + 1000 * int(step.mechanism.sensitivity))
@@ -447,7 +503,9 @@ def _lengths_alone(
     for start in range(0, n_shown, n):
         chosen = np.resize(units[start : start + n], n)
         members = lambda i, rates, chosen=chosen: chosen[i : i + 1]  # noqa: E731
-        for step in fit_watched(estimator, loud, seed, Tape(steps=many), members)[1].steps:
+        for step in fit_watched(estimator, loud, seed, Tape(steps=many), members)[
+            1
+        ].steps:
             if step.sample is not None:
                 yield distance(step, replace(step, value=np.zeros_like(step.value)))
 
@@ -456,7 +514,9 @@ def _lengths_alone(
 
 
 def _event_check(model: BaseEstimator, tape: Tape) -> Check:
-    """Releases that cost another event than the guarantee states, or have less noise than that."""
+    """Releases that cost another event than the guarantee states, or have less noise
+    than that.
+    """
     stated, missing = list(model.privacy_.events), 0
     for step in tape.steps:
         event = step.mechanism.event

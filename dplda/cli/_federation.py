@@ -11,7 +11,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import dplda.federated  # loads a name at its first use: options and --help need nothing of it
+# loads a name at its first use: options and --help need nothing of it
+import dplda.federated
 from dplda.cli._options import (
     add_texts,
     check_ledger,
@@ -28,41 +29,98 @@ log, LOG = logging.getLogger("dplda.federated"), "%(asctime)s %(name)s: %(messag
 def add_commands(commands: Any) -> None:
     """Add the commands of ``dplda federation``."""
     add_command = command_group(
-        commands, "federation", "train together over a network",
+        commands,
+        "federation",
+        "train together over a network",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )  # fmt: skip
-    plan = add_command("plan", _plan, "Write the plan of a fit, which all parties sign off.")
-    coordinator = add_command("coordinator", _add_up, "Add up what the parties of a plan send.")
-    party = add_command("party", _fit_together, "Fit the model of a plan with the other parties.")
+    )
+    plan = add_command(
+        "plan", _plan, "Write the plan of a fit, which all parties sign off."
+    )
+    coordinator = add_command(
+        "coordinator", _add_up, "Add up what the parties of a plan send."
+    )
+    party = add_command(
+        "party", _fit_together, "Fit the model of a plan with the other parties."
+    )
     add = plan.add_argument
-    add("--vocabulary", type=Path, required=True, help="public file with one word per line")
-    add("--parties", type=Path, nargs="+", required=True, metavar="CERTIFICATE",
-        help="certificates (PEM), whose file names are those of the parties")  # fmt: skip
+    add(
+        "--vocabulary",
+        type=Path,
+        required=True,
+        help="public file with one word per line",
+    )
+    add(
+        "--parties",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="CERTIFICATE",
+        help="certificates (PEM), whose file names are those of the parties",
+    )
     add("--out", type=Path, default=Path("plan.json"), help="file of the plan")
-    add("--model", choices=["SubLDA", "PrivateSVILDA"], default="SubLDA", help="what is fitted")
-    add("--unit", choices=["document", "user"], default="document", help="what is protected")
+    add(
+        "--model",
+        choices=["SubLDA", "PrivateSVILDA"],
+        default="SubLDA",
+        help="what is fitted",
+    )
+    add(
+        "--unit",
+        choices=["document", "user"],
+        default="document",
+        help="what is protected",
+    )
     add("--epsilon", type=float, required=True, help="total epsilon of a unit")
     add("--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy")
-    add("--n-components", type=int, default=20, help="number of topics, also of --prior")
-    add("--prior", type=Path, metavar="MODEL", help="release file of a model of public texts of "
-        "the same kind, in whose topics the fit begins")  # fmt: skip
-    add("--word-vectors", action="store_true", help="take the vectors of English words that dplda "
-        "holds")  # fmt: skip
+    add(
+        "--n-components", type=int, default=20, help="number of topics, also of --prior"
+    )
+    add(
+        "--prior",
+        type=Path,
+        metavar="MODEL",
+        help="release file of a model of public texts of "
+        "the same kind, in whose topics the fit begins",
+    )
+    add(
+        "--word-vectors",
+        action="store_true",
+        help="take the vectors of English words that dplda holds",
+    )
     add("--max-iter", type=int, help="number of rounds; default: that of the model")
-    add("--subsampling-ratio", type=float, help="share of units in a round; default: the model's")
+    add(
+        "--subsampling-ratio",
+        type=float,
+        help="share of units in a round; default: the model's",
+    )
     add("--colluding", type=int, default=1, help="parties that may share all they know")
     add("--lost", type=int, default=0, help="parties that may drop out of the fit")
     add = coordinator.add_argument
     add("--host", default="127.0.0.1", help="address to listen at")
     add("--port", type=int, default=8000, help="port to listen at")
-    add("--round-timeout", type=float, default=600.0, help="seconds that a round may take")
+    add(
+        "--round-timeout",
+        type=float,
+        default=600.0,
+        help="seconds that a round may take",
+    )
     add_texts(party, "--user-column", "column that says whose text it is")
     add = party.add_argument
     add("--coordinator", required=True, metavar="HOST:PORT", help="where it listens")
-    add("--coordinator-certificate", type=Path, required=True,
-        help="its certificate, or its authority's (PEM)")  # fmt: skip
+    add(
+        "--coordinator-certificate",
+        type=Path,
+        required=True,
+        help="its certificate, or its authority's (PEM)",
+    )
     add("--ledger", type=Path, required=True, help="file of the budget that is charged")
-    add("--out", type=Path, default=Path("together.model"), help="release file of the model")
+    add(
+        "--out",
+        type=Path,
+        default=Path("together.model"),
+        help="release file of the model",
+    )
     add("--n-jobs", type=int, help="threads")
     for parser in (coordinator, party):
         add = parser.add_argument
@@ -82,17 +140,29 @@ def _plan(options: argparse.Namespace) -> None:
     if options.word_vectors:
         tables["word_vectors"] = dplda.datasets.load_word_vectors(words).tolist()
     given = ("epsilon", "delta", "n_components", "max_iter", "subsampling_ratio")
-    parameters = {name: value for name in given if (value := getattr(options, name)) is not None}
+    parameters = {
+        name: value for name in given if (value := getattr(options, name)) is not None
+    }
     parties = {path.stem: path.read_text("utf-8") for path in options.parties}
     if len(parties) < len(options.parties):
         raise ValueError("two of --parties have one name, as which the files are named")
     plan = Plan(
-        version=dplda.__version__, fit=uuid.uuid4().hex, model=options.model, parameters=parameters,
-        unit=options.unit, colluding=options.colluding, lost=options.lost,
-        parties=parties, words=words, tables=tables,
-    )  # fmt: skip
+        version=dplda.__version__,
+        fit=uuid.uuid4().hex,
+        model=options.model,
+        parameters=parameters,
+        unit=options.unit,
+        colluding=options.colluding,
+        lost=options.lost,
+        parties=parties,
+        words=words,
+        tables=tables,
+    )
     write_atomically(options.out, plan.text().encode(), permissions=PUBLIC)
-    print(f"{options.out}: give this file to all parties, and compare its digest with them:")
+    print(
+        f"{options.out}: give this file to all parties, and compare its digest with "
+        "them:"
+    )
     print(plan.digest.hex())
 
 
@@ -105,13 +175,17 @@ def _add_up(options: argparse.Namespace) -> None:
     check_integer("--port", options.port, 0, 65535)
     plan = Plan.read(options.plan)
     names = plan.certificates()
-    tls = tls_context(ssl.PROTOCOL_TLS_SERVER, options.certificate, options.key, [*names])
+    tls = tls_context(
+        ssl.PROTOCOL_TLS_SERVER, options.certificate, options.key, [*names]
+    )
 
     async def run() -> None:
         adder = Adder(plan.terms(), [*plan.parties])
         network = Coordinator(adder, names, plan.max_bytes, options.round_timeout)
         async with network.listening(options.host, options.port, tls) as port:
-            log.info("listening at %s:%d for plan %s", options.host, port, plan.digest.hex())
+            log.info(
+                "listening at %s:%d for plan %s", options.host, port, plan.digest.hex()
+            )
             await network.add_up()
 
     logging.basicConfig(level=logging.INFO, format=LOG)
@@ -128,20 +202,28 @@ def _fit_together(options: argparse.Namespace) -> None:
     if name is None:
         raise ValueError(f"{options.certificate} is no certificate of the plan")
     tls = tls_context(
-        ssl.PROTOCOL_TLS_CLIENT, options.certificate, options.key,
+        ssl.PROTOCOL_TLS_CLIENT,
+        options.certificate,
+        options.key,
         [certificate_of(options.coordinator_certificate)],
-    )  # fmt: skip
+    )
     check_ledger(options.ledger)
     party = Party(
-        plan, name, options.key, _load(options, plan.words),
-        ledger=options.ledger, n_jobs=options.n_jobs,
-    )  # fmt: skip
+        plan,
+        name,
+        options.key,
+        _load(options, plan.words),
+        ledger=options.ledger,
+        n_jobs=options.n_jobs,
+    )
     line = Line(options.coordinator, plan.max_bytes, tls)
     logging.basicConfig(level=logging.INFO, format=LOG)
     log.info("plan %s", plan.digest.hex())
     try:
         # tables; words, escaped twice; the guarantee
-        with reserved(options.out, plan.max_bytes + 4 * len(plan.text().encode()) + 2**17):
+        with reserved(
+            options.out, plan.max_bytes + 4 * len(plan.text().encode()) + 2**17
+        ):
             model = party.fit(line)
     except BaseException:
         if options.ledger.exists():
@@ -152,7 +234,8 @@ def _fit_together(options: argparse.Namespace) -> None:
         dplda.save_release(model, options.out, vocabulary=plan.words)
     except OSError as error:
         raise OSError(
-            f"{options.out} cannot be written ({error}): the other parties have the same model"
+            f"{options.out} cannot be written ({error}): the other parties have the "
+            "same model"
         ) from error
     print(f"{options.out}: the model that all parties have. It may be published.")
 
@@ -176,7 +259,9 @@ def _load(options: argparse.Namespace, words: list[str]) -> tuple[Any, Any]:
 
 
 def _words(path: Path) -> list[str]:
-    """The words of a vocabulary file, one a line; the last line may end in a line break."""
+    """The words of a vocabulary file, one a line; the last line may end in a line
+    break.
+    """
     try:
         words = path.read_text("utf-8").removesuffix("\n").split("\n")
         dplda.federated.vocabulary_hash(words)
@@ -188,12 +273,16 @@ def _words(path: Path) -> list[str]:
 
 
 def _prior(path: Path, words: list[str]) -> Any:
-    """The topics of a release in these words, (n_components, n_words); zeros for other words."""
+    """The topics of a release in these words, (n_components, n_words); zeros for other
+    words.
+    """
     import numpy as np
 
     model = dplda.load_release(path)
     if model.vocabulary_ is None:
-        raise ValueError(f"--prior {path} does not say its words; save it with a vocabulary")
+        raise ValueError(
+            f"--prior {path} does not say its words; save it with a vocabulary"
+        )
     place = {word: j for j, word in enumerate(model.vocabulary_)}
     topics = np.hstack([model.components_, np.zeros((len(model.components_), 1))])
     return topics[:, [place.get(word, -1) for word in words]]

@@ -1,7 +1,7 @@
 """The commands ``dplda fit``, from files to a published model, and ``dplda plan``.
 
-`PrivateTopicModel` does the work. The texts are read as a whole, the expected result is shown, and
-room for the model is reserved before the ledger is charged.
+`PrivateTopicModel` does the work. The texts are read as a whole, the expected result is
+shown, and room for the model is reserved before the ledger is charged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from dplda.leaf._checks import check_number
 from dplda.leaf._files import PUBLIC, reserved, write_atomically
 from dplda.leaf._messages import warn_user
 
-MISSING = {"NA", "N/A", "NAN", "NULL", "NONE"}  # how programs write a missing id, or so in small
+# how programs write a missing id, or so in small
+MISSING = {"NA", "N/A", "NAN", "NULL", "NONE"}
 NOTHING = "Nothing was charged."
 USUAL = 1000  # texts, where no number is given
 
@@ -39,56 +40,111 @@ USUAL = 1000  # texts, where no number is given
 def add_commands(commands: Any) -> None:
     """Add the options of ``dplda fit`` and ``dplda plan``."""
     parser = commands.add_parser(
-        "fit", help="fit a private topic model to files, and write a file that may be published",
-        description="Fit a private topic model to texts and write a file that may be published: "
-        "vocabulary, topics and guarantee, for one total epsilon. Nothing is charged if a file, an "
-        "option or the budget is wrong.",
-        epilog="example: dplda fit notes.csv --user-column id --epsilon 4 --out topics.dplda",
-    )  # fmt: skip
+        "fit",
+        help="fit a private topic model to files, and write a file that may be "
+        "published",
+        description="Fit a private topic model to texts and write a file that may be "
+        "published: vocabulary, topics and guarantee, for one total epsilon. Nothing "
+        "is charged if a file, an option or the budget is wrong.",
+        epilog="example: dplda fit notes.csv --user-column id --epsilon 4 --out "
+        "topics.dplda",
+    )
     parser.set_defaults(command=_fit, parser=parser)
-    add_texts(parser, "--user-column", "column that says whose text it is: protects users", "?")
+    add_texts(
+        parser,
+        "--user-column",
+        "column that says whose text it is: protects users",
+        "?",
+    )
     _add_model(parser)
     add = parser.add_argument
-    add("--out", type=Path, metavar="FILE", default=Path("topics.dplda"),
-        help="new file of the model, which may be published (default: %(default)s)")  # fmt: skip
-    add("--yes", action="store_true",
-        help="spend the budget without asking, as without a terminal")  # fmt: skip
-    add("--example", action="store_true",
-        help="take public texts that dplda holds, and epsilon 4 unless it is given")  # fmt: skip
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        default=Path("topics.dplda"),
+        help="new file of the model, which may be published (default: %(default)s)",
+    )
+    add(
+        "--yes",
+        action="store_true",
+        help="spend the budget without asking, as without a terminal",
+    )
+    add(
+        "--example",
+        action="store_true",
+        help="take public texts that dplda holds, and epsilon 4 unless it is given",
+    )
     add = parser.add_argument
-    add("--public-texts", type=Path, metavar="TEXTS",
-        help="public texts of the same kind: better topics, at no cost")  # fmt: skip
+    add(
+        "--public-texts",
+        type=Path,
+        metavar="TEXTS",
+        help="public texts of the same kind: better topics, at no cost",
+    )
     group = parser.add_argument_group("ledger")
     either = group.add_mutually_exclusive_group().add_argument
-    either("--ledger", type=Path, metavar="FILE", help="file of a budget over many fits; created "
-        "if it is missing (default: TEXTS.ledger)")  # fmt: skip
+    either(
+        "--ledger",
+        type=Path,
+        metavar="FILE",
+        help="file of a budget over many fits; created "
+        "if it is missing (default: TEXTS.ledger)",
+    )
     either("--no-ledger", action="store_true", help="count no other fit of these texts")
     group.add_argument("--budget", type=float, help="epsilon of a new ledger, if more")
     parser = commands.add_parser(
-        "plan", help="say what to expect of a fit, before any data are read",
-        description="Say what to expect of a topic model of texts, before any data are read. All "
-        "numbers must be public: an expectation, not a count of the private texts.",
+        "plan",
+        help="say what to expect of a fit, before any data are read",
+        description="Say what to expect of a topic model of texts, before any data are "
+        "read. All numbers must be public: an expectation, not a count of the private "
+        "texts.",
         epilog="example: dplda plan --n-docs 6000 --epsilon 4",
-    )  # fmt: skip
+    )
     parser.set_defaults(command=_plan)
     _add_model(parser, epsilon=4.0, is_plan=True)
 
 
 def _add_model(
-    parser: argparse.ArgumentParser, *, epsilon: float | None = None, is_plan: bool = False
+    parser: argparse.ArgumentParser,
+    *,
+    epsilon: float | None = None,
+    is_plan: bool = False,
 ) -> None:
     """Add the budget and the sizes of a model."""
     add = parser.add_argument_group("model").add_argument
     add("--epsilon", type=float, default=epsilon, help="total privacy budget")
-    add("--delta", type=float, default=1e-6,
-        help="delta of (epsilon, delta)-privacy (default: %(default)s)")  # fmt: skip
-    add("--n-components", type=int, default=20, help="number of topics (default: %(default)s)")
-    add("--max-features", type=int, default=2000,
-        help="number of words of the vocabulary (default: %(default)s)")  # fmt: skip
-    add("--language", default="en", help="of the public word list, such as de (default: "
-        "%(default)s); others than English need wordfreq")  # fmt: skip
-    add("--n-docs", type=int, required=is_plan, help="expected number of texts, or of users if "
-        "they are protected: public knowledge, and no count")  # fmt: skip
+    add(
+        "--delta",
+        type=float,
+        default=1e-6,
+        help="delta of (epsilon, delta)-privacy (default: %(default)s)",
+    )
+    add(
+        "--n-components",
+        type=int,
+        default=20,
+        help="number of topics (default: %(default)s)",
+    )
+    add(
+        "--max-features",
+        type=int,
+        default=2000,
+        help="number of words of the vocabulary (default: %(default)s)",
+    )
+    add(
+        "--language",
+        default="en",
+        help="of the public word list, such as de (default: "
+        "%(default)s); others than English need wordfreq",
+    )
+    add(
+        "--n-docs",
+        type=int,
+        required=is_plan,
+        help="expected number of texts, or of users if "
+        "they are protected: public knowledge, and no count",
+    )
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -98,9 +154,13 @@ def _plan(options: argparse.Namespace) -> None:
 def plan(options: argparse.Namespace, n_docs: int) -> Any:
     """What to expect of these options, of which the words are paid first."""
     *_, expected = dplda.PrivateTopicModel(
-        options.n_components, epsilon=options.epsilon, delta=options.delta,
-        vocabulary=options.language, max_features=options.max_features, expected_n_docs=n_docs,
-    )._steps()  # fmt: skip
+        options.n_components,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        vocabulary=options.language,
+        max_features=options.max_features,
+        expected_n_docs=n_docs,
+    )._steps()
     return dataclasses.replace(expected, epsilon=options.epsilon)
 
 
@@ -112,20 +172,31 @@ def _fit(options: argparse.Namespace) -> int:
     check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
     if options.texts is not None:
         choose_ledger(options)
-    check_output(options.out, options.texts, options.ledger, options.public_texts, is_new=True)
-    public = texts_of(options, options.public_texts).texts if options.public_texts else []
+    check_output(
+        options.out, options.texts, options.ledger, options.public_texts, is_new=True
+    )
+    public = (
+        texts_of(options, options.public_texts).texts if options.public_texts else []
+    )
     model = dplda.PrivateTopicModel(
-        options.n_components, epsilon=options.epsilon, delta=options.delta,
-        vocabulary=options.language, max_features=options.max_features,
-        public_texts=public or None, expected_n_docs=options.n_docs, n_jobs=-1, verbose=1,
-    )  # fmt: skip
+        options.n_components,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        vocabulary=options.language,
+        max_features=options.max_features,
+        public_texts=public or None,
+        expected_n_docs=options.n_docs,
+        n_jobs=-1,
+        verbose=1,
+    )
     try:  # what is wrong with an option or a file shows before anything is charged
         model._planned()
         texts, users = private_texts(options)  # private
         if {*public} & {*texts} - {""}:
             raise ValueError(
-                f"texts of --public-texts {options.public_texts} are among the private texts, and "
-                "epsilon does not protect them: take them out of one place (not for release)"
+                f"texts of --public-texts {options.public_texts} are among the private "
+                "texts, and epsilon does not protect them: take them out of one place "
+                "(not for release)"
             )
         if not is_wanted(options):
             return 1
@@ -133,7 +204,8 @@ def _fit(options: argparse.Namespace) -> int:
         print(NOTHING, file=sys.stderr)
         raise
     with ExitStack() as room:
-        size = 8 * (options.n_components + 8) * options.max_features + 2**17  # and long words
+        # and long words
+        size = 8 * (options.n_components + 8) * options.max_features + 2**17
         room.enter_context(reserved(options.out, size))
         model.ledger = open_ledger(options)
         with accounted(model, options.out):
@@ -141,27 +213,36 @@ def _fit(options: argparse.Namespace) -> int:
             room.close()
             say(f"Model: {keep(model, options.out)}. It may be published.")
             show_topics(model.model_, model.vocabulary_)
-            say("Words that many texts have in common may be names: read them before you publish.")
+            say(
+                "Words that many texts have in common may be names: read them before "
+                "you publish."
+            )
             show_card(model.privacy_.summary())
             sys.stdout.flush()  # a reader that has ended is noticed here
     return 0
 
 
 def choose_ledger(options: argparse.Namespace) -> None:
-    """The ledger beside the texts, unless another one is named; none if that is asked for."""
+    """The ledger beside the texts, unless another one is named; none if that is asked
+    for.
+    """
     texts = options.texts.resolve()
     beside = texts.with_name(f"{texts.name}.ledger")
     if options.budget is not None and not options.budget >= options.epsilon:
         options.parser.error(
-            f"--budget {options.budget:g} does not pay for --epsilon {options.epsilon:g}"
+            f"--budget {options.budget:g} does not pay for --epsilon "
+            f"{options.epsilon:g}"
         )
     if not options.no_ledger:
         options.ledger = options.ledger or beside
         check_ledger(options.ledger, options.budget)
-    if beside.exists() and (options.ledger is None or options.ledger.resolve() != beside):
+    if beside.exists() and (
+        options.ledger is None or options.ledger.resolve() != beside
+    ):
         warn_user(
-            f"{beside} counts what was spent on these texts before, and this fit is not added to "
-            "it: together they cost more than either; leave --ledger and --no-ledger out",
+            f"{beside} counts what was spent on these texts before, and this fit is "
+            "not added to it: together they cost more than either; leave --ledger and "
+            "--no-ledger out",
             dplda.privacy.PrivacyLeakWarning,
         )
 
@@ -175,18 +256,31 @@ def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
 
 
 def is_wanted(options: argparse.Namespace) -> bool:
-    """Say what to expect, from public options alone; on a terminal, ask before it is spent."""
+    """Say what to expect, from public options alone; on a terminal, ask before it is
+    spent.
+    """
     unit = "texts" if options.id_column is None else "users"
-    n_docs, hint = (options.n_docs, "") if options.n_docs else (USUAL, "; give --n-docs for others")
+    n_docs, hint = (
+        (options.n_docs, "")
+        if options.n_docs
+        else (USUAL, "; give --n-docs for others")
+    )
     say(f"Expected of {n_docs:,} {unit}, from public numbers alone{hint}:")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # which the fit gives
         print(plan(options, n_docs))
     if not options.public_texts:
-        say("Public texts of the same kind (--public-texts) give better topics at no cost.")
+        say(
+            "Public texts of the same kind (--public-texts) give better topics at no "
+            "cost."
+        )
     if options.yes or options.example or not sys.stdin.isatty():
         return True
-    wanted = input(f"Spend epsilon {options.epsilon:g} on these {unit}? [y/N] ").strip().lower()
+    wanted = (
+        input(f"Spend epsilon {options.epsilon:g} on these {unit}? [y/N] ")
+        .strip()
+        .lower()
+    )
     if wanted not in ("y", "yes"):
         say(NOTHING)
     return wanted in ("y", "yes")
@@ -204,16 +298,19 @@ def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
         if any(entry.counts for entry in ledger.entries()[before:]):
             where = "" if ledger.path is None else f" in {ledger.path}"
             said = (
-                f"The job has ended early, and stays charged: epsilon {ledger.epsilon_spent:.4g} "
-                f"of {ledger.epsilon:g} is spent{where}. Results that are paid for, and may be "
-                f"published: {keep(model, out) or 'none'}"
+                "The job has ended early, and stays charged: epsilon "
+                f"{ledger.epsilon_spent:.4g} of {ledger.epsilon:g} is spent{where}. "
+                "Results that are paid for, and may be published: "
+                f"{keep(model, out) or 'none'}"
             )
         print(said, file=sys.stderr)
         raise
 
 
 def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
-    """Write the model, or its words if that is all there is; elsewhere if it must be."""
+    """Write the model, or its words if that is all there is; elsewhere if it must
+    be.
+    """
     if not hasattr(model, "vectorizer_"):
         return None
     path, save = out, model.save
@@ -227,7 +324,10 @@ def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
     except OSError as error:
         other = Path(tempfile.mkdtemp(prefix="dplda-"), path.name)
         save(other)
-        print(f"{path} cannot be written ({error.strerror}): it is {other}", file=sys.stderr)
+        print(
+            f"{path} cannot be written ({error.strerror}): it is {other}",
+            file=sys.stderr,
+        )
         return other
 
 
@@ -243,14 +343,15 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
     say(f"Read: {len(found.texts)} texts{n_users}. These numbers are private.")
     if users is None:
         say(
-            "Each text is protected by itself. Persons with several texts are protected less: "
-            "--user-column protects persons."
+            "Each text is protected by itself. Persons with several texts are "
+            "protected less: --user-column protects persons."
         )
     elif n_missing := sum(user.upper() in MISSING for user in users):
         warn_user(
-            f"{n_missing} texts have an id such as NA or NULL, as which programs write a missing "
-            "one, and count as those of one user: each of several persons behind it is protected "
-            "less; leave these texts out, or find out whose they are (not for release)",
+            f"{n_missing} texts have an id such as NA or NULL, as which programs write "
+            "a missing one, and count as those of one user: each of several persons "
+            "behind it is protected less; leave these texts out, or find out whose "
+            "they are (not for release)",
             dplda.privacy.PrivateDataWarning,
         )
     return found.texts, users

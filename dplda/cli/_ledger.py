@@ -13,33 +13,64 @@ from dplda.cli._options import command_group, say
 from dplda.leaf._checks import escaped
 
 FILE = "file of the ledger"
-COLUMNS = ("number", "time", "label", "unit", "status", "epsilon", "seeded", "process", "part")
+COLUMNS = (
+    "number",
+    "time",
+    "label",
+    "unit",
+    "status",
+    "epsilon",
+    "seeded",
+    "process",
+    "part",
+)
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands of ``dplda ledger``."""
     add_command = command_group(commands, "ledger", "look into a privacy ledger")
-    add = add_command("show", _show, "Print what was spent, on what and when.").add_argument
-    add("file", help=FILE)
-    add("--delta", type=float, help="state epsilons at this delta instead of the ledger's")
     add = add_command(
-        "check", _check, "Compare a ledger with a limit, and with what was released. Exit code 0: "
-        "all is well. 1: more was spent, or the ledger does not know a release or a receipt, for "
-        "instance because an old copy was put in its place. 2: a file cannot be read, or an option "
-        "is wrong.",
-    ).add_argument  # fmt: skip
+        "show", _show, "Print what was spent, on what and when."
+    ).add_argument
+    add("file", help=FILE)
+    add(
+        "--delta",
+        type=float,
+        help="state epsilons at this delta instead of the ledger's",
+    )
+    add = add_command(
+        "check",
+        _check,
+        "Compare a ledger with a limit, and with what was released. Exit code 0: all "
+        "is well. 1: more was spent, or the ledger does not know a release or a "
+        "receipt, for instance because an old copy was put in its place. 2: a file "
+        "cannot be read, or an option is wrong.",
+    ).add_argument
     add("file", help=FILE)
     add("--max-epsilon", type=float, help="most that may be spent; default: the budget")
     add("--delta", type=float, help="delta of the limit; default: the ledger's")
-    add("--releases", nargs="+", type=Path, default=[], metavar="FILE",
-        help="release files of models that this ledger was charged for")  # fmt: skip
-    add("--receipt", action="append", default=[], metavar="TEXT",
-        help="receipt that `show` or a log printed before; may be given several times")  # fmt: skip
+    add(
+        "--releases",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="release files of models that this ledger was charged for",
+    )
+    add(
+        "--receipt",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="receipt that `show` or a log printed before; may be given several times",
+    )
     add = add_command(
-        "cancel", _cancel, "Cancel an entry that is reserved, whose fit has released nothing. If "
-        "the fit still runs, it ends with an error before its first release. An entry whose "
+        "cancel",
+        _cancel,
+        "Cancel an entry that is reserved, whose fit has released nothing. If the fit "
+        "still runs, it ends with an error before its first release. An entry whose "
         "releases have begun is not canceled.",
-    ).add_argument  # fmt: skip
+    ).add_argument
     add("file", help=FILE)
     add("number", type=int, help="number of the entry, as `show` prints it")
 
@@ -50,14 +81,21 @@ def _check(options: argparse.Namespace) -> int:
         delta = ledger.delta if options.delta is None else options.delta
         limit = ledger.epsilon if options.max_epsilon is None else options.max_epsilon
         spent = ledger.epsilon_at(delta)
-        asked = [(str(p), dplda.load_release(p).privacy_.receipt) for p in options.releases]
+        asked = [
+            (str(p), dplda.load_release(p).privacy_.receipt) for p in options.releases
+        ]
         asked += [("receipt", receipt) for receipt in options.receipt]
-        unknown = [receipt for _, receipt in asked if not (receipt and ledger.has(receipt))]
+        unknown = [
+            receipt for _, receipt in asked if not (receipt and ledger.has(receipt))
+        ]
     except (OSError, ValueError) as error:  # 1 says that something was found
         print(f"error: {error}", file=sys.stderr)
         return 2
     word = "within" if spent <= limit else "ABOVE"
-    print(f"{word:9} epsilon {spent:.6g} spent, at most {limit:g} allowed, at delta {delta:g}")
+    print(
+        f"{word:9} epsilon {spent:.6g} spent, at most {limit:g} allowed, at delta "
+        f"{delta:g}"
+    )
     for name, receipt in asked:
         word = "UNKNOWN" if receipt in unknown else "known"
         print(f"{word:9} {escaped(name)}: {receipt or 'no receipt'}")
@@ -66,13 +104,14 @@ def _check(options: argparse.Namespace) -> int:
         say("A model without a receipt was charged to no ledger.")
     if any(receipt and not receipt.startswith(own) for receipt in unknown):
         say(
-            "A receipt is that of another ledger: its first eight digits are not those of this "
-            "one. Check the model or receipt with the ledger that was charged for it."
+            "A receipt is that of another ledger: its first eight digits are not those "
+            "of this one. Check the model or receipt with the ledger that was charged "
+            "for it."
         )
     if any(receipt.startswith(own) for receipt in unknown):
         say(
-            "The ledger lacks entries that it had. It may be an older copy: charge nothing to it, "
-            "and cancel no entry, until this is explained."
+            "The ledger lacks entries that it had. It may be an older copy: charge "
+            "nothing to it, and cancel no entry, until this is explained."
         )
     return 1 if unknown or not spent <= limit else 0
 
@@ -93,22 +132,35 @@ def _show(options: argparse.Namespace) -> None:
     delta = ledger.delta if options.delta is None else options.delta
     spent, rows = ledger.epsilon_at(delta), [list(COLUMNS)]
     for e in ledger.entries():
-        alone = dplda.privacy.epsilon_of(e.events, delta, total_variation=e.total_variation)
+        alone = dplda.privacy.epsilon_of(
+            e.events, delta, total_variation=e.total_variation
+        )
         values = (
-            e.id, e.created, e.label, e.unit, e.status, f"{alone:.6g}", "yes" if e.seeded else "no",
-            e.process, e.part or "-",
-        )  # fmt: skip
+            e.id,
+            e.created,
+            e.label,
+            e.unit,
+            e.status,
+            f"{alone:.6g}",
+            "yes" if e.seeded else "no",
+            e.process,
+            e.part or "-",
+        )
         rows.append([escaped(str(value)) for value in values])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(map(str.ljust, row, widths)).rstrip())
     print(
-        f"\nspent      epsilon {spent:.6g} at delta {delta:g}, by all entries that are not "
-        "canceled together"
+        f"\nspent      epsilon {spent:.6g} at delta {delta:g}, by all entries that are "
+        "not canceled together"
     )
     print(f"budget     epsilon {ledger.epsilon:g} at delta {ledger.delta:g}")
-    if ledger.composition == "adaptive":  # spent is then the budget, however little was used
-        print(f"used up    epsilon {ledger.epsilon_spent:.6g} of the budget, which is adaptive")
+    # spent is then the budget, however little was used
+    if ledger.composition == "adaptive":
+        print(
+            f"used up    epsilon {ledger.epsilon_spent:.6g} of the budget, which is "
+            "adaptive"
+        )
     print(f"remaining  epsilon {ledger.remaining:.6g} at delta {ledger.delta:g}")
     for name in ("receipt", "caveat"):
         if value := getattr(ledger, name):

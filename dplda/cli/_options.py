@@ -1,4 +1,6 @@
-"""What several commands share, and the commands ``dplda topics`` and ``dplda transform``."""
+"""What several commands share, and the commands ``dplda topics`` and ``dplda
+transform``.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,20 @@ from dplda.text._text_files import Texts, read_texts
 MODEL = "file that dplda fit or save_release wrote"
 
 
-def command_group(commands: Any, name: str, text: str, **form: Any) -> Callable[..., Any]:
-    """Add a command that has commands; ``add_command(name, run, text)`` adds one of them."""
-    inner = commands.add_parser(name, help=text).add_subparsers(required=True, metavar="command")
+def command_group(
+    commands: Any, name: str, text: str, **form: Any
+) -> Callable[..., Any]:
+    """Add a command that has commands; ``add_command(name, run, text)`` adds one of
+    them.
+    """
+    inner = commands.add_parser(name, help=text).add_subparsers(
+        required=True, metavar="command"
+    )
 
     def add_command(name: str, run: Any, text: str) -> Any:
-        parser = inner.add_parser(name, help=text.partition(".")[0], description=text, **form)
+        parser = inner.add_parser(
+            name, help=text.partition(".")[0], description=text, **form
+        )
         parser.set_defaults(command=run)
         return parser
 
@@ -31,34 +41,59 @@ def command_group(commands: Any, name: str, text: str, **form: Any) -> Callable[
 
 
 def add_texts(
-    parser: argparse.ArgumentParser, id_option: str, id_help: str, nargs: str | None = None
+    parser: argparse.ArgumentParser,
+    id_option: str,
+    id_help: str,
+    nargs: str | None = None,
 ) -> None:
     """Add the options that say where texts are, and where their ids are."""
     add = parser.add_argument_group("texts").add_argument
-    add("texts", type=Path, nargs=nargs, help="folder of .txt files, or a .csv, .tsv, .jsonl or "
-        ".parquet file, or a folder of these")  # fmt: skip
-    add("--text-column", default="text", metavar="COLUMN",
-        help="column of the texts (default: %(default)s)")  # fmt: skip
+    add(
+        "texts",
+        type=Path,
+        nargs=nargs,
+        help="folder of .txt files, or a .csv, .tsv, .jsonl or "
+        ".parquet file, or a folder of these",
+    )
+    add(
+        "--text-column",
+        default="text",
+        metavar="COLUMN",
+        help="column of the texts (default: %(default)s)",
+    )
     add(id_option, dest="id_column", metavar="COLUMN", help=id_help)
-    add("--encoding", default="utf-8", help="of the files, such as cp1252 (default: %(default)s)")
+    add(
+        "--encoding",
+        default="utf-8",
+        help="of the files, such as cp1252 (default: %(default)s)",
+    )
     add("--separator", help="character between the columns of CSV (default: a comma)")
 
 
-def texts_of(options: argparse.Namespace, path: Path, id_column: str | None = None) -> Texts:
+def texts_of(
+    options: argparse.Namespace, path: Path, id_column: str | None = None
+) -> Texts:
     """Read texts of files in the form that the options name. Private."""
     found = read_texts(
-        path, text_column=options.text_column, id_column=id_column, encoding=options.encoding,
+        path,
+        text_column=options.text_column,
+        id_column=id_column,
+        encoding=options.encoding,
         separator=options.separator,
-    )  # fmt: skip
+    )
     if found.n_left_out:
         say(f"{found.n_left_out} files of other kinds are left out.")
     return found
 
 
 def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None:
-    """Refuse at the start a file that could not be written at the end, or that holds an input."""
+    """Refuse at the start a file that could not be written at the end, or that holds an
+    input.
+    """
     if is_new and path.is_file():
-        raise FileExistsError(f"{path} exists, and may have been paid for; write to another file")
+        raise FileExistsError(
+            f"{path} exists, and may have been paid for; write to another file"
+        )
     if any(given is not None and path.resolve() == given.resolve() for given in inputs):
         raise ValueError(f"{path} would be overwritten; write to another file")
     if path.exists() and not path.is_file():  # a device would be replaced by a file
@@ -80,15 +115,23 @@ def say(text: str) -> None:
 
 
 def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
-    """Print share and typical words of each topic, the topics with the most evidence first."""
-    say("Topics, with their share of all words and the ten words that distinguish them most:")
+    """Print share and typical words of each topic, the topics with the most evidence
+    first.
+    """
+    say(
+        "Topics, with their share of all words and the ten words that distinguish them "
+        "most:"
+    )
     topics = dplda.displays.list_topics(model, words)
     for topic in topics:
         mark = "?" if topic["weak"] else " "
         listed = " ".join(map(escaped, topic["words"]))
         print(f"  {topic['topic']:3d} {topic['share']:6.1%}{mark} {listed}")
     if n_weak := sum(topic["weak"] for topic in topics):
-        say(f"? marks {n_weak} of {len(topics)} topics as weak: likely noise, or mixtures.")
+        say(
+            f"? marks {n_weak} of {len(topics)} topics as weak: likely noise, or "
+            "mixtures."
+        )
 
 
 def show_card(card: str) -> None:
@@ -105,16 +148,23 @@ def add_commands(commands: Any) -> None:
     )
     parser.set_defaults(command=_topics)
     parser.add_argument("model", type=Path, help=MODEL)
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the topics to this file")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="draw the topics to this file"
+    )
     parser = commands.add_parser(
-        "transform", help="write topic weights of texts, for a published model",
-        description="Write the topic weights of texts, one row a text and in their order. The "
-        "output is as private as the texts.",
-    )  # fmt: skip
+        "transform",
+        help="write topic weights of texts, for a published model",
+        description="Write the topic weights of texts, one row a text and in their "
+        "order. The output is as private as the texts.",
+    )
     parser.set_defaults(command=_transform)
     parser.add_argument("model", type=Path, help=MODEL)
-    add_texts(parser, "--id-column", "column that is copied to the output, such as a number")
-    parser.add_argument("--out", type=Path, metavar="FILE", required=True, help="CSV file to write")
+    add_texts(
+        parser, "--id-column", "column that is copied to the output, such as a number"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", required=True, help="CSV file to write"
+    )
 
 
 def _topics(options: argparse.Namespace) -> None:
@@ -131,8 +181,8 @@ def _transform(options: argparse.Namespace) -> None:
     model = dplda.load_release(options.model)
     if model.vectorizer_ is None:
         raise ValueError(
-            f"{options.model} does not say how to count words; save a pipeline of vectorizer and "
-            "model, as dplda fit does"
+            f"{options.model} does not say how to count words; save a pipeline of "
+            "vectorizer and model, as dplda fit does"
         )
     found = texts_of(options, options.texts, options.id_column)  # private
     weights = model.transform(found.texts)  # private
@@ -145,7 +195,7 @@ def _transform(options: argparse.Namespace) -> None:
     csv.writer(file).writerows(table)
     write_atomically(options.out, file.getvalue().encode())
     say(
-        f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic weights. "
-        "These are functions of the texts, which epsilon does not cover: keep the file as private "
-        "as the texts. Only its owner can read it."
+        f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic "
+        "weights. These are functions of the texts, which epsilon does not cover: keep "
+        "the file as private as the texts. Only its owner can read it."
     )

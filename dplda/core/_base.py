@@ -1,4 +1,6 @@
-"""Base classes of all topic models: parameter checks, and inference from the released table."""
+"""Base classes of all topic models: parameter checks, and inference from the released
+table.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ MAX_ITER = 10**6  # a plan lists all rounds before the first one
 class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Described):
     """Parameter checks and tags; this class reads public attributes only.
 
-    Training is not here. Each estimator writes out the order of its private and public steps in
-    its own file, where an auditor looks for it.
+    Training is not here. Each estimator writes out the order of its private and public
+    steps in its own file, where an auditor looks for it.
 
     Parameters
     ----------
@@ -53,7 +55,8 @@ class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Describe
     }
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "components_")  # a fit that failed leaves n_features_in_ behind
+        # a fit that failed leaves n_features_in_ behind
+        return hasattr(self, "components_")
 
     @property
     def _n_features_out(self) -> int:
@@ -82,11 +85,12 @@ class BaseLDA(BaseTopicModel):
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
     topic_evidence_ : ndarray of shape (n_components,)
-        Information on its topic in a document of one topic, in nats, by the words that stand out of
-        the noise. ``np.argsort(-topic_evidence_)`` orders the topics, the best first.
+        Information on its topic in a document of one topic, in nats, by the words that
+        stand out of the noise. ``np.argsort(-topic_evidence_)`` orders the topics, the
+        best first.
     weak_topics_ : ndarray of shape (n_components,), bool
-        Topics with no more evidence than noise and chance have. Without noise chance alone counts,
-        and all topics are weak or none.
+        Topics with no more evidence than noise and chance have. Without noise chance
+        alone counts, and all topics are weak or none.
     """
 
     _parameter_constraints: dict[str, Any] = {
@@ -106,23 +110,26 @@ class BaseLDA(BaseTopicModel):
         Returns
         -------
         theta : ndarray of shape (n_docs, n_components)
-            Topic weights; rows sum to 1. A row depends on that row of `X` and on the model only.
-            An empty document gets equal weights.
+            Topic weights; rows sum to 1. A row depends on that row of `X` and on the
+            model only. An empty document gets equal weights.
 
         Raises
         ------
         ValueError
-            If `X` does not have the width of the fitted model, or does not hold word counts.
+            If `X` does not have the width of the fitted model, or does not hold word
+            counts.
 
         Notes
         -----
-        **Privacy.** The model protects the documents that it was trained on. A row of the result
-        is private: it is a function of that row's words, and `epsilon_` does not cover it. The same
-        holds for `fit_transform`.
+        **Privacy.** The model protects the documents that it was trained on. A row of
+        the result is private: it is a function of that row's words, and `epsilon_` does
+        not cover it. The same holds for `fit_transform`.
         """
         check_is_fitted(self)
         prior, n_jobs = self.doc_topic_prior, self.n_jobs
-        weights = [fold_in(x, self.components_, prior, n_jobs, x.dtype) for x in self._read(X)]
+        weights = [
+            fold_in(x, self.components_, prior, n_jobs, x.dtype) for x in self._read(X)
+        ]
         theta = np.concatenate(weights)
         theta /= theta.sum(axis=1, keepdims=True)
         return theta
@@ -135,7 +142,8 @@ class BaseLDA(BaseTopicModel):
         return [check_counts(self, X, reset=False, whole=False)]
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean held-out log-likelihood per token, by document completion; higher is better.
+        """Mean held-out log-likelihood per token, by document completion; higher is
+        better.
 
         Parameters
         ----------
@@ -147,11 +155,13 @@ class BaseLDA(BaseTopicModel):
         Returns
         -------
         score : float
-            Natural logarithm of the held-out likelihood, divided by the number of scored tokens.
+            Natural logarithm of the held-out likelihood, divided by the number of
+            scored tokens.
 
         Notes
         -----
-        **Privacy.** The score of private documents is a release that `epsilon_` does not cover.
+        **Privacy.** The score of private documents is a release that `epsilon_` does
+        not cover.
         """
         return self._log_likelihood(X, completion=True)
 
@@ -163,9 +173,9 @@ class BaseLDA(BaseTopicModel):
         X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
             Word counts of documents that the model was not trained on.
         completion : bool, default=True
-            True infers a document's topic weights from one half of its tokens and scores the
-            other half. False gives the form of the papers, which infers the weights from the same
-            tokens that it scores.
+            True infers a document's topic weights from one half of its tokens and
+            scores the other half. False gives the form of the papers, which infers the
+            weights from the same tokens that it scores.
 
         Returns
         -------
@@ -174,8 +184,8 @@ class BaseLDA(BaseTopicModel):
 
         Notes
         -----
-        **Privacy.** The perplexity of private documents is a release that `epsilon_` does not
-        cover.
+        **Privacy.** The perplexity of private documents is a release that `epsilon_`
+        does not cover.
         """
         return float(np.exp(-self._log_likelihood(X, completion=completion)))
 
@@ -184,15 +194,20 @@ class BaseLDA(BaseTopicModel):
         if getattr(self, "epsilon_", np.inf) < np.inf:
             _warn_of_exact_scores()
         return held_out_log_likelihood(
-            self.components_, self._read(X), self.doc_topic_prior, completion, self.n_jobs
+            self.components_,
+            self._read(X),
+            self.doc_topic_prior,
+            completion,
+            self.n_jobs,
         )
 
 
 @cache  # once in a process: a search scores many times
 def _warn_of_exact_scores() -> None:
     warn_user(
-        "scores and perplexities are exact: those of private documents are releases that no "
-        "epsilon covers, and so is a choice by them. Use dplda.metrics.noisy_score for private "
-        "documents. Scores of public documents need nothing",
+        "scores and perplexities are exact: those of private documents are releases "
+        "that no epsilon covers, and so is a choice by them. Use "
+        "dplda.metrics.noisy_score for private documents. Scores of public documents "
+        "need nothing",
         PrivacyLeakWarning,
     )

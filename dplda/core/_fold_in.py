@@ -1,4 +1,6 @@
-"""Topic weights of documents under a fixed table, and the E-step of variational Bayes."""
+"""Topic weights of documents under a fixed table, and the E-step of variational
+Bayes.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +17,33 @@ from dplda.privacy._mechanisms import add_duplicates
 # Deterministic for each row: its result depends on that row and on the table only.
 MAX_STEPS = 100  # of documents that do not settle: a bound on the time of a row
 TOLERANCE = 1e-4  # L1 change of the topic weights of a document that has settled
-E_STEP_TOLERANCE = 1e-3  # scikit-learn's, of the mean change of a document's Dirichlet parameters
+# scikit-learn's, of the mean change of a document's Dirichlet parameters
+E_STEP_TOLERANCE = 1e-3
 
 LANES = 16  # floats of the widest vector, to which topics are padded
 LINE = 64  # bytes of a cache line
 LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
-BATCH = 1 << 18  # entries and topic weights of the documents that are inferred at a time
-PIECE = 1 << 15  # the same of the documents, or cells of the table, that a thread takes at a time
+# entries and topic weights of the documents that are inferred at a time
+BATCH = 1 << 18
+# the same of the documents, or cells of the table, that a thread takes at a time
+PIECE = 1 << 15
 MOST_COPIED = 256  # topics, of which documents copy the rows of their words
 LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
 def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-    """Append zero columns up to a multiple of 16 topics, the vector length of the kernels."""
+    """Append zero columns up to a multiple of 16 topics, the vector length of the
+    kernels.
+    """
     padded = aligned_zeros(table.shape, dtype)
     padded[:, : table.shape[1]] = table
     return padded
 
 
 def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
-    """Zeros, padded as by `pad`, whose rows begin on a cache line: kernels read them faster."""
+    """Zeros, padded as by `pad`, whose rows begin on a cache line: kernels read them
+    faster.
+    """
     shape = shape[0], -(-shape[1] // LANES) * LANES
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
@@ -42,14 +51,17 @@ def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
     return memory[skipped : skipped + size].view(dtype).reshape(shape)
 
 
-def topic_word_probabilities(components: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+def topic_word_probabilities(
+    components: np.ndarray, n_jobs: int | None = None
+) -> np.ndarray:
     """The padded (V, K) table of word probabilities, from pseudo-counts (K, V)."""
     n_components, n_words = components.shape
     phi = aligned_zeros((n_words, n_components), np.float32)
     sizes = in_threads(
         lambda topics: components[topics].sum(axis=1, keepdims=True),
-        slices(n_components, LANES), n_jobs,
-    )  # fmt: skip
+        slices(n_components, LANES),
+        n_jobs,
+    )
     size = np.concatenate(sizes)
 
     def divide(words: slice) -> None:
@@ -59,11 +71,14 @@ def topic_word_probabilities(components: np.ndarray, n_jobs: int | None = None) 
     return phi
 
 
-def in_16_bits(table: np.ndarray, n_jobs: int | None = None, *, size: int = 32767) -> np.ndarray:
-    """A table (n_rows, padded) in integers from 0 to 32767, with the padding of the sums.
+def in_16_bits(
+    table: np.ndarray, n_jobs: int | None = None, *, size: int = 32767
+) -> np.ndarray:
+    """A table (n_rows, padded) in integers from 0 to 32767, with the padding of the
+    sums.
 
-    The largest of each row becomes `size`; with 0, 1 becomes 32767. Memory holds one chunk of
-    topics after the other: see ``_contributions.h``.
+    The largest of each row becomes `size`; with 0, 1 becomes 32767. Memory holds one
+    chunk of topics after the other: see ``_contributions.h``.
     """
     n_rows, padded = table.shape
     chunks = aligned_zeros((n_rows, -(-padded // (2 * LANES)) * 2 * LANES), np.int16)
@@ -86,15 +101,18 @@ def slices(n: int, size: int) -> list[slice]:
 
 
 def single_precision(X: Any) -> sp.csr_array:
-    """The CSR form that the kernels take: float32 counts, int32 indices, without duplicates.
+    """The CSR form that the kernels take: float32 counts, int32 indices, without
+    duplicates.
 
-    Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows. The result shares
-    those arrays of `X` that have this form already.
+    Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows. The
+    result shares those arrays of `X` that have this form already.
     """
     X = sp.csr_array(X)
     if X.dtype != np.float32 or X.data.max(initial=0) > LARGEST_COUNT:
         with np.errstate(over="ignore"):  # infinity is above the largest count, too
-            X.data = np.minimum(X.data, LARGEST_COUNT, dtype=np.float32, casting="unsafe")
+            X.data = np.minimum(
+                X.data, LARGEST_COUNT, dtype=np.float32, casting="unsafe"
+            )
     X = add_duplicates(X)
     X.indices = X.indices.astype(np.int32, copy=False)
     X.indptr = X.indptr.astype(np.int32, copy=False)
@@ -116,17 +134,20 @@ def update_theta(
     own: tuple[np.ndarray, float] | None = None,
     n_jobs: int | None = None,
 ) -> None:
-    """Improve `theta` (n_docs, padded), in place, for the documents `rows` of X (float32 data).
+    """Improve `theta` (n_docs, padded), in place, for the documents `rows` of X
+    (float32 data).
 
-    A document gets `max_steps` steps of expectation-maximization, or fewer: until one changes its
-    weights by less than `tolerance` in L1. An extrapolation follows every two steps. The weights
-    sum to 1. `variational` steps find the Dirichlet posterior instead; `theta` goes from its mean
-    to exp(E[log theta]). `in_integers` is faster: it rounds `phi` to 8 bits, relative to the
-    largest of each row, and the weights of a step to 15 bits.
+    A document gets `max_steps` steps of expectation-maximization, or fewer: until one
+    changes its weights by less than `tolerance` in L1. An extrapolation follows every
+    two steps. The weights sum to 1. `variational` steps find the Dirichlet posterior
+    instead; `theta` goes from its mean to exp(E[log theta]). `in_integers` is faster:
+    it rounds `phi` to 8 bits, relative to the largest of each row, and the weights of a
+    step to 15 bits.
 
-    With `own`, topic sizes (n_components,) and the smallest count of a cell, a document reads the
-    counts of the others, in integers: its own, by its present weights, are left out of `phi`. A
-    document with equal weights has had no inference yet, and has added nothing.
+    With `own`, topic sizes (n_components,) and the smallest count of a cell, a document
+    reads the counts of the others, in integers: its own, by its present weights, are
+    left out of `phi`. A document with equal weights has had no inference yet, and has
+    added nothing.
     """
     threads, padded = n_threads(n_jobs), theta.shape[1]
     integers = copies = np.zeros((0, 0), np.uint8)
@@ -139,14 +160,29 @@ def update_theta(
     if own is not None:
         inverse_sizes, least = pad(1 / own[0][None])[0], own[1]
     _variational.fold_in(
-        X.indptr, X.indices, X.data, rows.astype(np.int64, copy=False), phi, integers,
-        inverse_sizes, least, doc_topic_prior, n_components, max_steps, tolerance, variational,
-        theta, aligned_zeros((threads, 7 * padded), np.float32), copies,
-    )  # fmt: skip
+        X.indptr,
+        X.indices,
+        X.data,
+        rows.astype(np.int64, copy=False),
+        phi,
+        integers,
+        inverse_sizes,
+        least,
+        doc_topic_prior,
+        n_components,
+        max_steps,
+        tolerance,
+        variational,
+        theta,
+        aligned_zeros((threads, 7 * padded), np.float32),
+        copies,
+    )
 
 
 def uniform_theta(n_docs: int, n_components: int) -> np.ndarray:
-    """Equal topic weights (n_docs, padded), from which the inference of documents starts."""
+    """Equal topic weights (n_docs, padded), from which the inference of documents
+    starts.
+    """
     theta = aligned_zeros((n_docs, n_components), np.float32)
     theta[:, :n_components] = 1.0 / n_components
     return theta
@@ -159,7 +195,9 @@ def infer_topics(
     doc_topic_prior: float,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Topic weights (n_docs, n_components), float32, under word probabilities (n_words, padded)."""
+    """Topic weights (n_docs, n_components), float32, under word probabilities (n_words,
+    padded).
+    """
     theta = uniform_theta(X.shape[0], n_components)
     update_theta(
         single_precision(X),
@@ -182,15 +220,19 @@ def fold_in(
     n_jobs: int | None = None,
     dtype: Any = np.float32,
 ) -> np.ndarray:
-    """Topic weights of new documents (n_docs, n_components) under a positive table `components`.
+    """Topic weights of new documents (n_docs, n_components) under a positive table
+    `components`.
 
-    Rows sum to 1, and an empty document gets equal weights. They are computed in single precision.
+    Rows sum to 1, and an empty document gets equal weights. They are computed in single
+    precision.
     """
     phi, n_components = topic_word_probabilities(components, n_jobs), len(components)
     theta = np.empty((X.shape[0], n_components), dtype)
 
     def infer(rows: slice) -> None:
-        theta[rows] = infer_topics(X[rows], phi, n_components, doc_topic_prior, n_jobs=1)
+        theta[rows] = infer_topics(
+            X[rows], phi, n_components, doc_topic_prior, n_jobs=1
+        )
 
     in_threads(infer, row_blocks(X.indptr, PIECE, per_row=phi.shape[1]), n_jobs)
     return theta
@@ -199,9 +241,11 @@ def fold_in(
 def exp_dirichlet_expectation(
     table: np.ndarray, dtype: Any, n_jobs: int | None = None
 ) -> np.ndarray:
-    """exp(E[log beta]) for topics with Dirichlet parameters `table` (n_words, n_components).
+    """exp(E[log beta]) for topics with Dirichlet parameters `table` (n_words,
+    n_components).
 
-    The result (n_words, padded) has columns that sum to less than 1, and a padding of zeros.
+    The result (n_words, padded) has columns that sum to less than 1, and a padding of
+    zeros.
     """
     table = np.ascontiguousarray(table, float)
     result = aligned_zeros(table.shape, dtype)
@@ -217,18 +261,31 @@ def e_step(
     doc_topic_prior: float,
     n_jobs: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Dirichlet posteriors of topic weights, and their exp(E[log theta]), each (n_docs, padded).
+    """Dirichlet posteriors of topic weights, and their exp(E[log theta]), each (n_docs,
+    padded).
 
-    `exp_topic_word` is exp(E[log beta]), (n_words, padded), with a padding of zeros, in the type of
-    the counts `X`.
+    `exp_topic_word` is exp(E[log beta]), (n_words, padded), with a padding of zeros, in
+    the type of the counts `X`.
     """
     dtype, padded = exp_topic_word.dtype, exp_topic_word.shape[1]
     gamma = np.ones((X.shape[0], padded), dtype)
     exp_doc_topic = np.zeros_like(gamma)
     longest = int(np.diff(X.indptr).max(initial=0))
-    scratch = np.empty((n_threads(n_jobs), _e_step.scratch_size(longest, n_components)), dtype)
+    scratch = np.empty(
+        (n_threads(n_jobs), _e_step.scratch_size(longest, n_components)), dtype
+    )
     _e_step.e_step(
-        X.indptr, X.indices, X.data, np.arange(X.shape[0]), exp_topic_word, doc_topic_prior,
-        n_components, MAX_STEPS, E_STEP_TOLERANCE, gamma, exp_doc_topic, scratch,
-    )  # fmt: skip
+        X.indptr,
+        X.indices,
+        X.data,
+        np.arange(X.shape[0]),
+        exp_topic_word,
+        doc_topic_prior,
+        n_components,
+        MAX_STEPS,
+        E_STEP_TOLERANCE,
+        gamma,
+        exp_doc_topic,
+        scratch,
+    )
     return gamma, exp_doc_topic

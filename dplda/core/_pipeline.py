@@ -25,26 +25,29 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
     Parameters
     ----------
     pipeline : Pipeline
-        Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data, such as a
-        vectorizer with a given vocabulary, cost nothing. Any other fitted step makes epsilon
-        infinite, and the guarantee names it: ``pipeline[:-1]`` leaves out the last one. Steps of a
-        Pipeline, FeatureUnion or ColumnTransformer inside of the pipeline count like its own: they
-        read the same rows, and their costs add up. Two steps that drew their noise from a given
-        seed make epsilon infinite, as in a ledger.
+        Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data,
+        such as a vectorizer with a given vocabulary, cost nothing. Any other fitted
+        step makes epsilon infinite, and the guarantee names it: ``pipeline[:-1]``
+        leaves out the last one. Steps of a Pipeline, FeatureUnion or ColumnTransformer
+        inside of the pipeline count like its own: they read the same rows, and their
+        costs add up. Two steps that drew their noise from a given seed make epsilon
+        infinite, as in a ledger.
 
     Returns
     -------
     guarantee : Guarantee
-        Of everything that the steps hold, at the largest delta of the steps; `epsilon_at` states
-        it at another one. Its `provenance` says where the vocabulary comes from.
+        Of everything that the steps hold, at the largest delta of the steps;
+        `epsilon_at` states it at another one. Its `provenance` says where the
+        vocabulary comes from.
 
     Raises
     ------
     TypeError
-        If `pipeline` is not a Pipeline; a single model has its guarantee in ``privacy_``.
+        If `pipeline` is not a Pipeline; a single model has its guarantee in
+        ``privacy_``.
     ValueError
-        If the steps protect different units, no step has a guarantee, or a model was trained on
-        other words than those that the steps before it count.
+        If the steps protect different units, no step has a guarantee, or a model was
+        trained on other words than those that the steps before it count.
 
     See Also
     --------
@@ -66,16 +69,19 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
 
 
 def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Guarantee:
-    """`pipeline_guarantee`, also for steps of which the caller knows that their seeds differ."""
+    """`pipeline_guarantee`, also for steps of which the caller knows that their seeds
+    differ.
+    """
     check_model(pipeline, "a fitted Pipeline")
     pipeline = thawed(pipeline)
     if not isinstance(pipeline, Pipeline):
         raise TypeError(
-            f"pipeline must be a Pipeline, got {type(pipeline).__name__}; a single model states "
-            "its guarantee in privacy_"
+            f"pipeline must be a Pipeline, got {type(pipeline).__name__}; a single "
+            "model states its guarantee in privacy_"
         )
     steps = list(_all_steps(pipeline))
-    # one after the other: what a step says of its columns is about those of the step before
+    # one after the other: what a step says of its columns is about those of the step
+    # before
     straight = len(steps) == sum(1 for _ in flat_steps(pipeline))
     parts: list[Guarantee] = []
     leaks, settings, origins = [], [], []
@@ -85,15 +91,18 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
             parts.append(step.privacy_)
             chose_columns |= isinstance(getattr(step, "vocabulary_", None), Mapping)
             continue
-        is_given = getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
+        is_given = getattr(step, "fixed_vocabulary_", False) and not hasattr(
+            step, "idf_"
+        )
         if get_tags(step).requires_fit and not is_given:
             leaks.append(
-                f"{name!r} was fitted to the documents without privacy: publish the steps before "
-                "it, or fit it to public data"
+                f"{name!r} was fitted to the documents without privacy: publish the "
+                "steps before it, or fit it to public data"
             )
         elif not _only_counts(step):
             settings.append(
-                f"the settings of {name!r} are public, and it treats each document by itself"
+                f"the settings of {name!r} are public, and it treats each document by "
+                "itself"
             )
         if hasattr(step, "vocabulary_"):
             origin = (
@@ -104,27 +113,34 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
             )
             origins.append((VOCABULARY, origin))
     if not parts:
-        raise ValueError(f"no step has a guarantee: {', '.join(name for name, _ in steps)}")
+        raise ValueError(
+            f"no step has a guarantee: {', '.join(name for name, _ in steps)}"
+        )
     for what in ("unit", "relation"):
         values = dict.fromkeys(getattr(part, what) for part in parts)
         if len(values) > 1:
             raise ValueError(
-                f"the steps state guarantees for different {what}s ({'; '.join(values)}), which do "
-                "not add up; fit all steps with user_ids, or none"
+                f"the steps state guarantees for different {what}s "
+                f"({'; '.join(values)}), which do not add up; fit all steps with "
+                "user_ids, or none"
             )
     if sum(part.seeded for part in parts) > 1 and not seeds_differ:
         leaks.append(
-            "the noise of two steps was drawn from a given seed, and cancels if the seeds are "
-            "equal: leave random_state=None"
+            "the noise of two steps was drawn from a given seed, and cancels if the "
+            "seeds are equal: leave random_state=None"
         )
-    assumptions = dict.fromkeys(sentence for part in parts for sentence in part.assumptions)
+    assumptions = dict.fromkeys(
+        sentence for part in parts for sentence in part.assumptions
+    )
     origins += [origin for part in parts for origin in part.provenance]
     if straight and chose_columns:  # a model takes columns as they are
         assumptions.pop(COLUMNS, None)
     if straight and any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins):
         origins = [origin for origin in origins if origin not in UNKNOWN_WORDS]
     delta = max(part.delta for part in parts)
-    events = [event for part in parts for event in _charged(part)] + [NonPrivate()] * len(leaks)
+    events = [event for part in parts for event in _charged(part)] + [
+        NonPrivate()
+    ] * len(leaks)
     distance = math.fsum(part.total_variation for part in parts)
     return Guarantee(
         unit=parts[0].unit,
@@ -163,10 +179,16 @@ def _all_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _charged(part: Guarantee) -> tuple[Event, ...]:
-    """The events of a step, or its statement if that is larger: then the events are not all."""
+    """The events of a step, or its statement if that is larger: then the events are not
+    all.
+    """
     if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
         return part.events
-    return (NonPrivate() if math.isinf(part.epsilon) else ApproximateDP(part.epsilon, part.delta),)
+    return (
+        NonPrivate()
+        if math.isinf(part.epsilon)
+        else ApproximateDP(part.epsilon, part.delta),
+    )
 
 
 def _check_words(steps: list[tuple[str, Any]]) -> None:
@@ -179,8 +201,8 @@ def _check_words(steps: list[tuple[str, Any]]) -> None:
         if counted is not None and counted != known:
             raise ValueError(
                 f"{name!r} was trained on other words than {steps[i - 1][0]!r} counts "
-                f"({len(known or ())} and {len(counted)} columns); give the vectorizer the words "
-                "of the model as its vocabulary, in the same order"
+                f"({len(known or ())} and {len(counted)} columns); give the vectorizer "
+                "the words of the model as its vocabulary, in the same order"
             )
 
 

@@ -39,22 +39,33 @@ from dplda.privacy._streams import Streams
 
 
 class Interval(_Interval):
-    """An interval of numbers; True and False are none, although Python counts them as 1 and 0."""
+    """An interval of numbers; True and False are none, although Python counts them as 1
+    and 0.
+    """
 
     def is_satisfied_by(self, val: Any) -> bool:
         return not isinstance(val, bool) and super().is_satisfied_by(val)
 
 
-SMALLEST_DELTA = 1e-14  # a smaller one could not pay for the distance of the noise from its law
+# a smaller one could not pay for the distance of the noise from its law
+SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
     # exp(epsilon) bounds nothing long before 1e9, and finite numbers keep sums finite
-    "epsilon": [None, Interval(Real, 0, 1e9, closed="right"), Options(Real, {math.inf})],
+    "epsilon": [
+        None,
+        Interval(Real, 0, 1e9, closed="right"),
+        Options(Real, {math.inf}),
+    ],
     "delta": [Interval(Real, SMALLEST_DELTA, LARGEST_DELTA, closed="both")],
     "ledger": [None, str, PathLike, Ledger],
 }
 NOISE_MULTIPLIER = [None, Interval(Real, 0, 1e9, closed="right")]
 # the range of the flips that can be drawn
-BIT_EPSILON = [None, Interval(Real, 1e-6, 11.3, closed="both"), Options(Real, {math.inf})]
+BIT_EPSILON = [
+    None,
+    Interval(Real, 1e-6, 11.3, closed="both"),
+    Options(Real, {math.inf}),
+]
 EXPECTED_N_DOCS = [None, Interval(Integral, 1, 10**12, closed="both")]
 NOMINAL_EPSILON = 20.0  # a stated epsilon above it warns: exp(20) is 5e8
 
@@ -64,24 +75,33 @@ AES = (
     "(the usual assumption about this cipher)"
 )
 COLUMNS = (
-    "the columns of X (the vocabulary) are public and were not chosen by looking at the data, "
-    "unless by a private release whose cost is added to this one"
+    "the columns of X (the vocabulary) are public and were not chosen by looking at "
+    "the data, unless by a private release whose cost is added to this one"
 )
-SETTINGS = "no parameter was chosen by looking at private data, unless the ledger counts the choice"
+SETTINGS = (
+    "no parameter was chosen by looking at private data, unless the ledger counts the "
+    "choice"
+)
 ASSUMPTIONS = (COLUMNS, SETTINGS, AES)
 PUBLIC_MODEL = (
-    "the model is public, and so is a reference that is given: each was released with a guarantee "
-    "of its own, or comes from public texts"
+    "the model is public, and so is a reference that is given: each was released with "
+    "a guarantee of its own, or comes from public texts"
 )
 VOCABULARY = "vocabulary"
-UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)  # it sees columns of counts
+# it sees columns of counts
+UNKNOWN_WORDS = ((VOCABULARY, "origin not known to the model"),)
 
 # Who is trusted with private data (docs/threat_model.md).
 TRUSTED_PROCESS = (
-    "the process that computes it and whoever holds the texts; nobody who sees the result"
+    "the process that computes it and whoever holds the texts; nobody who sees the "
+    "result"
 )
-TRUSTED_OWNER = "the program on the owner's own machine; neither the server nor the network"
-TRUSTED_PARTY = "each party with its own texts; neither the coordinator nor other parties"
+TRUSTED_OWNER = (
+    "the program on the owner's own machine; neither the server nor the network"
+)
+TRUSTED_PARTY = (
+    "each party with its own texts; neither the coordinator nor other parties"
+)
 _TABLES = {"prior_components": "public prior", "word_vectors": "word vectors"}
 # Of each class and party: what the fits of this process were charged to.
 _BUDGETS: dict[tuple[str, str], set[object]] = {}
@@ -113,7 +133,8 @@ self : object
 
 
 class Described(BaseEstimator):
-    """An estimator whose docstrings only name what its base classes describe, such as this.
+    """An estimator whose docstrings only name what its base classes describe, such as
+    this.
 
     Parameters
     ----------
@@ -127,14 +148,15 @@ class Described(BaseEstimator):
     delta_ : float
         The delta at which `epsilon_` is stated.
     privacy_ : Guarantee
-        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in words.
+        The guarantee: unit, relation, mechanism, assumptions. `print` shows it in
+        words.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Describe what docstrings only name or leave out, as base classes do.
 
-        That is parameters and attributes of the class, and what each `fit` and `partial_fit` takes
-        and returns.
+        That is parameters and attributes of the class, and what each `fit` and
+        `partial_fit` takes and returns.
         """
         super().__init_subclass__(**options)
         described: dict[str, str] = {}
@@ -142,7 +164,9 @@ class Described(BaseEstimator):
             if base.__module__.startswith("dplda."):
                 text = cleandoc(base.__doc__ or "")
                 entries = re.findall(r"^(\w+)( : .+\n(?:    .+\n?)+)", text, re.M)
-                described |= {name: (name + text).rstrip("\n") for name, text in entries}
+                described |= {
+                    name: (name + text).rstrip("\n") for name, text in entries
+                }
         if cls.__doc__:
             cls.__doc__ = re.sub(
                 r"^\w+$",
@@ -157,25 +181,29 @@ class Described(BaseEstimator):
                 method.__doc__ = "\n\n".join([first, FIT, *sections])
 
     def _assign(self, parameters: dict[str, Any]) -> None:
-        """Set the parameters of a constructor, its ``locals()``, each as it was given."""
+        """Set the parameters of a constructor, its ``locals()``, each as it was
+        given.
+        """
         del parameters["self"]
         self.__dict__.update(parameters)
 
 
 class PrivateEstimator(Described):
-    """An estimator with a guarantee. The class states its `_promise`, or its import fails.
+    """An estimator with a guarantee. The class states its `_promise`, or its import
+    fails.
 
     Parameters
     ----------
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, from 1e-14 to 0.01. Choose it well below
-        1 / n_docs.
+        The delta of (epsilon, delta)-differential privacy, from 1e-14 to 0.01. Choose
+        it well below 1 / n_docs.
     ledger : Ledger, str, path-like or None, default=None
-        Where the fit is charged: a budget over many fits. A path names an SQLite file, which also
-        counts the fits of other processes.
+        Where the fit is charged: a budget over many fits. A path names an SQLite file,
+        which also counts the fits of other processes.
     random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else makes the fit reproducible, and voids
-        the guarantee against anyone who knows or guesses it (`SeededNoiseWarning`).
+        None draws the noise from a secret key. Anything else makes the fit
+        reproducible, and voids the guarantee against anyone who knows or guesses it
+        (`SeededNoiseWarning`).
     """
 
     _promise: Promise
@@ -186,8 +214,8 @@ class PrivateEstimator(Described):
         super().__init_subclass__(**options)
         if not isinstance(getattr(cls, "_promise", None), Promise):
             raise TypeError(
-                f"{cls.__name__} has no card: state unit, relation, mechanism and theorem as "
-                "_promise = Promise(...), an attribute of the class"
+                f"{cls.__name__} has no card: state unit, relation, mechanism and "
+                "theorem as _promise = Promise(...), an attribute of the class"
             )
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
@@ -199,7 +227,8 @@ class PrivateEstimator(Described):
 
 
 def exactly_one(name: str, **statements: float | None) -> None:
-    """Refuse a fit unless exactly one statement of its budget is given; `epsilon` above 20 warns.
+    """Refuse a fit unless exactly one statement of its budget is given; `epsilon` above
+    20 warns.
 
     `name` is the class of the estimator, and the first statement is the usual one.
     """
@@ -215,9 +244,9 @@ def exactly_one(name: str, **statements: float | None) -> None:
     epsilon = statements.get("epsilon")
     if epsilon is not None and NOMINAL_EPSILON < epsilon < math.inf:
         warn_user(
-            f"epsilon={epsilon:g} promises next to nothing: what somebody believes about a record "
-            f"may change by a factor of exp({epsilon:g}); give at most {NOMINAL_EPSILON:g}, or inf "
-            "if the data need no protection",
+            f"epsilon={epsilon:g} promises next to nothing: what somebody believes "
+            f"about a record may change by a factor of exp({epsilon:g}); give at most "
+            f"{NOMINAL_EPSILON:g}, or inf if the data need no protection",
             PrivacyLeakWarning,
         )
 
@@ -238,32 +267,43 @@ def gaussian_noise(
     gaussian = DiscreteGaussian.for_noise_multiplier
     if epsilon is not None:
         noise_multiplier = calibrate(
-            lambda m: [*[gaussian(m).event] * n_rounds, *others], float(epsilon), float(delta),
+            lambda m: [*[gaussian(m).event] * n_rounds, *others],
+            float(epsilon),
+            float(delta),
             total_variation=TOTAL_VARIATION,
-        )  # fmt: skip
+        )
     return gaussian(float(noise_multiplier or 0.0))
 
 
-def check_paid(estimator: Any, plan: Sequence[Step], earlier: Guarantee | None, most: int) -> None:
-    """Refuse a `partial_fit` call that would exceed `epsilon`, before any data are read.
+def check_paid(
+    estimator: Any, plan: Sequence[Step], earlier: Guarantee | None, most: int
+) -> None:
+    """Refuse a `partial_fit` call that would exceed `epsilon`, before any data are
+    read.
 
-    `plan` is that of the call, `earlier` is the guarantee of the calls before it, if any, and
-    `most` is the number of calls that `epsilon` pays for. If another parameter states the budget,
-    only a ledger limits the calls.
+    `plan` is that of the call, `earlier` is the guarantee of the calls before it, if
+    any, and `most` is the number of calls that `epsilon` pays for. If another parameter
+    states the budget, only a ledger limits the calls.
     """
     epsilon = estimator.epsilon
     if epsilon is None or math.isinf(epsilon) or earlier is None:
         return
-    events, distance = [event for _, event in plan], earlier.total_variation + TOTAL_VARIATION
-    total = epsilon_of((*earlier.events, *events), float(estimator.delta), total_variation=distance)
+    events, distance = (
+        [event for _, event in plan],
+        earlier.total_variation + TOTAL_VARIATION,
+    )
+    total = epsilon_of(
+        (*earlier.events, *events), float(estimator.delta), total_variation=distance
+    )
     if total > epsilon:
         raise BudgetError(
-            f"this partial_fit would bring {type(estimator).__name__} to a total epsilon of "
-            f"{total:.6g}, above epsilon={epsilon:g}, which pays for at most max_iter={most} "
-            "calls; nothing was read or charged. Call fit to train from scratch with a larger "
-            "epsilon or max_iter. To decide on the number of calls as you go, state "
-            "noise_multiplier instead of epsilon and pass ledger=Ledger(epsilon=...), which "
-            "refuses the first call that is too expensive"
+            f"this partial_fit would bring {type(estimator).__name__} to a total "
+            f"epsilon of {total:.6g}, above epsilon={epsilon:g}, which pays for at "
+            f"most max_iter={most} calls; nothing was read or charged. Call fit to "
+            "train from scratch with a larger epsilon or max_iter. To decide on the "
+            "number of calls as you go, state noise_multiplier instead of epsilon and "
+            "pass ledger=Ledger(epsilon=...), which refuses the first call that is too "
+            "expensive"
         )
 
 
@@ -272,26 +312,31 @@ def warn_if_seeded(name: str, seeded: bool) -> None:
     if seeded:
         log_event("fit", "noise seeded", level=WARNING, estimator=name)
         warn_user(
-            f"{name} draws its noise from random_state: anyone who knows or guesses the seed can "
-            "remove the noise, and one result is enough to try all seeds; leave random_state=None "
-            "for a model that will be published",
+            f"{name} draws its noise from random_state: anyone who knows or guesses "
+            "the seed can remove the noise, and one result is enough to try all seeds; "
+            "leave random_state=None for a model that will be published",
             SeededNoiseWarning,
         )
 
 
 def released_so_far(estimator: BaseEstimator, unit: str) -> Any:
-    """The releases of earlier calls, from which `partial_fit` continues; None before the first."""
+    """The releases of earlier calls, from which `partial_fit` continues; None before
+    the first.
+    """
     released = getattr(estimator, "_released", None)
     if released is None:
         return None
     fitted = (estimator.privacy_.unit, estimator.components_.shape[0])
     if fitted != (unit, estimator.n_components):
         advice = (
-            "give user_ids to every call or to none, or " if "user" in (unit, fitted[0]) else ""
+            "give user_ids to every call or to none, or "
+            if "user" in (unit, fitted[0])
+            else ""
         )
         raise ValueError(
-            f"partial_fit continues with privacy unit {fitted[0]!r} and n_components={fitted[1]}, "
-            f"got {unit!r} and {estimator.n_components}; {advice}call fit to start from scratch"
+            f"partial_fit continues with privacy unit {fitted[0]!r} and "
+            f"n_components={fitted[1]}, got {unit!r} and {estimator.n_components}; "
+            f"{advice}call fit to start from scratch"
         )
     return released
 
@@ -308,7 +353,8 @@ def make_guarantee(
     total_variation: float = TOTAL_VARIATION,
     **stated: Any,
 ) -> Guarantee:
-    """The guarantee of what this call released and, in `partial_fit`, of all earlier calls.
+    """The guarantee of what this call released and, in `partial_fit`, of all earlier
+    calls.
 
     `stated` are the other fields of `Guarantee`.
     """
@@ -317,7 +363,9 @@ def make_guarantee(
         events = (*earlier.events, *events)
         seeded = seeded or earlier.seeded
         distance += earlier.total_variation
-        assumptions += tuple(a for a in earlier.assumptions if a not in common + assumptions)
+        assumptions += tuple(
+            a for a in earlier.assumptions if a not in common + assumptions
+        )
         named = {name for name, _ in provenance}
         provenance += tuple(pair for pair in earlier.provenance if pair[0] not in named)
     return Guarantee(
@@ -333,20 +381,33 @@ def make_guarantee(
 
 
 def no_guarantee(
-    unit: str, relation: str, mechanism: str, *, noise_scale: float = 0.0, seeded: bool = False
+    unit: str,
+    relation: str,
+    mechanism: str,
+    *,
+    noise_scale: float = 0.0,
+    seeded: bool = False,
 ) -> Guarantee:
     """The record of a model about which nothing is proved, with noise or without."""
     return Guarantee(
-        unit=unit, relation=relation, epsilon=math.inf, delta=0.0, mechanism=mechanism,
-        sensitivity=math.inf, noise_scale=noise_scale, seeded=seeded,
+        unit=unit,
+        relation=relation,
+        epsilon=math.inf,
+        delta=0.0,
+        mechanism=mechanism,
+        sensitivity=math.inf,
+        noise_scale=noise_scale,
+        seeded=seeded,
         events=(NonPrivate(),),
-    )  # fmt: skip
+    )
 
 
 def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
-    """Set the fitted attributes all at once: a model is never shown with another's epsilon.
+    """Set the fitted attributes all at once: a model is never shown with another's
+    epsilon.
 
-    The guarantee also gets what is known of its surroundings, which no epsilon depends on.
+    The guarantee also gets what is known of its surroundings, which no epsilon depends
+    on.
     """
     if isinstance(estimator, PrivateEstimator):
         if estimator._charges_in_fit and guarantee.epsilon < math.inf:
@@ -355,9 +416,12 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
         for parameter, name in _TABLES.items():
             if not isinstance(getattr(estimator, parameter, None), str | None):
                 origins[name] = "public by declaration of the caller"
-        ledger = getattr(estimator, "ledger", None) if estimator._charges_in_fit else None
+        ledger = (
+            getattr(estimator, "ledger", None) if estimator._charges_in_fit else None
+        )
         total, receipt = guarantee.ledger, guarantee.receipt
-        if ledger is not None and not receipt:  # twice the same, for calls that publish again
+        # twice the same, for calls that publish again
+        if ledger is not None and not receipt:
             total, receipt = _ledger_total(as_ledger(ledger)), as_ledger(ledger).receipt
         guarantee = dataclasses.replace(
             guarantee,
@@ -372,12 +436,19 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
         "epsilon_": guarantee.epsilon,
         "delta_": guarantee.delta,
     }
-    vars(estimator).update(attributes)  # one step: an interrupt comes before or after it
+    # one step: an interrupt comes before or after it
+    vars(estimator).update(attributes)
     log_event(
-        "fit", "model fitted", estimator=type(estimator).__name__, unit=guarantee.unit,
-        epsilon=guarantee.epsilon, delta=guarantee.delta, n_iter=attributes.get("n_iter_"),
-        seeded=guarantee.seeded, receipt=guarantee.receipt or None,
-    )  # fmt: skip
+        "fit",
+        "model fitted",
+        estimator=type(estimator).__name__,
+        unit=guarantee.unit,
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        n_iter=attributes.get("n_iter_"),
+        seeded=guarantee.seeded,
+        receipt=guarantee.receipt or None,
+    )
 
 
 def _warn_of_other_budgets(estimator: PrivateEstimator, guarantee: Guarantee) -> None:
@@ -396,10 +467,11 @@ def _warn_of_other_budgets(estimator: PrivateEstimator, guarantee: Guarantee) ->
     budgets.add(object() if ledger is None else as_ledger(ledger).id)
     if len(budgets) == 2:  # once for a class
         warn_user(
-            f"{name} is fitted for the second time in this process, and charged to another budget: "
-            "if both fits read the same documents, or some of them, the epsilon_ of neither is "
-            "their total. Pass one ledger= to all fits that read private documents, which adds "
-            "them up. Documents that are public, or different in each fit, need nothing",
+            f"{name} is fitted for the second time in this process, and charged to "
+            "another budget: if both fits read the same documents, or some of them, "
+            "the epsilon_ of neither is their total. Pass one ledger= to all fits that "
+            "read private documents, which adds them up. Documents that are public, or "
+            "different in each fit, need nothing",
             PrivacyLeakWarning,
         )
 
@@ -409,12 +481,15 @@ def _ledger_total(ledger: Ledger) -> str:
     if ledger.composition == "adaptive":
         total, when = ledger.epsilon, "their budget"
     else:
-        total, when = ledger.epsilon_spent, "up to the end of this fit; later fits add to it"
+        total, when = (
+            ledger.epsilon_spent,
+            "up to the end of this fit; later fits add to it",
+        )
     when += f"; data sets differ so: {ledger.relation}"
     upper = total if total == math.inf else math.ceil(1e3 * total) / 1e3
     return (
-        f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = {upper:g} "
-        f"at delta = {ledger.delta:g}, {when}"
+        f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = "
+        f"{upper:g} at delta = {ledger.delta:g}, {when}"
     )
 
 
@@ -433,11 +508,12 @@ def release_sum(
 ) -> tuple[np.ndarray, Guarantee]:
     """Release a sum over units that a public model has read, and state what it costs.
 
-    Mechanism (Gaussian). `read` is called after the charge, and is the only thing that reads
-    private data. It returns one row for each unit: a function of that unit and of public values,
-    zero for a unit without data. Rows are clipped to the L2 norm `norm`, a public constant, which
-    is checked in integers. Each cell of the sum gets noise, of standard deviation `noise_scale` of
-    the guarantee. ``docs/proofs_document.md`` has the proofs.
+    Mechanism (Gaussian). `read` is called after the charge, and is the only thing that
+    reads private data. It returns one row for each unit: a function of that unit and of
+    public values, zero for a unit without data. Rows are clipped to the L2 norm `norm`,
+    a public constant, which is checked in integers. Each cell of the sum gets noise, of
+    standard deviation `noise_scale` of the guarantee. ``docs/proofs_document.md`` has
+    the proofs.
     """
     delta = check_delta(delta, SMALLEST_DELTA)
     if epsilon != math.inf:
@@ -450,8 +526,9 @@ def release_sum(
     charged = charged_unit(user_ids, unit)  # public
     with Curator(plan, streams, label=name, unit=charged, ledger=ledger) as curator:
         total = sum_clipped(read(), norm, radius)  # private
-        # One unit moves `total` by at most `radius` in L2: it has one row, which no other unit
-        # enters, and `sum_clipped` checks the length of each row in integers.
+        # One unit moves `total` by at most `radius` in L2: it has one row, which no
+        # other unit enters, and `sum_clipped` checks the length of each row in
+        # integers.
         noisy = curator.release(total, mechanism, label=step, round=0)  # public
     cell = norm / radius
     guarantee = make_guarantee(
@@ -459,7 +536,8 @@ def release_sum(
         delta=delta,
         unit=unit,
         relation=RELATIONS[unit],
-        mechanism=f"{step}, " + ("exact" if mechanism.exact else "with discrete Gaussian noise"),
+        mechanism=f"{step}, "
+        + ("exact" if mechanism.exact else "with discrete Gaussian noise"),
         sensitivity=norm,
         noise_scale=mechanism.scale * cell,
         seeded=streams.seeded,

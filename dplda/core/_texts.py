@@ -13,10 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 
 def texts_in(X: Any) -> list[str] | None:
-    """The texts of a list or a column; None if X is something else, such as a matrix of counts."""
+    """The texts of a list or a column; None if X is something else, such as a matrix of
+    counts.
+    """
     if isinstance(X, (str, bytes)):
         raise ValueError("X is a single text; pass [text]")
-    if sp.issparse(X) or (not isinstance(X, (list, tuple)) and len(getattr(X, "shape", ())) != 1):
+    if sp.issparse(X) or (
+        not isinstance(X, (list, tuple)) and len(getattr(X, "shape", ())) != 1
+    ):
         return None
     documents = list(X)
     if not any(_may_be_text(document) for document in documents):
@@ -26,7 +30,11 @@ def texts_in(X: Any) -> list[str] | None:
 
 def only_texts(name: str, documents: Iterable[Any]) -> list[str]:
     """The documents, all of which must be texts."""
-    kinds = {type(document).__name__ for document in documents if not isinstance(document, str)}
+    kinds = {
+        type(document).__name__
+        for document in documents
+        if not isinstance(document, str)
+    }
     if kinds:
         raise ValueError(
             f"{name} must be texts (str), got {' and '.join(sorted(kinds))}; pass "
@@ -36,15 +44,21 @@ def only_texts(name: str, documents: Iterable[Any]) -> list[str]:
 
 
 def _may_be_text(document: Any) -> bool:
-    """Whether a document is no row of counts: a text, words, or what stands for a missing text."""
-    words = isinstance(document, (list, tuple)) and any(isinstance(word, str) for word in document)
+    """Whether a document is no row of counts: a text, words, or what stands for a
+    missing text.
+    """
+    words = isinstance(document, (list, tuple)) and any(
+        isinstance(word, str) for word in document
+    )
     return document is None or isinstance(document, (str, bytes)) or words
 
 
 def check_model(
     model: Any, expected: str = "a fitted topic model", *, holds: str | None = None
 ) -> None:
-    """Refuse what is no fitted estimator; scikit-learn's error would print it, such as texts."""
+    """Refuse what is no fitted estimator; scikit-learn's error would print it, such as
+    texts.
+    """
     if not hasattr(model, "fit"):
         raise TypeError(f"expected {expected}, got {type(model).__name__}")
     check_is_fitted(model)
@@ -53,9 +67,13 @@ def check_model(
 
 
 def column_words(vocabulary: Any) -> list[str]:
-    """The words of the columns: of a vectorizer, a list, or a dict of words and columns."""
+    """The words of the columns: of a vectorizer, a list, or a dict of words and
+    columns.
+    """
     if isinstance(vocabulary, str):
-        raise TypeError(f"vocabulary must be a vectorizer or a list of words, got {vocabulary!r}")
+        raise TypeError(
+            f"vocabulary must be a vectorizer or a list of words, got {vocabulary!r}"
+        )
     if isinstance(vocabulary, Mapping):
         if not all(isinstance(word, str) for word in vocabulary):
             raise ValueError(
@@ -67,15 +85,17 @@ def column_words(vocabulary: Any) -> list[str]:
             vocabulary = vocabulary.get_feature_names_out()
         except NotFittedError:
             raise ValueError(
-                f"the {type(vocabulary).__name__} has no words yet; fit it, with a charge, if it "
-                "is a PrivateCountVectorizer, or give it a public vocabulary. The columns must be "
-                "those of the private matrix"
+                f"the {type(vocabulary).__name__} has no words yet; fit it, with a "
+                "charge, if it is a PrivateCountVectorizer, or give it a public "
+                "vocabulary. The columns must be those of the private matrix"
             ) from None
     return [str(word) for word in vocabulary]
 
 
 def words_of(estimator: Any) -> list[str] | None:
-    """The words of the columns that a fitted topic model was trained on; None if unknown."""
+    """The words of the columns that a fitted topic model was trained on; None if
+    unknown.
+    """
     for name in ("vocabulary_", "feature_names_in_"):
         words = getattr(estimator, name, None)
         if words is not None:
@@ -89,7 +109,9 @@ def thawed(estimator: Any) -> Any:
 
 
 def flat_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and estimators of the steps of pipelines; an estimator alone is one step."""
+    """Names and estimators of the steps of pipelines; an estimator alone is one
+    step.
+    """
     step = thawed(estimator)
     if isinstance(step, Pipeline):
         for name, inner in step.steps:
@@ -99,7 +121,9 @@ def flat_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def words_after(steps: Iterable[tuple[str, Any]]) -> list[str] | None:
-    """The names of the columns that fitted transformers give together; None if unknown."""
+    """The names of the columns that fitted transformers give together; None if
+    unknown.
+    """
     names = None
     for _, step in steps:
         named = hasattr(step, "get_feature_names_out")

@@ -1,4 +1,6 @@
-"""Count matrices in shards: files of whole rows that are mapped into memory when they are read."""
+"""Count matrices in shards: files of whole rows that are mapped into memory when they
+are read.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ UNITS = ("document", "user")
 class Shard:
     """The file of some consecutive documents. Private.
 
-    It holds counts (float32), words, ends of rows and ends of units (int32): numbers of 4 bytes
-    without a header, whose sizes are in the list of shards.
+    It holds counts (float32), words, ends of rows and ends of units (int32): numbers of
+    4 bytes without a header, whose sizes are in the list of shards.
     """
 
     path: str
@@ -49,10 +51,13 @@ class Shard:
     def read(self) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
         """The counts, and the first document of each unit and the number of documents.
 
-        The counts are CSR of float32 and int32, on arrays that are mapped and read-only.
+        The counts are CSR of float32 and int32, on arrays that are mapped and
+        read-only.
         """
         data, words, ends, units = self._arrays()
-        return sp.csr_array((data, words, ends), shape=self.shape), units.astype(np.int64)
+        return sp.csr_array((data, words, ends), shape=self.shape), units.astype(
+            np.int64
+        )
 
     def users(self) -> npt.NDArray[np.int64]:
         """Number of the unit of each document."""
@@ -70,16 +75,28 @@ class Shard:
             raise self.fail("is damaged: its SHA-256 is not the one of the list")
         data, words, ends, units = arrays
         # comparisons, because a difference of int32 could wrap around
-        rows_fit = (ends[1:] >= ends[:-1]).all() and ends[0] == 0 and ends[-1] == self.n_entries
-        units_fit = (units[1:] > units[:-1]).all() and units[0] == 0 and units[-1] == self.n_docs
+        rows_fit = (
+            (ends[1:] >= ends[:-1]).all()
+            and ends[0] == 0
+            and ends[-1] == self.n_entries
+        )
+        units_fit = (
+            (units[1:] > units[:-1]).all()
+            and units[0] == 0
+            and units[-1] == self.n_docs
+        )
         if not (rows_fit and units_fit):
             raise self.fail("is damaged: its rows do not fit its entries")
         first_of_row = np.zeros(self.n_entries + 1, bool)
         first_of_row[ends] = True
         in_order = ((words[1:] > words[:-1]) | first_of_row[1:-1]).all()
         least, most = words.min(initial=0), words.max(initial=0)
-        if not (in_order and least >= 0 and (most < self.n_words or not self.n_entries)):
-            raise self.fail("is damaged: the words of a row are not in order, or unknown")
+        if not (
+            in_order and least >= 0 and (most < self.n_words or not self.n_entries)
+        ):
+            raise self.fail(
+                "is damaged: the words of a row are not in order, or unknown"
+            )
         if not ((data > 0) & (data <= np.float32(LARGEST_COUNT))).all():
             raise self.fail("is damaged: it holds numbers that are not counts")
         return int(np.count_nonzero(ends[1:] == ends[:-1]))
@@ -92,16 +109,17 @@ class Shard:
                 found = os.fstat(file.fileno())
         except OSError as error:
             raise OSError(
-                f"shard {path.stem} of {path.parent} cannot be read ({error.strerror or error}); "
-                "every machine that visits shards must be able to read this folder under this name"
+                f"shard {path.stem} of {path.parent} cannot be read "
+                f"({error.strerror or error}); every machine that visits shards must "
+                "be able to read this folder under this name"
             ) from None
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     def fail(self, what: str) -> ValueError:
         """An error about this shard. It quotes nothing of the documents."""
         return ValueError(
-            f"shard {Path(self.path).stem} of {Path(self.path).parent} {what}; write the shards "
-            "again with write_shards, or restore the file from a copy"
+            f"shard {Path(self.path).stem} of {Path(self.path).parent} {what}; write "
+            "the shards again with write_shards, or restore the file from a copy"
         )
 
     def _arrays(self) -> list[npt.NDArray[Any]]:
@@ -120,17 +138,19 @@ class Shard:
 
 
 class CountShards:
-    """A count matrix in the files of `write_shards`, for corpora larger than the memory.
+    """A count matrix in the files of `write_shards`, for corpora larger than the
+    memory.
 
-    `SubLDA` and `PrivateSVILDA` train on it as on the matrix itself, with the same result to the
-    last bit, and read one shard after the other. `transform`, `score` and `perplexity` of LDA
-    models take it as well. Iterating checks each shard and gives it as a matrix, in order.
+    `SubLDA` and `PrivateSVILDA` train on it as on the matrix itself, with the same
+    result to the last bit, and read one shard after the other. `transform`, `score` and
+    `perplexity` of LDA models take it as well. Iterating checks each shard and gives it
+    as a matrix, in order.
 
     Parameters
     ----------
     folder : str or path-like
-        Folder that `write_shards` filled. Its files are private, and must not change while they
-        are in use.
+        Folder that `write_shards` filled. Its files are private, and must not change
+        while they are in use.
 
     Attributes
     ----------
@@ -161,7 +181,7 @@ class CountShards:
     >>> from tempfile import TemporaryDirectory
     >>> from dplda import SubLDA
     >>> from dplda.datasets import CountShards, make_topic_corpus, write_shards
-    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+    >>> X = make_topic_corpus(500, 30, 3, random_state=0).data
     >>> with TemporaryDirectory() as folder:
     ...     corpus = write_shards(X, f"{folder}/corpus", rows_per_shard=200)
     ...     model = SubLDA(3, epsilon=4.0, delta=1e-5, max_iter=20).fit(corpus)
@@ -189,8 +209,8 @@ class CountShards:
                 is_valid &= all(type(word) is str for word in words)
         except OSError as error:
             raise OSError(
-                f"{path} cannot be read ({error.strerror or error}); write_shards writes this file "
-                "last: give the folder of one that has finished"
+                f"{path} cannot be read ({error.strerror or error}); write_shards "
+                "writes this file last: give the folder of one that has finished"
             ) from None
         except (LookupError, TypeError, ValueError, RecursionError):
             is_valid = False
@@ -200,8 +220,9 @@ class CountShards:
         for shard in shards:
             if shard.sha256 in seen and shard.n_docs > 1 and shard.n_entries:
                 raise shard.fail(
-                    "holds the same documents as another shard, which would count twice (if the "
-                    "corpus does repeat documents, choose another rows_per_shard)"
+                    "holds the same documents as another shard, which would count "
+                    "twice (if the corpus does repeat documents, choose another "
+                    "rows_per_shard)"
                 )
             seen.add(shard.sha256)
             shard.state()  # an error if the file is missing
@@ -211,16 +232,18 @@ class CountShards:
         self.engine: Any = None
 
     def on(self, client: Any) -> CountShards:
-        """The same corpus, whose shards are visited by the workers of a cluster during `fit`.
+        """The same corpus, whose shards are visited by the workers of a cluster during
+        `fit`.
 
-        The result of a fit is the same to the last bit, on any number of workers, and if workers
-        are lost. Only this process holds the key, charges and adds noise.
+        The result of a fit is the same to the last bit, on any number of workers, and
+        if workers are lost. Only this process holds the key, charges and adds noise.
 
         Parameters
         ----------
         client : distributed.Client, or an engine
-            Its workers must be able to read `folder`, and have this version of dplda. Exact sums
-            travel between them: use TLS. ``docs/scaling.md`` says more, and what an engine is.
+            Its workers must be able to read `folder`, and have this version of dplda.
+            Exact sums travel between them: use TLS. ``docs/scaling.md`` says more, and
+            what an engine is.
 
         Returns
         -------
@@ -237,7 +260,8 @@ class CountShards:
             yield shard.read()[0]
 
     def __repr__(self) -> str:
-        return f"<CountShards: {self.shape[1]} words in the vocabulary>"  # no private number
+        # no private number
+        return f"<CountShards: {self.shape[1]} words in the vocabulary>"
 
 
 def write_shards(
@@ -250,25 +274,26 @@ def write_shards(
 ) -> CountShards:
     """Write a corpus to shards, which `CountShards` reads without loading them.
 
-    Counts are checked once, block by block, as `fit` checks a matrix. No more than one block and
-    one shard are in memory, and a copy of each.
+    Counts are checked once, block by block, as `fit` checks a matrix. No more than one
+    block and one shard are in memory, and a copy of each.
 
     Parameters
     ----------
     source : matrix or iterable of matrices
-        The documents by words: a matrix as `fit` takes it, or blocks of consecutive rows, whose
-        columns are the same words.
+        The documents by words: a matrix as `fit` takes it, or blocks of consecutive
+        rows, whose columns are the same words.
     folder : str or path-like
         A folder that does not exist, or is empty. Only its owner can read the files.
     user_ids : array-like of shape (n_docs,) or None, default=None
-        The user that each document comes from: integers or strings. The documents of a user stay
-        together, and fits and scores protect users, as with `user_ids` in `fit`. Private.
+        The user that each document comes from: integers or strings. The documents of a
+        user stay together, and fits and scores protect users, as with `user_ids` in
+        `fit`. Private.
     rows_per_shard : int, default=10000
-        Number of documents of a shard; with users about as many. A fit needs about 12 bytes for
-        each stored count of a shard. It never changes a result.
+        Number of documents of a shard; with users about as many. A fit needs about 12
+        bytes for each stored count of a shard. It never changes a result.
     feature_names : sequence of str or None, default=None
-        The words of the columns, all different. A model that is fitted on the shards then knows
-        them.
+        The words of the columns, all different. A model that is fitted on the shards
+        then knows them.
 
     Returns
     -------
@@ -278,8 +303,9 @@ def write_shards(
     Raises
     ------
     ValueError
-        If the source does not hold word counts, its blocks have different widths, there is not one
-        id for each document, or the folder is not empty. The folder is no corpus then.
+        If the source does not hold word counts, its blocks have different widths, there
+        is not one id for each document, or the folder is not empty. The folder is no
+        corpus then.
     OSError
         If a file cannot be read or written.
 
@@ -296,7 +322,9 @@ def write_shards(
     >>> from tempfile import TemporaryDirectory
     >>> import scipy.sparse as sp
     >>> from dplda.datasets import write_shards
-    >>> blocks = (sp.random_array((100, 20), density=0.1, rng=i).ceil() for i in range(3))
+    >>> def block(i):
+    ...     return sp.random_array((100, 20), density=0.1, rng=i).ceil()
+    >>> blocks = map(block, range(3))
     >>> with TemporaryDirectory() as folder:
     ...     write_shards(blocks, f"{folder}/corpus", rows_per_shard=250).n_shards
     2
@@ -310,11 +338,15 @@ def write_shards(
     place = Path(os.path.abspath(os.fspath(folder)))
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(place.iterdir()):
-        raise ValueError(f"{place} is not empty; give a new folder, or delete what is in it")
+        raise ValueError(
+            f"{place} is not empty; give a new folder, or delete what is in it"
+        )
     words = None if feature_names is None else list(map(str, feature_names))
 
     def written(into: Path) -> list[Shard]:
-        return [_write(into, i, X) for i, X in enumerate(_in_shards(blocks, size, words))]
+        return [
+            _write(into, i, X) for i, X in enumerate(_in_shards(blocks, size, words))
+        ]
 
     if user_ids is None:
         shards = written(place)
@@ -325,18 +357,22 @@ def write_shards(
     if not shards:
         raise ValueError("source holds no block of documents; give at least one matrix")
     content = {
-        "format": FORMAT, "unit": UNITS[user_ids is not None], "words": words,
+        "format": FORMAT,
+        "unit": UNITS[user_ids is not None],
+        "words": words,
         "shards": [
             {name: value for name, value in vars(shard).items() if name != "path"}
             for shard in shards
         ],
-    }  # fmt: skip
+    }
     # the last file: without it the folder is no corpus
     write_atomically(place / MANIFEST, json.dumps(content).encode())
     return CountShards(place)
 
 
-def _in_shards(blocks: Iterable[Any], size: int, words: list[str] | None) -> Iterator[sp.csr_array]:
+def _in_shards(
+    blocks: Iterable[Any], size: int, words: list[str] | None
+) -> Iterator[sp.csr_array]:
     """Checked rows in shards of `size` documents, the last one smaller."""
     waiting: list[sp.csr_array] = []
     named = words
@@ -345,8 +381,9 @@ def _in_shards(blocks: Iterable[Any], size: int, words: list[str] | None) -> Ite
         if columns and all(isinstance(name, str) for name in columns):
             if named not in (None, columns):
                 raise ValueError(
-                    "the columns of a table are other words, or have another order, than "
-                    "feature_names or the tables before; select the same columns of all tables"
+                    "the columns of a table are other words, or have another order, "
+                    "than feature_names or the tables before; select the same columns "
+                    "of all tables"
                 )
             named = columns
         X = positive_entries(block, "write_shards", ensure_min_samples=0)
@@ -377,7 +414,9 @@ def _in_shards(blocks: Iterable[Any], size: int, words: list[str] | None) -> Ite
 def _by_user(
     parts: list[Shard], user_ids: Any, size: int
 ) -> Iterator[tuple[sp.csr_array, npt.NDArray[Any]]]:
-    """Rows of whole users, in the order in which users occur, and the first row of each user."""
+    """Rows of whole users, in the order in which users occur, and the first row of each
+    user.
+    """
     edges = np.cumsum([0, *(part.n_docs for part in parts)])
     users = number_users(user_ids, int(edges[-1]))
     assert users is not None
@@ -401,9 +440,13 @@ def _by_user(
 def _write(
     folder: Path, index: int, X: sp.csr_array, unit_ptr: npt.NDArray[Any] | None = None
 ) -> Shard:
-    """Write counts in the form of the kernels to a file that only the owner can read."""
+    """Write counts in the form of the kernels to a file that only the owner can
+    read.
+    """
     if X.nnz > MAX_TOKENS:
-        raise ValueError(f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard")
+        raise ValueError(
+            f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard"
+        )
     X, path = single_precision(X), str(folder / f"{index:06d}.counts")
     unit_ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else unit_ptr
     integers = (array.astype("<i4").data for array in (X.indices, X.indptr, unit_ptr))

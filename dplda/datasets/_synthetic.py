@@ -25,8 +25,8 @@ def make_topic_corpus(
 ) -> Bunch:
     """Draw a corpus from a latent Dirichlet allocation model with known topics.
 
-    Topics and the topic weights of documents are drawn from symmetric Dirichlet distributions, and
-    the length of a document from a Poisson distribution.
+    Topics and the topic weights of documents are drawn from symmetric Dirichlet
+    distributions, and the length of a document from a Poisson distribution.
 
     Parameters
     ----------
@@ -66,13 +66,13 @@ def make_topic_corpus(
 
     Notes
     -----
-    The generative model is that of Blei, Ng and Jordan, "Latent Dirichlet Allocation", JMLR 3
-    (2003), with a Dirichlet prior on the topics as well.
+    The generative model is that of Blei, Ng and Jordan, "Latent Dirichlet Allocation",
+    JMLR 3 (2003), with a Dirichlet prior on the topics as well.
 
     Examples
     --------
     >>> from dplda.datasets import make_topic_corpus
-    >>> corpus = make_topic_corpus(n_docs=20, n_words=30, n_components=3, random_state=0)
+    >>> corpus = make_topic_corpus(20, 30, 3, random_state=0)
     >>> corpus.data.shape, corpus.components.shape, corpus.doc_topic.shape
     ((20, 30), (3, 30), (20, 3))
     """
@@ -84,13 +84,17 @@ def make_topic_corpus(
     check_number("topic_word_prior", topic_word_prior, 0, _LARGEST, closed="right")
     seed = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     generator = np.random.default_rng(seed)
-    components = generator.dirichlet(np.full(n_words, topic_word_prior), size=n_components)
+    components = generator.dirichlet(
+        np.full(n_words, topic_word_prior), size=n_components
+    )
     doc_topic = generator.dirichlet(np.full(n_components, doc_topic_prior), size=n_docs)
     lengths = generator.poisson(doc_length, size=n_docs)
     step, blocks = max(1, _CELLS_AT_ONCE // n_words), []  # which changes no draw
     for rows in (slice(start, start + step) for start in range(0, n_docs, step)):
         word_probabilities = doc_topic[rows] @ components
         word_probabilities /= word_probabilities.sum(axis=1, keepdims=True)
-        blocks.append(sp.csr_matrix(generator.multinomial(lengths[rows], word_probabilities)))
+        blocks.append(
+            sp.csr_matrix(generator.multinomial(lengths[rows], word_probabilities))
+        )
     counts = sp.vstack(blocks, format="csr", dtype=np.int64)
     return Bunch(data=counts, components=components, doc_topic=doc_topic)

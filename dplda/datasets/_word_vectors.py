@@ -1,4 +1,6 @@
-"""The embedded table of what English words mean, and vectors from other public sources."""
+"""The embedded table of what English words mean, and vectors from other public
+sources.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +17,34 @@ from dplda.core._texts import column_words
 
 # `scripts/word_vectors` writes the file.
 _DIGEST = "b4e9749cad8687222496bb9923bd6669bef4759699de3385d07fa24d4678dbe5"
-SOURCE = "GloVe 6B, 50 numbers a word, of the 30,000 most frequent English words, part of dplda"
+SOURCE = (
+    "GloVe 6B, 50 numbers a word, of the 30,000 most frequent English words, part of "
+    "dplda"
+)
 
 
 def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
-    """Load public vectors of words: what the words mean, for `word_vectors` of a private model.
+    """Load public vectors of words: what the words mean, for `word_vectors` of a
+    private model.
 
-    Words with similar vectors go together in topics. The embedded table is a file of the package:
-    the same on every machine, and nothing is downloaded.
+    Words with similar vectors go together in topics. The embedded table is a file of
+    the package: the same on every machine, and nothing is downloaded.
 
     Parameters
     ----------
     vocabulary : vectorizer, sequence of str or dict
         The words of the columns: a fitted vectorizer, or its words.
     source : mapping, gensim KeyedVectors or None, default=None
-        Where the vectors come from, which must be public. None takes the embedded table of English
-        words [1]_. A mapping has a vector for each word, of any language or subject.
+        Where the vectors come from, which must be public. None takes the embedded table
+        of English words [1]_. A mapping has a vector for each word, of any language or
+        subject.
 
     Returns
     -------
     vectors : ndarray of shape (n_words, n_dimensions), float32
-        A row for each word, zeros for a word that the source does not have. The length of a row of
-        the embedded table is the word's expected frequency: 1 over its rank in the table. A model
-        reads both, the directions and the lengths.
+        A row for each word, zeros for a word that the source does not have. The length
+        of a row of the embedded table is the word's expected frequency: 1 over its rank
+        in the table. A model reads both, the directions and the lengths.
 
     Raises
     ------
@@ -55,8 +62,8 @@ def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
 
     Notes
     -----
-    The table has the directions of GloVe 6B, learned from Wikipedia of 2014 and from newswire of
-    1994 to 2010, in 8 bits. It is in the public domain
+    The table has the directions of GloVe 6B, learned from Wikipedia of 2014 and from
+    newswire of 1994 to 2010, in 8 bits. It is in the public domain
     (``dplda/datasets/glove/LICENSE``).
 
     References
@@ -79,32 +86,40 @@ def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
     words = column_words(vocabulary)
     if source is None:
         place, table = _embedded()
-        vectors = np.array([
-            table[place[w]] / (place[w] + 1) if w in place else np.zeros(table.shape[1])
-            for w in words
-        ])  # fmt: skip
+        vectors = np.array(
+            [
+                table[place[w]] / (place[w] + 1)
+                if w in place
+                else np.zeros(table.shape[1])
+                for w in words
+            ]
+        )
     elif (
         hasattr(source, "__getitem__")
         and hasattr(source, "__contains__")
         and not isinstance(source, (str, bytes, list, tuple))
     ):
-        found = {word: np.asarray(source[word], float) for word in words if word in source}
+        found = {
+            word: np.asarray(source[word], float) for word in words if word in source
+        }
         shapes = {vector.shape for vector in found.values()}
         if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
             raise ValueError(
-                f"all vectors of source must have one dimension and length, got {sorted(shapes)}"
+                "all vectors of source must have one dimension and length, got "
+                f"{sorted(shapes)}"
             )
         zeros = np.zeros(shapes.pop() if shapes else 1)
         vectors = np.array([found.get(word, zeros) for word in words])
     else:
         raise TypeError(
-            "source must be a mapping of words to vectors, gensim's KeyedVectors or None, got "
-            f"{type(source).__name__}"
+            "source must be a mapping of words to vectors, gensim's KeyedVectors or "
+            f"None, got {type(source).__name__}"
         )
     if not vectors.any():
         raise ValueError(
-            f"the source has a vector of none of the {len(words)} words; take one of their "
-            "language, in the form that the vectorizer gives words (for instance lower case)"
+            f"the source has a vector of none of the {len(words)} words; take one of "
+            "their language, in the form that the vectorizer gives words (for instance "
+            "lower case)"
         )
     return vectors.astype(np.float32)
 

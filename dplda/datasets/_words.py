@@ -16,7 +16,10 @@ from dplda.datasets._word_vectors import _embedded
 from dplda.leaf._checks import check_integer
 
 # `scripts/wordnet_glosses` writes the file. The text of a version never changes.
-_VERSION, _DIGEST = 1, "b7b2956dc706b4b5b07cf241fa3241bcacec32d18ff1f3aef67a66133e610e21"
+_VERSION, _DIGEST = (
+    1,
+    "b7b2956dc706b4b5b07cf241fa3241bcacec32d18ff1f3aef67a66133e610e21",
+)
 LONGEST = 20_000  # words of a list of another language
 _WORD = re.compile("[a-z]{3,}")
 
@@ -24,8 +27,9 @@ _WORD = re.compile("[a-z]{3,}")
 def load_wordnet_glosses() -> Bunch:
     """Load the embedded corpus: what English nouns mean, in 9,790 documents.
 
-    A document holds the definitions of about nine related nouns of WordNet 3.0 [1]_, and is labeled
-    by their field, such as "animal" or "time". The corpus is a file of the package, and public.
+    A document holds the definitions of about nine related nouns of WordNet 3.0 [1]_,
+    and is labeled by their field, such as "animal" or "time". The corpus is a file of
+    the package, and public.
 
     Returns
     -------
@@ -33,7 +37,8 @@ def load_wordnet_glosses() -> Bunch:
         Dictionary-like object with the attributes
 
         data : list of str, length n_docs
-            The texts, of 100 words or a few more, in a fixed order that mixes the fields.
+            The texts, of 100 words or a few more, in a fixed order that mixes the
+            fields.
         target : ndarray of shape (n_docs,), int
             The field of each text, an index into `target_names`.
         target_names : list of str
@@ -48,11 +53,13 @@ def load_wordnet_glosses() -> Bunch:
 
     Notes
     -----
-    WordNet is free to use, copy, modify and distribute (``dplda/datasets/wordnet/LICENSE``).
+    WordNet is free to use, copy, modify and distribute
+    (``dplda/datasets/wordnet/LICENSE``).
 
     References
     ----------
-    .. [1] C. Fellbaum (ed.), "WordNet: An Electronic Lexical Database", MIT Press, 1998.
+    .. [1] C. Fellbaum (ed.), "WordNet: An Electronic Lexical Database", MIT Press,
+       1998.
 
     Examples
     --------
@@ -77,33 +84,35 @@ def load_wordnet_glosses() -> Bunch:
         data=list(texts),
         target=target,
         target_names=target_names.tolist(),
-        DESCR=f"Definitions of the nouns of WordNet 3.0, version {_VERSION} of dplda: {len(texts)} "
-        f"documents, {n_words} words between blanks, {len(target_names)} fields. Left out: quoted "
-        "examples, all but one of the words that share a definition, fields of fewer than 30 "
-        "documents.",
+        DESCR=f"Definitions of the nouns of WordNet 3.0, version {_VERSION} of dplda: "
+        f"{len(texts)} documents, {n_words} words between blanks, {len(target_names)} "
+        "fields. Left out: quoted examples, all but one of the words that share a "
+        "definition, fields of fewer than 30 documents.",
     )
 
 
-def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") -> list[str]:
+def load_public_vocabulary(
+    n_words: int | None = 2000, *, language: str = "en"
+) -> list[str]:
     """Load frequent words of a language, a vocabulary that depends on no private text.
 
-    A vocabulary that is learned from private documents leaks: a column of the matrix shows that
-    somebody wrote its word.
+    A vocabulary that is learned from private documents leaks: a column of the matrix
+    shows that somebody wrote its word.
 
     Parameters
     ----------
     n_words : int or None, default=2000
-        Number of words, of which English has 27,294, and another language 20,000 at most. None
-        takes the whole list.
+        Number of words, of which English has 27,294, and another language 20,000 at
+        most. None takes the whole list.
     language : str, default="en"
-        The language by its code, such as "de". English needs nothing else. The other languages need
-        the packages wordfreq and stopwordsiso (extra ``languages``).
+        The language by its code, such as "de". English needs nothing else. The other
+        languages need the packages wordfreq and stopwordsiso (extra ``languages``).
 
     Returns
     -------
     vocabulary : list of str, length n_words
-        The words, the most frequent first, in lower case, of three letters or more. Stop words are
-        left out. A shorter vocabulary is the beginning of a longer one.
+        The words, the most frequent first, in lower case, of three letters or more.
+        Stop words are left out. A shorter vocabulary is the beginning of a longer one.
 
     Raises
     ------
@@ -116,13 +125,14 @@ def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") 
 
     See Also
     --------
-    dplda.PrivateCountVectorizer : Chooses words from private texts, and takes a list as candidates.
+    dplda.PrivateCountVectorizer : Chooses words from private texts, and takes a list as
+    candidates.
 
     Notes
     -----
-    The English words are those of :func:`load_word_vectors`, in the order of their frequency in an
-    encyclopedia and in newswire. Words of other languages come from wordfreq [1]_, whose data are
-    under CC BY-SA 4.0, and change only with its version.
+    The English words are those of :func:`load_word_vectors`, in the order of their
+    frequency in an encyclopedia and in newswire. Words of other languages come from
+    wordfreq [1]_, whose data are under CC BY-SA 4.0, and change only with its version.
 
     References
     ----------
@@ -144,18 +154,24 @@ def load_public_vocabulary(n_words: int | None = 2000, *, language: str = "en") 
 
 @lru_cache
 def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Frequent words of a language, the most frequent first, and those that hold no subject.
+    """Frequent words of a language, the most frequent first, and those that hold no
+    subject.
 
-    Of the English ones, the first 2,000 cover 57, 59, 27 and 39% of the tokens of KOS, BBC,
-    docstrings and definitions.
+    Of the English ones, the first 2,000 cover 57, 59, 27 and 39% of the tokens of KOS,
+    BBC, docstrings and definitions.
     """
     if language == "en":
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-        ranked, stop_words = list(filter(_WORD.fullmatch, _embedded()[0])), ENGLISH_STOP_WORDS
+        ranked, stop_words = (
+            list(filter(_WORD.fullmatch, _embedded()[0])),
+            ENGLISH_STOP_WORDS,
+        )
     else:
         ranked, stop_words = _by_wordfreq(language)
-    return tuple(word for word in ranked if word not in stop_words), frozenset(stop_words)
+    return tuple(word for word in ranked if word not in stop_words), frozenset(
+        stop_words
+    )
 
 
 def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
@@ -164,10 +180,13 @@ def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
         import wordfreq
     except ImportError as error:
         raise ImportError(
-            f"the words of language {language!r} need the packages wordfreq and stopwordsiso "
-            "(dplda's extra 'languages'); without them there is English, language='en'"
+            f"the words of language {language!r} need the packages wordfreq and "
+            "stopwordsiso (dplda's extra 'languages'); without them there is English, "
+            "language='en'"
         ) from error
-    known = sorted({"en", *(stopwordsiso.langs() & wordfreq.available_languages().keys())})
+    known = sorted(
+        {"en", *(stopwordsiso.langs() & wordfreq.available_languages().keys())}
+    )
     if language not in known:
         raise ValueError(f"language must be one of {known}, got {language!r}")
     stop_words = stopwordsiso.stopwords(language)

@@ -1,16 +1,19 @@
-"""The private side of a document-level fit: documents, their topic weights, their contributions.
+"""The private side of a document-level fit: documents, their topic weights, their
+contributions.
 
 A unit is what the guarantee protects: one document, or all documents of one user.
 
-Mechanism (sampled Gaussian). Each round releases the sum of the contributions of the units in the
-batch. A contribution reads the documents of one unit, their topic weights and past releases only,
-and is clipped to an L2 norm that is checked in integers. One unit that is added, removed or emptied
-therefore changes the sum by at most the clipping bound.
+Mechanism (sampled Gaussian). Each round releases the sum of the contributions of the
+units in the batch. A contribution reads the documents of one unit, their topic weights
+and past releases only, and is clipped to an L2 norm that is checked in integers. One
+unit that is added, removed or emptied therefore changes the sum by at most the clipping
+bound.
 
-A document contributes the difference between its word-topic counts and what past releases predict.
-The sum over documents carries the same information. The contribution of one document, and with it
-the noise, is half as large. The contributions of a user's documents are added before the clip.
-``docs/proofs_document.md`` describes the statistics and has the proof.
+A document contributes the difference between its word-topic counts and what past
+releases predict. The sum over documents carries the same information. The contribution
+of one document, and with it the noise, is half as large. The contributions of a user's
+documents are added before the clip. ``docs/proofs_document.md`` describes the
+statistics and has the proof.
 """
 
 from __future__ import annotations
@@ -38,20 +41,23 @@ from dplda.kernels._columns import by_column
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._curator import Curator
 
-INNER_STEPS, INNER_TOLERANCE = 5, 0.01  # accelerated, from the weights of the last round
+# accelerated, from the weights of the last round
+INNER_STEPS, INNER_TOLERANCE = 5, 0.01
 STEPS_ANEW = 15  # accelerated, from equal weights
-COUNT_SHARE = 10  # a tenth of the bound: the words of the first release keep 99.5% of it
+# a tenth of the bound: the words of the first release keep 99.5% of it
+COUNT_SHARE = 10
 DOCS_OF_A_USER = 10  # that are counted
 N_PIECES = 16  # of the words, which threads share; a public constant
-NEARLY = 1 - 2**-12  # of the radius: rounding lengthens less, on NIPS with 20 to 1000 topics
+# of the radius: rounding lengthens less, on NIPS with 20 to 1000 topics
+NEARLY = 1 - 2**-12
 
 
 @dataclass
 class Documents:
     """Private documents in training: what the rounds of a fit ask of them.
 
-    Every attribute is private. A row of each is a function of that unit and of past releases. Only
-    integer sums are released; rates stay with the curator.
+    Every attribute is private. A row of each is a function of that unit and of past
+    releases. Only integer sums are released; rates stay with the curator.
 
     Parameters
     ----------
@@ -91,7 +97,8 @@ class Documents:
     ) -> Documents:
         """Documents with equal topic weights, at their own lengths.
 
-        `users` (n_docs,) are the numbers of the documents' users. None: each document is a unit.
+        `users` (n_docs,) are the numbers of the documents' users. None: each document
+        is a unit.
         """
         unit_ptr = np.arange(X.shape[0] + 1)
         if users is not None:
@@ -107,8 +114,12 @@ class Documents:
             self.theta = uniform_theta(n_docs, self.n_components)
 
     def unit_counts(self, units: slice = slice(None)) -> sp.csr_array:
-        """Word counts of consecutive units, float32: those of their documents, added."""
-        ptr = self.unit_ptr[slice(units.start, None if units.stop is None else units.stop + 1)]
+        """Word counts of consecutive units, float32: those of their documents,
+        added.
+        """
+        ptr = self.unit_ptr[
+            slice(units.start, None if units.stop is None else units.stop + 1)
+        ]
         rows = self.X if len(ptr) > self.n_units else self.X[ptr[0] : ptr[-1]]
         if self._are_documents:
             return rows
@@ -127,7 +138,9 @@ class Documents:
         return np.concatenate([np.zeros(0), *in_threads(measure, blocks, self.n_jobs)])
 
     def rows_of(self, units: np.ndarray) -> np.ndarray:
-        """The documents of `units`, in their order; `units` itself if each is one document."""
+        """The documents of `units`, in their order; `units` itself if each is one
+        document.
+        """
         if self._are_documents:
             return units
         first, n_rows = self.unit_ptr[units], np.diff(self.unit_ptr)[units]
@@ -137,8 +150,8 @@ class Documents:
     def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
         """Scale each unit to norm `norm`, short ones at most `SCALE_UP` times longer.
 
-        A long unit is clipped to `norm` in any case, so that a larger scale would change
-        nothing. Without noise (`exact`) units are not scaled.
+        A long unit is clipped to `norm` in any case, so that a larger scale would
+        change nothing. Without noise (`exact`) units are not scaled.
         """
         if exact:
             return
@@ -154,33 +167,51 @@ class Documents:
         anew: bool = False,
         own: tuple[np.ndarray, float] | None = None,
     ) -> None:
-        """Improve the topic weights of `units` under word probabilities `phi` (n_words, padded).
+        """Improve the topic weights of `units` under word probabilities `phi` (n_words,
+        padded).
 
-        They begin with those of the last call. `anew`, they begin with equal ones, and become near
-        to those of `infer_fully`. With `own`, see `update_theta`, a document reads what the others
-        have added to the table.
+        They begin with those of the last call. `anew`, they begin with equal ones, and
+        become near to those of `infer_fully`. With `own`, see `update_theta`, a
+        document reads what the others have added to the table.
         """
         rows = self.rows_of(units)
         if anew:
             self.theta[rows, : self.n_components] = 1.0 / self.n_components
         update_theta(
-            self.X, self.theta, phi, rows, n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior, max_steps=STEPS_ANEW if anew else INNER_STEPS,
-            tolerance=INNER_TOLERANCE, variational=anew, in_integers=True, own=own,
+            self.X,
+            self.theta,
+            phi,
+            rows,
+            n_components=self.n_components,
+            doc_topic_prior=doc_topic_prior,
+            max_steps=STEPS_ANEW if anew else INNER_STEPS,
+            tolerance=INNER_TOLERANCE,
+            variational=anew,
+            in_integers=True,
+            own=own,
             n_jobs=self.n_jobs,
-        )  # fmt: skip
+        )
 
-    def infer_fully(self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float) -> None:
-        """Infer the topic weights of `units` from scratch: exp(E[log theta]), by an E-step."""
+    def infer_fully(
+        self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float
+    ) -> None:
+        """Infer the topic weights of `units` from scratch: exp(E[log theta]), by an
+        E-step.
+        """
         rows = self.rows_of(units)
         everybody = len(rows) == self.X.shape[0]
         _, self.theta[rows] = e_step(
-            self.X if everybody else self.X[rows], factor,
-            n_components=self.n_components, doc_topic_prior=doc_topic_prior, n_jobs=self.n_jobs,
-        )  # fmt: skip
+            self.X if everybody else self.X[rows],
+            factor,
+            n_components=self.n_components,
+            doc_topic_prior=doc_topic_prior,
+            n_jobs=self.n_jobs,
+        )
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
-        """Share of the tokens of each unit (n_units,) that are in the mask `words` (n_words,)."""
+        """Share of the tokens of each unit (n_units,) that are in the mask `words`
+        (n_words,).
+        """
         counts = self.unit_counts()
         return (counts @ words.astype(np.float64)) / np.maximum(counts.sum(axis=1), 1)
 
@@ -189,17 +220,20 @@ class Documents:
         return float(self.lengths(np.ones(self.n_words)).max(initial=0))
 
     def matrices(self) -> Iterator[sp.csr_array]:
-        """The word counts of all documents, in order. Private: for fits without noise."""
+        """The word counts of all documents, in order. Private: for fits without
+        noise.
+        """
         yield self.X
 
     def close(self) -> None:
         """Let go of what the training needs."""
 
     def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
-        """The clipping bound of a release: an L2 norm and the integer radius that stands for it.
+        """The clipping bound of a release: an L2 norm and the integer radius that
+        stands for it.
 
-        With noise both are public constants. Without noise, where nothing is protected, the bound
-        is one that no unit reaches, a power of two.
+        With noise both are public constants. Without noise, where nothing is protected,
+        the bound is one that no unit reaches, a power of two.
         """
         if not mechanism.exact:
             return norm, mechanism.radius
@@ -215,11 +249,12 @@ class Documents:
         each: int = 0,
         most: int = 1,
     ) -> np.ndarray:
-        """Integer word totals (n_words,), each unit's share of L2 norm at most `radius`.
+        """Integer word totals (n_words,), each unit's share of L2 norm at most
+        `radius`.
 
-        They are those of `units` (None: all). With `each`, a first cell has this number for each
-        document with words, for at most `most` of a unit. If a unit may have several, a last cell
-        has `each` times `most` for each unit with words.
+        They are those of `units` (None: all). With `each`, a first cell has this number
+        for each document with words, for at most `most` of a unit. If a unit may have
+        several, a last cell has `each` times `most` for each unit with words.
         """
         X, threads = self.unit_counts(), n_threads(self.n_jobs)
         units = np.arange(X.shape[0]) if units is None else units
@@ -227,15 +262,26 @@ class Documents:
         # integer sums have no order: the result does not depend on the threads
         parts = np.zeros((threads, X.shape[1]), np.int64)
         _variational.add_word_totals(
-            X.indptr, X.indices, X.data, units, weight.astype(np.float32), self.scale, norm, radius,
-            parts, np.empty((threads, longest), np.float32), np.empty((threads, longest), np.int32),
-        )  # fmt: skip
+            X.indptr,
+            X.indices,
+            X.data,
+            units,
+            weight.astype(np.float32),
+            self.scale,
+            norm,
+            radius,
+            parts,
+            np.empty((threads, longest), np.float32),
+            np.empty((threads, longest), np.int32),
+        )
         total: np.ndarray = parts.sum(axis=0)
         if each:
             before = np.append(0, np.cumsum(np.diff(self.X.indptr) > 0))[self.unit_ptr]
             n_docs = np.minimum(np.diff(before)[units], most)
             n_units = [] if most == 1 else [each * most * np.count_nonzero(n_docs)]
-            total = np.concatenate([[each * n_docs.sum()], total, n_units]).astype(np.int64)
+            total = np.concatenate([[each * n_docs.sum()], total, n_units]).astype(
+                np.int64
+            )
         return total
 
     def sum_topics(
@@ -249,12 +295,13 @@ class Documents:
         radius: int,
         upweight: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Integer sum over `units` of centered word-topic counts, (n_words, n_components).
+        """Integer sum over `units` of centered word-topic counts, (n_words,
+        n_components).
 
-        Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk - center_vk) with
-        r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands for `radius` integer units.
-        s_u is the unit's scale, times `upweight` (n_units,) if that is given. Tables are those of
-        `in_16_bits`, the center relative to 1.
+        Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk -
+        center_vk) with r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands
+        for `radius` integer units. s_u is the unit's scale, times `upweight` (n_units,)
+        if that is given. Tables are those of `in_16_bits`, the center relative to 1.
         """
         docs = self.rows_of(units)
         theta, columns = self._columns(docs)
@@ -268,23 +315,32 @@ class Documents:
             of_entries = np.repeat(numbers, n_docs)[of_entries]
         threads = n_threads(self.n_jobs)
         arrays = (
-            columns.indptr, columns.indices, columns.data, of_entries,
-            in_16_bits(theta, self.n_jobs), factor, center, weight.astype(np.float32),
+            columns.indptr,
+            columns.indices,
+            columns.data,
+            of_entries,
+            in_16_bits(theta, self.n_jobs),
+            factor,
+            center,
+            weight.astype(np.float32),
             np.empty(columns.nnz, np.int32),
-        )  # fmt: skip
+        )
         shift = integer_shift(norm, radius)
         most = radius >> shift  # a longer contribution is taken out again
 
         def add(scale, sign):
-            """Add the integers of units to `total`, times `sign`; return their squares."""
+            """Add the integers of units to `total`, times `sign`; return their
+            squares.
+            """
             squares = np.zeros((N_PIECES, len(units)), np.int64)
             _variational.add_words(*arrays, scale, shift, sign, total, squares, threads)
             return squares.sum(axis=0)
 
-        # One sum of squares for each piece: their order does not depend on the threads, and
-        # which words they hold does not depend on the documents.
+        # One sum of squares for each piece: their order does not depend on the threads,
+        # and which words they hold does not depend on the documents.
         lengths = np.zeros((N_PIECES, len(units)))
-        in_one_chunk = arrays[4].shape[1] in (32, 64, 128, 256)  # then a column is done at once
+        # then a column is done at once
+        in_one_chunk = arrays[4].shape[1] in (32, 64, 128, 256)
         longest = int(np.diff(columns.indptr).max())
         shape = (threads, 2 * longest) if in_one_chunk else (1, 2 * columns.nnz)
         scratch = np.empty(shape, np.float32)
@@ -294,13 +350,14 @@ class Documents:
             relative = relative * upweight[units]
         scale = np.empty(len(units), np.float32)
         _variational.clip_scales(lengths, relative, most, NEARLY * most, scale)
-        if several.any():  # their lengths are bounds: what is missing is known from their squares
+        # their lengths are bounds: what is missing is known from their squares
+        if several.any():
             squares = add(np.where(several, scale, np.float32(0)), 0)
             longer = NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale
             longer = np.minimum(longer, most * relative)
             scale = np.where(several, longer, scale).astype(np.float32)
-        # A unit whose integers exceed the radius is taken out. It gets a second try: its entries
-        # alone, of the same copies.
+        # A unit whose integers exceed the radius is taken out. It gets a second try:
+        # its entries alone, of the same copies.
         for _ in range(2):
             squares = add(scale, 1)
             too_long = squares > most**2
@@ -310,17 +367,25 @@ class Documents:
             kept = too_long[of_entries[2]]
             arrays = (
                 np.append(0, np.cumsum(kept))[indptr].astype(np.int32),
-                *(array[kept] for array in of_entries), theta, factor, center, weight, sums[kept],
-            )  # fmt: skip
+                *(array[kept] for array in of_entries),
+                theta,
+                factor,
+                center,
+                weight,
+                sums[kept],
+            )
             add(scale, -1)
-            scale = (NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale).astype(np.float32)
+            scale = (NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale).astype(
+                np.float32
+            )
         return total
 
     def _columns(self, docs):
-        """Topic weights of `docs`, and a copy of their counts by column, one entry for each cell.
+        """Topic weights of `docs`, and a copy of their counts by column, one entry for
+        each cell.
 
-        All passes of a sum read this copy. A document whose entry stood twice would be longer than
-        its sum of squares says.
+        All passes of a sum read this copy. A document whose entry stood twice would be
+        longer than its sum of squares says.
         """
         X, shape = self.X, (len(docs), self.n_words)
         everybody = len(docs) == X.shape[0]
@@ -332,15 +397,16 @@ class Documents:
             threads = n_threads(self.n_jobs)
             arrays = by_column(X.indptr, X.indices, X.data, docs, shape[1], threads)
             columns = sp.csc_array(arrays, shape=shape)
-        columns.sum_duplicates()  # none, unless the caller's arrays changed during the call
+        # none, unless the caller's arrays changed during the call
+        columns.sum_duplicates()
         return self.theta if everybody else self.theta[docs], columns
 
 
 def integer_shift(norm: float, radius: int) -> int:
     """How many bits of the `radius` the integers of a contribution leave out; public.
 
-    The radius keeps 15 bits: most integers then have 16. Without noise, where the norm is that of
-    the longest document, a token keeps 10 bits, and the radius 20 at most.
+    The radius keeps 15 bits: most integers then have 16. Without noise, where the norm
+    is that of the longest document, a token keeps 10 bits, and the radius 20 at most.
     """
     bits, of_norm = radius.bit_length(), int(np.frexp(norm)[1])
     return max(0, min(bits - 15, max(bits - 20, bits - of_norm - 10)))
@@ -355,9 +421,9 @@ def release_word_totals(
 ) -> tuple[WordTotals, np.ndarray]:
     """Word totals and word weights (n_words,), from two releases.
 
-    The first release sets the weights, the second uses them. `norm` is the clipping bound of both.
-    The first one also counts the documents, `most` of a unit, and the units, if those are not the
-    documents, with 1 / `COUNT_SHARE` of the bound.
+    The first release sets the weights, the second uses them. `norm` is the clipping
+    bound of both. The first one also counts the documents, `most` of a unit, and the
+    units, if those are not the documents, with 1 / `COUNT_SHARE` of the bound.
     """
     weight = np.ones(documents.n_words)  # public
     n_docs = 0.0
@@ -366,19 +432,31 @@ def release_word_totals(
         bound, radius = documents.clipping_bound(mechanism, norm)  # public
         share = 0 if step else radius // COUNT_SHARE  # public
         each = share if most == 1 else (0 if step else radius // (15 * most))  # public
-        words = radius if mechanism.exact else math.isqrt(radius**2 - share**2)  # public
+        words = (
+            radius if mechanism.exact else math.isqrt(radius**2 - share**2)
+        )  # public
         total = documents.sum_words(
-            weight=weight, norm=bound * words / radius, radius=words, each=each, most=most
+            weight=weight,
+            norm=bound * words / radius,
+            radius=words,
+            each=each,
+            most=most,
         )  # private
-        # One unit moves `total` by at most `radius` in L2: its word counts, added over its
-        # documents, are clipped to `words` in integers, and its scale depends on itself and on
-        # released weights only. Its documents, and with users itself, count at most each * most,
-        # the square of which is at most share**2, or half of it.
+        # One unit moves `total` by at most `radius` in L2: its word counts, added over
+        # its documents, are clipped to `words` in integers, and its scale depends on
+        # itself and on released weights only. Its documents, and with users itself,
+        # count at most each * most, the square of which is at most share**2, or half of
+        # it.
         noisy = curator.release(total, mechanism, label=TOTALS, round=step)  # public
-        if each:  # one standard error more: with too few documents, they would seem too long
-            counts = (np.maximum(noisy[[0, -1]], 0) + mechanism.scale) / [each, each * most]
+        # one standard error more: with too few documents, they would seem too long
+        if each:
+            counts = (np.maximum(noisy[[0, -1]], 0) + mechanism.scale) / [
+                each,
+                each * most,
+            ]
             n_docs = float(counts[0])
-            if most > 1 and not mechanism.exact:  # a user's documents are scaled to one norm
+            # a user's documents are scaled to one norm
+            if most > 1 and not mechanism.exact:
                 n_docs = math.sqrt(n_docs * counts[1])
             noisy = noisy[1 : 1 + len(weight)]
         unit = bound / radius / weight
@@ -389,11 +467,15 @@ def release_word_totals(
             before, after = np.maximum([totals.noisy.sum(), values.sum()], 1e-12)
             ratio = float(np.clip(after / before, 1 / SCALE_UP, SCALE_UP))
             totals = WordTotals(
-                ratio * totals.noisy, ratio * totals.noise_scale, ratio * totals.mean, n_docs
+                ratio * totals.noisy,
+                ratio * totals.noise_scale,
+                ratio * totals.mean,
+                n_docs,
             ).and_release(values, noise_scale)
         if step == 0 and not mechanism.exact:
-            # The noise of a word grows with the fourth root of its frequency. Contributions are
-            # multiplied by the weights before the clip, and releases are divided by them.
+            # The noise of a word grows with the fourth root of its frequency.
+            # Contributions are multiplied by the weights before the clip, and releases
+            # are divided by them.
             smooth = totals.smooth()
             shares = np.maximum(smooth / smooth.mean(), 1e-3)
             weight = np.minimum(4.0, shares**-0.25)  # public
@@ -401,20 +483,33 @@ def release_word_totals(
 
 
 def release_totals_again(
-    documents: Documents, weight: np.ndarray, step: Round, curator: Curator, n_jobs: int | None
+    documents: Documents,
+    weight: np.ndarray,
+    step: Round,
+    curator: Curator,
+    n_jobs: int | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy word totals and their noise scale, (n_words,) each, in the place of topics."""
+    """Noisy word totals and their noise scale, (n_words,) each, in the place of
+    topics.
+    """
     mechanism = step.mechanism  # public
-    units = curator.sample(np.full(documents.n_units, step.rate), round=step.t - 1)  # secret
+    units = curator.sample(
+        np.full(documents.n_units, step.rate), round=step.t - 1
+    )  # secret
     total = documents.sum_words(
         units, weight=weight, norm=step.norm, radius=mechanism.radius
     )  # private
-    # One unit moves `total` by at most `radius` in L2: its word counts are clipped to `radius` in
-    # integers, and its scale depends on itself and on released weights only. That the round is one
-    # for totals depends on past releases only.
+    # One unit moves `total` by at most `radius` in L2: its word counts are clipped to
+    # `radius` in integers, and its scale depends on itself and on released weights
+    # only. That the round is one for totals depends on past releases only.
     noisy = curator.release(
-        total, mechanism, label=COUNTS, round=step.stream, sampling_probability=step.rate,
-        overwrite_value=True, n_jobs=n_jobs,
-    )  # public  # fmt: skip
+        total,
+        mechanism,
+        label=COUNTS,
+        round=step.stream,
+        sampling_probability=step.rate,
+        overwrite_value=True,
+        n_jobs=n_jobs,
+    )  # public
     unit = step.norm / mechanism.radius / step.rate / weight
     return noisy * unit, mechanism.scale * unit

@@ -1,8 +1,8 @@
 """Runs the tasks of a fit of shards on the workers of a dask.distributed cluster.
 
-A task is a pure function of files and of its arguments: messages, and results of earlier tasks.
-Dask keeps each result on the worker that computed it. What a lost worker had, Dask computes once
-more from the tasks behind it, with the same bits.
+A task is a pure function of files and of its arguments: messages, and results of
+earlier tasks. Dask keeps each result on the worker that computed it. What a lost worker
+had, Dask computes once more from the tasks behind it, with the same bits.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inpr
 
 
 class Sealed:
-    """Private values on their way. A worker that fails writes the repr of arguments to its log.
+    """Private values on their way. A worker that fails writes the repr of arguments to
+    its log.
 
-    Whoever opens it gets a copy of its own: no task can change what another one reads. Arrays
-    beside it would arrive read-only and at any address, even at odd ones.
+    Whoever opens it gets a copy of its own: no task can change what another one reads.
+    Arrays beside it would arrive read-only and at any address, even at odd ones.
     """
 
     def __init__(self, fit: str, data: bytes) -> None:
@@ -55,7 +56,9 @@ class Sealed:
         return "<private>"
 
 
-def run(version: str, fit: str, function: Callable[..., Any], *arguments: Sealed) -> Sealed:
+def run(
+    version: str, fit: str, function: Callable[..., Any], *arguments: Sealed
+) -> Sealed:
     """Run a task on a worker. Errors name the worker."""
     from distributed import get_worker
 
@@ -63,8 +66,11 @@ def run(version: str, fit: str, function: Callable[..., Any], *arguments: Sealed
     if version != __version__:  # the worker came after the fit began
         raise _other_version(version, address, __version__)
     try:
-        with joblib.parallel_config("threading"):  # else n_jobs counts as 1 in a child of a nanny
-            return Sealed.of(fit, function(*(argument.open() for argument in arguments)))
+        # else n_jobs counts as 1 in a child of a nanny
+        with joblib.parallel_config("threading"):
+            return Sealed.of(
+                fit, function(*(argument.open() for argument in arguments))
+            )
     except Exception as error:
         error.add_note(f"met by the worker {address}")
         raise
@@ -73,7 +79,8 @@ def run(version: str, fit: str, function: Callable[..., Any], *arguments: Sealed
 def wipe(fit: str) -> None:
     """Wipe what this process still holds of a fit.
 
-    Dask keeps the arguments of tasks in a log for developers, and those of lost workers for long.
+    Dask keeps the arguments of tasks in a log for developers, and those of lost workers
+    for long.
     """
     for kept in gc.get_objects():
         if type(kept) is Sealed and kept.fit == fit:
@@ -92,7 +99,9 @@ class DaskEngine:
     def __init__(self, client: Any) -> None:
         client.wait_for_workers(1, timeout=NO_WORKERS)
         # what is asked of them is in Python itself: a worker without dplda can answer
-        found = client.run(pkgutil.resolve_name, "dplda._version:__version__", on_error="return")
+        found = client.run(
+            pkgutil.resolve_name, "dplda._version:__version__", on_error="return"
+        )
         for address, version in found.items():
             if version != __version__:
                 raise _other_version(__version__, address, version)
@@ -100,25 +109,33 @@ class DaskEngine:
         weakref.finalize(self, _wipe_everywhere, client, self._fit)
         if not all(address.startswith(LOCAL) for address in found):
             warn_user(
-                "the workers of this client do not use TLS, and exact sums of private documents "
-                "travel between them; pass distributed.Security with certificates to the cluster "
-                "and the client",
+                "the workers of this client do not use TLS, and exact sums of private "
+                "documents travel between them; pass distributed.Security with "
+                "certificates to the cluster and the client",
                 PrivateDataWarning,
             )
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Begin a task on the worker where most of its arguments are, unless others are idle."""
+        """Begin a task on the worker where most of its arguments are, unless others are
+        idle.
+        """
         from distributed import Future
 
         sent = [
-            each if isinstance(each, Future) else Sealed.of(self._fit, each) for each in arguments
+            each if isinstance(each, Future) else Sealed.of(self._fit, each)
+            for each in arguments
         ]
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph")  # a table, sent once a round
-            return self._client.submit(run, __version__, self._fit, function, *sent, pure=False)
+            # a table, sent once a round
+            warnings.filterwarnings("ignore", "Sending large graph")
+            return self._client.submit(
+                run, __version__, self._fit, function, *sent, pure=False
+            )
 
     def gather(self, results: Iterable[Any]) -> Iterator[Any]:
-        """The results of tasks, in order. The cluster forgets each before the next one is sent."""
+        """The results of tasks, in order. The cluster forgets each before the next one
+        is sent.
+        """
         waiting = deque(results)
         while waiting:
             yield waiting.popleft().result().open()
@@ -133,6 +150,6 @@ def _wipe_everywhere(client: Any, fit: str) -> None:
 def _other_version(version: str, address: str, found: Any) -> RuntimeError:
     has = found if isinstance(found, str) else f"none that it can load ({found})"
     return RuntimeError(
-        f"the process that runs fit has dplda {version}, and the worker {address} has {has}; "
-        "install the same version on all machines of the cluster"
+        f"the process that runs fit has dplda {version}, and the worker {address} has "
+        f"{has}; install the same version on all machines of the cluster"
     )

@@ -1,6 +1,7 @@
 """The privacy of a document-level fit: mechanisms, schedule, plan and guarantee.
 
-Everything here is a function of public constants. Neither the data nor a release enters it.
+Everything here is a function of public constants. Neither the data nor a release enters
+it.
 """
 
 from __future__ import annotations
@@ -26,42 +27,55 @@ from dplda.privacy import (
 )
 from dplda.privacy._curator import SPARE, TOTAL_VARIATION, sampled
 from dplda.privacy._events import Event
-from dplda.privacy._mechanisms import MAX_RADIUS, NOISE_VARIANCE, DiscreteGaussian, NoNoise
+from dplda.privacy._mechanisms import (
+    MAX_RADIUS,
+    NOISE_VARIANCE,
+    DiscreteGaussian,
+    NoNoise,
+)
 
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
 
-# Of the budget, for the releases of word totals before round 1. A share that grows to 0.75 for few
-# documents changes perplexity by -0.3% to +2.4% (300 documents of KOS, BBC and NIPS, and all of
-# them, at epsilon 0.5, 1 and 4).
+# Of the budget, for the releases of word totals before round 1. A share that grows to
+# 0.75 for few documents changes perplexity by -0.3% to +2.4% (300 documents of KOS, BBC
+# and NIPS, and all of them, at epsilon 0.5, 1 and 4).
 SHARE_OF_TOTALS = 0.25
-# Figures like -2 / -1 are points of the share of the gap that a change gives, at epsilon 1 and 4
-# (docs/results.md). SHARE_OF_TOTALS 0.1: -3 / -3.
+# Figures like -2 / -1 are points of the share of the gap that a change gives, at
+# epsilon 1 and 4 (docs/results.md). SHARE_OF_TOTALS 0.1: -3 / -3.
 FIRST_TOTALS = 0.3  # share of the first of their releases; 0.5: 0 / 0
-LARGEST_TOTALS = 5000.0  # noise multiplier; word totals are useless there and cost almost nothing
-LARGEST_NOISE = 9601.0  # noise multiplier of a round; more leaves no signal on the integer grid
+# noise multiplier; word totals are useless there and cost almost nothing
+LARGEST_TOTALS = 5000.0
+# noise multiplier of a round; more leaves no signal on the integer grid
+LARGEST_NOISE = 9601.0
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
-NORM = 6.0  # L2 that documents are scaled to; with 3 and 12, perplexity of KOS moves below 0.1%
+# L2 that documents are scaled to; with 3 and 12, perplexity of KOS moves below 0.1%
+NORM = 6.0
 CLIP = 0.4  # clipping bound of a round, over NORM; 0.3: -2 / -2, 0.55: -9 / -2
-LATER_BUDGET = 0.75  # round t without sampling gets a budget like t to this power; 0: -2 / -1
-SMALLEST_RATIO = 1e-8  # of sampling; far below it, accounting takes minutes and then overflows
+# round t without sampling gets a budget like t to this power; 0: -2 / -1
+LATER_BUDGET = 0.75
+# of sampling; far below it, accounting takes minutes and then overflows
+SMALLEST_RATIO = 1e-8
 FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (docs/decisions.md, record 14)
-N_PASSES = 80  # in which a document takes part by default, as long as these limits allow it
+# in which a document takes part by default, as long as these limits allow it
+N_PASSES = 80
 
 EXACT = "word totals and word-topic counts, some or all of them exact, without noise"
 PUBLIC_START = (
-    "prior_components is public and was not made of the private documents, or only of releases "
-    "that are charged besides"
+    "prior_components is public and was not made of the private documents, or only of "
+    "releases that are charged besides"
 )
 PUBLIC_VECTORS = "word_vectors is public, and was not made of the private documents"
 OTHER_DOCUMENTS = (
-    "no document of this fit is in the fits that were added as earlier, and which fit it is in "
-    "does not depend on other documents"
+    "no document of this fit is in the fits that were added as earlier, and which fit "
+    "it is in does not depend on other documents"
 )
 
 
 class Shares(NamedTuple):
-    """Who adds noise to a release: one curator, or several parties (docs/federated.md)."""
+    """Who adds noise to a release: one curator, or several parties
+    (docs/federated.md).
+    """
 
     n_honest: int = 1  # shares of noise that pay for the event of a release
     n_parties: int = 1  # shares of noise that it has
@@ -102,16 +116,20 @@ class DocumentBudget:
 
     totals: Sequence[Any]  # one for each of the two releases of word totals
     rounds: Sequence[Any]  # one for each round
-    subsampling_ratio: float  # highest probability with which a unit takes part in a round
+    # highest probability with which a unit takes part in a round
+    subsampling_ratio: float
     noise_multiplier: float  # of an average round; 0 without noise
     exact: bool  # whether there is no noise
-    noise: float  # standard deviation of a cell of the average of all rounds, over `NORM`
-    # Further attempts that are charged, each as a round without sampling: a unit that is in the
-    # sample of a failed attempt is in that of the next one.
+    # standard deviation of a cell of the average of all rounds, over `NORM`
+    noise: float
+    # Further attempts that are charged, each as a round without sampling: a unit that
+    # is in the sample of a failed attempt is in that of the next one.
     n_spare: int = 0
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
-        """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in order."""
+        """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in
+        order.
+        """
         events: dict[Any, Event] = {}  # equal events are one object
         plan: list[tuple[str, Event]] = []
         for mechanism in () if n_done else self.totals:
@@ -140,12 +158,15 @@ def document_budget(
 ) -> DocumentBudget:
     """The budget of a total epsilon, or of a noise multiplier if `epsilon` is None.
 
-    The plan that runs costs at most `epsilon`. By default a document takes part `n_passes` times,
-    but there are 80 to 400 rounds. With fewer rounds at a small rate, most documents would hardly
-    take part. More rounds than 400 gain little for their time (`benchmarks/fits.py`).
+    The plan that runs costs at most `epsilon`. By default a document takes part
+    `n_passes` times, but there are 80 to 400 rounds. With fewer rounds at a small rate,
+    most documents would hardly take part. More rounds than 400 gain little for their
+    time (`benchmarks/fits.py`).
     """
     if max_iter is None:
-        max_iter = min(MOST_ROUNDS, max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio)))
+        max_iter = min(
+            MOST_ROUNDS, max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio))
+        )
     max_iter = int(max_iter)
     if epsilon == math.inf:
         exact = [NoNoise()] * max_iter
@@ -160,8 +181,10 @@ def document_budget(
     def noise_of(n_rounds: int) -> float:
         return calibrate(
             lambda m: _merged_plan(m, n_rounds, subsampling_ratio, shares),
-            epsilon, delta, total_variation=distance,
-        )  # fmt: skip
+            epsilon,
+            delta,
+            total_variation=distance,
+        )
 
     totals = Repeated(Gaussian(LARGEST_TOTALS), 2)
     is_paid = epsilon_of(totals, delta, total_variation=distance) <= epsilon
@@ -173,8 +196,9 @@ def document_budget(
     if most < max_iter:  # a few more, if the steps of the integer grid allow it
         paid = f"about max_iter={most} rounds at most" if most else "not even one round"
         raise ValueError(
-            f"epsilon={epsilon:g} with delta={delta:g} pays for {paid}, got max_iter={max_iter}: "
-            "the noise of more rounds would leave no signal; raise epsilon, or lower max_iter"
+            f"epsilon={epsilon:g} with delta={delta:g} pays for {paid}, got "
+            f"max_iter={max_iter}: the noise of more rounds would leave no signal; "
+            "raise epsilon, or lower max_iter"
         )
     step = 1e-9  # by which the merged plan may differ from the plan that runs
     while True:
@@ -188,7 +212,9 @@ def document_budget(
 def _split(
     noise_multiplier: float, max_iter: int, subsampling_ratio: float, shares: Shares
 ) -> DocumentBudget:
-    """The budget of `max_iter` equal rounds with this noise multiplier, split over the releases."""
+    """The budget of `max_iter` equal rounds with this noise multiplier, split over the
+    releases.
+    """
     of_totals, of_rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
     gaussian = lru_cache(shares.gaussian)
     totals = [gaussian(m) for m in of_totals.tolist()]
@@ -197,16 +223,24 @@ def _split(
     weight = np.arange(1.0, max_iter + 1) ** 2  # of a round in the average
     noise = float(np.linalg.norm(weight * of_cells) / weight.sum())
     return DocumentBudget(
-        totals, rounds, subsampling_ratio, noise_multiplier, False, noise, shares.n_spare
+        totals,
+        rounds,
+        subsampling_ratio,
+        noise_multiplier,
+        False,
+        noise,
+        shares.n_spare,
     )
 
 
 def _merged_plan(
     noise_multiplier: float, max_iter: int, subsampling_ratio: float, shares: Shares
 ) -> list[Event]:
-    """The plan of a fit, in few events of the same cost: thousands of rounds take long to list.
+    """The plan of a fit, in few events of the same cost: thousands of rounds take long
+    to list.
 
-    More noise than a mechanism takes is priced as well, so that a search need not stop there.
+    More noise than a mechanism takes is priced as well, so that a search need not stop
+    there.
     """
     totals, rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
     totals, rounds = _on_grid(totals, shares), _on_grid(rounds, shares)
@@ -214,7 +248,10 @@ def _merged_plan(
     if subsampling_ratio == 1:
         return [Gaussian(1 / math.hypot(*(1 / totals), *(1 / rounds), *(1 / spare)))]
     one_round = sampled(Gaussian(float(rounds[0])), subsampling_ratio)  # all are equal
-    return [*(Gaussian(float(m)) for m in (*totals, *spare)), Repeated(one_round, max_iter)]
+    return [
+        *(Gaussian(float(m)) for m in (*totals, *spare)),
+        Repeated(one_round, max_iter),
+    ]
 
 
 def _on_grid(multipliers: np.ndarray, shares: Shares) -> np.ndarray:
@@ -231,13 +268,16 @@ def _multipliers(
     """Noise multipliers of the word totals (2,) and of the rounds (max_iter,)."""
     noise_multiplier = max(noise_multiplier, SMALLEST_NOISE)
     rounds = np.full(max_iter, noise_multiplier)
-    if subsampling_ratio == 1:  # with sampling, equal rounds: one event is composed far faster
+    # with sampling, equal rounds: one event is composed far faster
+    if subsampling_ratio == 1:
         shares = np.arange(1.0, max_iter + 1) ** LATER_BUDGET
         unequal = noise_multiplier / np.sqrt(max_iter * shares / shares.sum())
         rounds = unequal if unequal[0] <= LARGEST_NOISE else rounds
     precision = max_iter / noise_multiplier**2  # mu**2 of the rounds
     if subsampling_ratio < 1:  # a central limit
-        precision = max_iter * subsampling_ratio**2 * np.expm1(min(50.0, noise_multiplier**-2))
+        precision = (
+            max_iter * subsampling_ratio**2 * np.expm1(min(50.0, noise_multiplier**-2))
+        )
     precision *= SHARE_OF_TOTALS / (1 - SHARE_OF_TOTALS)
     of_totals = precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS])
     return 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2)), rounds
@@ -253,12 +293,17 @@ def document_guarantee(
     assumptions: tuple[str, ...],
     **stated: Any,
 ) -> Guarantee:
-    """The guarantee of all calls: `events` and clipping bounds `norms` are those of this one."""
+    """The guarantee of all calls: `events` and clipping bounds `norms` are those of
+    this one.
+    """
     scales, rate = [], 0.0
     sensitivity, all_events = max(norms), events
     if earlier is not None:
         scales = [*earlier.noise_scale]  # type: ignore[misc]  # a tuple
-        sensitivity, all_events = max(sensitivity, earlier.sensitivity), earlier.events + events
+        sensitivity, all_events = (
+            max(sensitivity, earlier.sensitivity),
+            earlier.events + events,
+        )
     for event, norm in zip(events, norms, strict=True):
         gaussian = event.event if isinstance(event, PoissonSampled) else event
         scales.append(norm * getattr(gaussian, "noise_multiplier", 0.0))
@@ -269,7 +314,13 @@ def document_guarantee(
     if NonPrivate() in all_events:
         mechanism = EXACT
     return make_guarantee(
-        events, earlier=earlier, unit=unit, relation=RELATIONS[unit], mechanism=mechanism,
-        sensitivity=sensitivity, noise_scale=tuple(scales),
-        assumptions=(ROWS_OF_A_UNIT[unit], *assumptions), **stated,
-    )  # fmt: skip
+        events,
+        earlier=earlier,
+        unit=unit,
+        relation=RELATIONS[unit],
+        mechanism=mechanism,
+        sensitivity=sensitivity,
+        noise_scale=tuple(scales),
+        assumptions=(ROWS_OF_A_UNIT[unit], *assumptions),
+        **stated,
+    )

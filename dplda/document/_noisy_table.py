@@ -1,7 +1,7 @@
 """The public side of a document-level fit: the state between rounds.
 
-Everything here is a function of released values and of public constants. It is post-processing and
-has no privacy cost.
+Everything here is a function of released values and of public constants. It is
+post-processing and has no privacy cost.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 
 # Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
 TEMPERED = 0.7  # of the rounds, in which the power grows; 1: -1 / -1
-CLEAR = 7.0  # mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
+# mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
+CLEAR = 7.0
 MORE_PRECISE = 1.5  # 18% less noise; 1.2: 0 / 0
-RENEWED = 4  # rounds after which what is expected of the words is computed again; 8: -1 / 0
+# rounds after which what is expected of the words is computed again; 8: -1 / 0
+RENEWED = 4
 
 
 def nearly_equal(draws: np.ndarray) -> np.ndarray:
@@ -44,12 +46,16 @@ def nearly_equal(draws: np.ndarray) -> np.ndarray:
 
 
 class Earlier(NamedTuple):
-    """What earlier fits to other documents add to a fit: their releases, summed; public."""
+    """What earlier fits to other documents add to a fit: their releases, summed;
+    public.
+    """
 
     average: np.ndarray  # sum of their averages, (n_words, n_components)
-    scale: np.ndarray  # standard deviation of its noise in a cell of each word, (n_words,)
+    # standard deviation of its noise in a cell of each word, (n_words,)
+    scale: np.ndarray
     totals: WordTotals  # sum of their word totals
-    today: np.ndarray  # estimated word totals of the documents of this fit alone, (n_words,)
+    # estimated word totals of the documents of this fit alone, (n_words,)
+    today: np.ndarray
     noise: float  # root mean square of `scale`, times the word weights of this fit
 
 
@@ -59,16 +65,19 @@ class NoisyTable:
 
     weight: np.ndarray  # word weights, (n_words,)
     table: np.ndarray  # estimate, prior included, (n_words, n_components), float32
-    average: np.ndarray  # of the first table and those of the rounds, never clipped; the same shape
+    # of the first table and those of the rounds, never clipped; the same shape
+    average: np.ndarray
     estimate: TableEstimate  # denoiser of the table, with the prior that it has learned
     released: WordTotals | None = None  # the releases of word totals
     variance: float = 0.0  # of the noise of a cell of `average`, times its word weight
-    # The same average of the row sums of the noisy integers, (n_words,), which are noise alone,
-    # each times the standard deviation of a cell's noise in tokens.
+    # The same average of the row sums of the noisy integers, (n_words,), which are
+    # noise alone, each times the standard deviation of a cell's noise in tokens.
     row_noise: Any = 0.0
     n_rounds: int = 0  # so far
-    share_for_totals: float = 0.0  # of the rounds, which release word totals again, in [0, 1)
-    earlier: Earlier | None = None  # releases of fits to other documents, which are added
+    # of the rounds, which release word totals again, in [0, 1)
+    share_for_totals: float = 0.0
+    # releases of fits to other documents, which are added
+    earlier: Earlier | None = None
 
     @classmethod
     def from_totals(
@@ -83,8 +92,8 @@ class NoisyTable:
     ) -> NoisyTable:
         """The table before round 1: word totals, divided among random topics.
 
-        Perturbations are exponential, or those of `nearly_equal` if topics begin `alike`. Shares
-        of public topics take their place.
+        Perturbations are exponential, or those of `nearly_equal` if topics begin
+        `alike`. Shares of public topics take their place.
         """
         totals = released.smooth() if public is None else public.totals(released)
         average = np.empty((len(totals), n_components))
@@ -110,10 +119,11 @@ class NoisyTable:
     def schedule(self, budget: DocumentBudget, n_rounds: int) -> list[Round]:
         """The next `n_rounds` rounds.
 
-        Rounds after the last one of the budget equal the last. `share_for_totals` of the rounds
-        release word totals, spread evenly, but never the first one: an average could be left
-        without any counts. The tempering power grows from the first of `powers` to the second in
-        the first 0.7 of the rounds, so that early noise in a word's row does not reinforce itself.
+        Rounds after the last one of the budget equal the last. `share_for_totals` of
+        the rounds release word totals, spread evenly, but never the first one: an
+        average could be left without any counts. The tempering power grows from the
+        first of `powers` to the second in the first 0.7 of the rounds, so that early
+        noise in a word's row does not reinforce itself.
         """
         steps, max_iter, (low, high) = [], len(budget.rounds), self.powers
         share = 0.0 if budget.exact else self.share_for_totals
@@ -121,20 +131,29 @@ class NoisyTable:
         for t in range(self.n_rounds + 1, self.n_rounds + n_rounds + 1):
             n = t - int(t * share)  # rounds of topics so far
             for_totals = n == t - 1 - int((t - 1) * share)
-            power = low + (high - low) * min(1.0, (t - 1) / max(1.0, TEMPERED * max_iter))
+            power = low + (high - low) * min(
+                1.0, (t - 1) / max(1.0, TEMPERED * max_iter)
+            )
             steps.append(
                 Round(
-                    t, len(budget.totals) + t, budget.rounds[min(t, max_iter) - 1],
-                    budget.subsampling_ratio, NORM if for_totals else CLIP * NORM,
-                    power, n, n_last, for_totals,
+                    t,
+                    len(budget.totals) + t,
+                    budget.rounds[min(t, max_iter) - 1],
+                    budget.subsampling_ratio,
+                    NORM if for_totals else CLIP * NORM,
+                    power,
+                    n,
+                    n_last,
+                    for_totals,
                 )
-            )  # fmt: skip
+            )
         return steps
 
-    # ---- what a round asks; `ExactTable` has other answers -----------------------------------
+    # ---- what a round asks; `ExactTable` has other answers ---------------------------
 
     is_centered = True
-    powers = 0.3, 1.0  # of tempering, in the first and in the last rounds; 1, 1: +0.5 / -2
+    # of tempering, in the first and in the last rounds; 1, 1: +0.5 / -2
+    powers = 0.3, 1.0
 
     def word_probabilities(self, out: np.ndarray) -> np.ndarray:
         """p(word | topic), (n_words, padded) float32, in `out`."""
@@ -151,23 +170,27 @@ class NoisyTable:
         anew: bool,
         priors: tuple[float, float],
     ) -> np.ndarray:
-        """Infer the private topic weights of `units`, `anew` or from those of the last time.
+        """Infer the private topic weights of `units`, `anew` or from those of the last
+        time.
 
-        `priors` are those of topics in documents and of words in topics.
-        Returns what is public: the tempered factor of each word, (n_words, padded) float32. The
-        factor is p(word | topic), and no exp(E[log beta]): the table is a posterior mean already,
-        and the digamma function would count the uncertainty of rare words twice.
+        `priors` are those of topics in documents and of words in topics. Returns what
+        is public: the tempered factor of each word, (n_words, padded) float32. The
+        factor is p(word | topic), and no exp(E[log beta]): the table is a posterior
+        mean already, and the digamma function would count the uncertainty of rare words
+        twice.
         """
         phi = self.word_probabilities(out)
         documents.infer(units, phi, priors[0], anew=anew)
         return temper(phi, power, self.estimate.n_jobs)
 
     def center(self, out: np.ndarray) -> np.ndarray:
-        """The center of the contributions: p(topic | word), (n_words, padded) float32, in `out`."""
+        """The center of the contributions: p(topic | word), (n_words, padded) float32,
+        in `out`.
+        """
         _denoise.shares(self.table, None, out, n_threads(self.estimate.n_jobs))
         return out
 
-    # ---- what a round changes ----------------------------------------------------------------
+    # ---- what a round changes --------------------------------------------------------
 
     def update(
         self,
@@ -178,38 +201,55 @@ class NoisyTable:
         share: float,
         topic_word_prior: float,
     ) -> None:
-        """Learn from a round's noisy sum (n_words, n_components), integers of `unit` tokens.
+        """Learn from a round's noisy sum (n_words, n_components), integers of `unit`
+        tokens.
 
-        The sum makes up `share` of the new average. Contributions are centered and sum to zero over
-        topics: the mean of a word's row is noise only, and what they were centered at is added
-        again.
+        The sum makes up `share` of the new average. Contributions are centered and sum
+        to zero over topics: the mean of a word's row is noise only, and what they were
+        centered at is added again.
         """
         self._read_totals()
         totals = self.estimate.totals if self.earlier is None else self.earlier.today
         noise_scale = step.mechanism.scale * unit  # of a cell, in tokens
         variance = (1 - share) ** 2 * self.variance + share**2 * noise_scale**2
-        row_noise = (1 - share) * self.row_noise + share * noise_scale * noisy.sum(axis=1)
+        row_noise = (1 - share) * self.row_noise + share * noise_scale * noisy.sum(
+            axis=1
+        )
         added = (
-            noisy, self.table, 1 - share, share * unit / self.weight, share * totals,
-            self.is_centered, self.average, n_threads(self.estimate.n_jobs),
-        )  # fmt: skip
+            noisy,
+            self.table,
+            1 - share,
+            share * unit / self.weight,
+            share * totals,
+            self.is_centered,
+            self.average,
+            n_threads(self.estimate.n_jobs),
+        )
         try:
             _denoise.learn(*added)
-        finally:  # an interrupt comes after the kernel, never within: the round has been learned
+        finally:
+            # an interrupt comes after the kernel, never within: the round has been
+            # learned
             self.variance, self.row_noise = variance, row_noise
             self.n_rounds += 1
         self.table = self.estimate(
-            *self.sums(), renew=self.n_rounds % RENEWED == 0 or self.n_rounds < RENEWED,
-            least=topic_word_prior, out=self.table,
-        )  # fmt: skip
+            *self.sums(),
+            renew=self.n_rounds % RENEWED == 0 or self.n_rounds < RENEWED,
+            least=topic_word_prior,
+            out=self.table,
+        )
         public = self.estimate.public
         if public is not None and public.is_hint:  # seed words hold their topics
             held, expected = public.known, self.estimate.expected
             assert expected is not None
-            self.table[held] = totals[held, None] * expected[held, : self.table.shape[1]]
+            self.table[held] = (
+                totals[held, None] * expected[held, : self.table.shape[1]]
+            )
 
     def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray) -> None:
-        """Learn from one more release of the word totals, (n_words,), and its noise (n_words,)."""
+        """Learn from one more release of the word totals, (n_words,), and its noise
+        (n_words,).
+        """
         assert self.released is not None
         self.released = self.released.and_release(noisy, noise_scale)
         self.n_rounds += 1
@@ -217,17 +257,22 @@ class NoisyTable:
     def _read_totals(self) -> None:
         """Estimate the word totals for the rounds, which takes as long as a round.
 
-        The totals of earlier releases serve until all releases are `MORE_PRECISE` than those.
+        The totals of earlier releases serve until all releases are `MORE_PRECISE` than
+        those.
         """
         released, read, public = self.released, self.estimate.read, self.estimate.public
         assert released is not None
-        if read is released or (read and released.precision < MORE_PRECISE * read.precision):
+        if read is released or (
+            read and released.precision < MORE_PRECISE * read.precision
+        ):
             return
         self.estimate.read = released
         if self.earlier is not None:
             self.earlier = self.earlier._replace(today=released.smooth())
             released = released.and_documents(self.earlier.totals)
-        self.estimate.totals = released.smooth() if public is None else public.totals(released)
+        self.estimate.totals = (
+            released.smooth() if public is None else public.totals(released)
+        )
 
     def add_earlier(self, other: NoisyTable) -> None:
         """Add the releases of a fit to other documents, and begin with its topics.
@@ -241,11 +286,15 @@ class NoisyTable:
         average, scale = other.sums()
         noise = math.sqrt(float(((scale * self.weight) ** 2).mean()))
         self.earlier = Earlier(average, scale, totals, today, noise)
-        self.estimate = TableEstimate(today, self.estimate.public, n_jobs=self.estimate.n_jobs)
+        self.estimate = TableEstimate(
+            today, self.estimate.public, n_jobs=self.estimate.n_jobs
+        )
         self.table = other.table.copy()
-        self.average = today[:, None] * (self.table / self.table.sum(axis=1, keepdims=True))
+        self.average = today[:, None] * (
+            self.table / self.table.sum(axis=1, keepdims=True)
+        )
 
-    # ---- what is known -----------------------------------------------------------------------
+    # ---- what is known ---------------------------------------------------------------
 
     @property
     def totals(self) -> np.ndarray:
@@ -253,27 +302,34 @@ class NoisyTable:
         if self.estimate.read is self.released:
             return self.estimate.totals
         # the next round goes on as if nobody had looked
-        estimate = replace(self.estimate, public=copy.copy(self.estimate.public), read=None)
+        estimate = replace(
+            self.estimate, public=copy.copy(self.estimate.public), read=None
+        )
         replace(self, estimate=estimate)._read_totals()
         return estimate.totals
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
-        """The average and the noise of a cell of each word, earlier releases included."""
+        """The average and the noise of a cell of each word, earlier releases
+        included.
+        """
         scale = np.sqrt(self.variance) / self.weight
         if self.earlier is None:
             return self.average, scale
         return self.average + self.earlier.average, np.hypot(scale, self.earlier.scale)
 
     def finish(self, topic_word_prior: float) -> dict[str, Any]:
-        """Fitted attributes: the final table, its noise, its signal, and the evidence of topics.
+        """Fitted attributes: the final table, its noise, its signal, and the evidence
+        of topics.
 
-        With noise, the cells of a word add up to the word's total, which is better known than they
-        are (docs/decisions.md, record 13).
+        With noise, the cells of a word add up to the word's total, which is better
+        known than they are (docs/decisions.md, record 13).
         """
         totals, (noisy, scale) = self.totals, self.sums()
         n_components, noise = noisy.shape[1], math.sqrt(self.variance)
-        of_one = math.sqrt(n_components * NOISE_VARIANCE) * noise  # of `row_noise`, by one curator
-        estimate = replace(self.estimate, totals=totals)  # the next round goes on with its own
+        # of `row_noise`, by one curator
+        of_one = math.sqrt(n_components * NOISE_VARIANCE) * noise
+        # the next round goes on with its own
+        estimate = replace(self.estimate, totals=totals)
         table = estimate(noisy, scale, last=True).astype(float)
         if scale.any():
             add_up(table, totals, estimate.slopes(noisy, scale), estimate.n_jobs)
@@ -282,7 +338,8 @@ class NoisyTable:
         if self.earlier is not None:
             n_docs += self.earlier.totals.n_docs
             noise = math.hypot(noise, self.earlier.noise)
-        # Words of a document as if each occurred once: scaled to a norm, n have n**0.5 norms.
+        # Words of a document as if each occurred once: scaled to a norm, n have n**0.5
+        # norms.
         counts = totals * self.weight
         doc_words = float(counts.sum()) / max(n_docs, 1.0)
         if self.is_centered:  # exact ones are not scaled
@@ -293,12 +350,15 @@ class NoisyTable:
         return {
             **with_signal(table.T + topic_word_prior, std, doc_words),
             "signal_to_noise_": signal / noise if noise else math.inf,
-            "row_noise_": (self.row_noise / of_one).astype(np.float32) if of_one else None,
+            "row_noise_": (self.row_noise / of_one).astype(np.float32)
+            if of_one
+            else None,
         }
 
 
 class ExactTable(NoisyTable):
-    """The word-topic table of a fit without noise and without privacy: what it does otherwise.
+    """The word-topic table of a fit without noise and without privacy: what it does
+    otherwise.
 
     Tempering begins higher, and ends below 1: rare words keep several topics.
     """
@@ -315,13 +375,17 @@ class ExactTable(NoisyTable):
         anew: bool,
         priors: tuple[float, float],
     ) -> np.ndarray:
-        """Infer `anew` what online variational Bayes infers, or else what collapsed inference does.
+        """Infer `anew` what online variational Bayes infers, or else what collapsed
+        inference does.
 
-        The former reads exp(E[log beta]) of the Dirichlet posterior. In the latter, a document's
-        own counts are left out, for which topic sizes and the smallest count of a cell are needed.
+        The former reads exp(E[log beta]) of the Dirichlet posterior. In the latter, a
+        document's own counts are left out, for which topic sizes and the smallest count
+        of a cell are needed.
         """
         if anew:
-            factor = exp_dirichlet_expectation(self.table, np.float32, self.estimate.n_jobs)
+            factor = exp_dirichlet_expectation(
+                self.table, np.float32, self.estimate.n_jobs
+            )
             documents.infer_fully(units, factor, priors[0])
             return factor
         phi = self.word_probabilities(out)
@@ -330,6 +394,8 @@ class ExactTable(NoisyTable):
         return temper(phi, power, self.estimate.n_jobs)
 
     def center(self, out: np.ndarray) -> np.ndarray:
-        """Zero: centering gains nothing, and later documents may have words without a total."""
+        """Zero: centering gains nothing, and later documents may have words without a
+        total.
+        """
         out[:] = 0
         return out

@@ -1,7 +1,7 @@
 """What a document-level fit can be expected to learn, before any data are read.
 
-Everything here is a function of public constants. ``benchmarks/planner.py`` fits the coefficients
-and measures their error; ``docs/choosing.md`` has its output.
+Everything here is a function of public constants. ``benchmarks/planner.py`` fits the
+coefficients and measures their error; ``docs/choosing.md`` has its output.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from dplda.leaf._messages import warn_user
 from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import LowSignalWarning
 
-# Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution) documents,
-# VECTORS times as many with word vectors, and n_docs close the share
-# 1 - (half / n_docs)**DECAY / 2.
+# Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution)
+# documents, VECTORS times as many with word vectors, and n_docs close the share 1 -
+# (half / n_docs)**DECAY / 2.
 HALF, WORDS, DECAY, VECTORS = 23.5, 0.667, 0.560, 0.59
-# Standard error of that share on a corpus that was not used, where the share is above zero, without
-# and with vectors. These gain much on general English, and little on technical texts.
+# Standard error of that share on a corpus that was not used, where the share is above
+# zero, without and with vectors. These gain much on general English, and little on
+# technical texts.
 ERROR = 0.13, 0.23
-# Topics that are not weak, for each `half` documents without vectors, which change this little
-# (benchmarks/topic_signal.py).
+# Topics that are not weak, for each `half` documents without vectors, which change this
+# little (benchmarks/topic_signal.py).
 STANDING = 15.0
-# Documents that close half of the gap, over `half`: eight of ten settings lie between. On two other
-# corpora, of 9,575 and 14,613 documents, it is 2.0 and 2.6.
+# Documents that close half of the gap, over `half`: eight of ten settings lie between.
+# On two other corpora, of 9,575 and 14,613 documents, it is 2.0 and 2.6.
 FEWEST, MOST = 0.6, 2.7
 # A document scaled to the norm C has about BURST C length**LENGTH counts.
 BURST, LENGTH = 3.1, 0.2
 LARGEST = 10**12  # documents, words or topics: more is a mistake
-# Below it the formula is off both ways, with vectors or without: 299 users of KOS have 1 and 6
-# topics that are not weak at epsilon 4 and 8, where it counts 2 and 4; 880 of glosses have 0.5 and
-# 14.5, where it counts 6 and 12; and 135 of NIPS, 201 of BBC and 585 of docstrings have 0 and 0.5
-# at most (benchmarks/topic_signal.py --users 10).
+# Below it the formula is off both ways, with vectors or without: 299 users of KOS have
+# 1 and 6 topics that are not weak at epsilon 4 and 8, where it counts 2 and 4; 880 of
+# glosses have 0.5 and 14.5, where it counts 6 and 12; and 135 of NIPS, 201 of BBC and
+# 585 of docstrings have 0 and 0.5 at most (benchmarks/topic_signal.py --users 10).
 FEWEST_DOCS = 1000
 TOO_FEW = (
-    f"a fit to fewer than {FEWEST_DOCS:,} documents or users may have no topic that stands out, "
-    "even where the formula counts some; public texts of the same kind help"
+    f"a fit to fewer than {FEWEST_DOCS:,} documents or users may have no topic that "
+    "stands out, even where the formula counts some; public texts of the same kind help"
 )
 
 
@@ -58,13 +59,14 @@ class Plan:
     noise : float
         Standard deviation of the noise of such a cell, in the same unit.
     gap_closed : float
-        Expected share of the gap in held-out perplexity that is closed, from 0 for word frequencies
-        to 1 for a model without noise. At most 0: word frequencies are expected to be as good.
+        Expected share of the gap in held-out perplexity that is closed, from 0 for word
+        frequencies to 1 for a model without noise. At most 0: word frequencies are
+        expected to be as good.
     gap_error : float
         Standard error of `gap_closed` on a corpus that the formula was not fitted to.
     docs_for_half : int
-        Number of documents that are expected to close half of the gap. From 0.6 to 2.7 times this
-        number were measured.
+        Number of documents that are expected to close half of the gap. From 0.6 to 2.7
+        times this number were measured.
     recommended_components : int
         Number of topics that are expected not to be weak, from 2 to 100.
     recommended_words : int
@@ -126,8 +128,8 @@ def plan(
 ) -> Plan:
     """What to expect of `SubLDA` on a corpus of some size, before any data are read.
 
-    The formula was fitted to eight public corpora. It reads no data. All arguments must be public:
-    an expectation, not a count of the private documents.
+    The formula was fitted to eight public corpora. It reads no data. All arguments must
+    be public: an expectation, not a count of the private documents.
 
     Parameters
     ----------
@@ -140,7 +142,8 @@ def plan(
     n_components : int, default=10
         Number of topics.
     mean_doc_words : float, default=100.0
-        Expected number of words of the vocabulary in a document. Only `signal` depends on it.
+        Expected number of words of the vocabulary in a document. Only `signal` depends
+        on it.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy.
     subsampling_ratio : float, default=1.0
@@ -148,7 +151,8 @@ def plan(
     max_iter : int or None, default=None
         Number of rounds, as in `SubLDA`. None is 80 at `subsampling_ratio` 1.
     word_vectors : bool, default=False
-        Whether the fit gets vectors of its words, as `PrivateTopicModel` takes them by default.
+        Whether the fit gets vectors of its words, as `PrivateTopicModel` takes them by
+        default.
 
     Returns
     -------
@@ -216,16 +220,17 @@ def plan(
 def expectation(
     noise: float, *, n_docs: int, n_words: int, n_components: int, delta: float
 ) -> tuple[float, float]:
-    """Documents that close half of the gap without word vectors, and topics that are not weak.
+    """Documents that close half of the gap without word vectors, and topics that are
+    not weak.
 
-    Warns if these topics are few, and of a delta that is too large. All arguments are public:
-    `n_docs` is what somebody expects, never the size of private data.
+    Warns if these topics are few, and of a delta that is too large. All arguments are
+    public: `n_docs` is what somebody expects, never the size of private data.
     """
     if delta * n_docs >= 1:  # which publishing some documents as they are satisfies
         warn_user(
-            f"delta={delta:g} is at least 1 / {n_docs}, the number of documents: a mechanism that "
-            f"publishes each document with probability delta satisfies it; choose delta well below "
-            f"{1 / n_docs:.2g}"
+            f"delta={delta:g} is at least 1 / {n_docs}, the number of documents: a "
+            "mechanism that publishes each document with probability delta satisfies "
+            f"it; choose delta well below {1 / n_docs:.2g}"
         )
     half = HALF * noise * n_words**WORDS
     standing = STANDING * n_docs / half
@@ -234,8 +239,8 @@ def expectation(
         needed = math.ceil(FEWEST_TOPICS * n_components * n_docs / standing)
         warn_user(
             f"about {standing:.0f} of {n_components} topics are expected to stand out "
-            f"with {n_docs} documents and {n_words} words: use {fewer}{needed} documents or more, "
-            "a larger epsilon, or fewer words",
+            f"with {n_docs} documents and {n_words} words: use {fewer}{needed} "
+            "documents or more, a larger epsilon, or fewer words",
             LowSignalWarning,
         )
     return half, standing

@@ -18,10 +18,11 @@ from dplda.word._gibbslda import LIVE_START, live_counts
 class SubLDA(DocumentLDA):
     """Latent Dirichlet allocation with document-level differential privacy.
 
-    The sound form of SUB-LDA [1]_. In each round, every document takes part with probability
-    `subsampling_ratio`, secretly and independently. Its clipped word-topic statistics enter a sum,
-    and every cell of the sum gets noise. The fitted model may be published. With `user_ids` in
-    `fit`, the same is true of users with several documents.
+    The sound form of SUB-LDA [1]_. In each round, every document takes part with
+    probability `subsampling_ratio`, secretly and independently. Its clipped word-topic
+    statistics enter a sum, and every cell of the sum gets noise. The fitted model may
+    be published. With `user_ids` in `fit`, the same is true of users with several
+    documents.
 
     Parameters
     ----------
@@ -30,15 +31,17 @@ class SubLDA(DocumentLDA):
     noise_multiplier
     delta
     subsampling_ratio : float, default=1.0
-        Probability, from 1e-8 to 1, with which a document takes part in a round (gamma in [1]_).
-        Small values save time a round, and need more rounds.
+        Probability, from 1e-8 to 1, with which a document takes part in a round (gamma
+        in [1]_). Small values save time a round, and need more rounds.
     boost : float, default=1.0
-        Sound form of adaptive subsampling (v in [1]_), at least 1. Documents with many frequent
-        words take part up to `boost` times as often, and weigh less in proportion. With 1, all
-        documents take part at the same rate. The highest rate is charged.
+        Sound form of adaptive subsampling (v in [1]_), at least 1. Documents with many
+        frequent words take part up to `boost` times as often, and weigh less in
+        proportion. With 1, all documents take part at the same rate. The highest rate
+        is charged.
     max_iter : int or None, default=None
-        Number of rounds. None is 80 over the highest rate of a document, at most 400: 80 rounds
-        without sampling. With 80 rounds at a small rate, the model would be worse.
+        Number of rounds. None is 80 over the highest rate of a document, at most 400:
+        80 rounds without sampling. With 80 rounds at a small rate, the model would be
+        worse.
     doc_topic_prior
     topic_word_prior
     prior_components
@@ -73,31 +76,34 @@ class SubLDA(DocumentLDA):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`), or user if `fit` gets `user_ids`. Relation: one
-    document, or one user with all documents, is added, removed, or becomes empty. Sensitivity: the
-    clipping bound of the round, in L2, checked in integers. A contribution reads the documents of
-    one unit, their private state and past releases only. A user's contribution is the sum over the
-    user's documents, clipped once. Event:
-    ``PoissonSampled(min(1, subsampling_ratio * boost), Gaussian(m_t))`` for each round t, and two
-    ``Gaussian`` for word totals. Statistics and proof: ``docs/proofs_document.md``.
+    **Privacy.** Unit: document (a row of `X`), or user if `fit` gets `user_ids`.
+    Relation: one document, or one user with all documents, is added, removed, or
+    becomes empty. Sensitivity: the clipping bound of the round, in L2, checked in
+    integers. A contribution reads the documents of one unit, their private state and
+    past releases only. A user's contribution is the sum over the user's documents,
+    clipped once. Event: ``PoissonSampled(min(1, subsampling_ratio * boost),
+    Gaussian(m_t))`` for each round t, and two ``Gaussian`` for word totals. Statistics
+    and proof: ``docs/proofs_document.md``.
 
-    **Without noise.** With ``epsilon=inf``, the topic weights of a document are inferred from what
-    the other documents have added to the table, as in collapsed inference. 256 topics and more
-    start from one Gibbs sweep over all documents, which runs in one thread. With long documents,
-    random topics, in which all other fits start, end at a higher held-out perplexity then.
+    **Without noise.** With ``epsilon=inf``, the topic weights of a document are
+    inferred from what the other documents have added to the table, as in collapsed
+    inference. 256 topics and more start from one Gibbs sweep over all documents, which
+    runs in one thread. With long documents, random topics, in which all other fits
+    start, end at a higher held-out perplexity then.
 
     The algorithm as published is not private (``docs/papers.md``).
 
     References
     ----------
-    .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of Latent Dirichlet
-       Allocation Model Training Under Differential Privacy", Findings of EMNLP 2021.
+    .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of Latent
+       Dirichlet Allocation Model Training Under Differential Privacy", Findings of
+       EMNLP 2021.
 
     Examples
     --------
     >>> from dplda import SubLDA
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+    >>> X = make_topic_corpus(500, 30, 3, random_state=0).data
     >>> model = SubLDA(n_components=3, epsilon=4.0, delta=1e-5, max_iter=20).fit(X)
     >>> round(model.epsilon_, 2)
     4.0
@@ -109,18 +115,36 @@ class SubLDA(DocumentLDA):
     }
 
     def __init__(
-        self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6,
-        subsampling_ratio=1.0, boost=1.0, max_iter=None, doc_topic_prior=0.1, topic_word_prior=0.01,
-        prior_components=None, word_vectors=None, expected_n_docs=None, ledger=None, n_jobs=None,
-        random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        epsilon=None,
+        noise_multiplier=None,
+        delta=1e-6,
+        subsampling_ratio=1.0,
+        boost=1.0,
+        max_iter=None,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        prior_components=None,
+        word_vectors=None,
+        expected_n_docs=None,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
-    def _rates(self, documents: Documents, table: NoisyTable, highest: float) -> np.ndarray:
-        """Each unit's probability of taking part in a round, (n_units,), at most `highest`.
+    def _rates(
+        self, documents: Documents, table: NoisyTable, highest: float
+    ) -> np.ndarray:
+        """Each unit's probability of taking part in a round, (n_units,), at most
+        `highest`.
 
-        A word is frequent if it is among the words that make up the first 1 / `boost` of a topic
-        in the released table. A unit's rate grows with the share of such words in its documents.
+        A word is frequent if it is among the words that make up the first 1 / `boost`
+        of a topic in the released table. A unit's rate grows with the share of such
+        words in its documents.
         """
         if self.boost == 1:
             return super()._rates(documents, table, highest)
@@ -128,10 +152,11 @@ class SubLDA(DocumentLDA):
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
 
     def _share(self, step: Round) -> float:
-        """Later rounds weigh more: round n as its square, and after the last one as that one.
+        """Later rounds weigh more: round n as its square, and after the last one as
+        that one.
 
-        Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without noise and
-        sampling, there is nothing to average out.
+        Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without noise
+        and sampling, there is nothing to average out.
         """
         if step.mechanism.exact and step.rate == 1:
             return 1.0
@@ -139,24 +164,33 @@ class SubLDA(DocumentLDA):
         return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (step.n - n) * n**2)
 
     def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:
-        """Counts of a live sweep: where many topics begin if nothing is protected; else None.
+        """Counts of a live sweep: where many topics begin if nothing is protected; else
+        None.
 
-        Each of many random topics is near the word frequencies. Rounds that begin with them give
-        each document topics of its own.
+        Each of many random topics is near the word frequencies. Rounds that begin with
+        them give each document topics of its own.
         """
         n_components, beta = int(self.n_components), self.topic_word_prior
         if n_components < LIVE_START or self.prior_components is not None:
             return None
         return beta + live_counts(
-            documents.matrices(), documents.n_words, n_components, streams,
-            doc_topic_prior=self.doc_topic_prior, topic_word_prior=beta,
-        )  # without privacy  # fmt: skip
+            documents.matrices(),
+            documents.n_words,
+            n_components,
+            streams,
+            doc_topic_prior=self.doc_topic_prior,
+            topic_word_prior=beta,
+        )  # without privacy
 
 
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:
-    """Mask of the fewest words that make up `frequent_mass` of some topic (n_words,)."""
+    """Mask of the fewest words that make up `frequent_mass` of some topic
+    (n_words,).
+    """
     order = np.argsort(-table, axis=0, kind="stable")
-    cumulative = np.cumsum(np.take_along_axis(table, order, axis=0), axis=0) / table.sum(axis=0)
+    cumulative = np.cumsum(
+        np.take_along_axis(table, order, axis=0), axis=0
+    ) / table.sum(axis=0)
     before = np.vstack([np.zeros(table.shape[1]), cumulative[:-1]])
     mask = np.zeros(len(table), bool)
     mask[order[before < frequent_mass]] = True

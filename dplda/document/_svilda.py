@@ -12,11 +12,11 @@ from dplda.document._document_lda import DocumentLDA
 class PrivateSVILDA(DocumentLDA):
     """Latent Dirichlet allocation by private stochastic variational inference.
 
-    The sound form of Park et al. [1]_: online variational Bayes [2]_ on secret Poisson samples of
-    the documents. The expected sufficient statistics of a sample are clipped document by document
-    and summed. Every cell of the sum gets noise before anything is learned from it. The fitted
-    model may be published. With `user_ids` in `fit`, users with several documents take the place of
-    documents.
+    The sound form of Park et al. [1]_: online variational Bayes [2]_ on secret Poisson
+    samples of the documents. The expected sufficient statistics of a sample are clipped
+    document by document and summed. Every cell of the sum gets noise before anything is
+    learned from it. The fitted model may be published. With `user_ids` in `fit`, users
+    with several documents take the place of documents.
 
     Parameters
     ----------
@@ -25,17 +25,18 @@ class PrivateSVILDA(DocumentLDA):
     noise_multiplier
     delta
     subsampling_ratio : float, default=0.2
-        Probability, from 1e-8 to 1, with which a document takes part in a round (nu in [1]_). The
-        size of a minibatch is random and secret.
+        Probability, from 1e-8 to 1, with which a document takes part in a round (nu in
+        [1]_). The size of a minibatch is random and secret.
     max_iter : int or None, default=None
-        Number of rounds, each with one minibatch (J in [1]_). The number of passes over the data
-        is ``max_iter * subsampling_ratio``. None is 40 passes, but at least 80 rounds and at most
-        400: 200 rounds at the default `subsampling_ratio`.
+        Number of rounds, each with one minibatch (J in [1]_). The number of passes over
+        the data is ``max_iter * subsampling_ratio``. None is 40 passes, but at least 80
+        rounds and at most 400: 200 rounds at the default `subsampling_ratio`.
     doc_topic_prior
     topic_word_prior
     learning_decay : float, default=0.8
-        Exponent of the learning rate, in (0.5, 1] (kappa): round t enters the average with the rate
-        ``(1 + t) ** -learning_decay``, as with ``learning_offset=1`` in scikit-learn.
+        Exponent of the learning rate, in (0.5, 1] (kappa): round t enters the average
+        with the rate ``(1 + t) ** -learning_decay``, as with ``learning_offset=1`` in
+        scikit-learn.
     prior_components
     word_vectors
     expected_n_docs
@@ -69,31 +70,31 @@ class PrivateSVILDA(DocumentLDA):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`), or user if `fit` gets `user_ids`. Relation: one
-    document, or one user with all documents, is added, removed, or becomes empty. Sensitivity: the
-    clipping bound of the round, in L2, checked in integers. A contribution reads the documents of
-    one unit and past releases only. A user's contribution is the sum over the user's documents,
-    clipped once. Event:
-    ``PoissonSampled(subsampling_ratio, Gaussian(m_t))`` for each round t, and two ``Gaussian`` for
-    word totals. No release is divided by the size of a minibatch or by the number of documents.
-    The proof is in ``docs/proofs_document.md``.
+    **Privacy.** Unit: document (a row of `X`), or user if `fit` gets `user_ids`.
+    Relation: one document, or one user with all documents, is added, removed, or
+    becomes empty. Sensitivity: the clipping bound of the round, in L2, checked in
+    integers. A contribution reads the documents of one unit and past releases only. A
+    user's contribution is the sum over the user's documents, clipped once. Event:
+    ``PoissonSampled(subsampling_ratio, Gaussian(m_t))`` for each round t, and two
+    ``Gaussian`` for word totals. No release is divided by the size of a minibatch or by
+    the number of documents. The proof is in ``docs/proofs_document.md``.
 
-    The noise of equations (3) to (6) of [1]_ is not used: ``docs/papers.md`` explains why it proves
-    nothing.
+    The noise of equations (3) to (6) of [1]_ is not used: ``docs/papers.md`` explains
+    why it proves nothing.
 
     References
     ----------
-    .. [1] M. Park, J. Foulds, K. Chaudhuri, M. Welling, "Private Topic Modeling", NIPS workshop on
-       private multi-party machine learning, 2016.
-    .. [2] M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet allocation", NIPS,
-       2010.
+    .. [1] M. Park, J. Foulds, K. Chaudhuri, M. Welling, "Private Topic Modeling", NIPS
+       workshop on private multi-party machine learning, 2016.
+    .. [2] M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet
+       allocation", NIPS, 2010.
 
     Examples
     --------
     >>> from dplda import PrivateSVILDA
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
-    >>> model = PrivateSVILDA(n_components=3, epsilon=4.0, delta=1e-5, max_iter=20).fit(X)
+    >>> X = make_topic_corpus(500, 30, 3, random_state=0).data
+    >>> model = PrivateSVILDA(3, epsilon=4.0, delta=1e-5, max_iter=20).fit(X)
     >>> round(model.epsilon_, 2)
     4.0
     """
@@ -107,17 +108,31 @@ class PrivateSVILDA(DocumentLDA):
     }
 
     def __init__(
-        self, n_components=10, *, epsilon=None, noise_multiplier=None, delta=1e-6,
-        subsampling_ratio=0.2, max_iter=None, doc_topic_prior=0.1, topic_word_prior=0.01,
-        learning_decay=0.8, prior_components=None, word_vectors=None, expected_n_docs=None,
-        ledger=None, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        epsilon=None,
+        noise_multiplier=None,
+        delta=1e-6,
+        subsampling_ratio=0.2,
+        max_iter=None,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        learning_decay=0.8,
+        prior_components=None,
+        word_vectors=None,
+        expected_n_docs=None,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     def _share(self, step: Round) -> float:
         """Robbins-Monro rates.
 
-        An offset of 10 in the place of 1 costs 1.2% to 18% of perplexity with noise (KOS and BBC,
-        epsilon 1 and 4), and changes -0.5% to +0.7% without.
+        An offset of 10 in the place of 1 costs 1.2% to 18% of perplexity with noise
+        (KOS and BBC, epsilon 1 and 4), and changes -0.5% to +0.7% without.
         """
         return (1 + step.n) ** -float(self.learning_decay)

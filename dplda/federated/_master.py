@@ -29,38 +29,45 @@ from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
 from dplda.release._released_model import ReleasedModel
 
 LARGEST = 2**31 - 1  # of a number of topics, words or parties
-LEAST_PROBABILITY = 1e-9  # of a word in a topic of the released model: any document has a score
+# of a word in a topic of the released model: any document has a score
+LEAST_PROBABILITY = 1e-9
 DOC_TOPIC_PRIOR = 0.1  # of the released model: the default of `IFTMParty`
 FloatTable = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
 
 class RoundError(RuntimeError):
-    """Too few parties sent a valid model. The round did not happen and may be repeated."""
+    """Too few parties sent a valid model. The round did not happen and may be
+    repeated.
+    """
 
 
 class IFTMMaster:
-    """Master of industrial federated topic modeling: it merges models and composes next ones.
+    """Master of industrial federated topic modeling: it merges models and composes next
+    ones.
 
-    In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges similar topics
-    of different parties into a global model, and composes for every party the model that its next
-    round starts from. Messages go in and out; it needs no network.
+    In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges
+    similar topics of different parties into a global model, and composes for every
+    party the model that its next round starts from. Messages go in and out; it needs no
+    network.
 
     Parameters
     ----------
     vocabulary : sequence of str
         The public words of the columns. All parties must agree on them.
     similarity_threshold : float, default=0.3
-        Two topics of at least this weighted Jaccard similarity, in (0, 1], are the same (xi).
+        Two topics of at least this weighted Jaccard similarity, in (0, 1], are the same
+        (xi).
     n_top_words : int, default=30
         Number of most probable words of a topic that the similarity compares (L).
     max_topics : int, default=200
-        Most topics of a local model. Merging takes memory for the square of the number of topics of
-        all parties.
+        Most topics of a local model. Merging takes memory for the square of the number
+        of topics of all parties.
     min_parties : int, default=1
         A round needs at least this many valid models.
     max_weight : float, default=inf
-        Larger weights are clipped to this value: a false weight could outweigh all others.
+        Larger weights are clipped to this value: a false weight could outweigh all
+        others.
 
     Attributes
     ----------
@@ -79,10 +86,11 @@ class IFTMMaster:
 
     Notes
     -----
-    **Privacy.** The master reads releases only, and all that it computes is post-processing. If
-    parties hold disjoint documents, the federation satisfies the largest of their epsilons. The
-    content of a valid message cannot be checked. At most one topic of a party is in a merged topic:
-    mixtures of topics cannot join all of them.
+    **Privacy.** The master reads releases only, and all that it computes is
+    post-processing. If parties hold disjoint documents, the federation satisfies the
+    largest of their epsilons. The content of a valid message cannot be checked. At most
+    one topic of a party is in a merged topic: mixtures of topics cannot join all of
+    them.
 
     References
     ----------
@@ -92,9 +100,14 @@ class IFTMMaster:
     --------
     >>> from dplda.federated import IFTMMaster, LocalModel
     >>> master = IFTMMaster(["goal", "match", "vote", "party"], n_top_words=2)
-    >>> tables = {"press": [[0.5, 0.5, 0, 0], [0, 0, 0.6, 0.4]], "club": [[0.7, 0.3, 0, 0]]}
+    >>> tables = {
+    ...     "press": [[0.5, 0.5, 0, 0], [0, 0, 0.6, 0.4]],
+    ...     "club": [[0.7, 0.3, 0, 0]],
+    ... }
     >>> master.update({
-    ...     party: LocalModel(0, master.vocabulary_hash, table, party, 100, 4.0, 0.0, "token")
+    ...     party: LocalModel(
+    ...         0, master.vocabulary_hash, table, party, 100, 4.0, 0.0, "token"
+    ...     )
     ...     for party, table in tables.items()
     ... })
     >>> master.components_.round(2)
@@ -123,7 +136,9 @@ class IFTMMaster:
         self.n_top_words = check_integer("n_top_words", n_top_words, 1, LARGEST)
         self.max_topics = check_integer("max_topics", max_topics, 1, LARGEST)
         self.min_parties = check_integer("min_parties", min_parties, 1, LARGEST)
-        self.max_weight = check_number("max_weight", max_weight, 0, math.inf, closed="right")
+        self.max_weight = check_number(
+            "max_weight", max_weight, 0, math.inf, closed="right"
+        )
         self.round_ = 0
         self.refused_: dict[str, str] = {}
         self.next_models_: dict[str, NextModel] = {}
@@ -146,9 +161,12 @@ class IFTMMaster:
         Returns
         -------
         message : NextModel
-            The model of `next_models_`, or one without topics for a party that has none there.
+            The model of `next_models_`, or one without topics for a party that has none
+            there.
         """
-        return self.next_models_.get(party) or self._message(np.zeros((0, self.n_words)))
+        return self.next_models_.get(party) or self._message(
+            np.zeros((0, self.n_words))
+        )
 
     def update(self, local_models: Mapping[str, LocalModel | bytes]) -> None:
         """Make a round from the models that arrived, in any order.
@@ -156,13 +174,14 @@ class IFTMMaster:
         Parameters
         ----------
         local_models : mapping of str to LocalModel or bytes
-            The messages by their senders, which the network has authenticated; a message that names
-            another party is refused.
+            The messages by their senders, which the network has authenticated; a
+            message that names another party is refused.
 
         Raises
         ------
         RoundError
-            If fewer than `min_parties` valid models arrived. Only `refused_` changes then.
+            If fewer than `min_parties` valid models arrived. Only `refused_` changes
+            then.
         """
         if not isinstance(local_models, Mapping) or not all(
             isinstance(party, str) for party in local_models
@@ -181,9 +200,14 @@ class IFTMMaster:
             raise RoundError(
                 f"round {self.round_} has {len(models)} valid models of at least "
                 f"{self.min_parties}"
-                + "".join(f"; {name} was refused: {why}" for name, why in self.refused_.items())
+                + "".join(
+                    f"; {name} was refused: {why}"
+                    for name, why in self.refused_.items()
+                )
             )
-        table = np.concatenate([model.table for model in models.values()]).astype(np.float64)
+        table = np.concatenate([model.table for model in models.values()]).astype(
+            np.float64
+        )
         n_topics = [len(model.table) for model in models.values()]
         weights = [min(model.weight, self.max_weight) for model in models.values()]
         labels = redundant_topics(
@@ -191,7 +215,9 @@ class IFTMMaster:
             self.similarity_threshold,
             np.repeat(np.arange(len(models)), n_topics),
         )
-        table, self.topic_weights_ = merge_topics(table, np.repeat(weights, n_topics), labels)
+        table, self.topic_weights_ = merge_topics(
+            table, np.repeat(weights, n_topics), labels
+        )
         words = TopWords.from_table(table, self.n_top_words)
         self.components_, self.next_models_ = table, {}
         self.round_ += 1
@@ -200,7 +226,11 @@ class IFTMMaster:
             composed = compose_model(table, own, self.similarity_threshold, words)
             self.next_models_[party] = self._message(composed)
             _, epsilon, delta = self._stated.get(party, (model.unit, 0.0, 0.0))
-            self._stated[party] = model.unit, max(epsilon, model.epsilon), max(delta, model.delta)
+            self._stated[party] = (
+                model.unit,
+                max(epsilon, model.epsilon),
+                max(delta, model.delta),
+            )
 
     def released_model(self) -> ReleasedModel:
         """The global model as an ordinary released model, which `save_release` writes.
@@ -208,9 +238,10 @@ class IFTMMaster:
         Returns
         -------
         model : ReleasedModel
-            Its `components_` are the topics of the global model times their weights (at least 1).
-            No word has a probability below 1e-9 in a topic: any document can be scored. Its
-            `n_iter_` is the number of rounds, and its `doc_topic_prior` that of `IFTMParty`.
+            Its `components_` are the topics of the global model times their weights (at
+            least 1). No word has a probability below 1e-9 in a topic: any document can
+            be scored. Its `n_iter_` is the number of rounds, and its `doc_topic_prior`
+            that of `IFTMParty`.
 
         Raises
         ------
@@ -219,12 +250,15 @@ class IFTMMaster:
 
         Notes
         -----
-        **Privacy.** Post-processing of releases. `privacy_` states the largest epsilon and the
-        largest delta that a party has stated in any round, which nobody else can check. The unit is
-        that of the parties, or a list if they protect different ones.
+        **Privacy.** Post-processing of releases. `privacy_` states the largest epsilon
+        and the largest delta that a party has stated in any round, which nobody else
+        can check. The unit is that of the parties, or a list if they protect different
+        ones.
         """
         if not self.round_:
-            raise ValueError("the master has made no round, and has no global model yet")
+            raise ValueError(
+                "the master has made no round, and has no global model yet"
+            )
         names = ("similarity_threshold", "n_top_words", "max_weight")
         weights = np.maximum(self.topic_weights_, 1.0)
         return ReleasedModel._of(
@@ -239,40 +273,52 @@ class IFTMMaster:
         )
 
     def _check(self, sender: str, message: Any) -> LocalModel:
-        """The model in a message for the present round; MessageError if `update` refuses it."""
+        """The model in a message for the present round; MessageError if `update`
+        refuses it.
+        """
         if isinstance(message, (bytes, bytearray)):
             message = LocalModel.from_bytes(message, max_bytes=self.max_bytes)
         if not isinstance(message, LocalModel):
-            raise MessageError(f"expected a LocalModel or its bytes, got {type(message).__name__}")
+            raise MessageError(
+                f"expected a LocalModel or its bytes, got {type(message).__name__}"
+            )
         model, (n_topics, n_words) = message, message.table.shape
-        reasons = {
-            "the message names another party than the one that sent it":
-                model.party != sender,
-            f"it is for round {model.round}, and round {self.round_} is running":
-                model.round != self.round_,
-            f"its vocabulary of {n_words} words is not that of the federation, {self.n_words}"
-            " words; vectorize with the same words in the same order":
-                (model.vocabulary, n_words) != (self.vocabulary_hash, self.n_words),
-            f"it has {n_topics} topics, at most {self.max_topics} are read":
-                n_topics > self.max_topics,
-            f"it protects one {model.unit}, and the party has stated before what another unit pays,"
-            " which says nothing of this one; protect the same unit in all rounds":
-                self._stated.get(model.party, (model.unit,))[0] != model.unit,
-        }  # fmt: skip
-        for reason, is_true in reasons.items():
-            if is_true:
-                raise MessageError(reason)
+        reason = ""
+        if model.party != sender:
+            reason = "the message names another party than the one that sent it"
+        elif model.round != self.round_:
+            reason = (
+                f"it is for round {model.round}, and round {self.round_} is running"
+            )
+        elif (model.vocabulary, n_words) != (self.vocabulary_hash, self.n_words):
+            reason = (
+                f"its vocabulary of {n_words} words is not that of the federation, "
+                f"{self.n_words} words; vectorize with the same words in the same order"
+            )
+        elif n_topics > self.max_topics:
+            reason = f"it has {n_topics} topics, at most {self.max_topics} are read"
+        elif self._stated.get(model.party, (model.unit,))[0] != model.unit:
+            reason = (
+                f"it protects one {model.unit}, and the party has stated before what "
+                "another unit pays, which says nothing of this one; protect the same "
+                "unit in all rounds"
+            )
+        if reason:
+            raise MessageError(reason)
         return model
 
     def _message(self, table: Any) -> NextModel:
-        return NextModel(round=self.round_, vocabulary=self.vocabulary_hash, table=table)
+        return NextModel(
+            round=self.round_, vocabulary=self.vocabulary_hash, table=table
+        )
 
 
 def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarantee:
-    """The guarantee of what was computed from messages: unit and costs that each party states.
+    """The guarantee of what was computed from messages: unit and costs that each party
+    states.
 
-    Each unit is with one party. If it changes, the messages of that party change as its own
-    guarantee allows, and all else is post-processing.
+    Each unit is with one party. If it changes, the messages of that party change as its
+    own guarantee allows, and all else is post-processing.
     """
     each, epsilons, deltas = zip(*stated.values())
     units, epsilon, delta = " or ".join(sorted({*each})), max(epsilons), max(deltas)
@@ -280,19 +326,22 @@ def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarant
         epsilon, delta = math.inf, 0.0
     return Guarantee(
         unit=units,
-        relation=f"one {units} of one party differs, in the sense of that party's own guarantee",
+        relation=f"one {units} of one party differs, in the sense of that party's own "
+        "guarantee",
         epsilon=epsilon,
         delta=delta,
-        mechanism="topics merged from the messages of parties, which made them private themselves",
+        mechanism="topics merged from the messages of parties, which made them private "
+        "themselves",
         sensitivity=math.inf,
         noise_scale=None,
         seeded=False,
         assumptions=(
             COLUMNS,
-            f"each {units} is with one party (of what is with several parties the costs add up)",
+            f"each {units} is with one party (of what is with several parties the "
+            "costs add up)",
             *(
-                f"the statement of party {party!r}, which nobody else can check, is true: epsilon "
-                f"{own:.6g} at delta {at:g} for one {unit}"
+                f"the statement of party {party!r}, which nobody else can check, is "
+                f"true: epsilon {own:.6g} at delta {at:g} for one {unit}"
                 for party, (unit, own, at) in sorted(stated.items())
             ),
         ),
@@ -323,28 +372,31 @@ def answer_request(
     Returns
     -------
     answer : LocalModel
-        The message to the master. A party that joins late answers with its own first model.
+        The message to the master. A party that joins late answers with its own first
+        model.
 
     Raises
     ------
     MessageError
         If the request is malformed, too long, or for other words.
     ValueError
-        If `X` has other columns, or if the master has topics of this party, and the estimator
-        neither a fit nor a ledger.
+        If `X` has other columns, or if the master has topics of this party, and the
+        estimator neither a fit nor a ledger.
     BudgetError
         If the budget of the ledger is too small. In all these cases nothing is spent.
 
     Notes
     -----
-    **Privacy.** The first answer costs what `estimator.fit` costs. All others are post-processing
-    of that fit, whatever is asked. A lost fit is paid again, and messages state the ledger's sum.
+    **Privacy.** The first answer costs what `estimator.fit` costs. All others are
+    post-processing of that fit, whatever is asked. A lost fit is paid again, and
+    messages state the ledger's sum.
     """
     _check_party(party, estimator)
     is_fitted = hasattr(estimator, "components_")
     if not isinstance(request, NextModel):
         most = 4 * estimator.components_.size + MAX_OVERHEAD if is_fitted else MAX_BYTES
-        request = NextModel.from_bytes(request, max_bytes=most)  # a master keeps a party's topics
+        # a master keeps a party's topics
+        request = NextModel.from_bytes(request, max_bytes=most)
     if request.vocabulary != vocabulary:
         raise MessageError("the master has another vocabulary than this party")
     n_topics, n_words = request.table.shape
@@ -352,15 +404,17 @@ def answer_request(
     if is_fitted:
         if n_topics:
             estimator.refine(request.table)
-    elif np.shape(X)[1:] != (n_words,) or (names and vocabulary_hash(names) != vocabulary):
+    elif np.shape(X)[1:] != (n_words,) or (
+        names and vocabulary_hash(names) != vocabulary
+    ):
         raise ValueError(
-            f"the documents, of shape {np.shape(X)}, have other columns than the vocabulary, of "
-            f"{n_words} words; count the words of this vocabulary"
+            f"the documents, of shape {np.shape(X)}, have other columns than the "
+            f"vocabulary, of {n_words} words; count the words of this vocabulary"
         )
     elif n_topics and getattr(estimator, "ledger", None) is None:
         raise ValueError(
-            f"the master has topics of {party!r}, whose fit is lost, and another one costs as much "
-            "again; give the estimator the ledger that adds up both"
+            f"the master has topics of {party!r}, whose fit is lost, and another one "
+            "costs as much again; give the estimator the ledger that adds up both"
         )
     else:
         estimator._party = party
@@ -373,8 +427,9 @@ def _check_party(name: str, estimator: object) -> None:
     if not hasattr(estimator, "refine"):
         raise TypeError(
             f"party {name!r} must have an IFTMParty, before its documents, got "
-            f"{type(estimator).__name__}; any other private model would read its documents and pay "
-            "for them in each round: send LocalModel.from_estimator(...) to IFTMMaster.update"
+            f"{type(estimator).__name__}; any other private model would read its "
+            "documents and pay for them in each round: send "
+            "LocalModel.from_estimator(...) to IFTMMaster.update"
         )
 
 
@@ -388,8 +443,8 @@ def run_rounds(
     master : IFTMMaster
         Changed in place. It continues with its next round.
     parties : mapping of str to tuple (IFTMParty, X)
-        Estimator and documents of each party, as for `answer_request`. One that raises an error is
-        left out of that round, with a warning.
+        Estimator and documents of each party, as for `answer_request`. One that raises
+        an error is left out of that round, with a warning.
     n_rounds : int
         Number of rounds, at least 1.
 
@@ -404,11 +459,13 @@ def run_rounds(
         If too few parties answered.
     """
     check_integer("n_rounds", n_rounds, 1, MAX_ROUND)
-    for name, pair in (parties if isinstance(parties, Mapping) else {"parties": parties}).items():
+    for name, pair in (
+        parties if isinstance(parties, Mapping) else {"parties": parties}
+    ).items():
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
-                f"party {name!r} must be a pair (IFTMParty, X) in a mapping of names, got "
-                f"{type(pair).__name__}"
+                f"party {name!r} must be a pair (IFTMParty, X) in a mapping of names, "
+                f"got {type(pair).__name__}"
             )
         _check_party(name, pair[0])
     for _ in range(n_rounds):
@@ -417,14 +474,17 @@ def run_rounds(
         for name, (estimator, X) in parties.items():
             try:
                 answers[name] = answer_request(
-                    estimator, X, master.request(name), party=name,
+                    estimator,
+                    X,
+                    master.request(name),
+                    party=name,
                     vocabulary=master.vocabulary_hash,
-                )  # fmt: skip
+                )
             except Exception as error:
                 failure = error
                 warn_user(
-                    f"party {name!r} failed in round {master.round_} ({type(error).__name__}), and "
-                    "the round continues without it"
+                    f"party {name!r} failed in round {master.round_} "
+                    f"({type(error).__name__}), and the round continues without it"
                 )
         try:
             master.update(answers)
@@ -434,10 +494,11 @@ def run_rounds(
 
 
 class TopWords(NamedTuple):
-    """The most probable words of each topic, (n_topics, n_top_words). Similarity reads only these.
+    """The most probable words of each topic, (n_topics, n_top_words). Similarity reads
+    only these.
 
-    The most probable column is the first, and ties are in the order of the columns. Probabilities
-    are those in the whole topic, and do not sum to 1.
+    The most probable column is the first, and ties are in the order of the columns.
+    Probabilities are those in the whole topic, and do not sum to 1.
     """
 
     words: Indices
@@ -445,16 +506,19 @@ class TopWords(NamedTuple):
 
     @classmethod
     def from_table(cls, table: FloatTable, n_top_words: int) -> TopWords:
-        """The top words of a table (n_topics, n_words): `n_top_words`, or all if it has fewer."""
+        """The top words of a table (n_topics, n_words): `n_top_words`, or all if it has
+        fewer.
+        """
         words = np.argsort(-table, axis=1, kind="stable")[:, :n_top_words]
         return cls(words, np.take_along_axis(table, words, axis=1))
 
 
 def similarity(first: TopWords, second: TopWords) -> FloatTable:
-    """Weighted Jaccard similarity of the topics' top words (equation 29), from 0 to 1 for equal.
+    """Weighted Jaccard similarity of the topics' top words (equation 29), from 0 to 1
+    for equal.
 
-    The numerator is the sum, over common words, of the smaller of the two probabilities. The
-    denominator is the sum of all probabilities minus the numerator.
+    The numerator is the sum, over common words, of the smaller of the two
+    probabilities. The denominator is the sum of all probabilities minus the numerator.
     """
     result = np.empty((len(first.words), len(second.words)))
     mass = second.probabilities.sum(axis=1)
@@ -467,15 +531,17 @@ def similarity(first: TopWords, second: TopWords) -> FloatTable:
     return result
 
 
-def redundant_topics(topics: TopWords, similarity_threshold: float, owners: Indices) -> Indices:
+def redundant_topics(
+    topics: TopWords, similarity_threshold: float, owners: Indices
+) -> Indices:
     """Sets of redundant topics: at most one topic of each party.
 
-    Pairs of topics join their sets in the order of their similarity, down to the threshold (xi),
-    unless a party has a topic in both sets: mixtures of topics, which one party sends, would make
-    one chain of all topics.
+    Pairs of topics join their sets in the order of their similarity, down to the
+    threshold (xi), unless a party has a topic in both sets: mixtures of topics, which
+    one party sends, would make one chain of all topics.
 
-    `owners` (n_topics,) is the number of the party of each topic. Returns the number of the set of
-    each topic. Sets are numbered from 0 in the order of their first topics.
+    `owners` (n_topics,) is the number of the party of each topic. Returns the number of
+    the set of each topic. Sets are numbered from 0 in the order of their first topics.
     """
     rho = similarity(topics, topics)
     rho[owners[:, None] >= owners] = -1.0  # each pair once, and no pair of one party
@@ -494,35 +560,46 @@ def redundant_topics(topics: TopWords, similarity_threshold: float, owners: Indi
 def merge_topics(
     table: FloatTable, weights: FloatTable, labels: Indices
 ) -> tuple[FloatTable, FloatTable]:
-    """Replace each set of redundant topics by its weighted mean (Algorithm 3, lines 12 to 17).
+    """Replace each set of redundant topics by its weighted mean (Algorithm 3, lines 12
+    to 17).
 
-    `weights` (n_topics,) is the amount of data behind each topic; `labels` is the set of each, from
-    `redundant_topics`. Returns the merged topics (n_sets, n_words), whose rows sum to 1, and the
-    sums of their weights.
+    `weights` (n_topics,) is the amount of data behind each topic; `labels` is the set
+    of each, from `redundant_topics`. Returns the merged topics (n_sets, n_words), whose
+    rows sum to 1, and the sums of their weights.
     """
     n_sets = labels.max() + 1
     total = np.bincount(labels, weights, n_sets).astype(np.float64)
     # a set whose topics all have weight 0 is merged evenly
     share = np.where(total[labels] > 0, weights, 1.0)
     share /= np.bincount(labels, share, n_sets)[labels]
-    sums = sp.csr_array((share, (labels, np.arange(len(labels)))), (n_sets, len(labels))) @ table
+    sums = (
+        sp.csr_array((share, (labels, np.arange(len(labels)))), (n_sets, len(labels)))
+        @ table
+    )
     return sums / sums.sum(axis=1, keepdims=True), total
 
 
 def compose_model(
-    global_table: FloatTable, table: FloatTable, similarity_threshold: float, global_words: TopWords
+    global_table: FloatTable,
+    table: FloatTable,
+    similarity_threshold: float,
+    global_words: TopWords,
 ) -> FloatTable:
-    """A party's next model: its topics, replaced by global ones where they match (Algorithm 4).
+    """A party's next model: its topics, replaced by global ones where they match
+    (Algorithm 4).
 
-    Pairs are matched in the order of their similarity: in the order of topic numbers, as in the
-    paper, the result would depend on the numbering. A global topic replaces at most one topic of
-    the party. A topic without a match, of which the paper says nothing, is kept with all that the
-    party has learned.
+    Pairs are matched in the order of their similarity: in the order of topic numbers,
+    as in the paper, the result would depend on the numbering. A global topic replaces
+    at most one topic of the party. A topic without a match, of which the paper says
+    nothing, is kept with all that the party has learned.
 
-    `global_words` are the top words of `global_table`, which are the same for all parties.
+    `global_words` are the top words of `global_table`, which are the same for all
+    parties.
     """
     composed = table.copy()
-    rho = similarity(TopWords.from_table(table, global_words.words.shape[1]), global_words)
+    rho = similarity(
+        TopWords.from_table(table, global_words.words.shape[1]), global_words
+    )
     topics, candidates = np.nonzero(rho >= similarity_threshold)
     replaced, used = set[int](), set[int]()
     for pair in np.argsort(-rho[topics, candidates], kind="stable"):

@@ -1,7 +1,8 @@
 """The two messages of a round of iFTM. Party and master exchange nothing else.
 
-A message is always valid: its constructor refuses everything except a table of probabilities with
-valid numbers. Its bytes are a safetensors file, which is read without running code.
+A message is always valid: its constructor refuses everything except a table of
+probabilities with valid numbers. Its bytes are a safetensors file, which is read
+without running code.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from dplda.privacy._ledger import as_ledger
 from dplda.release._container import pack, unpack
 from dplda.release._release import warn_of_leaks
 
-# Bounds against messages that were made to exhaust the memory, or the numbers behind a float.
+# Bounds against messages that were made to exhaust the memory, or the numbers behind a
+# float.
 MAX_BYTES = 2**28  # 300 topics of 200,000 words
 MAX_HEADER = 4096  # the fields of a valid message need at most 1,376
 MAX_OVERHEAD = MAX_HEADER + 8  # bytes of a message besides its table
 MAX_ROUND = 2**31 - 1  # one a second for 68 years
 MAX_WEIGHT = 2.0**53  # all whole numbers below are floats
 MAX_NAME = 64  # characters of the name of a party
-ROW_SUM_TOLERANCE = 1e-4  # rows that were normalized in float32 miss 1 by about 1e-5 at most
+# rows that were normalized in float32 miss 1 by about 1e-5 at most
+ROW_SUM_TOLERANCE = 1e-4
 UNITS = ("word", "token", "document", "user")
 
 
@@ -60,14 +63,17 @@ class _Message:
             object.__setattr__(self, field.name, value)
 
     def to_bytes(self) -> bytes:
-        """The message as it is sent: a safetensors file with a SHA-256 (``docs/release.md``).
+        """The message as it is sent: a safetensors file with a SHA-256
+        (``docs/release.md``).
 
         Returns
         -------
         data : bytes
             Every field, and the table in float32.
         """
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"}
+        values = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"
+        }
         return pack(self.kind, values, {"table": self.table}, max_header=MAX_HEADER)
 
     @classmethod
@@ -97,8 +103,14 @@ class _Message:
         except ValueError as error:
             raise MessageError(f"the data are no {cls.__name__}: {error}") from None
         names = {field.name for field in fields(cls)} - {"table"}
-        if set(values) != names or set(tables) != {"table"} or tables["table"].dtype != np.float32:
-            raise MessageError(f"this {cls.__name__} has wrong fields, or another table")
+        if (
+            set(values) != names
+            or set(tables) != {"table"}
+            or tables["table"].dtype != np.float32
+        ):
+            raise MessageError(
+                f"this {cls.__name__} has wrong fields, or another table"
+            )
         return cls(**values, table=tables["table"])
 
     def __eq__(self, other: object) -> bool:
@@ -107,7 +119,8 @@ class _Message:
 
 @dataclass(frozen=True, eq=False)
 class NextModel(_Message):
-    """The master's request to a party: the model that a round starts from, from releases alone.
+    """The master's request to a party: the model that a round starts from, from
+    releases alone.
 
     Parameters
     ----------
@@ -116,8 +129,8 @@ class NextModel(_Message):
     vocabulary : str
         `vocabulary_hash` of the columns.
     table : array-like of shape (n_topics, n_words)
-        Probabilities of words in topics; rows sum to 1. Kept as read-only float32. Without topics,
-        the party starts from a model of its own.
+        Probabilities of words in topics; rows sum to 1. Kept as read-only float32.
+        Without topics, the party starts from a model of its own.
     """
 
     kind = "dplda-next-model"
@@ -125,25 +138,29 @@ class NextModel(_Message):
 
 @dataclass(frozen=True, eq=False)
 class LocalModel(_Message):
-    """The party's answer to the master: its topics, their weight and their privacy cost.
+    """The party's answer to the master: its topics, their weight and their privacy
+    cost.
 
     Parameters
     ----------
     round, vocabulary, table : int, str and array-like
-        As in :class:`NextModel`, with at least one topic. The normalization protects nothing.
+        As in :class:`NextModel`, with at least one topic. The normalization protects
+        nothing.
     party : str
         Name of the party: 1 to 64 printable characters.
     weight : float
         Amount of data, in tokens: a public or a noisy number.
     epsilon, delta : float
-        Privacy cost of the party so far; an infinite epsilon for a party without privacy.
+        Privacy cost of the party so far; an infinite epsilon for a party without
+        privacy.
     unit : {"word", "token", "document", "user"}
         The unit of the party's guarantee.
 
     Notes
     -----
-    **Privacy.** The master sees every field, and the other parties see the merged topics. Only
-    releases may enter. The epsilon is the party's own statement, which nobody else can check.
+    **Privacy.** The master sees every field, and the other parties see the merged
+    topics. Only releases may enter. The epsilon is the party's own statement, which
+    nobody else can check.
     """
 
     kind = "dplda-local-model"
@@ -157,7 +174,9 @@ class LocalModel(_Message):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not len(self.table):
-            raise MessageError(f"table must have at least one topic, got shape {self.table.shape}")
+            raise MessageError(
+                f"table must have at least one topic, got shape {self.table.shape}"
+            )
 
     @classmethod
     def from_estimator(
@@ -168,8 +187,8 @@ class LocalModel(_Message):
         Parameters
         ----------
         model : estimator
-            A fitted model, or the result of `load_release`. Only `components_`, `privacy_`, the
-            ledger and the words are read.
+            A fitted model, or the result of `load_release`. Only `components_`,
+            `privacy_`, the ledger and the words are read.
         party : str
             Name of the party.
         round_number : int
@@ -180,8 +199,9 @@ class LocalModel(_Message):
         Returns
         -------
         message : LocalModel
-            Its weight is the sum of `components_`. It states the larger of the epsilon of the model
-            and of all that its `ledger` was charged; without a ledger, one fit.
+            Its weight is the sum of `components_`. It states the larger of the epsilon
+            of the model and of all that its `ledger` was charged; without a ledger, one
+            fit.
 
         Raises
         ------
@@ -193,14 +213,14 @@ class LocalModel(_Message):
         Warns
         -----
         PrivacyLeakWarning
-            If the model has no guarantee, or drew its noise from a given seed, or if a message of a
-            later round states one fit, because no ledger is given.
+            If the model has no guarantee, or drew its noise from a given seed, or if a
+            message of a later round states one fit, because no ledger is given.
 
         Notes
         -----
-        **Privacy.** Post-processing of releases. The distance of the noise from its ideal law,
-        which `privacy_` states and which is below 1e-17 for each fit, is not in a message: at delta
-        0, its epsilon is that of the ideal mechanism.
+        **Privacy.** Post-processing of releases. The distance of the noise from its
+        ideal law, which `privacy_` states and which is below 1e-17 for each fit, is not
+        in a message: at delta 0, its epsilon is that of the ideal mechanism.
         """
         check_model(model)
         guarantee = model.privacy_
@@ -210,23 +230,29 @@ class LocalModel(_Message):
         words = words_of(model)
         if words is not None and vocabulary != vocabulary_hash(words):
             raise MessageError(
-                "the model was trained on other words than those of this vocabulary; count the "
-                "words of the federation, in its order, and fit again"
+                "the model was trained on other words than those of this vocabulary; "
+                "count the words of the federation, in its order, and fit again"
             )
         ledger, epsilon = getattr(model, "ledger", None), guarantee.epsilon
         if ledger is not None:
             epsilon = max(epsilon, as_ledger(ledger).epsilon_at(guarantee.delta))
         elif round_number > 0 and not hasattr(model, "refine"):
             warn_user(
-                f"this message states the cost of one fit, epsilon {guarantee.epsilon:.4g}; if "
-                f"{party} has answered earlier rounds with other fits, their costs add up: fit all "
-                "of them with one ledger",
+                "this message states the cost of one fit, epsilon "
+                f"{guarantee.epsilon:.4g}; if {party} has answered earlier rounds with "
+                "other fits, their costs add up: fit all of them with one ledger",
                 PrivacyLeakWarning,
             )
         return cls(
-            round_number, vocabulary, (components / totals).astype(np.float32), party,
-            float(totals.sum()), epsilon, guarantee.delta, guarantee.unit,
-        )  # fmt: skip
+            round_number,
+            vocabulary,
+            (components / totals).astype(np.float32),
+            party,
+            float(totals.sum()),
+            epsilon,
+            guarantee.delta,
+            guarantee.unit,
+        )
 
 
 def vocabulary_hash(words: Sequence[str]) -> str:
@@ -247,11 +273,19 @@ def vocabulary_hash(words: Sequence[str]) -> str:
     MessageError
         If there are no words, or if one of them is repeated or is not a string.
     """
-    found = list(words) if np.iterable(words) and not isinstance(words, (str, bytes)) else []
+    found = (
+        list(words)
+        if np.iterable(words) and not isinstance(words, (str, bytes))
+        else []
+    )
     if not found or not all(isinstance(word, str) for word in found):
-        raise MessageError("words must be a sequence of strings, one per column, and at least one")
+        raise MessageError(
+            "words must be a sequence of strings, one per column, and at least one"
+        )
     if len(set(found)) < len(found):
-        raise MessageError(f"words must be all different, got {len(found)}, some of them repeated")
+        raise MessageError(
+            f"words must be all different, got {len(found)}, some of them repeated"
+        )
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
@@ -265,20 +299,26 @@ def _table(table: Any) -> npt.NDArray[np.float32]:
     except (TypeError, ValueError, OverflowError):
         raise ValueError("table must be an array of numbers") from None
     if array.ndim != 2 or array.shape[1] < 1:
-        raise ValueError(f"table must have shape (n_topics, n_words), got {array.shape}")
+        raise ValueError(
+            f"table must have shape (n_topics, n_words), got {array.shape}"
+        )
     if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise ValueError("table must hold probabilities, got negative, infinite or NaN entries")
+        raise ValueError(
+            "table must hold probabilities, got negative, infinite or NaN entries"
+        )
     error = np.abs(array.sum(axis=1, dtype=np.float64) - 1).max(initial=0.0)
     if error > ROW_SUM_TOLERANCE:
         raise ValueError(
-            f"rows of table must sum to 1 within {ROW_SUM_TOLERANCE:g}, got an error of "
-            f"{error:.3g}; divide each topic by its sum"
+            f"rows of table must sum to 1 within {ROW_SUM_TOLERANCE:g}, got an error "
+            f"of {error:.3g}; divide each topic by its sum"
         )
     array.flags.writeable = False
     return array
 
 
-def _text(name: str, allowed: str, is_allowed: Callable[[str], bool]) -> Callable[[Any], str]:
+def _text(
+    name: str, allowed: str, is_allowed: Callable[[str], bool]
+) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         if isinstance(value, str) and is_allowed(value):
             return value
@@ -290,13 +330,15 @@ def _text(name: str, allowed: str, is_allowed: Callable[[str], bool]) -> Callabl
 
 
 check_name = _text(
-    "party", f"a name of 1 to {MAX_NAME} printable characters",
+    "party",
+    f"a name of 1 to {MAX_NAME} printable characters",
     lambda name: 1 <= len(name) <= MAX_NAME and name.isprintable(),
-)  # fmt: skip
+)
 _CHECKED: dict[str, Callable[[Any], Any]] = {
     "round": lambda value: check_integer("round", value, 0, MAX_ROUND),
     "vocabulary": _text(
-        "vocabulary", "the 64 hexadecimal digits that vocabulary_hash returns",
+        "vocabulary",
+        "the 64 hexadecimal digits that vocabulary_hash returns",
         lambda text: len(text) == 64 and set(text) <= set("0123456789abcdef"),
     ),
     "table": _table,
@@ -305,4 +347,4 @@ _CHECKED: dict[str, Callable[[Any], Any]] = {
     "epsilon": lambda value: check_number("epsilon", value, 0.0, math.inf),
     "delta": lambda value: check_number("delta", value, 0.0, 1.0),
     "unit": _text("unit", f"one of {UNITS}", UNITS.__contains__),
-}  # fmt: skip
+}

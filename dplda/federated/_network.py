@@ -1,14 +1,15 @@
 """A fit over the network: the plan that all sign off, a party, and the coordinator.
 
-Messages cross by HTTPS, where both sides prove who they are. Certificates that the other side was
-given in advance do so in the TLS handshake. Neither side reads what messages and replies say. A
-party calls, and may repeat each call:
+Messages cross by HTTPS, where both sides prove who they are. Certificates that the
+other side was given in advance do so in the TLS handshake. Neither side reads what
+messages and replies say. A party calls, and may repeat each call:
 
-* ``PUT /n`` gives the coordinator the party's message number n, and waits for the reply;
-* ``GET /n`` waits for it again. 200 has the reply, 204 says that it is not there yet, and 410 that
-  the fit is over, or goes on without this party;
-* ``DELETE /n`` gives the last word of a party: empty, or the name of an error's class. The text of
-  an error may quote documents.
+* ``PUT /n`` gives the coordinator the party's message number n, and waits for the
+  reply;
+* ``GET /n`` waits for it again. 200 has the reply, 204 says that it is not there yet,
+  and 410 that the fit is over, or goes on without this party;
+* ``DELETE /n`` gives the last word of a party: empty, or the name of an error's class.
+  The text of an error may quote documents.
 """
 
 from __future__ import annotations
@@ -59,17 +60,23 @@ log = logging.getLogger("dplda.federated")
 MODELS: dict[str, Any] = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
 DOMAIN = b"dplda: keys of a party for one fit\0"
-SIGNED = 250  # bytes besides keys: a signature of P-521 in DER has 139, two lengths and a digest 40
-HANDSHAKE_SECONDS = 10.0  # some 30 round trips of a slow line; a stranger waits no longer
-WAIT_SECONDS = 30.0  # that a call waits for a reply, before firewalls take it for a dead one
+# bytes besides keys: a signature of P-521 in DER has 139, two lengths and a digest 40
+SIGNED = 250
+# some 30 round trips of a slow line; a stranger waits no longer
+HANDSHAKE_SECONDS = 10.0
+# that a call waits for a reply, before firewalls take it for a dead one
+WAIT_SECONDS = 30.0
 RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
-END_SECONDS = 2 * RETRY_SECONDS  # to tell the parties that a fit has ended with an error
+# to tell the parties that a fit has ended with an error
+END_SECONDS = 2 * RETRY_SECONDS
 MAX_REASON = 200  # characters of what the other side gives as a reason
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What all parties of a fit have agreed on: a file of JSON, the same for everybody."""
+    """What all parties of a fit have agreed on: a file of JSON, the same for
+    everybody.
+    """
 
     version: str  # of dplda
     fit: str  # random digits: each fit has a plan of its own
@@ -80,28 +87,33 @@ class Plan:
     lost: int
     parties: dict[str, str]  # the certificate of each by its name (PEM)
     words: list[str]  # the vocabulary: public
-    tables: dict[str, Any] = field(default_factory=dict)  # prior_components, word_vectors: public
+    # prior_components, word_vectors: public
+    tables: dict[str, Any] = field(default_factory=dict)
     kem: bool = HAS_KEM
 
     def __post_init__(self) -> None:
         if self.version != __version__:
             raise ValueError(
-                f"the plan is for dplda {self.version}, and this is {__version__}; install "
-                "one version at all parties, and make the plan with it"
+                f"the plan is for dplda {self.version}, and this is {__version__}; "
+                "install one version at all parties, and make the plan with it"
             )
         if self.model not in MODELS or self.unit not in ("document", "user"):
-            raise ValueError("the plan names another model than SubLDA and PrivateSVILDA, or unit")
+            raise ValueError(
+                "the plan names another model than SubLDA and PrivateSVILDA, or unit"
+            )
         if own := OF_A_PARTY & {*self.parameters, *self.tables}:
             raise ValueError(
-                f"it sets {', '.join(sorted(own))}, which is up to each party; with one "
-                "random_state, everybody could compute the noise of all"
+                f"it sets {', '.join(sorted(own))}, which is up to each party; with "
+                "one random_state, everybody could compute the noise of all"
             )
         vocabulary_hash(self.words)
         for name in self.parties:
             check_name(name)
             self.public_key(name)
         if len({*self.certificates()}) < len(self.parties):
-            raise ValueError("two parties of the plan have one certificate; each needs its own")
+            raise ValueError(
+                "two parties of the plan have one certificate; each needs its own"
+            )
         self.terms()
         public_tables(self.estimator(), len(self.words))
 
@@ -131,13 +143,16 @@ class Plan:
         key = x509.load_pem_x509_certificate(self.parties[name].encode()).public_key()
         if not isinstance(key, EllipticCurvePublicKey):
             raise ValueError(
-                f"the certificate of {name!r} needs an elliptic curve key (openssl -newkey ec)"
+                f"the certificate of {name!r} needs an elliptic curve key (openssl "
+                "-newkey ec)"
             )
         return key
 
     def terms(self) -> Terms:
         """Terms of the secure sum."""
-        return Terms(len(self.parties), self.colluding, self.lost, self.digest, self.kem)
+        return Terms(
+            len(self.parties), self.colluding, self.lost, self.digest, self.kem
+        )
 
     def estimator(self, **own: Any) -> Any:
         """The model that a party fits; `own` are parameters of the party alone."""
@@ -149,25 +164,34 @@ class Plan:
     @property
     def max_bytes(self) -> int:
         """Size of the longest message, of either side."""
-        m, cells = len(self.parties), len(self.words) * int(self.estimator().n_components)
-        return 8 * (cells + len(self.words) + 1) + m * (KEY + KEM_KEY + SIGNED + m * KEM_TEXT)
+        m, cells = (
+            len(self.parties),
+            len(self.words) * int(self.estimator().n_components),
+        )
+        return 8 * (cells + len(self.words) + 1) + m * (
+            KEY + KEM_KEY + SIGNED + m * KEM_TEXT
+        )
 
 
 class Party:
-    """A party's side of a fit over a network; all is checked before anything is sent or charged.
+    """A party's side of a fit over a network; all is checked before anything is sent or
+    charged.
 
-    `data` are the documents and the user of each row, or None; `own` are parameters of the model
-    that are up to the party.
+    `data` are the documents and the user of each row, or None; `own` are parameters of
+    the model that are up to the party.
     """
 
-    def __init__(self, plan: Plan, name: str, key: Path, data: tuple[Any, Any], **own: Any) -> None:
+    def __init__(
+        self, plan: Plan, name: str, key: Path, data: tuple[Any, Any], **own: Any
+    ) -> None:
         self.plan, self.model, self._data = plan, plan.estimator(**own), data
         self._names, self._me = [*plan.parties], [*plan.parties].index(name)
         self._key: Any = load_pem_private_key(key.read_bytes(), None)
         X, users = data
         if np.shape(X)[1:] != (len(plan.words),):
             raise ValueError(
-                f"the documents have shape {np.shape(X)}, and the plan has {len(plan.words)} words"
+                f"the documents have shape {np.shape(X)}, and the plan has "
+                f"{len(plan.words)} words"
             )
         if (users is not None) != (plan.unit == "user"):
             raise ValueError(
@@ -179,20 +203,28 @@ class Party:
         last_word = "interrupted"
         try:
             parties = SecureSum(
-                self.plan.terms(), self._me, line.exchange, prove=self._prove, check=self._check
+                self.plan.terms(),
+                self._me,
+                line.exchange,
+                prove=self._prove,
+                check=self._check,
             )
             fit_share(self.model, self._data[0], parties, self._data[1])
             last_word = ""
         except Exception as error:
             last_word = type(error).__name__
-            raise ConnectionError(f"the fit has ended without a model: {error}") from error
+            raise ConnectionError(
+                f"the fit has ended without a model: {error}"
+            ) from error
         finally:
             line.leave(last_word)
         return self.model
 
     def _prove(self, keys: bytes) -> bytes:
         """Keys of this fit, signed with that of the certificate."""
-        return keys + bytes(self._key.sign(DOMAIN + self.plan.digest + keys, ECDSA(SHA256())))
+        return keys + bytes(
+            self._key.sign(DOMAIN + self.plan.digest + keys, ECDSA(SHA256()))
+        )
 
     def _check(self, party: int, message: bytes) -> bytes:
         """The keys of a party, whose signature is right."""
@@ -203,22 +235,27 @@ class Party:
             self.plan.public_key(name).verify(signature, signed, ECDSA(SHA256()))
         except InvalidSignature:
             raise ConnectionError(
-                f"the keys of party {name!r} are not signed by its certificate for this plan; "
-                "nothing was sent"
+                f"the keys of party {name!r} are not signed by its certificate for "
+                "this plan; nothing was sent"
             ) from None
         return keys
 
 
 class Coordinator:
-    """The coordinator's side: it takes the messages of all parties, and gives each the reply.
+    """The coordinator's side: it takes the messages of all parties, and gives each the
+    reply.
 
-    `certificates` are those of the parties in the order of their numbers, and no others are
-    admitted. A message of more than `max_bytes` is refused. A party that does not send its message
-    within `timeout` seconds is lost.
+    `certificates` are those of the parties in the order of their numbers, and no others
+    are admitted. A message of more than `max_bytes` is refused. A party that does not
+    send its message within `timeout` seconds is lost.
     """
 
     def __init__(
-        self, adder: Adder, certificates: Iterable[bytes], max_bytes: int, timeout: float
+        self,
+        adder: Adder,
+        certificates: Iterable[bytes],
+        max_bytes: int,
+        timeout: float,
     ) -> None:
         self._adder, self._max_bytes, self._timeout = adder, max_bytes, timeout
         self._parties = {certificate: i for i, certificate in enumerate(certificates)}
@@ -227,12 +264,16 @@ class Coordinator:
         self._is_over, self._news = False, asyncio.Condition()
 
     @asynccontextmanager
-    async def listening(self, host: str, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
+    async def listening(
+        self, host: str, port: int, tls: ssl.SSLContext
+    ) -> AsyncIterator[int]:
         """Let parties call until the end of the ``with`` statement; gives the port."""
         app = web.Application(client_max_size=self._max_bytes)
         for method in ("PUT", "GET", "DELETE"):
             app.router.add_route(method, "/{number:[0-9]{1,9}}", self._call)
-        runner = web.AppRunner(app, access_log=None, lingering_time=0.0, shutdown_timeout=1.0)
+        runner = web.AppRunner(
+            app, access_log=None, lingering_time=0.0, shutdown_timeout=1.0
+        )
         await runner.setup()
         loop = asyncio.get_running_loop()
 
@@ -243,7 +284,12 @@ class Coordinator:
             return line
 
         listener = await loop.create_server(
-            connection, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=HANDSHAKE_SECONDS
+            connection,
+            host,
+            port,
+            ssl=tls,
+            backlog=1024,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
         )
         try:
             yield listener.sockets[0].getsockname()[1]
@@ -256,9 +302,13 @@ class Coordinator:
         adder, names, is_done = self._adder, self._adder.names, False
         try:
             while not is_done:
-                await self._until(lambda: adder.present <= self._messages.keys(), self._timeout)
+                await self._until(
+                    lambda: adder.present <= self._messages.keys(), self._timeout
+                )
                 if late := [names[i] for i in adder.present - self._messages.keys()]:
-                    log.warning("no message within %g s: %s", self._timeout, ", ".join(late))
+                    log.warning(
+                        "no message within %g s: %s", self._timeout, ", ".join(late)
+                    )
                 reply = adder.reply(self._messages)
                 self._messages, self._number, self._reply = {}, self._number + 1, reply
                 log.info("reply %d, to %d parties", self._number, len(adder.present))
@@ -268,7 +318,9 @@ class Coordinator:
             await self._until(lambda: is_done, END_SECONDS)
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Tell all calls what is new, and wait until a condition holds, or until time is up."""
+        """Tell all calls what is new, and wait until a condition holds, or until time
+        is up.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._news:
                 self._news.notify_all()
@@ -276,8 +328,11 @@ class Coordinator:
 
     async def _call(self, request: web.Request) -> web.Response:
         tls = request.transport and request.transport.get_extra_info("ssl_object")
-        party = self._parties.get(tls.getpeercert(binary_form=True) or b"") if tls else None
-        if party is None:  # the handshake also admits what a party's certificate has signed
+        party = (
+            self._parties.get(tls.getpeercert(binary_form=True) or b"") if tls else None
+        )
+        # the handshake also admits what a party's certificate has signed
+        if party is None:
             raise web.HTTPForbidden
         number, message = int(request.match_info["number"]), await request.read()
 
@@ -304,7 +359,9 @@ class Line:
         self._number, self._is_connected = 0, True
 
     def exchange(self, message: bytes) -> bytes:
-        """Give the next message, and wait for the reply, however often the line breaks."""
+        """Give the next message, and wait for the reply, however often the line
+        breaks.
+        """
         method, body = "PUT", message
         while True:
             try:
@@ -312,9 +369,11 @@ class Line:
             except (OSError, HTTPException) as error:
                 if self._is_connected:
                     log.info(
-                        "a call to the coordinator failed (%s): it is not running, or one side "
-                        "does not know the other's certificate; trying again every %g s",
-                        ascii(error)[:MAX_REASON],  # it may quote what the other side sent
+                        "a call to the coordinator failed (%s): it is not running, or "
+                        "one side does not know the other's certificate; trying again "
+                        "every %g s",
+                        # it may quote what the other side sent
+                        ascii(error)[:MAX_REASON],
                         RETRY_SECONDS,
                     )
                 self._is_connected = False
@@ -336,14 +395,18 @@ class Line:
             self._call("DELETE", word.encode())
 
     def _call(self, method: str, body: bytes) -> tuple[int, bytes]:
-        line = HTTPSConnection(self._address, context=self._tls, timeout=2 * WAIT_SECONDS)
+        line = HTTPSConnection(
+            self._address, context=self._tls, timeout=2 * WAIT_SECONDS
+        )
         with closing(line):
             line.request(method, f"/{self._number}", body)
             response = line.getresponse()
             if response.status != HTTPStatus.OK:
                 return response.status, b""
             if response.length is None or response.length > self._max_bytes:
-                raise ValueError(f"the coordinator's reply has more than {self._max_bytes} bytes")
+                raise ValueError(
+                    f"the coordinator's reply has more than {self._max_bytes} bytes"
+                )
             return response.status, response.read()
 
 
@@ -360,11 +423,14 @@ def certificate_of(path: Path) -> bytes:
         raise ValueError(f"{path} holds no certificate (PEM)") from error
 
 
-def tls_context(protocol: int, certificate: Path, key: Path, known: list[bytes]) -> ssl.SSLContext:
-    """TLS 1.3 that shows an own certificate, and asks the other side for one of the known ones.
+def tls_context(
+    protocol: int, certificate: Path, key: Path, known: list[bytes]
+) -> ssl.SSLContext:
+    """TLS 1.3 that shows an own certificate, and asks the other side for one of the
+    known ones.
 
-    A certificate that was handed over in person is trusted without its authority. The known
-    certificate of a coordinator may also be that of its authority.
+    A certificate that was handed over in person is trusted without its authority. The
+    known certificate of a coordinator may also be that of its authority.
     """
     context = ssl.SSLContext(protocol)  # a client also checks the coordinator's name
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -375,11 +441,12 @@ def tls_context(protocol: int, certificate: Path, key: Path, known: list[bytes])
     for path in (certificate, key):  # the error of a missing file names it
         path.read_bytes()
     try:
-        context.load_cert_chain(certificate, key, password="")  # never asks at the terminal
+        # never asks at the terminal
+        context.load_cert_chain(certificate, key, password="")
     except (ssl.SSLError, ValueError) as error:
         raise ValueError(
-            f"{key} holds no key of the certificate {certificate} that can be read without a "
-            "password (PEM)"
+            f"{key} holds no key of the certificate {certificate} that can be read "
+            "without a password (PEM)"
         ) from error
     check_kept_secret(key)
     return context

@@ -1,4 +1,6 @@
-"""A party of federated topic modeling: it trains on its own documents and sends its topics."""
+"""A party of federated topic modeling: it trains on its own documents and sends its
+topics.
+"""
 
 from __future__ import annotations
 
@@ -37,33 +39,35 @@ AVERAGED = 5  # the last fifth of the sweeps is averaged; enters every seeded re
 NOISY_TOKENS = "noisy tokens"
 TOKEN_RELATION = "one token is blanked, its position stays"
 TOKEN_ASSUMPTIONS = (
-    "the numbers of documents and of their tokens, and of the tokens of each sentence, are public",
+    "the numbers of documents and of their tokens, and of the tokens of each sentence, "
+    "are public",
     "every document is given once: a document that is given twice costs twice as much",
-    "replacing a token by another word costs twice epsilon, and a document of n tokens n times "
-    "epsilon if they are blanked, 2 n times if they are replaced",
+    "replacing a token by another word costs twice epsilon, and a document of n tokens "
+    "n times epsilon if they are blanked, 2 n times if they are replaced",
 )
 
 
 class IFTMParty(PrivateEstimator, BaseLDA):
-    """A party of federated topic modeling [1]_, with differential privacy for each token.
+    """A party of federated topic modeling [1]_, with differential privacy for each
+    token.
 
-    The sound form of the party's algorithms. Every token becomes a one-hot vector over the
-    vocabulary, whose bits are randomized once. The Metropolis-Hastings sampler reads the noisy
-    vectors only: any number of sweeps and rounds is post-processing.
+    The sound form of the party's algorithms. Every token becomes a one-hot vector over
+    the vocabulary, whose bits are randomized once. The Metropolis-Hastings sampler
+    reads the noisy vectors only: any number of sweeps and rounds is post-processing.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics. Parties may have different numbers.
     token_epsilon : float
-        Epsilon of one token that is blanked, from 1e-6 to 11.3; must be given. ``inf`` trains
-        without noise and without privacy.
+        Epsilon of one token that is blanked, from 1e-6 to 11.3; must be given. ``inf``
+        trains without noise and without privacy.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
-        1 / n_tokens.
+        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
+        below 1 / n_tokens.
     max_doc_tokens : int or None, default=None
-        Largest number of tokens of a document that are used, chosen at random. It bounds the cost
-        of a whole document (`document_epsilon_`). None uses all tokens.
+        Largest number of tokens of a document that are used, chosen at random. It
+        bounds the cost of a whole document (`document_epsilon_`). None uses all tokens.
     max_iter : int, default=50
         Number of sweeps of `fit`, and of each `refine`.
     doc_topic_prior, topic_word_prior, ledger, n_jobs, random_state, verbose : optional
@@ -72,16 +76,16 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Pseudo-counts of words in topics, computed from noisy vectors; not normalized. After
-        `refine` it has as many rows as the given table.
+        Pseudo-counts of words in topics, computed from noisy vectors; not normalized.
+        After `refine` it has as many rows as the given table.
     epsilon_, delta_ : float
         Privacy cost of one token that is blanked, at `delta`.
     privacy_
     token_epsilon_ : float
         Pure epsilon (delta = 0) of one token that is blanked.
     document_epsilon_ : float
-        Pure epsilon of a document whose `max_doc_tokens` tokens are all blanked; infinite without
-        that bound.
+        Pure epsilon of a document whose `max_doc_tokens` tokens are all blanked;
+        infinite without that bound.
     n_iter_ : int
         Number of sweeps so far.
     n_features_in_
@@ -93,23 +97,25 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
     Notes
     -----
-    **Privacy.** Unit: token. Relation: one token is blanked, its position stays. Replacing a token
-    costs two such events, and a document of n tokens costs n or 2 n of them: an epsilon of 8 to 11
-    for a token, as in [1]_, is a weak guarantee. Sensitivity: 1 in one coordinate. Event:
-    ``RandomizedResponseEvent`` of `token_epsilon`. A fitted party holds the noisy vectors and no
-    words. The proofs are in ``docs/proofs_local.md``.
+    **Privacy.** Unit: token. Relation: one token is blanked, its position stays.
+    Replacing a token costs two such events, and a document of n tokens costs n or 2 n
+    of them: an epsilon of 8 to 11 for a token, as in [1]_, is a weak guarantee.
+    Sensitivity: 1 in one coordinate. Event: ``RandomizedResponseEvent`` of
+    `token_epsilon`. A fitted party holds the noisy vectors and no words. The proofs are
+    in ``docs/proofs_local.md``.
 
     References
     ----------
-    .. [1] D. Jiang et al., "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021; section
-       3.1, Algorithms 1 and 2.
+    .. [1] D. Jiang et al., "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021;
+       section 3.1, Algorithms 1 and 2.
 
     Examples
     --------
     >>> from dplda.datasets import make_topic_corpus
     >>> from dplda.federated import IFTMParty
-    >>> X = make_topic_corpus(n_docs=200, n_words=30, n_components=3, random_state=0).data
-    >>> party = IFTMParty(n_components=3, token_epsilon=6.0, max_iter=10, max_doc_tokens=50).fit(X)
+    >>> X = make_topic_corpus(200, 30, 3, random_state=0).data
+    >>> party = IFTMParty(3, token_epsilon=6.0, max_iter=10, max_doc_tokens=50)
+    >>> party = party.fit(X)
     >>> round(party.token_epsilon_, 2), round(party.document_epsilon_, 1)
     (6.0, 300.0)
     """
@@ -133,15 +139,26 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     }
 
     def __init__(
-        self, n_components=10, *, token_epsilon=None, delta=1e-6, max_doc_tokens=None, max_iter=50,
-        doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None,
+        self,
+        n_components=10,
+        *,
+        token_epsilon=None,
+        delta=1e-6,
+        max_doc_tokens=None,
+        max_iter=50,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
         verbose=0,
-    ):  # fmt: skip
+    ):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, documents: Any = None) -> IFTMParty:
-        """Privatize the party's documents, and run `max_iter` sweeps on the noisy vectors.
+        """Privatize the party's documents, and run `max_iter` sweeps on the noisy
+        vectors.
 
         Parameters
         ----------
@@ -150,10 +167,11 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         y : Ignored
             Ignored.
         documents : array-like of shape (n_rows,), default=None
-            The document of each sentence, if the rows are sentences; those of one document are
-            neighbors. All words of a sentence then have one topic (SentenceLDA, Algorithm 2),
-            after a first half of the sweeps in which each word has its own. None takes each row
-            for a document, and gives each word a topic (LDA, Algorithm 1).
+            The document of each sentence, if the rows are sentences; those of one
+            document are neighbors. All words of a sentence then have one topic
+            (SentenceLDA, Algorithm 2), after a first half of the sweeps in which each
+            word has its own. None takes each row for a document, and gives each word a
+            topic (LDA, Algorithm 1).
 
         Returns
         -------
@@ -165,24 +183,28 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         ValueError
-            If `token_epsilon` is missing, or if `documents` has not one value for each row, or
-            comes back to a document. Nothing is charged then.
+            If `token_epsilon` is missing, or if `documents` has not one value for each
+            row, or comes back to a document. Nothing is charged then.
         """
         if self.token_epsilon is None:
             raise ValueError(
-                "IFTMParty needs token_epsilon, the epsilon of one token (for instance 8.0); inf "
-                "for no privacy"
+                "IFTMParty needs token_epsilon, the epsilon of one token (for instance "
+                "8.0); inf for no privacy"
             )
         epsilon = float(self.token_epsilon)
         bits = None if epsilon == math.inf else RandomizedBits.for_epsilon(epsilon)
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded("IFTMParty", streams.seeded and bits is not None)
-        events = (NonPrivate(),) if bits is None else bits.events(1, 1)  # of one coordinate
+        # of one coordinate
+        events = (NonPrivate(),) if bits is None else bits.events(1, 1)
         plan = [(NOISY_TOKENS, event) for event in events]  # public
         name = type(self).__name__
-        with Curator(plan, streams, label=name, unit="token", ledger=self.ledger) as curator:
+        with Curator(
+            plan, streams, label=name, unit="token", ledger=self.ledger
+        ) as curator:
             counts = check_counts(self, X, reset=True)  # private
-            # in the order of the columns, one changed word would move the tokens of other words
+            # in the order of the columns, one changed word would move the tokens of
+            # other words
             rows = Corpus.from_counts(counts).shuffled(streams, 0)  # private
             corpus = Corpus(
                 rows.word,
@@ -191,16 +213,18 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             )  # private
             corpus, kept = _kept(corpus, self.max_doc_tokens, streams)  # private
             check_size(corpus, bits)  # public: the number of tokens
-            # One blanked token changes one coordinate of one one-hot vector by 1: the positions of
-            # all tokens depend on lengths and coins only. Each coordinate of each token has noise
-            # of that sensitivity, so that the event of one coordinate is the cost of the token.
+            # One blanked token changes one coordinate of one one-hot vector by 1: the
+            # positions of all tokens depend on lengths and coins only. Each coordinate
+            # of each token has noise of that sensitivity, so that the event of one
+            # coordinate is the cost of the token.
             draw = partial(privatize, corpus, bits, streams)  # public
             tokens = curator.publish(draw, events, label=NOISY_TOKENS, round=0)
             sentence_ptr = np.unique(kept[rows.doc_ptr])  # public: no sentence is empty
         del corpus, rows, counts, X  # everything below is post-processing
         noise = (
-            f"randomized response on each of the {tokens.n_words} bits of each token's one-hot "
-            f"vector (a bit is reported wrongly with probability {tokens.flip:.3g}), once"
+            f"randomized response on each of the {tokens.n_words} bits of each token's "
+            "one-hot vector (a bit is reported wrongly with probability "
+            f"{tokens.flip:.3g}), once"
         )
         guarantee = make_guarantee(
             events,
@@ -215,11 +239,14 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         )
         # random topics around the word weights
         n_components = int(self.n_components)
-        words = streams.reader(Purpose.INITIAL_TABLE, 0).words(n_components * tokens.n_words)
+        words = streams.reader(Purpose.INITIAL_TABLE, 0).words(
+            n_components * tokens.n_words
+        )
         scale = -np.log(uniform(words, positive=True)).reshape(n_components, -1)
         table = tokens.word_weights() * scale  # public
         n_split = self.max_iter // 2 if documents is not None else 0
-        if n_split:  # whole sentences hardly change their topic while the topics are random
+        # whole sentences hardly change their topic while the topics are random
+        if n_split:
             table = self._learn(tokens, table, streams, range(1, n_split + 1))  # public
         if documents is not None:
             tokens = replace(tokens, unit_ptr=sentence_ptr)
@@ -238,12 +265,14 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> IFTMParty:
-        """Continue from another table of topics, as the master sends it: `max_iter` sweeps.
+        """Continue from another table of topics, as the master sends it: `max_iter`
+        sweeps.
 
         Parameters
         ----------
         table : array-like of shape (n_topics, n_features_in_)
-            Words in topics, as probabilities or weights. The number of topics may have changed.
+            Words in topics, as probabilities or weights. The number of topics may have
+            changed.
 
         Returns
         -------
@@ -252,8 +281,9 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
         Notes
         -----
-        **Privacy.** Post-processing of the noisy vectors of `fit`: no document is read, and
-        `epsilon_` does not change, if `table` depends on the documents through releases only.
+        **Privacy.** Post-processing of the noisy vectors of `fit`: no document is read,
+        and `epsilon_` does not change, if `table` depends on the documents through
+        releases only.
         """
         check_is_fitted(self)
         table = check_topics(table, n_words=self.components_.shape[1])  # public
@@ -267,31 +297,47 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, sweeps: range
     ) -> np.ndarray:
-        """Pseudo-counts of words in topics, by sweeps over noisy vectors with these numbers."""
-        beta, n_averaged = float(self.topic_word_prior), max(1, self.max_iter // AVERAGED)
-        topics, word_prior = np.full(tokens.n_units, -1, np.int32), tokens.word_weights()
+        """Pseudo-counts of words in topics, by sweeps over noisy vectors with these
+        numbers.
+        """
+        beta, n_averaged = (
+            float(self.topic_word_prior),
+            max(1, self.max_iter // AVERAGED),
+        )
+        topics, word_prior = (
+            np.full(tokens.n_units, -1, np.int32),
+            tokens.word_weights(),
+        )
         last: list[np.ndarray] = []
         for t in rounds(self, sweeps[0], sweeps[-1]):
             counts = sweep_tokens(
-                tokens, topics, table, word_prior, doc_topic_prior=float(self.doc_topic_prior),
-                streams=streams, t=t, n_jobs=self.n_jobs,
-            )  # fmt: skip
+                tokens,
+                topics,
+                table,
+                word_prior,
+                doc_topic_prior=float(self.doc_topic_prior),
+                streams=streams,
+                t=t,
+                n_jobs=self.n_jobs,
+            )
             table = np.add(counts, beta, dtype=np.float64)  # of the next sweep
             last = [*last, counts][-n_averaged:]
         return np.mean(last, axis=0) + beta
 
 
 def _first_rows(documents: Any, n_rows: int) -> np.ndarray:
-    """The first row of each document, and the number of rows; None is a document in each row."""
+    """The first row of each document, and the number of rows; None is a document in
+    each row.
+    """
     if documents is None:
         return np.arange(n_rows + 1)
     documents = column_or_1d(documents)
     starts = np.flatnonzero(documents[1:] != documents[:-1]) + 1
     if len(documents) != n_rows or len(starts) + 1 != len(np.unique(documents)):
         raise ValueError(
-            f"documents must name the document of each of the {n_rows} rows, and the rows of one "
-            f"document must be neighbors, got {len(documents)} values; sort rows and values by "
-            "document"
+            f"documents must name the document of each of the {n_rows} rows, and the "
+            f"rows of one document must be neighbors, got {len(documents)} values; "
+            "sort rows and values by document"
         )
     return np.concatenate([[0], starts, [n_rows]])
 
@@ -299,11 +345,14 @@ def _first_rows(documents: Any, n_rows: int) -> np.ndarray:
 def _kept(
     corpus: Corpus, max_doc_tokens: int | None, streams: Streams
 ) -> tuple[Corpus, np.ndarray]:
-    """At most `max_doc_tokens` tokens of each document, by keys that do not depend on words.
+    """At most `max_doc_tokens` tokens of each document, by keys that do not depend on
+    words.
 
     Also the number of tokens that are kept before each of them, and of all.
     """
     largest = corpus.n_tokens if max_doc_tokens is None else int(max_doc_tokens)
     keeps = keep_at_most(largest, corpus.doc_ptr, streams, Purpose.KEPT_TOKENS)
     n_before = np.concatenate([[0], np.cumsum(keeps)])
-    return Corpus(corpus.word[keeps], n_before[corpus.doc_ptr], corpus.n_words), n_before
+    return Corpus(
+        corpus.word[keeps], n_before[corpus.doc_ptr], corpus.n_words
+    ), n_before

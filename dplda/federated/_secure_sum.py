@@ -1,9 +1,11 @@
-"""Several parties fit one model of documents: nobody sees a sum that is not everybody's.
+"""Several parties fit one model of documents: nobody sees a sum that is not
+everybody's.
 
-A party runs `fit` on its own documents, and the public side with it. A release differs: own sum,
-own share of the noise and masks go out, and the sum over all parties comes back. Masks of a pair
-cancel in the sum. The coordinator adds up what it cannot read. docs/federated.md has the protocol
-and who may collude; docs/proofs_document.md the proof.
+A party runs `fit` on its own documents, and the public side with it. A release differs:
+own sum, own share of the noise and masks go out, and the sum over all parties comes
+back. Masks of a pair cancel in the sum. The coordinator adds up what it cannot read.
+docs/federated.md has the protocol and who may collude; docs/proofs_document.md the
+proof.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -51,10 +56,11 @@ log = logging.getLogger("dplda.federated")
 
 MAX_PARTIES = 50  # the lemma of shares is stated for these
 SETUP = 2  # replies before the first sum: public keys, and encapsulated keys
-KEY, KEM_KEY, KEM_TEXT, DIGEST = 32, 1184, 1088, 32  # bytes (RFC 7748, FIPS 203, SHA-256)
+# bytes (RFC 7748, FIPS 203, SHA-256)
+KEY, KEM_KEY, KEM_TEXT, DIGEST = 32, 1184, 1088, 32
 SUM, LOST = b"S", b"L"  # kinds of replies
-# Standard errors by which a round may have too few shares of noise, besides half a share: a normal
-# variable is so far below its mean in 3 rounds of 10**7.
+# Standard errors by which a round may have too few shares of noise, besides half a
+# share: a normal variable is so far below its mean in 3 rounds of 10**7.
 BY_CHANCE = 5.0
 MOST = 2**60  # of a cell: 2**30 documents of the largest radius; random words exceed it
 
@@ -64,11 +70,12 @@ class Terms:
     """What all parties agree on in advance."""
 
     n_parties: int  # from 2 to 50
-    # Parties that may share all they know with each other, the coordinator and the public. A party
-    # that only looks at the results counts as one.
+    # Parties that may share all they know with each other, the coordinator and the
+    # public. A party that only looks at the results counts as one.
     colluding: int = 1
     lost: int = 0  # parties that may drop out of the fit
-    digest: bytes = bytes(32)  # of the plan: of these terms, and of all else that is agreed on
+    # of the plan: of these terms, and of all else that is agreed on
+    digest: bytes = bytes(32)
     kem: bool = HAS_KEM  # whether keys are also agreed on by ML-KEM-768
 
     def __post_init__(self) -> None:
@@ -76,7 +83,9 @@ class Terms:
         check_integer("colluding", self.colluding, 1, self.n_parties - 1)
         check_integer("lost", self.lost, 0, self.n_parties - 1 - self.colluding)
         if self.kem and not HAS_KEM:
-            raise ValueError("ML-KEM-768 needs cryptography 47 or later; install it, or set no kem")
+            raise ValueError(
+                "ML-KEM-768 needs cryptography 47 or later; install it, or set no kem"
+            )
 
     @property
     def shares(self) -> Shares:
@@ -86,21 +95,35 @@ class Terms:
 
 
 class Keys:
-    """The keys of a party in one fit. They are in memory only, and no other fit uses them."""
+    """The keys of a party in one fit. They are in memory only, and no other fit uses
+    them.
+    """
 
     def __init__(self, kem: bool, seed: bytes | None = None) -> None:
-        seed = os.urandom(KEY + 64) if seed is None else hashlib.shake_256(seed).digest(KEY + 64)
+        seed = (
+            os.urandom(KEY + 64)
+            if seed is None
+            else hashlib.shake_256(seed).digest(KEY + 64)
+        )
         self._x25519 = X25519PrivateKey.from_private_bytes(seed[:KEY])
-        self._kem = mlkem.MLKEM768PrivateKey.from_seed_bytes(seed[KEY:]) if kem else None
+        self._kem = (
+            mlkem.MLKEM768PrivateKey.from_seed_bytes(seed[KEY:]) if kem else None
+        )
         self._secrets: dict[int, bytes] = {}  # shared with each other party
 
     def public(self) -> bytes:
         """Public keys, for everybody."""
         key = self._x25519.public_key().public_bytes_raw()
-        return key if self._kem is None else key + self._kem.public_key().public_bytes_raw()
+        return (
+            key
+            if self._kem is None
+            else key + self._kem.public_key().public_bytes_raw()
+        )
 
     def encapsulate(self, me: int, publics: Sequence[bytes]) -> bytes:
-        """Encapsulated keys for the parties after this one; `publics` are the keys of all."""
+        """Encapsulated keys for the parties after this one; `publics` are the keys of
+        all.
+        """
         texts = []
         for j, public in enumerate(publics):
             try:
@@ -123,7 +146,9 @@ class Keys:
                 raise malformed(j)
             if self._kem is not None and j < me:
                 first = (me - j - 1) * KEM_TEXT
-                self._secrets[j] += self._kem.decapsulate(text[first : first + KEM_TEXT])
+                self._secrets[j] += self._kem.decapsulate(
+                    text[first : first + KEM_TEXT]
+                )
         return self._secrets
 
 
@@ -133,15 +158,17 @@ def malformed(party: int) -> ConnectionError:
 
 
 class SecureSum:
-    """A party's side of the sums of one fit: what `Curator` and `DocumentLDA` ask for as `parties`.
+    """A party's side of the sums of one fit: what `Curator` and `DocumentLDA` ask for
+    as `parties`.
 
-    The masks of a pair depend on all that both have seen: the terms, the keys of all, every reply.
-    Two parties that were shown different things have masks that do not cancel, and what they send
-    is uniform. Agreement therefore takes no message, and secrecy does not depend on the transport.
+    The masks of a pair depend on all that both have seen: the terms, the keys of all,
+    every reply. Two parties that were shown different things have masks that do not
+    cancel, and what they send is uniform. Agreement therefore takes no message, and
+    secrecy does not depend on the transport.
 
-    `exchange` gives a message to the coordinator and returns its reply. `prove` wraps own public
-    keys for the others, and `check` unwraps those of a party, or raises an error. Nothing is sent
-    before `begin`.
+    `exchange` gives a message to the coordinator and returns its reply. `prove` wraps
+    own public keys for the others, and `check` unwraps those of a party, or raises an
+    error. Nothing is sent before `begin`.
     """
 
     def __init__(
@@ -162,31 +189,43 @@ class SecureSum:
     def begin(self) -> Streams:
         """Agree on keys with all parties; gives the public streams of the first table.
 
-        A party that is absent, or cannot pay, ends the fit here for all, before any release.
+        A party that is absent, or cannot pay, ends the fit here for all, before any
+        release.
         """
         keys, me, agreed = self._keys, self._me, self._terms.digest
         own = keys.public()
         proved = unpack(self._exchange(agreed + self._prove(own)), self.n_parties)
         publics = [self._check(i, message) for i, message in enumerate(proved)]
         size = KEY + KEM_KEY * self._terms.kem
-        if publics[me] != own or len({*publics}) < len(publics) or {*map(len, publics)} != {size}:
+        if (
+            publics[me] != own
+            or len({*publics}) < len(publics)
+            or {*map(len, publics)} != {size}
+        ):
             raise ConnectionError(
-                "the coordinator has changed the keys of the parties; this party sends nothing"
+                "the coordinator has changed the keys of the parties; this party sends "
+                "nothing"
             )
         encapsulated = keys.encapsulate(me, publics)
         texts = unpack(self._exchange(agreed + encapsulated), self.n_parties)
         self._secrets = keys.secrets(me, texts)
-        self._transcript = hashlib.sha256(agreed + b"".join(publics) + pack(texts)).digest()
-        # Nobody chose it: the keys of all parties are in it. Random topics need no secret.
+        self._transcript = hashlib.sha256(
+            agreed + b"".join(publics) + pack(texts)
+        ).digest()
+        # Nobody chose it: the keys of all parties are in it. Random topics need no
+        # secret.
         first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
         return Streams(first, seeded=False)
 
     def add_up(self, cells: NDArray[np.int64], label: str) -> bool:
-        """Put the sum over all parties in the place of own noisy cells; False if one was lost."""
+        """Put the sum over all parties in the place of own noisy cells; False if one
+        was lost.
+        """
         place = f"{label} {cells.size}".encode()
         total = cells.reshape(-1).view(np.uint64).copy()
-        # What leaves the party: own sum, own noise, and for each other party a mask that is uniform
-        # for everybody but the two. Without all the others, the vector is uniform.
+        # What leaves the party: own sum, own noise, and for each other party a mask
+        # that is uniform for everybody but the two. Without all the others, the vector
+        # is uniform.
         for j in self._present:
             if j != self._me:
                 mask = self._mask(j, place, total.size)
@@ -198,36 +237,46 @@ class SecureSum:
             cells.reshape(-1)[:] = np.frombuffer(body, "<i8")
             if cells.max() >= MOST or cells.min() < -MOST:
                 raise ConnectionError(
-                    "the sum of the parties is none of counts and noise: one of them, or the "
-                    "coordinator, sends something else"
+                    "the sum of the parties is none of counts and noise: one of them, "
+                    "or the coordinator, sends something else"
                 )
             self._count_shares(cells, label)
             return True
         present, fewest = sorted({*body}), self.n_parties - self._terms.lost
         if not (
-            kind == LOST and self._me in present and {*present} < {*self._present}
+            kind == LOST
+            and self._me in present
+            and {*present} < {*self._present}
             and len(present) >= fewest
-        ):  # fmt: skip
-            raise ConnectionError("too few parties are left, or the coordinator has ended the fit")
+        ):
+            raise ConnectionError(
+                "too few parties are left, or the coordinator has ended the fit"
+            )
         self._present = present
         return False
 
     def _count_shares(self, total: NDArray[np.int64], label: str) -> None:
-        """Tell if noise is missing. Contributions sum to zero over topics: row sums are noise."""
+        """Tell if noise is missing. Contributions sum to zero over topics: row sums are
+        noise.
+        """
         if total.ndim == 2:
             m, n_shares = len(self._present), shares_of_noise(total)
             log.info("%s: noise of %.2f parties", label, n_shares)
             if n_shares < m * (1 - BY_CHANCE * math.sqrt(2 / len(total))) - 0.5:
                 warn_user(
-                    f"{label} has the noise of {n_shares:.2f} parties, and {m} take part: somebody "
-                    "adds none, and counts among those who collude"
+                    f"{label} has the noise of {n_shares:.2f} parties, and {m} take "
+                    "part: somebody adds none, and counts among those who collude"
                 )
 
     def _mask(self, other: int, place: bytes, n: int) -> NDArray[np.uint64]:
-        """The mask of this party and another one, (n,) words, for one attempt of one release."""
+        """The mask of this party and another one, (n,) words, for one attempt of one
+        release.
+        """
         pair = bytes(sorted((self._me, other)))
         key = HKDF(SHA256(), 32, salt=self._transcript, info=b"mask" + pair + place)
-        cipher = Cipher(algorithms.AES(key.derive(self._secrets[other])), modes.CTR(bytes(16)))
+        cipher = Cipher(
+            algorithms.AES(key.derive(self._secrets[other])), modes.CTR(bytes(16))
+        )
         words = np.frombuffer(cipher.encryptor().update(bytes(8 * n)), "<u8")
         return words.astype(np.uint64, copy=False)
 
@@ -236,19 +285,25 @@ class SecureSum:
         m, c, n_honest = self.n_parties, self._terms.colluding, self.shares.n_honest
         of_one = math.sqrt((NOISE_VARIANCE - 9) / (n_honest * NOISE_VARIANCE - 9))
         distance = self.shares.total_variation
-        alone = epsilon_of([quieter(e, of_one) for e in events], delta, total_variation=distance)
+        alone = epsilon_of(
+            [quieter(e, of_one) for e in events], delta, total_variation=distance
+        )
         kem = " with ML-KEM-768" if self._terms.kem else ""
         return (
-            f"at most {c} of the {m} parties collude, with the coordinator and anyone else, and at "
-            f"most {self._terms.lost} drop out: the noise of {n_honest} pays",
-            f"X25519{kem}, HKDF and AES-256 hide what a party sends; without them, or if all "
-            f"others collude, epsilon is {alone:.3g}",
-            "no person has documents with two parties; any party can spoil the model unnoticed",
+            f"at most {c} of the {m} parties collude, with the coordinator and anyone "
+            f"else, and at most {self._terms.lost} drop out: the noise of {n_honest} "
+            "pays",
+            f"X25519{kem}, HKDF and AES-256 hide what a party sends; without them, or "
+            f"if all others collude, epsilon is {alone:.3g}",
+            "no person has documents with two parties; any party can spoil the model "
+            "unnoticed",
         )
 
 
 def shares_of_noise(total: NDArray[np.int64]) -> float:
-    """How many parties have added noise to a sum (n_words, n_topics), whose row sums are noise."""
+    """How many parties have added noise to a sum (n_words, n_topics), whose row sums
+    are noise.
+    """
     rows = total.sum(axis=1, dtype=np.float64)
     return float(np.mean(rows**2)) / (total.shape[1] * NOISE_VARIANCE)
 
@@ -261,18 +316,22 @@ def quieter(event: Any, share: float) -> Any:
 
 
 class Adder:
-    """The coordinator's side: it hands keys on, and adds up vectors that it cannot read."""
+    """The coordinator's side: it hands keys on, and adds up vectors that it cannot
+    read.
+    """
 
     def __init__(self, terms: Terms, names: Sequence[str]) -> None:
         self._terms, self._n_replies = terms, 0
         self.names, self.present = names, {*range(terms.n_parties)}
 
     def reply(self, messages: Mapping[int, bytes]) -> bytes:
-        """What all parties get for their messages; nothing, if those that are left have the model.
+        """What all parties get for their messages; nothing, if those that are left have
+        the model.
 
-        A message begins with a digest of what its party has seen. One that does not begin as most
-        others do is left out, as its masks would not cancel: its party is lost, and so is one
-        without a message. Shorter messages are last words: empty, or why there is no model.
+        A message begins with a digest of what its party has seen. One that does not
+        begin as most others do is left out, as its masks would not cancel: its party is
+        lost, and so is one without a message. Shorter messages are last words: empty,
+        or why there is no model.
         """
         is_setup = self._n_replies < SETUP
         self._n_replies += 1
@@ -292,7 +351,9 @@ class Adder:
             for i in sorted({*messages} - {*present})
         )
         if len(present) < self._terms.n_parties - (0 if is_setup else self._terms.lost):
-            raise ConnectionError(f"{len(present)} parties are left, which are too few{blame}")
+            raise ConnectionError(
+                f"{len(present)} parties are left, which are too few{blame}"
+            )
         if blame:
             log.warning("parties are lost%s", blame)
         if is_setup:
@@ -328,9 +389,10 @@ def fit_share(model: Any, X: Any, parties: SecureSum, user_ids: Any = None) -> A
     model._parties, promise = parties, model._promise
     model._promise = dataclasses.replace(
         promise,
-        mechanism=f"{promise.mechanism}, each the sum over {m} parties, with a share of noise from "
-        f"each of them, {shares.n_honest} of which pay",
-        trusted="each party with its own texts; neither the coordinator nor other parties",
+        mechanism=f"{promise.mechanism}, each the sum over {m} parties, with a share "
+        f"of noise from each of them, {shares.n_honest} of which pay",
+        trusted="each party with its own texts; neither the coordinator nor other "
+        "parties",
     )
     try:
         return model.fit(X) if user_ids is None else model.fit(X, user_ids=user_ids)
@@ -342,29 +404,36 @@ def check_model(estimator: Any) -> None:
     """Refuse what parties cannot fit together, before anything is charged."""
     if not isinstance(estimator, DocumentLDA):
         raise TypeError(
-            f"parties fit a SubLDA or a PrivateSVILDA together, got {type(estimator).__name__}"
+            "parties fit a SubLDA or a PrivateSVILDA together, got "
+            f"{type(estimator).__name__}"
         )
     if estimator.epsilon == math.inf:
-        raise ValueError("epsilon=inf has no noise: the sum of all parties would be exact")
+        raise ValueError(
+            "epsilon=inf has no noise: the sum of all parties would be exact"
+        )
 
 
-def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int = 1) -> Any:
+def fit_together(
+    estimator: Any, parties: Mapping[str, Any], *, colluding: int = 1
+) -> Any:
     """Fit one private model to the documents of several parties, in one process.
 
-    For experiments: what runs is what ``dplda federation`` runs over a network, with keys, masks
-    and shares of the noise. There, nobody else than a party sees its documents or their sum.
+    For experiments: what runs is what ``dplda federation`` runs over a network, with
+    keys, masks and shares of the noise. There, nobody else than a party sees its
+    documents or their sum.
 
     Parameters
     ----------
     estimator : SubLDA or PrivateSVILDA
-        Not changed. Its `epsilon` is finite, and its `ledger` None: over a network, each party
-        charges its own.
+        Not changed. Its `epsilon` is finite, and its `ledger` None: over a network,
+        each party charges its own.
     parties : mapping of str to X, or to a tuple (X, user_ids)
-        The documents of 2 to 50 parties, in the same columns, and the users of their rows for all
-        parties or for none. A user is with one party.
+        The documents of 2 to 50 parties, in the same columns, and the users of their
+        rows for all parties or for none. A user is with one party.
     colluding : int, default=1
-        How many parties may share all they know with the coordinator and with each other. The noise
-        of the others pays for epsilon. A party that only looks at the results counts as one.
+        How many parties may share all they know with the coordinator and with each
+        other. The noise of the others pays for epsilon. A party that only looks at the
+        results counts as one.
 
     Returns
     -------
@@ -378,17 +447,17 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
 
     Notes
     -----
-    **Privacy.** Unit, relation and events: those of the estimator, for units of one party.
-    Sensitivity: that of a party's own sum. Mechanism: `len(parties)` shares of discrete Gaussian
-    noise; the events are those of ``len(parties) - colluding`` shares. The proof is in
-    ``docs/proofs_document.md``.
+    **Privacy.** Unit, relation and events: those of the estimator, for units of one
+    party. Sensitivity: that of a party's own sum. Mechanism: `len(parties)` shares of
+    discrete Gaussian noise; the events are those of ``len(parties) - colluding``
+    shares. The proof is in ``docs/proofs_document.md``.
 
     Examples
     --------
     >>> from dplda import SubLDA
     >>> from dplda.datasets import make_topic_corpus
     >>> from dplda.federated import fit_together
-    >>> X = make_topic_corpus(n_docs=600, n_words=30, n_components=3, random_state=0).data
+    >>> X = make_topic_corpus(600, 30, 3, random_state=0).data
     >>> parties = {"north": X[:200], "south": X[200:400], "west": X[400:]}
     >>> model = fit_together(SubLDA(3, epsilon=4.0, max_iter=10), parties)
     >>> round(model.epsilon_, 2), model.components_.shape
@@ -397,27 +466,41 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
     check_model(estimator)
     if estimator.ledger is not None:
         raise ValueError(
-            "fit_together runs all parties in one process, and a ledger belongs to one party: set "
-            "ledger=None, or let each party run `dplda federation party` with its own"
+            "fit_together runs all parties in one process, and a ledger belongs to one "
+            "party: set ledger=None, or let each party run `dplda federation party` "
+            "with its own"
         )
     if not isinstance(parties, Mapping):
-        raise TypeError(f"parties must be a mapping of names, got {type(parties).__name__}")
-    data = [pair if isinstance(pair, tuple) else (pair, None) for pair in parties.values()]
+        raise TypeError(
+            f"parties must be a mapping of names, got {type(parties).__name__}"
+        )
+    data = [
+        pair if isinstance(pair, tuple) else (pair, None) for pair in parties.values()
+    ]
     terms = Terms(len(data), colluding)
-    if len({np.shape(X)[1:] for X, _ in data}) > 1 or len({ids is None for _, ids in data}) > 1:
-        raise ValueError("all parties need the same columns, and user_ids for all or for none")
+    if (
+        len({np.shape(X)[1:] for X, _ in data}) > 1
+        or len({ids is None for _, ids in data}) > 1
+    ):
+        raise ValueError(
+            "all parties need the same columns, and user_ids for all or for none"
+        )
     # ids that look the same are one user's: of one party, `number_users` refuses them
     ids_of = [np.asarray(ids, object).ravel() for _, ids in data if ids is not None]
     users = [{str(visible(user)) for user in ids} for ids in ids_of]
     if len(set().union(*users)) < sum(map(len, users)):
         raise ValueError(
-            "a user has documents with two parties, and would pay twice: put all documents of a "
-            "user with one party, or give users names that are different in each party if they are "
-            "different persons"
+            "a user has documents with two parties, and would pay twice: put all "
+            "documents of a user with one party, or give users names that are "
+            "different in each party if they are different persons"
         )
     seeds: list[Any] = [None] * len(data)
     if estimator.random_state is not None:
-        seeds = check_random_state(estimator.random_state).randint(2**31, size=len(data)).tolist()
+        seeds = (
+            check_random_state(estimator.random_state)
+            .randint(2**31, size=len(data))
+            .tolist()
+        )
     room = Room(Adder(terms, [*parties]))
 
     def run(me: int) -> Any:
@@ -426,7 +509,9 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
         model._party = f"party {me}"
         key = None if seed is None else b"%d" % seed
         try:
-            secure_sum = SecureSum(terms, me, lambda message: room.exchange(me, message), seed=key)
+            secure_sum = SecureSum(
+                terms, me, lambda message: room.exchange(me, message), seed=key
+            )
             return fit_share(model, data[me][0], secure_sum, data[me][1])
         except BaseException:
             room.leave()
@@ -435,7 +520,9 @@ def fit_together(estimator: Any, parties: Mapping[str, Any], *, colluding: int =
     with ThreadPoolExecutor(len(data)) as pool:
         calls = [pool.submit(run, me) for me in range(len(data))]
     failures = [error for call in calls if (error := call.exception()) is not None]
-    for error in sorted(failures, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
+    for error in sorted(
+        failures, key=lambda e: isinstance(e, threading.BrokenBarrierError)
+    ):
         raise error
     return calls[0].result()
 

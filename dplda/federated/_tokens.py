@@ -19,21 +19,25 @@ from dplda.privacy._curator import MAX_WORDS
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
-SMALLEST = 1e-30  # a probability that float32 can hold: its smallest normal number is 1.2e-38
-# Tokens of a block: whole documents, swept with a stream of their own; enters seeded results.
+# a probability that float32 can hold: its smallest normal number is 1.2e-38
+SMALLEST = 1e-30
+# Tokens of a block: whole documents, swept with a stream of their own; enters seeded
+# results.
 BLOCK_TOKENS = 2**14
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Privatized tokens of some documents: public lengths and noisy vectors, without words.
+    """Privatized tokens of some documents: public lengths and noisy vectors, without
+    words.
 
     A unit has one topic: it is a token, or a sentence.
     """
 
     unit_ptr: NDArray[np.int64]  # (n_units + 1,) where the tokens of each unit begin
     doc_ptr: NDArray[np.int64]  # (n_docs + 1,) where the tokens of each document begin
-    ptr: NDArray[np.int64]  # (n_tokens + 1,) where the ones of each noisy vector begin in `word`
+    # (n_tokens + 1,) where the ones of each noisy vector begin in `word`
+    ptr: NDArray[np.int64]
     word: NDArray[np.int32]  # the words that the tokens report
     n_words: int
     flip: float  # probability with which each bit was reported wrongly; 0 without noise
@@ -47,19 +51,27 @@ class Tokens:
         return len(self.unit_ptr) - 1
 
     def blocks(self) -> list[tuple[int, int]]:
-        """First and last document of each block: whole documents of about `BLOCK_TOKENS`."""
-        starts = np.searchsorted(self.doc_ptr, np.arange(0, self.n_tokens, BLOCK_TOKENS))
+        """First and last document of each block: whole documents of about
+        `BLOCK_TOKENS`.
+        """
+        starts = np.searchsorted(
+            self.doc_ptr, np.arange(0, self.n_tokens, BLOCK_TOKENS)
+        )
         edges = np.unique(np.append(starts, len(self.doc_ptr) - 1)).tolist()
         return list(itertools.pairwise(edges))
 
     def word_scores(self) -> NDArray[np.float64]:
-        """Unbiased count of each word, (n_words,): a bit b counts as (b - flip) / (1 - 2 flip)."""
+        """Unbiased count of each word, (n_words,): a bit b counts as (b - flip) / (1 -
+        2 flip).
+        """
         reported = np.bincount(self.word, minlength=self.n_words)
         scores = (reported - self.n_tokens * self.flip) / (1 - 2 * self.flip)
         return np.asarray(scores, np.float64)
 
     def word_weights(self) -> NDArray[np.float64]:
-        """Estimated frequency of each word, (n_words,): unbiased, but for a positive floor."""
+        """Estimated frequency of each word, (n_words,): unbiased, but for a positive
+        floor.
+        """
         # words whose estimate is lost in the noise can still be proposed
         noise = self.n_tokens * (self.flip * (1 - self.flip) / (1 - 2 * self.flip) ** 2)
         return np.maximum(self.word_scores(), max(1.0, 0.5 * noise**0.5))
@@ -70,16 +82,19 @@ def check_size(corpus: Corpus, bits: RandomizedBits | None) -> None:
     reported = max(1.0, corpus.n_words * (bits.probability if bits else 0.0))
     if corpus.n_tokens * reported > MAX_WORDS / 2:
         raise ValueError(
-            f"the tokens need more than {MAX_WORDS // 2} random words; raise token_epsilon, or "
-            "give fewer documents"
+            f"the tokens need more than {MAX_WORDS // 2} random words; raise "
+            "token_epsilon, or give fewer documents"
         )
 
 
 def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> Tokens:
-    """Noisy vectors of all tokens of a private corpus. Of it, only the public lengths are kept."""
-    # One blanked token changes one coordinate of its own one-hot vector by 1, and no coordinate of
-    # another token, because the order and the number of tokens do not depend on words. Every
-    # coordinate of every token gets independent noise, so that this costs the mechanism's epsilon.
+    """Noisy vectors of all tokens of a private corpus. Of it, only the public lengths
+    are kept.
+    """
+    # One blanked token changes one coordinate of its own one-hot vector by 1, and no
+    # coordinate of another token, because the order and the number of tokens do not
+    # depend on words. Every coordinate of every token gets independent noise, so that
+    # this costs the mechanism's epsilon.
     word, n_words = corpus.word, corpus.n_words
     each = np.arange(len(word) + 1)
     if bits is None:
@@ -92,8 +107,8 @@ def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> 
 class Topics:
     """Word probabilities of the topics in a sweep, and alias tables.
 
-    `phi` is (n_components, n_words), rows sum to 1. `threshold` and `alias` (n_words, n_components)
-    draw a topic for each word, with probability proportional to phi.
+    `phi` is (n_components, n_words), rows sum to 1. `threshold` and `alias` (n_words,
+    n_components) draw a topic for each word, with probability proportional to phi.
     """
 
     phi: NDArray[np.float32]
@@ -103,11 +118,18 @@ class Topics:
     @classmethod
     def from_weights(cls, table: NDArray[np.float64]) -> Topics:
         """Make the tables of non-negative weights (n_components, n_words)."""
-        phi = np.maximum(table / table.sum(axis=1, keepdims=True), SMALLEST).astype(np.float32)
+        phi = np.maximum(table / table.sum(axis=1, keepdims=True), SMALLEST).astype(
+            np.float32
+        )
         weight = np.ascontiguousarray(phi.T)
-        threshold, alias = np.empty(weight.shape, np.uint32), np.empty(weight.shape, np.int32)
+        threshold, alias = (
+            np.empty(weight.shape, np.uint32),
+            np.empty(weight.shape, np.int32),
+        )
         n = weight.shape[1]
-        _metropolis.build_alias(weight, threshold, alias, np.empty(n), np.empty(n, np.int32))
+        _metropolis.build_alias(
+            weight, threshold, alias, np.empty(n), np.empty(n, np.int32)
+        )
         return cls(phi, threshold, alias)
 
 
@@ -122,16 +144,18 @@ def sweep_tokens(
     t: int,
     n_jobs: int | None = None,
 ) -> NDArray[np.int64]:
-    """Draw the topic of each unit, in place, and the word of each token, with `table` fixed.
+    """Draw the topic of each unit, in place, and the word of each token, with `table`
+    fixed.
 
-    `topics` (n_units,) holds -1 for a unit without a topic. `word_prior` (n_words,) weighs
-    candidate words among those that a token reports. Each block of documents has a random stream of
-    its own at `t`, so that `n_jobs` changes no result. Returns the number of times that each word
-    was drawn with each topic, (n_components, n_words).
+    `topics` (n_units,) holds -1 for a unit without a topic. `word_prior` (n_words,)
+    weighs candidate words among those that a token reports. Each block of documents has
+    a random stream of its own at `t`, so that `n_jobs` changes no result. Returns the
+    number of times that each word was drawn with each topic, (n_components, n_words).
     """
     model = Topics.from_weights(table)
     prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
-    base = (tokens.flip / (1 - tokens.flip)) ** 2  # likelihood ratio of a word not reported
+    # likelihood ratio of a word not reported
+    base = (tokens.flip / (1 - tokens.flip)) ** 2
     blocks = tokens.blocks()
     n_shares = max(1, min(len(blocks), joblib.effective_n_jobs(n_jobs)))
 
@@ -140,17 +164,35 @@ def sweep_tokens(
         for block in map(int, share):
             doc_ptr = tokens.doc_ptr[blocks[block][0] : blocks[block][1] + 1]
             ptr = tokens.ptr[doc_ptr[0] : doc_ptr[-1] + 1]
-            units = np.searchsorted(tokens.unit_ptr, doc_ptr)  # where each document's units begin
+            # where each document's units begin
+            units = np.searchsorted(tokens.unit_ptr, doc_ptr)
             first, last = int(units[0]), int(units[-1])
             reader = streams.reader(Purpose.PROPOSALS, t, block)
             _metropolis.sweep(
-                units, tokens.unit_ptr, first, last, topics, ptr - ptr[0],
-                tokens.word[ptr[0] : ptr[-1]], base, model.phi, model.threshold, model.alias, prior,
-                doc_topic_prior, reader.words(2 * (last - first)), reader.words(4 * len(ptr) - 4),
-                counts, np.empty(n, np.int32), np.empty(n), np.empty(n, np.int64),
-            )  # fmt: skip
+                units,
+                tokens.unit_ptr,
+                first,
+                last,
+                topics,
+                ptr - ptr[0],
+                tokens.word[ptr[0] : ptr[-1]],
+                base,
+                model.phi,
+                model.threshold,
+                model.alias,
+                prior,
+                doc_topic_prior,
+                reader.words(2 * (last - first)),
+                reader.words(4 * len(ptr) - 4),
+                counts,
+                np.empty(n, np.int32),
+                np.empty(n),
+                np.empty(n, np.int64),
+            )
         return counts
 
     parts = in_threads(run, np.array_split(np.arange(len(blocks)), n_shares), n_jobs)
     # integer sums do not depend on the order
-    return sum((part.astype(np.int64) for part in parts), np.zeros(table.shape, np.int64))
+    return sum(
+        (part.astype(np.int64) for part in parts), np.zeros(table.shape, np.int64)
+    )

@@ -1,1 +1,3 @@
-"""Typed Cython kernels: functions of arrays only, nothing of the package is imported here."""
+"""Typed Cython kernels: functions of arrays only, nothing of the package is imported
+here.
+"""

@@ -1,4 +1,3 @@
-# fmt: off
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,11 +9,23 @@ def count(
     average: F64, rate: F32, scale: F32, center: F32, stride: int, out: I64
 ) -> None: ...
 def estimate(
-    average: F64, rate: F32, scale: F32, center: F32, means: F32, least: float, table: F32,
+    average: F64,
+    rate: F32,
+    scale: F32,
+    center: F32,
+    means: F32,
+    least: float,
+    table: F32,
     n_threads: int,
 ) -> None: ...
 def learn(
-    noisy: I64, table: F32, kept: float, added: F64, of_table: F64, centered: bool, average: F64,
+    noisy: I64,
+    table: F32,
+    kept: float,
+    added: F64,
+    of_table: F64,
+    centered: bool,
+    average: F64,
     n_threads: int,
 ) -> None: ...
 def shares(table: F32, factor: F32 | None, out: F32, n_threads: int) -> None: ...

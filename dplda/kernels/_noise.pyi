@@ -1,4 +1,3 @@
-# fmt: off
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,8 +7,16 @@ U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 
 def add_gaussian(
-    words: U64, spare: U64, fast: U32, slow: U64, cells: I32 | I64,
+    words: U64,
+    spare: U64,
+    fast: U32,
+    slow: U64,
+    cells: I32 | I64,
 ) -> tuple[int, int]: ...
 def add_laplace(
-    words: U64, spare: U64, fast: U32, slow: U64, cells: I32 | I64,
+    words: U64,
+    spare: U64,
+    fast: U32,
+    slow: U64,
+    cells: I32 | I64,
 ) -> tuple[int, int]: ...

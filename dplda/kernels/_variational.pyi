@@ -1,4 +1,3 @@
-# fmt: off
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,24 +9,68 @@ I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
 def fold_in(
-    indptr: I32, indices: I32, data: F32, rows: I64, phi: F32, bytes: U8, inverse_size: F32,
-    least: float, prior: float, n_components: int, max_iter: int, tol: float, variational: bool,
-    theta: F32, scratch: F32, copies: U8,
+    indptr: I32,
+    indices: I32,
+    data: F32,
+    rows: I64,
+    phi: F32,
+    bytes: U8,
+    inverse_size: F32,
+    least: float,
+    prior: float,
+    n_components: int,
+    max_iter: int,
+    tol: float,
+    variational: bool,
+    theta: F32,
+    scratch: F32,
+    copies: U8,
 ) -> None: ...
 def narrow(table: F32, size: float, integers: I16 | U8, n_threads: int) -> None: ...
 def measure_words(
-    indptr: I32, indices: I32, data: F32, units: I32, theta: I16, factor: I16, center: I16,
-    word_weight: F32, sums: I32, scratch: F32, length: F64, n_threads: int,
+    indptr: I32,
+    indices: I32,
+    data: F32,
+    units: I32,
+    theta: I16,
+    factor: I16,
+    center: I16,
+    word_weight: F32,
+    sums: I32,
+    scratch: F32,
+    length: F64,
+    n_threads: int,
 ) -> None: ...
 def clip_scales(
     square: F64, relative: F64, most: float, nearly: float, scale: F32
 ) -> None: ...
 def add_words(
-    indptr: I32, indices: I32, data: F32, units: I32, theta: I16, factor: I16, center: I16,
-    word_weight: F32, sums: I32, scale: F32, shift: int, sign: int, total: I64, square: I64,
+    indptr: I32,
+    indices: I32,
+    data: F32,
+    units: I32,
+    theta: I16,
+    factor: I16,
+    center: I16,
+    word_weight: F32,
+    sums: I32,
+    scale: F32,
+    shift: int,
+    sign: int,
+    total: I64,
+    square: I64,
     n_threads: int,
 ) -> None: ...
 def add_word_totals(
-    indptr: I32, indices: I32, data: F32, units: I64, word_weight: F32, unit_scale: F64,
-    norm: float, radius: int, total: I64, scratch: F32, rounded: I32,
+    indptr: I32,
+    indices: I32,
+    data: F32,
+    units: I64,
+    word_weight: F32,
+    unit_scale: F64,
+    norm: float,
+    radius: int,
+    total: I64,
+    scratch: F32,
+    rounded: I32,
 ) -> None: ...

@@ -8,16 +8,19 @@ import re
 from numbers import Integral, Real
 from typing import Any, Literal
 
-# A mechanism that publishes each unit with probability delta satisfies it: one in a hundred is no
-# protection.
+# A mechanism that publishes each unit with probability delta satisfies it: one in a
+# hundred is no protection.
 LARGEST_DELTA = 0.01
 
 
-def check_number(name: str, value: Any, low: float, high: float, *, closed: str = "both") -> float:
-    """Return `value` as a float in an interval; `closed` says which of its ends belong to it.
+def check_number(
+    name: str, value: Any, low: float, high: float, *, closed: str = "both"
+) -> float:
+    """Return `value` as a float in an interval; `closed` says which of its ends belong
+    to it.
 
-    A number that is too large for a float counts as infinite. What is no real number, or is a bool,
-    is a TypeError.
+    A number that is too large for a float counts as infinite. What is no real number,
+    or is a bool, is a TypeError.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
@@ -31,13 +34,16 @@ def check_number(name: str, value: Any, low: float, high: float, *, closed: str 
         left = "[" if closed in ("both", "left") else "("
         right = "]" if closed in ("both", "right") else ")"
         raise ValueError(
-            f"{name} must be a number in {left}{low:.10g}, {high:.10g}{right}, got {number:.10g}"
+            f"{name} must be a number in {left}{low:.10g}, {high:.10g}{right}, got "
+            f"{number:.10g}"
         )
     return number
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> int:
-    """Return `value` as an int from `low` to `high`, both included; a bool is a TypeError."""
+    """Return `value` as an int from `low` to `high`, both included; a bool is a
+    TypeError.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
     number = int(value)

@@ -21,22 +21,29 @@ from typing import Any
 OWNER_ONLY = 0o600
 PUBLIC = 0o666  # less what the umask removes
 
-# Limits against files made to exhaust the memory: real texts shrink by a factor of 3 to 10.
+# Limits against files made to exhaust the memory: real texts shrink by a factor of 3 to
+# 10.
 FREE_SIZE = 1 << 24  # bytes that any file may unpack to
 MAX_EXPANSION = 100  # times the size of a larger file
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # follows no link
-BUSY_SECONDS = 600.0  # of waiting for a database: a first charge to 1,000 sampled fits takes 16 s
+# follows no link
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+# of waiting for a database: a first charge to 1,000 sampled fits takes 16 s
+BUSY_SECONDS = 600.0
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # Errors for content that SQLite, or the reader, did not expect.
 _DAMAGED = (
-    sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT,
-    sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG,
-)  # fmt: skip
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+)
 
-# SQLite keeps its file locks in the memory of the process. A forked process inherits the locks of
-# threads that it does not have, and would wait for them forever. No fork may therefore happen while
-# a connection is open.
+# SQLite keeps its file locks in the memory of the process. A forked process inherits
+# the locks of threads that it does not have, and would wait for them forever. No fork
+# may therefore happen while a connection is open.
 _CONNECTED = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -51,8 +58,9 @@ def write_atomically(
 ) -> None:
     """Write a file that survives a power cut, as a whole or not at all.
 
-    A reader sees the old content or the new content. When the function returns, the new content
-    is on the disk. By default only the owner can read the file; the umask removes further rights.
+    A reader sees the old content or the new content. When the function returns, the new
+    content is on the disk. By default only the owner can read the file; the umask
+    removes further rights.
     """
     path = Path(path)
     with _drafted(path, data, permissions) as draft:
@@ -62,7 +70,8 @@ def write_atomically(
 
 @contextmanager
 def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
-    """Hold `size` bytes on the disk for a file whose content costs privacy, before that is paid.
+    """Hold `size` bytes on the disk for a file whose content costs privacy, before that
+    is paid.
 
     The file itself is not changed, and is not created.
     """
@@ -74,8 +83,8 @@ def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
             stack.enter_context(_drafted(path, bytes(size)))
         except OSError as error:
             raise OSError(
-                f"{path} cannot be written: {error.strerror or error}; give a path in a folder "
-                f"that exists, can be written, and has room for {size} bytes"
+                f"{path} cannot be written: {error.strerror or error}; give a path in "
+                f"a folder that exists, can be written, and has room for {size} bytes"
             ) from error
         yield
 
@@ -84,7 +93,8 @@ def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
 def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator[Path]:
     """A file next to `path`, on the disk; removed unless it was renamed.
 
-    Its name is random, so that a file that a killed process left behind does not stop the next one.
+    Its name is random, so that a file that a killed process left behind does not stop
+    the next one.
     """
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
     descriptor = os.open(draft, _NEW_FILE, permissions)
@@ -124,22 +134,26 @@ def check_unpacked(is_within: bool, name: str | os.PathLike[str]) -> None:
     """Refuse a file whose content is larger than `largest_size`."""
     if not is_within:
         raise ValueError(
-            f"{name} unpacks to more than {MAX_EXPANSION} times its size; if you trust it, unpack "
-            "it first (Parquet: write CSV or JSON Lines)"
+            f"{name} unpacks to more than {MAX_EXPANSION} times its size; if you trust "
+            "it, unpack it first (Parquet: write CSV or JSON Lines)"
         )
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Find out whether `write_atomically` could write a file, before there is something to lose."""
+    """Find out whether `write_atomically` could write a file, before there is something
+    to lose.
+    """
     with reserved(path):
         pass
 
 
 def check_kept_secret(path: str | os.PathLike[str]) -> None:
-    """Refuse a private key that other users of this machine can read or write, as ssh does.
+    """Refuse a private key that other users of this machine can read or write, as ssh
+    does.
 
-    A key that belongs to somebody else, such as the administrator, is theirs to share. On Windows
-    this does nothing: there, access lists decide, which Python does not read.
+    A key that belongs to somebody else, such as the administrator, is theirs to share.
+    On Windows this does nothing: there, access lists decide, which Python does not
+    read.
     """
     if sys.platform == "win32":
         return
@@ -148,14 +162,15 @@ def check_kept_secret(path: str | os.PathLike[str]) -> None:
     if found.st_uid == os.getuid() and rights & 0o077:
         name = shlex.quote(os.fspath(path))
         raise PermissionError(
-            f"the private key {path} is open to other users of this machine (permissions "
-            f"{rights:04o}); run: chmod 600 {name}, and make a new one if others may have read or "
-            "changed it"
+            f"the private key {path} is open to other users of this machine "
+            f"(permissions {rights:04o}); run: chmod 600 {name}, and make a new one if "
+            "others may have read or changed it"
         )
 
 
 def _check_locks(folder: str | os.PathLike[str]) -> None:
-    """Find out at once whether the file locks of SQLite work in a folder that can be written.
+    """Find out at once whether the file locks of SQLite work in a folder that can be
+    written.
 
     SQLite takes a file system without locks for a file that another process holds.
     """
@@ -170,13 +185,15 @@ def _check_locks(folder: str | os.PathLike[str]) -> None:
             except OSError as error:
                 raise OSError(
                     error.errno,
-                    f"file locks do not work in {folder} ({error.strerror}); choose a folder on a "
-                    "local disk",
+                    f"file locks do not work in {folder} ({error.strerror}); choose a "
+                    "folder on a local disk",
                 ) from error
 
 
 def _sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the file names of a folder survive a power cut, where the system can do that."""
+    """Make the file names of a folder survive a power cut, where the system can do
+    that.
+    """
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -187,12 +204,15 @@ def _sync_folder(folder: str | os.PathLike[str]) -> None:
 
 @dataclass(frozen=True)
 class Database:
-    """An SQLite file that records what was released: its commits survive a power cut."""
+    """An SQLite file that records what was released: its commits survive a power
+    cut.
+    """
 
     path: str
     noun: str  # what it holds, such as "ledger"
     kind: str  # of file, such as "privacy ledger"
-    application_id: int  # in its header: no other database is taken for one of this kind
+    # in its header: no other database is taken for one of this kind
+    application_id: int
     if_gone: str  # what follows
 
     def __post_init__(self) -> None:
@@ -204,8 +224,9 @@ class Database:
             # another process may have created the file just now, and write to it
             if os.path.exists(journal) and not os.path.exists(self.path):
                 raise ValueError(
-                    f"the {self.noun} {self.path} is gone, but its journal {journal} exists; "
-                    "restore the file, or remove the journal if its content does not matter"
+                    f"the {self.noun} {self.path} is gone, but its journal {journal} "
+                    "exists; restore the file, or remove the journal if its content "
+                    "does not matter"
                 )
 
         try:
@@ -220,20 +241,26 @@ class Database:
             _sync_folder(os.path.dirname(self.path))
         except OSError as error:
             raise OSError(
-                f"the {self.noun} {self.path} cannot be made: {error.strerror or error}; it needs "
-                "an existing folder that can be written, on a local disk"
+                f"the {self.noun} {self.path} cannot be made: "
+                f"{error.strerror or error}; it needs an existing folder that can be "
+                "written, on a local disk"
             ) from error
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
         """A connection to the file, which must exist."""
         if not os.path.exists(self.path):
-            raise FileNotFoundError(f"the {self.noun} {self.path} is gone; {self.if_gone}")
+            raise FileNotFoundError(
+                f"the {self.noun} {self.path} is gone; {self.if_gone}"
+            )
         with self._connection(self.path) as connection:
-            if connection.execute("PRAGMA application_id").fetchone() != (self.application_id,):
+            if connection.execute("PRAGMA application_id").fetchone() != (
+                self.application_id,
+            ):
                 raise ValueError(
-                    f"{self.path} is not a {self.kind} of this version of dplda, or its content "
-                    "was lost; choose a path where there is no file, or restore the file"
+                    f"{self.path} is not a {self.kind} of this version of dplda, or "
+                    "its content was lost; choose a path where there is no file, or "
+                    "restore the file"
                 )
             with suppress(sqlite3.OperationalError):  # in use by another program
                 connection.execute("PRAGMA journal_mode = DELETE")
@@ -246,11 +273,14 @@ class Database:
             self._explained(path),
             _CONNECTED,
             closing(
-                sqlite3.connect(where, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+                sqlite3.connect(
+                    where, uri=True, timeout=BUSY_SECONDS, isolation_level=None
+                )
             ) as connection,
         ):
-            # A commit must survive a power cut: it stands for something that was released. SQLite
-            # therefore removes its journal after each commit and then writes the folder to disk.
+            # A commit must survive a power cut: it stands for something that was
+            # released. SQLite therefore removes its journal after each commit and then
+            # writes the folder to disk.
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA fullfsync = ON")
             yield connection
@@ -258,7 +288,10 @@ class Database:
     @contextmanager
     def _explained(self, path: str) -> Iterator[None]:
         """Turn SQLite errors into errors that say what to do."""
-        damaged = f"{path} is not a {self.kind}, or is damaged; choose another path, or restore it"
+        damaged = (
+            f"{path} is not a {self.kind}, or is damaged; choose another path, or "
+            "restore it"
+        )
         try:
             yield
         except UnicodeDecodeError:  # SQLite's message quotes a damaged name
@@ -267,12 +300,12 @@ class Database:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
             if code in _BUSY:
                 raise TimeoutError(
-                    f"another process held the {self.noun} {path} for over {BUSY_SECONDS:.0f} "
-                    "seconds"
+                    f"another process held the {self.noun} {path} for over "
+                    f"{BUSY_SECONDS:.0f} seconds"
                 ) from error
             if code in _DAMAGED:
                 raise ValueError(damaged) from error
             raise OSError(
-                f"the {self.noun} {path} cannot be used: {error}; make sure that the file and its "
-                "folder can be written, and that there is room on the disk"
+                f"the {self.noun} {path} cannot be used: {error}; make sure that the "
+                "file and its folder can be written, and that there is room on the disk"
             ) from error

@@ -1,8 +1,9 @@
-"""What a fit tells: warnings to its caller, progress, and events for the logs of an operator.
+"""What a fit tells: warnings to its caller, progress, and events for the logs of an
+operator.
 
-Events go to standard `logging` and hold public values only. The loggers are ``dplda.ledger``,
-``dplda.fit`` and ``dplda.release``. docs/operations.md lists the events. Nothing is printed unless
-the application configures logging.
+Events go to standard `logging` and hold public values only. The loggers are
+``dplda.ledger``, ``dplda.fit`` and ``dplda.release``. docs/operations.md lists the
+events. Nothing is printed unless the application configures logging.
 """
 
 from __future__ import annotations
@@ -17,12 +18,24 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 INFO, WARNING = logging.INFO, logging.WARNING
-# All that an event may hold. None of it is a function of the documents but through releases: labels
-# and files are named by the caller, and the rest is in the ledger and in the guarantee.
+# All that an event may hold. None of it is a function of the documents but through
+# releases: labels and files are named by the caller, and the rest is in the ledger and
+# in the guarantee.
 PUBLIC = {
-    "ledger", "entry", "label", "part", "unit", "epsilon", "delta", "budget", "receipt", "seeded",
-    "estimator", "n_iter", "file",
-}  # fmt: skip
+    "ledger",
+    "entry",
+    "label",
+    "part",
+    "unit",
+    "epsilon",
+    "delta",
+    "budget",
+    "receipt",
+    "seeded",
+    "estimator",
+    "n_iter",
+    "file",
+}
 
 logging.getLogger("dplda").addHandler(logging.NullHandler())
 _WITHIN = ("dplda.", "sklearn.", "joblib.")
@@ -34,24 +47,35 @@ def is_logged(topic: str, level: int = INFO) -> bool:
 
 
 def log_event(
-    topic: Literal["ledger", "fit", "release"], event: str, *, level: int = INFO, **public: object
+    topic: Literal["ledger", "fit", "release"],
+    event: str,
+    *,
+    level: int = INFO,
+    **public: object,
 ) -> None:
     """Log an event, as one line of text and as the attribute ``dplda`` of the record.
 
-    `event` says in a few fixed words what happened. Names of `public` are those in `PUBLIC`; None
-    is left out, and infinity becomes "inf": every value can be written as JSON.
+    `event` says in a few fixed words what happened. Names of `public` are those in
+    `PUBLIC`; None is left out, and infinity becomes "inf": every value can be written
+    as JSON.
     """
     logger = logging.getLogger(f"dplda.{topic}")
     if not logger.isEnabledFor(level):
         return
-    fields = {name: as_json(value) for name, value in public.items() if value is not None}
+    fields = {
+        name: as_json(value) for name, value in public.items() if value is not None
+    }
     # JSON escapes line breaks: a name of a file or a label cannot forge a second line
     text = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
-    logger.log(level, "%s: %s", event, text, extra={"dplda": {"event": event, **fields}})
+    logger.log(
+        level, "%s: %s", event, text, extra={"dplda": {"event": event, **fields}}
+    )
 
 
 def as_json(value: object) -> object:
-    """The value as JSON has it: parameters may be numbers of numpy, and infinity becomes "inf"."""
+    """The value as JSON has it: parameters may be numbers of numpy, and infinity
+    becomes "inf".
+    """
     if isinstance(value, tuple):
         return [as_json(part) for part in value]
     if isinstance(value, Real) and not isinstance(value, bool):
@@ -67,13 +91,17 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     A search of scikit-learn calls fits by way of joblib.
     """
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_WITHIN):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        _WITHIN
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level + 1)
 
 
 def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:
-    """The round numbers ``first, ..., last``, with about ten lines if the estimator is verbose."""
+    """The round numbers ``first, ..., last``, with about ten lines if the estimator is
+    verbose.
+    """
     every = max(1, (last - first + 1) // 10)
     for t in range(first, last + 1):
         if estimator.verbose and (t == last or (t - first) % every == 0):

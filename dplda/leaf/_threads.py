@@ -15,7 +15,8 @@ from dplda.kernels import _team as _kernel
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-MAX_THREADS = 256  # more than the processors of a machine of today; made when they are needed
+# more than the processors of a machine of today; made when they are needed
+MAX_THREADS = 256
 _team: list[Thread] = []
 _team_grows = Lock()
 
@@ -32,10 +33,11 @@ if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Number of threads for the loops of the kernels; the process has them from then on.
+    """Number of threads for the loops of the kernels; the process has them from then
+    on.
 
-    They are daemons: they work without the lock of the interpreter, and end with the process. Where
-    the system gives no more threads, the others do the work.
+    They are daemons: they work without the lock of the interpreter, and end with the
+    process. Where the system gives no more threads, the others do the work.
     """
     number = 1 if n_jobs == 1 else min(joblib.effective_n_jobs(n_jobs), MAX_THREADS)
     with _team_grows:
@@ -43,7 +45,8 @@ def n_threads(n_jobs: int | None) -> int:
             member = Thread(target=_kernel.serve, name="dplda-team", daemon=True)
             try:
                 # Where threads inherit the context of their start
-                # (`sys.flags.thread_inherit_context`), it would keep that of its first caller.
+                # (`sys.flags.thread_inherit_context`), it would keep that of its first
+                # caller.
                 Context().run(member.start)
             except RuntimeError:
                 break
@@ -54,11 +57,12 @@ def n_threads(n_jobs: int | None) -> int:
 def in_threads(
     run: Callable[[Piece], Result], pieces: Sequence[Piece], n_jobs: int | None
 ) -> list[Result]:
-    """Call `run` on each piece, in `n_jobs` threads at most; results in the order of the pieces.
+    """Call `run` on each piece, in `n_jobs` threads at most; results in the order of
+    the pieces.
 
-    The calling thread is one of them, and the others, which are those of the kernels, have its
-    context variables (`np.errstate`). Many small pieces keep all threads busy to the end. After an
-    error no further piece is begun.
+    The calling thread is one of them, and the others, which are those of the kernels,
+    have its context variables (`np.errstate`). Many small pieces keep all threads busy
+    to the end. After an error no further piece is begun.
     """
     number = n_threads(n_jobs) if len(pieces) > 1 else 1
     if number == 1:

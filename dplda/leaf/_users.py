@@ -17,38 +17,47 @@ RELATIONS = {
 }
 ROWS_OF_A_UNIT = {
     "document": (
-        "one row of X holds everything that one protected unit contributed, and no document occurs "
-        "in two rows, as in a bootstrap sample"
+        "one row of X holds everything that one protected unit contributed, and no "
+        "document occurs in two rows, as in a bootstrap sample"
     ),
     "user": (
-        "each user has one id, every row with anything of the user carries it, no two users share "
-        "an id, and all fits that are added up have the same ids"
+        "each user has one id, every row with anything of the user carries it, no two "
+        "users share an id, and all fits that are added up have the same ids"
     ),
 }
 
 
 def protected_unit(user_ids: Any) -> str:
-    """What the guarantee protects. It depends on whether ids are given, and not on the ids."""
+    """What the guarantee protects. It depends on whether ids are given, and not on the
+    ids.
+    """
     return "document" if user_ids is None else "user"
 
 
 def charged_unit(user_ids: Any, unit: str | None = None) -> str:
-    """The unit of a charge: ids with another name, as a column has, are those of another unit.
+    """The unit of a charge: ids with another name, as a column has, are those of
+    another unit.
 
-    Persons and households are both users, and what one of them costs is not what the other does.
+    Persons and households are both users, and what one of them costs is not what the
+    other does.
     """
     unit = protected_unit(user_ids) if unit is None else unit
     name = getattr(user_ids, "name", None)
-    return f"{unit} by {name!r}" if unit == "user" and isinstance(name, str) and name else unit
+    return (
+        f"{unit} by {name!r}"
+        if unit == "user" and isinstance(name, str) and name
+        else unit
+    )
 
 
 def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
-    """Number of each row's user, from 0, in the order in which users occur; None without ids.
+    """Number of each row's user, from 0, in the order in which users occur; None
+    without ids.
 
-    Ids are compared as they are. A conversion could make two ids equal: numbers to text, or large
-    integers to floats. Texts that look the same are an error: as two users, one person would be
-    protected less, and as one user, two persons.
-    Errors name types and sizes, and quote no id.
+    Ids are compared as they are. A conversion could make two ids equal: numbers to
+    text, or large integers to floats. Texts that look the same are an error: as two
+    users, one person would be protected less, and as one user, two persons. Errors name
+    types and sizes, and quote no id.
     """
     if user_ids is None:
         return None
@@ -60,39 +69,50 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
         )
     if len(ids) != n_docs:
         raise ValueError(
-            f"user_ids must have one id for each row of X, got {len(ids)} ids for {n_docs} rows; "
-            "select rows of both alike"
+            f"user_ids must have one id for each row of X, got {len(ids)} ids for "
+            f"{n_docs} rows; select rows of both alike"
         )
     kinds = {type(i) for i in ids}
     whole = all(issubclass(kind, Integral) and kind is not bool for kind in kinds)
     if not whole and not all(issubclass(kind, str) for kind in kinds):
         found = " and ".join(sorted(kind.__name__ for kind in kinds))
         raise ValueError(
-            "user_ids must be integers only or strings only, and none may be missing, got values "
-            f"of type {found}; convert all ids to strings, and leave out rows without an id"
+            "user_ids must be integers only or strings only, and none may be missing, "
+            f"got values of type {found}; convert all ids to strings, and leave out "
+            "rows without an id"
         )
-    if not whole and not all(map(str.strip, ids)):  # all rows without an id would be one user
+    # all rows without an id would be one user
+    if not whole and not all(map(str.strip, ids)):
         raise ValueError(
-            "user_ids must not be empty texts, as which tables are read that lack an id; leave out "
-            "rows without an id, or find out whose they are"
+            "user_ids must not be empty texts, as which tables are read that lack an "
+            "id; leave out rows without an id, or find out whose they are"
         )
     number: dict[Any, int] = {}
-    users = np.fromiter((number.setdefault(i, len(number)) for i in ids), np.int64, len(ids))
+    users = np.fromiter(
+        (number.setdefault(i, len(number)) for i in ids), np.int64, len(ids)
+    )
     if len(set(map(visible, number))) < len(number):
         raise ValueError(
-            "user_ids holds ids that look the same: they differ in spaces around them, in "
-            "characters without a width, or in how accents are encoded (NFC and NFD); write the "
-            "ids of one user in one way, and give different users different ids"
+            "user_ids holds ids that look the same: they differ in spaces around them, "
+            "in characters without a width, or in how accents are encoded (NFC and "
+            "NFD); write the ids of one user in one way, and give different users "
+            "different ids"
         )
     return users
 
 
 def visible(user_id: Any) -> Any:
-    """What can be seen of a text: NFC, without format characters and without spaces around it."""
+    """What can be seen of a text: NFC, without format characters and without spaces
+    around it.
+    """
     if not isinstance(user_id, str):
         return user_id
     if not user_id.isascii():
-        kept = (c for c in unicodedata.normalize("NFC", user_id) if unicodedata.category(c) != "Cf")
+        kept = (
+            c
+            for c in unicodedata.normalize("NFC", user_id)
+            if unicodedata.category(c) != "Cf"
+        )
         user_id = unicodedata.normalize("NFC", "".join(kept))
     return user_id.strip()
 
@@ -106,4 +126,6 @@ def _as_objects(user_ids: Any) -> np.ndarray:
     try:
         return np.asarray(user_ids, dtype=object)
     except (ValueError, TypeError):  # its message may quote an id
-        raise ValueError("user_ids must be an array or a list of integers or strings") from None
+        raise ValueError(
+            "user_ids must be an array or a list of integers or strings"
+        ) from None

@@ -1,1 +1,3 @@
-"""Local privacy: documents are randomized before they leave their owner; no server is trusted."""
+"""Local privacy: documents are randomized before they leave their owner; no server is
+trusted.
+"""

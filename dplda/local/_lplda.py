@@ -1,7 +1,8 @@
 """LP-LDA and OLP-LDA: a topic model of documents that their owners have randomized.
 
-`LPLDA._collect` randomizes documents on behalf of clients. Everything else reads reports (or
-validates them), public numbers and the server's own randomness, and costs no privacy.
+`LPLDA._collect` randomizes documents on behalf of clients. Everything else reads
+reports (or validates them), public numbers and the server's own randomness, and costs
+no privacy.
 """
 
 from __future__ import annotations
@@ -31,30 +32,33 @@ from dplda.privacy import Guarantee
 from dplda.privacy._streams import Purpose, Reader, Streams, uniform_integers
 
 N_TOP = 10  # words of a topic whose reports are its evidence: as many as of `coherence`
-# Largest evidence of words without topics, which the sampler has chosen by chance: 6.4 of 60
-# reports, 5.3 of 300, 4.1 of 2,000, in 400 fits (tests/test_lplda.py).
+# Largest evidence of words without topics, which the sampler has chosen by chance: 6.4
+# of 60 reports, 5.3 of 300, 4.1 of 2,000, in 400 fits (tests/test_lplda.py).
 CHANCE = 7.0
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "ledger")
 MADE_BY_CLIENTS = (
-    "the rows of X were made by RandomizedResponse, or by a program that does the same, with the "
-    "parameters of this estimator and with secret randomness"
+    "the rows of X were made by RandomizedResponse, or by a program that does the "
+    "same, with the parameters of this estimator and with secret randomness"
 )
 PUBLIC_PRIOR = (
-    "the corpus that fit_prior was given is public: it is used as it is, without any protection"
+    "the corpus that fit_prior was given is public: it is used as it is, without any "
+    "protection"
 )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class State:
-    """What batches leave behind: functions of reports and of a public corpus, and public as well.
+    """What batches leave behind: functions of reports and of a public corpus, and
+    public as well.
 
-    The evidence of the topics, (n_components,), is `common_words` of each batch, weighted by the
-    root of its number of documents.
+    The evidence of the topics, (n_components,), is `common_words` of each batch,
+    weighted by the root of its number of documents.
     """
 
     prior: np.ndarray  # Dirichlet parameters of the topics, (n_words, n_components)
     counts: np.ndarray  # word-topic counts on top of them
-    # of documents of the last batch with each word: mean of the numbers before (mu) and after (eta)
+    # of documents of the last batch with each word: mean of the numbers before (mu) and
+    # after (eta)
     expected: np.ndarray
     evidence: np.ndarray
     n_docs: int = 0  # of the last batch
@@ -65,39 +69,41 @@ class State:
 
 
 class LPLDA(PrivateEstimator, BaseLDA):
-    """Local differential privacy: collapsed Gibbs sampling on randomized reports of documents.
+    """Local differential privacy: collapsed Gibbs sampling on randomized reports of
+    documents.
 
-    LP-LDA [1]_. The owner of a document reports which words it contains, with some bits wrong
-    (:class:`RandomizedResponse`). The server estimates the number of false ones, and trains on the
-    reports. No server is trusted with a document.
+    LP-LDA [1]_. The owner of a document reports which words it contains, with some bits
+    wrong (:class:`RandomizedResponse`). The server estimates the number of false ones,
+    and trains on the reports. No server is trusted with a document.
 
     Parameters
     ----------
     n_components
     epsilon, bit_epsilon, delta, max_doc_words : optional
-        The randomizer of the clients, as in :class:`RandomizedResponse`. Give exactly one of the
-        first two. After `fit`, ``epsilon_ <= epsilon``; ``inf`` trains on the presence of words as
-        it is, without privacy.
+        The randomizer of the clients, as in :class:`RandomizedResponse`. Give exactly
+        one of the first two. After `fit`, ``epsilon_ <= epsilon``; ``inf`` trains on
+        the presence of words as it is, without privacy.
     randomized : bool, default=False
-        Whether the rows of `X` are reports that clients made with the four parameters above. If so,
-        the estimator randomizes nothing and spends no privacy.
+        Whether the rows of `X` are reports that clients made with the four parameters
+        above. If so, the estimator randomizes nothing and spends no privacy.
     reconstruction : {"background", "bits"}, default="background"
-        Treatment of false ones. "bits" is the method of the paper: bits of random documents are
-        cleared or set until each word is in as many documents as estimated. It clears true and
-        false ones alike. "background" keeps all bits and samples one more topic, whose rates are
-        the expected false ones of each word. That topic takes the words that do not fit the topics
-        of their document. Its perplexity was lower at each measured `bit_epsilon` up to 3.
+        Treatment of false ones. "bits" is the method of the paper: bits of random
+        documents are cleared or set until each word is in as many documents as
+        estimated. It clears true and false ones alike. "background" keeps all bits and
+        samples one more topic, whose rates are the expected false ones of each word.
+        That topic takes the words that do not fit the topics of their document. Its
+        perplexity was lower at each measured `bit_epsilon` up to 3.
     max_iter : int, default=100
         Number of sweeps of each call.
     doc_topic_prior
     topic_word_prior
     ledger : Ledger, str, path-like or None, default=None
-        Ledger that :class:`RandomizedResponse` charges with the reports of each call, under its own
-        name. Not used with ``randomized=True``.
+        Ledger that :class:`RandomizedResponse` charges with the reports of each call,
+        under its own name. Not used with ``randomized=True``.
     n_jobs
     random_state : int, RandomState instance or None, default=None
-        Seed of the training and of the reports, if they are drawn here. Their guarantee is void
-        against anyone who knows or guesses it (`SeededNoiseWarning`).
+        Seed of the training and of the reports, if they are drawn here. Their guarantee
+        is void against anyone who knows or guesses it (`SeededNoiseWarning`).
     verbose
 
     Attributes
@@ -109,11 +115,12 @@ class LPLDA(PrivateEstimator, BaseLDA):
     n_batches_ : int
         Number of batches of reports: calls, or what :class:`OLPLDA` makes of one.
     topic_evidence_ : ndarray of shape (n_components,)
-        How much oftener the top words of each topic share reports than by chance, in standard
-        errors. The reports of a first call have chosen the words, those of a later call have not.
+        How much oftener the top words of each topic share reports than by chance, in
+        standard errors. The reports of a first call have chosen the words, those of a
+        later call have not.
     weak_topics_ : ndarray of shape (n_components,), bool
-        Topics with less evidence than chance can have: likely noise. None is without noise, or if
-        there is one topic.
+        Topics with less evidence than chance can have: likely noise. None is without
+        noise, or if there is one topic.
     epsilon_, delta_, bit_epsilon_, word_epsilon_, document_epsilon_, flip_probability_
         Guarantee of one report of a document, as in :class:`RandomizedResponse`.
     privacy_
@@ -127,23 +134,25 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by any other.
-    Trust: its owner only. Sensitivity, mechanism and events are those of
-    :class:`RandomizedResponse`; everything else reads reports only. With ``randomized=True`` the
-    model carries the clients' guarantee, and `privacy_.assumptions` states its conditions.
+    **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by
+    any other. Trust: its owner only. Sensitivity, mechanism and events are those of
+    :class:`RandomizedResponse`; everything else reads reports only. With
+    ``randomized=True`` the model carries the clients' guarantee, and
+    `privacy_.assumptions` states its conditions.
 
-    Reports state which words are present, not how often, after the cap of `max_doc_words`.
+    Reports state which words are present, not how often, after the cap of
+    `max_doc_words`.
 
     References
     ----------
-    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training with Differential Privacy", IEEE TIFS 2020; section V.
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
+       Allocation Model Training with Differential Privacy", IEEE TIFS 2020; section V.
 
     Examples
     --------
     >>> from dplda import LPLDA, RandomizedResponse
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+    >>> X = make_topic_corpus(500, 30, 3, random_state=0).data
     >>> client = RandomizedResponse(epsilon=40.0, max_doc_words=10).fit(X)
     >>> reports = client.transform(X)
     >>> server = LPLDA(3, epsilon=40.0, max_doc_words=10, randomized=True).fit(reports)
@@ -156,31 +165,50 @@ class LPLDA(PrivateEstimator, BaseLDA):
     _promise = RandomizedResponse._promise
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        **{name: RandomizedResponse._parameter_constraints[name] for name in CLIENT_PARAMETERS},
+        **{
+            name: RandomizedResponse._parameter_constraints[name]
+            for name in CLIENT_PARAMETERS
+        },
         "randomized": ["boolean"],
         "reconstruction": [StrOptions({"background", "bits"})],
     }
-    # all rows of a call are a batch, its counts add up, and no earlier batch enters an estimate
+    # all rows of a call are a batch, its counts add up, and no earlier batch enters an
+    # estimate
     batch_size, correlation, prior_weight, prior_variance = None, 1.0, 0.0, None
 
     def __init__(
-        self, n_components=10, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
-        randomized=False, reconstruction="background", max_iter=100, doc_topic_prior=0.1,
-        topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        epsilon=None,
+        bit_epsilon=None,
+        delta=1e-6,
+        max_doc_words=100,
+        randomized=False,
+        reconstruction="background",
+        max_iter=100,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> LPLDA:
-        """Train on documents, which are randomized first, or on reports: zeros and ones.
+        """Train on documents, which are randomized first, or on reports: zeros and
+        ones.
 
         Raises
         ------
         ValueError
-            If reports hold other numbers than zeros and ones, if the budget or another parameter of
-            the randomizer is out of range.
+            If reports hold other numbers than zeros and ones, if the budget or another
+            parameter of the randomizer is out of range.
         BudgetError
-            If the budget of the ledger is too small. No document has been randomized then.
+            If the budget of the ledger is too small. No document has been randomized
+            then.
 
         Warns
         -----
@@ -193,22 +221,24 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> LPLDA:
-        """Continue with a batch of documents, or of reports, that no earlier call has seen.
+        """Continue with a batch of documents, or of reports, that no earlier call has
+        seen.
 
-        Documents are randomized first. The method raises and warns as `fit` does, and refuses
-        another randomizer or number of topics.
+        Documents are randomized first. The method raises and warns as `fit` does, and
+        refuses another randomizer or number of topics.
 
         Notes
         -----
-        **Privacy.** Each document appears in exactly one call, so `epsilon_` remains the cost of a
-        single report and never exceeds `epsilon`. A document that is reported in two calls costs
-        twice as much, which `epsilon_` does not count. A ledger cannot tell documents apart, and
-        each call charges it.
+        **Privacy.** Each document appears in exactly one call, so `epsilon_` remains
+        the cost of a single report and never exceeds `epsilon`. A document that is
+        reported in two calls costs twice as much, which `epsilon_` does not count. A
+        ledger cannot tell documents apart, and each call charges it.
         """
         return self._train(X, getattr(self, "_state", None), None)
 
     def _train(self, X: Any, state: State | None, batch_size: int | None) -> LPLDA:
-        """Learn from documents or reports, on top of the state so far; None starts from scratch.
+        """Learn from documents or reports, on top of the state so far; None starts from
+        scratch.
 
         Without a batch size, all rows are a batch.
         """
@@ -217,12 +247,13 @@ class LPLDA(PrivateEstimator, BaseLDA):
         if state is not None and state.counts.shape[1] != n_components:
             origin = "fit" if n_batches else "fit_prior"
             raise ValueError(
-                f"{origin} had n_components={state.counts.shape[1]}, got {n_components}; call "
-                f"{origin} to start from scratch"
+                f"{origin} had n_components={state.counts.shape[1]}, got "
+                f"{n_components}; call {origin} to start from scratch"
             )
         earlier = self.privacy_ if n_batches else None
         client, reports = self._collect(X, state)
-        # from here on everything reads reports, and the guarantee does not depend on the streams
+        # from here on everything reads reports, and the guarantee does not depend on
+        # the streams
         streams = Streams.from_random_state(self.random_state)
         n_docs, n_words = reports.shape
         if state is None:
@@ -233,36 +264,47 @@ class LPLDA(PrivateEstimator, BaseLDA):
         batches = [reports[i : i + step] for i in range(0, n_docs, step)]  # public
         first = state.n_iter + 1
         sweeps = rounds(self, first, state.n_iter + len(batches) * self.max_iter)
-        for number, own_sweeps in itertools.groupby(sweeps, lambda t: (t - first) // self.max_iter):
+        for number, own_sweeps in itertools.groupby(
+            sweeps, lambda t: (t - first) // self.max_iter
+        ):
             state = self._learn(
                 state, batches[number], client.flip_probability_, streams, own_sweeps
             )
         self._publish(client, state, earlier)
         return self
 
-    def _collect(self, X: Any, state: State | None) -> tuple[RandomizedResponse, sp.csr_array]:
-        """The fitted randomizer of the clients, and reports: theirs, or of documents at once."""
+    def _collect(
+        self, X: Any, state: State | None
+    ) -> tuple[RandomizedResponse, sp.csr_array]:
+        """The fitted randomizer of the clients, and reports: theirs, or of documents at
+        once.
+        """
         width = None if state is None else len(state.counts)
         n_earlier = 0  # enters the seed of the reports
         if state is not None and state.n_batches:
             n_earlier = state.n_iter if self.correlation == 1 else state.n_batches
         check = _check_reports if self.randomized else check_counts
-        read = partial(check, self, X, reset=width is None)  # private, unless X holds reports
-        try:  # the size of the vocabulary is public, and enters the cost before X is read
+        read = partial(
+            check, self, X, reset=width is None
+        )  # private, unless X holds reports
+        # the size of the vocabulary is public, and enters the cost before X is read
+        try:
             n_words = width or np.shape(X)[1]
         except (TypeError, ValueError, IndexError):  # no matrix: `read` says why
             n_words = read().shape[1]
         client = self._client(n_words, n_earlier)  # public
         if n_earlier and client._law != self._law:
             raise ValueError(
-                "partial_fit continues with reports of the same randomizer, and epsilon, "
-                "bit_epsilon, delta or max_doc_words have changed; call fit to start from scratch"
+                "partial_fit continues with reports of the same randomizer, and "
+                "epsilon, bit_epsilon, delta or max_doc_words have changed; call fit "
+                "to start from scratch"
             )
         if self.randomized:
             return client, read()  # public
-        # The release. One document is one row, and its report depends on this row and on its own
-        # coins only. Replacing the document changes at most 2 * max_doc_words bits of that row,
-        # which `client.privacy_` charges. The ledger is charged before `read` looks at a document.
+        # The release. One document is one row, and its report depends on this row and
+        # on its own coins only. Replacing the document changes at most 2 *
+        # max_doc_words bits of that row, which `client.privacy_` charges. The ledger is
+        # charged before `read` looks at a document.
         reports = client._report(read, client.ledger)  # public
         return client, reports
 
@@ -277,7 +319,8 @@ class LPLDA(PrivateEstimator, BaseLDA):
             seed = int(streams.reader(Purpose.CLIENT_SEED, n_earlier).words(1)[0] >> 32)
         own = {name: getattr(self, name) for name in CLIENT_PARAMETERS}
         exactly_one(type(self).__name__, **{name: own[name] for name in BUDGETS})
-        columns = sp.csr_array((1, n_words))  # the guarantee depends on their number only
+        # the guarantee depends on their number only
+        columns = sp.csr_array((1, n_words))
         return RandomizedResponse(**own, random_state=seed).fit(columns)
 
     def _learn(
@@ -294,8 +337,10 @@ class LPLDA(PrivateEstimator, BaseLDA):
         estimate = estimate_counts(n_reported, n_docs, flip)  # equation 8
         mean = estimate
         if state.n_docs:
-            mean = np.minimum(state.expected * (n_docs / state.n_docs), n_docs)  # equation 21
-            weight = self.prior_weight if flip else 0.0  # counts without noise need no prior
+            # equation 21
+            mean = np.minimum(state.expected * (n_docs / state.n_docs), n_docs)
+            # counts without noise need no prior
+            weight = self.prior_weight if flip else 0.0
             if self.prior_variance is not None:  # Theorem 6
                 weight = weight_of_prior(n_docs, flip, float(self.prior_variance))
             estimate = weight * mean + (1.0 - weight) * estimate  # equation 19
@@ -309,28 +354,46 @@ class LPLDA(PrivateEstimator, BaseLDA):
         if self.correlation < 1:  # equation 10
             prior, kept = prior + float(self.correlation) * kept, np.zeros_like(kept)
         counts = topic_counts(
-            documents, prior + kept, background, doc_topic_prior=self.doc_topic_prior,
-            streams=streams, sweeps=sweeps, first_round=state.n_iter + 1,
-        )  # fmt: skip
+            documents,
+            prior + kept,
+            background,
+            doc_topic_prior=self.doc_topic_prior,
+            streams=streams,
+            sweeps=sweeps,
+            first_round=state.n_iter + 1,
+        )
         after = dataclasses.replace(
-            state, prior=prior, counts=kept + counts, expected=0.5 * (mean + estimate),
-            n_docs=n_docs, n_iter=state.n_iter + int(self.max_iter),
-            n_batches=state.n_batches + 1, n_reports=state.n_reports + n_docs,
-        )  # fmt: skip
-        # Topics that these reports did not make say more of them than the topics that they made.
+            state,
+            prior=prior,
+            counts=kept + counts,
+            expected=0.5 * (mean + estimate),
+            n_docs=n_docs,
+            n_iter=state.n_iter + int(self.max_iter),
+            n_batches=state.n_batches + 1,
+            n_reports=state.n_reports + n_docs,
+        )
+        # Topics that these reports did not make say more of them than the topics that
+        # they made.
         words = _top_words(state if state.n_iter else after)
         if min(words.shape) < 2:  # nothing to stand out of
             return after
         evidence = math.sqrt(state.n_reports) * state.evidence
         evidence += math.sqrt(n_docs) * common_words(reports, words)
-        return dataclasses.replace(after, evidence=evidence / math.sqrt(after.n_reports))
+        return dataclasses.replace(
+            after, evidence=evidence / math.sqrt(after.n_reports)
+        )
 
     def _publish(
-        self, client: RandomizedResponse, state: State, earlier: Guarantee | None, **attributes: Any
+        self,
+        client: RandomizedResponse,
+        state: State,
+        earlier: Guarantee | None,
+        **attributes: Any,
     ) -> None:
         """Set the fitted attributes, with the guarantee of one report.
 
-        It does not depend on the number of documents, because each appears in one call only.
+        It does not depend on the number of documents, because each appears in one call
+        only.
         """
         clients = client.privacy_
         seeded, assumptions = clients.seeded, clients.assumptions
@@ -342,7 +405,9 @@ class LPLDA(PrivateEstimator, BaseLDA):
             seeded = seeded or earlier.seeded
             assumptions += tuple(a for a in earlier.assumptions if a not in assumptions)
         words = _top_words(state)
-        is_tested = state.n_batches and min(words.shape) > 1 and clients.epsilon < math.inf
+        is_tested = (
+            state.n_batches and min(words.shape) > 1 and clients.epsilon < math.inf
+        )
         publish(
             self,
             dataclasses.replace(clients, assumptions=assumptions, seeded=seeded),
@@ -363,11 +428,12 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
 
 class OLPLDA(LPLDA):
-    """Local differential privacy, online: Gibbs sampling on batches of randomized reports.
+    """Local differential privacy, online: Gibbs sampling on batches of randomized
+    reports.
 
-    OLP-LDA [1]_ is :class:`LPLDA` in batches. The topics of a batch are the prior of the next one,
-    and its word counts reduce the noise of the next estimates. A public corpus can precede the
-    first batch (`fit_prior`), and `fit` takes the rows in order.
+    OLP-LDA [1]_ is :class:`LPLDA` in batches. The topics of a batch are the prior of
+    the next one, and its word counts reduce the noise of the next estimates. A public
+    corpus can precede the first batch (`fit_prior`), and `fit` takes the rows in order.
 
     Parameters
     ----------
@@ -376,20 +442,22 @@ class OLPLDA(LPLDA):
         The randomizer of the clients, as in :class:`RandomizedResponse`.
     randomized
     reconstruction : {"background", "bits"}, default="bits"
-        Treatment of false ones, as in :class:`LPLDA`. The perplexity of "background" was lower
-        after `fit_prior`. Without `fit_prior`, it was higher at a `bit_epsilon` of about 1.
+        Treatment of false ones, as in :class:`LPLDA`. The perplexity of "background"
+        was lower after `fit_prior`. Without `fit_prior`, it was higher at a
+        `bit_epsilon` of about 1.
     correlation : float, default=0.5
-        Weight, from 0 to 1, of the counts of a batch in the prior of the next batch (lambda).
+        Weight, from 0 to 1, of the counts of a batch in the prior of the next batch
+        (lambda).
     prior_weight : float, default=0.4
-        Weight, from 0 to 1, of the earlier batches in the estimated number of documents with a word
-        (omega).
+        Weight, from 0 to 1, of the earlier batches in the estimated number of documents
+        with a word (omega).
     prior_variance : float or None, default=None
-        Variance of the number of documents with a word around the value that earlier batches
-        predict (sigma squared). If it is given, it decides on the weight, by Theorem 6 of [1]_, and
-        `prior_weight` is not used.
+        Variance of the number of documents with a word around the value that earlier
+        batches predict (sigma squared). If it is given, it decides on the weight, by
+        Theorem 6 of [1]_, and `prior_weight` is not used.
     batch_size : int, default=160
-        Number of documents of a batch in `fit`; the last batch has the remaining ones. A call of
-        `partial_fit` is one batch.
+        Number of documents of a batch in `fit`; the last batch has the remaining ones.
+        A call of `partial_fit` is one batch.
     max_iter : int, default=50
         Number of sweeps over each batch.
     doc_topic_prior, topic_word_prior, ledger, n_jobs, random_state, verbose : optional
@@ -398,36 +466,39 @@ class OLPLDA(LPLDA):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Word-topic counts of the last batch plus the prior from all earlier ones; not normalized.
-        The other attributes are those of :class:`LPLDA`.
+        Word-topic counts of the last batch plus the prior from all earlier ones; not
+        normalized. The other attributes are those of :class:`LPLDA`.
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`). Relation, trust, sensitivity, mechanism and events
-    are those of :class:`LPLDA`. Batches hold different documents, so all of them together cost a
-    document the epsilon of its single report. The corpus of `fit_prior` is not protected.
+    **Privacy.** Unit: document (a row of `X`). Relation, trust, sensitivity, mechanism
+    and events are those of :class:`LPLDA`. Batches hold different documents, so all of
+    them together cost a document the epsilon of its single report. The corpus of
+    `fit_prior` is not protected.
 
-    Algorithm 2 of [1]_ contradicts the equations of its text in three lines; the text is
-    implemented (``docs/proofs_local.md``). Means are clipped to the size of the batch. Without
-    `fit_prior` the first batch has a flat prior and the unbiased estimate. ``epsilon=inf`` has
-    exact counts and estimates nothing: O-LDA [2]_ on the presence of words.
+    Algorithm 2 of [1]_ contradicts the equations of its text in three lines; the text
+    is implemented (``docs/proofs_local.md``). Means are clipped to the size of the
+    batch. Without `fit_prior` the first batch has a flat prior and the unbiased
+    estimate. ``epsilon=inf`` has exact counts and estimates nothing: O-LDA [2]_ on the
+    presence of words.
 
     References
     ----------
-    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training with Differential Privacy", IEEE TIFS 2020; section VI.
-    .. [2] L. AlSumait, D. Barbara, C. Domeniconi, "On-line LDA: Adaptive Topic Models for Mining
-       Text Streams", ICDM 2008.
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
+       Allocation Model Training with Differential Privacy", IEEE TIFS 2020; section VI.
+    .. [2] L. AlSumait, D. Barbara, C. Domeniconi, "On-line LDA: Adaptive Topic Models
+       for Mining Text Streams", ICDM 2008.
 
     Examples
     --------
     >>> from dplda import OLPLDA, RandomizedResponse
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+    >>> X = make_topic_corpus(500, 30, 3, random_state=0).data
     >>> client = RandomizedResponse(epsilon=40.0, max_doc_words=10).fit(X)
     >>> reports = client.transform(X)
     >>> server = OLPLDA(3, epsilon=40.0, max_doc_words=10, randomized=True)
-    >>> server = server.fit_prior(X[:50]).partial_fit(reports[50:200]).partial_fit(reports[200:])
+    >>> server = server.fit_prior(X[:50]).partial_fit(reports[50:200])
+    >>> server = server.partial_fit(reports[200:])
     >>> round(server.epsilon_, 2), round(server.bit_epsilon_, 2), server.n_batches_
     (40.0, 2.0, 2)
     """
@@ -441,23 +512,41 @@ class OLPLDA(LPLDA):
     }
 
     def __init__(
-        self, n_components=10, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100,
-        randomized=False, reconstruction="bits", correlation=0.5, prior_weight=0.4,
-        prior_variance=None, batch_size=160, max_iter=50, doc_topic_prior=0.1,
-        topic_word_prior=0.01, ledger=None, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        epsilon=None,
+        bit_epsilon=None,
+        delta=1e-6,
+        max_doc_words=100,
+        randomized=False,
+        reconstruction="bits",
+        correlation=0.5,
+        prior_weight=0.4,
+        prior_variance=None,
+        batch_size=160,
+        max_iter=50,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_prior(self, X_public: Any, y: Any = None) -> OLPLDA:
-        """Start with a public corpus: its topics and word counts are the prior of the first batch.
+        """Start with a public corpus: its topics and word counts are the prior of the
+        first batch.
 
         A later `fit` starts from this corpus again.
 
         Parameters
         ----------
         X_public : {array-like, sparse matrix} of shape (n_docs, n_words)
-            Word counts, not reports. **They must be public**: the model holds them without noise.
+            Word counts, not reports. **They must be public**: the model holds them
+            without noise.
         y : Ignored
             Ignored.
 
@@ -468,32 +557,45 @@ class OLPLDA(LPLDA):
 
         Notes
         -----
-        **Privacy.** These documents are not protected. The fitted attributes state the guarantee
-        of the batches that follow.
+        **Privacy.** These documents are not protected. The fitted attributes state the
+        guarantee of the batches that follow.
         """
         X = check_counts(self, X_public, reset=True)  # public
         n_docs, n_words = X.shape
         client = self._client(n_words, None)
         prior = np.full((n_words, int(self.n_components)), float(self.topic_word_prior))
         counts = topic_counts(
-            X, prior, np.zeros(n_words), doc_topic_prior=self.doc_topic_prior,
+            X,
+            prior,
+            np.zeros(n_words),
+            doc_topic_prior=self.doc_topic_prior,
             streams=Streams.from_random_state(self.random_state),
-            sweeps=rounds(self, 1, self.max_iter), first_round=1,
-        )  # fmt: skip
+            sweeps=rounds(self, 1, self.max_iter),
+            first_round=1,
+        )
         n_docs_with = np.bincount(X.indices, minlength=n_words).astype(float)
         state = State(
-            prior, counts, n_docs_with, np.zeros(counts.shape[1]), n_docs, int(self.max_iter),
+            prior,
+            counts,
+            n_docs_with,
+            np.zeros(counts.shape[1]),
+            n_docs,
+            int(self.max_iter),
             has_public=True,
-        )  # fmt: skip
+        )
         self._publish(client, state, None, _public=state)
         return self
 
 
 def _top_words(state: State) -> np.ndarray:
-    """Top words of the topics, (n_components, n_top): frequent ones, and rare in other topics."""
+    """Top words of the topics, (n_components, n_top): frequent ones, and rare in other
+    topics.
+    """
     table = (state.prior + state.counts).T
     rank = table**2 / table.sum(axis=0)
-    return np.argsort(-rank, axis=1, kind="stable")[:, : min(N_TOP, len(state.prior) // 2)]
+    return np.argsort(-rank, axis=1, kind="stable")[
+        :, : min(N_TOP, len(state.prior) // 2)
+    ]
 
 
 def _check_reports(model: BaseLDA, X: Any, *, reset: bool) -> sp.csr_array:
@@ -502,8 +604,8 @@ def _check_reports(model: BaseLDA, X: Any, *, reset: bool) -> sp.csr_array:
     unrounded = X.data if sp.issparse(X) else np.asarray(X)
     if (reports.data != 1).any() or (np.rint(unrounded) != unrounded).any():
         raise ValueError(
-            f"{type(model).__name__} with randomized=True takes reports, which hold zeros and "
-            "ones only, and X holds other numbers; pass the result of "
+            f"{type(model).__name__} with randomized=True takes reports, which hold "
+            "zeros and ones only, and X holds other numbers; pass the result of "
             "RandomizedResponse.transform, or word counts with randomized=False"
         )
     return reports
@@ -519,12 +621,14 @@ def topic_counts(
     sweeps: Iterable[int],
     first_round: int,
 ) -> np.ndarray:
-    """Word-topic counts, by collapsed Gibbs sampling of documents with a background topic.
+    """Word-topic counts, by collapsed Gibbs sampling of documents with a background
+    topic.
 
-    Counts and Dirichlet parameters `word_prior` have shape (n_words, n_components). `background`
-    (n_words,) is the expected number of tokens of a document that belong to no topic; they are not
-    counted. In round 1, topics start equally likely, and the background with its rate. The first
-    sweep of a later batch draws topics from the prior and the tokens sampled before.
+    Counts and Dirichlet parameters `word_prior` have shape (n_words, n_components).
+    `background` (n_words,) is the expected number of tokens of a document that belong
+    to no topic; they are not counted. In round 1, topics start equally likely, and the
+    background with its rate. The first sweep of a later batch draws topics from the
+    prior and the tokens sampled before.
     """
     corpus = Corpus.from_counts(documents)
     n_words, n_components = word_prior.shape
@@ -536,8 +640,12 @@ def topic_counts(
         words = streams.reader(Purpose.FIRST_TOPICS, first_round).words(corpus.n_tokens)
         n_tokens = np.bincount(corpus.word, minlength=n_words)
         share = background * documents.shape[0] / np.maximum(n_tokens, 1)
-        # the low half of a random word decides for the background, the high half for the topic
-        low, uniform = words & np.uint64(0xFFFFFFFF), uniform_integers(words, n_components)
+        # the low half of a random word decides for the background, the high half for
+        # the topic
+        low, uniform = (
+            words & np.uint64(0xFFFFFFFF),
+            uniform_integers(words, n_components),
+        )
         topics[:] = np.where(low * 2.0**-32 < share[corpus.word], n_components, uniform)
         tokens = (np.ones(corpus.n_tokens, np.int32), (corpus.word, topics))
         counts[:, : n_components + 1] = sp.coo_array(tokens, shape=shape).toarray()
@@ -548,26 +656,39 @@ def topic_counts(
     for t in sweeps:
         bits = streams.reader(Purpose.TOPICS, t).words(corpus.n_tokens)
         _gibbs.background_sweep(
-            corpus.word, corpus.doc_ptr, topics, counts, totals, prior, sizes, rates,
-            doc_topic_prior, bits, scratch,
-        )  # fmt: skip
+            corpus.word,
+            corpus.doc_ptr,
+            topics,
+            counts,
+            totals,
+            prior,
+            sizes,
+            rates,
+            doc_topic_prior,
+            bits,
+            scratch,
+        )
     return counts[:, :n_components].astype(np.int64)
 
 
-# Estimates from reports. Equations and theorems are those of the paper, whose f is twice `flip`,
-# the probability that a bit is reported wrongly. Counts and estimates have shape (n_words,).
+# Estimates from reports. Equations and theorems are those of the paper, whose f is
+# twice `flip`, the probability that a bit is reported wrongly. Counts and estimates
+# have shape (n_words,).
 
 
 def estimate_counts(n_reported: np.ndarray, n_docs: int, flip: float) -> np.ndarray:
-    """Number of documents with each word, from the number of reports with it (equation 8).
+    """Number of documents with each word, from the number of reports with it (equation
+    8).
 
-    ``(n_reported - n_docs * flip) / (1 - 2 * flip)`` is unbiased; it is clipped to [0, n_docs].
+    ``(n_reported - n_docs * flip) / (1 - 2 * flip)`` is unbiased; it is clipped to [0,
+    n_docs].
     """
     return np.clip((n_reported - n_docs * flip) / (1.0 - flip - flip), 0.0, n_docs)
 
 
 def weight_of_prior(n_docs: int, flip: float, prior_variance: float) -> float:
-    """Omega of Theorem 6: variance of the estimate, divided by its sum with `prior_variance`.
+    """Omega of Theorem 6: variance of the estimate, divided by its sum with
+    `prior_variance`.
 
     It is the variance of the unclipped estimate, for any given documents.
     """
@@ -575,21 +696,27 @@ def weight_of_prior(n_docs: int, flip: float, prior_variance: float) -> float:
     return variance / (variance + prior_variance)
 
 
-def false_ones(n_reported: np.ndarray, counts: np.ndarray, n_docs: int, flip: float) -> np.ndarray:
+def false_ones(
+    n_reported: np.ndarray, counts: np.ndarray, n_docs: int, flip: float
+) -> np.ndarray:
     """Number of reported ones of each word, per document, that `counts` do not explain.
 
-    If `counts` are the unbiased estimate without clipping, the result is the expectation
-    ``flip * (1 - counts / n_docs)``.
+    If `counts` are the unbiased estimate without clipping, the result is the
+    expectation ``flip * (1 - counts / n_docs)``.
     """
     return np.maximum(n_reported - (1.0 - flip) * counts, 0.0) / n_docs
 
 
-def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> sp.csr_array:
-    """Set or clear bits at random until each word is in as many documents as `counts` says.
+def set_and_clear(
+    reports: sp.csr_array, counts: np.ndarray, reader: Reader
+) -> sp.csr_array:
+    """Set or clear bits at random until each word is in as many documents as `counts`
+    says.
 
-    Steps 3 to 5 of the paper's section V-B. Every choice of documents is equally likely, up to
-    ``n_docs * 2**-32``. Time and memory are proportional to the number of ones before and after.
-    `counts` (n_words,) are rounded to whole numbers from 0 to n_docs.
+    Steps 3 to 5 of the paper's section V-B. Every choice of documents is equally
+    likely, up to ``n_docs * 2**-32``. Time and memory are proportional to the number of
+    ones before and after. `counts` (n_words,) are rounded to whole numbers from 0 to
+    n_docs.
     """
     n_docs, n_words = reports.shape
     word = reports.indices.astype(np.int64)
@@ -603,8 +730,8 @@ def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> 
     stays = order[rank < target[word[order]]]
     ones = word[stays] * n_docs + doc[stays]
 
-    # set: documents are drawn until enough new ones are found. A word that most documents get would
-    # need many draws; keys choose its documents instead.
+    # set: documents are drawn until enough new ones are found. A word that most
+    # documents get would need many draws; keys choose its documents instead.
     ones.sort()
     missing = np.maximum(target - n_ones, 0)
     crowded = np.flatnonzero((missing > 0) & (2 * target > n_docs)).tolist()
@@ -623,7 +750,9 @@ def set_and_clear(reports: sp.csr_array, counts: np.ndarray, reader: Reader) -> 
     return documents
 
 
-def _free_cells(ones: np.ndarray, word: int, n_docs: int, n: int, reader: Reader) -> np.ndarray:
+def _free_cells(
+    ones: np.ndarray, word: int, n_docs: int, n: int, reader: Reader
+) -> np.ndarray:
     """`n` random cells of a word that are not among the sorted `ones`."""
     cells = np.arange(word * n_docs, (word + 1) * n_docs)
     first, last = np.searchsorted(ones, (cells[0], cells[-1] + 1))
@@ -632,17 +761,19 @@ def _free_cells(ones: np.ndarray, word: int, n_docs: int, n: int, reader: Reader
 
 
 def common_words(reports: sp.csr_array, words: np.ndarray) -> np.ndarray:
-    """How much oftener words of a topic share reports than by chance, in standard errors, (K,).
+    """How much oftener words of a topic share reports than by chance, in standard
+    errors, (K,).
 
-    `words` (K, m) are the top words of each topic. Let s be how many of them a report has. Where
-    bits are independent, s has a known law, given the frequencies of the bits. With
-    f = (s - E[s])^2, the mean of f over n reports is compared with E[f]: it is as far away with
-    probability at most exp(-n I), where I is the exponent of Chernoff's bound. The result is the
-    number z, of the sign of the difference, for which exp(-z^2 / 2) is this bound.
+    `words` (K, m) are the top words of each topic. Let s be how many of them a report
+    has. Where bits are independent, s has a known law, given the frequencies of the
+    bits. With f = (s - E[s])^2, the mean of f over n reports is compared with E[f]: it
+    is as far away with probability at most exp(-n I), where I is the exponent of
+    Chernoff's bound. The result is the number z, of the sign of the difference, for
+    which exp(-z^2 / 2) is this bound.
 
-    Long documents have more of all words. With c_w, the covariance of a bit with the sum of all
-    other bits of the report, one such factor explains the covariance c_v c_w / sum(c) of two words.
-    It is taken out of the mean where sum(c) is above its noise.
+    Long documents have more of all words. With c_w, the covariance of a bit with the
+    sum of all other bits of the report, one such factor explains the covariance c_v c_w
+    / sum(c) of two words. It is taken out of the mean where sum(c) is above its noise.
     """
     n_docs, n_words = reports.shape
     share = np.bincount(reports.indices, minlength=n_words) / n_docs

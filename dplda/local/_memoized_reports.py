@@ -1,4 +1,6 @@
-"""Memoized reports: a client that is asked for a document again returns its first report."""
+"""Memoized reports: a client that is asked for a document again returns its first
+report.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +27,29 @@ from dplda.privacy._streams import Purpose, Streams
 
 _APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
 _KEY_BYTES = 32  # of BLAKE2b
-Stored: TypeAlias = dict[bytes, tuple[bytes, bytes]]  # digest of the document, and report, by id
+# digest of the document, and report, by id
+Stored: TypeAlias = dict[bytes, tuple[bytes, bytes]]
 
 
 class MemoizedReports:
-    """Reports that are drawn once for each document, stored, and returned on each later request.
+    """Reports that are drawn once for each document, stored, and returned on each later
+    request.
 
     Parameters
     ----------
     randomizer : RandomizedResponse
-        A fitted randomizer. It draws the reports. Its ledger is charged once for all of them: each
-        document is reported once, and no document adds to the cost of another one.
+        A fitted randomizer. It draws the reports. Its ledger is charged once for all of
+        them: each document is reported once, and no document adds to the cost of
+        another one.
     path : str or path-like
-        SQLite file that stores the reports, on a local disk. A file that does not exist is created,
-        and only its owner can read it.
+        SQLite file that stores the reports, on a local disk. A file that does not exist
+        is created, and only its owner can read it.
 
     Raises
     ------
     ValueError
-        If the file is damaged, something else, or holds the reports of another randomizer.
+        If the file is damaged, something else, or holds the reports of another
+        randomizer.
     OSError
         If the file cannot be read or written.
 
@@ -53,22 +59,24 @@ class MemoizedReports:
 
     Notes
     -----
-    **Privacy.** Unit, relation, sensitivity and events are those of `randomizer`. If each document
-    has one id, all its reports together cost what one report costs, for any number of requests. A
-    document under two ids is reported twice, and so is a changed document under a new id. A report
-    is stored before it is returned. A ledger gets one entry for the file, before the first report
-    is drawn (``docs/proofs_local.md`` has the proof). With a given `random_state` the reports of
+    **Privacy.** Unit, relation, sensitivity and events are those of `randomizer`. If
+    each document has one id, all its reports together cost what one report costs, for
+    any number of requests. A document under two ids is reported twice, and so is a
+    changed document under a new id. A report is stored before it is returned. A ledger
+    gets one entry for the file, before the first report is drawn
+    (``docs/proofs_local.md`` has the proof). With a given `random_state` the reports of
     two calls have the same flips, and each call gets an entry.
 
-    An id belongs to a document, not to its place: its owner gives it, and the document keeps it on
-    another line or in another file. A keyed digest covers all stored reports: a damaged file is
-    refused, because a lost report would be drawn a second time. If the file is deleted, or replaced
-    by another one or by an older copy, later calls of this object are refused. A new object cannot
-    know that there was a file, or that a copy is older.
+    An id belongs to a document, not to its place: its owner gives it, and the document
+    keeps it on another line or in another file. A keyed digest covers all stored
+    reports: a damaged file is refused, because a lost report would be drawn a second
+    time. If the file is deleted, or replaced by another one or by an older copy, later
+    calls of this object are refused. A new object cannot know that there was a file, or
+    that a copy is older.
 
-    The file stays with the client. Besides the reports it holds a key, and hashes under this key of
-    the ids and of the sets of words. Anyone with the file can check a guess of a document. Each
-    call reads the file whole: pass many documents at a time.
+    The file stays with the client. Besides the reports it holds a key, and hashes under
+    this key of the ids and of the sets of words. Anyone with the file can check a guess
+    of a document. Each call reads the file whole: pass many documents at a time.
 
     Examples
     --------
@@ -83,14 +91,20 @@ class MemoizedReports:
     True
     """
 
-    def __init__(self, randomizer: RandomizedResponse, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, randomizer: RandomizedResponse, path: str | os.PathLike[str]
+    ) -> None:
         check_is_fitted(randomizer)
         self.randomizer = randomizer
         self._path = os.path.abspath(os.fspath(path))
         self._file = Database(
-            self._path, "file of reports", "file of reports", _APPLICATION_ID,
-            "what it held was reported: restore it, or documents would be reported a second time",
-        )  # fmt: skip
+            self._path,
+            "file of reports",
+            "file of reports",
+            _APPLICATION_ID,
+            "what it held was reported: restore it, or documents would be reported a "
+            "second time",
+        )
         self._key = b""
         self._seen = 0, b""  # number of reports, and the state of the file with them
         if not os.path.exists(self._path):
@@ -116,13 +130,14 @@ class MemoizedReports:
         Raises
         ------
         ValueError
-            If documents differ from those reported under the same ids; nothing is reported then. If
-            the file is damaged, or is not the file that this object opened.
+            If documents differ from those reported under the same ids; nothing is
+            reported then. If the file is damaged, or is not the file that this object
+            opened.
         OSError
             If the file is gone, or cannot be read or written.
         BudgetError
-            If the budget of the randomizer's ledger is too small, and it has no entry for these
-            reports yet.
+            If the budget of the randomizer's ledger is too small, and it has no entry
+            for these reports yet.
 
         Notes
         -----
@@ -130,14 +145,20 @@ class MemoizedReports:
         """
         X = check_counts(self.randomizer, X, reset=False)  # private
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-            raise TypeError(f"ids must hold one id for each row of X, got {type(ids).__name__}")
+            raise TypeError(
+                f"ids must hold one id for each row of X, got {type(ids).__name__}"
+            )
         labels = [_id_bytes(document_id) for document_id in ids]
         if len(labels) != X.shape[0]:
-            raise ValueError(f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}")
+            raise ValueError(
+                f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}"
+            )
         with self._transaction() as (connection, stored):
             state = self._seen[1]
             names = [_digest(self._key, label) for label in labels]
-            documents = [_digest(self._key, row.astype("<i4").tobytes()) for row in _rows(X)]
+            documents = [
+                _digest(self._key, row.astype("<i4").tobytes()) for row in _rows(X)
+            ]
             first = {name: stored[name][0] for name in names if name in stored}
             new_rows: dict[bytes, int] = {}  # the first row of each id without a report
             for row, name in enumerate(names):
@@ -146,16 +167,19 @@ class MemoizedReports:
             n_changed = sum(first[name] != now for name, now in zip(names, documents))
             if n_changed:
                 raise ValueError(
-                    f"{n_changed} of {len(names)} documents differ from what was reported under "
-                    "their ids; check that each document has its own id and keeps it. The first "
-                    "version of a document gives its stored report, at no cost. Under a new id a "
-                    "document is reported again, and its privacy cost doubles"
+                    f"{n_changed} of {len(names)} documents differ from what was "
+                    "reported under their ids; check that each document has its own id "
+                    "and keeps it. The first version of a document gives its stored "
+                    "report, at no cost. Under a new id a document is reported again, "
+                    "and its privacy cost doubles"
                 )
             if new_rows:
-                # The release: one report for each document without a stored one. Returning a
-                # stored report is post-processing.
+                # The release: one report for each document without a stored one.
+                # Returning a stored report is post-processing.
                 reports = self.randomizer._report(  # public
-                    lambda: X[list(new_rows.values())], self._ledger_to_charge(), label=self._label
+                    lambda: X[list(new_rows.values())],
+                    self._ledger_to_charge(),
+                    label=self._label,
                 )
                 for name, report in zip(new_rows, _rows(reports)):
                     stored[name] = cells = first[name], report.astype("<i4").tobytes()
@@ -168,18 +192,24 @@ class MemoizedReports:
         self._seen = len(stored), state  # now they are in the file
         rows = [np.frombuffer(stored[name][1], "<i4") for name in names]  # public
         indices, indptr = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
-        return sp.csr_array((np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape)
+        return sp.csr_array(
+            (np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape
+        )
 
     @property
     def _label(self) -> str:
-        """Name of the entry of these reports in a ledger: another store has another one."""
+        """Name of the entry of these reports in a ledger: another store has another
+        one.
+        """
         return f"MemoizedReports {_digest(self._key, b'identity')[:16].hex()}"
 
     def _ledger_to_charge(self) -> Ledger | None:
-        """The ledger of the randomizer, unless it has an entry of these reports for its part.
+        """The ledger of the randomizer, unless it has an entry of these reports for its
+        part.
 
-        Each id is reported once, so that one entry pays for all documents, in all calls. Reports
-        with a given seed share their flips, so that each call needs an entry of its own.
+        Each id is reported once, so that one entry pays for all documents, in all
+        calls. Reports with a given seed share their flips, so that each call needs an
+        entry of its own.
         """
         given = self.randomizer.ledger
         ledger = None if given is None else as_ledger(given)
@@ -195,7 +225,9 @@ class MemoizedReports:
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[sqlite3.Connection, Stored]]:
-        """Hold the write lock of all processes, so that no two of them report one document."""
+        """Hold the write lock of all processes, so that no two of them report one
+        document.
+        """
         with self._file.connected() as connection:
             connection.execute("BEGIN IMMEDIATE")  # without a commit, closing undoes it
             yield connection, self._check(connection)
@@ -206,9 +238,12 @@ class MemoizedReports:
         streams = Streams.from_random_state(None)
         key = streams.reader(Purpose.HASH_KEY, 0).words(_KEY_BYTES // 8).tobytes()
         response = json.dumps(self.randomizer._law)
-        connection.execute("CREATE TABLE settings (response TEXT, key BLOB, state BLOB)")
         connection.execute(
-            "CREATE TABLE reports (number INTEGER PRIMARY KEY, id BLOB, document BLOB, report BLOB)"
+            "CREATE TABLE settings (response TEXT, key BLOB, state BLOB)"
+        )
+        connection.execute(
+            "CREATE TABLE reports (number INTEGER PRIMARY KEY, id BLOB, document BLOB, "
+            "report BLOB)"
         )
         settings = response, key, _digest(key, response.encode())
         connection.execute("INSERT INTO settings VALUES (?, ?, ?)", settings)
@@ -216,18 +251,25 @@ class MemoizedReports:
     def _check(self, connection: sqlite3.Connection) -> Stored:
         """Read all reports, and check that none is lost or changed.
 
-        The state after a report is the digest of the state before it and of the report: a file that
-        lost a report, or another file, has another state.
+        The state after a report is the digest of the state before it and of the report:
+        a file that lost a report, or another file, has another state.
         """
-        settings = connection.execute("SELECT * FROM settings").fetchone() or ("", b"", b"")
+        settings = connection.execute("SELECT * FROM settings").fetchone() or (
+            "",
+            b"",
+            b"",
+        )
         response, key, last = settings
         if response != json.dumps(self.randomizer._law):
             raise ValueError(
-                "the stored reports come from a randomizer with other parameters or another "
-                "vocabulary, or are damaged; use the same randomizer, or another path"
+                "the stored reports come from a randomizer with other parameters or "
+                "another vocabulary, or are damaged; use the same randomizer, or "
+                "another path"
             )
         stored: Stored = {}
-        rows = connection.execute("SELECT id, document, report FROM reports ORDER BY number")
+        rows = connection.execute(
+            "SELECT id, document, report FROM reports ORDER BY number"
+        )
         n_seen, seen = self._seen
         try:
             states = [_digest(key, response.encode())]
@@ -237,10 +279,12 @@ class MemoizedReports:
             same_file = not self._key or (key == self._key and states[n_seen] == seen)
             if states[-1] != last or not same_file:
                 raise ValueError("a report is lost or changed")
-        except (TypeError, ValueError, IndexError) as error:  # a value may have another type
+        except (TypeError, ValueError, IndexError) as error:
+            # a value may have another type
             raise ValueError(
-                f"{self._path} is damaged, or is another file of reports than the one that was "
-                "opened, or an older copy; what that one held was reported: restore the newest file"
+                f"{self._path} is damaged, or is another file of reports than the one "
+                "that was opened, or an older copy; what that one held was reported: "
+                "restore the newest file"
             ) from error
         self._key, self._seen = key, (len(stored), last)
         return stored
@@ -251,7 +295,9 @@ def _digest(key: bytes, message: bytes) -> bytes:
 
 
 def _next_state(key: bytes, state: bytes, *cells: bytes) -> bytes:
-    """State of a file after a report: its id, document and bits, each with its length."""
+    """State of a file after a report: its id, document and bits, each with its
+    length.
+    """
     return _digest(key, state + b"".join(len(c).to_bytes(8, "big") + c for c in cells))
 
 
@@ -265,5 +311,7 @@ def _id_bytes(document_id: str | int) -> bytes:
     if isinstance(document_id, str):
         return b"s" + document_id.encode("utf-8", "surrogatepass")
     if isinstance(document_id, bool) or not isinstance(document_id, Integral):
-        raise TypeError(f"an id must be a str or an int, got {type(document_id).__name__}")
+        raise TypeError(
+            f"an id must be a str or an int, got {type(document_id).__name__}"
+        )
     return b"i%d" % int(document_id)

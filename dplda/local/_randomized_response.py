@@ -1,4 +1,5 @@
-"""The client's side of local privacy: documents are randomized before they leave their owner.
+"""The client's side of local privacy: documents are randomized before they leave their
+owner.
 
 This module imports nothing of the server. docs/proofs_local.md has the proofs.
 """
@@ -49,41 +50,47 @@ ASSUMPTIONS = (
 )
 
 
-class RandomizedResponse(  # reports are sparse, which no data frame is made of: no set_output
-    PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator,
+# reports are sparse, which no data frame is made of: no set_output
+class RandomizedResponse(
+    PrivateEstimator,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    BaseEstimator,
     auto_wrap_output_keys=None,
-):  # fmt: skip
-    """Local differential privacy for documents: randomized response on the presence of each word.
+):
+    """Local differential privacy for documents: randomized response on the presence of
+    each word.
 
-    The client's side of LP-LDA and OLP-LDA [1]_. A document becomes one bit for each word of the
-    vocabulary (1 if the document contains it), and each bit is reported wrongly with a known
-    probability. Only the owner of a document is trusted with it. Everything computed from the
-    reports has the same guarantee.
+    The client's side of LP-LDA and OLP-LDA [1]_. A document becomes one bit for each
+    word of the vocabulary (1 if the document contains it), and each bit is reported
+    wrongly with a known probability. Only the owner of a document is trusted with it.
+    Everything computed from the reports has the same guarantee.
 
     Parameters
     ----------
     epsilon : float or None, default=None
-        Total epsilon of one report of a document, at `delta`: the bits are flipped as rarely as it
-        allows. ``inf`` reports them as they are, without privacy. Give exactly one of `epsilon` and
-        `bit_epsilon`.
+        Total epsilon of one report of a document, at `delta`: the bits are flipped as
+        rarely as it allows. ``inf`` reports them as they are, without privacy. Give
+        exactly one of `epsilon` and `bit_epsilon`.
     bit_epsilon : float or None, default=None
-        Epsilon of one bit, from 1e-6 to 11.3: a bit is reported wrongly with probability
-        ``1 / (1 + exp(bit_epsilon))``. Replacing one word by another costs twice `bit_epsilon`. A
-        bit that a fair coin replaces with probability f, as in [1]_, has ``log(2 / f - 1)``.
+        Epsilon of one bit, from 1e-6 to 11.3: a bit is reported wrongly with
+        probability ``1 / (1 + exp(bit_epsilon))``. Replacing one word by another costs
+        twice `bit_epsilon`. A bit that a fair coin replaces with probability f, as in
+        [1]_, has ``log(2 / f - 1)``.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
-        1 / n_docs. 0 asks for pure epsilon.
+        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
+        below 1 / n_docs. 0 asks for pure epsilon.
     max_doc_words : int or None, default=100
-        Largest number of distinct words of a document that are reported on. A longer document keeps
-        this many, chosen uniformly at random. The pure epsilon of a document is proportional to it.
-        None keeps all words.
+        Largest number of distinct words of a document that are reported on. A longer
+        document keeps this many, chosen uniformly at random. The pure epsilon of a
+        document is proportional to it. None keeps all words.
     ledger : Ledger, str, path-like or None, default=None
-        Ledger that each call of `transform` charges, with a budget over many calls. A path names an
-        SQLite file, which also counts calls of other processes.
+        Ledger that each call of `transform` charges, with a budget over many calls. A
+        path names an SQLite file, which also counts calls of other processes.
     random_state : int, RandomState instance or None, default=None
-        None draws the noise from a new secret key in each call of `transform`. Anything else makes
-        the reports reproducible, and voids the guarantee against anyone who knows or guesses it;
-        one report is enough to try guesses (`SeededNoiseWarning`).
+        None draws the noise from a new secret key in each call of `transform`. Anything
+        else makes the reports reproducible, and voids the guarantee against anyone who
+        knows or guesses it; one report is enough to try guesses (`SeededNoiseWarning`).
 
     Attributes
     ----------
@@ -92,8 +99,9 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
     bit_epsilon_ : float
         Pure epsilon of one bit that is reported.
     word_epsilon_ : float
-        Pure epsilon of one word more or less in a document. It is up to twice `bit_epsilon_`: in a
-        document that reaches `max_doc_words`, the word takes the place of another one.
+        Pure epsilon of one word more or less in a document. It is up to twice
+        `bit_epsilon_`: in a document that reaches `max_doc_words`, the word takes the
+        place of another one.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     flip_probability_ : float
@@ -105,22 +113,24 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of a word.
-    Relation: one document is replaced by any other. Trust: its owner only. Sensitivity: at most
-    ``2 * max_doc_words`` bits differ, and never more than the number of columns; Theorem 4 of [1]_
-    charges all columns. Mechanism: randomized response on each bit. Events: one
-    ``RandomizedResponseEvent`` for each bit that differs.
+    **Privacy.** Unit: document (a row of `X`); `word_epsilon_` states the guarantee of
+    a word. Relation: one document is replaced by any other. Trust: its owner only.
+    Sensitivity: at most ``2 * max_doc_words`` bits differ, and never more than the
+    number of columns; Theorem 4 of [1]_ charges all columns. Mechanism: randomized
+    response on each bit. Events: one ``RandomizedResponseEvent`` for each bit that
+    differs.
 
     References
     ----------
-    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training with Differential Privacy", IEEE TIFS 2020; section V, Theorem 4.
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
+       Allocation Model Training with Differential Privacy", IEEE TIFS 2020; section V,
+       Theorem 4.
 
     Examples
     --------
     >>> from dplda import RandomizedResponse
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=500, n_words=30, n_components=3, random_state=0).data
+    >>> X = make_topic_corpus(500, 30, 3, random_state=0).data
     >>> client = RandomizedResponse(epsilon=20.0, max_doc_words=10).fit(X)
     >>> reports = client.transform(X)
     >>> round(client.epsilon_, 2), round(client.bit_epsilon_, 2)
@@ -145,9 +155,15 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
     }
 
     def __init__(
-        self, *, epsilon=None, bit_epsilon=None, delta=1e-6, max_doc_words=100, ledger=None,
+        self,
+        *,
+        epsilon=None,
+        bit_epsilon=None,
+        delta=1e-6,
+        max_doc_words=100,
+        ledger=None,
         random_state=None,
-    ):  # fmt: skip
+    ):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -156,9 +172,15 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
 
         `X` is validated. Only its number of columns and their names are used.
         """
-        exactly_one(type(self).__name__, **{name: getattr(self, name) for name in BUDGETS})
+        exactly_one(
+            type(self).__name__, **{name: getattr(self, name) for name in BUDGETS}
+        )
         n_words = check_counts(self, X, reset=True).shape[1]  # public
-        max_ones = n_words if self.max_doc_words is None else min(int(self.max_doc_words), n_words)
+        max_ones = (
+            n_words
+            if self.max_doc_words is None
+            else min(int(self.max_doc_words), n_words)
+        )
         bits = None  # no privacy
         if math.inf not in (self.epsilon, self.bit_epsilon):
             if self.epsilon is None:
@@ -167,23 +189,30 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
                 epsilon, delta = float(self.epsilon), float(self.delta)
                 bits = calibrated_bits(epsilon, delta, max_ones, n_words)
         flip = 0.0 if bits is None else bits.probability
-        # One document moves at most 2 * max_ones bits: max_ones words leave, max_ones others come.
-        # No pair of documents differs in more than all n_words bits. Every bit has its own coins,
-        # so that the cost is that of one randomized response for each bit that differs.
+        # One document moves at most 2 * max_ones bits: max_ones words leave, max_ones
+        # others come. No pair of documents differs in more than all n_words bits. Every
+        # bit has its own coins, so that the cost is that of one randomized response for
+        # each bit that differs.
         events = (NonPrivate(),) if bits is None else bits.events(max_ones, n_words)
         guarantee = make_guarantee(
-            events, delta=self.delta, common=ASSUMPTIONS,
-            unit="document", relation=self._promise.relation,
-            mechanism=f"{self._promise.mechanism} of {n_words} (a bit is reported wrongly with "
-            f"probability {flip:.4g})",
-            sensitivity=min(2 * max_ones, n_words), noise_scale=None,
+            events,
+            delta=self.delta,
+            common=ASSUMPTIONS,
+            unit="document",
+            relation=self._promise.relation,
+            mechanism=f"{self._promise.mechanism} of {n_words} (a bit is reported "
+            f"wrongly with probability {flip:.4g})",
+            sensitivity=min(2 * max_ones, n_words),
+            noise_scale=None,
             seeded=self.random_state is not None,
-        )  # fmt: skip
+        )
         publish(
             self,
             guarantee,
             bit_epsilon_=math.inf if bits is None else bits.epsilon,
-            word_epsilon_=math.inf if bits is None else bits.element_epsilon(max_ones, n_words),
+            word_epsilon_=math.inf
+            if bits is None
+            else bits.element_epsilon(max_ones, n_words),
             document_epsilon_=epsilon_of(events, 0.0),
             flip_probability_=flip,
             _bits=bits,
@@ -203,20 +232,22 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
         Returns
         -------
         reports : csr_array of shape (n_docs, n_words)
-            Zeros and ones, in the floating-point type of `X` (float64 if it has none). A row
-            depends only on the same row of `X` and on its number.
+            Zeros and ones, in the floating-point type of `X` (float64 if it has none).
+            A row depends only on the same row of `X` and on its number.
 
         Raises
         ------
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         ValueError
-            If the reports would hold more than 2**28 false ones. Nothing is charged then.
+            If the reports would hold more than 2**28 false ones. Nothing is charged
+            then.
 
         Notes
         -----
-        **Privacy.** The reports may be published. Each call makes one more report: two calls with
-        the same document cost twice as much. `MemoizedReports` returns the first report again.
+        **Privacy.** The reports may be published. Each call makes one more report: two
+        calls with the same document cost twice as much. `MemoizedReports` returns the
+        first report again.
         """
         check_is_fitted(self)
         return self._report(lambda: check_counts(self, X, reset=False), self.ledger)
@@ -224,25 +255,30 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
     def _report(
         self, read: Callable[[], sp.csr_array], ledger: Any, *, label: str | None = None
     ) -> sp.csr_array:
-        """Charge the ledger, then read the validated documents, and report each of them."""
+        """Charge the ledger, then read the validated documents, and report each of
+        them.
+        """
         streams = Streams.from_random_state(self._random_state)
         warn_if_seeded("RandomizedResponse", streams.seeded and self._bits is not None)
         plan = [("reports", event) for event in self.privacy_.events]  # public
         label = label or type(self).__name__
-        with Curator(plan, streams, label=label, unit="document", ledger=ledger) as curator:
+        with Curator(
+            plan, streams, label=label, unit="document", ledger=ledger
+        ) as curator:
             X = read()  # private
             n_words, max_ones, flip = self._law
             if X.shape[1] != n_words:  # a failed fit may have left another width behind
                 raise ValueError(
-                    f"X has {X.shape[1]} features, but RandomizedResponse is expecting {n_words} "
-                    "features as input"
+                    f"X has {X.shape[1]} features, but RandomizedResponse is expecting "
+                    f"{n_words} features as input"
                 )
             n_flips = X.shape[0] * n_words * flip  # public: the shape
             if n_flips > MAX_FLIPS:
                 raise ValueError(
-                    f"reports of {X.shape[0]} documents with {n_words} columns would hold about "
-                    f"{n_flips:.3g} false ones, and a call draws at most {MAX_FLIPS}; report fewer "
-                    "documents in a call, use a smaller vocabulary, or raise epsilon"
+                    f"reports of {X.shape[0]} documents with {n_words} columns would "
+                    f"hold about {n_flips:.3g} false ones, and a call draws at most "
+                    f"{MAX_FLIPS}; report fewer documents in a call, use a smaller "
+                    "vocabulary, or raise epsilon"
                 )
             return curator.publish(
                 lambda: randomize(X, self._bits, max_ones, streams),  # public
@@ -252,7 +288,8 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
             )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "privacy_")  # a fit that failed leaves n_features_in_ behind
+        # a fit that failed leaves n_features_in_ behind
+        return hasattr(self, "privacy_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -264,11 +301,13 @@ class RandomizedResponse(  # reports are sparse, which no data frame is made of:
 
 
 @lru_cache(maxsize=256)
-def calibrated_bits(epsilon: float, delta: float, max_ones: int, n_words: int) -> RandomizedBits:
+def calibrated_bits(
+    epsilon: float, delta: float, max_ones: int, n_words: int
+) -> RandomizedBits:
     """The smallest flip probability for which a report costs at most (epsilon, delta).
 
-    The search halves a fixed interval of log-odds: a larger `epsilon` never gets a larger flip
-    probability, and client and server find the same number.
+    The search halves a fixed interval of log-odds: a larger `epsilon` never gets a
+    larger flip probability, and client and server find the same number.
     """
 
     def cost(bits: RandomizedBits) -> float:
@@ -280,9 +319,9 @@ def calibrated_bits(epsilon: float, delta: float, max_ones: int, n_words: int) -
     if not least <= epsilon <= most:
         advice = "lower max_doc_words" if epsilon < least else "give inf for no privacy"
         raise ValueError(
-            f"epsilon must be from about {least:.4g} to {most:.6g} at delta={delta:g} with at most "
-            f"{max_ones} of {n_words} words in a document, got {epsilon:g}; choose an epsilon in "
-            f"this range, or {advice}"
+            f"epsilon must be from about {least:.4g} to {most:.6g} at delta={delta:g} "
+            f"with at most {max_ones} of {n_words} words in a document, got "
+            f"{epsilon:g}; choose an epsilon in this range, or {advice}"
         )
     low, high = LEAST_ODDS, MOST_ODDS
     for _ in range(N_HALVINGS):
@@ -300,13 +339,16 @@ def randomize(
 ) -> sp.csr_array:
     """Reports (zeros and ones) of the documents of a validated count matrix.
 
-    Every random number has the address of a row and a word. Without `bits` the words that are kept
-    are reported as they are.
+    Every random number has the address of a row and a word. Without `bits` the words
+    that are kept are reported as they are.
     """
-    # A document has at most max_ones ones from here on: what `RandomizedBits.events` charges.
+    # A document has at most max_ones ones from here on: what `RandomizedBits.events`
+    # charges.
     keep = keep_at_most(max_ones, X.indptr, streams, Purpose.KEPT_WORDS)  # private
     indices = X.indices[keep]  # private
     indptr = np.concatenate([[0], np.cumsum(keep, dtype=np.int32)])[X.indptr]  # private
     if bits is not None:
         indptr, indices = bits.in_rows(indptr, indices, X.shape[1], streams)  # public
-    return sp.csr_array((np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape)
+    return sp.csr_array(
+        (np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape
+    )

@@ -1,4 +1,6 @@
-"""Coherence, diversity and pairs of topics: functions of released tables and public texts."""
+"""Coherence, diversity and pairs of topics: functions of released tables and public
+texts.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +24,25 @@ def coherence(
 ) -> np.ndarray:
     r"""Compute the coherence of each topic: how often its top words occur together.
 
-    Let p(v) be the share of rows of `X` that hold the word v, and p(v, w) the share that hold both.
-    A topic's coherence is the mean over pairs of its top words of
+    Let p(v) be the share of rows of `X` that hold the word v, and p(v, w) the share
+    that hold both. A topic's coherence is the mean over pairs of its top words of
 
-    * ``"c_npmi"``: the normalized pointwise mutual information [2]_,
-      log(p(v, w) / (p(v) p(w))) / -log p(v, w), which lies between -1 (never together) and 1
-      (always together);
-    * ``"u_mass"``: log(p(v, w) / p(w)), where w is the more probable word of the topic [1]_. It is
-      at most 0.
+    * ``"c_npmi"``: the normalized pointwise mutual information [2]_, log(p(v, w) /
+      (p(v) p(w))) / -log p(v, w), which lies between -1 (never together) and 1 (always
+      together);
+    * ``"u_mass"``: log(p(v, w) / p(w)), where w is the more probable word of the topic
+      [1]_. It is at most 0.
 
     As in gensim, 1e-12 is added to p(v, w), where [1]_ adds one row.
 
     Parameters
     ----------
     components : array-like of shape (n_components, n_words)
-        Pseudo-counts or probabilities of each topic's words, as in ``estimator.components_``. The
-        largest cells of a row are its top words.
+        Pseudo-counts or probabilities of each topic's words, as in
+        ``estimator.components_``. The largest cells of a row are its top words.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
-        Word counts of *public* reference texts with the vocabulary of the model. A row is a
-        document, or a window of a text.
+        Word counts of *public* reference texts with the vocabulary of the model. A row
+        is a document, or a window of a text.
     measure : {"c_npmi", "u_mass"}, default="c_npmi"
         Which coherence.
     n_top_words : int, default=10
@@ -49,27 +51,29 @@ def coherence(
     Returns
     -------
     coherence : ndarray of shape (n_components,)
-        Higher is better. A pair with a word that no reference text holds is left out. NaN for a
-        topic without any other pair. The usual figure of a model is ``numpy.nanmean``.
+        Higher is better. A pair with a word that no reference text holds is left out.
+        NaN for a topic without any other pair. The usual figure of a model is
+        ``numpy.nanmean``.
 
     Raises
     ------
     ValueError
-        If an argument is out of range, or `X` has the wrong number of columns or no rows.
+        If an argument is out of range, or `X` has the wrong number of columns or no
+        rows.
 
     Notes
     -----
-    **Privacy.** For private texts no epsilon covers it: co-occurrences in single documents enter it
-    without noise.
+    **Privacy.** For private texts no epsilon covers it: co-occurrences in single
+    documents enter it without noise.
 
     References
     ----------
-    .. [1] D. Mimno, H. Wallach, E. Talley, M. Leenders, A. McCallum, "Optimizing semantic coherence
-       in topic models", EMNLP 2011, equation (1).
-    .. [2] N. Aletras, M. Stevenson, "Evaluating topic coherence using distributional semantics",
-       IWCS 2013.
-    .. [3] M. Röder, A. Both, A. Hinneburg, "Exploring the space of topic coherence measures",
-       WSDM 2015.
+    .. [1] D. Mimno, H. Wallach, E. Talley, M. Leenders, A. McCallum, "Optimizing
+       semantic coherence in topic models", EMNLP 2011, equation (1).
+    .. [2] N. Aletras, M. Stevenson, "Evaluating topic coherence using distributional
+       semantics", IWCS 2013.
+    .. [3] M. Röder, A. Both, A. Hinneburg, "Exploring the space of topic coherence
+       measures", WSDM 2015.
 
     Examples
     --------
@@ -80,7 +84,9 @@ def coherence(
     [1.0, -0.95]
     """
     if measure not in MEASURES:
-        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}")
+        raise ValueError(
+            f"measure must be one of {', '.join(MEASURES)}, got {measure!r}"
+        )
     components, blocks = check_inputs(components, X)
     X = sp.vstack(list(blocks), format="csr")
     top = _top_words(components, n_top_words, least=2)
@@ -89,7 +95,8 @@ def coherence(
     held = sp.csr_array(X[:, words] > 0, dtype=np.float64)
     p = held.sum(axis=0) / X.shape[0]
     joint = (held.T @ held).toarray() / X.shape[0]
-    first, second = np.triu_indices(top.shape[1], 1)  # the first word is the more probable one
+    # the first word is the more probable one
+    first, second = np.triu_indices(top.shape[1], 1)
     v, w = place[:, second], place[:, first]
     known = (p[v] > 0) & (p[w] > 0)
     together = joint[v, w] + SMALL
@@ -97,14 +104,16 @@ def coherence(
         scores = np.log(together / p[w])
         if measure == "c_npmi":
             scores = (scores - np.log(p[v])) / -np.log(together)
-            scores = np.where(joint[v, w] == 1, 1.0, scores)  # the limit, if all texts hold both
+            # the limit, if all texts hold both
+            scores = np.where(joint[v, w] == 1, 1.0, scores)
         return np.where(known, scores, 0.0).sum(axis=1) / known.sum(axis=1)
 
 
 def topic_diversity(components: Any, *, n_top_words: int = 25) -> float:
     """Compute the share of different words among the top words of all topics [1]_.
 
-    Noise makes topics different. A diversity near 1 is a good sign only next to a good coherence.
+    Noise makes topics different. A diversity near 1 is a good sign only next to a good
+    coherence.
 
     Parameters
     ----------
@@ -116,12 +125,13 @@ def topic_diversity(components: Any, *, n_top_words: int = 25) -> float:
     Returns
     -------
     diversity : float
-        From 1 / n_components (all topics have the same words) to 1 (all have different ones).
+        From 1 / n_components (all topics have the same words) to 1 (all have different
+        ones).
 
     References
     ----------
-    .. [1] A. Dieng, F. Ruiz, D. Blei, "Topic modeling in embedding spaces", TACL 8, 2020,
-       section 6.
+    .. [1] A. Dieng, F. Ruiz, D. Blei, "Topic modeling in embedding spaces", TACL 8,
+       2020, section 6.
 
     Examples
     --------
@@ -136,8 +146,8 @@ def topic_diversity(components: Any, *, n_top_words: int = 25) -> float:
 def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
     """Find the topic of another table that corresponds to each topic of a table.
 
-    Topics are paired one to one, so that the sum of the Hellinger distances of their word
-    probabilities is smallest.
+    Topics are paired one to one, so that the sum of the Hellinger distances of their
+    word probabilities is smallest.
 
     Parameters
     ----------
@@ -149,11 +159,11 @@ def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     order : ndarray of shape (n_components,), int
-        Topic ``order[k]`` of `other` corresponds to topic ``k``. -1 if `other` has fewer topics and
-        none is left for ``k``.
+        Topic ``order[k]`` of `other` corresponds to topic ``k``. -1 if `other` has
+        fewer topics and none is left for ``k``.
     distance : ndarray of shape (n_components,)
-        Hellinger distance of the two topics, from 0 (equal) to 1 (no word in common). NaN for a
-        topic without a partner.
+        Hellinger distance of the two topics, from 0 (equal) to 1 (no word in common).
+        NaN for a topic without a partner.
 
     Raises
     ------
@@ -171,8 +181,8 @@ def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
     one, two = (np.sqrt(table / table.sum(axis=1, keepdims=True)) for table in tables)
     if one.shape[1] != two.shape[1]:
         raise ValueError(
-            f"components has {one.shape[1]} words and other has {two.shape[1]}; only models with "
-            "one vocabulary can be compared"
+            f"components has {one.shape[1]} words and other has {two.shape[1]}; only "
+            "models with one vocabulary can be compared"
         )
     distances = cdist(one, two) / np.sqrt(2)
     rows, columns = linear_sum_assignment(distances)

@@ -1,9 +1,9 @@
 """A held-out score with noise: what a topic model gains on private documents.
 
-Mechanism (Gaussian). A document, or all documents of a user together, contributes two numbers: the
-log-likelihood of its held-out tokens relative to a public reference, and the number of these
-tokens. Both are bounded, so that their L2 norm is at most a public constant, which is checked in
-integers. ``docs/proofs_document.md`` has the proof.
+Mechanism (Gaussian). A document, or all documents of a user together, contributes two
+numbers: the log-likelihood of its held-out tokens relative to a public reference, and
+the number of these tokens. Both are bounded, so that their L2 norm is at most a public
+constant, which is checked in integers. ``docs/proofs_document.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import are_shards, check_table, row_blocks, unit_of
-from dplda.core._fold_in import BATCH, LARGEST_PRIOR, infer_topics, topic_word_probabilities
+from dplda.core._fold_in import (
+    BATCH,
+    LARGEST_PRIOR,
+    infer_topics,
+    topic_word_probabilities,
+)
 from dplda.core._private_fit import release_sum
 from dplda.core._texts import check_model
 from dplda.leaf._checks import check_integer, check_number
@@ -25,8 +30,9 @@ from dplda.metrics._perplexity import check_inputs, check_possible, split_docume
 from dplda.privacy import Guarantee
 
 SCORE = "summed gains and number of held-out tokens"
-# The number of tokens needs less precision than the gain, which is a small part of its bound. The
-# standard error is least at the root of this part: 0.6 is best for 0.54 nats of 1.5.
+# The number of tokens needs less precision than the gain, which is a small part of its
+# bound. The standard error is least at the root of this part: 0.6 is best for 0.54 nats
+# of 1.5.
 TOKEN_WEIGHT = 0.6
 NORM = math.hypot(1.0, TOKEN_WEIGHT)
 LARGEST_LENGTH = 10**6  # of max_tokens: a long book
@@ -55,67 +61,73 @@ def noisy_score(
     ledger: Any = None,
     random_state: Any = None,
 ) -> NoisyScore:
-    """Score a topic model on private documents, with differential privacy for each unit.
+    """Score a topic model on private documents, with differential privacy for each
+    unit.
 
     Parameters
     ----------
     model : estimator
-        A fitted topic model, with `components_` and `doc_topic_prior`. It must be public.
+        A fitted topic model, with `components_` and `doc_topic_prior`. It must be
+        public.
     X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
         Word counts of documents that the model was not trained on. Private.
     epsilon : float
-        Epsilon of a document, or of a user if `user_ids` are given, above 0; ``inf`` adds no noise
-        and has no privacy.
+        Epsilon of a document, or of a user if `user_ids` are given, above 0; ``inf``
+        adds no noise and has no privacy.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, in [1e-14, 1). Choose it well below
-        1 / n_docs.
+        The delta of (epsilon, delta)-differential privacy, in [1e-14, 1). Choose it
+        well below 1 / n_docs.
     public_unigram : array-like of shape (n_words,), default=None
-        The reference: positive frequencies of the words, up to a factor. It must be public. None
-        takes the word totals of the model. To compare models, pass the same reference for all.
+        The reference: positive frequencies of the words, up to a factor. It must be
+        public. None takes the word totals of the model. To compare models, pass the
+        same reference for all.
     max_tokens : int, default=50
-        Number of held-out tokens, from 1 to 1e6, from which on a document, or a user, weighs no
-        more; about half of all are held out. A public constant.
+        Number of held-out tokens, from 1 to 1e6, from which on a document, or a user,
+        weighs no more; about half of all are held out. A public constant.
     clip : float, default=1.5
-        Bound on the gain per token of a document, or of a user, in nats, from 0.001 to 1000. A
-        public constant.
+        Bound on the gain per token of a document, or of a user, in nats, from 0.001 to
+        1000. A public constant.
     user_ids : array-like of shape (n_docs,), default=None
-        The user that each document belongs to, whose documents then count as one. A CountShards has
-        its own.
+        The user that each document belongs to, whose documents then count as one. A
+        CountShards has its own.
     ledger : Ledger, str or path-like, default=None
         Where the score is charged.
     random_state : int, RandomState instance or None, default=None
-        None draws the noise from a secret key. Anything else voids the guarantee against anyone
-        who knows or guesses it (`SeededNoiseWarning`).
+        None draws the noise from a secret key. Anything else voids the guarantee
+        against anyone who knows or guesses it (`SeededNoiseWarning`).
 
     Returns
     -------
     score : NoisyScore
-        `gain`, the mean log-likelihood of a held-out token under the model minus that under the
-        reference, in nats, from -`clip` to `clip`. `standard_error`, the standard deviation of the
-        noise in it, infinite if the noise exceeds the number of tokens. `perplexity`, that of
-        documents whose words have the frequencies of the reference. And `privacy_`.
+        `gain`, the mean log-likelihood of a held-out token under the model minus that
+        under the reference, in nats, from -`clip` to `clip`. `standard_error`, the
+        standard deviation of the noise in it, infinite if the noise exceeds the number
+        of tokens. `perplexity`, that of documents whose words have the frequencies of
+        the reference. And `privacy_`.
 
     Raises
     ------
     BudgetError
         If the budget of the ledger is too small. No data have been read then.
     ValueError
-        If an argument is out of range, or if `X` or `user_ids` do not fit. Nothing is charged then.
+        If an argument is out of range, or if `X` or `user_ids` do not fit. Nothing is
+        charged then.
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`), or user if `user_ids` are given. Relation: one unit
-    is added, removed, or becomes empty. Sensitivity: ``max_tokens * sqrt(1.36)``, in L2, of the
-    clipped gain in units of `clip` and 0.6 times the number of tokens, checked in integers.
-    Mechanism: discrete Gaussian noise on both numbers. Event: ``Gaussian(m)``. The guarantee is
-    that of the score. That of the model is its own. The proof is in ``docs/proofs_document.md``.
+    **Privacy.** Unit: document (a row of `X`), or user if `user_ids` are given.
+    Relation: one unit is added, removed, or becomes empty. Sensitivity: ``max_tokens *
+    sqrt(1.36)``, in L2, of the clipped gain in units of `clip` and 0.6 times the number
+    of tokens, checked in integers. Mechanism: discrete Gaussian noise on both numbers.
+    Event: ``Gaussian(m)``. The guarantee is that of the score. That of the model is its
+    own. The proof is in ``docs/proofs_document.md``.
 
     Examples
     --------
     >>> from dplda import SubLDA
     >>> from dplda.datasets import make_topic_corpus
     >>> from dplda.metrics import noisy_score
-    >>> X = make_topic_corpus(n_docs=1500, n_words=30, n_components=3, random_state=0).data
+    >>> X = make_topic_corpus(1500, 30, 3, random_state=0).data
     >>> model = SubLDA(n_components=3, epsilon=4.0, max_iter=20).fit(X[:1000])
     >>> score = noisy_score(model, X[1000:], epsilon=2.0)
     >>> score.gain > 3 * score.standard_error
@@ -124,12 +136,15 @@ def noisy_score(
     2.0
     """
     expected = (
-        "a fitted topic model with doc_topic_prior (of a PrivateTopicModel, pass model.model_ and "
-        "model.vectorizer_.transform(texts), and of a pipeline the last step and what it reads)"
+        "a fitted topic model with doc_topic_prior (of a PrivateTopicModel, pass "
+        "model.model_ and model.vectorizer_.transform(texts), and of a pipeline the "
+        "last step and what it reads)"
     )
     check_model(model, expected, holds="doc_topic_prior")
     components, reference = _public_tables(model.components_, public_unigram)
-    prior = check_number("doc_topic_prior", model.doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
+    prior = check_number(
+        "doc_topic_prior", model.doc_topic_prior, 0, LARGEST_PRIOR, closed="right"
+    )
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
     unit = unit_of(X, user_ids)  # public
@@ -140,19 +155,30 @@ def noisy_score(
         rows = []  # private
         for i, counts in enumerate(blocks):
             users = (
-                X.shards[i].users() if are_shards(X) else number_users(user_ids, counts.shape[0])
+                X.shards[i].users()
+                if are_shards(X)
+                else number_users(user_ids, counts.shape[0])
             )  # private
             rows.append(contributions(counts, *public, users=users))  # private
         return np.concatenate(rows)  # private
 
     noisy, guarantee = release_sum(
-        read, name=f"noisy_score of {type(model).__name__}", step=SCORE, norm=NORM * max_tokens,
-        epsilon=epsilon, delta=delta, unit=unit, user_ids=user_ids, ledger=ledger,
+        read,
+        name=f"noisy_score of {type(model).__name__}",
+        step=SCORE,
+        norm=NORM * max_tokens,
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        user_ids=user_ids,
+        ledger=ledger,
         random_state=random_state,
-    )  # fmt: skip
+    )
     gain, error = _ratio(noisy, guarantee.noise_scale)  # type: ignore[arg-type]
     entropy = -float(reference @ np.log(reference))
-    return NoisyScore(clip * gain, clip * error, math.exp(entropy - clip * gain), guarantee)
+    return NoisyScore(
+        clip * gain, clip * error, math.exp(entropy - clip * gain), guarantee
+    )
 
 
 def contributions(
@@ -167,8 +193,9 @@ def contributions(
 ) -> np.ndarray:
     """Clipped gain in units of `clip`, and weighted number of tokens (n_units, 2).
 
-    The row of a unit is a function of its rows of `X` and of public values. The L2 norm is at most
-    ``NORM * max_tokens``: with n tokens, the gain is in [-n, n] and n is at most `max_tokens`.
+    The row of a unit is a function of its rows of `X` and of public values. The L2 norm
+    is at most ``NORM * max_tokens``: with n tokens, the gain is in [-n, n] and n is at
+    most `max_tokens`.
     """
     n_units = X.shape[0] if users is None else users.max(initial=-1) + 1
     length, gain = np.zeros((2, n_units))
@@ -179,10 +206,14 @@ def contributions(
         theta = infer_topics(observed, padded, len(components), doc_topic_prior)
         row = np.repeat(np.arange(len(theta)), np.diff(held_out.indptr))
         p = np.zeros(held_out.nnz)
-        for topic, weights in zip(phi, theta.T):  # in this order for every token, wherever it is
+        # in this order for every token, wherever it is
+        for topic, weights in zip(phi, theta.T):
             p += weights[row] * topic[held_out.indices]
-        # the logarithm of one number at a time: in an array it may depend on the number's place
-        logs = map(math.log, np.maximum(p / reference[held_out.indices], 1e-300).tolist())
+        # the logarithm of one number at a time: in an array it may depend on the
+        # number's place
+        logs = map(
+            math.log, np.maximum(p / reference[held_out.indices], 1e-300).tolist()
+        )
         unit = row + rows.start if users is None else users[row + rows.start]
         # token after token: the sum of a unit reads no other unit
         np.add.at(length, unit, held_out.data)
@@ -201,18 +232,22 @@ def _ratio(noisy: np.ndarray, scale: float) -> tuple[float, float]:
     return ratio, scale / length * math.hypot(1.0, ratio / TOKEN_WEIGHT)
 
 
-def _public_tables(components: Any, public_unigram: Any) -> tuple[np.ndarray, np.ndarray]:
+def _public_tables(
+    components: Any, public_unigram: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """The checked topic-word table, and the reference as probabilities."""
     components = check_table(components, "components_")
     check_possible(components)
     reference = components.sum(axis=0)
     if public_unigram is not None:
-        flat = np.asarray(public_unigram).reshape(-1)  # sums of sparse matrices are 1 x n_words
+        # sums of sparse matrices are 1 x n_words
+        flat = np.asarray(public_unigram).reshape(-1)
         reference = check_table(flat, "public_unigram", ensure_2d=False)
         if reference.shape != (components.shape[1],) or not reference.min() > 0:
             raise ValueError(
-                f"public_unigram must hold {components.shape[1]} positive frequencies, one for "
-                f"each word, got shape {reference.shape} and a smallest value of "
-                f"{reference.min(initial=np.inf):g}; add a small number to words that it lacks"
+                f"public_unigram must hold {components.shape[1]} positive frequencies, "
+                f"one for each word, got shape {reference.shape} and a smallest value "
+                f"of {reference.min(initial=np.inf):g}; add a small number to words "
+                "that it lacks"
             )
     return components, reference / reference.sum()

@@ -28,7 +28,9 @@ CHUNK = 1 << 18  # numbers at a time: 2 MB
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
-    """Scramble 64-bit integers (the finalizer of SplitMix64): public pseudo-random bits."""
+    """Scramble 64-bit integers (the finalizer of SplitMix64): public pseudo-random
+    bits.
+    """
     x = (x + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -36,25 +38,33 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split each document's tokens at random into an observed and a held-out half; both private.
+    """Split each document's tokens at random into an observed and a held-out half; both
+    private.
 
-    The random bits are a hash of the document: the split of a row does not depend on other rows. Of
-    a count that is not whole, the fraction goes to one half.
+    The random bits are a hash of the document: the split of a row does not depend on
+    other rows. Of a count that is not whole, the fraction goes to one half.
     """
     X = without_zeros(add_duplicates(X))
     halves = np.empty_like(X.data), np.empty_like(X.data)
     for rows in row_blocks(X.indptr):
         ptr = X.indptr[rows.start : rows.stop + 1]
         cells = slice(ptr[0], ptr[-1])
-        halves[0][cells], halves[1][cells] = _split(X.data[cells], X.indices[cells], np.diff(ptr))
-    parts = [sp.csr_array((h, X.indices.copy(), X.indptr.copy()), X.shape) for h in halves]
+        halves[0][cells], halves[1][cells] = _split(
+            X.data[cells], X.indices[cells], np.diff(ptr)
+        )
+    parts = [
+        sp.csr_array((h, X.indices.copy(), X.indptr.copy()), X.shape) for h in halves
+    ]
     for part in parts:
         part.eliminate_zeros()
     return parts[0], parts[1]
 
 
-def _split(data: np.ndarray, words: np.ndarray, n_entries: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Both halves of the entries of documents; `n_entries` (n_docs,) divides them into documents.
+def _split(
+    data: np.ndarray, words: np.ndarray, n_entries: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Both halves of the entries of documents; `n_entries` (n_docs,) divides them into
+    documents.
 
     They are hashed with their words, and a document's coins with all of its entries.
     """
@@ -65,7 +75,8 @@ def _split(data: np.ndarray, words: np.ndarray, n_entries: np.ndarray) -> tuple[
     key = np.zeros(len(n_entries), np.uint64)
     np.add.at(key, row, cell)
     bits = _mix(_mix(key)[row] ^ cell)
-    # up to 62 tokens of a word get one coin each; more are split evenly, with a coin for an odd one
+    # up to 62 tokens of a word get one coin each; more are split evenly, with a coin
+    # for an odd one
     coins = np.where(counts <= 62, counts, counts % 2)
     masked = bits & ((np.uint64(1) << coins.astype(np.uint64)) - np.uint64(1))
     observed = np.bitwise_count(masked).astype(np.int64) + (counts - coins) // 2
@@ -77,7 +88,9 @@ def _split(data: np.ndarray, words: np.ndarray, n_entries: np.ndarray) -> tuple[
 
 
 def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
-    """Return a table, and documents of its words: a matrix, or one shard after the other."""
+    """Return a table, and documents of its words: a matrix, or one shard after the
+    other.
+    """
     components = check_table(components, "components")
     # the counts of shards were checked when they were written
     X = X if are_shards(X) else positive_entries(X, "a metric")
@@ -91,20 +104,26 @@ def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_a
 
 def check_possible(components: np.ndarray) -> None:
     """Refuse a table of which documents could be impossible."""
-    if not (components.min() >= 0 and all(components.any(axis=axis).all() for axis in (0, 1))):
+    if not (
+        components.min() >= 0
+        and all(components.any(axis=axis).all() for axis in (0, 1))
+    ):
         raise ValueError(
-            "components must be non-negative, with no topic empty and no word impossible in all "
-            "topics; add a small positive prior to every cell"
+            "components must be non-negative, with no topic empty and no word "
+            "impossible in all topics; add a small positive prior to every cell"
         )
 
 
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> float:
-    """Sum over tokens of the log of theta_d . phi_w, in double precision; phi (n_words, K)."""
+    """Sum over tokens of the log of theta_d . phi_w, in double precision; phi (n_words,
+    K).
+    """
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     step, total = max(1, CHUNK // phi.shape[1]), 0.0
     for part in (slice(start, start + step) for start in range(0, X.nnz, step)):
         p = np.einsum("ik,ik->i", theta[row[part]].astype(float), phi[X.indices[part]])
-        with np.errstate(divide="ignore"):  # a probability below the smallest number is 0
+        # a probability below the smallest number is 0
+        with np.errstate(divide="ignore"):
             total += float(X.data[part] @ np.log(p))
     return total
 
@@ -116,7 +135,9 @@ def held_out_log_likelihood(
     completion: bool = True,
     n_jobs: int | None = None,
 ) -> float:
-    """Mean log-likelihood per token of documents, as `held_out_perplexity` describes it."""
+    """Mean log-likelihood per token of documents, as `held_out_perplexity` describes
+    it.
+    """
     check_possible(components)
     n_components = len(components)
     phi = np.ascontiguousarray((components / components.sum(axis=1, keepdims=True)).T)
@@ -125,12 +146,18 @@ def held_out_log_likelihood(
     for counts in blocks:
         for rows in row_blocks(counts.indptr, BATCH, per_row=padded.shape[1]):
             documents = counts[rows]
-            observed, scored = split_documents(documents) if completion else (documents, documents)
-            theta = infer_topics(observed, padded, n_components, doc_topic_prior, n_jobs)
+            observed, scored = (
+                split_documents(documents) if completion else (documents, documents)
+            )
+            theta = infer_topics(
+                observed, padded, n_components, doc_topic_prior, n_jobs
+            )
             total += _log_likelihood(scored, theta, phi)
             n_tokens += float(scored.sum())
     if n_tokens == 0:
-        raise ValueError("X holds no words to score; pass documents with at least two words")
+        raise ValueError(
+            "X holds no words to score; pass documents with at least two words"
+        )
     return total / n_tokens
 
 
@@ -147,15 +174,16 @@ def held_out_perplexity(
     Parameters
     ----------
     components : array-like of shape (n_components, n_words)
-        Pseudo-counts or probabilities of each topic's words, as in ``estimator.components_``.
+        Pseudo-counts or probabilities of each topic's words, as in
+        ``estimator.components_``.
     X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
         Word counts of documents that the table was not trained on.
     doc_topic_prior : float, default=0.1
         Dirichlet parameter of a document's topic weights, above 0.
     completion : bool, default=True
-        If True, infer the weights from one half of each document's tokens and score the other half
-        ("document completion"). If False, use all tokens for both, as the papers do [1]_, which
-        gives a lower number.
+        If True, infer the weights from one half of each document's tokens and score the
+        other half ("document completion"). If False, use all tokens for both, as the
+        papers do [1]_, which gives a lower number.
     n_jobs : int or None, default=None
         Number of threads. It never changes the result.
 
@@ -167,7 +195,8 @@ def held_out_perplexity(
     Raises
     ------
     ValueError
-        If an argument is out of range, `X` has the wrong number of columns, or `X` has no words.
+        If an argument is out of range, `X` has the wrong number of columns, or `X` has
+        no words.
 
     See Also
     --------
@@ -176,12 +205,13 @@ def held_out_perplexity(
 
     Notes
     -----
-    **Privacy.** The value for private documents is a release about them that no epsilon covers.
+    **Privacy.** The value for private documents is a release about them that no epsilon
+    covers.
 
     References
     ----------
-    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training With Differential Privacy", 2020, section VII.
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
+       Allocation Model Training With Differential Privacy", 2020, section VII.
 
     Examples
     --------
@@ -193,11 +223,17 @@ def held_out_perplexity(
     components, blocks = check_inputs(components, X)
     check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
     return float(
-        np.exp(-held_out_log_likelihood(components, blocks, doc_topic_prior, completion, n_jobs))
+        np.exp(
+            -held_out_log_likelihood(
+                components, blocks, doc_topic_prior, completion, n_jobs
+            )
+        )
     )
 
 
-def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) -> float:
+def unigram_perplexity(
+    X_train: Any, X: Any, *, topic_word_prior: float = 0.01
+) -> float:
     """Compute the perplexity of a single topic, the word frequencies of `X_train`.
 
     Parameters
@@ -216,7 +252,8 @@ def unigram_perplexity(X_train: Any, X: Any, *, topic_word_prior: float = 0.01) 
 
     Notes
     -----
-    **Privacy.** No epsilon covers the value, which is a release about `X_train` and `X`.
+    **Privacy.** No epsilon covers the value, which is a release about `X_train` and
+    `X`.
 
     Examples
     --------

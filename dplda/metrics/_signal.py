@@ -1,7 +1,8 @@
 """Which words of a noisy topic-word table stand out, and which topics do.
 
-Everything here is a function of released values and of public constants. ``docs/reading_topics.md``
-describes the test, and ``benchmarks/topic_signal.py`` measures its errors.
+Everything here is a function of released values and of public constants.
+``docs/reading_topics.md`` describes the test, and ``benchmarks/topic_signal.py``
+measures its errors.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from scipy.special import ndtri
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
-FALSE_POSITIVES = 0.05  # probability that noise alone makes any word of a topic stand out
+# probability that noise alone makes any word of a topic stand out
+FALSE_POSITIVES = 0.05
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
-# Evidence of 20 topics that LDA finds by chance in shuffled words: up to 7.3 of any topic with
-# noise, but up to 10.6 at epsilon 1, where a limit of 9 leaves one of 40 such topics, and 11 most
-# real ones of glosses; 34 on average without noise. It grows with their number, and with its power
-# GROWTH above 20: of 60 topics it is up to 33 at epsilon 4, and 102 without noise. At epsilon 1 it
-# is more, where few documents have many topics: 39 of 40 and 93 of 60 (NIPS, 1,342 documents).
+# Evidence of 20 topics that LDA finds by chance in shuffled words: up to 7.3 of any
+# topic with noise, but up to 10.6 at epsilon 1, where a limit of 9 leaves one of 40
+# such topics, and 11 most real ones of glosses; 34 on average without noise. It grows
+# with their number, and with its power GROWTH above 20: of 60 topics it is up to 33 at
+# epsilon 4, and 102 without noise. At epsilon 1 it is more, where few documents have
+# many topics: 39 of 40 and 93 of 60 (NIPS, 1,342 documents).
 # (benchmarks/topic_signal.py)
 CHANCE, CHANCE_WITHOUT_NOISE, GROWTH = 9.0, 36.0, 1.2
 FEWEST_TOPICS = 0.5  # share of the topics that are not weak, below which a fit warns
@@ -31,24 +34,33 @@ MOSTLY = 0.5  # trust in public texts, from which a weak topic is mostly theirs
 def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.ndarray:
     """Mask of the words that stand out in each topic.
 
-    Let p_v be a word's share of all counts, N_k the counts of a topic, and q_k = N_k / N. The null
-    hypothesis is that a token of the word has at most twice the odds of the topic that any token
-    has: its expected count is at most m_vk = 2 / (1 + q_k) p_v N_k. The alternative is tested by
-    (count - m_vk) over its standard deviation, at the level `FALSE_POSITIVES` / n_words.
-    `components` (n_components, n_words) are counts, and `components_std` (n_words,) is the standard
-    deviation of the noise in a cell of each word.
+    Let p_v be a word's share of all counts, N_k the counts of a topic, and q_k = N_k /
+    N. The null hypothesis is that a token of the word has at most twice the odds of the
+    topic that any token has: its expected count is at most m_vk = 2 / (1 + q_k) p_v
+    N_k. The alternative is tested by (count - m_vk) over its standard deviation, at the
+    level `FALSE_POSITIVES` / n_words. `components` (n_components, n_words) are counts,
+    and `components_std` (n_words,) is the standard deviation of the noise in a cell of
+    each word.
     """
     n_components, n_words = components.shape
-    variance, sizes = np.square(components_std, dtype=np.float64), components.sum(axis=1)
+    variance, sizes = (
+        np.square(components_std, dtype=np.float64),
+        components.sum(axis=1),
+    )
     p = components.sum(axis=0) / sizes.sum()
     threshold = -ndtri(FALSE_POSITIVES / n_words)
     mask = np.empty(components.shape, np.bool_)
     for k, q in enumerate(sizes / sizes.sum()):
-        border = ODDS * q / (1 + (ODDS - 1) * q)  # largest share of a word's counts under the null
-        # The expectation is border times the word's counts. Their noise is zero where the noise of
-        # a word sums to zero over topics, and that of all its cells where cells are independent.
-        # The second term is the noise of q, that is of the topic's cells.
-        of_word, share = max(1.0, 1 - 2 * border + n_components * border**2), border / q * p
+        # largest share of a word's counts under the null
+        border = ODDS * q / (1 + (ODDS - 1) * q)
+        # The expectation is border times the word's counts. Their noise is zero where
+        # the noise of a word sums to zero over topics, and that of all its cells where
+        # cells are independent. The second term is the noise of q, that is of the
+        # topic's cells.
+        of_word, share = (
+            max(1.0, 1 - 2 * border + n_components * border**2),
+            border / q * p,
+        )
         std = np.sqrt(variance * of_word + share**2 * variance.sum())
         mask[k] = components[k] - share * sizes[k] > threshold * std
     return mask
@@ -59,16 +71,21 @@ def with_signal(
 ) -> dict[str, np.ndarray]:
     """Fitted attributes of a table: the table, its noise, and which topics to read.
 
-    The evidence of a topic is the information on it in a document of this topic alone, in nats: the
-    Kullback-Leibler divergence of the topic from the word frequencies, times `doc_words`, the mean
-    number of words of a document, which is public. Only words that stand out of the noise add to
-    it: a word of probability f in the topic and p in all topics adds f log(f / p) - f + p.
+    The evidence of a topic is the information on it in a document of this topic alone,
+    in nats: the Kullback-Leibler divergence of the topic from the word frequencies,
+    times `doc_words`, the mean number of words of a document, which is public. Only
+    words that stand out of the noise add to it: a word of probability f in the topic
+    and p in all topics adds f log(f / p) - f + p.
 
-    Topics that LDA finds by chance carry evidence, too. It hardly depends on the documents, their
-    length and the noise: in shorter documents topics differ more. A topic is weak if its evidence
-    is no larger. Without noise, no topic is noise, and all are weak together if they are chance.
+    Topics that LDA finds by chance carry evidence, too. It hardly depends on the
+    documents, their length and the noise: in shorter documents topics differ more. A
+    topic is weak if its evidence is no larger. Without noise, no topic is noise, and
+    all are weak together if they are chance.
     """
-    frequencies, found = components.sum(axis=0) / components.sum(), np.zeros(len(components))
+    frequencies, found = (
+        components.sum(axis=0) / components.sum(),
+        np.zeros(len(components)),
+    )
     for k, mask in enumerate(standing_words(components, components_std)):
         f, p = components[k, mask] / components[k].sum(), frequencies[mask]
         found[k] = doc_words * (f * np.log(f / p) - f + p).sum()
@@ -88,16 +105,23 @@ def with_signal(
 
 
 def warn_if_weak(estimator: Any) -> None:
-    """Warn if most topics of a complete fit are weak, or if counts are far below the noise."""
+    """Warn if most topics of a complete fit are weak, or if counts are far below the
+    noise.
+    """
     name, weak = type(estimator).__name__, estimator.weak_topics_
-    signal, n_read = getattr(estimator, "signal_to_noise_", None), np.count_nonzero(~weak)
+    signal, n_read = (
+        getattr(estimator, "signal_to_noise_", None),
+        np.count_nonzero(~weak),
+    )
     is_noisy = signal is not None and signal < SMALLEST_SIGNAL
     if len(weak) == 1 or not (is_noisy or n_read < FEWEST_TOPICS * len(weak)):
         return
     facts = f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak"
     meaning, first = "their words may be noise, chance, or frequent words", ""
     if is_noisy:
-        facts += f", and signal_to_noise_ of {name} is {signal:.2g}, below {SMALLEST_SIGNAL}"
+        facts += (
+            f", and signal_to_noise_ of {name} is {signal:.2g}, below {SMALLEST_SIGNAL}"
+        )
         meaning = "the model knows word frequencies, and little of topics"
         first = "public texts (public_prior), "
         if (getattr(estimator, "prior_trust_", None) or 0) >= MOSTLY:
@@ -106,6 +130,7 @@ def warn_if_weak(estimator: Any) -> None:
         first += f"n_components={n_read} in a new fit (which costs, too), "
     plan = "" if signal is None else ". dplda.plan says before a fit what to expect"
     warn_user(
-        f"{facts}: {meaning}; use {first}more documents, a larger epsilon, or fewer words{plan}",
+        f"{facts}: {meaning}; use {first}more documents, a larger epsilon, or fewer "
+        f"words{plan}",
         LowSignalWarning,
     )

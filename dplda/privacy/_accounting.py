@@ -1,7 +1,8 @@
-"""The privacy cost of a composition: certified bounds of epsilon and delta from both sides.
+"""The privacy cost of a composition: certified bounds of epsilon and delta from both
+sides.
 
-docs/accounting.md has the theorems. Every upper bound is valid for the numbers as they were
-rounded, so that the smallest of several is valid too.
+docs/accounting.md has the theorems. Every upper bound is valid for the numbers as they
+were rounded, so that the smallest of several is valid too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from dplda.privacy._composition import (
     summed_cumulants,
     ways,
 )
-from dplda.privacy._curves import LARGEST_LOSS, FloatArray, curve_of, gaussian, response_loss
+from dplda.privacy._curves import (
+    LARGEST_LOSS,
+    FloatArray,
+    curve_of,
+    gaussian,
+    response_loss,
+)
 from dplda.privacy._events import (
     MAX_COUNT,
     ApproximateDP,
@@ -39,7 +46,8 @@ from dplda.privacy._events import (
 
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
 _UP = 1.0 + 2.0**-46  # margin on the rounding errors of a few steps together
-_CHARGEABLE_SHARE = 1e-3  # of delta, up to which the distance from the ideal law is charged to it
+# of delta, up to which the distance from the ideal law is charged to it
+_CHARGEABLE_SHARE = 1e-3
 
 
 def epsilon_of(
@@ -54,18 +62,19 @@ def epsilon_of(
     events : Event or iterable of Event
         Events of the composition, in any order, of at most 2**36 steps.
     delta : float
-        The delta of (epsilon, delta)-differential privacy, in [0, 1). Below 1e-200 only the sum of
-        pure epsilons counts.
+        The delta of (epsilon, delta)-differential privacy, in [0, 1). Below 1e-200 only
+        the sum of pure epsilons counts.
     total_variation : float, default=0.0
-        Distance between the noise that runs and its ideal law, over the whole composition. The
-        charge ``(1 + exp(epsilon)) * total_variation`` is subtracted from delta if it is at most
-        a thousandth of delta. Otherwise it is left out, and the result is the epsilon of the ideal
-        mechanism.
+        Distance between the noise that runs and its ideal law, over the whole
+        composition. The charge ``(1 + exp(epsilon)) * total_variation`` is subtracted
+        from delta if it is at most a thousandth of delta. Otherwise it is left out, and
+        the result is the epsilon of the ideal mechanism.
 
     Returns
     -------
     float
-        Zero or more; infinite if some event is not private, or no bound can be computed.
+        Zero or more; infinite if some event is not private, or no bound can be
+        computed.
 
     Examples
     --------
@@ -98,8 +107,8 @@ def epsilon_bounds(
     Returns
     -------
     lower, upper : float
-        Some steps with these events need an epsilon of at least `lower`, and `upper` is what
-        `epsilon_of` gives. At delta 0 the lower bound is 0.
+        Some steps with these events need an epsilon of at least `lower`, and `upper` is
+        what `epsilon_of` gives. At delta 0 the lower bound is 0.
     """
     upper = epsilon_of(events, delta, total_variation=total_variation)
     groups, _, _ = without_statements(grouped(events))
@@ -107,7 +116,9 @@ def epsilon_bounds(
 
 
 def charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
-    """Epsilon at a delta that is reduced by the charge, with a margin of two on the charge."""
+    """Epsilon at a delta that is reduced by the charge, with a margin of two on the
+    charge.
+    """
     epsilon, charge = bound_epsilon(groups, delta), 0.0
     if not is_chargeable(total_variation, epsilon, delta):
         return epsilon
@@ -120,7 +131,9 @@ def charged_epsilon(groups: Groups, delta: float, total_variation: float) -> flo
 
 
 def delta_charge(total_variation: float, epsilon: float) -> float:
-    """What a distance from the ideal law adds to delta: (1 + exp(epsilon)) * total_variation."""
+    """What a distance from the ideal law adds to delta: (1 + exp(epsilon)) *
+    total_variation.
+    """
     if total_variation == 0.0 or epsilon > 700.0:  # whose exponential may be no float
         return math.inf if total_variation else 0.0
     return (1.0 + math.exp(epsilon)) * total_variation
@@ -129,7 +142,8 @@ def delta_charge(total_variation: float, epsilon: float) -> float:
 def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
     """Whether the distance from the ideal law is charged to delta.
 
-    Otherwise the release is only within this total variation of an (epsilon, delta)-DP one.
+    Otherwise the release is only within this total variation of an (epsilon, delta)-DP
+    one.
     """
     return delta_charge(total_variation, epsilon) <= _CHARGEABLE_SHARE * delta
 
@@ -137,8 +151,8 @@ def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu of Gaussian differential privacy that is (epsilon, delta)-DP.
 
-    Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most ``mu**2``.
-    It is below the exact root by a relative 1e-13 or less.
+    Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
+    ``mu**2``. It is below the exact root by a relative 1e-13 or less.
     """
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
@@ -149,13 +163,14 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return 1.0 / _least(excess, (1.0 + math.sqrt(epsilon)) / epsilon)
 
 
-# ---- events in groups ---------------------------------------------------------------------
+# ---- events in groups ----------------------------------------------------------------
 
 
 def grouped(events: Event | Iterable[Event]) -> Groups:
     """Flatten events into sorted pairs (event, count); equal compositions become equal.
 
-    All Gaussian events without sampling become a single one, which costs exactly as much.
+    All Gaussian events without sampling become a single one, which costs exactly as
+    much.
     """
     if not isinstance(events, (Event, Iterable)):
         raise TypeError(f"expected privacy events, got {type(events).__name__}")
@@ -171,10 +186,15 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
         counts[event] += n
     if sum(counts.values()) > MAX_COUNT:
         raise ValueError(
-            f"a composition may have at most 2**36 = {MAX_COUNT} steps, got {sum(counts.values())}"
+            f"a composition may have at most 2**36 = {MAX_COUNT} steps, got "
+            f"{sum(counts.values())}"
         )
-    noises = sorted((e.noise_multiplier, n) for e, n in counts.items() if isinstance(e, Gaussian))
-    others = [(event, n) for event, n in counts.items() if not isinstance(event, Gaussian)]
+    noises = sorted(
+        (e.noise_multiplier, n) for e, n in counts.items() if isinstance(e, Gaussian)
+    )
+    others = [
+        (event, n) for event, n in counts.items() if not isinstance(event, Gaussian)
+    ]
     others.sort(key=lambda group: repr(group[0]))
     if len(noises) > 1 or any(n > 1 for _, n in noises):  # one alone keeps all digits
         mu = math.hypot(*(math.sqrt(n) * (1.0 / noise) for noise, n in noises))
@@ -183,9 +203,11 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
 
 
 def without_statements(groups: Groups) -> tuple[Groups, float, float]:
-    """The other events, and the delta and the epsilon that `ApproximateDP` events add to them.
+    """The other events, and the delta and the epsilon that `ApproximateDP` events add
+    to them.
 
-    This is basic composition: of the steps with a statement only, and of these with all others.
+    This is basic composition: of the steps with a statement only, and of these with all
+    others.
     """
     others, lost, shift = [], Fraction(0), Fraction(0)
     for event, n in groups:
@@ -197,12 +219,14 @@ def without_statements(groups: Groups) -> tuple[Groups, float, float]:
     return tuple(others), float(lost), float(shift)
 
 
-# ---- both sides ---------------------------------------------------------------------------
+# ---- both sides ----------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024)
 def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
-    """The smallest epsilon at a delta, of events without statements: from above or from below."""
+    """The smallest epsilon at a delta, of events without statements: from above or from
+    below.
+    """
     if delta < SMALLEST_DELTA:
         return pure_epsilon(groups) if upper else 0.0
     if not groups:
@@ -211,7 +235,9 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
         return math.inf
     if all_gaussian(groups):
         return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
-    bound = max(_side(groups, delta, added=added, upper=upper) for added in ways(groups))
+    bound = max(
+        _side(groups, delta, added=added, upper=upper) for added in ways(groups)
+    )
     return min(bound, _closed_epsilon(groups, delta)) if upper else bound
 
 
@@ -220,7 +246,9 @@ def _closed_epsilon(groups: Groups, delta: float) -> float:
 
 
 def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, FloatArray]:
-    """Epsilon in one direction by Renyi divergences, the place of the tilt, and the cumulants."""
+    """Epsilon in one direction by Renyi divergences, the place of the tilt, and the
+    cumulants.
+    """
     logs = summed_cumulants(groups, added)
     each = renyi_epsilons(logs, delta)
     if not np.isfinite(each).all():
@@ -231,7 +259,9 @@ def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, Float
 
 
 def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
-    """Epsilon in one direction: where delta of the composed laws crosses the given one."""
+    """Epsilon in one direction: where delta of the composed laws crosses the given
+    one.
+    """
     known, place, logs = _renyi(groups, delta, added)
     if known > _LARGEST_EPSILON:
         return known if upper else 0.0
@@ -240,7 +270,8 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     curve = None if many else curve_of(event, added=added, upper=upper)
     if curve is None:
         composed = Composition(groups, delta, place, logs, added=added, upper=upper)
-        tolerance = 1e-7 / composed.tilt  # the logarithm of delta is nearly a line with this slope
+        # the logarithm of delta is nearly a line with this slope
+        tolerance = 1e-7 / composed.tilt
     else:  # a single step needs no grid
         tolerance = 0.0
 
@@ -258,7 +289,8 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
         if excess(0.0) <= 0.0:
             return 0.0
         return _last(excess, known, 0.0, tolerance) if excess(known) <= 0.0 else known
-    # The bound is useful near the epsilon of its tilt alone: far below it, its error is large.
+    # The bound is useful near the epsilon of its tilt alone: far below it, its error is
+    # large.
     gap = 1e-6
     while gap < 1.0 and excess(known * (1.0 - gap)) < 0.0:
         gap *= 1.5
@@ -268,7 +300,7 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     return _last(lambda epsilon: -excess(epsilon), low, known, tolerance)
 
 
-# ---- searches -----------------------------------------------------------------------------
+# ---- searches ------------------------------------------------------------------------
 
 
 def _log_ratio(value: float, target: float) -> float:
@@ -283,7 +315,8 @@ def _log_ratio(value: float, target: float) -> float:
 def _last(
     excess: Callable[[float], float], good: float, bad: float, tolerance: float = 0.0
 ) -> float:
-    """The last point from `good` towards `bad` at which an excess is at most 0, and not above.
+    """The last point from `good` towards `bad` at which an excess is at most 0, and not
+    above.
 
     It is found within the tolerance, or a relative 1e-14; a last look makes it certain.
     """
@@ -306,9 +339,11 @@ def _least(
     low: float = 1e-300,
     high: float = 1e150,
 ) -> float:
-    """The least number at which a falling excess is at most 0, within a relative tolerance.
+    """The least number at which a falling excess is at most 0, within a relative
+    tolerance.
 
-    A number below `low` if the excess is not above 0 there, and infinity if it is up to `high`.
+    A number below `low` if the excess is not above 0 there, and infinity if it is up to
+    `high`.
     """
     x, step = math.log(guess), tolerance
     good = bad = math.nan
@@ -324,11 +359,13 @@ def _least(
     return math.exp(_last(lambda x: excess(math.exp(x)), good, bad, tolerance))
 
 
-# ---- closed forms -------------------------------------------------------------------------
+# ---- closed forms --------------------------------------------------------------------
 
 
 def pure_epsilon(groups: Groups) -> float:
-    """Sum of the epsilons of the events, rounded up; infinite unless every event has one."""
+    """Sum of the epsilons of the events, rounded up; infinite unless every event has
+    one.
+    """
     exact = Fraction(0)
     for event, count in groups:
         match event:
@@ -348,7 +385,9 @@ def pure_epsilon(groups: Groups) -> float:
 
 
 def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
-    """The mu of Gaussian differential privacy without sampling; infinite for other events."""
+    """The mu of Gaussian differential privacy without sampling; infinite for other
+    events.
+    """
     mus = []
     for event, n in groups:
         match event:
@@ -382,13 +421,16 @@ def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
 
 def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
     # several noises became one, whose multiplier has a few roundings
-    value, _, error = gaussian(np.array([epsilon]), (1.0 - 1e-15 if upper else 1.0 + 1e-15) / mu)
+    value, _, error = gaussian(
+        np.array([epsilon]), (1.0 - 1e-15 if upper else 1.0 + 1e-15) / mu
+    )
     return float(value[0] + error[0] if upper else value[0] - error[0])
 
 
-# ---- the noise for a given budget, and the budget of each of several fits --------------------
+# ---- the noise for a given budget, and the budget of each of several fits ------------
 
-# Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it hardly matters.
+# Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it
+# hardly matters.
 THRESHOLD_SHARE = 0.1
 _LARGEST, _SMALLEST = 1e9, 1e-6  # noise multipliers: of no use beyond
 
@@ -405,8 +447,8 @@ def calibrate(
     Parameters
     ----------
     make_events : callable
-        Maps a noise multiplier (or any other noise scale) to the events of the whole fit. Their
-        cost must decrease as the argument grows.
+        Maps a noise multiplier (or any other noise scale) to the events of the whole
+        fit. Their cost must decrease as the argument grows.
     epsilon : float
         The epsilon to spend, in (0, 1e9].
     delta : float
@@ -417,20 +459,24 @@ def calibrate(
     Returns
     -------
     float
-        The noise multiplier. It is never too small: `epsilon_of` of its events is at most
-        `epsilon`. It is hardly too large: that of a multiplier smaller by a relative 1e-4 exceeds
-        `epsilon`, or by 1e-7 if all events are Gaussian without sampling.
+        The noise multiplier. It is never too small: `epsilon_of` of its events is at
+        most `epsilon`. It is hardly too large: that of a multiplier smaller by a
+        relative 1e-4 exceeds `epsilon`, or by 1e-7 if all events are Gaussian without
+        sampling.
 
     Examples
     --------
     >>> from dplda.privacy import Gaussian, Repeated, calibrate
-    >>> round(calibrate(lambda m: Repeated(Gaussian(m), 40), epsilon=1.0, delta=1e-6), 2)
+    >>> def forty(m):
+    ...     return Repeated(Gaussian(m), 40)
+    >>> round(calibrate(forty, epsilon=1.0, delta=1e-6), 2)
     26.72
     """
     if not callable(make_events):
         raise TypeError(
-            "make_events must be a function of the noise multiplier that returns events, such as "
-            f"lambda m: Gaussian(m), got an object of class {type(make_events).__name__}"
+            "make_events must be a function of the noise multiplier that returns "
+            "events, such as lambda m: Gaussian(m), got an object of class "
+            f"{type(make_events).__name__}"
         )
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_delta(delta, SMALLEST_DELTA)
@@ -438,13 +484,15 @@ def calibrate(
     epsilon, delta = epsilon - shift, delta - lost
     if (lost or shift) and (epsilon <= 0.0 or delta <= 0.0):
         raise ValueError(
-            "no noise meets this target: the ApproximateDP events alone cost all of epsilon or "
-            "delta; raise the target, or use fewer of them"
+            "no noise meets this target: the ApproximateDP events alone cost all of "
+            "epsilon or delta; raise the target, or use fewer of them"
         )
 
     mu = gaussian_mu(epsilon, delta)
 
-    def least_noise(cost: Callable[[Groups], float], guess: float, tolerance: float) -> float:
+    def least_noise(
+        cost: Callable[[Groups], float], guess: float, tolerance: float
+    ) -> float:
         @cache
         def excess(noise: float) -> float:
             spent = cost(without_statements(grouped(make_events(noise)))[0])
@@ -457,7 +505,9 @@ def calibrate(
     else:
         tolerance, rough = (
             1e-4,
-            lambda groups: min(_renyi(groups, delta, False)[0], _closed_epsilon(groups, delta)),
+            lambda groups: min(
+                _renyi(groups, delta, False)[0], _closed_epsilon(groups, delta)
+            ),
         )
     start = least_noise(rough, 1.0, 100.0 * tolerance)
     if not _SMALLEST < start < _LARGEST:  # where the better bound may be small enough
@@ -466,11 +516,11 @@ def calibrate(
     noise = least_noise(exact, start, tolerance)
     if not _SMALLEST <= noise <= _LARGEST:
         raise ValueError(
-            "no noise meets this target: some events do not depend on the noise and cost too much; "
-            "raise epsilon, or use fewer or less expensive steps"
+            "no noise meets this target: some events do not depend on the noise and "
+            "cost too much; raise epsilon, or use fewer or less expensive steps"
             if noise > _LARGEST
-            else "any noise, however small, meets this target; lower epsilon, or give epsilon=inf "
-            "for no privacy"
+            else "any noise, however small, meets this target; lower epsilon, or give "
+            "epsilon=inf for no privacy"
         )
     return noise
 
@@ -485,17 +535,17 @@ def split_epsilon(
     epsilon : float
         The total, in (0, 1e9].
     shares : iterable of float
-        Share of each fit in the budget, measured in ``1 / noise_multiplier**2``. Only their ratios
-        count. A share of 8% buys about a quarter of the total epsilon.
+        Share of each fit in the budget, measured in ``1 / noise_multiplier**2``. Only
+        their ratios count. A share of 8% buys about a quarter of the total epsilon.
     delta : float, default=1e-6
         The delta of the total and of each fit, up to 0.01.
 
     Returns
     -------
     epsilons : tuple of float
-        One epsilon for each fit, more than `epsilon` in sum. Fits with these epsilons fit into a
-        ledger with the total if their noise is Gaussian without sampling. A tenth of `delta` is
-        kept for the threshold of a `PrivateCountVectorizer`.
+        One epsilon for each fit, more than `epsilon` in sum. Fits with these epsilons
+        fit into a ledger with the total if their noise is Gaussian without sampling. A
+        tenth of `delta` is kept for the threshold of a `PrivateCountVectorizer`.
 
     Examples
     --------
@@ -505,11 +555,17 @@ def split_epsilon(
     """
     if not isinstance(shares, Iterable):
         raise TypeError(
-            "shares must be a list of numbers, one for each fit, such as (0.08, 0.92), got "
-            f"{type(shares).__name__}"
+            "shares must be a list of numbers, one for each fit, such as (0.08, 0.92), "
+            f"got {type(shares).__name__}"
         )
-    parts = [check_number("shares", share, 0.0, math.inf, closed="neither") for share in shares]
+    parts = [
+        check_number("shares", share, 0.0, math.inf, closed="neither")
+        for share in shares
+    ]
     delta = check_delta(delta, SMALLEST_DELTA)
-    # what is kept covers the threshold, and the distance of the noise from its ideal law
+    # what is kept covers the threshold, and the distance of the noise from its ideal
+    # law
     mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - 1e-3) * delta)
-    return tuple(epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts)
+    return tuple(
+        epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts
+    )

@@ -1,7 +1,8 @@
 """The curator: the only object that turns private values into public ones.
 
-An estimator declares everything that it will release before it reads any data. The ledger charges
-this plan at once. The curator then releases exactly what was planned, in the planned order.
+An estimator declares everything that it will release before it reads any data. The
+ledger charges this plan at once. The curator then releases exactly what was planned, in
+the planned order.
 """
 
 from __future__ import annotations
@@ -27,33 +28,43 @@ from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
 
-# Limit on the random words of a fit, and the distance from ideal randomness that the fit is charged
-# for them. Both are constants, because the charge depends on nothing private.
+# Limit on the random words of a fit, and the distance from ideal randomness that the
+# fit is charged for them. Both are constants, because the charge depends on nothing
+# private.
 MAX_WORDS = 2**36
-# Topics are drawn with 128 bits each, from at most 2048: 2**-118 for a word (docs/proofs_word.md).
+# Topics are drawn with 128 bits each, from at most 2048: 2**-118 for a word
+# (docs/proofs_word.md).
 TOPIC_DRAWS = MAX_WORDS * 2.0**-118
-TOTAL_VARIATION = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
-BLOCK_CELLS = 2**16  # each block of cells has a noise stream of its own; enters seeded results
+TOTAL_VARIATION = (
+    keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
+)
+# each block of cells has a noise stream of its own; enters seeded results
+BLOCK_CELLS = 2**16
 
 TOO_MANY_WORDS = (
-    f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or words"
+    f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or "
+    "words"
 )
 
-ATTEMPTS = 2**20  # from the noise stream of a release to that of its next attempt: above any round
+# from the noise stream of a release to that of its next attempt: above any round
+ATTEMPTS = 2**20
 SPARE = "a further attempt"
 
 Step: TypeAlias = tuple[str, Event]
 
 
 class Parties(Protocol):
-    """The other parties of a release that none of them could make alone (docs/federated.md)."""
+    """The other parties of a release that none of them could make alone
+    (docs/federated.md).
+    """
 
     n_parties: int
 
     def add_up(self, cells: NDArray[np.int64], label: str) -> bool:
         """Put the sum over all parties in the place of own noisy cells.
 
-        Nobody sees own cells. False if a party was lost: the others begin anew, with new noise.
+        Nobody sees own cells. False if a party was lost: the others begin anew, with
+        new noise.
         """
 
 
@@ -78,16 +89,18 @@ def sampled(event: Event, sampling_probability: float) -> Event:
 
 
 def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """How many of the 2**64 words put a unit into the sample; 0 for rate 1, which needs no word."""
+    """How many of the 2**64 words put a unit into the sample; 0 for rate 1, which needs
+    no word.
+    """
     return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
 
 
 class Curator:
     """Charges a plan, samples secretly, and releases what was planned.
 
-    The curator is a context manager. An exception before the first release cancels the charge.
-    After it, the charge stays, and a note of the exception says what is spent. Threads that share a
-    curator take its steps one after the other.
+    The curator is a context manager. An exception before the first release cancels the
+    charge. After it, the charge stays, and a note of the exception says what is spent.
+    Threads that share a curator take its steps one after the other.
 
     Parameters
     ----------
@@ -98,8 +111,8 @@ class Curator:
     label, unit : str
         Name and unit of the ledger's entry, for example "document".
     ledger : Ledger, str, path-like or None, default=None
-        Where the plan is charged, or refused with a `BudgetError` before any data are read. None
-        records the charge in `events` only.
+        Where the plan is charged, or refused with a `BudgetError` before any data are
+        read. None records the charge in `events` only.
     parties : Parties or None, default=None
         Who adds up what is released. None releases own sums.
 
@@ -118,7 +131,8 @@ class Curator:
     >>> plan = [("total", mechanism.event)]
     >>> streams = Streams.from_random_state(None)
     >>> with Curator(plan, streams, label="Sum", unit="document") as curator:
-    ...     total = np.array([mechanism.radius])  # private: one document moves it by the radius
+    ...     # private: one document moves it by the radius
+    ...     total = np.array([mechanism.radius])
     ...     noisy = curator.release(total, mechanism, label="total", round=0)  # public
     >>> noisy.shape
     (1,)
@@ -150,16 +164,23 @@ class Curator:
         self.events: tuple[Event, ...] = events
         self._plan, self._n_planned = list(plan), Counter(labels)
         self._streams, self._parties = streams, parties
-        self.total_variation = TOTAL_VARIATION * (1 if parties is None else parties.n_parties)
+        self.total_variation = TOTAL_VARIATION * (
+            1 if parties is None else parties.n_parties
+        )
         self._has_sample = False  # for the plan's next step
-        # Two threads that check the plan at once would take one step, or one stream, twice.
+        # Two threads that check the plan at once would take one step, or one stream,
+        # twice.
         self._alone = Lock()
         self._ledger: Ledger | None = None if ledger is None else as_ledger(ledger)
         if self._ledger is not None:
             # equal events, and all Gaussian ones, as one: the cost is the same
             condensed = [repeated(event, n) for event, n in grouped(self.events)]
             self._entry = self._ledger.reserve(
-                label, unit, condensed, total_variation=self.total_variation, seeded=streams.seeded
+                label,
+                unit,
+                condensed,
+                total_variation=self.total_variation,
+                seeded=streams.seeded,
             )
 
     def release(
@@ -178,8 +199,8 @@ class Curator:
         Parameters
         ----------
         value : ndarray of int64 or int32
-            Private. One unit moves it by at most ``mechanism.sensitivity``; `sum_clipped` enforces
-            this.
+            Private. One unit moves it by at most ``mechanism.sensitivity``;
+            `sum_clipped` enforces this.
         mechanism : mechanism
             Draws the noise.
         label : str
@@ -189,21 +210,22 @@ class Curator:
         sampling_probability : float, default=1.0
             Rate of the Poisson sample that `value` is computed from.
         overwrite_value : bool, default=False
-            Whether to add the noise in place, where the array can take it. Values of int32 must
-            leave room for the noise, below 2**24.
+            Whether to add the noise in place, where the array can take it. Values of
+            int32 must leave room for the noise, below 2**24.
         n_jobs : int or None, default=None
             Number of threads. It never changes a result.
 
         Returns
         -------
         noisy : ndarray of int64 or int32
-            Public. A new array of int64, or `value` with `overwrite_value`. RuntimeError if the
-            plan has another step next, if a sample is missing, or if `round` repeats; ValueError if
-            others are to draw a part of the noise, and nobody does.
+            Public. A new array of int64, or `value` with `overwrite_value`.
+            RuntimeError if the plan has another step next, if a sample is missing, or
+            if `round` repeats; ValueError if others are to draw a part of the noise,
+            and nobody does.
         """
         with self._alone:
-            # No release of a label is larger than the first. Too many words are refused before it,
-            # by public sizes only: an error then cancels the charge.
+            # No release of a label is larger than the first. Too many words are refused
+            # before it, by public sizes only: an error then cancels the charge.
             if not mechanism.exact and value.size * self._n_planned[label] > MAX_WORDS:
                 raise ValueError(TOO_MANY_WORDS)
             self._take(label, sampled(mechanism.event, sampling_probability), mechanism)
@@ -213,7 +235,11 @@ class Curator:
             if self._parties is not None:  # whose sum may need 64 bits
                 noisy = self._add_up(value, mechanism, label, round, n_jobs)
             else:
-                noisy = value if in_place else value.astype(np.int64, order="C", casting="safe")
+                noisy = (
+                    value
+                    if in_place
+                    else value.astype(np.int64, order="C", casting="safe")
+                )
                 self._add_noise(noisy, mechanism, round, n_jobs)
             # a copy, as the caller may use the array again
             announce(label, round, noisy.copy, mechanism)
@@ -231,32 +257,34 @@ class Curator:
         label: str,
         round: int,
     ) -> tuple[NDArray[np.object_], Cells]:
-        """Release some cells with noise: those asked for, and those that reach a threshold.
+        """Release some cells with noise: those asked for, and those that reach a
+        threshold.
 
-        Nothing of a cell that does not pass becomes public, not even that it exists. The plan has
-        two steps under `label`: the event of the mechanism, and `failure`.
+        Nothing of a cell that does not pass becomes public, not even that it exists.
+        The plan has two steps under `label`: the event of the mechanism, and `failure`.
 
         Parameters
         ----------
         names, value : ndarray of shape (n_cells,)
             Private. Names of the cells, and integers as in `release`.
         asked : ndarray of shape (n_cells,), bool
-            The cells that are released whatever their value. Which ones exist is public.
+            The cells that are released whatever their value. Which ones exist is
+            public.
         mechanism : mechanism
             Draws the noise.
         threshold : float
             Least noisy value of any other cell that is released.
         failure : Event
-            Bounds the probability that a cell of one unit reaches the threshold: `ApproximateDP`,
-            or `NonPrivate` without noise.
+            Bounds the probability that a cell of one unit reaches the threshold:
+            `ApproximateDP`, or `NonPrivate` without noise.
         label, round : str, int
             As in `release`.
 
         Returns
         -------
         passing, noisy : ndarray
-            Public. Names of the cells that are released, in the order of `names`, and their noisy
-            values.
+            Public. Names of the cells that are released, in the order of `names`, and
+            their noisy values.
         """
         with self._alone:
             self._take(label, mechanism.event, mechanism)
@@ -270,33 +298,41 @@ class Curator:
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
         """Draw a secret Poisson sample for the next planned release, and for it alone.
 
-        Each unit takes part at its own rate, rounded down to a multiple of 2**-64, independently.
+        Each unit takes part at its own rate, rounded down to a multiple of 2**-64,
+        independently.
 
         Parameters
         ----------
         rates : ndarray of shape (n_units,)
-            Private, from 0 to the rate that is charged. A unit's rate must be a function of that
-            unit and of public values.
+            Private, from 0 to the rate that is charged. A unit's rate must be a
+            function of that unit and of public values.
         round : int
             Number of the random stream, as in `release`.
 
         Returns
         -------
         rows : ndarray of int64
-            Secret. Increasing indices of the units in the sample. RuntimeError if a rate is
-            negative or above the one that is charged, if the next step has a sample already, or if
-            `round` repeats.
+            Secret. Increasing indices of the units in the sample. RuntimeError if a
+            rate is negative or above the one that is charged, if the next step has a
+            sample already, or if `round` repeats.
         """
         with self._alone:
             planned = self._plan[0][1] if self._plan else None
-            charged = planned.sampling_probability if isinstance(planned, PoissonSampled) else 1.0
-            # NaN is refused as well; a negative rate would wrap around to one of nearly 1
+            charged = (
+                planned.sampling_probability
+                if isinstance(planned, PoissonSampled)
+                else 1.0
+            )
+            # NaN is refused as well; a negative rate would wrap around to one of nearly
+            # 1
             if planned is None or not ((rates >= 0) & (rates <= charged)).all():
                 raise RuntimeError(
                     "a unit's rate is negative or higher than the rate that is charged"
                 )
             if self._has_sample:
-                raise RuntimeError("the plan's next step has a sample already; release it first")
+                raise RuntimeError(
+                    "the plan's next step has a sample already; release it first"
+                )
             self._streams.take(Purpose.MEMBERSHIP, round)
             self._has_sample = True
             if (rates >= 1).all():
@@ -305,7 +341,12 @@ class Curator:
             return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
 
     def publish(
-        self, draw: Callable[[], Any], events: Iterable[Event], *, label: str, round: int
+        self,
+        draw: Callable[[], Any],
+        events: Iterable[Event],
+        *,
+        label: str,
+        round: int,
     ) -> Any:
         """Draw a value that is private by construction, such as topics from a table.
 
@@ -330,22 +371,30 @@ class Curator:
         announce(label, round, lambda: copy.deepcopy(value))
         return value
 
-    def _take(self, label: str, event: Event, mechanism: Mechanism | None = None) -> None:
+    def _take(
+        self, label: str, event: Event, mechanism: Mechanism | None = None
+    ) -> None:
         n_drawn = 1 if self._parties is None else self._parties.n_parties
-        if mechanism is not None and not mechanism.exact and mechanism.n_parties != n_drawn:
+        if (
+            mechanism is not None
+            and not mechanism.exact
+            and mechanism.n_parties != n_drawn
+        ):
             raise ValueError(  # its event counts noise that nobody adds
-                f"the mechanism is for {mechanism.n_parties} parties that add noise, and {n_drawn} "
-                "will; give the curator these parties, or leave n_parties=1"
+                f"the mechanism is for {mechanism.n_parties} parties that add noise, "
+                f"and {n_drawn} will; give the curator these parties, or leave "
+                "n_parties=1"
             )
         if not self._plan or self._plan[0] != (label, event):
             expected = self._plan[0] if self._plan else "nothing more"
             raise RuntimeError(
-                f"release of {label!r} as {event} was not planned; the plan says {expected}"
+                f"release of {label!r} as {event} was not planned; the plan says "
+                f"{expected}"
             )
         if isinstance(event, PoissonSampled) and not self._has_sample:
             raise RuntimeError(
-                f"the release of {label!r} is charged as sampled, and no sample was drawn for it; "
-                "call sample after the release before it"
+                f"the release of {label!r} is charged as sampled, and no sample was "
+                "drawn for it; call sample after the release before it"
             )
         if len(self._plan) == len(self.events) and self._ledger is not None:
             # on the disk before anything is public; an error cancels the charge
@@ -354,12 +403,18 @@ class Curator:
         self._has_sample = False
 
     def _add_up(
-        self, own: Cells, mechanism: Mechanism, label: str, round: int, n_jobs: int | None
+        self,
+        own: Cells,
+        mechanism: Mechanism,
+        label: str,
+        round: int,
+        n_jobs: int | None,
     ) -> NDArray[np.int64]:
-        """Add own noise, and let all parties add up; again with new noise if a party was lost.
+        """Add own noise, and let all parties add up; again with new noise if a party
+        was lost.
 
-        Two sums with the same noise would differ by what the lost party holds and its own noise,
-        which is less than the event says.
+        Two sums with the same noise would differ by what the lost party holds and its
+        own noise, which is less than the event says.
         """
         assert self._parties is not None
         attempt, event = 0, mechanism.event
@@ -370,11 +425,14 @@ class Curator:
                 return cells
             spare, paid = self._plan.pop() if self._plan else ("", NonPrivate())
             if not (
-                spare == SPARE and isinstance(paid, Gaussian) and isinstance(event, Gaussian)
+                spare == SPARE
+                and isinstance(paid, Gaussian)
+                and isinstance(event, Gaussian)
                 and paid.noise_multiplier <= event.noise_multiplier
-            ):  # fmt: skip
+            ):
                 raise RuntimeError(
-                    f"a party was lost, and the plan has no further attempt for {label!r}"
+                    "a party was lost, and the plan has no further attempt for "
+                    f"{label!r}"
                 )
             attempt += 1
 
@@ -408,7 +466,8 @@ class Curator:
     ) -> None:
         n_begun = len(self.events) - len(self._plan)
         if error is None:
-            self._check_limit()  # the last step may have drawn words after the last release
+            # the last step may have drawn words after the last release
+            self._check_limit()
         elif n_begun == 0:
             error.add_note("nothing was released")
             try:
@@ -416,23 +475,25 @@ class Curator:
                     self._ledger.cancel(self._entry)
             except (OSError, ValueError) as problem:  # which must not hide the error
                 warn_user(
-                    f"entry {self._entry} of the ledger keeps its status ({problem}); it counts "
-                    "until it is canceled"
+                    f"entry {self._entry} of the ledger keeps its status ({problem}); "
+                    "it counts until it is canceled"
                 )
         else:
             ledger = "" if self._ledger is None else f": {self._ledger}"
             error.add_note(
-                f"{n_begun} of {len(self.events)} releases have begun, and the whole plan "
-                f"is spent{ledger}"
+                f"{n_begun} of {len(self.events)} releases have begun, and the whole "
+                f"plan is spent{ledger}"
             )
 
 
-# ---- what the adversary of the theorems sees: for audits ---------------------------------------
+# ---- what the adversary of the theorems sees: for audits -----------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One value that became public; `mechanism` is None if it is public for another reason."""
+    """One value that became public; `mechanism` is None if it is public for another
+    reason.
+    """
 
     label: str
     round: int
@@ -470,9 +531,11 @@ def observe_releases(kind: type[Curator] | None = None) -> Iterator[list[Release
 def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:
     """Show a value that has just become public to the observer, if there is one.
 
-    The value must not change afterwards. `value` may be a function that returns the value; it is
-    called only if there is an observer.
+    The value must not change afterwards. `value` may be a function that returns the
+    value; it is called only if there is an observer.
     """
     seen, _ = _WATCH.get()
     if seen is not None:
-        seen.append(Release(label, round, value() if callable(value) else value, mechanism))
+        seen.append(
+            Release(label, round, value() if callable(value) else value, mechanism)
+        )

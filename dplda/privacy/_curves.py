@@ -1,7 +1,7 @@
 """Privacy curves of single steps, with bounds on their rounding errors.
 
-The curve of a pair of laws (P, Q) is delta(t) = E_Q (dP/dQ - t)_+ at t = exp(epsilon). It is convex
-and falls in t. docs/accounting.md derives each formula and each error.
+The curve of a pair of laws (P, Q) is delta(t) = E_Q (dP/dQ - t)_+ at t = exp(epsilon).
+It is convex and falls in t. docs/accounting.md derives each formula and each error.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from dplda.privacy._events import (
 FloatArray: TypeAlias = NDArray[np.float64]
 
 U = 2.0**-53  # unit roundoff
-# Assumed relative errors, which the tests compare with 40 digits: of exp, log and their relatives,
-# and of ndtr and erfcx at the arguments that occur here.
+# Assumed relative errors, which the tests compare with 40 digits: of exp, log and their
+# relatives, and of ndtr and erfcx at the arguments that occur here.
 ELEMENTARY, SPECIAL = 8.0 * U, 64.0 * U
 _MOST_WORK = 1e8  # of knots, choices and places of a range: about a second
 TINY = 1e-300  # above everything that underflows
-LARGEST_LOSS = 600.0  # exp of it, and products of such numbers with probabilities, are floats
+# exp of it, and products of such numbers with probabilities, are floats
+LARGEST_LOSS = 600.0
 # Above the relative rounding errors of a divergence: the tests compare 60 digits.
 _MARGIN = 1.0 + 1e-9
 
@@ -42,11 +43,11 @@ _MARGIN = 1.0 + 1e-9
 class Curve:
     """A convex curve delta(exp(epsilon)) that dominates every such step.
 
-    `at` maps increasing epsilons to delta, a bound on its absolute error, and the mass ``Q[dP/dQ >=
-    t]``, which is the negative slope in t. `span` maps a probability to two losses, above the
-    second of which delta is at most that probability; below the first there is hardly any mass.
-    `deviation` is roughly the standard deviation of the loss. A corner of the curve, if it has any,
-    is a multiple of `unit`.
+    `at` maps increasing epsilons to delta, a bound on its absolute error, and the mass
+    ``Q[dP/dQ >= t]``, which is the negative slope in t. `span` maps a probability to
+    two losses, above the second of which delta is at most that probability; below the
+    first there is hardly any mass. `deviation` is roughly the standard deviation of the
+    loss. A corner of the curve, if it has any, is a multiple of `unit`.
     """
 
     at: Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
@@ -57,10 +58,12 @@ class Curve:
 
 @lru_cache(maxsize=8192)
 def curve_of(event: Event, *, added: bool, upper: bool) -> Curve | None:
-    """The curve that dominates a step, or with ``upper=False`` one that some such step attains.
+    """The curve that dominates a step, or with ``upper=False`` one that some such step
+    attains.
 
-    None if there is none. `added`: whether the unit is added or removed; only sampled steps differ.
-    Repeated bounded-range choices of one kind are one step: the best attack on them is adaptive.
+    None if there is none. `added`: whether the unit is added or removed; only sampled
+    steps differ. Repeated bounded-range choices of one kind are one step: the best
+    attack on them is adaptive.
     """
     match event:
         case Gaussian(s):
@@ -70,7 +73,11 @@ def curve_of(event: Event, *, added: bool, upper: bool) -> Curve | None:
         case Laplace(scale):
             return _laplace_curve((1.0 + 2.0 * U if upper else 1.0 - 2.0 * U) / scale)
         case BoundedRange(epsilon):
-            return bounded_ranges_curve(epsilon, 1) if upper else _response_curve(0.5 * epsilon)
+            return (
+                bounded_ranges_curve(epsilon, 1)
+                if upper
+                else _response_curve(0.5 * epsilon)
+            )
         case Repeated(BoundedRange(epsilon), count):
             return bounded_ranges_curve(epsilon, count)
         case RandomizedResponseEvent():
@@ -85,23 +92,25 @@ def response_loss(event: RandomizedResponseEvent, *, upper: bool) -> float:
     return e * (1.0 + 2.0 * ELEMENTARY if upper else 1.0 - 2.0 * ELEMENTARY)
 
 
-# ---- Gaussian noise -----------------------------------------------------------------------
+# ---- Gaussian noise ------------------------------------------------------------------
 
 
 def gaussian(
     epsilons: FloatArray, s: float | FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Delta of Gaussian noise of multiplier s, ``t * Q[dP/dQ > t]``, and the error of both.
+    """Delta of Gaussian noise of multiplier s, ``t * Q[dP/dQ > t]``, and the error of
+    both.
 
-    Balle and Wang (2018), theorem 8. With a common factor of both terms, no digits of the tail are
-    lost. Below epsilon 0, the symmetry of the pair is used.
+    Balle and Wang (2018), theorem 8. With a common factor of both terms, no digits of
+    the tail are lost. Below epsilon 0, the symmetry of the pair is used.
     """
     from scipy.special import erf, erfcx, ndtr
 
     x = np.abs(epsilons)
     far, near = np.minimum(x, 1e150) * np.minimum(s, 1e150), np.minimum(0.5 / s, 1e300)
     a, shift = near - far, 4.0 * U * (near + far)  # shift: the error of a
-    with np.errstate(under="ignore", over="ignore", invalid="ignore"):  # far out, delta is 0
+    # far out, delta is 0
+    with np.errstate(under="ignore", over="ignore", invalid="ignore"):
         factor = 0.5 * np.exp(-0.5 * a * a)
         scaled = erfcx(np.maximum(-a, 0.0) / math.sqrt(2.0))
         other = erfcx((near + far) / math.sqrt(2.0))
@@ -109,11 +118,13 @@ def gaussian(
         first = np.where(tail, factor * scaled, ndtr(a))
         second = factor * other
         delta = np.where(tail, factor * (scaled - other), first - second)
-        slant = np.abs(a) * shift + a * a * U + ELEMENTARY  # relative error of the factor
+        # relative error of the factor
+        slant = np.abs(a) * shift + a * a * U + ELEMENTARY
         slant = np.minimum(slant, 1e300)
         error = (SPECIAL + ELEMENTARY + shift) * (first + second)
         error += slant * np.where(tail, delta, second) + TINY
-        middle = np.broadcast_to(erf(near / math.sqrt(2.0)), delta.shape)  # at epsilon 0
+        # at epsilon 0
+        middle = np.broadcast_to(erf(near / math.sqrt(2.0)), delta.shape)
         delta = np.where(x == 0.0, middle, delta)
         error = np.where(x == 0.0, 2.0 * SPECIAL * middle, error)
         below = epsilons < 0.0
@@ -136,7 +147,9 @@ def _removed_curve(q: float, s: float) -> Curve:
         ratio = np.where(inside, ratio, 0.0)
         r = np.log1p(ratio)
         delta, second, error = gaussian(r, s)
-        moved = ELEMENTARY * np.abs(r) + 2.0 * ELEMENTARY * np.abs(ratio) / (1.0 + ratio)
+        moved = ELEMENTARY * np.abs(r) + 2.0 * ELEMENTARY * np.abs(ratio) / (
+            1.0 + ratio
+        )
         error = q * (error + second * moved + 2.0 * U * delta)
         least = ELEMENTARY * np.abs(growth) + q * 1e-12 * (growth > -q * (1.0 + 1e-11))
         slope = second * np.exp(-r)
@@ -154,7 +167,9 @@ def _removed_curve(q: float, s: float) -> Curve:
 
 
 def _added_curve(q: float, s: float) -> Curve:
-    """P = N(0, s^2) and Q = (1 - q) N(0, s^2) + q N(1, s^2): a G(q t / a), a = 1 - (1 - q) t."""
+    """P = N(0, s^2) and Q = (1 - q) N(0, s^2) + q N(1, s^2): a G(q t / a), a = 1 - (1 -
+    q) t.
+    """
 
     def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         growth = np.expm1(epsilons)
@@ -166,7 +181,9 @@ def _added_curve(q: float, s: float) -> Curve:
         r = np.where(inside, math.log(q) + epsilons - log_a, 0.0)
         delta, second, error = gaussian(r, s)
         moved = ELEMENTARY * (1.0 - math.log(q) + np.abs(epsilons) + np.abs(log_a))
-        error = a * (error + second * moved + 2.0 * U * delta) + (delta + second) * rounding
+        error = (
+            a * (error + second * moved + 2.0 * U * delta) + (delta + second) * rounding
+        )
         slope = (1.0 - q) * (delta + second) + q * second * np.exp(-r)
         outside = q - (1.0 - q) * growth + rounding
         return (
@@ -176,7 +193,8 @@ def _added_curve(q: float, s: float) -> Curve:
         )
 
     def span(tail: float) -> tuple[float, float]:
-        z, most = _quantile(tail), -math.log1p(-q) * (1.0 + 1e-12) + 1e-15  # no loss is above
+        # no loss is above
+        z, most = _quantile(tail), -math.log1p(-q) * (1.0 + 1e-12) + 1e-15
         high = -_mixture_loss(-z * s, q, s)
         high = most if high > most * (1.0 - 1e-9) else high
         return min(-_mixture_loss(z * s, q, s), 0.5 * high), high
@@ -196,10 +214,12 @@ def _quantile(tail: float) -> float:
     return max(1.0, -float(ndtri(tail)))
 
 
-# ---- other steps --------------------------------------------------------------------------
+# ---- other steps ---------------------------------------------------------------------
 
 
-def _between(e: float, inner: Callable[[FloatArray], tuple[FloatArray, FloatArray]]) -> Curve:
+def _between(
+    e: float, inner: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+) -> Curve:
     """A curve of losses from -e to e: `inner` has delta and slope between them."""
 
     def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -215,22 +235,28 @@ def _between(e: float, inner: Callable[[FloatArray], tuple[FloatArray, FloatArra
 
 
 def _laplace_curve(e: float) -> Curve:
-    return _between(e, lambda x: (-np.expm1(0.5 * (x - e)), 0.5 * np.exp(-0.5 * (x + e))))
+    return _between(
+        e, lambda x: (-np.expm1(0.5 * (x - e)), 0.5 * np.exp(-0.5 * (x + e)))
+    )
 
 
 def _response_curve(e: float) -> Curve:
     """Losses -e and e alone."""
     right = 1.0 / (1.0 + math.exp(-e))
-    return _between(e, lambda x: (-right * np.expm1(x - e), np.full(len(x), right * math.exp(-e))))
+    return _between(
+        e, lambda x: (-right * np.expm1(x - e), np.full(len(x), right * math.exp(-e)))
+    )
 
 
 def bounded_ranges_curve(e: float, count: int) -> Curve | None:
-    """Delta of `count` choices, each with the range that is worst after the earlier outcomes.
+    """Delta of `count` choices, each with the range that is worst after the earlier
+    outcomes.
 
-    Bounds are computed on knots with a distance of e / m. Let V be delta of the remaining choices.
-    A choice between losses a and a - e multiplies it to p V(t / u) + (1 - p) V(t exp(e) / u), with
-    u = exp(a) and p = (1 - u exp(-e)) / (1 - exp(-e)). Between two knots, V is at most its chord,
-    and the best u has a closed form (docs/accounting.md). None if it would take more than seconds.
+    Bounds are computed on knots with a distance of e / m. Let V be delta of the
+    remaining choices. A choice between losses a and a - e multiplies it to p V(t / u) +
+    (1 - p) V(t exp(e) / u), with u = exp(a) and p = (1 - u exp(-e)) / (1 - exp(-e)).
+    Between two knots, V is at most its chord, and the best u has a closed form
+    (docs/accounting.md). None if it would take more than seconds.
     """
     below = math.ceil(16.0 * math.sqrt(count)) + 2  # more steps down are improbable
     m = min(16, int(math.sqrt(_MOST_WORK / count / (count + below))))
@@ -240,8 +266,8 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
     n = last - first + 1
     values: FloatArray = np.maximum(-np.expm1(np.arange(first, last + 1) * g), 0.0)
     q, shrink = math.exp(-e), -math.expm1(-g)
-    # Below the first knot, delta is 1 - t, or more by t times delta of the opposite epsilon, which
-    # has a bound because the choices are (count e^2 / 8)-zCDP.
+    # Below the first knot, delta is 1 - t, or more by t times delta of the opposite
+    # epsilon, which has a bound because the choices are (count e^2 / 8)-zCDP.
     lowest, rho = np.arange(first - m - 1, first) * g, count * e * e / 8.0
     more = np.exp(lowest - np.maximum(-lowest - rho, 0.0) ** 2 / (4.0 * rho))
     padding = -np.expm1(lowest) + (more if count > below else 0.0), np.zeros(m)
@@ -250,7 +276,10 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
         drops = np.maximum(np.append(0.0, every[:-1] - every[1:]), 0.0) / shrink
         best = np.zeros(n)
         for i in range(m):  # a from i g to (i + 1) g
-            one, two = slice(m + 1 - i, m + 1 - i + n), slice(2 * m + 1 - i, 2 * m + 1 - i + n)
+            one, two = (
+                slice(m + 1 - i, m + 1 - i + n),
+                slice(2 * m + 1 - i, 2 * m + 1 - i + n),
+            )
             gap = drops[one] * math.exp(i * g) - drops[two] * math.exp((i - m) * g)
             slant = q * (every[one] + drops[one] - every[two] - drops[two])
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -278,12 +307,16 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
 def bounded_range_divergence(e: float, a: FloatArray) -> FloatArray:
     """The largest divergence of orders a of any choice whose log ratios span at most e.
 
-    The terms of the closed form are of the size of a e, and nearly cancel at large orders: what
-    rounding may take from them is added.
+    The terms of the closed form are of the size of a e, and nearly cancel at large
+    orders: what rounding may take from them is added.
     """
     sharp = (a * _log_sinhc(a * e) - _log_sinhc(np.array(e))) / (a - 1.0)
-    sharp = sharp - _log_sinhc((a - 1.0) * e) + 64.0 * U * e * np.where(a > 1024.0, a, 0.0)
-    values: FloatArray = np.minimum(sharp * _MARGIN, np.minimum(a * e * e / 8.0 * _MARGIN, e))
+    sharp = (
+        sharp - _log_sinhc((a - 1.0) * e) + 64.0 * U * e * np.where(a > 1024.0, a, 0.0)
+    )
+    values: FloatArray = np.minimum(
+        sharp * _MARGIN, np.minimum(a * e * e / 8.0 * _MARGIN, e)
+    )
     return values
 
 

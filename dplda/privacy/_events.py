@@ -1,9 +1,10 @@
-"""The closed list of privacy events: what one step of an algorithm costs, as plain values.
+"""The closed list of privacy events: what one step of an algorithm costs, as plain
+values.
 
-An event stands for the pair of output laws that dominates one step, for the unit that the
-algorithm protects. It holds public numbers only. The sensitivity is already part of it: a Gaussian
-event carries noise divided by sensitivity, so that no accountant has to know a neighboring
-relation.
+An event stands for the pair of output laws that dominates one step, for the unit that
+the algorithm protects. It holds public numbers only. The sensitivity is already part of
+it: a Gaussian event carries noise divided by sensitivity, so that no accountant has to
+know a neighboring relation.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ class Event:
     """A privacy event: one of the classes below."""
 
     def _set(
-        self, name: str, low: float = 0.0, high: float = math.inf, closed: str = "neither"
+        self,
+        name: str,
+        low: float = 0.0,
+        high: float = math.inf,
+        closed: str = "neither",
     ) -> None:
         """Make a field a plain float of an interval."""
         number = check_number(name, getattr(self, name), low, high, closed=closed)
@@ -43,7 +48,8 @@ class Gaussian(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        self._set("noise_multiplier", 1e-100, closed="left")  # the square of a smaller one is 0
+        # the square of a smaller one is 0
+        self._set("noise_multiplier", 1e-100, closed="left")
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,9 @@ class Laplace(Event):
     Parameters
     ----------
     scale : float
-        Scale of the noise divided by the sensitivity of that cell. A change of two cells is
-        two of these events, which cost less than one event of doubled sensitivity.
+        Scale of the noise divided by the sensitivity of that cell. A change of two
+        cells is two of these events, which cost less than one event of doubled
+        sensitivity.
     """
 
     scale: float
@@ -67,8 +74,8 @@ class Laplace(Event):
 class BoundedRange(Event):
     """A random choice whose log probability ratios span at most `epsilon`.
 
-    It is `epsilon`-DP and ``epsilon**2 / 8``-zCDP (Cesar and Rogers, ALT 2021); the accountant
-    charges less than either.
+    It is `epsilon`-DP and ``epsilon**2 / 8``-zCDP (Cesar and Rogers, ALT 2021); the
+    accountant charges less than either.
     """
 
     epsilon: float
@@ -84,9 +91,9 @@ class RandomizedResponseEvent(Event):
     Parameters
     ----------
     flip_mixture : float
-        Probability, strictly between 0 and 1, that a fair coin replaces the bit. The bit is
-        therefore reported wrongly with half this probability. The pure epsilon is
-        ``log(2 / flip_mixture - 1)``.
+        Probability, strictly between 0 and 1, that a fair coin replaces the bit. The
+        bit is therefore reported wrongly with half this probability. The pure epsilon
+        is ``log(2 / flip_mixture - 1)``.
     """
 
     flip_mixture: float
@@ -114,8 +121,8 @@ class PoissonSampled(Event):
         self._set("sampling_probability", 0.0, 1.0, "right")
         if not isinstance(self.event, Gaussian):
             raise TypeError(
-                "only a Gaussian event can be Poisson-sampled, "
-                f"got {type(self.event).__name__}: no other amplification is proved here"
+                "only a Gaussian event can be Poisson-sampled, got "
+                f"{type(self.event).__name__}: no other amplification is proved here"
             )
 
 
@@ -136,13 +143,18 @@ class Repeated(Event):
 
     def __post_init__(self) -> None:
         if not isinstance(self.event, Event):
-            raise TypeError(f"Repeated needs a privacy event, got {type(self.event).__name__}")
-        object.__setattr__(self, "count", check_integer("count", self.count, 1, MAX_COUNT))
+            raise TypeError(
+                f"Repeated needs a privacy event, got {type(self.event).__name__}"
+            )
+        object.__setattr__(
+            self, "count", check_integer("count", self.count, 1, MAX_COUNT)
+        )
 
 
 @dataclass(frozen=True)
 class ApproximateDP(Event):
-    """Any step that is (`epsilon`, `delta`)-differentially private, for instance by a statement.
+    """Any step that is (`epsilon`, `delta`)-differentially private, for instance by a
+    statement.
 
     Parameters
     ----------
@@ -176,7 +188,8 @@ def repeated(event: Event, count: int) -> Event:
 def to_record(event: Event) -> dict[str, Any]:
     """Write an event as a dictionary that JSON can hold without loss.
 
-    The class is under ``"event"``, an inner event under ``"of"``, other fields have their names.
+    The class is under ``"event"``, an inner event under ``"of"``, other fields have
+    their names.
     """
     record: dict[str, Any] = {"event": type(event).__name__}
     for field in fields(event):  # type: ignore[arg-type]
@@ -191,11 +204,15 @@ def from_record(record: Mapping[str, Any]) -> Event:
     values = dict(record)
     name = values.pop("event", None)
     if name not in _BY_NAME:
-        raise ValueError(f"unknown privacy event {name!r}; known are {', '.join(_BY_NAME)}")
+        raise ValueError(
+            f"unknown privacy event {name!r}; known are {', '.join(_BY_NAME)}"
+        )
     if "of" in values:
         values["event"] = from_record(values.pop("of"))
     try:
         event: Event = _BY_NAME[name](**values)
     except TypeError as error:
-        raise ValueError(f"the record of a {name} event has the wrong fields") from error
+        raise ValueError(
+            f"the record of a {name} event has the wrong fields"
+        ) from error
     return event

@@ -1,4 +1,5 @@
-"""Privacy filters: budgets that hold when noise and number of fits depend on what was released.
+"""Privacy filters: budgets that hold when noise and number of fits depend on what was
+released.
 
 A filter is fixed before the first release and refuses the step that would exceed it:
 docs/accounting.md has the proof. Nothing here reads data.
@@ -32,8 +33,8 @@ _DISTANCE_SHARE = 1e-3  # of delta, for distances from ideal noise
 _UP = 1.0 + 1e-12
 
 # What is counted, and its limit: an event, how often it is allowed; None, the sum of
-# ``1 / noise_multiplier**2`` of all other steps, which are Gaussian, sampled or not; a number, the
-# sum of the cumulants of all steps at this place of `TILTS`.
+# ``1 / noise_multiplier**2`` of all other steps, which are Gaussian, sampled or not; a
+# number, the sum of the cumulants of all steps at this place of `TILTS`.
 Limits: TypeAlias = tuple[tuple[Event | int | None, float], ...]
 
 
@@ -41,8 +42,9 @@ Limits: TypeAlias = tuple[tuple[Event | int | None, float], ...]
 class Filter:
     """The filter of one ledger.
 
-    `reserved` are the allowed sums of distances from ideal noise, and of the deltas and epsilons of
-    statements (`ApproximateDP`). The budget has paid for them before the filter.
+    `reserved` are the allowed sums of distances from ideal noise, and of the deltas and
+    epsilons of statements (`ApproximateDP`). The budget has paid for them before the
+    filter.
     """
 
     reserved: tuple[float, float, float]
@@ -57,7 +59,9 @@ class Filter:
             if isinstance(what, int):
                 costs.append(float(largest_cumulants(groups)[what]) * _UP)
             elif what is None:
-                costs.append(gaussian_mu_of(g for g in groups if g[0] not in named) ** 2)
+                costs.append(
+                    gaussian_mu_of(g for g in groups if g[0] not in named) ** 2
+                )
             else:
                 costs.append(float(counted.get(what, 0)))
         return np.array(costs)
@@ -70,7 +74,10 @@ class Filter:
 
     def to_text(self) -> str:
         """Write the filter down as JSON, without loss."""
-        limits = [(to_record(w) if isinstance(w, Event) else w, limit) for w, limit in self.limits]
+        limits = [
+            (to_record(w) if isinstance(w, Event) else w, limit)
+            for w, limit in self.limits
+        ]
         return json.dumps([self.reserved, limits])
 
     @classmethod
@@ -79,7 +86,10 @@ class Filter:
         reserved, limits = json.loads(text)
         return cls(
             tuple(reserved),
-            tuple((from_record(w) if isinstance(w, dict) else w, limit) for w, limit in limits),
+            tuple(
+                (from_record(w) if isinstance(w, dict) else w, limit)
+                for w, limit in limits
+            ),
         )
 
 
@@ -92,17 +102,25 @@ def _share(spent: float, limit: float) -> float:
 def choose_filter(
     events: tuple[Event, ...], total_variation: float, epsilon: float, delta: float
 ) -> Filter | None:
-    """Choose a filter by the first plan of a ledger, which is public and precedes all releases.
+    """Choose a filter by the first plan of a ledger, which is public and precedes all
+    releases.
 
-    A filter that leaves room for other plans has the precedence. None if the plan exceeds the
-    budget.
+    A filter that leaves room for other plans has the precedence. None if the plan
+    exceeds the budget.
     """
     groups, lost, shift = composition.without_statements(grouped(events))
-    distances = _DISTANCE_SHARE * delta / delta_charge(1.0, epsilon), 2.0 * total_variation
+    distances = (
+        _DISTANCE_SHARE * delta / delta_charge(1.0, epsilon),
+        2.0 * total_variation,
+    )
     for distance, copies in product(distances, (2.0, 1.0) if lost or shift else (1.0,)):
         epsilon_left = epsilon - copies * shift
         delta_left = delta - copies * lost - delta_charge(distance, epsilon)
-        if total_variation > distance or epsilon_left <= 0.0 or delta_left < SMALLEST_DELTA:
+        if (
+            total_variation > distance
+            or epsilon_left <= 0.0
+            or delta_left < SMALLEST_DELTA
+        ):
             continue
         for limits in _candidates(groups, epsilon_left, delta_left):
             chosen = Filter((distance, copies * lost, copies * shift), limits)
@@ -118,7 +136,8 @@ def _candidates(groups: Groups, epsilon: float, delta: float) -> Iterator[Limits
         allowed = TILTS * (epsilon / _UP - renyi_epsilons(np.zeros(len(TILTS)), delta))
         best = int(np.argmax(allowed / np.maximum(largest_cumulants(groups), 1e-300)))
         yield ((best, max(0.0, float(allowed[best]))),)
-    if composition.bound_epsilon(groups, delta) <= epsilon:  # the steps of the plan, in any order
+    # the steps of the plan, in any order
+    if composition.bound_epsilon(groups, delta) <= epsilon:
         plain = [group for group in groups if isinstance(group[0], Gaussian)]
         others = ((e, float(n)) for e, n in groups if not isinstance(e, Gaussian))
         yield ((None, gaussian_mu_of(plain) ** 2), *others)

@@ -46,82 +46,93 @@ PerRound: TypeAlias = float | tuple[float, ...] | None
 # Largest epsilon of each grade that the text names: a convention.
 _GRADES = {"strong": 1.0, "reasonable": 3.0, "weak": 8.0, "very weak": 20.0}
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
-_LARGEST_DELTA = 1e-3  # of a grade better than nominal: above it, some units may be published whole
+# of a grade better than nominal: above it, some units may be published whole
+_LARGEST_DELTA = 1e-3
 _WITHOUT_PARTS = ("word", "token", "bit")
 # What the first line of the card says of those who may take it for more.
 _LIMITS = {
-    "document": "; a part of one is protected less, and a person with several less or not at all",
-    "user": " with all documents; a part of a user, such as one text, is protected less",
+    "document": "; a part of one is protected less, and a person with several less or "
+    "not at all",
+    "user": " with all documents; a part of a user, such as one text, is protected "
+    "less",
     **dict.fromkeys(_WITHOUT_PARTS, "; neither a document nor a person"),
 }
 _PARTS = 100  # of a document: a mean one of the corpus KOS has as many words
 _FALSE_ALARMS = 0.01  # of the rate on the card
 NOT_COVERED = (
-    "the texts themselves; what many of them have in common, such as a frequent name; words "
-    "learned without noise; scores, perplexities and transforms of private documents; other "
-    "results from the same texts; running time and memory"
+    "the texts themselves; what many of them have in common, such as a frequent name; "
+    "words learned without noise; scores, perplexities and transforms of private "
+    "documents; other results from the same texts; running time and memory"
 )
-# A guarantee that states more than its events cost by this share may cover more than its events.
+# A guarantee that states more than its events cost by this share may cover more than
+# its events.
 _SAME_COST = 1.01
 _MAX_GROUP = 10**6  # units: above any group, and far from losing digits of a multiplier
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
 PAGES = "https://github.com/dplda/dplda/blob/main/docs/"
 _ROUNDING = 1.0 + 1e-9  # on the rounding errors of the epsilons of groups
 # Any deltas give a valid detection rate; five times as many lower it by 0.6% at most.
-_DELTAS = np.concatenate([[0.0], np.geomspace(1e-7, 0.5, 50), 1.0 - np.geomspace(0.45, 1e-3, 15)])
+_DELTAS = np.concatenate(
+    [[0.0], np.geomspace(1e-7, 0.5, 50), 1.0 - np.geomspace(0.45, 1e-3, 15)]
+)
 _MARGIN = 1e-12  # on the rounding errors of the closed form
 
 
 class PrivacyLeakWarning(UserWarning):
     """What runs has less privacy than one may believe.
 
-    A published algorithm does not have the privacy that its paper claims, the stated epsilon is so
-    large that it promises next to nothing, fits are charged to several budgets, or a score is
-    exact.
+    A published algorithm does not have the privacy that its paper claims, the stated
+    epsilon is so large that it promises next to nothing, fits are charged to several
+    budgets, or a score is exact.
     """
 
 
 class SeededNoiseWarning(UserWarning):
-    """The noise comes from a given seed: anyone who knows or guesses the seed can remove it."""
+    """The noise comes from a given seed: anyone who knows or guesses the seed can
+    remove it.
+    """
 
 
 class LowSignalWarning(UserWarning):
     """A private model says little.
 
-    Few topics stand out of the noise, or the public texts behind its prior hardly match the private
-    documents.
+    Few topics stand out of the noise, or the public texts behind its prior hardly match
+    the private documents.
     """
 
 
 class PrivateDataWarning(UserWarning):
-    """Something about the private data, for the person at the keyboard and not for release."""
+    """Something about the private data, for the person at the keyboard and not for
+    release.
+    """
 
 
 @dataclass(frozen=True, repr=False)
 class Guarantee:
     """The privacy guarantee of a fitted model, with its assumptions.
 
-    ``print(model.privacy_)`` shows it as a card of short lines, and a notebook as a table.
+    ``print(model.privacy_)`` shows it as a card of short lines, and a notebook as a
+    table.
 
     Parameters
     ----------
     unit, relation : str
-        Protected unit, such as "document", "word", "token" or "bit", and how neighboring data sets
-        differ, such as "one document is added or removed".
+        Protected unit, such as "document", "word", "token" or "bit", and how
+        neighboring data sets differ, such as "one document is added or removed".
     epsilon, delta : float
-        Of the (epsilon, delta)-differential privacy of everything that was released. An epsilon
-        below the privacy cost of the events at `delta` is a ValueError.
+        Of the (epsilon, delta)-differential privacy of everything that was released. An
+        epsilon below the privacy cost of the events at `delta` is a ValueError.
     mechanism : str
         The releases and their noise, in words.
     sensitivity : float
-        Largest change of a released value by one unit, in the mechanism's norm. Infinite if others
-        drew the noise, and stated its cost (`ApproximateDP`).
+        Largest change of a released value by one unit, in the mechanism's norm.
+        Infinite if others drew the noise, and stated its cost (`ApproximateDP`).
     noise_scale : float, tuple of float or None
-        Scale of the noise, in the units of `sensitivity`. A tuple if it differs between rounds. The
-        events have it over the sensitivity.
+        Scale of the noise, in the units of `sensitivity`. A tuple if it differs between
+        rounds. The events have it over the sensitivity.
     seeded : bool
-        Whether the noise came from a given seed. The guarantee is void against anyone who knows or
-        guesses that seed.
+        Whether the noise came from a given seed. The guarantee is void against anyone
+        who knows or guesses that seed.
     assumptions : tuple of str, default=()
         Conditions of the guarantee that the program cannot check.
     events : tuple of Event, default=()
@@ -131,17 +142,19 @@ class Guarantee:
     trusted : str, default=""
         Who sees the private data, and is trusted with them.
     provenance : tuple of (str, str), default=()
-        Inputs of the fit, each with its origin: public, private and charged, or not known.
+        Inputs of the fit, each with its origin: public, private and charged, or not
+        known.
     ledger, receipt : str, default=""
-        Id of the ledger that was charged, with its total when the fit ended, and which entries it
-        had then, see `Ledger.has`.
+        Id of the ledger that was charged, with its total when the fit ended, and which
+        entries it had then, see `Ledger.has`.
     theorem : str, default=""
         Page of the documentation with the proof.
 
     Attributes
     ----------
     gaussian_mu : float or None
-        The mu of Gaussian differential privacy, if all noise is Gaussian without sampling.
+        The mu of Gaussian differential privacy, if all noise is Gaussian without
+        sampling.
 
     Examples
     --------
@@ -174,7 +187,8 @@ class Guarantee:
         if not 0.0 <= self.total_variation <= LARGEST_VARIATION:
             raise ValueError(
                 f"total_variation must be from 0 to {LARGEST_VARIATION:g}, got "
-                f"{self.total_variation:g}; noise that far from its ideal law proves nothing"
+                f"{self.total_variation:g}; noise that far from its ideal law proves "
+                "nothing"
             )
         proved = self.epsilon_at(self.delta)
         if not self.epsilon >= proved * (1.0 - 1e-9):
@@ -200,9 +214,11 @@ class Guarantee:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """The mu of Gaussian differential privacy; None unless all noise is unsampled Gaussian.
+        """The mu of Gaussian differential privacy; None unless all noise is unsampled
+        Gaussian.
 
-        None also if epsilon is above the cost of the events: there may be more than these.
+        None also if epsilon is above the cost of the events: there may be more than
+        these.
         """
         groups = bounds.grouped(self.events)
         if groups and bounds.all_gaussian(groups) and self._is_of_events():
@@ -210,33 +226,39 @@ class Guarantee:
         return None
 
     def _is_of_events(self) -> bool:
-        """Whether epsilon is that of the events, and not a statement about more than these."""
-        return bool(self.events) and self.epsilon <= _SAME_COST * self.epsilon_at(self.delta)
+        """Whether epsilon is that of the events, and not a statement about more than
+        these.
+        """
+        return bool(self.events) and self.epsilon <= _SAME_COST * self.epsilon_at(
+            self.delta
+        )
 
     def detection_rate(self, false_alarms: float = 0.01) -> float:
         """Bound how often the best test finds a unit that is present.
 
-        The test sees all releases, knows all other data, and compares the data with and without one
-        particular unit. ``docs/accounting.md`` has the proof.
+        The test sees all releases, knows all other data, and compares the data with and
+        without one particular unit. ``docs/accounting.md`` has the proof.
 
         Parameters
         ----------
         false_alarms : float, default=0.01
-            Share of the cases without the unit in which the test says that it is present, in [0,
-            1].
+            Share of the cases without the unit in which the test says that it is
+            present, in [0, 1].
 
         Returns
         -------
         float
-            Largest share of the cases with the unit in which the test finds it, from `false_alarms`
-            (blind guessing) to 1. Exact for Gaussian noise without sampling.
+            Largest share of the cases with the unit in which the test finds it, from
+            `false_alarms` (blind guessing) to 1. Exact for Gaussian noise without
+            sampling.
         """
         alarms = check_number("false_alarms", false_alarms, 0.0, 1.0, closed="both")
         if self.epsilon == math.inf:
             return 1.0
         distance = 0.0
         if not is_chargeable(self.total_variation, self.epsilon, self.delta):
-            distance = self.total_variation  # of each of the two laws from its ideal form
+            # of each of the two laws from its ideal form
+            distance = self.total_variation
         stated = [(self.epsilon, self.delta)]
         rate = _rate_of_pairs(stated, min(1.0, alarms + distance)) + distance
         if self._is_of_events():
@@ -257,8 +279,8 @@ class Guarantee:
         Returns
         -------
         guarantee : Guarantee
-            At the same delta. Its unit is the group. Epsilon is infinite if no bound is proved.
-            ``docs/proofs_document.md`` has the bounds.
+            At the same delta. Its unit is the group. Epsilon is infinite if no bound is
+            proved. ``docs/proofs_document.md`` has the bounds.
 
         Examples
         --------
@@ -271,10 +293,16 @@ class Guarantee:
         if size == 1:
             return self
         group = self._of_steps(size, whole=True)
-        relation = f"up to {size} {self.unit}s change, each in this way: {self.relation}"
+        relation = (
+            f"up to {size} {self.unit}s change, each in this way: {self.relation}"
+        )
         if any(isinstance(e, PoissonSampled) for e, _ in bounds.grouped(group.events)):
-            # a secret sample hides a group that comes or goes as a whole: docs/proofs_document.md
-            relation += "; all of them are there in one of the two data sets, and none in the other"
+            # a secret sample hides a group that comes or goes as a whole:
+            # docs/proofs_document.md
+            relation += (
+                "; all of them are there in one of the two data sets, and none in the "
+                "other"
+            )
         return dataclasses.replace(
             group,
             unit=f"group of {size} {self.unit}s",
@@ -283,26 +311,34 @@ class Guarantee:
         )
 
     def for_part_of_unit(self) -> Guarantee:
-        """State what the same releases guarantee for a part of a unit, whose other parts stay.
+        """State what the same releases guarantee for a part of a unit, whose other
+        parts stay.
 
-        Such a part is one text of a user who has others, or one member of a team whose texts have
-        one id. Without the part, one unit is taken away, and another one is added.
+        Such a part is one text of a user who has others, or one member of a team whose
+        texts have one id. Without the part, one unit is taken away, and another one is
+        added.
 
         Returns
         -------
         guarantee : Guarantee
-            At the same delta: that of two units, or of one if the relation replaces a unit by any
-            other. ValueError if the unit is a word, a token or a bit, which has no parts.
+            At the same delta: that of two units, or of one if the relation replaces a
+            unit by any other. ValueError if the unit is a word, a token or a bit, which
+            has no parts.
         """
         if self.unit in _WITHOUT_PARTS:
-            raise ValueError(f"a {self.unit} has no parts; this guarantee is for one {self.unit}")
+            raise ValueError(
+                f"a {self.unit} has no parts; this guarantee is for one {self.unit}"
+            )
         groups = bounds.grouped(self.events)
-        replaces = all(isinstance(event, RandomizedResponseEvent) for event, _ in groups)
+        replaces = all(
+            isinstance(event, RandomizedResponseEvent) for event, _ in groups
+        )
         part = self if self.events and replaces else self._of_steps(2, whole=False)
         return dataclasses.replace(
             part,
             unit=f"part of a {self.unit}",
-            relation=f"a part of one {self.unit} is added, removed or changed, and the rest stays",
+            relation=f"a part of one {self.unit} is added, removed or changed, and the "
+            "rest stays",
         )
 
     def _of_steps(self, size: int, *, whole: bool) -> Guarantee:
@@ -311,7 +347,9 @@ class Guarantee:
         if not self._is_of_events():  # the statement says more than the events
             own = (_statement(self.epsilon, self.delta),)
         distance = self.total_variation
-        events = group_events(bounds.grouped(own), size, self.delta, distance, whole=whole)
+        events = group_events(
+            bounds.grouped(own), size, self.delta, distance, whole=whole
+        )
         return dataclasses.replace(
             self,
             epsilon=epsilon_of(events, self.delta, total_variation=distance),
@@ -326,8 +364,8 @@ class Guarantee:
         Returns
         -------
         dict
-            Events as records, and also ``"detection_rate"`` at one false alarm in 100 and
-            ``"gaussian_mu"``. Infinite numbers are the string "inf".
+            Events as records, and also ``"detection_rate"`` at one false alarm in 100
+            and ``"gaussian_mu"``. Infinite numbers are the string "inf".
         """
         record = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         record["events"] = [to_record(event) for event in self.events]
@@ -360,7 +398,9 @@ class Guarantee:
         for label, text in self._card():
             cell = escaped(text, "markdown")
             if label == "theorem":
-                cell = f"[{cell}]({PAGES}{quote(text.removeprefix('docs/'), safe='/#')})"
+                cell = (
+                    f"[{cell}]({PAGES}{quote(text.removeprefix('docs/'), safe='/#')})"
+                )
             if label:
                 lines.append(f"| {label} | {cell} |")
         return "\n".join(lines)
@@ -375,14 +415,19 @@ class Guarantee:
         )
 
     def _card(self) -> Iterator[tuple[str, str]]:
-        """Labels and texts of the card, in order; an empty pair follows the first lines."""
+        """Labels and texts of the card, in order; an empty pair follows the first
+        lines.
+        """
         private = self.epsilon < math.inf
         if private:
             yield from self._promise()
         else:
             yield "protects", f"no {self.unit}: there is no privacy guarantee"
             yield "", ""
-            yield "strength", "none: anyone who sees it may be able to read parts of the data in it"
+            yield (
+                "strength",
+                "none: anyone who sees it may be able to read parts of the data in it",
+            )
             yield "mechanism", self.mechanism
         if self.trusted:
             yield "trusted", self.trusted
@@ -399,15 +444,26 @@ class Guarantee:
         unit, has_parts = self.unit, self.unit not in _WITHOUT_PARTS
         # the words of the scale are for documents and persons
         cost = self.epsilon if has_parts else _PARTS * self.epsilon
-        grade = next((word for word, most in _GRADES.items() if cost <= most), "nominal")
+        grade = next(
+            (word for word, most in _GRADES.items() if cost <= most), "nominal"
+        )
         scale = _SCALE
         if not has_parts:
-            scale = f"a document of {_PARTS} {unit}s pays up to {_PARTS} times as much, and for it "
+            scale = (
+                f"a document of {_PARTS} {unit}s pays up to {_PARTS} times as much, "
+                "and for it "
+            )
             scale += _SCALE
         if self.delta > _LARGEST_DELTA:
             grade = "nominal"
-            scale = f"a delta above {_LARGEST_DELTA:g} allows that some units are published whole"
-        much = f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}: {grade} protection"
+            scale = (
+                f"a delta above {_LARGEST_DELTA:g} allows that some units are "
+                "published whole"
+            )
+        much = (
+            f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}: {grade} "
+            "protection"
+        )
         much += "" if has_parts else " of a document"
         if self.seeded:
             much += "; none against anyone who knows or guesses the given seed"
@@ -417,8 +473,8 @@ class Guarantee:
         yield "", ""
         yield (
             "meaning",
-            "epsilon and delta limit how much more likely the release is from one of two data sets "
-            f"that differ in one {unit} only: {self.relation}.",
+            "epsilon and delta limit how much more likely the release is from one of "
+            f"two data sets that differ in one {unit} only: {self.relation}.",
         )
         yield "strength", f"{grade} protection ({scale})"
         if self.gaussian_mu is not None:
@@ -426,40 +482,54 @@ class Guarantee:
             yield "strength", f"Gaussian differential privacy with mu = {mu}"
         if has_parts and not unit.startswith(("part", "group")):
             part = self.for_part_of_unit().epsilon
-            bound = f"epsilon = {_rounded(part)}" if part < math.inf else "no proved epsilon"
+            bound = (
+                f"epsilon = {_rounded(part)}"
+                if part < math.inf
+                else "no proved epsilon"
+            )
             yield (
                 "a part",
-                f"of one {unit}, such as one of several texts or persons in it, is protected "
-                f"with {bound} while the rest of the {unit} stays.",
+                f"of one {unit}, such as one of several texts or persons in it, is "
+                f"protected with {bound} while the rest of the {unit} stays.",
             )
         found = _rounded(100.0 * self.detection_rate(_FALSE_ALARMS), 3)
         yield (
             "detection",
-            "Someone sees everything that was released, knows all other data, and tests for one "
-            f"particular {unit} with a false alarm in 1 of 100 cases. The best such test finds it "
-            f"in at most {found} of 100 cases in which it is present (blind guessing: 1).",
+            "Someone sees everything that was released, knows all other data, and "
+            f"tests for one particular {unit} with a false alarm in 1 of 100 cases. "
+            f"The best such test finds it in at most {found} of 100 cases in which it "
+            "is present (blind guessing: 1).",
         )
         # if others drew the noise, its scale and its key are not known here
-        is_own = not self.events or not all(isinstance(e, ApproximateDP) for e in self.events)
+        is_own = not self.events or not all(
+            isinstance(e, ApproximateDP) for e in self.events
+        )
         noise = ""
         if is_own and self.noise_scale is not None:
             noise = (
                 f"; one {unit} changes all numbers of a release together by at most "
-                f"{self.sensitivity:.4g}, the noise has scale {_spread(self.noise_scale)}"
+                f"{self.sensitivity:.4g}, the noise has scale "
+                f"{_spread(self.noise_scale)}"
             )
         yield "mechanism", self.mechanism + noise
         if self.total_variation > 0.0:
-            effect = "delta leaves out that distance, and the numbers above hold up to it."
+            effect = (
+                "delta leaves out that distance, and the numbers above hold up to it."
+            )
             if is_chargeable(self.total_variation, self.epsilon, self.delta):
                 effect = "delta includes the effect."
             yield (
                 "randomness",
-                "The random numbers of the computer differ from the ideal ones of the theorem by "
-                f"at most {self.total_variation:.2g} in total variation; {effect}",
+                "The random numbers of the computer differ from the ideal ones of the "
+                f"theorem by at most {self.total_variation:.2g} in total variation; "
+                f"{effect}",
             )
         if is_own:
             secret = "a secret key that was not kept"
-            seed = "a given seed: none of this holds against anyone who knows or guesses it"
+            seed = (
+                "a given seed: none of this holds against anyone who knows or guesses "
+                "it"
+            )
             yield "key", f"The noise was drawn from {seed if self.seeded else secret}."
 
 
@@ -475,32 +545,49 @@ def _spread(value: float | tuple[float, ...]) -> str:
 
 def _rounded(number: float, digits: int = 5) -> str:
     """So many digits, and never too small."""
-    return f"{Decimal(number).normalize(Context(prec=digits, rounding=ROUND_CEILING)):f}"
+    return (
+        f"{Decimal(number).normalize(Context(prec=digits, rounding=ROUND_CEILING)):f}"
+    )
 
 
-# ---- groups of units, and parts of one ------------------------------------------------------
+# ---- groups of units, and parts of one -----------------------------------------------
 
 
 def group_events(
-    groups: Groups, size: int, delta: float, total_variation: float, *, whole: bool = True
+    groups: Groups,
+    size: int,
+    delta: float,
+    total_variation: float,
+    *,
+    whole: bool = True,
 ) -> tuple[Event, ...]:
     """Events that dominate what `size` units can change.
 
-    Either each step has an event of its own, or one event states the (epsilon, delta) of a chain of
-    neighbors at this delta. The cheaper ones are taken. `whole`: units come or go, and are not
-    those of one data set in the place of others.
+    Either each step has an event of its own, or one event states the (epsilon, delta)
+    of a chain of neighbors at this delta. The cheaper ones are taken. `whole`: units
+    come or go, and are not those of one data set in the place of others.
     """
     options: list[tuple[Event, ...]] = []
     steps = [_of_group(event, size, whole) for event, _ in groups]
     if None not in steps:
-        options.append(tuple(Repeated(e, n) for e, (_, n) in zip(steps, groups) if e is not None))
+        options.append(
+            tuple(Repeated(e, n) for e, (_, n) in zip(steps, groups) if e is not None)
+        )
     if not bounds.all_gaussian(groups):
-        options.append((_statement(_chain(groups, size, delta, total_variation), delta),))
-    return min(options, key=lambda own: epsilon_of(own, delta, total_variation=total_variation))
+        options.append(
+            (_statement(_chain(groups, size, delta, total_variation), delta),)
+        )
+    return min(
+        options, key=lambda own: epsilon_of(own, delta, total_variation=total_variation)
+    )
 
 
 def _statement(epsilon: float, delta: float) -> Event:
-    return ApproximateDP(epsilon, delta) if epsilon < math.inf and delta < 1.0 else NonPrivate()
+    return (
+        ApproximateDP(epsilon, delta)
+        if epsilon < math.inf and delta < 1.0
+        else NonPrivate()
+    )
 
 
 def _of_group(event: Event, size: int, whole: bool = True) -> Event | None:
@@ -508,10 +595,12 @@ def _of_group(event: Event, size: int, whole: bool = True) -> Event | None:
     match event:
         case Gaussian(m):
             return Gaussian(m / size)
-        case PoissonSampled(rate, Gaussian(m)):  # a secret sample hides who comes or goes
+        case PoissonSampled(rate, Gaussian(m)):
+            # a secret sample hides who comes or goes
             anyone = -math.expm1(size * math.log1p(-rate)) * _ROUNDING if whole else 1.0
             return PoissonSampled(min(1.0, anyone), Gaussian(m / size))
-        case ApproximateDP(e, d) if not whole:  # a threshold bounds terms of one unit alone
+        case ApproximateDP(e, d) if not whole:
+            # a threshold bounds terms of one unit alone
             return _statement(size * e, d * _n_deltas(e, size))
         case _:
             return None
@@ -522,14 +611,19 @@ def _n_deltas(epsilon: float, size: int) -> float:
     if epsilon == 0.0:
         return float(size)
     large = size * epsilon > 700.0
-    return math.inf if large else math.expm1(size * epsilon) / math.expm1(epsilon) * _ROUNDING
+    return (
+        math.inf
+        if large
+        else math.expm1(size * epsilon) / math.expm1(epsilon) * _ROUNDING
+    )
 
 
 def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> float:
-    """Epsilon of a chain of neighbors, each with the same delta; infinite if there is none.
+    """Epsilon of a chain of neighbors, each with the same delta; infinite if there is
+    none.
 
-    A larger delta of each has a smaller epsilon. The search starts above the largest that the chain
-    can pay for, and each step stays above it until the chain can pay.
+    A larger delta of each has a smaller epsilon. The search starts above the largest
+    that the chain can pay for, and each step stays above it until the chain can pay.
     """
     events, single = [Repeated(event, count) for event, count in groups], delta
     for _ in range(100):
@@ -542,21 +636,23 @@ def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> f
             left -= delta_charge(total_variation, epsilon)
         if single == 0.0 or single * _n_deltas(step, size) <= left:
             return epsilon
-        single = 0.99 * left / _n_deltas(step, size)  # a little more, so that the search ends
+        # a little more, so that the search ends
+        single = 0.99 * left / _n_deltas(step, size)
     return size * epsilon_of(events, 0.0) * _ROUNDING
 
 
 def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[np.intp]:
     """Choose rows so that every person is an owner of at most `max_rows` of them.
 
-    Rows are taken in their order. A row is left out if one of its owners, such as the sender and
-    the recipients of a mail, has `max_rows` rows already.
+    Rows are taken in their order. A row is left out if one of its owners, such as the
+    sender and the recipients of a mail, has `max_rows` rows already.
 
     Parameters
     ----------
     owners : iterable of iterable of hashable
-        The persons of each row. A row without owners is kept. A string, which would be taken for
-        its letters, is a TypeError; a missing owner, such as NaN, a ValueError.
+        The persons of each row. A row without owners is kept. A string, which would be
+        taken for its letters, is a TypeError; a missing owner, such as NaN, a
+        ValueError.
     max_rows : int
         Largest number of kept rows of one person, at least 1.
 
@@ -567,15 +663,16 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
 
     Notes
     -----
-    **Privacy.** The unit is a person, and neighbors differ in the words of all rows of one person,
-    which become empty. *The lists of owners and the order of the rows are public*. Then
-    ``model.privacy_.for_groups(max_rows)`` is the guarantee (``docs/proofs_document.md``). It says
-    nothing about who wrote to whom.
+    **Privacy.** The unit is a person, and neighbors differ in the words of all rows of
+    one person, which become empty. *The lists of owners and the order of the rows are
+    public*. Then ``model.privacy_.for_groups(max_rows)`` is the guarantee
+    (``docs/proofs_document.md``). It says nothing about who wrote to whom.
 
     Examples
     --------
     >>> from dplda.privacy import limit_rows
-    >>> limit_rows([["ann", "bob"], ["ann", "cid"], ["ann", "bob"], ["bob", "cid"]], max_rows=2)
+    >>> people = [["ann", "bob"], ["ann", "cid"], ["ann", "bob"], ["bob", "cid"]]
+    >>> limit_rows(people, max_rows=2)
     array([0, 1, 3])
     """
     max_rows = check_integer("max_rows", max_rows, 1, 2**31)
@@ -590,8 +687,8 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
         persons = set(map(visible, given))
         if any(map(_is_missing, persons)):
             raise ValueError(
-                "an owner is missing (None or NaN), and a missing owner bounds nobody's rows; "
-                "leave these rows out, or name their owners"
+                "an owner is missing (None or NaN), and a missing owner bounds "
+                "nobody's rows; leave these rows out, or name their owners"
             )
         if all(n_kept[person] < max_rows for person in persons):
             n_kept.update(persons)
@@ -607,20 +704,26 @@ def _is_missing(person: Hashable) -> bool:
         return True
 
 
-# ---- the best test for a unit ---------------------------------------------------------------
+# ---- the best test for a unit --------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=256)
-def _detection_rate(groups: Groups, false_alarms: float, total_variation: float) -> float:
+def _detection_rate(
+    groups: Groups, false_alarms: float, total_variation: float
+) -> float:
     """Largest power of a test of the releases with this rate of false alarms.
 
-    The law that ran is within `total_variation` of the ideal one, with the unit and without it.
+    The law that ran is within `total_variation` of the ideal one, with the unit and
+    without it.
     """
     alarms = min(1.0, false_alarms + total_variation)
     if bounds.all_gaussian(groups):
         from scipy.special import ndtr, ndtri
 
-        ideal = ndtr(ndtri(alarms) + bounds.gaussian_mu_of(groups)) * (1.0 + _MARGIN) + _MARGIN
+        ideal = (
+            ndtr(ndtri(alarms) + bounds.gaussian_mu_of(groups)) * (1.0 + _MARGIN)
+            + _MARGIN
+        )
         return min(1.0, float(ideal) + total_variation)
     events, pairs = [Repeated(event, count) for event, count in groups], []
     for delta in _DELTAS.tolist():
@@ -631,7 +734,9 @@ def _detection_rate(groups: Groups, false_alarms: float, total_variation: float)
 
 
 def _rate_of_pairs(pairs: list[tuple[float, float]], alarms: float) -> float:
-    """The smallest bound over pairs (epsilon, delta) that all hold, in both directions."""
+    """The smallest bound over pairs (epsilon, delta) that all hold, in both
+    directions.
+    """
     rates = [1.0]
     for epsilon, delta in pairs:
         if epsilon < 700.0:  # whose exponential is a float

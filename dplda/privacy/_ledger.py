@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.leaf._checks import check_delta, check_integer, check_number, check_probability
+from dplda.leaf._checks import (
+    check_delta,
+    check_integer,
+    check_number,
+    check_probability,
+)
 from dplda.leaf._messages import INFO, WARNING, is_logged, log_event
 from dplda.leaf._users import visible
 from dplda.privacy._accounting import epsilon_of, epsilon_of_mu, gaussian_mu
@@ -34,61 +39,65 @@ from dplda.privacy._store import (
 
 _NEW = "a new ledger does not know what this one spent: charge that to it first, see "
 _ADVICE = (
-    "lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger budget; "
-    f"{_NEW}docs/operations.md"
+    "lower epsilon or max_iter, raise noise_multiplier, or use a ledger with a larger "
+    f"budget; {_NEW}docs/operations.md"
 )
 _DELTA_ADVICE = (
-    "each vocabulary that is chosen from texts takes a tenth of its delta, and together they take "
-    "all of that of the ledger: lower the delta of the fits, give public words, or use a ledger "
-    f"with a larger delta; {_NEW}docs/operations.md"
+    "each vocabulary that is chosen from texts takes a tenth of its delta, and "
+    "together they take all of that of the ledger: lower the delta of the fits, give "
+    f"public words, or use a ledger with a larger delta; {_NEW}docs/operations.md"
 )
 
 
 class BudgetError(ValueError):
     """A fit would spend more than its `epsilon` or its ledger allows.
 
-    It is raised before any private value is read. Nothing is recorded, and nothing was spent.
+    It is raised before any private value is read. Nothing is recorded, and nothing was
+    spent.
     """
 
 
 class Ledger:
     """A privacy budget, and every charge to it.
 
-    A ledger belongs to one body of data and one unit of privacy. Fits that share it compose: the
-    ledger reports the epsilon of all of them together. Copies made by `copy.deepcopy` and by
-    scikit-learn's `clone` are the same ledger, and copies sent to other processes if it has a path.
+    A ledger belongs to one body of data and one unit of privacy. Fits that share it
+    compose: the ledger reports the epsilon of all of them together. Copies made by
+    `copy.deepcopy` and by scikit-learn's `clone` are the same ledger, and copies sent
+    to other processes if it has a path.
 
     Parameters
     ----------
     path : str or path-like, default=None
-        SQLite file of the entries, on a local disk. It is made if it does not exist. None keeps the
-        entries in memory, for one process.
+        SQLite file of the entries, on a local disk. It is made if it does not exist.
+        None keeps the entries in memory, for one process.
     epsilon : float, default=None
         The budget, above 0. None takes that of the file, or no limit for a new ledger.
     delta : float, default=None
-        The delta of (epsilon, delta)-differential privacy, from 0 to 0.01. None takes that of the
-        file, or 1e-6.
+        The delta of (epsilon, delta)-differential privacy, from 0 to 0.01. None takes
+        that of the file, or 1e-6.
     composition : {"planned", "adaptive"}, default=None
-        Whether noise and number of charges are fixed in advance, or may depend on earlier releases.
-        "adaptive" needs a finite `epsilon` and a `delta` above 0. None takes that of the file, or
-        "planned".
+        Whether noise and number of charges are fixed in advance, or may depend on
+        earlier releases. "adaptive" needs a finite `epsilon` and a `delta` above 0.
+        None takes that of the file, or "planned".
 
     Raises
     ------
     ValueError
-        If the budget is out of range, or differs from that of the file. If the file is no ledger,
-        is damaged, or was replaced: a ledger never continues with fewer entries than were written.
+        If the budget is out of range, or differs from that of the file. If the file is
+        no ledger, is damaged, or was replaced: a ledger never continues with fewer
+        entries than were written.
     OSError
         If the file cannot be opened or made, or a charge cannot be written.
 
     Notes
     -----
-    **Privacy.** With planned composition, the total is a theorem if the number of mechanisms and
-    their noise do not depend on earlier releases. With adaptive composition they may, and the
-    guarantee is the budget. Nothing may depend on private values that were not released, such as a
-    score on private documents. An entry counts as soon as it is reserved. No unit may occur twice
-    in the data of an entry, as in a bootstrap sample: pass `user_ids` to `fit`, the same to all
-    fits of a ledger. ``docs/accounting.md`` has the theorems.
+    **Privacy.** With planned composition, the total is a theorem if the number of
+    mechanisms and their noise do not depend on earlier releases. With adaptive
+    composition they may, and the guarantee is the budget. Nothing may depend on private
+    values that were not released, such as a score on private documents. An entry counts
+    as soon as it is reserved. No unit may occur twice in the data of an entry, as in a
+    bootstrap sample: pass `user_ids` to `fit`, the same to all fits of a ledger.
+    ``docs/accounting.md`` has the theorems.
 
     Examples
     --------
@@ -109,13 +118,17 @@ class Ledger:
         composition: Composition | None = None,
     ) -> None:
         if isinstance(path, (int, float)):
-            raise TypeError(f"path must be a file, got {path}; a budget is Ledger(epsilon={path})")
+            raise TypeError(
+                f"path must be a file, got {path}; a budget is Ledger(epsilon={path})"
+            )
         if epsilon is not None:
             epsilon = check_number("epsilon", epsilon, 0.0, math.inf, closed="right")
         if delta is not None:
             delta = check_delta(delta)
         if composition not in (None, "planned", "adaptive"):
-            raise ValueError(f"composition must be 'planned' or 'adaptive', got {composition!r}")
+            raise ValueError(
+                f"composition must be 'planned' or 'adaptive', got {composition!r}"
+            )
         given = {"epsilon": epsilon, "delta": delta, "composition": composition}
         stated: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         self._part: str | None = None
@@ -125,9 +138,9 @@ class Ledger:
             written = getattr(self._store.budget, name)
             if value != written:
                 raise ValueError(
-                    f"the ledger {self.path} has {name} {written}, not {value}; leave {name} "
-                    "out to use it as it is, or choose another path for a new ledger; "
-                    f"{_NEW}docs/operations.md"
+                    f"the ledger {self.path} has {name} {written}, not {value}; leave "
+                    f"{name} out to use it as it is, or choose another path for a new "
+                    f"ledger; {_NEW}docs/operations.md"
                 )
 
     @property
@@ -159,7 +172,8 @@ class Ledger:
     def relation(self) -> str | None:
         """For which two data sets the total holds; None before the first entry.
 
-        Rows that are chosen by number, as the folds of a search, shift if a document is removed.
+        Rows that are chosen by number, as the folds of a search, shift if a document is
+        removed.
         """
         counted = self._read().counted()
         if not counted:
@@ -169,35 +183,44 @@ class Ledger:
         if not has_rows or all(is_of_users(entry.part) for entry in counted):
             return f"one {unit} {stated}"
         return (
-            f"one {unit} becomes empty, and its rows stay; or {stated}, if no fit got rows that "
-            "were chosen by their numbers"
+            f"one {unit} becomes empty, and its rows stay; or {stated}, if no fit got "
+            "rows that were chosen by their numbers"
         )
 
     @property
     def epsilon_spent(self) -> float:
         """Epsilon of everything that counts, at the ledger's delta.
 
-        With adaptive composition, the epsilon of Gaussian noise that uses the same share of the
-        budget. The guarantee is then `epsilon`, whatever was spent.
+        With adaptive composition, the epsilon of Gaussian noise that uses the same
+        share of the budget. The guarantee is then `epsilon`, whatever was spent.
         """
         page = self._read()
         return _spent(page.counted(), page)
 
     @property
     def remaining(self) -> float:
-        """Budget minus what was spent; several fits cost less than the sum of their epsilons."""
-        return math.inf if self.epsilon == math.inf else max(0.0, self.epsilon - self.epsilon_spent)
+        """Budget minus what was spent; several fits cost less than the sum of their
+        epsilons.
+        """
+        return (
+            math.inf
+            if self.epsilon == math.inf
+            else max(0.0, self.epsilon - self.epsilon_spent)
+        )
 
     @property
     def caveat(self) -> str | None:
-        """What the total leaves out, or why it is infinite; None if there is nothing to say."""
+        """What the total leaves out, or why it is infinite; None if there is nothing to
+        say.
+        """
         counted = self._read().counted()
         seeded = next((entry.id for entry in counted if entry.seeded), None)
         reason = _why_infinite(counted, self.delta)
         if reason is None and seeded is not None:
             reason = (
-                f"entry {seeded} drew its noise from a given seed: the total does not hold against "
-                "anyone who knows or guesses the seed; leave random_state=None"
+                f"entry {seeded} drew its noise from a given seed: the total does not "
+                "hold against anyone who knows or guesses the seed; leave "
+                "random_state=None"
             )
         return reason
 
@@ -212,28 +235,36 @@ class Ledger:
         Returns
         -------
         float
-            With adaptive composition, the budget at its own delta or a larger one, else infinity.
+            With adaptive composition, the budget at its own delta or a larger one, else
+            infinity.
         """
         counted = self._read().counted()
         if self.composition == "planned" or not counted:
             return _total(counted, delta)
-        return self.epsilon if check_probability("delta", delta) >= self.delta else math.inf
+        return (
+            self.epsilon
+            if check_probability("delta", delta) >= self.delta
+            else math.inf
+        )
 
-    def part(self, name: Any, *, by: str | None = None, of: int | None = None) -> Ledger:
+    def part(
+        self, name: Any, *, by: str | None = None, of: int | None = None
+    ) -> Ledger:
         """Charge one part of the data, disjoint from all other parts.
 
-        The total is the largest of the totals of the parts, each with the entries that belong to no
-        part.
+        The total is the largest of the totals of the parts, each with the entries that
+        belong to no part.
 
         Parameters
         ----------
         name : str or int
             Name of the part. With `of`, the number that `user_part` gives to its users.
         by : str, default=None
-            What divides the documents, such as "day". A ledger has one such rule: parts by another
-            one may overlap with it, and are refused.
+            What divides the documents, such as "day". A ledger has one such rule: parts
+            by another one may overlap with it, and are refused.
         of : int, default=None
-            Instead of `by`: the number of parts into which `user_part` divides the users.
+            Instead of `by`: the number of parts into which `user_part` divides the
+            users.
 
         Returns
         -------
@@ -242,25 +273,29 @@ class Ledger:
 
         Notes
         -----
-        **Privacy.** The total assumes that no unit is in two parts, and that the rule that chooses
-        the rows reads no private data; nothing can check it. For other units than "document", an
-        entry is charged to all parts, unless the part comes from `user_part`.
+        **Privacy.** The total assumes that no unit is in two parts, and that the rule
+        that chooses the rows reads no private data; nothing can check it. For other
+        units than "document", an entry is charged to all parts, unless the part comes
+        from `user_part`.
 
         Examples
         --------
         >>> from dplda.privacy import Gaussian, Ledger, epsilon_of
         >>> ledger = Ledger(epsilon=4.0)
         >>> for day in ("2026-11-23", "2026-11-24"):
-        ...     entry = ledger.part(day, by="day").reserve("fit", "document", Gaussian(2.0))
+        ...     part = ledger.part(day, by="day")
+        ...     entry = part.reserve("fit", "document", Gaussian(2.0))
         >>> ledger.epsilon_spent == epsilon_of(Gaussian(2.0), ledger.delta)
         True
         """
         if self._part is not None:
-            raise ValueError(f"this ledger is the part {self._part!r}, and a part has no parts")
+            raise ValueError(
+                f"this ledger is the part {self._part!r}, and a part has no parts"
+            )
         if (by is None) == (of is None):
             raise ValueError(
-                "part needs by=..., what divides the documents, such as 'day', or of=..., the "
-                f"number of parts of user_part; got by={by!r} and of={of!r}"
+                "part needs by=..., what divides the documents, such as 'day', or "
+                f"of=..., the number of parts of user_part; got by={by!r} and of={of!r}"
             )
         if of is not None:
             by = f"{USERS}{check_integer('of', of, 1, 2**31)}"
@@ -277,8 +312,8 @@ class Ledger:
         Returns
         -------
         list of Entry
-            Each has `id`, `label`, `unit`, `events`, `total_variation`, `seeded`, `status`,
-            `created`, `process` and `part`.
+            Each has `id`, `label`, `unit`, `events`, `total_variation`, `seeded`,
+            `status`, `created`, `process` and `part`.
         """
         return self._read().entries()
 
@@ -286,7 +321,8 @@ class Ledger:
     def receipt(self) -> str:
         """Which entries the ledger has, as a short text to be kept elsewhere (`has`).
 
-        It is the first part of the id, the number of entries, and a digest of their records.
+        It is the first part of the id, the number of entries, and a digest of their
+        records.
         """
         return self._read().receipt()
 
@@ -301,8 +337,8 @@ class Ledger:
         Returns
         -------
         bool
-            False if the receipt is that of another ledger, or the file is a copy from before the
-            receipt, whatever was charged to it since.
+            False if the receipt is that of another ledger, or the file is a copy from
+            before the receipt, whatever was charged to it since.
         """
         match = re.fullmatch(r"[0-9a-f]{8}-(\d{1,18})-[0-9a-f]{16}", receipt, re.ASCII)
         return match is not None and self._read().receipt(int(match[1])) == receipt
@@ -322,8 +358,8 @@ class Ledger:
     ) -> int:
         """Charge for what will be released, if the budget allows it.
 
-        The price is computed while no other thread or process can charge: together they never
-        exceed the budget. Call `begin_release` before the first release.
+        The price is computed while no other thread or process can charge: together they
+        never exceed the budget. Call `begin_release` before the first release.
 
         Parameters
         ----------
@@ -348,7 +384,8 @@ class Ledger:
         BudgetError
             If the total would exceed the budget. Nothing is written then.
         ValueError
-            If the ledger protects another unit, or its data are divided by another rule.
+            If the ledger protects another unit, or its data are divided by another
+            rule.
         """
         total_variation = check_probability("total_variation", total_variation)
         if not isinstance(events, Event | Iterable):
@@ -375,51 +412,72 @@ class Ledger:
         return number
 
     def begin_release(self, entry_id: int) -> None:
-        """Note that releases of a reserved entry begin. From now on it cannot be canceled.
+        """Note that releases of a reserved entry begin. From now on it cannot be
+        canceled.
 
         Parameters
         ----------
         entry_id : int
-            Number that `reserve` returned. ValueError if there is no such entry, or it is not
-            reserved: release nothing then.
+            Number that `reserve` returned. ValueError if there is no such entry, or it
+            is not reserved: release nothing then.
         """
         self._settle(entry_id, "released", ("reserved",))
 
     def cancel(self, entry_id: int) -> None:
-        """Cancel a reservation for which nothing was released; its fit, if it runs, ends.
+        """Cancel a reservation for which nothing was released; its fit, if it runs,
+        ends.
 
         Parameters
         ----------
         entry_id : int
-            Number that `reserve` returned. ValueError if there is no such entry, or its releases
-            have begun.
+            Number that `reserve` returned. ValueError if there is no such entry, or its
+            releases have begun.
         """
         self._settle(entry_id, "canceled", ("reserved", "canceled"))
 
-    def _settle(self, entry_id: int, status: Status, allowed: tuple[Status, ...]) -> None:
+    def _settle(
+        self, entry_id: int, status: Status, allowed: tuple[Status, ...]
+    ) -> None:
         check_integer("entry_id", entry_id, 1, 10**18)
         with self._store.transaction(write=True) as page:
-            entry = next((entry for entry in page.entries() if entry.id == entry_id), None)
+            entry = next(
+                (entry for entry in page.entries() if entry.id == entry_id), None
+            )
             if entry is None:
                 raise ValueError(f"this ledger has no entry {entry_id}")
             if entry.status not in allowed:
                 raise ValueError(
-                    f"entry {entry_id} of the ledger is {entry.status}, and cannot become {status}"
+                    f"entry {entry_id} of the ledger is {entry.status}, and cannot "
+                    f"become {status}"
                 )
             page.set_status(entry_id, status)
         log_event(
-            "ledger", f"charge {status}", ledger=self.id[:8], entry=entry_id, label=entry.label
+            "ledger",
+            f"charge {status}",
+            ledger=self.id[:8],
+            entry=entry_id,
+            label=entry.label,
         )
 
-    def _log_charge(self, event: str, entry: Entry, level: int, receipt: str | None = None) -> None:
+    def _log_charge(
+        self, event: str, entry: Entry, level: int, receipt: str | None = None
+    ) -> None:
         if is_logged("ledger", level):  # else its price alone is not computed
             log_event(
-                "ledger", event, level=level, ledger=self.id[:8], receipt=receipt,
+                "ledger",
+                event,
+                level=level,
+                ledger=self.id[:8],
+                receipt=receipt,
                 entry=entry.id or None,  # a refused charge has no number
-                label=entry.label, part=entry.part, unit=entry.unit, seeded=entry.seeded,
-                epsilon=_total([replace(entry, seeded=False)], self.delta), delta=self.delta,
+                label=entry.label,
+                part=entry.part,
+                unit=entry.unit,
+                seeded=entry.seeded,
+                epsilon=_total([replace(entry, seeded=False)], self.delta),
+                delta=self.delta,
                 budget=self.epsilon,
-            )  # fmt: skip
+            )
 
     def __deepcopy__(self, memo: Any = None) -> Ledger:
         return self
@@ -450,28 +508,38 @@ def _check_name(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, got {type(value).__name__}")
     if not (value.strip() and value.isprintable()):
-        raise ValueError(f"{name} must be a printable text that is not empty, got {value!r}")
+        raise ValueError(
+            f"{name} must be a printable text that is not empty, got {value!r}"
+        )
     return value
 
 
-# ---- what entries cost together -----------------------------------------------------------
+# ---- what entries cost together ------------------------------------------------------
 
 
 def _by_part(entries: list[Entry]) -> list[list[Entry]]:
-    """What each part of the data pays: its own entries, and those that every part pays."""
+    """What each part of the data pays: its own entries, and those that every part
+    pays.
+    """
     parts = {entry.charged_part for entry in entries} or {None}
     return [[e for e in entries if e.charged_part in (None, part)] for part in parts]
 
 
 def _why_infinite(entries: list[Entry], delta: float) -> str | None:
-    """Why the entries have no finite epsilon together, whatever their events cost; else None."""
+    """Why the entries have no finite epsilon together, whatever their events cost; else
+    None.
+    """
     if sum(entry.seeded for entry in entries) > 1:
         return (
-            "two entries drew their noise from a given seed; if the seeds are equal, their noise "
-            "cancels; leave random_state=None, or use a ledger without a budget for public data"
+            "two entries drew their noise from a given seed; if the seeds are equal, "
+            "their noise cancels; leave random_state=None, or use a ledger without a "
+            "budget for public data"
         )
     if delta == 0.0 and any(entry.total_variation > 0.0 for entry in entries):
-        return "the noise has no finite epsilon at delta 0; use a ledger with delta above 0"
+        return (
+            "the noise has no finite epsilon at delta 0; "
+            "use a ledger with delta above 0"
+        )
     return None
 
 
@@ -490,23 +558,31 @@ def _total(entries: list[Entry], delta: float) -> float:
 
 
 def _used(entries: list[Entry], filter_text: str) -> float:
-    """The largest used share of the filter among the parts of the data; 0 without a filter.
+    """The largest used share of the filter among the parts of the data; 0 without a
+    filter.
 
-    Sums are rounded up. One number alone is exact, so that a first plan may take all of a budget.
+    Sums are rounded up. One number alone is exact, so that a first plan may take all of
+    a budget.
     """
     if not (filter_text and entries):
         return 0.0
     chosen, shares = Filter.from_text(filter_text), []
     for paid in _by_part(entries):
-        costs = np.array([chosen.cost(entry.events, entry.total_variation) for entry in paid])
+        costs = np.array(
+            [chosen.cost(entry.events, entry.total_variation) for entry in paid]
+        )
         total = np.array([math.fsum(column) for column in costs.T])
         several = np.count_nonzero(costs, axis=0) > 1
-        shares.append(chosen.used(np.where(several, np.nextafter(total, math.inf), total)))
+        shares.append(
+            chosen.used(np.where(several, np.nextafter(total, math.inf), total))
+        )
     return max(shares)
 
 
 def _spent(entries: list[Entry], page: Page) -> float:
-    """Epsilon of entries or, by the filter, that of Gaussian noise that uses the same share."""
+    """Epsilon of entries or, by the filter, that of Gaussian noise that uses the same
+    share.
+    """
     epsilon, delta, composition = page.budget
     if composition == "planned" or not page.filter:
         return _total(entries, delta)
@@ -523,50 +599,59 @@ def check_affordable(new: Entry, page: Page) -> None:
     (epsilon, delta, composition), counted = page.budget, page.counted()
     if counted and counted[0].unit != new.unit:
         raise ValueError(
-            f"this ledger protects one {counted[0].unit}, and {new.label!r} protects one "
-            f"{new.unit}; their epsilons do not add up, and a ledger has one unit. Take the same "
-            "user_ids for all its fits, and another ledger only if one of the results is never "
-            "published: who sees both may learn more of a user than either epsilon says "
-            "(docs/persons.md)"
+            f"this ledger protects one {counted[0].unit}, and {new.label!r} protects "
+            f"one {new.unit}; their epsilons do not add up, and a ledger has one unit. "
+            "Take the same user_ids for all its fits, and another ledger only if one "
+            "of the results is never published: who sees both may learn more of a user "
+            "than either epsilon says (docs/persons.md)"
         )
-    for part in {entry.part for entry in counted} - {None} if new.part is not None else ():
+    for part in (
+        {entry.part for entry in counted} - {None} if new.part is not None else ()
+    ):
         if part.partition("=")[0] != new.part.partition("=")[0]:  # type: ignore[union-attr]
             raise ValueError(
-                f"{new.part!r} may overlap with {part!r}, which was charged before; divide the "
-                "data in one way, or charge this to the whole ledger"
+                f"{new.part!r} may overlap with {part!r}, which was charged before; "
+                "divide the data in one way, or charge this to the whole ledger"
             )
     if epsilon == math.inf:
         return
     entries = [*counted, new]
     if reason := _why_infinite(entries, delta):
-        raise BudgetError(f"{new.label!r} has no finite epsilon in this ledger: {reason}")
+        raise BudgetError(
+            f"{new.label!r} has no finite epsilon in this ledger: {reason}"
+        )
     if composition == "planned":
         is_allowed = _total(entries, delta) <= epsilon
     elif page.filter:
         is_allowed = _used(entries, page.filter) <= 1.0
     else:  # the first entry, before any release
         chosen = choose_filter(new.events, new.total_variation, epsilon, delta)
-        page.filter, is_allowed = "" if chosen is None else chosen.to_text(), chosen is not None
+        page.filter, is_allowed = (
+            "" if chosen is None else chosen.to_text(),
+            chosen is not None,
+        )
     if not is_allowed:
         total, before = _spent(entries, page), _spent(counted, page)
-        advice = _DELTA_ADVICE if total == math.inf and composition == "planned" else _ADVICE
+        advice = (
+            _DELTA_ADVICE if total == math.inf and composition == "planned" else _ADVICE
+        )
         raise BudgetError(
-            f"{new.label!r} would spend epsilon {total:.6g} of {epsilon:g} (delta {delta:g}), "
-            f"{before:.4g} of it spent before; {advice}"
+            f"{new.label!r} would spend epsilon {total:.6g} of {epsilon:g} (delta "
+            f"{delta:g}), {before:.4g} of it spent before; {advice}"
         )
 
 
 def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     """Divide users into parts by a public hash of their identifiers.
 
-    Users of different parts share no budget: pass ``ledger.part(k, of=n_parts)`` to a fit of part
-    `k`.
+    Users of different parts share no budget: pass ``ledger.part(k, of=n_parts)`` to a
+    fit of part `k`.
 
     Parameters
     ----------
     user_ids : iterable of str or int
-        Identifier of the user of each document. The integer 7 and the text "7" are one user. A
-        float, which has several spellings, is a TypeError.
+        Identifier of the user of each document. The integer 7 and the text "7" are one
+        user. A float, which has several spellings, is a TypeError.
     n_parts : int
         Number of parts, 1 or more.
 
@@ -585,9 +670,10 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     for user in user_ids:
         if isinstance(user, bool) or not isinstance(user, (str, numbers.Integral)):
             raise TypeError(
-                f"user_ids must be texts or integers, got {type(user).__name__}; convert them so "
-                "that each user has one identifier"
+                f"user_ids must be texts or integers, got {type(user).__name__}; "
+                "convert them so that each user has one identifier"
             )
-        text = str(visible(user)).encode("utf-8", "surrogatepass")  # an error would show the id
+        # an error would show the id
+        text = str(visible(user)).encode("utf-8", "surrogatepass")
         parts.append(int.from_bytes(hashlib.sha256(text).digest()[:16]) % n_parts)
     return np.array(parts, dtype=np.int64)

@@ -1,13 +1,14 @@
 """Sensitivity and the noise that covers it.
 
-A unit contributes one vector to a sum. `sum_clipped` scales it to L2 norm at most `norm`, which
-stands for `radius` integer units, rounds it toward zero, and checks the bound in integers. The
-kernels of the document-level estimators take the same steps in C, from ``kernels/_clip.h``; a test
-checks that both give the same integers.
+A unit contributes one vector to a sum. `sum_clipped` scales it to L2 norm at most
+`norm`, which stands for `radius` integer units, rounds it toward zero, and checks the
+bound in integers. The kernels of the document-level estimators take the same steps in
+C, from ``kernels/_clip.h``; a test checks that both give the same integers.
 
-Only this module draws noise. The accountant charges a mechanism's `event`; `WORD_VARIATION` bounds
-the distance between the noise that runs and its law. All arithmetic is in integers;
-docs/proofs_document.md has the proofs of the laws, and docs/proofs_local.md of the costs of bits.
+Only this module draws noise. The accountant charges a mechanism's `event`;
+`WORD_VARIATION` bounds the distance between the noise that runs and its law. All
+arithmetic is in integers; docs/proofs_document.md has the proofs of the laws, and
+docs/proofs_local.md of the costs of bits.
 """
 
 from __future__ import annotations
@@ -41,38 +42,45 @@ from dplda.privacy._streams import Purpose, Reader, Streams
 Integers: TypeAlias = NDArray[np.int64]
 Cells: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 
-SHRINK = 1.0 - 2.0**-16  # removes at most 2**-16 of a vector that rounding left too long
+# removes at most 2**-16 of a vector that rounding left too long
+SHRINK = 1.0 - 2.0**-16
 
 LEVEL_WIDTH = 150  # of x0, x1 and x2 below; their table ends at 2048, 13.6 times as far
-# The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and what the continuous
-# Gaussian whose post-processing it is has less (docs/proofs_document.md).
+# The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and what the
+# continuous Gaussian whose post-processing it is has less (docs/proofs_document.md).
 NOISE_VARIANCE = LEVEL_WIDTH**2 * (1 + 64**2 + 64**4)
 ROUNDING_VARIANCE = 9
 MIN_RADIUS = 64  # a coarser grid would round most of a contribution away
 MAX_RADIUS = 2**30  # one contribution must fit in 32 bits
 # Of Laplace noise: the range in which the distance of the tables is tested.
 MIN_SCALE, MAX_SCALE = 0.05, 90000.0
-# Probability of a flip: its scale is at most MAX_SCALE, and rounding does not exceed one half.
+# Probability of a flip: its scale is at most MAX_SCALE, and rounding does not exceed
+# one half.
 MIN_FLIP, MAX_FLIP = 1.2e-5, 0.4999999
-# Total variation between what is drawn with one word, by at most three look-ups, and its ideal law.
+# Total variation between what is drawn with one word, by at most three look-ups, and
+# its ideal law.
 WORD_VARIATION = 1.73e-41
 
-BLOCK_BITS = 2**20  # bits of a block with a stream of its own: whole rows; enters seeded results
+# bits of a block with a stream of its own: whole rows; enters seeded results
+BLOCK_BITS = 2**20
 PIECE = 65536  # draws at a time: their words, 512 KB, stay in the second-level cache
-SPARE_PIECE = 1024  # spare words at a time: more than a piece takes on average, which is 768
+# spare words at a time: more than a piece takes on average, which is 768
+SPARE_PIECE = 1024
 
 
-# ---- sensitivity ---------------------------------------------------------------------------
+# ---- sensitivity ---------------------------------------------------------------------
 
 
 def sum_clipped(contributions: Any, norm: float, radius: int) -> NDArray[np.int64]:
-    """Sum the rows of a matrix, each clipped to L2 norm `norm`, in units of ``norm / radius``.
+    """Sum the rows of a matrix, each clipped to L2 norm `norm`, in units of ``norm /
+    radius``.
 
     Parameters
     ----------
     contributions : {ndarray, sparse matrix} of shape (n_units, n_cells)
-        One row for each protected unit. A row must be a function of that unit and of public
-        values only. A row that holds NaN or infinity, or whose squares overflow, counts as zero.
+        One row for each protected unit. A row must be a function of that unit and of
+        public values only. A row that holds NaN or infinity, or whose squares overflow,
+        counts as zero.
     norm : float
         Clipping bound, from 1e-9 to 1e9. A public constant.
     radius : int
@@ -86,9 +94,10 @@ def sum_clipped(contributions: Any, norm: float, radius: int) -> NDArray[np.int6
     Notes
     -----
     **Privacy.** Unit: a row. Relation: one row is added, removed, or replaced by zeros.
-    Sensitivity: `radius`, in L2, for any input. Mechanism: none; the result is private until
-    `Curator.release` adds the noise of ``DiscreteGaussian(radius)``. Replacing a row by another
-    row moves the sum by at most ``2 * radius``. The proof is in ``docs/extending.md``.
+    Sensitivity: `radius`, in L2, for any input. Mechanism: none; the result is private
+    until `Curator.release` adds the noise of ``DiscreteGaussian(radius)``. Replacing a
+    row by another row moves the sum by at most ``2 * radius``. The proof is in
+    ``docs/extending.md``.
 
     Examples
     --------
@@ -116,8 +125,8 @@ def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
     kept = np.zeros(len(values), np.int64)
     for shrink in (1.0, SHRINK):
         integers = np.trunc(values * (scale * shrink)[row]).astype(np.int64)
-        # 64 bits suffice: |scaled row| is at most radius * (1 + 1e-12), and radius**2 <= 2**60; the
-        # running sum may wrap around
+        # 64 bits suffice: |scaled row| is at most radius * (1 + 1e-12), and radius**2
+        # <= 2**60; the running sum may wrap around
         running = np.concatenate([[0], np.cumsum(integers**2)])
         fits = running[rows.indptr[1:]] - running[rows.indptr[:-1]] <= radius**2
         kept = np.where((fits & usable)[row], integers, kept)
@@ -128,17 +137,19 @@ def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
 def _squared_lengths(rows: sp.csr_array) -> NDArray[np.float64]:
     """Sum of squares of each row, added in the order of its entries.
 
-    `bincount` adds entry after entry: a row's rounding does not depend on its place among the rows.
-    A contribution may read no other unit, not even its presence.
+    `bincount` adds entry after entry: a row's rounding does not depend on its place
+    among the rows. A contribution may read no other unit, not even its presence.
     """
     row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     return np.bincount(row, rows.data**2, rows.shape[0]).astype(np.float64)
 
 
 def count_unit(radius: int, n_moved: int) -> int:
-    """Largest integer unit of counts such that moving `n_moved` counts by one stays in `radius`.
+    """Largest integer unit of counts such that moving `n_moved` counts by one stays in
+    `radius`.
 
-    The move has L2 norm ``unit * sqrt(n_moved)``, at most `radius` in integer arithmetic.
+    The move has L2 norm ``unit * sqrt(n_moved)``, at most `radius` in integer
+    arithmetic.
     """
     return math.isqrt(radius**2 // n_moved)
 
@@ -156,9 +167,9 @@ def unsummed(matrix: Any) -> Any:
 def add_duplicates(matrix: Any) -> sp.csr_array:
     """The CSR form of `matrix` with one entry for each cell; it may share the arrays.
 
-    The entries of a cell are added in an order that depends on its row alone. SciPy sorts all rows
-    if any row is not sorted, and sorting changes the order of duplicates: the rounding of a sum
-    would depend on other rows.
+    The entries of a cell are added in an order that depends on its row alone. SciPy
+    sorts all rows if any row is not sorted, and sorting changes the order of
+    duplicates: the rounding of a sum would depend on other rows.
     """
     rows = sp.csr_array(unsummed(matrix))  # the arrays without the flags
     if rows.has_canonical_format:
@@ -169,16 +180,16 @@ def add_duplicates(matrix: Any) -> sp.csr_array:
     return rows
 
 
-# ---- noise ---------------------------------------------------------------------------------
+# ---- noise ---------------------------------------------------------------------------
 
 
 class Mechanism(ABC):
     """Noise on integers with its privacy cost, as `Curator.release` takes it.
 
-    `sensitivity` is the largest change of the integer value by one protected unit, in the norm of
-    `event`. `scale` is the standard deviation (Gaussian) or scale (Laplace) of the noise, and
-    `mean` its mean, which is public. If `exact`, a call adds no noise and protects nothing. Each of
-    `n_parties` calls one, for one release.
+    `sensitivity` is the largest change of the integer value by one protected unit, in
+    the norm of `event`. `scale` is the standard deviation (Gaussian) or scale (Laplace)
+    of the noise, and `mean` its mean, which is public. If `exact`, a call adds no noise
+    and protects nothing. Each of `n_parties` calls one, for one release.
     """
 
     sensitivity: float
@@ -225,26 +236,28 @@ class Mechanism(ABC):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Mechanism):
-    """Discrete Gaussian noise of one fixed width on integers of L2 sensitivity `radius`.
+    """Discrete Gaussian noise of one fixed width on integers of L2 sensitivity
+    `radius`.
 
-    The width of the noise never changes; the data are scaled instead. A contribution of norm C
-    becomes integers of norm at most `radius`. A smaller radius means relatively larger noise.
+    The width of the noise never changes; the data are scaled instead. A contribution of
+    norm C becomes integers of norm at most `radius`. A smaller radius means relatively
+    larger noise.
 
     Parameters
     ----------
     radius : int
         L2 sensitivity of the integers, from 64 to 2**30.
     n_honest, n_parties : int, default=1
-        If several parties add such noise to integers that are released as one sum: the shares of
-        noise that pay for the event, and the shares that are drawn. The sum of the former is
-        discrete Gaussian noise of `n_honest` times the variance, up to 10**(-1.6e12) of each
-        probability (docs/proofs_document.md).
+        If several parties add such noise to integers that are released as one sum: the
+        shares of noise that pay for the event, and the shares that are drawn. The sum
+        of the former is discrete Gaussian noise of `n_honest` times the variance, up to
+        10**(-1.6e12) of each probability (docs/proofs_document.md).
 
     Notes
     -----
-    **Privacy.** Unit and relation: those of the value. Sensitivity: `radius`, in L2, which the
-    caller checks in integers. Event: ``Gaussian(noise_multiplier)``; a call is a post-processing of
-    it up to `WORD_VARIATION` for each cell.
+    **Privacy.** Unit and relation: those of the value. Sensitivity: `radius`, in L2,
+    which the caller checks in integers. Event: ``Gaussian(noise_multiplier)``; a call
+    is a post-processing of it up to `WORD_VARIATION` for each cell.
     """
 
     radius: int
@@ -280,14 +293,16 @@ class DiscreteGaussian(Mechanism):
             largest = math.sqrt(variance) / MIN_RADIUS
             raise ValueError(
                 f"noise_multiplier must be above 0 and at most {largest:.2f}, got "
-                f"{noise_multiplier}; more noise would leave no signal: raise epsilon, lower "
-                "max_iter"
+                f"{noise_multiplier}; more noise would leave no signal: raise epsilon, "
+                "lower max_iter"
             )
         return cls(min(radius, MAX_RADIUS), n_honest, n_parties)
 
     @property
     def event_variance(self) -> int:
-        """Variance of the continuous Gaussian of which the noise is a post-processing."""
+        """Variance of the continuous Gaussian of which the noise is a
+        post-processing.
+        """
         return self.n_honest * NOISE_VARIANCE - ROUNDING_VARIANCE
 
     @property
@@ -318,7 +333,8 @@ class DiscreteGaussian(Mechanism):
 class FlooredLaplace(Mechanism):
     """The floor of continuous Laplace noise, on integers.
 
-    For an integer c, floor(c + L) = c + floor(L): a post-processing of the continuous mechanism.
+    For an integer c, floor(c + L) = c + floor(L): a post-processing of the continuous
+    mechanism.
 
     Parameters
     ----------
@@ -329,9 +345,9 @@ class FlooredLaplace(Mechanism):
 
     Notes
     -----
-    **Privacy.** Unit and relation: those of the value. Sensitivity: `n_cells` cells by one each.
-    Event: ``Laplace(scale)`` for each of them (cheaper than one event of L1 sensitivity `n_cells`),
-    up to `WORD_VARIATION` for each cell.
+    **Privacy.** Unit and relation: those of the value. Sensitivity: `n_cells` cells by
+    one each. Event: ``Laplace(scale)`` for each of them (cheaper than one event of L1
+    sensitivity `n_cells`), up to `WORD_VARIATION` for each cell.
     """
 
     scale: float
@@ -369,15 +385,18 @@ class NoNoise(Mechanism):
 
 @dataclass(frozen=True)
 class RandomizedBits:
-    """Randomized response on independent bits, in time proportional to the bits that are reported.
+    """Randomized response on independent bits, in time proportional to the bits that
+    are reported.
 
-    A bit is reported wrongly with `probability`, from 1.2e-5 to 0.4999999. Geometric skips lead
-    from one flip to the next. A skip is floored Laplace noise without its sign. A replaced vector
-    costs `events`, up to `WORD_VARIATION` for each skip (docs/proofs_local.md).
+    A bit is reported wrongly with `probability`, from 1.2e-5 to 0.4999999. Geometric
+    skips lead from one flip to the next. A skip is floored Laplace noise without its
+    sign. A replaced vector costs `events`, up to `WORD_VARIATION` for each skip
+    (docs/proofs_local.md).
 
-    The scale of the skips is a float, and the ratio of their law is exactly exp(-1/scale). The
-    computed scale is reduced by a relative 2**-48, which is more than all rounding errors in the
-    draw and in the privacy cost: every log-ratio is below the one charged.
+    The scale of the skips is a float, and the ratio of their law is exactly
+    exp(-1/scale). The computed scale is reduced by a relative 2**-48, which is more
+    than all rounding errors in the draw and in the privacy cost: every log-ratio is
+    below the one charged.
     """
 
     probability: float
@@ -392,7 +411,9 @@ class RandomizedBits:
 
     @property
     def scale(self) -> float:
-        """Scale of the Laplace law whose floor, without its sign, is the number of bits skipped."""
+        """Scale of the Laplace law whose floor, without its sign, is the number of bits
+        skipped.
+        """
         return -1.0 / math.log1p(-self.probability) * (1.0 - 2.0**-48)
 
     @property
@@ -401,18 +422,22 @@ class RandomizedBits:
         return math.log((1.0 - self.probability) / self.probability)
 
     def element_epsilon(self, max_ones: int, n_bits: int) -> float:
-        """Compute the pure epsilon of one element more or less in a set that is capped at random.
+        """Compute the pure epsilon of one element more or less in a set that is capped
+        at random.
 
-        A set of more than `max_ones` of the `n_bits` elements is cut to that many, uniformly. Where
-        the cap binds, an element more takes the place of another one: two bits differ. Some pair of
-        sets attains the result; docs/proofs_local.md, part (d) of the theorem, has the proof.
+        A set of more than `max_ones` of the `n_bits` elements is cut to that many,
+        uniformly. Where the cap binds, an element more takes the place of another one:
+        two bits differ. Some pair of sets attains the result; docs/proofs_local.md,
+        part (d) of the theorem, has the proof.
         """
         if n_bits <= max_ones:  # the cap never binds
             return self.epsilon
         kept = max_ones / (max_ones + 1.0)  # probability that the new element is chosen
         two_bits = 2.0 * self.epsilon
         # log(1 - kept + kept * exp(two_bits)), without overflow
-        return max(self.epsilon, two_bits + math.log(kept + (1.0 - kept) * math.exp(-two_bits)))
+        return max(
+            self.epsilon, two_bits + math.log(kept + (1.0 - kept) * math.exp(-two_bits))
+        )
 
     def events(self, max_ones: int, n_bits: int) -> tuple[Event]:
         """State the privacy cost of replacing a vector of `n_bits` bits by another one.
@@ -423,10 +448,11 @@ class RandomizedBits:
         return (repeated(flip, min(2 * max_ones, n_bits)),)
 
     def __call__(self, ones: Integers, n_bits: int, flips: Reader) -> Integers:
-        """Increasing positions of the ones of the report of `n_bits` bits, from those of the bits.
+        """Increasing positions of the ones of the report of `n_bits` bits, from those
+        of the bits.
 
-        The response to a bit depends on its position and the words only: a shorter run with the
-        same words has the same responses.
+        The response to a bit depends on its position and the words only: a shorter run
+        with the same words has the same responses.
         """
         both = np.concatenate([ones, self._flipped(n_bits, flips)])
         both.sort(kind="stable")  # merges the two in linear time
@@ -438,10 +464,11 @@ class RandomizedBits:
     def in_rows(
         self, ptr: NDArray[Any], ones: NDArray[Any], n_bits: int, streams: Streams
     ) -> tuple[Integers, NDArray[np.int32]]:
-        """Reports of many vectors of `n_bits` bits, as row pointers and columns, like the vectors.
+        """Reports of many vectors of `n_bits` bits, as row pointers and columns, like
+        the vectors.
 
-        Each block of whole rows has a stream of its own. No two rows share a random number, and the
-        result is all that is held in memory.
+        Each block of whole rows has a stream of its own. No two rows share a random
+        number, and the result is all that is held in memory.
         """
         parts, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         n_rows = max(1, BLOCK_BITS // n_bits)
@@ -449,13 +476,19 @@ class RandomizedBits:
             own = ptr[first : first + n_rows + 1]
             start = np.arange(len(own), dtype=np.int64) * n_bits
             cells = np.repeat(start[:-1], np.diff(own)) + ones[own[0] : own[-1]]
-            reported = self(cells, int(start[-1]), streams.reader(Purpose.BIT_FLIPS, 0, block))
+            reported = self(
+                cells, int(start[-1]), streams.reader(Purpose.BIT_FLIPS, 0, block)
+            )
             lengths.append(np.diff(np.searchsorted(reported, start)))
-            parts.append((reported - np.repeat(start[:-1], lengths[-1])).astype(np.int32))
+            parts.append(
+                (reported - np.repeat(start[:-1], lengths[-1])).astype(np.int32)
+            )
         return np.cumsum(np.concatenate(lengths)), np.concatenate(parts)
 
     def _flipped(self, n_bits: int, reader: Reader) -> Integers:
-        """Increasing positions of the flips: each bit is flipped with the same probability."""
+        """Increasing positions of the flips: each bit is flipped with the same
+        probability.
+        """
         pieces, last = [], -1
         noise, zeros = FlooredLaplace(self.scale), np.zeros(PIECE, np.int64)
         while last < n_bits:
@@ -469,10 +502,11 @@ class RandomizedBits:
         return flipped[: np.searchsorted(flipped, n_bits)]
 
 
-# ---- alias tables: exact integers in, packed arrays for the kernels out ---------------------
+# ---- alias tables: exact integers in, packed arrays for the kernels out --------------
 
-# The weights of a law on 4096 values are integers P_i with sum 2**149. The table draws value i with
-# probability exactly P_i / 2**149. docs/proofs_document.md bounds the distance to the ideal law.
+# The weights of a law on 4096 values are integers P_i with sum 2**149. The table draws
+# value i with probability exactly P_i / 2**149. docs/proofs_document.md bounds the
+# distance to the ideal law.
 N_COLUMNS, COLUMN_TOTAL = 4096, 2**137
 CENTER = 2048  # the column of the value 0 in the Gaussian table
 # Thousands of successive multiplications lose a dozen digits at worst; 2**149 has 45.
@@ -481,10 +515,12 @@ DIGITS = Context(prec=90)
 
 @dataclass(frozen=True, eq=False)
 class AliasTables:
-    """One or more tables of 4096 columns, one after the other, as the kernel reads them.
+    """One or more tables of 4096 columns, one after the other, as the kernel reads
+    them.
 
-    `fast` has the first 9 bits of the threshold, shifted by 12, and the alias. `slow`, of two
-    columns, has the other 128 bits of the threshold, high word first; it is rarely read.
+    `fast` has the first 9 bits of the threshold, shifted by 12, and the alias. `slow`,
+    of two columns, has the other 128 bits of the threshold, high word first; it is
+    rarely read.
     """
 
     fast: NDArray[np.uint32]
@@ -504,7 +540,9 @@ def geometric_tables(scale: float) -> AliasTables:
 
 
 def gaussian_weights() -> list[int]:
-    """Weights of the values -2048, ..., 2047 under the discrete Gaussian of width 150."""
+    """Weights of the values -2048, ..., 2047 under the discrete Gaussian of width
+    150.
+    """
     with localcontext(DIGITS):
         rate = Decimal(1) / (2 * LEVEL_WIDTH**2)
         ratio, step = (-rate).exp(), (-2 * rate).exp()
@@ -518,8 +556,8 @@ def gaussian_weights() -> list[int]:
 def geometric_weights(scale: float) -> tuple[list[int], list[int]]:
     """Weights of the low and the high base-4096 digit of a geometric variable.
 
-    The digits are independent and each is geometric again. The last column of the high digit
-    takes all larger values.
+    The digits are independent and each is geometric again. The last column of the high
+    digit takes all larger values.
     """
     with localcontext(DIGITS):
         rate = 1 / Decimal(scale)  # the float, exactly
@@ -531,8 +569,8 @@ def geometric_weights(scale: float) -> tuple[list[int], list[int]]:
 def alias(weights: Sequence[int]) -> tuple[list[int], list[int]]:
     """Thresholds in [0, 2**137) and aliases of the columns, in exact arithmetic.
 
-    Column i returns i with probability threshold / 2**137, and its alias otherwise. A full column
-    is its own alias.
+    Column i returns i with probability threshold / 2**137, and its alias otherwise. A
+    full column is its own alias.
     """
     thresholds, aliases = [0] * N_COLUMNS, list(range(N_COLUMNS))
     left = list(weights)
@@ -556,7 +594,9 @@ def pack(laws: Iterable[Sequence[int]]) -> AliasTables:
         for threshold, other in zip(*alias(weights)):
             fast.append(threshold >> 128 << 12 | other)
             slow.append((threshold >> 64 & 2**64 - 1, threshold & 2**64 - 1))
-    tables = AliasTables(np.array(fast, dtype=np.uint32), np.array(slow, dtype=np.uint64))
+    tables = AliasTables(
+        np.array(fast, dtype=np.uint32), np.array(slow, dtype=np.uint64)
+    )
     tables.fast.flags.writeable = tables.slow.flags.writeable = False
     return tables
 
@@ -570,7 +610,9 @@ def _powers(rate: Decimal) -> list[Decimal]:
 
 
 def _integers(law: Sequence[Decimal], remainder_to: int) -> list[int]:
-    """floor(2**149 law_i / sum law); one weight also gets the remainder up to 2**149."""
+    """floor(2**149 law_i / sum law); one weight also gets the remainder up to
+    2**149.
+    """
     total = N_COLUMNS * COLUMN_TOTAL
     factor = total / sum(law, Decimal(0))
     weights = [int(value * factor) for value in law]

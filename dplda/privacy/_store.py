@@ -1,7 +1,7 @@
 """Where a ledger keeps its entries: one SQLite database, in a file or in memory.
 
-Every transaction reads the whole ledger and compares it with its digest: a ledger that was changed
-by anybody else, or that lost an entry, is refused.
+Every transaction reads the whole ledger and compares it with its digest: a ledger that
+was changed by anybody else, or that lost an entry, is refused.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ Composition: TypeAlias = Literal["planned", "adaptive"]
 
 USERS = "users/"  # the rule of parts of users begins so, and ends with their number
 _APPLICATION_ID = 0x64706C02  # "dpl" and the number of the format
-# Row 0 holds budget, id and filter as its record, and the digest of all rows as its status.
-_TABLE = "CREATE TABLE entries (id INTEGER PRIMARY KEY, record TEXT NOT NULL, status TEXT NOT NULL)"
+# Row 0 holds budget, id and filter as its record, and the digest of all rows as its
+# status.
+_TABLE = (
+    "CREATE TABLE entries (id INTEGER PRIMARY KEY, record TEXT NOT NULL, status TEXT "
+    "NOT NULL)"
+)
 _INSERT = "INSERT INTO entries VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT))"
 # What never changes of an entry is one JSON text, its record.
 _RECORDED = ("label", "unit", "part", "total_variation", "seeded", "created", "process")
@@ -48,8 +52,8 @@ class Budget(NamedTuple):
 class Entry:
     """One charge to a ledger.
 
-    An entry is reserved before data are read, and marked as released before the first release. Both
-    count in full. A canceled entry released nothing.
+    An entry is reserved before data are read, and marked as released before the first
+    release. Both count in full. A canceled entry released nothing.
     """
 
     label: str
@@ -72,8 +76,8 @@ class Entry:
     def charged_part(self) -> str | None:
         """The part that pays for the entry; None if every part pays.
 
-        Rows are disjoint sets of documents. They are disjoint sets of users only if the rule that
-        chooses them is a function of the user, as `user_part` is.
+        Rows are disjoint sets of documents. They are disjoint sets of users only if the
+        rule that chooses them is a function of the user, as `user_part` is.
         """
         return self.part if self.unit == "document" or is_of_users(self.part) else None
 
@@ -84,7 +88,8 @@ def is_of_users(part: str | None) -> bool:
 
 
 class Page:
-    """A ledger during one transaction, and what it was afterwards. A changed one is refused.
+    """A ledger during one transaction, and what it was afterwards. A changed one is
+    refused.
 
     `filter` of an adaptive ledger is "" before its first entry.
     """
@@ -94,18 +99,23 @@ class Page:
         # in the transaction, which keeps it from changing
         if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
             raise OSError(
-                f"the ledger {path} cannot be used: another program has set it to a write-ahead "
-                "log (PRAGMA journal_mode = WAL), and has it open; close it there"
+                f"the ledger {path} cannot be used: another program has set it to a "
+                "write-ahead log (PRAGMA journal_mode = WAL), and has it open; close "
+                "it there"
             )
         self._rows = _rows(connection)
         if not self._rows or self._rows[0] != _head(self._rows[0][1], self._rows[1:]):
             raise ValueError(
-                f"the ledger {path} is damaged: its entries are not those that were written; "
-                "restore the file, or count what was spent on the data by hand and start a new "
-                "ledger"
+                f"the ledger {path} is damaged: its entries are not those that were "
+                "written; restore the file, or count what was spent on the data by "
+                "hand and start a new ledger"
             )
         budget, ledger_id, chosen = json.loads(self._rows[0][1])
-        self.budget, self.ledger_id, self.filter = Budget(*budget), str(ledger_id), str(chosen)
+        self.budget, self.ledger_id, self.filter = (
+            Budget(*budget),
+            str(ledger_id),
+            str(chosen),
+        )
         self._added: _Row | None = None
 
     def entries(self) -> list[Entry]:
@@ -117,9 +127,11 @@ class Page:
         return [entry for entry in self.entries() if entry.counts]
 
     def receipt(self, n: int | None = None) -> str:
-        """A text that stands for the first `n` records. It is public, and shows none of them.
+        """A text that stands for the first `n` records. It is public, and shows none of
+        them.
 
-        The digest includes the id, most of which is secret: nobody can try out what records say.
+        The digest includes the id, most of which is secret: nobody can try out what
+        records say.
         """
         n = len(self._rows) - 1 if n is None else n
         content = self.ledger_id, [row[:2] for row in self._rows[1 : n + 1]]
@@ -130,7 +142,11 @@ class Page:
         """Append an entry and return its number."""
         fields: dict[str, Any] = {name: getattr(entry, name) for name in _RECORDED}
         fields["events"] = [to_record(event) for event in entry.events]
-        self._added = len(self._rows), json.dumps(fields).encode(), entry.status.encode()
+        self._added = (
+            len(self._rows),
+            json.dumps(fields).encode(),
+            entry.status.encode(),
+        )
         self._rows.append(self._added)
         self._connection.execute(_INSERT, self._added)
         return self._added[0]
@@ -146,16 +162,19 @@ class Page:
         record = json.dumps([self.budget, self.ledger_id, self.filter]).encode()
         number, *head = _head(record, self._rows[1:])
         self._connection.execute(
-            "UPDATE entries SET record = CAST(? AS TEXT), status = CAST(? AS TEXT) WHERE id = ?",
+            "UPDATE entries SET record = CAST(? AS TEXT), status = CAST(? AS TEXT) "
+            "WHERE id = ?",
             (*head, number),
         )
 
     def check_written(self) -> None:
-        """Read a new entry back. Without working file locks, another process may overwrite it."""
+        """Read a new entry back. Without working file locks, another process may
+        overwrite it.
+        """
         if self._added is not None and self._added not in _rows(self._connection):
             raise OSError(
-                "an entry of the ledger was overwritten as soon as it was written; file locks do "
-                "not work there: move the ledger to a local disk"
+                "an entry of the ledger was overwritten as soon as it was written; "
+                "file locks do not work there: move the ledger to a local disk"
             )
 
 
@@ -180,8 +199,9 @@ def _entry(number: int, record: bytes, status: bytes) -> Entry:
 class Store:
     """Entries in a file, or in the memory of one process if `path` is None.
 
-    Every transaction on a file opens its own connection: safe to fork and thread. A file that does
-    not exist is made with `budget`. Another file that takes the path later has another `ledger_id`.
+    Every transaction on a file opens its own connection: safe to fork and thread. A
+    file that does not exist is made with `budget`. Another file that takes the path
+    later has another `ledger_id`.
     """
 
     def __init__(self, path: str | None, budget: Budget) -> None:
@@ -196,9 +216,12 @@ class Store:
             _fill(self._memory, budget)
         else:
             self._file = Database(
-                self.path, "ledger", "privacy ledger", _APPLICATION_ID,
+                self.path,
+                "ledger",
+                "privacy ledger",
+                _APPLICATION_ID,
                 "its entries still count as spent",
-            )  # fmt: skip
+            )
             if not os.path.exists(self.path):
                 self._file.create(partial(_fill, budget=budget))
         with self.transaction(write=False) as page:
@@ -206,16 +229,18 @@ class Store:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Page]:
-        """Read a consistent state; with `write`, as the only writer of all processes."""
+        """Read a consistent state; with `write`, as the only writer of all
+        processes.
+        """
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 page = Page(connection, self.path)
                 if self._identity not in (None, (page.budget, page.ledger_id)):
                     raise ValueError(
-                        f"the file {self.path} is another ledger than the one that was opened, "
-                        "whose entries still count as spent; restore its file, or open the new "
-                        "ledger by its path"
+                        f"the file {self.path} is another ledger than the one that was "
+                        "opened, whose entries still count as spent; restore its file, "
+                        "or open the new ledger by its path"
                     )
                 yield page
                 if write:
@@ -232,8 +257,8 @@ class Store:
         if self.path is None:
             if os.getpid() != self._process:
                 raise RuntimeError(
-                    "a ledger in memory belongs to the process that made it; what another process "
-                    "spends would be lost: give the ledger a path"
+                    "a ledger in memory belongs to the process that made it; what "
+                    "another process spends would be lost: give the ledger a path"
                 )
             with self._lock:
                 yield self._memory
@@ -244,8 +269,8 @@ class Store:
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:
             raise TypeError(
-                "a ledger in memory cannot be sent to another process or saved; give it a path, as "
-                "in Ledger('privacy.sqlite')"
+                "a ledger in memory cannot be sent to another process or saved; give "
+                "it a path, as in Ledger('privacy.sqlite')"
             )
         return vars(self)
 
@@ -257,8 +282,8 @@ def _fill(connection: sqlite3.Connection, budget: Budget) -> None:
     ):
         raise ValueError(
             "adaptive composition needs a budget with epsilon up to 1e9 and delta from "
-            f"{SMALLEST_DELTA:g}, got epsilon {budget.epsilon:g} and delta {budget.delta:g}; a "
-            "filter is a budget"
+            f"{SMALLEST_DELTA:g}, got epsilon {budget.epsilon:g} and delta "
+            f"{budget.delta:g}; a filter is a budget"
         )
     connection.execute(_TABLE)
     record = json.dumps([budget, uuid.uuid4().hex, ""]).encode()

@@ -1,8 +1,9 @@
 """Random words by address: one secret key, and one keystream for each use of it.
 
-All randomness of a fit comes from AES-256 in counter mode. The address of a stream is its purpose,
-the round, and the block of units or cells. Threads and machines are not part of it: `n_jobs`
-and shards cannot change a result, and no word is used for two purposes.
+All randomness of a fit comes from AES-256 in counter mode. The address of a stream is
+its purpose, the round, and the block of units or cells. Threads and machines are not
+part of it: `n_jobs` and shards cannot change a result, and no word is used for two
+purposes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ import threading
 from typing import Any, NoReturn
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import (
+    Cipher,
+    CipherContext,
+    algorithms,
+    modes,
+)
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
@@ -28,8 +34,8 @@ MAX_WORDS = 2**41  # two words a cipher block, 2**40 cipher blocks an address
 class Purpose:
     """Purposes of the streams.
 
-    The numbers enter every seeded result. New numbers are appended; existing numbers never change.
-    Estimators outside of this package may use 128 to 255.
+    The numbers enter every seeded result. New numbers are appended; existing numbers
+    never change. Estimators outside of this package may use 128 to 255.
     """
 
     # The list is here because no two streams of the package may share a number.
@@ -53,15 +59,16 @@ class Purpose:
 class Streams:
     """The random streams of one fit.
 
-    Several threads may use the same streams. The key is neither shown nor pickled. A copy made by
-    a fork is refused.
+    Several threads may use the same streams. The key is neither shown nor pickled. A
+    copy made by a fork is refused.
 
     Parameters
     ----------
     key : bytes of length 32
         The secret key. `from_random_state` is the usual way to make streams.
     seeded : bool
-        Whether someone may know or guess the key. No privacy guarantee holds in that case.
+        Whether someone may know or guess the key. No privacy guarantee holds in that
+        case.
 
     Attributes
     ----------
@@ -80,7 +87,8 @@ class Streams:
 
     @classmethod
     def from_random_state(cls, random_state: Any) -> Streams:
-        """Make secret streams from None, and reproducible ones, which are not private, from others.
+        """Make secret streams from None, and reproducible ones, which are not private,
+        from others.
 
         Parameters
         ----------
@@ -102,32 +110,36 @@ class Streams:
         Parameters
         ----------
         purpose, round : int
-            Address, as in `reader`. RuntimeError if it was taken: noise twice removes noise.
+            Address, as in `reader`. RuntimeError if it was taken: noise twice removes
+            noise.
         """
         with self._lock:
             if (purpose, round) in self._used:
                 raise RuntimeError(
-                    f"round={round} was used before: it would give the same randomness; take "
-                    "another round, or new Streams for another fit"
+                    f"round={round} was used before: it would give the same "
+                    "randomness; take another round, or new Streams for another fit"
                 )
             self._used.add((purpose, round))
 
-    def reader(self, purpose: int, round: int, block: int = 0, *, skip: int = 0) -> Reader:
+    def reader(
+        self, purpose: int, round: int, block: int = 0, *, skip: int = 0
+    ) -> Reader:
         """Make a reader of the words of a stream: always the same ones.
 
         Parameters
         ----------
         purpose, round, block : int
-            Address of the stream. The purpose is from 0 to 255, a `Purpose` inside of this package;
-            the round is below 2**32, and the block of units or cells below 2**40.
+            Address of the stream. The purpose is from 0 to 255, a `Purpose` inside of
+            this package; the round is below 2**32, and the block of units or cells
+            below 2**40.
         skip : int, default=0
             Words before the first one that is read: threads can share a stream.
 
         Returns
         -------
         Reader
-            Its ``words(n)`` are the next n words, of uint64: independent and uniform, up to
-            `TOTAL_VARIATION` over a whole fit.
+            Its ``words(n)`` are the next n words, of uint64: independent and uniform,
+            up to `TOTAL_VARIATION` over a whole fit.
         """
         return Reader(self, purpose, round, block, skip=skip)
 
@@ -135,19 +147,28 @@ class Streams:
         return f"Streams(seeded={self.seeded})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("Streams hold a secret key and cannot be pickled; make new ones instead")
+        raise TypeError(
+            "Streams hold a secret key and cannot be pickled; make new ones instead"
+        )
 
 
 class Reader:
     """Reads one stream and its spare stream forward, and returns no word twice.
 
-    A reader is for one thread. Mechanisms take most bits from the stream, and the few bits that
-    they rarely need from the spare stream. The counter of a cipher block is its address: purpose 1
-    byte, round 4, block 5, spare 1, position 5. Streams are disjoint for `MAX_WORDS` words.
+    A reader is for one thread. Mechanisms take most bits from the stream, and the few
+    bits that they rarely need from the spare stream. The counter of a cipher block is
+    its address: purpose 1 byte, round 4, block 5, spare 1, position 5. Streams are
+    disjoint for `MAX_WORDS` words.
     """
 
     def __init__(
-        self, streams: Streams, purpose: int, round: int, block: int = 0, *, skip: int = 0
+        self,
+        streams: Streams,
+        purpose: int,
+        round: int,
+        block: int = 0,
+        *,
+        skip: int = 0,
     ) -> None:
         self._streams = streams
         self._address = (
@@ -156,18 +177,21 @@ class Reader:
             + check_integer("block", block, 0, 2**40 - 1).to_bytes(5, "big")
         )
         self._skip = check_integer("skip", skip, 0, MAX_WORDS - 1)
-        self._running: dict[bool, tuple[CipherContext, int]] = {}  # with the words read so far
+        # with the words read so far
+        self._running: dict[bool, tuple[CipherContext, int]] = {}
 
     def words(self, n: int, *, spare: bool = False) -> Words:
         """Return the next `n` words, at most 2**41 in all, shape (n,), uint64."""
         if os.getpid() != self._streams._process:
             raise RuntimeError(
-                "these Streams were made before a fork, whose processes would draw the same "
-                "randomness; make new ones in each process"
+                "these Streams were made before a fork, whose processes would draw the "
+                "same randomness; make new ones in each process"
             )
         if spare not in self._running:
             half = self._skip % 2  # a cipher block has two words
-            counter = self._address + bytes([spare]) + (self._skip // 2).to_bytes(5, "big")
+            counter = (
+                self._address + bytes([spare]) + (self._skip // 2).to_bytes(5, "big")
+            )
             cipher = Cipher(self._streams._algorithm, modes.CTR(counter)).encryptor()
             self._running[spare] = cipher, self._skip - half
             if half:
@@ -208,9 +232,11 @@ def uniform(words: Words, *, positive: bool = False) -> NDArray[np.float64]:
 
 
 def uniform_integers(words: Words, n: int) -> NDArray[np.int64]:
-    """Turn random words of any shape into uniform integers in [0, n), for n up to 2**32.
+    """Turn random words of any shape into uniform integers in [0, n), for n up to
+    2**32.
 
-    The bias is at most n * 2**-32, which is too large for draws that a guarantee depends on.
+    The bias is at most n * 2**-32, which is too large for draws that a guarantee
+    depends on.
     """
     return ((words >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
@@ -218,9 +244,9 @@ def uniform_integers(words: Words, n: int) -> NDArray[np.int64]:
 def keystream_total_variation(n_words: int) -> float:
     """Bound the distance of `n_words` words of keystream from independent uniform ones.
 
-    The blocks of one key are distinct; uniform ones may repeat. The total variation is at most
-    q**2 / 2**129 for q blocks of two words. This assumes that AES-256 is a pseudo-random
-    permutation; docs/proofs_document.md.
+    The blocks of one key are distinct; uniform ones may repeat. The total variation is
+    at most q**2 / 2**129 for q blocks of two words. This assumes that AES-256 is a
+    pseudo-random permutation; docs/proofs_document.md.
     """
     n_blocks = (n_words + 1) // 2
     return float(n_blocks) ** 2 / 2.0**129

@@ -1,8 +1,8 @@
 """The papers' algorithms as printed: for comparison and audits, never for private data.
 
 `epsilon_` is the epsilon that can be proved for an algorithm, usually infinity.
-`published_epsilon_` is the paper's claim. `fit` warns and names the error. The sound estimators are
-in `dplda` and `dplda.federated`.
+`published_epsilon_` is the paper's claim. `fit` warns and names the error. The sound
+estimators are in `dplda` and `dplda.federated`.
 """
 
 import lazy_loader

@@ -1,4 +1,6 @@
-"""What the published models share: parameters, the warning, the record that nothing is proved."""
+"""What the published models share: parameters, the warning, the record that nothing is
+proved.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class PublishedLDA(BaseLDA):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Noisy counts of words in topics, not below 0, plus `topic_word_prior`; not normalized.
+        Noisy counts of words in topics, not below 0, plus `topic_word_prior`; not
+        normalized.
     """
 
     _unit: ClassVar[str] = "word"
@@ -68,14 +71,23 @@ class PublishedLDA(BaseLDA):
         warn_user(message, PrivacyLeakWarning)
 
     def _publish(
-        self, streams: Streams, noise: str, scale: float, components: np.ndarray, **attributes: Any
+        self,
+        streams: Streams,
+        noise: str,
+        scale: float,
+        components: np.ndarray,
+        **attributes: Any,
     ) -> None:
         """Set the fitted attributes; `noise` of a scale above 0 proves nothing."""
         mechanism = "exact word-topic counts"
         if scale > 0:
             mechanism = f"{noise}, which proves nothing, because {self._hole}"
         record = no_guarantee(
-            self._unit, self._relation, mechanism, noise_scale=scale, seeded=streams.seeded
+            self._unit,
+            self._relation,
+            mechanism,
+            noise_scale=scale,
+            seeded=streams.seeded,
         )
         publish(self, record, components_=components, **attributes)
 

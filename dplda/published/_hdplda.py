@@ -21,27 +21,30 @@ from dplda.published._base import COUNTS, TOPICS, PublishedLDA, count_words, noi
 from dplda.word._frozen_table import uniform_topics
 from dplda.word._hdplda import inherent_epsilon
 
-# Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a large epsilon.
+# Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a
+# large epsilon.
 GRID = 256
-SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0  # the noise tables reach 2 GRID / epsilon
+# the noise tables reach 2 GRID / epsilon
+SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0
 
 
 class PublishedHDPLDA(PublishedLDA):
     """HDP-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
 
-    Each sweep adds Laplace noise to the word-topic counts in place. It then draws the topic of
-    every token from the live noisy counts, clipped from above. The claim is true of
-    :class:`dplda.HDPLDA`.
+    Each sweep adds Laplace noise to the word-topic counts in place. It then draws the
+    topic of every token from the live noisy counts, clipped from above. The claim is
+    true of :class:`dplda.HDPLDA`.
 
     Parameters
     ----------
     n_components
     noise_epsilon : float
-        Epsilon of the noise of one sweep (epsilon_L), from 0.006 to 10000; must be given. The noise
-        has scale ``2 / noise_epsilon``, without a guarantee. ``inf`` adds no noise ("limited
-        inherent" in [1]_).
+        Epsilon of the noise of one sweep (epsilon_L), from 0.006 to 10000; must be
+        given. The noise has scale ``2 / noise_epsilon``, without a guarantee. ``inf``
+        adds no noise ("limited inherent" in [1]_).
     count_clip : float
-        Clipping bound: a draw reads noisy counts up to this value (C), above 0; must be given.
+        Clipping bound: a draw reads noisy counts up to this value (C), above 0; must be
+        given.
     max_iter : int, default=100
         Number of sweeps over the corpus (T).
     doc_topic_prior : float, default=1.0
@@ -53,39 +56,43 @@ class PublishedHDPLDA(PublishedLDA):
     ----------
     components_
     published_epsilon_ : float
-        The claim of [1]_: ``n_iter_ * (noise_epsilon + sampling_epsilon_)``. Not a guarantee.
+        The claim of [1]_: ``n_iter_ * (noise_epsilon + sampling_epsilon_)``. Not a
+        guarantee.
     sampling_epsilon_ : float
-        Claim for the topic draws of one sweep (epsilon_I): ``2 log(count_clip / topic_word_prior
-        + 1)``, equation (7) of [1]_.
+        Claim for the topic draws of one sweep (epsilon_I): ``2 log(count_clip /
+        topic_word_prior + 1)``, equation (7) of [1]_.
     epsilon_, delta_ : float
         Infinity and 0: nothing is proved. `privacy_` says why.
 
     Notes
     -----
-    **Privacy.** Unit: none; the paper means one word. Relation: one word is replaced by another.
-    Sensitivity: unbounded. Mechanism: ``NonPrivate()``. Theorem 3 of [1]_ is false for its
-    Algorithm 1 (``docs/papers.md``): live counts (line 15), a clip from above only (line 12), final
-    counts with changes that have no noise (line 20), and noise added in place (line 9).
+    **Privacy.** Unit: none; the paper means one word. Relation: one word is replaced by
+    another. Sensitivity: unbounded. Mechanism: ``NonPrivate()``. Theorem 3 of [1]_ is
+    false for its Algorithm 1 (``docs/papers.md``): live counts (line 15), a clip from
+    above only (line 12), final counts with changes that have no noise (line 20), and
+    noise added in place (line 9).
 
-    This implementation reads Algorithm 1 as follows. A draw reads a negative count, or a negative
-    sum of a topic's counts, as 0, because no weight may be negative. Only the numerator of line 13
-    is clipped. A draw reads the counts of its own token too, because line 15 is the only line that
-    changes counts. Tokens of a document are in the order of their words. The noise has mean zero
-    and steps of 1/256.
+    This implementation reads Algorithm 1 as follows. A draw reads a negative count, or
+    a negative sum of a topic's counts, as 0, because no weight may be negative. Only
+    the numerator of line 13 is clipped. A draw reads the counts of its own token too,
+    because line 15 is the only line that changes counts. Tokens of a document are in
+    the order of their words. The noise has mean zero and steps of 1/256.
 
-    The fit announces what the adversary of [1]_ sees in each sweep t: the noisy counts at its
-    start, (n_words, n_components), and then the topics of all tokens, (n_tokens,).
+    The fit announces what the adversary of [1]_ sees in each sweep t: the noisy counts
+    at its start, (n_words, n_components), and then the topics of all tokens,
+    (n_tokens,).
 
     References
     ----------
-    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training With Differential Privacy", IEEE TIFS, 2020, section IV, Algorithm 1.
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
+       Allocation Model Training With Differential Privacy", IEEE TIFS, 2020, section
+       IV, Algorithm 1.
     """
 
     _hole = (
-        "later draws read live counts, which a replaced word continues to change; noise is added "
-        "in place, so that changes are released twice; and the changes of the last sweep are "
-        "published without noise"
+        "later draws read live counts, which a replaced word continues to change; "
+        "noise is added in place, so that changes are released twice; and the changes "
+        "of the last sweep are published without noise"
     )
     _instead = "dplda.HDPLDA"
     _parameter_constraints = {
@@ -95,9 +102,18 @@ class PublishedHDPLDA(PublishedLDA):
     }
 
     def __init__(
-        self, n_components=10, *, noise_epsilon=None, count_clip=None, max_iter=100,
-        doc_topic_prior=1.0, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        noise_epsilon=None,
+        count_clip=None,
+        max_iter=100,
+        doc_topic_prior=1.0,
+        topic_word_prior=0.01,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
@@ -112,33 +128,48 @@ class PublishedHDPLDA(PublishedLDA):
         announce(TOPICS, 0, topics.copy)  # public
         counts = count_words(corpus, topics, n_components).astype(float)  # private
         for t in rounds(self, 1, self.max_iter):
-            # The paper's release. The noise is that of two cells that one word changes by 1 each.
-            # No bound holds: the changes since the last release may differ in four cells, and the
-            # topics of other words change too. Counts stay multiples of 1 / (2 GRID): their sums
-            # are exact in double precision.
-            noise = mechanism(np.zeros(counts.shape, np.int64), streams.reader(Purpose.NOISE, t))
+            # The paper's release. The noise is that of two cells that one word changes
+            # by 1 each. No bound holds: the changes since the last release may differ
+            # in four cells, and the topics of other words change too. Counts stay
+            # multiples of 1 / (2 GRID): their sums are exact in double precision.
+            noise = mechanism(
+                np.zeros(counts.shape, np.int64), streams.reader(Purpose.NOISE, t)
+            )
             counts += (noise - mechanism.mean) / GRID  # line 9
             announce(COUNTS, t, counts.copy)  # public
             bits = streams.reader(Purpose.TOPICS, t).words(corpus.n_tokens)  # secret
-            # A token of word w in document m draws topic k with probability proportional to
-            #     (clip(n_kw, 0, C) + beta) / (max(sum_v n_kv, 0) + V beta) * (n_mk + alpha),
-            # where n_kw and n_mk are the live counts: the announced ones plus all changes that this
-            # sweep made before. The token itself is counted, under its topic so far.
+            # A token of word w in document m draws topic k with probability
+            # proportional to
+            #     (clip(n_kw, 0, C) + beta) / (max(sum_v n_kv, 0) + V beta)
+            #     * (n_mk + alpha),
+            # where n_kw and n_mk are the live counts: the announced ones plus all
+            # changes that this sweep made before. The token itself is counted, under
+            # its topic so far.
             _published_hdp.live_sweep(  # private
-                corpus.word, corpus.doc_ptr, topics, counts, counts.sum(axis=0),
-                self.count_clip, self.doc_topic_prior, self.topic_word_prior, bits,
-                np.empty(n_components, np.int64), np.empty(n_components),
-            )  # fmt: skip
+                corpus.word,
+                corpus.doc_ptr,
+                topics,
+                counts,
+                counts.sum(axis=0),
+                self.count_clip,
+                self.doc_topic_prior,
+                self.topic_word_prior,
+                bits,
+                np.empty(n_components, np.int64),
+                np.empty(n_components),
+            )
             announce(TOPICS, t, topics.copy)  # public
         scale = 2 / float(self.noise_epsilon)
         sampling_epsilon = inherent_epsilon(self.count_clip, self.topic_word_prior)
         # the paper's final counts: those of the last sweep, whose changes got no noise
         self._publish(  # public
             streams,
-            f"Laplace noise of scale {scale:.4g} on the word-topic counts in every sweep",
+            f"Laplace noise of scale {scale:.4g} on the word-topic counts in every "
+            "sweep",
             scale,
             np.maximum(counts, 0).T + float(self.topic_word_prior),  # line 20
             n_iter_=int(self.max_iter),
-            published_epsilon_=self.max_iter * (float(self.noise_epsilon) + sampling_epsilon),
+            published_epsilon_=self.max_iter
+            * (float(self.noise_epsilon) + sampling_epsilon),
             sampling_epsilon_=sampling_epsilon,
         )

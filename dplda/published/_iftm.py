@@ -25,7 +25,8 @@ from dplda.privacy._curator import MAX_WORDS, TOO_MANY_WORDS, announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
 
-SMALLEST_EPSILON, LARGEST_EPSILON = 0.0114, 100.0  # below, 95% of the noise is cut; above, one
+# below, 95% of the noise is cut; above, one
+SMALLEST_EPSILON, LARGEST_EPSILON = 0.0114, 100.0
 # standard deviation is less than 15 of the steps that noise is rounded to
 LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
 STEP, LEVELS = 2.0**-10, 4096  # noisy values above the threshold are rounded down
@@ -33,25 +34,28 @@ PIECE_CELLS = 2**20  # that are drawn at a time; enters seeded results
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
-# The coordinates of noisy one-hot vectors above the threshold, token by token: where each token's
-# begin, their words and levels, and the value of each level.
-Vectors: TypeAlias = tuple[NDArray[Any], NDArray[np.int32], NDArray[np.uint16], NDArray[np.float64]]
+# The coordinates of noisy one-hot vectors above the threshold, token by token: where
+# each token's begin, their words and levels, and the value of each level.
+Vectors: TypeAlias = tuple[
+    NDArray[Any], NDArray[np.int32], NDArray[np.uint16], NDArray[np.float64]
+]
 
 
 class PublishedIFTMParty(PublishedLDA):
     """A party of iFTM as its paper prints it, Algorithm 1 of [1]_: not private.
 
-    Laplace noise on the one-hot vector of each token enters one factor of the sampler, and nothing
-    else. The party sends exact counts of raw words. :class:`dplda.federated.IFTMParty` is the sound
-    form; an `IFTMMaster` accepts the messages of both.
+    Laplace noise on the one-hot vector of each token enters one factor of the sampler,
+    and nothing else. The party sends exact counts of raw words.
+    :class:`dplda.federated.IFTMParty` is the sound form; an `IFTMMaster` accepts the
+    messages of both.
 
     Parameters
     ----------
     n_components
     published_epsilon : float
-        Epsilon of one token as [1]_ counts it, from 0.0114 to 100; must be given. Not a guarantee.
-        The noise of a token has scale ``1 / published_epsilon``. [1]_ uses 8 to 11. ``inf`` draws
-        no noise.
+        Epsilon of one token as [1]_ counts it, from 0.0114 to 100; must be given. Not a
+        guarantee. The noise of a token has scale ``1 / published_epsilon``. [1]_ uses 8
+        to 11. ``inf`` draws no noise.
     noise_threshold : float, default=0.2
         Noisy counts below this become 0 (tau in [1]_). Above 0 and below 1.
     max_iter : int, default=50
@@ -62,8 +66,8 @@ class PublishedIFTMParty(PublishedLDA):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
-        Exact counts of words in topics (C^KW in [1]_), plus `topic_word_prior`. Not normalized.
-        After `refine` it has as many rows as the table that was given.
+        Exact counts of words in topics (C^KW in [1]_), plus `topic_word_prior`. Not
+        normalized. After `refine` it has as many rows as the table that was given.
     published_epsilon_ : float
         The claim of [1]_: `published_epsilon`, for one token, in any number of rounds.
     epsilon_, delta_ : float
@@ -71,28 +75,33 @@ class PublishedIFTMParty(PublishedLDA):
 
     Notes
     -----
-    **Privacy.** Unit: none; the paper means one token. Relation: one token is blanked, its position
-    stays. Sensitivity: unbounded, because the topics of other tokens change with that token. Event:
-    ``NonPrivate()``: a word that occurs once is in the message only if its token is present.
+    **Privacy.** Unit: none; the paper means one token. Relation: one token is blanked,
+    its position stays. Sensitivity: unbounded, because the topics of other tokens
+    change with that token. Event: ``NonPrivate()``: a word that occurs once is in the
+    message only if its token is present.
 
     This implementation reads [1]_ as follows:
 
-    * Lines 11 to 23 run in the first global iteration too, where the paper sends random topics.
-    * Line 22, a draw of Phi from the Dirichlet law (7), comes before each sweep, which needs it.
-    * Lines 12 and 13 run as printed: both proposals, and the factors (17) and (20) in the
-      acceptances, use the counts at the beginning of the sweep. The hats of (19) and (22) are live
-      counts without the token. These steps do not leave the target (6) invariant.
-    * P-hat in (19) and (22) is (8) with the noisy counts, without normalization. With many
-      survivors, noisy coordinates above tau = 0.2, all tokens end in one topic.
-    * (18) and (21) invert the ratio of the proposals. (19) and (22) are correct and are used.
+    * Lines 11 to 23 run in the first global iteration too, where the paper sends random
+      topics.
+    * Line 22, a draw of Phi from the Dirichlet law (7), comes before each sweep, which
+      needs it.
+    * Lines 12 and 13 run as printed: both proposals, and the factors (17) and (20) in
+      the acceptances, use the counts at the beginning of the sweep. The hats of (19)
+      and (22) are live counts without the token. These steps do not leave the target
+      (6) invariant.
+    * P-hat in (19) and (22) is (8) with the noisy counts, without normalization. With
+      many survivors, noisy coordinates above tau = 0.2, all tokens end in one topic.
+    * (18) and (21) invert the ratio of the proposals. (19) and (22) are correct and are
+      used.
     * The counts are sent with beta, because a topic without words cannot be normalized.
 
     Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4.
 
     References
     ----------
-    .. [1] D. Jiang et al., "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021; section
-       3.1, Algorithm 1.
+    .. [1] D. Jiang et al., "Industrial Federated Topic Modeling", ACM TIST 12(1), 2021;
+       section 3.1, Algorithm 1.
 
     Examples
     --------
@@ -102,9 +111,9 @@ class PublishedIFTMParty(PublishedLDA):
 
     _unit, _relation = "token", "one token is blanked, its position stays"
     _hole = (
-        "raw words propose and weigh the topics, and the exact counts of words in topics are sent; "
-        "dividing each topic by its sum is no encryption, because the smallest entry of a row "
-        "gives its counts (recover_counts)"
+        "raw words propose and weigh the topics, and the exact counts of words in "
+        "topics are sent; dividing each topic by its sum is no encryption, because the "
+        "smallest entry of a row gives its counts (recover_counts)"
     )
     _instead = "dplda.federated.IFTMParty"
     _parameter_constraints = {
@@ -114,22 +123,40 @@ class PublishedIFTMParty(PublishedLDA):
     }
 
     def __init__(
-        self, n_components=10, *, published_epsilon=None, noise_threshold=0.2, max_iter=50,
-        doc_topic_prior=0.1, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        published_epsilon=None,
+        noise_threshold=0.2,
+        max_iter=50,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
-        """The first global iteration: the noise, then `max_iter` sweeps from random topics."""
+        """The first global iteration: the noise, then `max_iter` sweeps from random
+        topics.
+        """
         if self.published_epsilon != math.inf:
             self._warn()
         corpus = Corpus.from_counts(X)  # private
         if self.published_epsilon == math.inf:
-            ptr, level = np.arange(corpus.n_tokens + 1), np.zeros(corpus.n_tokens, np.uint16)
+            ptr, level = (
+                np.arange(corpus.n_tokens + 1),
+                np.zeros(corpus.n_tokens, np.uint16),
+            )
             vectors = ptr, corpus.word, level, np.ones(1)  # private
         else:  # equation (9)
-            scale, threshold = 1 / float(self.published_epsilon), float(self.noise_threshold)
-            vectors = _noisy_vectors(corpus, scale, threshold, streams)  # lines 2 to 6; private
+            scale, threshold = (
+                1 / float(self.published_epsilon),
+                float(self.noise_threshold),
+            )
+            # lines 2 to 6; private
+            vectors = _noisy_vectors(corpus, scale, threshold, streams)
         n_components = int(self.n_components)
         bits = streams.reader(Purpose.FIRST_TOPICS, 1).words(corpus.n_tokens)  # secret
         topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
@@ -137,7 +164,8 @@ class PublishedIFTMParty(PublishedLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> PublishedIFTMParty:
-        """Run a later global iteration: `max_iter` sweeps from the table that the master sent.
+        """Run a later global iteration: `max_iter` sweeps from the table that the
+        master sent.
 
         Parameters
         ----------
@@ -152,15 +180,17 @@ class PublishedIFTMParty(PublishedLDA):
         check_is_fitted(self)
         if not hasattr(self, "_data"):
             raise ValueError(
-                "this party was copied or unpickled, and copies hold no documents; call fit, or "
-                "refine the original"
+                "this party was copied or unpickled, and copies hold no documents; "
+                "call fit, or refine the original"
             )
         if self.published_epsilon != math.inf:
             self._warn()
         table = check_topics(table, n_words=self.components_.shape[1])
         streams = Streams.from_random_state(self.random_state)  # secret
         corpus, first = self._data[0], self.n_iter_ + 1  # private
-        bits = streams.reader(Purpose.FIRST_TOPICS, first).words(corpus.n_tokens)  # secret
+        bits = streams.reader(Purpose.FIRST_TOPICS, first).words(
+            corpus.n_tokens
+        )  # secret
         model = Topics.from_weights(table)  # line 9; public
         # the table is public, but this line reads the raw word of each token
         topics = _draw_topics(model, corpus.word, bits)  # line 10; private
@@ -183,25 +213,40 @@ class PublishedIFTMParty(PublishedLDA):
             log_phi = _draw_log_phi(weights, streams, t)  # line 22; private
             omega = Topics.from_weights(weights)  # line 13; private
             n_bits = 4 * corpus.n_tokens
-            bits = streams.reader(Purpose.PROPOSALS, t).words(n_bits).reshape(4, -1)  # secret
-            by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])  # 12, 16
+            bits = (
+                streams.reader(Purpose.PROPOSALS, t).words(n_bits).reshape(4, -1)
+            )  # secret
+            # 12, 16
+            by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])
             by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18; private
             log_uniform = np.log(_uniform(bits[2:]))  # secret
             # the vectors are the only arguments that have noise
             _published_iftm.accept_topics(  # private
-                corpus.doc_ptr, 0, corpus.n_tokens, corpus.word, topics, topics.copy(), by_doc,
-                by_word, log_uniform, *noisy, log_phi, omega.phi, alpha,
+                corpus.doc_ptr,
+                0,
+                corpus.n_tokens,
+                corpus.word,
+                topics,
+                topics.copy(),
+                by_doc,
+                by_word,
+                log_uniform,
+                *noisy,
+                log_phi,
+                omega.phi,
+                alpha,
                 *np.empty((2, n_components), np.int32),
-            )  # fmt: skip
+            )
             weights = self._weights(corpus, topics, n_components)  # private
-        # The paper's release: exact counts. One token changes at least one of them by 1, and more
-        # through the topics of other tokens; there is no noise, so no epsilon is finite.
+        # The paper's release: exact counts. One token changes at least one of them by
+        # 1, and more through the topics of other tokens; there is no noise, so no
+        # epsilon is finite.
         announce(COUNTS, last, weights)  # public
         scale = 1 / float(self.published_epsilon)
         self._publish(  # public
             streams,
-            f"exact word-topic counts, and Laplace noise of scale {scale:.4g} on each token's "
-            "one-hot vector",
+            f"exact word-topic counts, and Laplace noise of scale {scale:.4g} on each "
+            "token's one-hot vector",
             scale,
             weights,  # line 24
             n_iter_=last,
@@ -212,21 +257,29 @@ class PublishedIFTMParty(PublishedLDA):
     def _weights(
         self, corpus: Corpus, topics: NDArray[np.int32], n_components: int
     ) -> NDArray[np.float64]:
-        """C^KW + beta: tokens of each raw word in each topic, (n_components, n_words); private."""
+        """C^KW + beta: tokens of each raw word in each topic, (n_components, n_words);
+        private.
+        """
         counts = count_words(corpus, topics, n_components)
         return np.ascontiguousarray(counts.T) + float(self.topic_word_prior)
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without the raw tokens that `refine` needs, because pickles are often shared."""
+        """State without the raw tokens that `refine` needs, because pickles are often
+        shared.
+        """
         return {k: v for k, v in super().__getstate__().items() if k != "_data"}
 
 
-def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> NDArray[np.int64]:
-    """Compute the counts of words in topics from a model that was normalized topic by topic.
+def recover_counts(
+    sent_model: ArrayLike, *, topic_word_prior: float = 0.0
+) -> NDArray[np.int64]:
+    """Compute the counts of words in topics from a model that was normalized topic by
+    topic.
 
-    This is the attack on section 3.1.5 of iFTM (Jiang et al., ACM TIST 12(1), 2021). A row is
-    (counts + beta) / S. Its smallest entry gives S: it belongs to a word with count 0 or, without
-    beta, with count 1. If this gives no whole numbers, the next count is tried for that entry.
+    This is the attack on section 3.1.5 of iFTM (Jiang et al., ACM TIST 12(1), 2021). A
+    row is (counts + beta) / S. Its smallest entry gives S: it belongs to a word with
+    count 0 or, without beta, with count 1. If this gives no whole numbers, the next
+    count is tried for that entry.
 
     Parameters
     ----------
@@ -238,8 +291,8 @@ def recover_counts(sent_model: ArrayLike, *, topic_word_prior: float = 0.0) -> N
     Returns
     -------
     counts : ndarray of shape (n_components, n_words), int64
-        The counts; without beta, the counts divided by their greatest common divisor. A row of -1
-        if no whole numbers fit to within rounding.
+        The counts; without beta, the counts divided by their greatest common divisor. A
+        row of -1 if no whole numbers fit to within rounding.
 
     Examples
     --------
@@ -271,7 +324,9 @@ def _recover_row(row: NDArray[Any], beta: float, rounding: float) -> NDArray[np.
     return np.full(len(row), -1)
 
 
-def _noisy_vectors(corpus: Corpus, scale: float, threshold: float, streams: Streams) -> Vectors:
+def _noisy_vectors(
+    corpus: Corpus, scale: float, threshold: float, streams: Streams
+) -> Vectors:
     """A noisy one-hot vector for each token, equation (9), thresholded."""
     n_words = corpus.n_words
     if corpus.n_tokens * n_words > MAX_WORDS:
@@ -282,7 +337,8 @@ def _noisy_vectors(corpus: Corpus, scale: float, threshold: float, streams: Stre
         own = corpus.word[first : first + size]
         bits = streams.reader(Purpose.SURVIVORS, 0, piece).words(len(own) * n_words)
         u = _uniform(bits).reshape(len(own), n_words)
-        noisy = np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u)) * scale  # Laplace's law
+        # Laplace's law
+        noisy = np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u)) * scale
         noisy[np.arange(len(own)), own] += 1
         token, word = np.nonzero(noisy > threshold)
         levels.append(np.minimum((noisy[token, word] - threshold) / STEP, LEVELS - 1))
@@ -296,20 +352,27 @@ def _noisy_vectors(corpus: Corpus, scale: float, threshold: float, streams: Stre
     )
 
 
-def _draw_log_phi(prior: NDArray[np.float64], streams: Streams, t: int) -> NDArray[np.float32]:
+def _draw_log_phi(
+    prior: NDArray[np.float64], streams: Streams, t: int
+) -> NDArray[np.float32]:
     """Logarithms of a Dirichlet draw for each row of `prior`, in sweep t.
 
-    A gamma variable of shape a is a gamma variable of shape a + 1 times U^(1/a). Logarithms are
-    used because small variables would underflow.
+    A gamma variable of shape a is a gamma variable of shape a + 1 times U^(1/a).
+    Logarithms are used because small variables would underflow.
     """
     bits = streams.reader(Purpose.INITIAL_TABLE, t).words(2 * prior.size)
     quantile, power = _uniform(bits).reshape(2, *prior.shape)
     log_gamma = np.log(gammaincinv(prior + 1, quantile)) + np.log(power) / prior
-    log_phi: NDArray[np.float64] = log_gamma - logsumexp(log_gamma, axis=1, keepdims=True)
-    return np.maximum(log_phi, -1e30).astype(np.float32)  # finite, and its exponential is 0
+    log_phi: NDArray[np.float64] = log_gamma - logsumexp(
+        log_gamma, axis=1, keepdims=True
+    )
+    # finite, and its exponential is 0
+    return np.maximum(log_phi, -1e30).astype(np.float32)
 
 
-def _draw_topics(model: Topics, word: NDArray[np.int32], bits: Words) -> NDArray[np.int32]:
+def _draw_topics(
+    model: Topics, word: NDArray[np.int32], bits: Words
+) -> NDArray[np.int32]:
     """A topic for each word from its alias table, (n_tokens,)."""
     column = uniform_integers(bits, len(model.phi))
     keeps_column = (bits & np.uint64(2**32 - 1)) < model.threshold[word, column]
@@ -317,9 +380,15 @@ def _draw_topics(model: Topics, word: NDArray[np.int32], bits: Words) -> NDArray
 
 
 def _propose_by_document(
-    corpus: Corpus, topics: NDArray[np.int32], n_components: int, alpha: float, bits: Words
+    corpus: Corpus,
+    topics: NDArray[np.int32],
+    n_components: int,
+    alpha: float,
+    bits: Words,
 ) -> NDArray[np.int32]:
-    """A topic for each token by (17): that of a token of its document, or a uniform one."""
+    """A topic for each token by (17): that of a token of its document, or a uniform
+    one.
+    """
     lengths = np.diff(corpus.doc_ptr)
     length, start = np.repeat(lengths, lengths), np.repeat(corpus.doc_ptr[:-1], lengths)
     position = _uniform(bits) * (length + n_components * alpha)

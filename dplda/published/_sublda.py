@@ -1,4 +1,6 @@
-"""SUB-LDA as published, not private: Gibbs sampling of sampled words, with Gaussian noise."""
+"""SUB-LDA as published, not private: Gibbs sampling of sampled words, with Gaussian
+noise.
+"""
 
 from __future__ import annotations
 
@@ -30,35 +32,38 @@ NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB
 class PublishedSubLDA(PublishedLDA):
     """SUB-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
 
-    Collapsed Gibbs sampling in which every token takes part in an iteration with probability
-    `subsampling_ratio`, with Gaussian noise on the word-topic counts. :class:`dplda.SubLDA` is the
-    sound form.
+    Collapsed Gibbs sampling in which every token takes part in an iteration with
+    probability `subsampling_ratio`, with Gaussian noise on the word-topic counts.
+    :class:`dplda.SubLDA` is the sound form.
 
     Parameters
     ----------
     n_components
     rdp_epsilon : float, default=2.0
-        Claimed Renyi divergence, of order `rdp_order`, of one iteration without sampling, from
-        1e-100 to 1e30. The noise has variance ``rdp_order / (2 * rdp_epsilon)``. ``inf`` adds
-        no noise.
+        Claimed Renyi divergence, of order `rdp_order`, of one iteration without
+        sampling, from 1e-100 to 1e30. The noise has variance ``rdp_order / (2 *
+        rdp_epsilon)``. ``inf`` adds no noise.
     rdp_order : int, default=14
         Renyi order of the account, at least 2 (alpha).
     subsampling_ratio : float, default=0.1
-        Probability, from 1e-8 to 1, with which a token takes part in an iteration (gamma).
+        Probability, from 1e-8 to 1, with which a token takes part in an iteration
+        (gamma).
     boost : float, default=1.0
-        Factor of the rate of frequent words, from 1 to ``1 / subsampling_ratio`` (v). Above 1,
-        sampling is adaptive, equation (10) of [1]_: tokens of the frequent words of each topic are
-        sampled at the rate ``boost * subsampling_ratio``, and other tokens are never sampled.
+        Factor of the rate of frequent words, from 1 to ``1 / subsampling_ratio`` (v).
+        Above 1, sampling is adaptive, equation (10) of [1]_: tokens of the frequent
+        words of each topic are sampled at the rate ``boost * subsampling_ratio``, and
+        other tokens are never sampled.
     frequent_share : float, default=0.5
-        Share of a topic's tokens, in (0, 1], that its frequent words make up (q), if `boost` is
-        above 1.
+        Share of a topic's tokens, in (0, 1], that its frequent words make up (q), if
+        `boost` is above 1.
     noise_placement : {"iteration", "token"}, default="iteration"
-        "iteration" is the reading that is most favorable to the paper: an iteration reads and
-        releases the true counts plus one new matrix of noise. "token" is the algorithm as printed:
-        the loop over sampled tokens adds noise in place to the row of the token's word, where it
-        stays.
+        "iteration" is the reading that is most favorable to the paper: an iteration
+        reads and releases the true counts plus one new matrix of noise. "token" is the
+        algorithm as printed: the loop over sampled tokens adds noise in place to the
+        row of the token's word, where it stays.
     count_clip : float, default=inf
-        Upper end of the clip of a noisy count in a topic draw (clip), above 0. [1]_ gives no value.
+        Upper end of the clip of a noisy count in a topic draw (clip), above 0. [1]_
+        gives no value.
     max_iter : int, default=100
         Number of iterations (ITER).
     doc_topic_prior
@@ -79,31 +84,33 @@ class PublishedSubLDA(PublishedLDA):
 
     Notes
     -----
-    **Privacy.** Unit: none; the paper means one word. Relation: a document gets one more word.
-    Sensitivity: unbounded, because the topics of other words change with that word; [1]_ claims 1.
-    Event: ``NonPrivate()``. Mechanism: Gaussian noise in floating point, idealized.
-    ``docs/papers.md`` shows what is wrong in [1]_.
+    **Privacy.** Unit: none; the paper means one word. Relation: a document gets one
+    more word. Sensitivity: unbounded, because the topics of other words change with
+    that word; [1]_ claims 1. Event: ``NonPrivate()``. Mechanism: Gaussian noise in
+    floating point, idealized. ``docs/papers.md`` shows what is wrong in [1]_.
 
-    This implementation reads [1]_ as follows. All iterations run: the printed condition never ends
-    the loop. Equation (9), which ends it in the text, reads the exact perplexity of the training
-    data, for which the account charges nothing, and has constants without values. A token is
-    removed from the counts before its topic is drawn, as in equation (1). Noisy counts are read as
-    ``max(count, 0)``, also in the size of a topic, and only the numerator is clipped. Frequent
-    words, equation (10), are the fewest that make up the share of the topic's tokens at the start
-    of the iteration.
+    This implementation reads [1]_ as follows. All iterations run: the printed condition
+    never ends the loop. Equation (9), which ends it in the text, reads the exact
+    perplexity of the training data, for which the account charges nothing, and has
+    constants without values. A token is removed from the counts before its topic is
+    drawn, as in equation (1). Noisy counts are read as ``max(count, 0)``, also in the
+    size of a topic, and only the numerator is clipped. Frequent words, equation (10),
+    are the fewest that make up the share of the topic's tokens at the start of the
+    iteration.
 
     References
     ----------
-    .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of LDA Model Training
-       Under Differential Privacy", Findings of EMNLP 2021, Algorithm 1.
+    .. [1] T. Huang, H. Chen, "Improving Privacy Guarantee and Efficiency of LDA Model
+       Training Under Differential Privacy", Findings of EMNLP 2021, Algorithm 1.
     """
 
     _relation = "a document gets one word more"
     _hole = (
-        "words that are not sampled are counted and shown like the others, so sampling amplifies "
-        "nothing, and a word changes the topics, and thus the counts, of other words; with "
-        "noise_placement='token', words that are not sampled get no noise, so anyone can tell a "
-        "word that no document contains from one that a document contains"
+        "words that are not sampled are counted and shown like the others, so sampling "
+        "amplifies nothing, and a word changes the topics, and thus the counts, of "
+        "other words; with noise_placement='token', words that are not sampled get no "
+        "noise, so anyone can tell a word that no document contains from one that a "
+        "document contains"
     )
     _instead = "dplda.SubLDA to protect documents"
     _parameter_constraints = {
@@ -114,14 +121,30 @@ class PublishedSubLDA(PublishedLDA):
         "boost": [Interval(Real, 1, 1e9, closed="both")],
         "frequent_share": [Interval(Real, 0, 1, closed="right")],
         "noise_placement": [StrOptions({"iteration", "token"})],
-        "count_clip": [Interval(Real, 0, 1e18, closed="right"), Options(Real, {math.inf})],
+        "count_clip": [
+            Interval(Real, 0, 1e18, closed="right"),
+            Options(Real, {math.inf}),
+        ],
     }
 
     def __init__(
-        self, n_components=10, *, rdp_epsilon=2.0, rdp_order=14, subsampling_ratio=0.1, boost=1.0,
-        frequent_share=0.5, noise_placement="iteration", count_clip=math.inf, max_iter=100,
-        doc_topic_prior=0.1, topic_word_prior=0.01, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        rdp_epsilon=2.0,
+        rdp_order=14,
+        subsampling_ratio=0.1,
+        boost=1.0,
+        frequent_share=0.5,
+        noise_placement="iteration",
+        count_clip=math.inf,
+        max_iter=100,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     @property
@@ -133,17 +156,22 @@ class PublishedSubLDA(PublishedLDA):
         rate = float(self.subsampling_ratio) * float(self.boost)
         if rate > 1:
             raise ValueError(
-                f"boost times subsampling_ratio must be at most 1, got {self.boost} times "
-                f"{self.subsampling_ratio}; lower one of them"
+                f"boost times subsampling_ratio must be at most 1, got {self.boost} "
+                f"times {self.subsampling_ratio}; lower one of them"
             )
-        threshold = np.uint64(int(rate * 2**64) - 1)  # largest word that selects a token
+        # largest word that selects a token
+        threshold = np.uint64(int(rate * 2**64) - 1)
         if self.rdp_epsilon != math.inf:
             self._warn()
         corpus = Corpus.from_counts(X)  # private
         n_components, n_docs = int(self.n_components), len(corpus.doc_ptr) - 1
         in_place = self.noise_placement == "token"
-        document = np.repeat(np.arange(n_docs, dtype=np.int32), np.diff(corpus.doc_ptr))  # private
-        topics = uniform_topics(corpus, n_components, streams).astype(np.int32)  # private
+        document = np.repeat(
+            np.arange(n_docs, dtype=np.int32), np.diff(corpus.doc_ptr)
+        )  # private
+        topics = uniform_topics(corpus, n_components, streams).astype(
+            np.int32
+        )  # private
         counts = count_words(corpus, topics, n_components)  # private
         doc_counts = np.zeros((n_docs, n_components), np.int32)
         np.add.at(doc_counts, (document, topics), 1)  # private
@@ -161,45 +189,70 @@ class PublishedSubLDA(PublishedLDA):
                 sampled &= frequent[corpus.word, topics]  # private
             sampled_tokens = np.flatnonzero(sampled)  # secret
             # a new array: the announced one must not change any more
-            noisy = noisy.copy() if in_place else counts + self._draw(counts.shape, noise)
+            noisy = (
+                noisy.copy() if in_place else counts + self._draw(counts.shape, noise)
+            )
             sizes = np.maximum(noisy, 0).sum(axis=0)
-            size = max(NOISE_CELLS // n_components if in_place else len(sampled_tokens), 1)
-            for start in range(0, len(sampled_tokens), size):  # the noise of a part fits in memory
+            size = max(
+                NOISE_CELLS // n_components if in_place else len(sampled_tokens), 1
+            )
+            # the noise of a part fits in memory
+            for start in range(0, len(sampled_tokens), size):
                 part = sampled_tokens[start : start + size]
                 _published.subsampled_sweep(  # private
-                    corpus.word, document, part, topics, noisy, sizes, doc_counts,
-                    self._draw((len(part), n_components), noise) if in_place else no_rows,
-                    self.count_clip, self.doc_topic_prior, self.topic_word_prior,
-                    bits.words(len(part)), scratch,
-                )  # fmt: skip
-            # The paper's release. The noise is that of one count that one word changes by 1, if it
-            # is sampled. No bound holds: the word also changes the topics of other words, and
-            # words that were not sampled are in the counts too.
+                    corpus.word,
+                    document,
+                    part,
+                    topics,
+                    noisy,
+                    sizes,
+                    doc_counts,
+                    self._draw((len(part), n_components), noise)
+                    if in_place
+                    else no_rows,
+                    self.count_clip,
+                    self.doc_topic_prior,
+                    self.topic_word_prior,
+                    bits.words(len(part)),
+                    scratch,
+                )
+            # The paper's release. The noise is that of one count that one word changes
+            # by 1, if it is sampled. No bound holds: the word also changes the topics
+            # of other words, and words that were not sampled are in the counts too.
             announce(COUNTS, t, noisy)  # public
             counts = count_words(corpus, topics, n_components)  # private
-        cost = iteration_epsilon(self.subsampling_ratio, self.rdp_order, self.rdp_epsilon)
+        cost = iteration_epsilon(
+            self.subsampling_ratio, self.rdp_order, self.rdp_epsilon
+        )
         self._publish(  # public
             streams,
-            f"Gaussian noise of standard deviation {self._noise_scale:.4g} on word-topic counts "
-            "(idealized: in floating point)",
+            f"Gaussian noise of standard deviation {self._noise_scale:.4g} on "
+            "word-topic counts (idealized: in floating point)",
             self._noise_scale,
             np.maximum(noisy, 0).T + float(self.topic_word_prior),
             n_iter_=int(self.max_iter),
-            published_epsilon_=self.max_iter * (cost + math.log(self.boost)),  # equation (13)
+            # equation (13)
+            published_epsilon_=self.max_iter * (cost + math.log(self.boost)),
         )
 
     def _draw(self, shape: tuple[int, int], reader: Reader) -> np.ndarray:
-        """Gaussian noise in floating point, on a grid of its own that is finer than any count."""
+        """Gaussian noise in floating point, on a grid of its own that is finer than any
+        count.
+        """
         if self._noise_scale == 0:
             return np.zeros(shape)
         mechanism = DiscreteGaussian(MIN_RADIUS)
-        return mechanism(np.zeros(shape, np.int64), reader) * (self._noise_scale / mechanism.scale)
+        return mechanism(np.zeros(shape, np.int64), reader) * (
+            self._noise_scale / mechanism.scale
+        )
 
 
 def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
-    """Mask (n_words, n_components) of the fewest words that make up a share of a topic's tokens.
+    """Mask (n_words, n_components) of the fewest words that make up a share of a
+    topic's tokens.
 
-    Among words with equal counts, the first of the vocabulary are taken. An empty topic has none.
+    Among words with equal counts, the first of the vocabulary are taken. An empty topic
+    has none.
     """
     order = np.argsort(-counts, axis=0, kind="stable")
     ordered = np.take_along_axis(counts, order, axis=0)
@@ -209,20 +262,24 @@ def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
     return frequent
 
 
-def iteration_epsilon(subsampling_ratio: float, rdp_order: int, rdp_epsilon: float) -> float:
-    """The privacy cost of one iteration that SUB-LDA claims, equation (3) of Huang and Chen.
+def iteration_epsilon(
+    subsampling_ratio: float, rdp_order: int, rdp_epsilon: float
+) -> float:
+    """The privacy cost of one iteration that SUB-LDA claims, equation (3) of Huang and
+    Chen.
 
-    It is the exact Renyi divergence of order `rdp_order` of a Poisson-sampled Gaussian step whose
-    divergence without sampling is `rdp_epsilon`. It holds where a token that is not sampled leaves
-    no trace, which is not the case in SUB-LDA.
+    It is the exact Renyi divergence of order `rdp_order` of a Poisson-sampled Gaussian
+    step whose divergence without sampling is `rdp_epsilon`. It holds where a token that
+    is not sampled leaves no trace, which is not the case in SUB-LDA.
     """
     order, ratio = int(rdp_order), float(subsampling_ratio)
     chosen = np.arange(2.0, order + 1.0)
     exponent = (chosen - 1.0) * (float(rdp_epsilon) * chosen / order)
     if ratio == 1.0:
         return float(exponent[-1]) / (order - 1)
-    # The binomial weights sum to one. Each term leaves out its share of that one, so that
-    # exp(x) - 1 takes the place of exp(x): no cancellation occurs, even at small divergences.
+    # The binomial weights sum to one. Each term leaves out its share of that one, so
+    # that exp(x) - 1 takes the place of exp(x): no cancellation occurs, even at small
+    # divergences.
     with np.errstate(divide="ignore"):
         log_growth = exponent + np.log(-np.expm1(-exponent))
     left = order - chosen

@@ -1,4 +1,6 @@
-"""Private topic modeling as published, not private: Algorithm 1 of Park et al. and its errors."""
+"""Private topic modeling as published, not private: Algorithm 1 of Park et al. and its
+errors.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
 from dplda.core._fold_in import e_step, exp_dirichlet_expectation
-from dplda.core._private_fit import PRIVACY_CONSTRAINTS, Interval, make_guarantee, publish
+from dplda.core._private_fit import (
+    PRIVACY_CONSTRAINTS,
+    Interval,
+    make_guarantee,
+    publish,
+)
 from dplda.document._noisy_table import nearly_equal
 from dplda.leaf._messages import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
@@ -29,23 +36,24 @@ STATISTICS = "expected statistics"
 class PublishedPrivateSVILDA(PublishedLDA):
     """Private topic modeling as its paper prints it: its epsilon is not the stated one.
 
-    Algorithm 1 of [1]_: online variational Bayes in which the mean of a minibatch's expected
-    sufficient statistics gets Gaussian noise. :class:`dplda.PrivateSVILDA` is the sound form.
+    Algorithm 1 of [1]_: online variational Bayes in which the mean of a minibatch's
+    expected sufficient statistics gets Gaussian noise. :class:`dplda.PrivateSVILDA` is
+    the sound form.
 
     Parameters
     ----------
     n_components
     published_epsilon : float
-        Total epsilon to spend as [1]_ counts it (epsilon_tot), from 1e-9; must be given. Not a
-        guarantee. ``inf`` adds no noise.
+        Total epsilon to spend as [1]_ counts it (epsilon_tot), from 1e-9; must be
+        given. Not a guarantee. ``inf`` adds no noise.
     delta : float, default=1e-4
-        The delta of (epsilon, delta)-differential privacy (delta_tot), up to 0.01. Choose it well
-        below 1 / n_docs. The default is that of [1]_.
+        The delta of (epsilon, delta)-differential privacy (delta_tot), up to 0.01.
+        Choose it well below 1 / n_docs. The default is that of [1]_.
     batch_size : int, default=10
         Number of documents in a minibatch (S), at most the number of documents.
     max_doc_tokens : int, default=200
-        A document with more tokens is cut to this many tokens (N), drawn at random once. A public
-        constant: never read it from the data.
+        A document with more tokens is cut to this many tokens (N), drawn at random
+        once. A public constant: never read it from the data.
     max_iter : int, default=100
         Number of rounds (J), each with one minibatch.
     doc_topic_prior
@@ -53,8 +61,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
     learning_decay : float, default=0.7
         Exponent of the learning rate, in (0.5, 1] (kappa).
     learning_offset : float, default=10.0
-        Reduces the learning rate of the first rounds, at least 1 (tau_0). The rate of round t is
-        ``(learning_offset + t) ** -learning_decay``.
+        Reduces the learning rate of the first rounds, at least 1 (tau_0). The rate of
+        round t is ``(learning_offset + t) ** -learning_decay``.
     n_jobs, random_state, verbose : optional
         As in :class:`dplda.GibbsLDA`.
 
@@ -63,42 +71,43 @@ class PublishedPrivateSVILDA(PublishedLDA):
     components_ : ndarray of shape (n_components, n_features_in_)
         Parameters of the topics' Dirichlet distributions (lambda).
     epsilon_ : float
-        The epsilon that can be proved, for a document that is replaced by another. Usually many
-        thousands. `privacy_` states it in full.
+        The epsilon that can be proved, for a document that is replaced by another.
+        Usually many thousands. `privacy_` states it in full.
     published_epsilon_ : float
         The claim of [1]_: `published_epsilon`. Not a guarantee.
     noise_multiplier_ : float
-        Noise of a round in units of ``max_doc_tokens / n_docs`` (sigma over Delta s in [1]_), by
-        equations (5), (6) and (3) of [1]_.
+        Noise of a round in units of ``max_doc_tokens / n_docs`` (sigma over Delta s in
+        [1]_), by equations (5), (6) and (3) of [1]_.
     n_iter_ : int
         Number of rounds that ran.
 
     Notes
     -----
-    **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by another;
-    their number is public. Sensitivity: ``sqrt(2) * max_doc_tokens / batch_size``, in L2. Event:
-    ``Gaussian(noise_multiplier_ * batch_size / n_docs / sqrt(2))`` in each round. Equation (4) is
-    the sensitivity of a mean over all D documents, and Algorithm 1 releases a mean over S of them
-    (``docs/papers.md``).
+    **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by
+    another; their number is public. Sensitivity: ``sqrt(2) * max_doc_tokens /
+    batch_size``, in L2. Event: ``Gaussian(noise_multiplier_ * batch_size / n_docs /
+    sqrt(2))`` in each round. Equation (4) is the sensitivity of a mean over all D
+    documents, and Algorithm 1 releases a mean over S of them (``docs/papers.md``).
 
-    This implementation reads [1]_ as follows. A minibatch is a uniformly random set of S documents,
-    drawn anew in each round; no amplification by sampling is proved. delta' is ``delta /
-    max_iter``. Negative noisy statistics become 0, as below equation (3), after the fit has
-    announced them. The first topics, which [1]_ leaves open, are nearly equal, as in [2]_. The
-    account treats sums and noise as real numbers.
+    This implementation reads [1]_ as follows. A minibatch is a uniformly random set of
+    S documents, drawn anew in each round; no amplification by sampling is proved.
+    delta' is ``delta / max_iter``. Negative noisy statistics become 0, as below
+    equation (3), after the fit has announced them. The first topics, which [1]_ leaves
+    open, are nearly equal, as in [2]_. The account treats sums and noise as real
+    numbers.
 
     References
     ----------
-    .. [1] M. Park, J. Foulds, K. Chaudhuri, M. Welling, "Private Topic Modeling", NIPS workshop on
-       private multi-party machine learning, 2016, Algorithm 1.
-    .. [2] M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet allocation", NIPS,
-       2010.
+    .. [1] M. Park, J. Foulds, K. Chaudhuri, M. Welling, "Private Topic Modeling", NIPS
+       workshop on private multi-party machine learning, 2016, Algorithm 1.
+    .. [2] M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet
+       allocation", NIPS, 2010.
     """
 
     _hole = (
-        "the noise is calibrated for the mean over all documents, which one document changes by "
-        "max_doc_tokens / n_docs, but the release is the mean over a minibatch, which one document "
-        "changes by max_doc_tokens / batch_size"
+        "the noise is calibrated for the mean over all documents, which one document "
+        "changes by max_doc_tokens / n_docs, but the release is the mean over a "
+        "minibatch, which one document changes by max_doc_tokens / batch_size"
     )
     _instead = "dplda.PrivateSVILDA"
     _parameter_constraints = {
@@ -112,10 +121,22 @@ class PublishedPrivateSVILDA(PublishedLDA):
     }
 
     def __init__(
-        self, n_components=10, *, published_epsilon=None, delta=1e-4, batch_size=10,
-        max_doc_tokens=200, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
-        learning_decay=0.7, learning_offset=10.0, n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        published_epsilon=None,
+        delta=1e-4,
+        batch_size=10,
+        max_doc_tokens=200,
+        max_iter=100,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        learning_decay=0.7,
+        learning_offset=10.0,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
@@ -129,9 +150,11 @@ class PublishedPrivateSVILDA(PublishedLDA):
         mechanism: Mechanism = NoNoise()
         if self.published_epsilon != math.inf:  # equations (3), (5) and (6)
             multiplier = vips_noise(
-                float(self.published_epsilon), float(self.delta), ratio=self.batch_size / n_docs,
+                float(self.published_epsilon),
+                float(self.delta),
+                ratio=self.batch_size / n_docs,
                 max_iter=int(self.max_iter),
-            )  # fmt: skip
+            )
             mechanism = DiscreteGaussian.for_noise_multiplier(multiplier)
         guarantee = self._guarantee(multiplier, n_docs, streams.seeded)
         if guarantee.epsilon > self.published_epsilon:
@@ -140,22 +163,31 @@ class PublishedPrivateSVILDA(PublishedLDA):
                 f"{self.published_epsilon:g}"
             )
         X = shorten(X.astype(float), int(self.max_doc_tokens), streams)  # private
-        # The statistics of a document have L2 norm at most N, its number of tokens. Replacing one
-        # document changes the mean over S of them by up to sqrt(2) N / S. The noise is calibrated
-        # for a change of N / D, because equation (4) is about the mean over all documents.
+        # The statistics of a document have L2 norm at most N, its number of tokens.
+        # Replacing one document changes the mean over S of them by up to sqrt(2) N / S.
+        # The noise is calibrated for a change of N / D, because equation (4) is about
+        # the mean over all documents.
         steps = getattr(mechanism, "radius", 2**30)  # many if there is no noise
         grid = float(steps) * n_docs / int(self.max_doc_tokens)
         # Dirichlet parameters around 1, of standard deviation 0.1
-        words = streams.reader(Purpose.INITIAL_TABLE, 0).words(n_words * int(self.n_components))
-        table = nearly_equal(uniform(words, positive=True)).reshape(n_words, -1)  # public
+        words = streams.reader(Purpose.INITIAL_TABLE, 0).words(
+            n_words * int(self.n_components)
+        )
+        table = nearly_equal(uniform(words, positive=True)).reshape(
+            n_words, -1
+        )  # public
         for t in rounds(self, 1, self.max_iter):
             rows = uniform_sample(n_docs, int(self.batch_size), streams, t)  # secret
-            statistics = self._expected_statistics(X[rows], table) / int(self.batch_size)  # private
+            statistics = self._expected_statistics(X[rows], table) / int(
+                self.batch_size
+            )  # private
             value = np.rint(statistics * grid).astype(np.int64)  # private
             noisy = mechanism(value, streams.reader(Purpose.NOISE, t)) / grid  # public
             announce(STATISTICS, t, noisy)  # public
             rate = (self.learning_offset + t) ** -self.learning_decay
-            step = float(self.topic_word_prior) + n_docs * np.maximum(noisy, 0)  # public
+            step = float(self.topic_word_prior) + n_docs * np.maximum(
+                noisy, 0
+            )  # public
             table = (1 - rate) * table + rate * step  # public
         publish(  # public
             self,
@@ -167,15 +199,21 @@ class PublishedPrivateSVILDA(PublishedLDA):
         )
 
     def _expected_statistics(self, X: sp.csr_array, table: np.ndarray) -> np.ndarray:
-        """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words, n_components)."""
+        """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words,
+        n_components).
+        """
         factor = exp_dirichlet_expectation(table, float, self.n_jobs)
         _, theta = e_step(
-            X, factor, n_components=table.shape[1], doc_topic_prior=self.doc_topic_prior,
+            X,
+            factor,
+            n_components=table.shape[1],
+            doc_topic_prior=self.doc_topic_prior,
             n_jobs=self.n_jobs,
-        )  # fmt: skip
+        )
         rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         sizes = np.einsum("ik,ik->i", theta[rows], factor[X.indices])
-        share = X.data / np.maximum(sizes, np.finfo(float).tiny)  # a tiny prior underflows
+        # a tiny prior underflows
+        share = X.data / np.maximum(sizes, np.finfo(float).tiny)
         share = sp.csr_array((share, X.indices, X.indptr), X.shape)
         return (factor * (share.T @ theta))[:, : table.shape[1]]
 
@@ -187,15 +225,17 @@ class PublishedPrivateSVILDA(PublishedLDA):
         if scale > 0:
             event = Gaussian(scale / sensitivity)
             mechanism = (
-                "Gaussian noise (idealized: rounding to its grid is not counted) on the mean of a "
-                "minibatch's expected statistics, each round; the published epsilon, "
-                f"{self.published_epsilon:g}, is that of a mean over all documents"
+                "Gaussian noise (idealized: rounding to its grid is not counted) on "
+                "the mean of a minibatch's expected statistics, each round; the "
+                f"published epsilon, {self.published_epsilon:g}, is that of a mean "
+                "over all documents"
             )
         return make_guarantee(
             [Repeated(event, int(self.max_iter))],
             delta=self.delta,
             unit="document",
-            relation="one document is replaced by another; how many there are is public",
+            relation="one document is replaced by another; how many there are is "
+            "public",
             mechanism=mechanism,
             sensitivity=sensitivity,
             noise_scale=scale,
@@ -205,24 +245,27 @@ class PublishedPrivateSVILDA(PublishedLDA):
 
 
 def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarray:
-    """Increasing indices of `size` documents in round t; all sets are equally likely."""
+    """Increasing indices of `size` documents in round t; all sets are equally
+    likely.
+    """
     keys = streams.reader(Purpose.MEMBERSHIP, t).words(n_docs)
     return np.sort(np.argpartition(keys, size - 1)[:size])
 
 
 def vips_noise(epsilon: float, delta: float, *, ratio: float, max_iter: int) -> float:
-    """The noise multiplier of Park et al., "Private Topic Modeling", 2016: equations (5), (6), (3).
+    """The noise multiplier of Park et al., "Private Topic Modeling", 2016: equations
+    (5), (6), (3).
 
-    It is a standard deviation over the sensitivity (sigma over Delta s). `ratio` is the share of
-    the documents in a round (nu), `max_iter` the number of rounds (J). **The equations are not a
-    proof.** (epsilon, delta)-DP of a round does not imply the zCDP of equation (5), and equation
-    (3) is a theorem for ``epsilon_iter <= 1`` only.
+    It is a standard deviation over the sensitivity (sigma over Delta s). `ratio` is the
+    share of the documents in a round (nu), `max_iter` the number of rounds (J). **The
+    equations are not a proof.** (epsilon, delta)-DP of a round does not imply the zCDP
+    of equation (5), and equation (3) is a theorem for ``epsilon_iter <= 1`` only.
     """
     delta_round = delta / max_iter  # delta', which the paper leaves open
     if not delta_round < ratio:
         raise ValueError(
-            f"delta of a round must be below the share of its documents ({ratio:g}), got "
-            f"{delta_round:g}: their ratio is a probability; lower delta"
+            f"delta of a round must be below the share of its documents ({ratio:g}), "
+            f"got {delta_round:g}: their ratio is a probability; lower delta"
         )
     # (5): rho + 2 sqrt(rho log(1/delta)) = epsilon, shared by the rounds
     log_delta = math.log(1.0 / delta)
@@ -245,7 +288,8 @@ def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Streams) -> sp.csr_ar
     cut = X.copy()
     cut.data = np.minimum(cut.data, LARGEST_COUNT)
     for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
-        # a stream for each document, so that no document's tokens depend on another's length
+        # a stream for each document, so that no document's tokens depend on another's
+        # length
         reader = streams.reader(Purpose.ORDER, 0, row)
         counts = cut.data[cut.indptr[row] : cut.indptr[row + 1]]
         cumulative = np.cumsum(counts)

@@ -1,7 +1,7 @@
 """Tables and public values in one file or message: a safetensors file with a digest.
 
-Any reader of safetensors finds the tables; ``docs/release.md`` describes the rest. Reading runs no
-code, and allocates no more than the length that its caller has allowed.
+Any reader of safetensors finds the tables; ``docs/release.md`` describes the rest.
+Reading runs no code, and allocates no more than the length that its caller has allowed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from safetensors import SafetensorError
 Tables = Mapping[str, npt.NDArray[Any]]
 
 _METADATA = "dplda"  # the one key: the order of several is not fixed
-_BY_COLUMNS = ".T"  # ends the name of a table in Fortran order: other sums differ in the last bit
+# ends the name of a table in Fortran order: other sums differ in the last bit
+_BY_COLUMNS = ".T"
 
 
-def pack(kind: str, fields: Mapping[str, Any], tables: Tables, *, max_header: int) -> bytes:
+def pack(
+    kind: str, fields: Mapping[str, Any], tables: Tables, *, max_header: int
+) -> bytes:
     """Write values that JSON can hold, in at most `max_header` bytes, and tables."""
     stored = {}
     for name, table in tables.items():
         by_columns = table.flags.f_contiguous and not table.flags.c_contiguous
         table = table.T if by_columns else table
-        little = np.ascontiguousarray(table, table.dtype.newbyteorder("<")).reshape(table.shape)
+        little = np.ascontiguousarray(table, table.dtype.newbyteorder("<")).reshape(
+            table.shape
+        )
         stored[name + _BY_COLUMNS * by_columns] = little
     try:
         content = json.loads(json.dumps(dict(fields), default=_plain))
@@ -43,7 +48,9 @@ def pack(kind: str, fields: Mapping[str, Any], tables: Tables, *, max_header: in
 def unpack(
     kind: str, data: bytes, *, max_header: int
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The values and tables of bytes of unknown origin; ValueError if `pack` did not write them."""
+    """The values and tables of bytes of unknown origin; ValueError if `pack` did not
+    write them.
+    """
     length = _header_length(data, max_header)
     try:
         stored = safetensors.numpy.load(data)
@@ -88,7 +95,9 @@ def _plain(value: Any) -> Any:
 
 
 def _infinity(text: str) -> float:
-    """Infinity is a value, such as an epsilon; the other constants beyond JSON are none."""
+    """Infinity is a value, such as an epsilon; the other constants beyond JSON are
+    none.
+    """
     if text != "Infinity":
         raise ValueError(f"it holds the number {text}")
     return math.inf

@@ -1,4 +1,6 @@
-"""Release files: the public part of a fitted model, and nothing else. See ``docs/release.md``."""
+"""Release files: the public part of a fitted model, and nothing else. See
+``docs/release.md``.
+"""
 
 from __future__ import annotations
 
@@ -31,31 +33,51 @@ from dplda.release._container import pack, unpack
 from dplda.release._released_model import ReleasedModel
 
 KIND = "dplda-release"
-# Limits on files of unknown origin, beyond what a fit can have made: tables of 1,000 topics and
-# 250,000 words with their names, and statements of some pages.
+# Limits on files of unknown origin, beyond what a fit can have made: tables of 1,000
+# topics and 250,000 words with their names, and statements of some pages.
 MAX_BYTES, MAX_HEADER, MAX_TEXT = 2**31, 2**24, 10_000
 MAX_NGRAM = 20  # letters or words
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
 MAX_STEPS, MAX_KINDS = 1_000_000, 50
 
-# A seed would remove the noise, a path would describe the owner, and the guarantee alone states the
-# budget. The others do not define the model.
+# A seed would remove the noise, a path would describe the owner, and the guarantee
+# alone states the budget. The others do not define the model.
 NOT_RELEASED = (
-    "random_state", "ledger", "epsilon", "delta", "n_jobs", "verbose", "prior_components",
+    "random_state",
+    "ledger",
+    "epsilon",
+    "delta",
+    "n_jobs",
+    "verbose",
+    "prior_components",
     "word_vectors",
-)  # fmt: skip
+)
 
 _FIELDS = {
-    "dplda", "estimator", "parameters", "n_iter", "vocabulary", "vectorizer", "guarantee",
-}  # fmt: skip
-# Attributes that a model may have, without "_": their numbers, and the axis of components_.
+    "dplda",
+    "estimator",
+    "parameters",
+    "n_iter",
+    "vocabulary",
+    "vectorizer",
+    "guarantee",
+}
+# Attributes that a model may have, without "_": their numbers, and the axis of
+# components_.
 _TABLES = {
-    "row_noise": (np.float32, 1), "topic_evidence": (np.float64, 0), "weak_topics": (np.bool_, 0),
-}  # fmt: skip
+    "row_noise": (np.float32, 1),
+    "topic_evidence": (np.float64, 0),
+    "weak_topics": (np.bool_, 0),
+}
 _SETTINGS = (
-    "analyzer", "binary", "lowercase", "ngram_range", "stop_words", "strip_accents",
+    "analyzer",
+    "binary",
+    "lowercase",
+    "ngram_range",
+    "stop_words",
+    "strip_accents",
     "token_pattern",
-)  # fmt: skip
+)
 _FUNCTIONS = ("preprocessor", "tokenizer", "analyzer", "strip_accents")
 
 
@@ -70,23 +92,24 @@ def save_release(
     Parameters
     ----------
     model : estimator or Pipeline
-        A fitted topic model with `components_`, `privacy_` and `n_iter_`, or a fitted pipeline of
-        a PrivateCountVectorizer or CountVectorizer and such a model. The file of a pipeline states
-        `pipeline_guarantee`, and its model takes texts.
+        A fitted topic model with `components_`, `privacy_` and `n_iter_`, or a fitted
+        pipeline of a PrivateCountVectorizer or CountVectorizer and such a model. The
+        file of a pipeline states `pipeline_guarantee`, and its model takes texts.
     path : str or path-like
         The file. An existing file is replaced as a whole or not at all.
     vocabulary : sequence of str of length n_features_in_, default=None
-        The words of the columns, which must be public. None takes those of the vectorizer, or
-        `feature_names_in_`, if there are any.
+        The words of the columns, which must be public. None takes those of the
+        vectorizer, or `feature_names_in_`, if there are any.
 
     Raises
     ------
     ValueError
-        If the vocabulary does not match the number of columns, or if the model cannot be
-        represented in a release file. Nothing is written then.
+        If the vocabulary does not match the number of columns, or if the model cannot
+        be represented in a release file. Nothing is written then.
     TypeError
-        If the model has no guarantee to state, the vocabulary is not a sequence of words, or the
-        file cannot hold a step of the pipeline or a setting of its vectorizer.
+        If the model has no guarantee to state, the vocabulary is not a sequence of
+        words, or the file cannot hold a step of the pipeline or a setting of its
+        vectorizer.
     OSError
         If the file cannot be written.
 
@@ -97,8 +120,9 @@ def save_release(
 
     Notes
     -----
-    **Privacy.** The file holds what ``docs/release.md`` lists. It does not hold `random_state`, the
-    ledger, or what `partial_fit` continues with. Its guarantee alone states epsilon and delta.
+    **Privacy.** The file holds what ``docs/release.md`` lists. It does not hold
+    `random_state`, the ledger, or what `partial_fit` continues with. Its guarantee
+    alone states epsilon and delta.
 
     Examples
     --------
@@ -126,7 +150,9 @@ def release_bytes(
 ) -> tuple[bytes, ReleasedModel]:
     """What `save_release` writes, and what `load_release` makes of it."""
     check_model(
-        model, "a fitted model or pipeline, or released_model() of an IFTMMaster, before the path"
+        model,
+        "a fitted model or pipeline, or released_model() of an IFTMMaster, before the "
+        "path",
     )
     vectorizer, model, guarantee = _parts(model)
     settings = None if vectorizer is None else settings_of(vectorizer)
@@ -139,7 +165,9 @@ def release_bytes(
         "n_iter": int(model.n_iter_),
         "vocabulary": words,
         "vectorizer": settings,
-        "guarantee": {field.name: getattr(guarantee, field.name) for field in fields(Guarantee)}
+        "guarantee": {
+            field.name: getattr(guarantee, field.name) for field in fields(Guarantee)
+        }
         | {"events": [to_record(event) for event in guarantee.events]},
     }
     given = {name: getattr(model, f"{name}_", None) for name in _TABLES}
@@ -171,14 +199,14 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     Returns
     -------
     model : ReleasedModel
-        The model, with `components_`, `privacy_`, `transform`, `score` and so on. It cannot be
-        trained.
+        The model, with `components_`, `privacy_`, `transform`, `score` and so on. It
+        cannot be trained.
 
     Raises
     ------
     ValueError
-        If the file is not a release file, is damaged, larger than 2 GiB, or contradicts itself: for
-        example, if its epsilon is below the cost of its events.
+        If the file is not a release file, is damaged, larger than 2 GiB, or contradicts
+        itself: for example, if its epsilon is below the cost of its events.
     OSError
         If the file cannot be read.
 
@@ -188,9 +216,9 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
 
     Notes
     -----
-    **Privacy.** `privacy_` is the statement of the author of the file. It fits its own events, and
-    nobody can check that those events happened. The checksum detects damage, not forgery; a
-    signature (``docs/release.md``) proves who wrote the file.
+    **Privacy.** `privacy_` is the statement of the author of the file. It fits its own
+    events, and nobody can check that those events happened. The checksum detects
+    damage, not forgery; a signature (``docs/release.md``) proves who wrote the file.
     """
     path = Path(path)
     if path.stat().st_size > MAX_BYTES:
@@ -209,18 +237,25 @@ def _public_parameters(model: Any) -> dict[str, Any]:
     given = model.get_params(deep=False)
     if "doc_topic_prior" not in given:
         raise TypeError(
-            f"a release infers the topics of documents by their doc_topic_prior, and "
-            f"{type(model).__name__} has none; publish its components_ with the card of privacy_"
+            "a release infers the topics of documents by their doc_topic_prior, and "
+            f"{type(model).__name__} has none; publish its components_ with the card "
+            "of privacy_"
         )
     return {name: value for name, value in given.items() if name not in NOT_RELEASED}
 
 
 def _log(event: str, path: str | os.PathLike[str], model: ReleasedModel) -> None:
     log_event(
-        "release", event, file=Path(path).name, estimator=model.estimator_name_,
-        unit=model.privacy_.unit, epsilon=model.epsilon_, delta=model.delta_,
-        seeded=model.privacy_.seeded, receipt=model.privacy_.receipt or None,
-    )  # fmt: skip
+        "release",
+        event,
+        file=Path(path).name,
+        estimator=model.estimator_name_,
+        unit=model.privacy_.unit,
+        epsilon=model.epsilon_,
+        delta=model.delta_,
+        seeded=model.privacy_.seeded,
+        receipt=model.privacy_.receipt or None,
+    )
 
 
 def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
@@ -231,18 +266,21 @@ def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
     is_private = isinstance(getattr(last, "privacy_", None), Guarantee)
     if not (is_private and hasattr(last, "components_")):
         raise TypeError(
-            f"a release holds a topic model with a guarantee, and {name!r} has no privacy_; save a "
-            "model of dplda, and leave later steps out: save_release(pipeline[:-1], path)"
+            f"a release holds a topic model with a guarantee, and {name!r} has no "
+            "privacy_; save a model of dplda, and leave later steps out: "
+            "save_release(pipeline[:-1], path)"
         )
     if len(before) > 1:
         raise TypeError(
             "a release holds a vectorizer and a topic model, got the steps "
-            f"{', '.join(name for name, _ in before)} before the model; change texts before the "
-            "pipeline, and for presence instead of counts use CountVectorizer(binary=True)"
+            f"{', '.join(name for name, _ in before)} before the model; change texts "
+            "before the pipeline, and for presence instead of counts use "
+            "CountVectorizer(binary=True)"
         )
     vectorizer = before[0][1] if before else getattr(last, "vectorizer_", None)
     guarantee = pipeline_guarantee(model) if is_pipeline else last.privacy_
-    return vectorizer, getattr(last, "model_", last), guarantee  # a model of texts holds both
+    # a model of texts holds both
+    return vectorizer, getattr(last, "model_", last), guarantee
 
 
 def _words(model: Any, vocabulary: Any, vectorizer: Any) -> list[str] | None:
@@ -253,8 +291,8 @@ def _words(model: Any, vocabulary: Any, vectorizer: Any) -> list[str] | None:
     words = column_words(vocabulary)
     if known not in (None, words):
         raise ValueError(
-            "vocabulary differs from the column names of the data that the model was trained on; "
-            "leave it out to save those"
+            "vocabulary differs from the column names of the data that the model was "
+            "trained on; leave it out to save those"
         )
     return check_vocabulary(words, model.components_.shape[1])
 
@@ -267,52 +305,62 @@ def warn_of_leaks(name: str, guarantee: Guarantee) -> None:
         if "not private" in origin:
             reason += f"; its vocabulary: {origin}"
     elif guarantee.seeded:
-        reason = "drew its noise from a random_state: who knows or guesses it removes the noise"
+        reason = (
+            "drew its noise from a random_state: who knows or guesses it removes the "
+            "noise"
+        )
     else:
         return
     warn_user(
-        f"this {name} {reason}. Its release says so, too. Do not show it to those from whom the "
-        "documents are to be protected",
+        f"this {name} {reason}. Its release says so, too. Do not show it to those from "
+        "whom the documents are to be protected",
         PrivacyLeakWarning,
     )
 
 
 def settings_of(vectorizer: Any) -> dict[str, Any]:
-    """The settings with which a fitted vectorizer of texts finds words, in plain values.
+    """The settings with which a fitted vectorizer of texts finds words, in plain
+    values.
 
-    Stop words are listed, because a name such as "english" may stand for other words in another
-    version of scikit-learn.
+    Stop words are listed, because a name such as "english" may stand for other words in
+    another version of scikit-learn.
     """
     kind = type(vectorizer).__name__
     if type(vectorizer) is not CountVectorizer and kind != "PrivateCountVectorizer":
         raise TypeError(
-            f"the step before the model must be a PrivateCountVectorizer or CountVectorizer, got "
-            f"{kind}; publish the model alone, save_release(pipeline[-1], path, vocabulary=...), "
-            "and describe how you count"
+            "the step before the model must be a PrivateCountVectorizer or "
+            f"CountVectorizer, got {kind}; publish the model alone, "
+            "save_release(pipeline[-1], path, vocabulary=...), and describe how you "
+            "count"
         )
     given = CountVectorizer().get_params() | vectorizer.get_params(deep=False)
     for name in _FUNCTIONS:
         if callable(given[name]):
             raise TypeError(
-                f"the {name} is a function, which a release file cannot hold; use token_pattern "
-                "and the other settings instead, or apply the function to the texts before the "
-                "pipeline, and say so to the readers"
+                f"the {name} is a function, which a release file cannot hold; use "
+                "token_pattern and the other settings instead, or apply the function "
+                "to the texts before the pipeline, and say so to the readers"
             )
     stop_words = CountVectorizer(stop_words=given["stop_words"]).get_stop_words()
     given["stop_words"] = None if stop_words is None else sorted(stop_words)
-    return {name: given[name] for name in _SETTINGS} | {"ngram_range": [*given["ngram_range"]]}
+    return {name: given[name] for name in _SETTINGS} | {
+        "ngram_range": [*given["ngram_range"]]
+    }
 
 
-# ---------------------------------------------------------------- reading what may come from anyone
+# ---- reading what may come from anyone ----------------------------------------
 
 
 def read_release(data: bytes) -> ReleasedModel:
     """The model in a file that may come from anyone."""
     content, tables = unpack(KIND, data, max_header=MAX_HEADER)
-    if set(content) != _FIELDS or not {"components"} <= tables.keys() <= {"components", *_TABLES}:
+    if set(content) != _FIELDS or not {"components"} <= tables.keys() <= {
+        "components",
+        *_TABLES,
+    }:
         raise ValueError(
-            f"it must have the fields {', '.join(sorted(_FIELDS))}, and the table components, with "
-            f"or without {', '.join(_TABLES)}"
+            f"it must have the fields {', '.join(sorted(_FIELDS))}, and the table "
+            f"components, with or without {', '.join(_TABLES)}"
         )
     components = _checked_counts(tables.pop("components"))
     for name, table in tables.items():
@@ -320,7 +368,9 @@ def read_release(data: bytes) -> ReleasedModel:
         fits = table.dtype == kind and table.shape == components.shape[axis : axis + 1]
         if not (fits and np.isfinite(table).all()):
             each = ("topic", "word")[axis]
-            raise ValueError(f"{name} must have one finite {np.dtype(kind)} for each {each}")
+            raise ValueError(
+                f"{name} must have one finite {np.dtype(kind)} for each {each}"
+            )
     words, settings = content["vocabulary"], content["vectorizer"]
     words = None if words is None else check_vocabulary(words, components.shape[1])
     vectorizer = None if settings is None else vectorizer_from(settings, words)
@@ -329,7 +379,9 @@ def read_release(data: bytes) -> ReleasedModel:
         raise ValueError("parameters must be public parameters by their names")
     for name, value in parameters.items():
         if isinstance(value, (list, dict)):
-            raise ValueError(f"the parameter {name[:40]!r} must be a number or a string")
+            raise ValueError(
+                f"the parameter {name[:40]!r} must be a number or a string"
+            )
     guarantee = read_guarantee(content["guarantee"])
     prior = parameters.get("doc_topic_prior")
     prior = check_number("doc_topic_prior", prior, 0.0, LARGEST_PRIOR, closed="right")
@@ -348,37 +400,53 @@ def read_release(data: bytes) -> ReleasedModel:
 
 
 def vectorizer_from(settings: Any, words: list[str] | None) -> CountVectorizer:
-    """The vectorizer of settings of unknown origin; it takes texts, and no names of files."""
-    if not isinstance(settings, dict) or set(settings) != set(_SETTINGS) or words is None:
+    """The vectorizer of settings of unknown origin; it takes texts, and no names of
+    files.
+    """
+    if (
+        not isinstance(settings, dict)
+        or set(settings) != set(_SETTINGS)
+        or words is None
+    ):
         raise ValueError(
-            f"the vectorizer must have a vocabulary and the fields {', '.join(_SETTINGS)}"
+            "the vectorizer must have a vocabulary and the fields "
+            f"{', '.join(_SETTINGS)}"
         )
     span, listed = settings["ngram_range"], settings["stop_words"]
     pattern = settings["token_pattern"]
     try:
         is_valid = (
-            list(map(type, span)) == [int, int] and 1 <= span[0] <= span[1] <= MAX_NGRAM
+            list(map(type, span)) == [int, int]
+            and 1 <= span[0] <= span[1] <= MAX_NGRAM
             and (listed is None or all(isinstance(word, str) for word in listed))
-            and len(pattern or "") <= MAX_TEXT and re.compile(pattern or "").groups <= 1
+            and len(pattern or "") <= MAX_TEXT
+            and re.compile(pattern or "").groups <= 1
             and not (pattern is None and settings["analyzer"] == "word")
-        )  # fmt: skip
-        vectorizer = CountVectorizer(vocabulary=words, **settings | {"ngram_range": tuple(span)})
+        )
+        vectorizer = CountVectorizer(
+            vocabulary=words, **settings | {"ngram_range": tuple(span)}
+        )
         vectorizer._validate_params()
     except (TypeError, ValueError, re.error, OverflowError, RecursionError):
         is_valid = False
     if not is_valid or isinstance(listed, str):  # a name, such as "english"
-        raise ValueError("the settings of its vectorizer are none that a release can have")
+        raise ValueError(
+            "the settings of its vectorizer are none that a release can have"
+        )
     return vectorizer
 
 
 def _checked_counts(table: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if table.dtype != np.float64 or table.ndim != 2 or 0 in table.shape:
-        raise ValueError("components_ must be a table of topics and words, in double precision")
+        raise ValueError(
+            "components_ must be a table of topics and words, in double precision"
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         sums = table.sum(axis=1)
     if not (np.isfinite(sums).all() and table.min() >= 0 and sums.min() > 0):
         raise ValueError(
-            "components_ must be finite and non-negative, with no empty topic and no infinite sum"
+            "components_ must be finite and non-negative, with no empty topic and no "
+            "infinite sum"
         )
     return table
 
@@ -389,29 +457,39 @@ def check_vocabulary(words: Any, n_words: int) -> list[str]:
         raise ValueError("the vocabulary must be a list of words")
     if len(words) != n_words or len(set(words)) != n_words:
         raise ValueError(
-            f"the vocabulary must have {n_words} different words, one a column, got {len(words)}, "
-            f"{len(set(words))} of them different"
+            f"the vocabulary must have {n_words} different words, one a column, got "
+            f"{len(words)}, {len(set(words))} of them different"
         )
     return words
 
 
 def _text(name: str, value: Any) -> str:
-    """Check a text. It is printed as it is, so that it may hold no control characters."""
+    """Check a text. It is printed as it is, so that it may hold no control
+    characters.
+    """
     if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
-        raise ValueError(f"{name} must be a string of at most {MAX_TEXT} printable characters")
+        raise ValueError(
+            f"{name} must be a string of at most {MAX_TEXT} printable characters"
+        )
     return value
 
 
 def read_guarantee(record: Any) -> Guarantee:
-    """Make the guarantee. Its constructor refuses an epsilon below the cost of the events."""
+    """Make the guarantee. Its constructor refuses an epsilon below the cost of the
+    events.
+    """
     kinds = {field.name: field.type for field in fields(Guarantee)}
     if not isinstance(record, dict) or set(record) != set(kinds):
-        raise ValueError(f"the guarantee must have the fields {', '.join(sorted(kinds))}")
+        raise ValueError(
+            f"the guarantee must have the fields {', '.join(sorted(kinds))}"
+        )
     values = {name: _READERS[kind](name, record[name]) for name, kind in kinds.items()}
     try:
         return Guarantee(**values)
     except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
-        raise ValueError(f"its guarantee cannot be computed ({type(error).__name__})") from None
+        raise ValueError(
+            f"its guarantee cannot be computed ({type(error).__name__})"
+        ) from None
 
 
 def _number(name: str, value: Any) -> float:
@@ -452,17 +530,24 @@ def _events(name: str, records: Any) -> tuple[Any, ...]:
         groups = grouped(events)
         n_steps = sum(count for _, count in groups)
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"its privacy {name} cannot be read ({type(error).__name__})") from None
+        raise ValueError(
+            f"its privacy {name} cannot be read ({type(error).__name__})"
+        ) from None
     if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
         raise ValueError(
-            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} different kinds"
+            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} "
+            "different kinds"
         )
     return events
 
 
 # How a field of `Guarantee` is read, by its annotation there.
 _READERS: dict[Any, Callable[[str, Any], Any]] = {
-    "str": _text, "float": _number, "bool": _flag, "PerRound": _per_round,
-    "tuple[str, ...]": partial(_list, read=_text), "tuple[Event, ...]": _events,
+    "str": _text,
+    "float": _number,
+    "bool": _flag,
+    "PerRound": _per_round,
+    "tuple[str, ...]": partial(_list, read=_text),
+    "tuple[Event, ...]": _events,
     "tuple[tuple[str, str], ...]": partial(_list, read=_pair),
-}  # fmt: skip
+}

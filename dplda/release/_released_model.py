@@ -19,15 +19,17 @@ from dplda.privacy import Guarantee
 class ReleasedModel(BaseLDA):
     """A published topic model, as `load_release` reads it.
 
-    It transforms and scores like the model that was saved, and takes texts if it was saved as a
-    pipeline with a vectorizer. The columns of a table with names must be the words of the model. It
-    cannot be trained: `fit` reads nothing, and a clone is the model itself, as with
-    `sklearn.frozen.FrozenEstimator`. It can be a step of a pipeline that is fitted.
+    It transforms and scores like the model that was saved, and takes texts if it was
+    saved as a pipeline with a vectorizer. The columns of a table with names must be the
+    words of the model. It cannot be trained: `fit` reads nothing, and a clone is the
+    model itself, as with `sklearn.frozen.FrozenEstimator`. It can be a step of a
+    pipeline that is fitted.
 
     Parameters
     ----------
     doc_topic_prior : float or None, default=None
-        Dirichlet parameter of a document's topics; `load_release` sets that of the training.
+        Dirichlet parameter of a document's topics; `load_release` sets that of the
+        training.
     n_jobs
 
     Attributes
@@ -37,14 +39,15 @@ class ReleasedModel(BaseLDA):
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
         Which topics to read, as in `SubLDA`, if the trained model said so.
     row_noise_ : ndarray of shape (n_features_in_,) or None
-        For `dplda.audit.noise_of_release`; None unless a SubLDA or PrivateSVILDA was trained.
+        For `dplda.audit.noise_of_release`; None unless a SubLDA or PrivateSVILDA was
+        trained.
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
     vectorizer_ : CountVectorizer or None
         How texts become counts, if the model was saved in a pipeline.
     estimator_name_ : str
-        Name of the class that was trained. Names of classes of `dplda.published` begin with
-        "Published".
+        Name of the class that was trained. Names of classes of `dplda.published` begin
+        with "Published".
     parameters_ : dict
         The public parameters of the training.
     version_ : str
@@ -52,7 +55,8 @@ class ReleasedModel(BaseLDA):
     """
 
     _parameter_constraints = {
-        name: BaseLDA._parameter_constraints[name] for name in ("doc_topic_prior", "n_jobs")
+        name: BaseLDA._parameter_constraints[name]
+        for name in ("doc_topic_prior", "n_jobs")
     }
 
     def __init__(self, doc_topic_prior=None, n_jobs=None):
@@ -72,11 +76,19 @@ class ReleasedModel(BaseLDA):
         model = cls()
         words = None if vocabulary is None else np.array(vocabulary, dtype=object)
         model.__dict__.update(
-            {"vectorizer_": None, "row_noise_": None, "version_": __version__,
-             "vocabulary_": words, **attributes},
-            privacy_=guarantee, epsilon_=guarantee.epsilon, delta_=guarantee.delta,
-            components_=components, n_features_in_=components.shape[1],
-        )  # fmt: skip
+            {
+                "vectorizer_": None,
+                "row_noise_": None,
+                "version_": __version__,
+                "vocabulary_": words,
+                **attributes,
+            },
+            privacy_=guarantee,
+            epsilon_=guarantee.epsilon,
+            delta_=guarantee.delta,
+            components_=components,
+            n_features_in_=components.shape[1],
+        )
         return model
 
     def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:
@@ -88,7 +100,9 @@ class ReleasedModel(BaseLDA):
         return super()._read(self._counts(X))
 
     def _counts(self, X: Any) -> Any:
-        """Counts of texts, and of a table whose columns are the words; anything else as it is."""
+        """Counts of texts, and of a table whose columns are the words; anything else as
+        it is.
+        """
         texts = None if self.vectorizer_ is None else texts_in(X)
         if texts is not None:
             return self.vectorizer_.transform(texts)
@@ -102,11 +116,19 @@ class ReleasedModel(BaseLDA):
 
     def _check_words(self, names: Any) -> None:
         names = list(names)
-        if all(isinstance(name, str) for name in names) and names != self.vocabulary_.tolist():
-            texts = "" if self.vectorizer_ is None else "; of a table of texts, pass df['column']"
+        if (
+            all(isinstance(name, str) for name in names)
+            and names != self.vocabulary_.tolist()
+        ):
+            texts = (
+                ""
+                if self.vectorizer_ is None
+                else "; of a table of texts, pass df['column']"
+            )
             raise ValueError(
-                f"the {len(names)} columns of X are not the {len(self.vocabulary_)} words of this "
-                f"model in their order; count with {self.estimator_name_}'s own words, "
+                f"the {len(names)} columns of X are not the {len(self.vocabulary_)} "
+                "words of this model in their order; count with "
+                f"{self.estimator_name_}'s own words, "
                 f"CountVectorizer(vocabulary=model.vocabulary_){texts}"
             )
 
@@ -120,7 +142,9 @@ class ReleasedModel(BaseLDA):
         return self
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Name the class that was trained: `PublishedSubLDA` claims less than `SubLDA`."""
+        """Name the class that was trained: `PublishedSubLDA` claims less than
+        `SubLDA`.
+        """
         text = super().__repr__(N_CHAR_MAX)
         trained = getattr(self, "estimator_name_", None)
         return text if trained is None else f"<{text} of {trained}, {self.privacy_!r}>"

@@ -1,7 +1,8 @@
-"""Word counts in a vocabulary that is chosen from private texts with differential privacy.
+"""Word counts in a vocabulary that is chosen from private texts with differential
+privacy.
 
-Here, texts become the sets of terms of each protected unit, and released terms become columns.
-``_selection.py`` has the mechanism between them.
+Here, texts become the sets of terms of each protected unit, and released terms become
+columns. ``_selection.py`` has the mechanism between them.
 """
 
 from __future__ import annotations
@@ -51,11 +52,16 @@ from dplda.privacy._streams import Streams
 from dplda.text._selection import Selection, best_terms, failure_event
 
 MECHANISM = (
-    "discrete Gaussian noise on weighted document frequencies; terms outside of the public list "
-    "are released only above a threshold"
+    "discrete Gaussian noise on weighted document frequencies; terms outside of the "
+    "public list are released only above a threshold"
 )
-LIST = "candidates and stop_words are public and were not chosen by looking at the documents"
-TOKENIZER = "the analyzer treats each document by itself and was not fitted to the documents"
+LIST = (
+    "candidates and stop_words are public and were not chosen by looking at the "
+    "documents"
+)
+TOKENIZER = (
+    "the analyzer treats each document by itself and was not fitted to the documents"
+)
 ONE_TEXT = "one document holds everything that one protected unit contributed"
 # the parameters of CountVectorizer that say how a text becomes words
 _SPLITTING = ("strip_accents", "lowercase", "stop_words", "token_pattern", "analyzer")
@@ -71,37 +77,40 @@ class OfTexts(TransformerMixin):
         return tags
 
 
-# counts are sparse, which no data frame is made of: like CountVectorizer, without set_output
+# counts are sparse, which no data frame is made of: like CountVectorizer, without
+# set_output
 class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=None):
     r"""Word counts in a vocabulary that is chosen with differential privacy.
 
-    A vocabulary that :class:`~sklearn.feature_extraction.text.CountVectorizer` learns shows that
-    somebody wrote each of its words. This vectorizer releases noisy weights of all words of a
-    public list, and of other words only above a threshold. The output of `transform` is private.
+    A vocabulary that :class:`~sklearn.feature_extraction.text.CountVectorizer` learns
+    shows that somebody wrote each of its words. This vectorizer releases noisy weights
+    of all words of a public list, and of other words only above a threshold. The output
+    of `transform` is private.
 
     Parameters
     ----------
     epsilon : float
-        Total epsilon of a document, above 0; must be given. ``inf`` chooses without noise and
-        without privacy.
+        Total epsilon of a document, above 0; must be given. ``inf`` chooses without
+        noise and without privacy.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. A tenth of it pays for
-        the threshold.
+        The delta of (epsilon, delta)-differential privacy, up to 0.01. A tenth of it
+        pays for the threshold.
     candidates : str, array-like of str or None, default="en"
-        A public list of terms, the most frequent first, which are chosen however few documents
-        hold them. A string names a language of `dplda.datasets.load_public_vocabulary`. With None,
-        every term must pass the threshold, which takes tens of thousands of documents.
+        A public list of terms, the most frequent first, which are chosen however few
+        documents hold them. A string names a language of
+        `dplda.datasets.load_public_vocabulary`. With None, every term must pass the
+        threshold, which takes tens of thousands of documents.
     discover : bool, default=True
         Whether terms outside of `candidates` can be chosen.
     max_features : int or None, default=2000
         Largest size of the vocabulary; None for no limit.
     max_doc_words : int, default=1000
-        Number of distinct terms of a document that count; of more, that many random ones do. A
-        public constant.
+        Number of distinct terms of a document that count; of more, that many random
+        ones do. A public constant.
     strip_accents : {"ascii", "unicode"} or None, default=None
         How to remove accents. This and the next four parameters have the meaning of
-        :class:`~sklearn.feature_extraction.text.CountVectorizer`. They must not have been learned
-        from the texts.
+        :class:`~sklearn.feature_extraction.text.CountVectorizer`. They must not have
+        been learned from the texts.
     lowercase : bool, default=True
         Whether to turn texts into lower case.
     stop_words : {"english"}, list or None, default=None
@@ -118,8 +127,8 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
     vocabulary_ : dict of str to int
         The chosen terms and their columns, in alphabetical order.
     word_weights_ : ndarray of shape (n_terms,)
-        Noisy weighted document frequency of each chosen term. A document with t distinct terms
-        weighs 1 / sqrt(t).
+        Noisy weighted document frequency of each chosen term. A document with t
+        distinct terms weighs 1 / sqrt(t).
     word_weight_scale_ : float
         Standard deviation of the noise in `word_weights_`.
     threshold_ : float
@@ -132,20 +141,22 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
     See Also
     --------
     SubLDA : Topic model for the counts, charged to the same ledger.
-    sklearn.feature_extraction.text.CountVectorizer : Learns its vocabulary without privacy.
+    sklearn.feature_extraction.text.CountVectorizer : Learns its vocabulary without
+    privacy.
 
     Notes
     -----
-    **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is added,
-    removed, or replaced by an empty one. Sensitivity: `radius` in L2, checked in integers.
-    Events: ``Gaussian(noise_multiplier)``, and ``ApproximateDP`` with a tenth of `delta` for the
-    threshold. Running time and memory depend on the number of distinct terms, which is private.
-    The proof is in ``docs/proofs_document.md``, after [1]_.
+    **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is
+    added, removed, or replaced by an empty one. Sensitivity: `radius` in L2, checked in
+    integers. Events: ``Gaussian(noise_multiplier)``, and ``ApproximateDP`` with a tenth
+    of `delta` for the threshold. Running time and memory depend on the number of
+    distinct terms, which is private. The proof is in ``docs/proofs_document.md``, after
+    [1]_.
 
     References
     ----------
-    .. [1] S. Gopi, P. Gulhane, J. Kulkarni, J. H. Shen, M. Shokouhi, S. Yekhanin, "Differentially
-       Private Set Union", ICML 2020.
+    .. [1] S. Gopi, P. Gulhane, J. Kulkarni, J. H. Shen, M. Shokouhi, S. Yekhanin,
+       "Differentially Private Set Union", ICML 2020.
 
     Examples
     --------
@@ -176,10 +187,22 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
     }
 
     def __init__(
-        self, *, epsilon=None, delta=1e-6, candidates="en", discover=True, max_features=2000,
-        max_doc_words=1000, strip_accents=None, lowercase=True, stop_words=None,
-        token_pattern=r"(?u)\b\w\w+\b", analyzer="word", ledger=None, random_state=None,
-    ):  # fmt: skip
+        self,
+        *,
+        epsilon=None,
+        delta=1e-6,
+        candidates="en",
+        discover=True,
+        max_features=2000,
+        max_doc_words=1000,
+        strip_accents=None,
+        lowercase=True,
+        stop_words=None,
+        token_pattern=r"(?u)\b\w\w+\b",
+        analyzer="word",
+        ledger=None,
+        random_state=None,
+    ):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -195,8 +218,8 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         y : object, default=None
             Ignored.
         user_ids : array-like of shape (n_docs,), default=None
-            The user that each text belongs to. All texts of a user are then one protected unit. A
-            part of it, such as a single text, has a larger epsilon:
+            The user that each text belongs to. All texts of a user are then one
+            protected unit. A part of it, such as a single text, has a larger epsilon:
             ``privacy_.for_part_of_unit()``.
 
         Returns
@@ -209,8 +232,8 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         BudgetError
             If the budget of the ledger is too small. No text has been read then.
         ValueError
-            If a parameter is out of range, or if no term was chosen. In the second case, the
-            charge stands.
+            If a parameter is out of range, or if no term was chosen. In the second
+            case, the charge stands.
         """
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon)
@@ -224,16 +247,20 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
             selection.plan, streams, label=name, unit=charged, ledger=self.ledger
         ) as curator:
             texts = column_of(raw_documents)  # private
-            if user_ids is None and self._charges_in_fit:  # else whoever charged has told it
+            # else whoever charged has told it
+            if user_ids is None and self._charges_in_fit:
                 warn_of_copies(texts)
             terms = self._terms(texts, user_ids)  # private
-            found, weights = selection.select(terms, candidates, curator, streams)  # public
-        # One unit spreads a vector of L2 norm `radius` over its own terms, in integers. Its terms
-        # that nobody else has pass the threshold with probability `failure.delta`, all together.
+            found, weights = selection.select(
+                terms, candidates, curator, streams
+            )  # public
+        # One unit spreads a vector of L2 norm `radius` over its own terms, in integers.
+        # Its terms that nobody else has pass the threshold with probability
+        # `failure.delta`, all together.
         if not len(found):
             raise ValueError(
-                "no word passed the threshold, and the charge stands; use more documents, a larger "
-                "epsilon, or a public list of words as candidates"
+                "no word passed the threshold, and the charge stands; use more "
+                "documents, a larger epsilon, or a public list of words as candidates"
             )
         multiplier = selection.noise_multiplier
         vectors = None  # public
@@ -244,12 +271,24 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         )  # public
         best = best[np.argsort(found[best])]
         guarantee = make_guarantee(
-            curator.events, delta=self.delta, unit=unit, relation=RELATIONS[unit],
-            mechanism=MECHANISM, sensitivity=1.0, noise_scale=multiplier, seeded=streams.seeded,
-            assumptions=(LIST, TOKENIZER, ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit]),
+            curator.events,
+            delta=self.delta,
+            unit=unit,
+            relation=RELATIONS[unit],
+            mechanism=MECHANISM,
+            sensitivity=1.0,
+            noise_scale=multiplier,
+            seeded=streams.seeded,
+            assumptions=(
+                LIST,
+                TOKENIZER,
+                ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit],
+            ),
             common=(SETTINGS, AES),
-            provenance=((VOCABULARY, "chosen from the documents, and its cost is in epsilon"),),
-        )  # fmt: skip
+            provenance=(
+                (VOCABULARY, "chosen from the documents, and its cost is in epsilon"),
+            ),
+        )
         publish(
             self,
             guarantee,
@@ -260,9 +299,12 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         )
         return self
 
-    def fit_transform(self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any) -> Any:
+    def fit_transform(
+        self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any
+    ) -> Any:
         again = raw_documents
-        if not hasattr(raw_documents, "__len__"):  # a generator would be empty the second time
+        # a generator would be empty the second time
+        if not hasattr(raw_documents, "__len__"):
             raw_documents, again = itertools.tee(raw_documents)
         return self.fit(raw_documents, y, **fit_params).transform(again)
 
@@ -282,8 +324,8 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         Warns
         -----
         PrivateDataWarning
-            If the chosen terms cover less than a fifth of the tokens, or no token of most texts.
-            Not for release.
+            If the chosen terms cover less than a fifth of the tokens, or no token of
+            most texts. Not for release.
         """
         check_is_fitted(self, "vocabulary_")
         analyze, n_tokens = self._analyzer(), 0
@@ -295,7 +337,9 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
                 n_tokens += len(terms)
                 yield terms
 
-        X = CountVectorizer(analyzer=list, vocabulary=self.vocabulary_).transform(counted())
+        X = CountVectorizer(analyzer=list, vocabulary=self.vocabulary_).transform(
+            counted()
+        )
         warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), n_tokens)
         return X
 
@@ -329,42 +373,50 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         def analyzed(document: Any) -> list[str]:
             try:
                 return list(analyze(document))
-            except (AttributeError, TypeError, ValueError):  # these errors may quote the text
+            except (AttributeError, TypeError, ValueError):
+                # these errors may quote the text
                 raise ValueError(
-                    f"a document of type {type(document).__name__} could not be split into words; "
-                    "pass texts (str), '' for a missing text, and check the encoding and the "
-                    "analyzer; lists of words need analyzer=list"
+                    f"a document of type {type(document).__name__} could not be split "
+                    "into words; pass texts (str), '' for a missing text, and check "
+                    "the encoding and the analyzer; lists of words need analyzer=list"
                 ) from None
 
         return analyzed
 
     def _checked_candidates(self) -> list[str]:
-        """The public list without repetitions and without terms that no text can produce."""
+        """The public list without repetitions and without terms that no text can
+        produce.
+        """
         given, analyze = self.candidates, self._analyzer()
         if isinstance(given, str):
             given = load_public_vocabulary(None, language=given)
         terms = list(dict.fromkeys([] if given is None else given))
         if not all(isinstance(term, str) for term in terms):
-            raise ValueError("candidates must be a list of words (str), the most frequent first")
+            raise ValueError(
+                "candidates must be a list of words (str), the most frequent first"
+            )
         possible = [t for t in terms if t in analyze(t)]
         if len(possible) < len(terms) and not isinstance(self.candidates, str):
             example = next(term for term in terms if term not in set(possible))
             warn_user(
-                f"{len(terms) - len(possible)} of {len(terms)} candidates cannot occur and were "
-                f"left out, for instance {example!r}: lowercase, stop_words, token_pattern and "
-                "analyzer decide which terms a text has"
+                f"{len(terms) - len(possible)} of {len(terms)} candidates cannot occur "
+                f"and were left out, for instance {example!r}: lowercase, stop_words, "
+                "token_pattern and analyzer decide which terms a text has"
             )
         return possible
 
     def _selection(self) -> Selection:
         """The planned release."""
-        failure: Event = ApproximateDP(0.0, 0.0)  # without a threshold, nothing can fail
+        # without a threshold, nothing can fail
+        failure: Event = ApproximateDP(0.0, 0.0)
         if self.epsilon == math.inf:
             failure = NonPrivate()
         elif self.discover:
             failure = failure_event(THRESHOLD_SHARE * self.delta)
         mechanism = gaussian_noise(self.epsilon, None, self.delta, others=[failure])
-        return Selection(mechanism, failure, bool(self.discover), int(self.max_doc_words))
+        return Selection(
+            mechanism, failure, bool(self.discover), int(self.max_doc_words)
+        )
 
     def _plan(self) -> list[tuple[str, Event]]:
         """What `fit` charges: a function of public parameters."""
@@ -374,7 +426,10 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         """Distinct words of each unit."""
         users = number_users(user_ids, len(documents))
         units = range(len(documents)) if users is None else users.tolist()
-        sets, analyze = [set[str]() for _ in range(max(units, default=-1) + 1)], self._analyzer()
+        sets, analyze = (
+            [set[str]() for _ in range(max(units, default=-1) + 1)],
+            self._analyzer(),
+        )
         for unit, document in zip(units, documents):
             sets[unit].update(analyze(document))
         return sets
@@ -382,22 +437,25 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
 
 def column_of(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
     """The documents of a column of any kind, which need not be texts."""
-    column = isinstance(raw_documents, Iterable) and getattr(raw_documents, "ndim", 1) == 1
+    column = (
+        isinstance(raw_documents, Iterable) and getattr(raw_documents, "ndim", 1) == 1
+    )
     if not column or isinstance(raw_documents, (str, bytes, Mapping)):
         raise ValueError(
             f"{name} must be a list or a column of texts, got "
-            f"{type(raw_documents).__name__}; pass [text] for one text, and df['column'] for a "
-            "table"
+            f"{type(raw_documents).__name__}; pass [text] for one text, and "
+            "df['column'] for a table"
         )
     return list(raw_documents)
 
 
 def warn_of_copies(texts: list[Any]) -> None:
     """Tell the owner of the texts that a document may be there twice."""
-    written = [text for text in texts if isinstance(text, str) and text]  # others add nothing
+    # others add nothing
+    written = [text for text in texts if isinstance(text, str) and text]
     if n_copies := len(written) - len({*written}):
         warn_user(
-            f"{n_copies} texts repeat another one: a document that is there twice is protected "
-            "less than epsilon says; leave copies out (not for release)",
+            f"{n_copies} texts repeat another one: a document that is there twice is "
+            "protected less than epsilon says; leave copies out (not for release)",
             PrivateDataWarning,
         )

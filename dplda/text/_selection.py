@@ -1,9 +1,11 @@
-"""One release of terms: which pass, with noisy weights, and how they are ranked afterwards.
+"""One release of terms: which pass, with noisy weights, and how they are ranked
+afterwards.
 
-Mechanism (Gaussian, with a threshold). Each unit spreads one vector of L2 norm `radius` evenly
-over its distinct terms. The sum gets noise on every cell. Terms of a public list are released
-whatever their value. Other terms are released only above a threshold that the terms of one unit
-alone reach with a probability that is part of delta. ``docs/proofs_document.md`` has the proof.
+Mechanism (Gaussian, with a threshold). Each unit spreads one vector of L2 norm `radius`
+evenly over its distinct terms. The sum gets noise on every cell. Terms of a public list
+are released whatever their value. Other terms are released only above a threshold that
+the terms of one unit alone reach with a probability that is part of delta.
+``docs/proofs_document.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from dplda.privacy._streams import Purpose, Streams
 
 WORDS = "words"  # of the two steps in the plan
 ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
-N_BINS = 30  # of the list: at epsilon 0.5 words miss 47.8% of KOS; 48.7 with 5, 50.3 with 100
+# of the list: at epsilon 0.5 words miss 47.8% of KOS; 48.7 with 5, 50.3 with 100
+N_BINS = 30
 LEAST = 0.1  # of the weight at a place, which a term of any meaning is expected to have
 CELLS = 2000  # of the list whose posterior means are computed at a time
 
@@ -61,7 +64,11 @@ class Selection:
         return selection_threshold(self.mechanism, self.failure.delta, self.max_terms)
 
     def select(
-        self, sets: Sequence[set[str]], asked: Sequence[str], curator: Curator, streams: Streams
+        self,
+        sets: Sequence[set[str]],
+        asked: Sequence[str],
+        curator: Curator,
+        streams: Streams,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Release the terms that pass, with noisy weights."""
         public = frozenset(asked)
@@ -69,18 +76,31 @@ class Selection:
             sets = [of_unit & public for of_unit in sets]
         kept = [self.cut(of_unit, unit, streams) for unit, of_unit in enumerate(sets)]
         terms = np.array(sorted(public.union(*kept)), dtype=object)
-        column, total = {term: i for i, term in enumerate(terms)}, np.zeros(len(terms), np.int64)
+        column, total = (
+            {term: i for i, term in enumerate(terms)},
+            np.zeros(len(terms), np.int64),
+        )
         for of_unit in kept:  # a vector each, of L2 norm at most `radius`, in integers
             if of_unit:  # its terms are distinct, so that no cell is counted twice
-                total[[column[term] for term in of_unit]] += count_unit(self.radius, len(of_unit))
+                total[[column[term] for term in of_unit]] += count_unit(
+                    self.radius, len(of_unit)
+                )
         passing, noisy = curator.release_selected(
-            terms, total, np.array([term in public for term in terms], bool), self.mechanism,
-            threshold=self.threshold, failure=self.failure, label=WORDS, round=0,
-        )  # fmt: skip
+            terms,
+            total,
+            np.array([term in public for term in terms], bool),
+            self.mechanism,
+            threshold=self.threshold,
+            failure=self.failure,
+            label=WORDS,
+            round=0,
+        )
         return passing, noisy / self.radius
 
     def cut(self, terms: set[str], unit: int, streams: Streams) -> list[str]:
-        """At most `max_terms` terms of a unit, a random choice with coins of its own."""
+        """At most `max_terms` terms of a unit, a random choice with coins of its
+        own.
+        """
         if len(terms) <= self.max_terms:
             return list(terms)
         ordered = sorted(terms)
@@ -96,13 +116,15 @@ def best_terms(
     n_terms: int | None,
     vectors: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Indices of the terms with the largest expected weights, given noise and the public list.
+    """Indices of the terms with the largest expected weights, given noise and the
+    public list.
 
-    These are posterior means. The weight at a place of the list has a gamma prior, whose moments
-    are estimated from the noisy weights of similar places. With public `vectors` (n_candidates,
-    n_dimensions), its mean is what the weights of terms of similar meaning say. Noise is normal.
-    Terms that are not in the list stand out of the noise already, and keep their weights.
-    Everything here is post-processing of a release.
+    These are posterior means. The weight at a place of the list has a gamma prior,
+    whose moments are estimated from the noisy weights of similar places. With public
+    `vectors` (n_candidates, n_dimensions), its mean is what the weights of terms of
+    similar meaning say. Noise is normal. Terms that are not in the list stand out of
+    the noise already, and keep their weights. Everything here is post-processing of a
+    release.
     """
     position = {term: i for i, term in enumerate(candidates)}
     places = np.array([position.get(term, len(position)) for term in terms])
@@ -129,11 +151,15 @@ def failure_event(delta: float) -> Event:
     return ApproximateDP(-math.log1p(-delta), delta)
 
 
-def selection_threshold(mechanism: DiscreteGaussian, delta: float, max_terms: int) -> int:
-    """Least integer that the terms of one unit alone reach with probability at most `delta`.
+def selection_threshold(
+    mechanism: DiscreteGaussian, delta: float, max_terms: int
+) -> int:
+    """Least integer that the terms of one unit alone reach with probability at most
+    `delta`.
 
-    A unit with t terms gives each of them radius / sqrt(t) at most. The largest threshold over all
-    t <= max_terms holds for every unit. ``docs/proofs_document.md`` bounds the tail of the noise.
+    A unit with t terms gives each of them radius / sqrt(t) at most. The largest
+    threshold over all t <= max_terms holds for every unit. ``docs/proofs_document.md``
+    bounds the tail of the noise.
     """
     t = np.arange(1, max_terms + 1)
     tail = -ndtri(delta * (1 - 1e-9) / t)  # a union bound over t terms
@@ -142,10 +168,12 @@ def selection_threshold(mechanism: DiscreteGaussian, delta: float, max_terms: in
 
 
 def _prior(y: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of the true weight at each place of the list, most frequent term first.
+    """Mean and variance of the true weight at each place of the list, most frequent
+    term first.
 
-    Where noise hides the mean of a bin, it leans on Zipf's law, so that the order of the list
-    remains. Where noise hides the variance, it leans on that of the other bins.
+    Where noise hides the mean of a bin, it leans on Zipf's law, so that the order of
+    the list remains. Where noise hides the variance, it leans on that of the other
+    bins.
     """
     rank = np.arange(1.0, len(y) + 1)
     zipf = 1 / (rank + 50)
@@ -163,7 +191,10 @@ def _prior(y: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     excess = average((y - np.repeat(mean, sizes)) ** 2) - noise**2
     error = 2 * (noise**2 + np.maximum(excess, 0)) ** 2 / sizes
     weight = mean**4 / error
-    common = np.clip((weight * excess / mean**2).sum() / weight.sum(), 0.3**2, 5.0**2) * mean**2
+    common = (
+        np.clip((weight * excess / mean**2).sum() / weight.sum(), 0.3**2, 5.0**2)
+        * mean**2
+    )
     variance = _combined(np.maximum(excess, 0), error, common, common**2)
     is_sure = excess > 4 * noise**2 * np.sqrt(2 / sizes)  # a few words of the subject
     variance = np.where(is_sure, excess, variance)
@@ -174,14 +205,22 @@ def _prior(y: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_meaning(
-    y: np.ndarray, noise: float, mean: np.ndarray, variance: np.ndarray, vectors: np.ndarray
+    y: np.ndarray,
+    noise: float,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    vectors: np.ndarray,
 ) -> np.ndarray:
-    """What the noisy weights of all other terms say of each term, over its prior mean."""
+    """What the noisy weights of all other terms say of each term, over its prior
+    mean.
+    """
     own, precision = variance / mean**2, mean**2 / (variance + noise**2)
     penalty = 1 / (SHARED * np.average(own, weights=precision))
     public = PublicWords.of(vectors, None)
     assert public is not None
-    found = left_out(public.directions, (y / mean - 1)[:, None], precision, penalty)[:, 0]
+    found = left_out(public.directions, (y / mean - 1)[:, None], precision, penalty)[
+        :, 0
+    ]
     return np.maximum(1 + found, LEAST)
 
 
@@ -192,12 +231,15 @@ def _combined(
     return (estimate * spread + prior * error) / (spread + error)
 
 
-def _posterior(y: np.ndarray, noise: float, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def _posterior(
+    y: np.ndarray, noise: float, mean: np.ndarray, variance: np.ndarray
+) -> np.ndarray:
     """Posterior means under gamma priors and normal noise, on a grid for each cell."""
     y, mean, variance = (values[:, None] for values in (y, mean, variance))
     largest = 1.5 * np.maximum(y, mean)
     grid = 1e-3 * mean * (largest / (1e-3 * mean)) ** np.linspace(0, 1, 160)
-    log_joint = mean**2 / variance * np.log(grid) - grid * mean / variance  # one power is the step
+    # one power is the step
+    log_joint = mean**2 / variance * np.log(grid) - grid * mean / variance
     log_joint -= 0.5 * ((y - grid) / noise) ** 2
     joint = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
     total: np.ndarray = (joint * grid).sum(axis=1) / joint.sum(axis=1)

@@ -1,7 +1,8 @@
 """Texts and their ids from files: a folder of text files, CSV, JSON Lines or Parquet.
 
-CSV and JSON are read by the modules of Python, because pandas fills short rows in silence. No error
-quotes a text, an id, or a cell, nor columns: those of a file without a header are texts.
+CSV and JSON are read by the modules of Python, because pandas fills short rows in
+silence. No error quotes a text, an id, or a cell, nor columns: those of a file without
+a header are texts.
 """
 
 from __future__ import annotations
@@ -19,11 +20,16 @@ from dplda.leaf._files import check_unpacked, largest_size, opened
 
 # Kind of file by suffix. All but Parquet may be compressed by gzip.
 KINDS = {
-    ".txt": "text", ".csv": "CSV", ".tsv": "CSV", ".jsonl": "JSON Lines", ".ndjson": "JSON Lines",
+    ".txt": "text",
+    ".csv": "CSV",
+    ".tsv": "CSV",
+    ".jsonl": "JSON Lines",
+    ".ndjson": "JSON Lines",
     ".parquet": "Parquet",
-}  # fmt: skip
+}
 ALLOWED = "a folder of text files (.txt), or .csv, .tsv, .jsonl, .ndjson or .parquet"
-PARQUET_ROWS, LEAST_ROW = 32, 64  # rows that are read at a time; bytes of a row without text
+# rows that are read at a time; bytes of a row without text
+PARQUET_ROWS, LEAST_ROW = 32, 64
 LARGEST_CELL = 2**31 - 1  # characters; the default of the module csv is 131,072
 
 
@@ -31,7 +37,8 @@ class Texts(NamedTuple):
     """What was read. Private."""
 
     texts: list[str]  # a missing text is empty
-    ids: list[str]  # of the column of ids, or names of the files in a folder of text files
+    # of the column of ids, or names of the files in a folder of text files
+    ids: list[str]
     n_left_out: int  # files of other kinds in the folder
 
 
@@ -43,30 +50,39 @@ def read_texts(
     encoding: str = "utf-8",
     separator: str | None = None,
 ) -> Texts:
-    """All texts of a file, or of a folder of files of one kind, in the order of their names.
+    """All texts of a file, or of a folder of files of one kind, in the order of their
+    names.
 
-    Ids are text without spaces around it: 7 and "7" are one. `separator` is a comma by default, and
-    a tab in .tsv files. `encoding` is that of all files but Parquet.
+    Ids are text without spaces around it: 7 and "7" are one. `separator` is a comma by
+    default, and a tab in .tsv files. `encoding` is that of all files but Parquet.
     """
     try:
         "".encode(encoding)
     except LookupError:
-        raise ValueError(f"there is no encoding {encoding!r}; try utf-8 or cp1252") from None
+        raise ValueError(
+            f"there is no encoding {encoding!r}; try utf-8 or cp1252"
+        ) from None
     if codecs.lookup(encoding).name == "utf-8":
-        encoding = "utf-8-sig"  # the mark of some programs at the start is no part of the text
+        # the mark of some programs at the start is no part of the text
+        encoding = "utf-8-sig"
     if separator is not None and len(separator) != 1:
         raise ValueError(f"the separator must be one character, got {len(separator)}")
     files, kind, n_left_out = _files(path)
     if kind == "text" and id_column is not None:
         raise ValueError(
-            f"{path} holds text files, which have no columns; write texts and ids to a table"
+            f"{path} holds text files, which have no columns; write texts and ids to a "
+            "table"
         )
     columns = [text_column] if id_column is None else [text_column, id_column]
     texts, ids = [], []
     for file in files:
         if kind == "text":
-            rows: Rows = iter([(f"{file}", {text_column: _read(file, encoding).read()})])
-            ids.append(file.relative_to(path).as_posix() if path.is_dir() else file.name)
+            rows: Rows = iter(
+                [(f"{file}", {text_column: _read(file, encoding).read()})]
+            )
+            ids.append(
+                file.relative_to(path).as_posix() if path.is_dir() else file.name
+            )
         elif kind == "Parquet":
             rows = _rows_of_parquet(file, columns)
         elif kind == "CSV":
@@ -78,44 +94,61 @@ def read_texts(
         for where, row in rows:
             if missing := [column for column in columns if column not in row]:
                 raise ValueError(
-                    f"{where} has no column {missing[0]!r}: name columns by --text-column, "
-                    "--user-column or --id-column, and see whether --separator is right"
+                    f"{where} has no column {missing[0]!r}: name columns by "
+                    "--text-column, --user-column or --id-column, and see whether "
+                    "--separator is right"
                 )
             texts.append(_text(row[text_column], where))
             if id_column is not None:
                 ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
     if not texts:
-        raise ValueError(f"{path} holds no texts: it is empty, or has a header and no rows")
+        raise ValueError(
+            f"{path} holds no texts: it is empty, or has a header and no rows"
+        )
     return Texts(texts, ids, n_left_out)
 
 
 def _files(path: Path) -> tuple[list[Path], str, int]:
-    """The files to read, in order of their names, their kind, and how many others there are."""
+    """The files to read, in order of their names, their kind, and how many others there
+    are.
+    """
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
     inside = [path]
     if path.is_dir():  # names that begin with a dot are those of the system
-        seen = [file for file in path.rglob("*") if not any(
-            part.startswith(".") for part in file.relative_to(path).parts)]  # fmt: skip
+        seen = [
+            file
+            for file in path.rglob("*")
+            if not any(part.startswith(".") for part in file.relative_to(path).parts)
+        ]
         if any(file.is_symlink() and file.is_dir() for file in seen):
             raise ValueError(
-                f"{path} holds a link to a folder, which is not followed; put the folder in its "
-                "place, or give the texts in a table"
+                f"{path} holds a link to a folder, which is not followed; put the "
+                "folder in its place, or give the texts in a table"
             )
         inside = [file for file in seen if file.is_file()]
     files = sorted(file for file in inside if _kind(file))
     kinds = sorted({_kind(file) for file in files})
     if len(kinds) != 1:
-        found = f"files of several kinds ({', '.join(kinds)})" if kinds else "nothing to be read"
-        raise ValueError(
-            f"{path} is of an unknown kind, or holds {found}; give {ALLOWED}, all of one kind"
+        found = (
+            f"files of several kinds ({', '.join(kinds)})"
+            if kinds
+            else "nothing to be read"
         )
-    names = {file.with_suffix("") if file.suffix.lower() == ".gz" else file for file in files}
-    same = {(found.st_dev, found.st_ino) for found in map(os.stat, files)}  # of all its links
+        raise ValueError(
+            f"{path} is of an unknown kind, or holds {found}; give {ALLOWED}, all of "
+            "one kind"
+        )
+    names = {
+        file.with_suffix("") if file.suffix.lower() == ".gz" else file for file in files
+    }
+    # of all its links
+    same = {(found.st_dev, found.st_ino) for found in map(os.stat, files)}
     if min(len(names), len(same)) < len(files):
         raise ValueError(
-            f"the folder {path} holds two names of one file, by a link or beside its gzip file; a "
-            "text that counts twice is protected less, and each file needs one name"
+            f"the folder {path} holds two names of one file, by a link or beside its "
+            "gzip file; a text that counts twice is protected less, and each file "
+            "needs one name"
         )
     return files, kinds[0], len(inside) - len(files)
 
@@ -136,8 +169,8 @@ def _read(path: Path, encoding: str) -> io.StringIO:
             return io.StringIO(file.read().decode(encoding), newline="")
     except UnicodeError:
         raise ValueError(
-            f"{path} is not encoded in {encoding.removesuffix('-sig')}; give --encoding, for "
-            "instance cp1252 or utf-16"
+            f"{path} is not encoded in {encoding.removesuffix('-sig')}; give "
+            "--encoding, for instance cp1252 or utf-16"
         ) from None
 
 
@@ -145,9 +178,13 @@ def _text(value: Any, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"{where}: {type(value).__name__} is not text; give another --text-column")
+        raise ValueError(
+            f"{where}: {type(value).__name__} is not text; give another --text-column"
+        )
     if "\0" in value:
-        raise ValueError(f"{where} holds zero bytes; give --encoding, for instance utf-16")
+        raise ValueError(
+            f"{where} holds zero bytes; give --encoding, for instance utf-16"
+        )
     return value
 
 
@@ -156,28 +193,35 @@ def _id(value: Any, where: str) -> str:
     text = str(value).strip() if isinstance(value, (str, int)) else ""
     if not text or isinstance(value, bool):
         raise ValueError(
-            f"{where} is empty, or no id: every text needs an id, which is text or a whole number"
+            f"{where} is empty, or no id: every text needs an id, which is text or a "
+            "whole number"
         )
     return text
 
 
-Rows = Iterator[tuple[str, dict[str, Any]]]  # where each one is, and its cells by their columns
+# where each one is, and its cells by their columns
+Rows = Iterator[tuple[str, dict[str, Any]]]
 
 
-def _rows_of_csv(file: io.StringIO, path: Path, columns: list[str], separator: str) -> Rows:
+def _rows_of_csv(
+    file: io.StringIO, path: Path, columns: list[str], separator: str
+) -> Rows:
     csv.field_size_limit(LARGEST_CELL)
     reader = csv.DictReader(file, delimiter=separator, strict=True)
     try:
         _check_header(list(reader.fieldnames or []), path, columns)
         for row in reader:
-            if None in row or None in row.values():  # what DictReader makes of more, and of fewer
+            # what DictReader makes of more, and of fewer
+            if None in row or None in row.values():
                 raise ValueError(
-                    f"{path}, line {reader.line_num} has more or fewer columns than the header; "
-                    "quote texts that hold the separator"
+                    f"{path}, line {reader.line_num} has more or fewer columns than "
+                    "the header; quote texts that hold the separator"
                 )
             yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:  # its messages quote no cell
-        raise ValueError(f"{path} is not valid CSV after line {reader.line_num}: {error}") from None
+        raise ValueError(
+            f"{path} is not valid CSV after line {reader.line_num}: {error}"
+        ) from None
 
 
 def _rows_of_json(file: io.StringIO, path: Path) -> Rows:
@@ -197,14 +241,17 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise ImportError(f"reading {path} needs pyarrow (dplda's extra 'files')") from None
+        raise ImportError(
+            f"reading {path} needs pyarrow (dplda's extra 'files')"
+        ) from None
     rows: list[dict[str, Any]] = []
     left = largest_size(path)
     try:
         file = parquet.ParquetFile(path)
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
         left -= sum(group.total_byte_size for group in groups)
-        # a cell may be as large as all that is stored, and stand in many rows: few at a time
+        # a cell may be as large as all that is stored, and stand in many rows: few at a
+        # time
         batches = file.iter_batches(batch_size=PARQUET_ROWS, columns=columns)
         while left >= 0 and (batch := next(batches, None)) is not None:
             left -= batch.nbytes + LEAST_ROW * batch.num_rows
@@ -213,10 +260,14 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
         raise ValueError(f"{path} is not a valid Parquet file") from None
     _check_header(file.schema_arrow.names, path, columns)
     check_unpacked(left >= 0, path)
-    yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
+    yield from (
+        (f"{path}, row {number}", row) for number, row in enumerate(rows, start=1)
+    )
 
 
 def _check_header(header: list[str], path: Path, columns: list[str]) -> None:
     for column in columns:
         if header.count(column) > 1:
-            raise ValueError(f"{path} has several columns {column!r}; rename all but one of them")
+            raise ValueError(
+                f"{path} has several columns {column!r}; rename all but one of them"
+            )

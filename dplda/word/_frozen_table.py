@@ -1,7 +1,8 @@
-"""Topic draws under a word-topic table that stands still: the table, the tokens and the sweep.
+"""Topic draws under a word-topic table that stands still: the table, the tokens and the
+sweep.
 
-The table holds IEEE halves, with an exact bound on the ratio of two of a topic. Draws have exactly
-the stated probabilities. docs/proofs_word.md has the proofs.
+The table holds IEEE halves, with an exact bound on the ratio of two of a topic. Draws
+have exactly the stated probabilities. docs/proofs_word.md has the proofs.
 """
 
 from __future__ import annotations
@@ -25,26 +26,30 @@ from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
 PIECE_TOKENS = 1 << 15  # tokens that a thread takes at a time when few are left
-MAX_COMPONENTS = 2048  # for which docs/proofs_word.md bounds the distance of a draw: 2**-118
+# for which docs/proofs_word.md bounds the distance of a draw: 2**-118
+MAX_COMPONENTS = 2048
 N_COMPONENTS = {"n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")]}
 TOPIC = np.int16  # of a token; -1 for none yet
 NO_WORDS = np.empty(0, np.uint64)
-PIECE_CELLS = 1 << 16  # cells whose sizes are added up in single precision; enters results
+# cells whose sizes are added up in single precision; enters results
+PIECE_CELLS = 1 << 16
 PIECE_WORDS = 1 << 16  # random words at a time: 512 kB
 SMALLEST, LARGEST = 2.0**-14, 65504.0  # of the normal halves
 BITS_OF_LARGEST = 0x7BFF  # of 65504
 FRACTION = 1023  # mask of the last ten bits of a half
-LARGEST_CLIP = 1 << 22  # in units of the prior; halves have 30 binary orders of magnitude
+# in units of the prior; halves have 30 binary orders of magnitude
+LARGEST_CLIP = 1 << 22
 SMALLEST_PRIOR = 2.0**-60  # in units of a count
 
 
 @dataclass(frozen=True, eq=False)
 class HalfTable:
-    """A word-topic table of positive halves, with an exact bound on the ratio of two of a topic.
+    """A word-topic table of positive halves, with an exact bound on the ratio of two of
+    a topic.
 
     `half` (n_words, padded) has the bits of normal IEEE halves, in proportion to
-    clip(counts, 0, count_clip) + prior, divided by the size of the topic. It is 0 on the padding to
-    a multiple of 16 topics.
+    clip(counts, 0, count_clip) + prior, divided by the size of the topic. It is 0 on
+    the padding to a multiple of 16 topics.
     """
 
     half: npt.NDArray[np.uint16]
@@ -61,16 +66,19 @@ class HalfTable:
         unit: float = 1.0,
         n_jobs: int | None = None,
     ) -> HalfTable:
-        """Clip public counts to [0, count_clip], add the prior, and divide by the topics' sizes.
+        """Clip public counts to [0, count_clip], add the prior, and divide by the
+        topics' sizes.
 
-        A count is (counts - mean) / unit. Two halves of one topic differ by at most the factor
-        count_clip / prior + 1. This bound is exact, whatever was rounded: docs/proofs_word.md,
-        lemma on halves. The number of threads never changes a result.
+        A count is (counts - mean) / unit. Two halves of one topic differ by at most the
+        factor count_clip / prior + 1. This bound is exact, whatever was rounded:
+        docs/proofs_word.md, lemma on halves. The number of threads never changes a
+        result.
         """
         n_words, n_components = counts.shape
         padded = -(-n_components // LANES) * LANES
         threads = n_threads(n_jobs)
-        factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)  # weights are in units of the prior
+        # weights are in units of the prior
+        factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)
         weight = factor, -mean * factor, min(count_clip / prior, 1e30)
 
         n_rows = max(1, PIECE_CELLS // n_components)  # of a piece
@@ -81,10 +89,16 @@ class HalfTable:
         # smallest and largest half of each topic, and what a weight of 1 becomes
         low, high, scale = columns = np.zeros((3, padded), np.float32)
         topics = slice(n_components)
-        exact = LARGEST / (largest.max(axis=0)[topics] / sizes[topics]).max() / sizes[topics]
+        exact = (
+            LARGEST
+            / (largest.max(axis=0)[topics] / sizes[topics]).max()
+            / sizes[topics]
+        )
         smallest = np.maximum(exact, SMALLEST).astype(np.float16)
         bits = smallest.view(np.uint16).astype(np.int64)
-        bits = np.minimum(bits + _steps(count_clip, prior)[bits & FRACTION], BITS_OF_LARGEST)
+        bits = np.minimum(
+            bits + _steps(count_clip, prior)[bits & FRACTION], BITS_OF_LARGEST
+        )
         columns[:, topics] = smallest, bits.astype(np.uint16).view(np.float16), exact
         half = aligned_zeros((n_words, padded), np.uint16)
         _release.write_halves(counts, *weight, scale, low, high, half, threads)
@@ -98,10 +112,12 @@ class HalfTable:
 
 @lru_cache(maxsize=16)
 def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
-    """How many halves a topic may have above its smallest one, by the last bits of the smallest.
+    """How many halves a topic may have above its smallest one, by the last bits of the
+    smallest.
 
     Halves with m = 1024, ..., 2047 are m 2**e. The largest of them that is at most
-    (count_clip / prior + 1) m 2**e is found in integers. Bits of halves are in the halves' order.
+    (count_clip / prior + 1) m 2**e is found in integers. Bits of halves are in the
+    halves' order.
     """
     ratio = Fraction(float(count_clip)) / Fraction(float(prior)) + 1
     steps = []
@@ -121,13 +137,20 @@ class TokensByWord:
 
     @classmethod
     def from_corpus(cls, corpus: Corpus) -> TokensByWord:
-        ptr, token = np.empty(corpus.n_words + 1, np.int64), np.empty(corpus.n_tokens, np.int32)
+        ptr, token = (
+            np.empty(corpus.n_words + 1, np.int64),
+            np.empty(corpus.n_tokens, np.int32),
+        )
         _release.list_by_word(corpus.word, ptr, token)
         return cls(ptr, token)
 
-    def count(self, topics: np.ndarray, counts: np.ndarray, n_jobs: int | None) -> np.ndarray:
+    def count(
+        self, topics: np.ndarray, counts: np.ndarray, n_jobs: int | None
+    ) -> np.ndarray:
         """Write the exact word-topic counts over `counts`; private."""
-        _release.count_topics(self.ptr, self.token, topics, 1, counts, n_threads(n_jobs))
+        _release.count_topics(
+            self.ptr, self.token, topics, 1, counts, n_threads(n_jobs)
+        )
         return counts
 
 
@@ -153,10 +176,11 @@ class Piece:
 
 
 def pieces_of(corpus: Corpus, n_jobs: int | None) -> list[Piece]:
-    """Blocks with a stream each; the last ones in parts, which keep all threads busy to the end.
+    """Blocks with a stream each; the last ones in parts, which keep all threads busy to
+    the end.
 
-    Small pieces are slower, because fewer documents are swept side by side. Documents of about one
-    length are begun one after the other: none is left over at the end.
+    Small pieces are slower, because fewer documents are swept side by side. Documents
+    of about one length are begun one after the other: none is left over at the end.
     """
     blocks, start, pieces = corpus.blocks(BLOCK_TOKENS), 0, []
     threads = joblib.effective_n_jobs(n_jobs)
@@ -180,10 +204,11 @@ def draw_topics(
     t: int,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Draw the topic of every token under a table that does not change, over `topics` (n_tokens,).
+    """Draw the topic of every token under a table that does not change, over `topics`
+    (n_tokens,).
 
-    Each block of documents has its own random stream, and the place of a token in the block says
-    which words are its own, so that the result does not depend on `n_jobs`.
+    Each block of documents has its own random stream, and the place of a token in the
+    block says which words are its own, so that the result does not depend on `n_jobs`.
     """
     tolerance = _frozen.tolerance(table.half.shape[1])
 
@@ -191,16 +216,26 @@ def draw_topics(
         documents, n = piece.documents, piece.documents.n_tokens
         part = topics[piece.start : piece.start + n]
         before = part.copy()
-        reader = partial(streams.reader, Purpose.TOPICS, t, piece.stream, skip=piece.skip)
+        reader = partial(
+            streams.reader, Purpose.TOPICS, t, piece.stream, skip=piece.skip
+        )
         bits, refinement = reader().words(n), NO_WORDS
         while True:
             n_exact = _frozen.sweep(
-                documents.word, documents.doc_ptr, piece.order, part, table.half, doc_topic_prior,
-                bits, refinement, tolerance,
-            )  # fmt: skip
+                documents.word,
+                documents.doc_ptr,
+                piece.order,
+                part,
+                table.half,
+                doc_topic_prior,
+                bits,
+                refinement,
+                tolerance,
+            )
             if n_exact >= 0:
                 return
-            # One draw in some 2**53 needs more than 64 bits: the piece again, with 128 for each.
+            # One draw in some 2**53 needs more than 64 bits: the piece again, with 128
+            # for each.
             refinement = reader().words(n, spare=True)
             part[:] = before
 

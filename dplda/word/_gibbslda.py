@@ -26,9 +26,9 @@ from dplda.word._frozen_table import (
     uniform_topics,
 )
 
-# With uniform topics, a cell of a table of this many holds next to nothing, and long documents
-# hardly leave the topics that they begin with (docs/decisions.md, record 16). With fewer topics, a
-# uniform start ends better.
+# With uniform topics, a cell of a table of this many holds next to nothing, and long
+# documents hardly leave the topics that they begin with (docs/decisions.md, record 16).
+# With fewer topics, a uniform start ends better.
 LIVE_START = 256
 PIECE_TOKENS = 1 << 16  # whose random words are drawn at a time; changes no result
 NO_GUARANTEE = no_guarantee(
@@ -39,9 +39,9 @@ NO_GUARANTEE = no_guarantee(
 class GibbsLDA(BaseLDA):
     """Latent Dirichlet allocation by Gibbs sampling, without privacy.
 
-    **Not private**: the baseline with which the private estimators are compared. Each sweep draws
-    the topic of every token, given the topics of the other tokens of its document and the
-    word-topic counts of the sweep before.
+    **Not private**: the baseline with which the private estimators are compared. Each
+    sweep draws the topic of every token, given the topics of the other tokens of its
+    document and the word-topic counts of the sweep before.
 
     Parameters
     ----------
@@ -76,29 +76,30 @@ class GibbsLDA(BaseLDA):
 
     Notes
     -----
-    **Privacy.** None. `components_` holds exact counts of the training documents, and anyone who
-    sees it may be able to read parts of the documents from it.
+    **Privacy.** None. `components_` holds exact counts of the training documents, and
+    anyone who sees it may be able to read parts of the documents from it.
 
-    **The chain.** Topics start uniform; 256 and more start from a sweep with live counts. In a
-    sweep, the word-topic counts of the sweep before stand still, the counts of a token itself among
-    them: documents are drawn in parallel. This is approximate distributed LDA [2]_ with one
-    document on each processor, or stochastic expectation-maximization [3]_ with topic weights
-    integrated out. Its topics are more concentrated than those of the exact sampler [1]_, and it
-    needs fewer sweeps to a given held-out perplexity (``docs/speed.md``).
+    **The chain.** Topics start uniform; 256 and more start from a sweep with live
+    counts. In a sweep, the word-topic counts of the sweep before stand still, the
+    counts of a token itself among them: documents are drawn in parallel. This is
+    approximate distributed LDA [2]_ with one document on each processor, or stochastic
+    expectation-maximization [3]_ with topic weights integrated out. Its topics are more
+    concentrated than those of the exact sampler [1]_, and it needs fewer sweeps to a
+    given held-out perplexity (``docs/speed.md``).
 
     References
     ----------
     .. [1] T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 101, 2004.
-    .. [2] D. Newman, A. Asuncion, P. Smyth, M. Welling, "Distributed Algorithms for Topic Models",
-       JMLR 10, 2009.
-    .. [3] M. Zaheer, M. Wick, J.-B. Tristan, A. Smola, G. Steele, "Exponential Stochastic Cellular
-       Automata for Massively Parallel Inference", AISTATS, 2016.
+    .. [2] D. Newman, A. Asuncion, P. Smyth, M. Welling, "Distributed Algorithms for
+       Topic Models", JMLR 10, 2009.
+    .. [3] M. Zaheer, M. Wick, J.-B. Tristan, A. Smola, G. Steele, "Exponential
+       Stochastic Cellular Automata for Massively Parallel Inference", AISTATS, 2016.
 
     Examples
     --------
     >>> from dplda import GibbsLDA
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=50, n_words=30, n_components=3, random_state=0).data
+    >>> X = make_topic_corpus(50, 30, 3, random_state=0).data
     >>> GibbsLDA(n_components=3, max_iter=20, random_state=0).fit_transform(X).shape
     (50, 3)
     """
@@ -106,20 +107,36 @@ class GibbsLDA(BaseLDA):
     _parameter_constraints = BaseLDA._parameter_constraints | N_COMPONENTS
 
     def __init__(
-        self, n_components=10, *, max_iter=100, doc_topic_prior=0.1, topic_word_prior=0.01,
-        n_jobs=None, random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        max_iter=100,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> GibbsLDA:
         """Train on documents: `max_iter` sweeps."""
-        corpus, n_sweeps = Corpus.from_counts(check_counts(self, X, reset=True)), int(self.max_iter)
+        corpus, n_sweeps = (
+            Corpus.from_counts(check_counts(self, X, reset=True)),
+            int(self.max_iter),
+        )
         counts = average_counts(
-            corpus, int(self.n_components), None, Streams.from_random_state(self.random_state),
-            rounds(self, 1, n_sweeps), n_sweeps, doc_topic_prior=self.doc_topic_prior,
-            topic_word_prior=self.topic_word_prior, n_jobs=self.n_jobs,
-        )  # fmt: skip
+            corpus,
+            int(self.n_components),
+            None,
+            Streams.from_random_state(self.random_state),
+            rounds(self, 1, n_sweeps),
+            n_sweeps,
+            doc_topic_prior=self.doc_topic_prior,
+            topic_word_prior=self.topic_word_prior,
+            n_jobs=self.n_jobs,
+        )
         components = counts.T + float(self.topic_word_prior)
         publish(self, NO_GUARANTEE, components_=components, n_iter_=n_sweeps)
         return self
@@ -137,11 +154,13 @@ def average_counts(
     topic_word_prior: float,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Word-topic counts (n_words, n_components), averaged over the last quarter of the sweeps.
+    """Word-topic counts (n_words, n_components), averaged over the last quarter of the
+    sweeps.
 
-    Every draw reads the counts `before` in addition, which are those of earlier documents or seeds,
-    and not in the result. They also draw the first topics. Without them, first topics are uniform,
-    or of a live sweep if there are many. `sweeps` has the numbers of `max_iter` sweeps.
+    Every draw reads the counts `before` in addition, which are those of earlier
+    documents or seeds, and not in the result. They also draw the first topics. Without
+    them, first topics are uniform, or of a live sweep if there are many. `sweeps` has
+    the numbers of `max_iter` sweeps.
     """
     by_word = TokensByWord.from_corpus(corpus)
     counts = np.zeros((corpus.n_words, n_components), np.int32)
@@ -153,10 +172,13 @@ def average_counts(
         topics = uniform_topics(corpus, n_components, streams)
     else:
         topics = live_sweep(
-            corpus, pad(counts, np.int32), np.zeros(n_components, np.int64),
+            corpus,
+            pad(counts, np.int32),
+            np.zeros(n_components, np.int64),
             streams.reader(Purpose.TOPICS, 0),
-            doc_topic_prior=doc_topic_prior, topic_word_prior=topic_word_prior,
-        ).astype(TOPIC)  # fmt: skip
+            doc_topic_prior=doc_topic_prior,
+            topic_word_prior=topic_word_prior,
+        ).astype(TOPIC)
     if before is None:
         by_word.count(topics, counts, n_jobs)
     largest = max(1.0, float(frequencies.max(initial=0)))
@@ -164,12 +186,20 @@ def average_counts(
     pieces = pieces_of(corpus, n_jobs)
     for t, n_left in zip(sweeps, range(max_iter - 1, -1, -1)):
         table = HalfTable.from_counts(
-            counts if before is None else before + counts, largest, topic_word_prior, n_jobs=n_jobs
+            counts if before is None else before + counts,
+            largest,
+            topic_word_prior,
+            n_jobs=n_jobs,
         )
         topics = draw_topics(
-            pieces, topics, table,
-            doc_topic_prior=doc_topic_prior, streams=streams, t=t, n_jobs=n_jobs,
-        )  # fmt: skip
+            pieces,
+            topics,
+            table,
+            doc_topic_prior=doc_topic_prior,
+            streams=streams,
+            t=t,
+            n_jobs=n_jobs,
+        )
         by_word.count(topics, counts, n_jobs)
         if n_left < n_averaged:
             total += counts
@@ -183,16 +213,19 @@ def live_counts(
     streams: Streams,
     **priors: float,
 ) -> np.ndarray:
-    """Counts (n_words, n_components) of one live sweep over the documents of some matrices.
+    """Counts (n_words, n_components) of one live sweep over the documents of some
+    matrices.
 
-    They are exact, for fits without noise, however the documents are divided. A weight counts as
-    the next whole number.
+    They are exact, for fits without noise, however the documents are divided. A weight
+    counts as the next whole number.
     """
     counts = pad(np.broadcast_to(np.int32(0), (n_words, n_components)), np.int32)
     totals, reader = np.zeros(n_components, np.int64), streams.reader(Purpose.TOPICS, 0)
     for X in matrices:
         for rows in row_blocks(X.indptr):  # the tokens of a block are in memory
-            live_sweep(Corpus.from_counts(X[rows].ceil()), counts, totals, reader, **priors)
+            live_sweep(
+                Corpus.from_counts(X[rows].ceil()), counts, totals, reader, **priors
+            )
     return counts[:, :n_components]
 
 
@@ -205,7 +238,8 @@ def live_sweep(
     doc_topic_prior: float,
     topic_word_prior: float,
 ) -> np.ndarray:
-    """First topics (n_tokens,) by collapsed Gibbs sampling: a draw reads the counts so far.
+    """First topics (n_tokens,) by collapsed Gibbs sampling: a draw reads the counts so
+    far.
 
     They are added to the padded `counts` (n_words, n_padded) and their sums `totals`
     (n_components,).
@@ -216,7 +250,14 @@ def live_sweep(
     for block in corpus.blocks(PIECE_TOKENS):
         start, end = end, end + block.n_tokens
         _gibbs.collapsed_sweep(
-            block.word, block.doc_ptr, topics[start:end], counts, totals,
-            doc_topic_prior, topic_word_prior, reader.words(block.n_tokens), scratch,
-        )  # fmt: skip
+            block.word,
+            block.doc_ptr,
+            topics[start:end],
+            counts,
+            totals,
+            doc_topic_prior,
+            topic_word_prior,
+            reader.words(block.n_tokens),
+            scratch,
+        )
     return topics

@@ -50,39 +50,42 @@ LARGEST_DRAW = 2**24  # bound of a draw of noise: its tables reach 105 scales
 SENSITIVITY = 2.0  # of the counts, in L1: a replaced word moves two of them by one each
 COUNTS = "word-topic counts"
 TOPICS = "topics"
-# Words of a document that the evidence of topics is stated for: a model is a function of releases,
-# and these say no length. At epsilon 4 and 20 the noise hides all topics of four corpora.
+# Words of a document that the evidence of topics is stated for: a model is a function
+# of releases, and these say no length. At epsilon 4 and 20 the noise hides all topics
+# of four corpora.
 DOC_WORDS = 30.0
 RELATION = (
-    "one word is replaced by another of the vocabulary; how many documents there are, and how many "
-    "words of the vocabulary each has, is public"
+    "one word is replaced by another of the vocabulary; how many documents there are, "
+    "and how many words of the vocabulary each has, is public"
 )
 
 
 class HDPLDA(PrivateEstimator, BaseLDA):
     """Word-level private LDA: hybrid private latent Dirichlet allocation.
 
-    The sound form of HDP-LDA [1]_ (the H is not "hierarchical"). Single words are protected, even
-    from an adversary who sees the topics of all tokens in every sweep: noise hides the counts, and
-    a clip bounds what a drawn topic reveals. ``SubLDA(subsampling_ratio=1)`` protects whole
-    documents, and is nearly always the better choice.
+    The sound form of HDP-LDA [1]_ (the H is not "hierarchical"). Single words are
+    protected, even from an adversary who sees the topics of all tokens in every sweep:
+    noise hides the counts, and a clip bounds what a drawn topic reveals.
+    ``SubLDA(subsampling_ratio=1)`` protects whole documents, and is nearly always the
+    better choice.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of topics, at most 2048.
     epsilon : float or None, default=None
-        Total epsilon of a word; ``inf`` trains without noise and without privacy. It is split
-        evenly between noise and topic draws, in zCDP. Give this, or `noise_epsilon` and
-        `count_clip`.
+        Total epsilon of a word; ``inf`` trains without noise and without privacy. It is
+        split evenly between noise and topic draws, in zCDP. Give this, or
+        `noise_epsilon` and `count_clip`.
     noise_epsilon : float or None, default=None
-        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to 40.
+        Epsilon of the Laplace noise of one sweep (epsilon_L in [1]_), from 2.5e-5 to
+        40.
     delta : float, default=1e-6
-        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well below
-        1 / n_tokens.
+        The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
+        below 1 / n_tokens.
     count_clip : float or None, default=None
-        Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C in [1]_).
-        A draw costs ``2 log(count_clip / topic_word_prior + 1)``.
+        Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C
+        in [1]_). A draw costs ``2 log(count_clip / topic_word_prior + 1)``.
     max_iter : int, default=50
         Number of sweeps.
     doc_topic_prior
@@ -96,8 +99,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     ----------
     components_
     components_std_ : ndarray of shape (n_features_in_,)
-        Standard deviation of the noise in a cell of each word, the same in all topics, in the unit
-        of `components_`.
+        Standard deviation of the noise in a cell of each word, the same in all topics,
+        in the unit of `components_`.
     topic_evidence_
     weak_topics_
     epsilon_ : float
@@ -121,28 +124,32 @@ class HDPLDA(PrivateEstimator, BaseLDA):
 
     Notes
     -----
-    **Privacy.** Unit: word (one token). Relation: its word is replaced by another word of the
-    vocabulary. The lengths of documents, counted in words of the vocabulary, are public.
-    Sensitivity: two counts change by one. Events: in each sweep ``Laplace(2 / noise_epsilon)``
-    twice, and, except in the last sweep, ``BoundedRange(2 log(count_clip / topic_word_prior + 1))``
-    for the topic of that token; other draws read the released table only. `epsilon_` is the smaller
-    of the sum (Theorem 3 of [1]_, which holds for this form) and of what the accountant finds.
+    **Privacy.** Unit: word (one token). Relation: its word is replaced by another word
+    of the vocabulary. The lengths of documents, counted in words of the vocabulary, are
+    public. Sensitivity: two counts change by one. Events: in each sweep ``Laplace(2 /
+    noise_epsilon)`` twice, and, except in the last sweep, ``BoundedRange(2
+    log(count_clip / topic_word_prior + 1))`` for the topic of that token; other draws
+    read the released table only. `epsilon_` is the smaller of the sum (Theorem 3 of
+    [1]_, which holds for this form) and of what the accountant finds.
     ``docs/proofs_word.md`` has the proof.
 
     Useful noise costs an epsilon of tens to hundreds.
 
     References
     ----------
-    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet Allocation Model
-       Training With Differential Privacy", IEEE TIFS, 2020, section IV.
+    .. [1] F. Zhao, X. Ren, S. Yang, Q. Han, P. Zhao, X. Yang, "Latent Dirichlet
+       Allocation Model Training With Differential Privacy", IEEE TIFS, 2020, section
+       IV.
 
     Examples
     --------
     >>> from dplda import HDPLDA
     >>> from dplda.datasets import make_topic_corpus
-    >>> X = make_topic_corpus(n_docs=100, n_words=30, n_components=3, random_state=0).data
-    >>> model = HDPLDA(n_components=3, noise_epsilon=0.5, count_clip=1.0, topic_word_prior=1.0,
-    ...                delta=1e-5, max_iter=50).fit(X)
+    >>> X = make_topic_corpus(100, 30, 3, random_state=0).data
+    >>> model = HDPLDA(
+    ...     n_components=3, noise_epsilon=0.5, count_clip=1.0, topic_word_prior=1.0,
+    ...     delta=1e-5, max_iter=50,
+    ... ).fit(X)
     >>> round(model.epsilon_, 2)
     36.08
     """
@@ -151,22 +158,36 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     _promise = Promise(
         unit="word",
         relation=RELATION,
-        mechanism="noise on every word-topic count, and topics drawn from the clipped noisy "
-        "counts, each sweep; the topics of all words may be seen as well",
+        mechanism="noise on every word-topic count, and topics drawn from the clipped "
+        "noisy counts, each sweep; the topics of all words may be seen as well",
         theorem="docs/proofs_word.md",
     )
     _parameter_constraints = {
         **BaseLDA._parameter_constraints | N_COMPONENTS,
         **PRIVACY_CONSTRAINTS,
-        "noise_epsilon": [None, Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both")],
+        "noise_epsilon": [
+            None,
+            Interval(Real, SMALLEST_EPSILON, LARGEST_EPSILON, closed="both"),
+        ],
         "count_clip": [None, Interval(Real, 0, 1e18, closed="right")],
     }
 
     def __init__(
-        self, n_components=10, *, epsilon=None, noise_epsilon=None, delta=1e-6, count_clip=None,
-        max_iter=50, doc_topic_prior=0.1, topic_word_prior=0.01, ledger=None, n_jobs=None,
-        random_state=None, verbose=0,
-    ):  # fmt: skip
+        self,
+        n_components=10,
+        *,
+        epsilon=None,
+        noise_epsilon=None,
+        delta=1e-6,
+        count_clip=None,
+        max_iter=50,
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -178,8 +199,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         BudgetError
             If the budget of the ledger is too small. No data have been read then.
         ValueError
-            If the budget is stated more than once or not at all, or if `count_clip` does not fit
-            the statement.
+            If the budget is stated more than once or not at all, or if `count_clip`
+            does not fit the statement.
 
         Warns
         -----
@@ -192,46 +213,61 @@ class HDPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
-        """Run one more private sweep on the given documents; raises and warns as `fit` does.
+        """Run one more private sweep on the given documents; raises and warns as `fit`
+        does.
 
-        The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most `max_iter`
-        calls. The first call draws topics uniformly, a later one under the released table. Fix the
-        number of calls before you look at the model, or use a ledger with
-        ``composition="adaptive"``, whose budget is then the guarantee.
+        The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most
+        `max_iter` calls. The first call draws topics uniformly, a later one under the
+        released table. Fix the number of calls before you look at the model, or use a
+        ledger with ``composition="adaptive"``, whose budget is then the guarantee.
 
         Raises
         ------
         BudgetError
-            If this call would exceed `epsilon` or the budget of the ledger. No data have been read
-            then.
+            If this call would exceed `epsilon` or the budget of the ledger. No data
+            have been read then.
         ValueError
-            If `n_components`, noise, clip, prior or the width of `X` changed since the first call.
+            If `n_components`, noise, clip, prior or the width of `X` changed since the
+            first call.
         """
         return self._train(X, released_so_far(self, "word"), 1)
 
     def _train(self, X: Any, released: NoisyCounts | None, n_sweeps: int) -> HDPLDA:
-        """Private sweeps on top of what earlier calls released; None starts from scratch."""
+        """Private sweeps on top of what earlier calls released; None starts from
+        scratch.
+        """
         mechanisms = self._mechanisms()  # public
         if released is not None and released.mechanisms != mechanisms:
             raise ValueError(
-                "partial_fit continues with the noise and the clip of the calls before, and "
-                "epsilon, delta, max_iter, noise_epsilon, count_clip or topic_word_prior have "
-                "changed; call fit to start from scratch"
+                "partial_fit continues with the noise and the clip of the calls "
+                "before, and epsilon, delta, max_iter, noise_epsilon, count_clip or "
+                "topic_word_prior have changed; call fit to start from scratch"
             )
-        one_sweep = [(TOPICS, mechanisms.topic_event), (COUNTS, mechanisms.mechanism.event)]
-        plan = (one_sweep * n_sweeps)[released is None :]  # the first topics are uniform, and free
+        one_sweep = [
+            (TOPICS, mechanisms.topic_event),
+            (COUNTS, mechanisms.mechanism.event),
+        ]
+        # the first topics are uniform, and free
+        plan = (one_sweep * n_sweeps)[released is None :]
         earlier = None if released is None else self.privacy_
         check_paid(self, plan, earlier, self.max_iter)
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
         first = 1 if released is None else self.n_iter_ + 1
         last = first + n_sweeps - 1
-        with Curator(plan, streams, label="HDPLDA", unit="word", ledger=self.ledger) as curator:
+        with Curator(
+            plan, streams, label="HDPLDA", unit="word", ledger=self.ledger
+        ) as curator:
             X = check_counts(self, X, reset=released is None)  # private
-            tokens = Corpus.from_counts(X).shuffled(streams, first, self.n_jobs)  # private
+            tokens = Corpus.from_counts(X).shuffled(
+                streams, first, self.n_jobs
+            )  # private
             by_word = TokensByWord.from_corpus(tokens)  # private
             pieces = pieces_of(tokens, self.n_jobs)  # private
-            shape, n_tokens = (tokens.n_words, int(self.n_components)), tokens.n_tokens  # public
+            shape, n_tokens = (
+                (tokens.n_words, int(self.n_components)),
+                tokens.n_tokens,
+            )  # public
             if released is None:
                 total, n = np.zeros(shape, mechanisms.integers(n_tokens, n_sweeps)), 0
                 topics, n_drawn = uniform_topics(tokens, shape[1], streams), 0  # public
@@ -242,28 +278,45 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             for t in rounds(self, first, last):
                 if released is not None:
                     table = HalfTable.from_counts(
-                        released.total, mechanisms.count_clip, self.topic_word_prior,
-                        mean=released.noise_mean, unit=released.n, n_jobs=self.n_jobs,
-                    )  # public  # fmt: skip
-                    # Two words' probabilities of a topic differ at most by exp(sampling_epsilon),
-                    # because the clip bounds the ratio of their weights. One draw depends on the
-                    # replaced word; all other draws read public topics and the table only.
+                        released.total,
+                        mechanisms.count_clip,
+                        self.topic_word_prior,
+                        mean=released.noise_mean,
+                        unit=released.n,
+                        n_jobs=self.n_jobs,
+                    )  # public
+                    # Two words' probabilities of a topic differ at most by
+                    # exp(sampling_epsilon), because the clip bounds the ratio of their
+                    # weights. One draw depends on the replaced word; all other draws
+                    # read public topics and the table only.
                     n_drawn += 1
                     draw = partial(
-                        draw_topics, pieces, topics, table, doc_topic_prior=self.doc_topic_prior,
-                        streams=streams, t=n_drawn, n_jobs=self.n_jobs,
-                    )  # fmt: skip
+                        draw_topics,
+                        pieces,
+                        topics,
+                        table,
+                        doc_topic_prior=self.doc_topic_prior,
+                        streams=streams,
+                        t=n_drawn,
+                        n_jobs=self.n_jobs,
+                    )
                     topics = curator.publish(
                         draw, [mechanisms.topic_event], label=TOPICS, round=n_drawn
                     )  # public
                 counts = by_word.count(topics, cells, self.n_jobs)  # private
-                # A replaced word moves two counts by one each: the two cells that the mechanism
-                # charges. The noisy counts take the place of the counts, until the next count.
+                # A replaced word moves two counts by one each: the two cells that the
+                # mechanism charges. The noisy counts take the place of the counts,
+                # until the next count.
                 noisy = curator.release(
-                    counts, mechanisms.mechanism, label=COUNTS, round=t, overwrite_value=True,
+                    counts,
+                    mechanisms.mechanism,
+                    label=COUNTS,
+                    round=t,
+                    overwrite_value=True,
                     n_jobs=self.n_jobs,
-                )  # public  # fmt: skip
-                if 2 * (t - first + 1) > n_sweeps:  # the first half of a fit is not averaged
+                )  # public
+                # the first half of a fit is not averaged
+                if 2 * (t - first + 1) > n_sweeps:
                     total += noisy  # public
                     n += 1
                 released = NoisyCounts(noisy, 1, mechanisms)  # public
@@ -272,10 +325,16 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         scale = mechanisms.mechanism.scale
         noise = "floored Laplace" if scale > 0 else "no"
         guarantee = make_guarantee(
-            curator.events, delta=self.delta, earlier=earlier, unit="word", relation=RELATION,
-            mechanism=f"{noise} {self._promise.mechanism}", sensitivity=SENSITIVITY,
-            noise_scale=scale, seeded=streams.seeded,
-        )  # fmt: skip
+            curator.events,
+            delta=self.delta,
+            earlier=earlier,
+            unit="word",
+            relation=RELATION,
+            mechanism=f"{noise} {self._promise.mechanism}",
+            sensitivity=SENSITIVITY,
+            noise_scale=scale,
+            seeded=streams.seeded,
+        )
         components = (total - average.noise_mean).T  # of the unbiased counts
         components /= n
         np.maximum(components, 0, out=components)
@@ -296,29 +355,34 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         return self
 
     def _mechanisms(self) -> SweepMechanisms:
-        """The mechanisms of a sweep, unless their statements are contradictory or missing."""
+        """The mechanisms of a sweep, unless their statements are contradictory or
+        missing.
+        """
         exactly_one("HDPLDA", epsilon=self.epsilon, noise_epsilon=self.noise_epsilon)
         clip, prior = self.count_clip, self.topic_word_prior
         if (self.epsilon is None) == (clip is None):
             raise ValueError(
-                "give count_clip together with noise_epsilon, and not with epsilon (which is split "
-                f"between noise and topic sampling); got epsilon={self.epsilon}, count_clip={clip}"
+                "give count_clip together with noise_epsilon, and not with epsilon "
+                "(which is split between noise and topic sampling); got "
+                f"epsilon={self.epsilon}, count_clip={clip}"
             )
         if clip is None:
             total = float(self.epsilon), float(self.delta), int(self.max_iter)
             return SweepMechanisms.from_total(*total, prior)
         if clip > prior * LARGEST_CLIP:
             raise ValueError(
-                f"count_clip may be at most {LARGEST_CLIP} times topic_word_prior ({prior}), got "
-                f"{clip}; such a clip protects nothing"
+                f"count_clip may be at most {LARGEST_CLIP} times topic_word_prior "
+                f"({prior}), got {clip}; such a clip protects nothing"
             )
         return SweepMechanisms.from_noise(self.noise_epsilon, clip, prior)
 
 
 def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
-    """Range of one topic draw from clipped counts, ``2 log(C / beta + 1)``, as in HDP-LDA.
+    """Range of one topic draw from clipped counts, ``2 log(C / beta + 1)``, as in
+    HDP-LDA.
 
-    It is the epsilon of a `BoundedRange` event: one draw of a sweep depends on the protected word.
+    It is the epsilon of a `BoundedRange` event: one draw of a sweep depends on the
+    protected word.
     """
     return 2.0 * math.log1p(count_clip / topic_word_prior)
 
@@ -337,7 +401,9 @@ class SweepMechanisms:
     def from_total(
         cls, epsilon: float, delta: float, max_iter: int, topic_word_prior: float
     ) -> SweepMechanisms:
-        """Split a total epsilon evenly between the noise and the draws of all sweeps, in zCDP."""
+        """Split a total epsilon evenly between the noise and the draws of all sweeps,
+        in zCDP.
+        """
         if math.isinf(epsilon):  # no noise, and a clip that few counts reach
             return cls(NoNoise(), NonPrivate(), 1e5, math.inf, math.inf)
 
@@ -349,17 +415,23 @@ class SweepMechanisms:
 
         def planned(mechanisms: SweepMechanisms) -> list[Event]:
             """The plan of `fit`: nothing reads topics after the last release."""
-            draws = [Repeated(mechanisms.topic_event, max_iter - 1)] if max_iter > 1 else []
+            draws = (
+                [Repeated(mechanisms.topic_event, max_iter - 1)] if max_iter > 1 else []
+            )
             return [Repeated(mechanisms.mechanism.event, max_iter), *draws]
 
-        # `max_iter` calls of `partial_fit` release what `fit` does, but each of them adds to the
-        # distance from ideal noise. Where their sum can be charged to delta, it covers both.
+        # `max_iter` calls of `partial_fit` release what `fit` does, but each of them
+        # adds to the distance from ideal noise. Where their sum can be charged to
+        # delta, it covers both.
         distance = max_iter * TOTAL_VARIATION
         if not is_chargeable(distance, epsilon, delta):
             distance = TOTAL_VARIATION
         return even_split(
             calibrate(
-                lambda scale: planned(even_split(scale)), epsilon, delta, total_variation=distance
+                lambda scale: planned(even_split(scale)),
+                epsilon,
+                delta,
+                total_variation=distance,
             )
         )
 
@@ -383,7 +455,9 @@ class SweepMechanisms:
         return math.sqrt(q / (1 - q) ** 2 + ((1 + q) / (1 - q) / 2) ** 2)
 
     def integers(self, n_tokens: int, n_releases: int) -> type[np.signedinteger]:
-        """The integer type that holds the sum of some releases of at most `n_tokens` counts."""
+        """The integer type that holds the sum of some releases of at most `n_tokens`
+        counts.
+        """
         largest = n_releases * (n_tokens + LARGEST_DRAW)
         return np.int32 if largest < 2**31 else np.int64
 
@@ -398,5 +472,7 @@ class NoisyCounts:
 
     @property
     def noise_mean(self) -> float:
-        """Mean of the noise in the sum: (total - noise_mean) / n are unbiased mean counts."""
+        """Mean of the noise in the sum: (total - noise_mean) / n are unbiased mean
+        counts.
+        """
         return self.n * self.mechanisms.mechanism.mean

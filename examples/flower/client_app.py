@@ -1,12 +1,13 @@
-"""A party: it answers with private topics of its own documents, which stay where they are.
+"""A party: it answers with private topics of its own documents, which stay where they
+are.
 
 Its options come from its own node, never from the coordinator::
 
     flower-supernode --node-config 'name="north" data="north.npz" folder="/home/north"
         epsilon=8.0 budget=8.0'
 
-The node keeps the fit, which holds no words, until the run ends. A further run fits again: all of
-them together cost at most `budget`.
+The node keeps the fit, which holds no words, until the run ends. A further run fits
+again: all of them together cost at most `budget`.
 """
 
 import pickle
@@ -37,10 +38,14 @@ def train(message, context):
         X = sp.load_npz(folder / node["data"])
     words = (folder / "words.txt").read_text("utf-8").splitlines()
     answer = answer_request(
-        party, X, message.content["dplda"]["data"],
-        party=node["name"], vocabulary=vocabulary_hash(words),
-    )  # fmt: skip
+        party,
+        X,
+        message.content["dplda"]["data"],
+        party=node["name"],
+        vocabulary=vocabulary_hash(words),
+    )
     context.state["party"] = ConfigRecord({"fit": pickle.dumps(party)})
     return Message(
-        RecordDict({"dplda": ConfigRecord({"data": answer.to_bytes()})}), reply_to=message
+        RecordDict({"dplda": ConfigRecord({"data": answer.to_bytes()})}),
+        reply_to=message,
     )

@@ -23,13 +23,18 @@ def main(grid, context):
             time.sleep(1.0)
         messages = [
             Message(
-                RecordDict({
-                    "dplda": ConfigRecord({"data": master.request(names.get(node, "")).to_bytes()})
-                }),
-                node, "train",
+                RecordDict(
+                    {
+                        "dplda": ConfigRecord(
+                            {"data": master.request(names.get(node, "")).to_bytes()}
+                        )
+                    }
+                ),
+                node,
+                "train",
             )
             for node in nodes
-        ]  # fmt: skip
+        ]
         answers = {}
         for reply in grid.send_and_receive(messages, timeout=config["round-timeout"]):
             if reply.has_error():
