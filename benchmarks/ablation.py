@@ -1,5 +1,4 @@
-"""What each tuned constant of a document-level fit is worth, in points of the share of
-the gap.
+"""The worth of each tuned constant of a document-level fit, in points of gap share.
 
 ``python benchmarks/ablation.py [--corpora kos bbc docstrings nips] [--seeds 2] [--only
 NAME ...] [--points FILE] [--into PAGE MARK]``
@@ -151,9 +150,7 @@ def forget() -> None:
 def fit(
     split: Split, epsilon: float, texts: int, seed: int, name: str = "", to: str = ""
 ) -> float:
-    """Held-out perplexity of a fit under the constants of the moment, which `name` and
-    `to` say.
-    """
+    """Held-out perplexity of a fit under current constants, as `name` and `to` say."""
     given = (
         {"prior_components": prior_of(split, texts, seed)}
         if texts

@@ -1,5 +1,4 @@
-"""Figures of accounting: bounds next to exact values, calibrations, detection, sweeps
-of words.
+"""Figures of accounting: bounds by exact values, calibrations, detection, word sweeps.
 
 ``python benchmarks/accounting.py TABLE`` prints one of
 
@@ -85,9 +84,7 @@ def bounds() -> None:
 
 
 def library() -> None:
-    """Gaussian noise, which has a closed form, through another library's loss
-    distributions.
-    """
+    """Gaussian noise, in closed form, by another library's loss distributions."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     print("| noise | rounds | exact, at least | dp-accounting, interval 1e-4 |")

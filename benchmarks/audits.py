@@ -1,5 +1,4 @@
-"""Audits of every estimator: the epsilon that an attack finds, next to the one that is
-claimed.
+"""Audits of every estimator: the epsilon that an attack finds, beside the claimed.
 
 ``python benchmarks/audits.py [--runs 20] [--canaries 5000] [--seed 0] [--only TEXT]
 [--shares]``

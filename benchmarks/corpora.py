@@ -30,9 +30,7 @@ DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 @dataclass(eq=False)  # two splits are never compared, and one may be a key
 class Split:
-    """Training and held-out documents, their labels if any, and the words of the
-    columns.
-    """
+    """Training and held-out documents, labels if any, and the words of columns."""
 
     name: str
     train: sp.csr_array
@@ -51,8 +49,9 @@ def data_folder() -> Path:
 
 
 def uci_bow(name: str):
-    """A corpus of the UCI bags of words: sizes, and lines of document, word and count
-    from 1.
+    """A corpus of the UCI bags of words.
+
+    Sizes, and lines of document, word and count from 1.
     """
     with gzip.open(found(f"docword.{name}.txt.gz")) as file:
         n_docs, n_words, _ = (int(file.readline()) for _ in range(3))
@@ -120,9 +119,7 @@ def nips(**options) -> Split:
 
 
 def embedded() -> Split:
-    """Docstrings of the scientific packages, words of Python's documentation
-    (public).
-    """
+    """Docstrings of scientific packages, words of Python's documentation (public)."""
     texts, labels = load_docstrings()
     words = python_words(2000)
     X = CountVectorizer(vocabulary=words).fit_transform(texts)
@@ -130,9 +127,7 @@ def embedded() -> Split:
 
 
 def glosses() -> Split:
-    """The embedded definitions of nouns, and the 2,000 words that most of their fields
-    use.
-    """
+    """The embedded noun definitions, and the 2,000 words most of their fields use."""
     corpus, pattern = load_wordnet_glosses(), r"(?<![\w'])[a-z]{3,}(?![\w'])"
     vectorizer = CountVectorizer(stop_words="english", token_pattern=pattern)
     X = sp.csr_array(vectorizer.fit_transform(corpus.data))

@@ -1,5 +1,4 @@
-"""A corpus of installed texts: the documentation of joblib, NumPy, SciPy and
-scikit-learn.
+"""A corpus of installed texts: docs of joblib, NumPy, SciPy and scikit-learn.
 
 The texts depend only on the versions of the four packages and, for some compiled
 objects, on the platform. They are public. Sources are parsed, and not imported.
@@ -42,9 +41,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @lru_cache(maxsize=1)
 def load_docstrings() -> tuple[list[str], np.ndarray]:
-    """About 7,000 texts in the order of qualified names, and the subpackage that each
-    is of.
-    """
+    """About 7,000 texts in the order of qualified names, and each one's subpackage."""
     documents = [
         item for package in PACKAGES for item in in_sources(folder(package), package)
     ]
@@ -60,8 +57,9 @@ def load_docstrings() -> tuple[list[str], np.ndarray]:
 
 
 def python_words(n_words: int | None = None) -> list[str]:
-    """Frequent words of Python's own documentation: a public vocabulary for the
-    docstrings.
+    """Frequent words of Python's documentation: a vocabulary for the docstrings.
+
+    The vocabulary is public.
     """
     vectorizer = CountVectorizer(
         stop_words="english", token_pattern=r"(?u)\b[a-z]{3,}\b"
@@ -81,8 +79,9 @@ def subpackages(package: str) -> set[str]:
 
 
 def label(name: str, public: dict[str, set[str]]) -> str:
-    """The public subpackage of a qualified name, or its package: numpy._core gives
-    numpy.
+    """The public subpackage of a qualified name, or its package.
+
+    For instance, numpy._core gives numpy.
     """
     package, subpackage = [*name.split("."), ""][:2]
     return f"{package}.{subpackage}" if subpackage in public[package] else package
@@ -138,9 +137,7 @@ def in_call(call: ast.Call, name: str) -> Iterator[tuple[str, str]]:
 
 
 def in_namespace(name: str) -> Iterator[tuple[str, str]]:
-    """Documentation of the compiled objects of a public module, and of their
-    members.
-    """
+    """Documentation of compiled objects of a public module, and of their members."""
     for key, value in sorted(vars(importlib.import_module(name)).items()):
         if not callable(value) or inspect.isfunction(value):
             continue

@@ -171,9 +171,7 @@ def kinds_of(split: Split) -> np.ndarray:
 
 
 def deal(split: Split) -> np.ndarray:
-    """The party of each document (n_docs,): kinds go to parties whole, but for some
-    strays.
-    """
+    """Each document's party (n_docs,): kinds go whole to parties, but for strays."""
     rng, kind = np.random.default_rng(0), kinds_of(split)
     sizes, home, load = np.bincount(kind), {}, np.zeros(3)
     # the largest kinds first, to the party that lacks most
@@ -232,9 +230,7 @@ def alone(split: Split, options) -> None:
 
 
 def literal(split: Split, options) -> None:
-    """The party as published and the sound one, at the paper's threshold and at a
-    better one.
-    """
+    """The published and the sound party, at the paper's threshold and a better one."""
     owner = deal(split)
     print("\n| epsilon | party | log-likelihood per token | words recovered |")
     print("| --- | --- | --- | --- |")

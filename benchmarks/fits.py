@@ -1,5 +1,4 @@
-"""Other ways to fit: held-out perplexity by users, days, rates of sampling, and
-inference.
+"""Other ways to fit: held-out perplexity by users, days, sampling rates, inference.
 
 ``python benchmarks/fits.py TABLE [--corpora kos ...] [--epsilons 1 4] [--seeds 3]``
 prints one of
@@ -149,9 +148,7 @@ def days(split, options) -> None:
 
 
 def timed(model, split, n_seeds):
-    """Held-out perplexities, and the median CPU seconds of a fit whose noise is
-    calibrated.
-    """
+    """Held-out perplexities, and median CPU seconds of a fit with calibrated noise."""
     model._budget()
     results, seconds = [], []
     for seed in range(n_seeds):

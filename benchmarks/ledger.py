@@ -1,5 +1,4 @@
-"""What a ledger takes: time, waits, and epsilon under filters: ``python
-benchmarks/ledger.py``.
+"""What a ledger takes: time, waits, filtered epsilon: ``python benchmarks/ledger.py``.
 
 Times of reservations are CPU seconds of one process; the waits of the race are seconds
 on the clock.
@@ -53,8 +52,9 @@ def changed(event, factor):
 
 
 def reservations(folder, most):
-    """Fits that all differ: the time of one more reservation, and of the total in a new
-    process.
+    """Fits that all differ: the time of one more reservation, and of a new total.
+
+    The total is that of a new process.
     """
     print(
         "| fits | entries | seconds of a reservation | of the total, read anew | MB |"

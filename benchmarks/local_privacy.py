@@ -147,8 +147,9 @@ FIGURES = {6: figure_6, 8: figure_8, 9: figure_9, 10: figure_10}
 def online(
     split, options, *, epsilon, n_prior, batch=BATCH, start=None, way="bits"
 ) -> list[float]:
-    """Perplexity after each batch, averaged over seeds; batches begin after the public
-    corpus.
+    """Perplexity after each batch, averaged over seeds.
+
+    Batches begin after the public corpus.
     """
     start = n_prior if start is None else start
     runs = []

@@ -68,8 +68,9 @@ def bias(models, X) -> None:
 
 
 def spread(model, X, n_draws: int) -> None:
-    """Standard deviation of the gain over draws of the noise, and the stated standard
-    error.
+    """Standard deviation of the gain over noise draws, and its stated error.
+
+    The error is the standard error.
     """
     print("| epsilon | standard deviation of the gain | stated standard error |")
     print("| --- | --- | --- |")

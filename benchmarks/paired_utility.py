@@ -1,5 +1,4 @@
-"""Whether a change of the code changes held-out perplexity: fits of two commits, seed
-by seed.
+"""Whether a code change alters held-out perplexity: fits of two commits by seed.
 
 ``python benchmarks/paired_utility.py splits FOLDER [--corpora kos bbc docstrings nips]
 [--half]`` writes the training and held-out documents once, or half of the training
@@ -137,9 +136,7 @@ def run(options) -> None:
 
 
 def keep(file: Path, rows: list) -> None:
-    """Write measured rows to a file, whole or not at all: a run may be ended at any
-    time.
-    """
+    """Write measured rows to a file, whole or not at all: a run may end at any time."""
     whole = file.with_suffix(".part")
     whole.write_text(json.dumps(rows, indent=0))
     whole.replace(file)
@@ -155,8 +152,7 @@ def keep_table(folder: Path, setting: tuple, seed: int, components: np.ndarray) 
 
 @contextlib.contextmanager
 def printed_into(page_and_mark: tuple[str, str] | None) -> Iterator[None]:
-    """What is printed meanwhile replaces what stands between the marks of a page, if
-    there is one.
+    """What is printed meanwhile replaces what is between a page's marks, if any.
 
     The marks are ``<!-- MARK -->`` and ``<!-- end of MARK -->``.
     """

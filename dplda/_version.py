@@ -1,5 +1,3 @@
-"""The version, in one place: the build, the package and release files take it from
-here.
-"""
+"""The version, in one place: build, package and release files take it from here."""
 
 __version__ = "0.1.0"

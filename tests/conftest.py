@@ -57,9 +57,7 @@ def corpus():
 
 @pytest.fixture
 def flushed():
-    """A processor that flushes floats below the normal ones to zero, as -ffast-math
-    sets it.
-    """
+    """A processor that flushes subnormal floats to zero, as -ffast-math sets it."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         pytest.skip("the control word is at this place in fenv_t on Linux on x86-64")
     libm, before = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()

@@ -59,9 +59,7 @@ class Case:
 
     @property
     def room(self):
-        """The subpackage that the estimator lives in: who is trusted with the
-        documents.
-        """
+        """The subpackage of the estimator: who is trusted with the documents."""
         return type(self.estimator).__module__.split(".")[1]
 
 
@@ -98,8 +96,7 @@ BUDGET = ("epsilon", "token_epsilon", "noise_multiplier", "noise_epsilon", "coun
 
 
 def discovered():
-    """The public topic models, and clients of local ones, in the order of the tables of
-    contents.
+    """The public topic models, and clients of local ones, in table-of-contents order.
 
     As scikit-learn's `all_estimators`: a new class needs no line here.
     """
@@ -164,9 +161,7 @@ def without_noise(estimator, **parameters):
 
 
 def observed(estimator, X):
-    """The estimator fitted to X, and what an observer sees: values by label and
-    round.
-    """
+    """The estimator fitted to X, and observed values by label and round."""
     with observe_releases() as seen:
         estimator.fit(X)
     values = {}

@@ -1,5 +1,4 @@
-"""Exact laws of releases on toy corpora, and rigorous bounds on epsilon that follow
-from them.
+"""Exact laws of releases on toy corpora, and rigorous bounds on epsilon from them.
 
 The noise is decoded from the tables that the kernel reads. Small laws are dictionaries
 of fractions (`largest_epsilon`). Gaussian noise has seventeen million values. Its laws
@@ -31,10 +30,10 @@ import dplda.privacy._mechanisms as mechanisms_module
 from dplda.audit._replay import fit_watched
 from dplda.core._corpus import Corpus
 from dplda.federated._tokens import privatize
+from dplda.gibbs._frozen_table import HalfTable
 from dplda.privacy._curator import membership_threshold
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose
-from dplda.word._frozen_table import HalfTable
 
 TOTAL = 2**149  # of the weights of a table
 # Relative error of any float below: sums of at most 2e7 positive terms, a hundred of
@@ -47,8 +46,7 @@ SMALLEST = 1e-24  # mass that a grid drops at either end; it counts as an infini
 
 
 def largest_epsilon(p, q, delta=0):
-    """The smallest epsilon of two laws {outcome: Fraction} at a delta, in both
-    directions.
+    """Smallest epsilon of two laws {outcome: Fraction} at a delta, both directions.
 
     It is exact up to the last step, a logarithm of 40 digits.
     """
@@ -56,8 +54,9 @@ def largest_epsilon(p, q, delta=0):
 
 
 def _epsilon(p, q, delta):
-    """Solve sum of max(p - e q, 0) = delta for e >= 1: between two ratios it is linear
-    in e.
+    """Solve sum of max(p - e q, 0) = delta for e >= 1.
+
+    Between two ratios it is linear in e.
     """
     delta, p_above, q_above = Fraction(delta), Fraction(0), Fraction(0)
     atoms = {}
@@ -178,9 +177,7 @@ class Pair:
         )
 
     def compose(self, other):
-        """Both releases, independent: losses add up. Direct sums, no Fourier
-        transform.
-        """
+        """Both releases, independent: losses add. Direct sums, no Fourier transform."""
         p, q = np.convolve(self.p, other.p), np.convolve(self.q, other.q)
         outside = self.outside + other.outside
         return Pair(
@@ -298,8 +295,9 @@ def _gaussian_noise(tables):
 
 
 def _digit(tables):
-    """The law of a look-up, minus 2048, from the packed table: exact weights, then
-    floats.
+    """The law of a look-up, minus 2048, from the packed table.
+
+    Exact weights, then floats.
     """
     (table,) = unpack(tables)
     weights = weights_of(*table)
@@ -344,8 +342,7 @@ class Step:
 
 
 def watched(estimator, X, *, methods=("fit",), first=None):
-    """Call some methods with `X`, and with all documents in each sample: the model and
-    the tape.
+    """Call methods with `X`, and with all documents in each sample: model and tape.
 
     With a `first` tape, its releases are let out in the place of those of this fit.
     """
@@ -374,9 +371,7 @@ def without(X, row):
 
 
 def two_worlds(estimator, X, Y, row, *, methods=("fit",)):
-    """The model of `X`, and its steps next to those of a neighbor that differs in one
-    row.
-    """
+    """The model of `X`, and its steps next to a neighbor's that differs in one row."""
     X, Y = np.asarray(X, float), np.asarray(Y, float)
     model, tape = watched(estimator, X, methods=methods)
     _, other = watched(estimator, Y, methods=methods, first=tape)
@@ -393,9 +388,7 @@ def two_worlds(estimator, X, Y, row, *, methods=("fit",)):
 
 
 def pair_of(steps, interval, *, upper, added):
-    """The pair of all steps; P is the law with the document if `added`, and Q
-    otherwise.
-    """
+    """The pair of all steps; P is the law with the document if `added`, else Q."""
     noise, total = gaussian_noise(), None
     for step in steps:
         cells = [
@@ -408,9 +401,7 @@ def pair_of(steps, interval, *, upper, added):
 
 
 def epsilon_interval(steps, delta, interval):
-    """Lower and upper bound on the exact epsilon of the steps, the worse of both
-    directions.
-    """
+    """Lower and upper bound on the steps' exact epsilon, the worse direction."""
     margin = (
         4 * gaussian_noise().deviation * sum(len(step.shift) for step in steps) + 1e-10
     )
@@ -453,8 +444,9 @@ def laplace_law(scale):
 
 @dataclass(frozen=True)
 class NoisyCell:
-    """A noisy count of 0, ..., `largest`, in few atoms: below 0, 0, ..., largest - 1,
-    and above.
+    """A noisy count of 0, ..., `largest`, in few atoms.
+
+    Below 0, 0, ..., largest - 1, and above.
 
     `chance[c][i]` is the exact probability of atom i around the count c. Within an
     atom, the ratio of two counts' laws is constant up to `spread` in total variation.
@@ -491,8 +483,7 @@ class NoisyCell:
 
 
 def sweeps_law(words, labels, cell, mechanisms, *, topic_word_prior, doc_topic_prior):
-    """The exact law of all that a fit of one document of few tokens, V = 2 and K = 2
-    shows.
+    """The exact law of all a fit of one document of few tokens, V = 2 and K = 2, shows.
 
     `labels` names the releases in order. The first topics are uniform, and are shown as
     well. The secret order of the tokens is averaged over.
@@ -643,9 +634,7 @@ def report_laws(bits, max_ones, n_words):
 
 
 def vectors_law(bits, words, n_words):
-    """Exact law of the noisy vectors of tokens in a given order, by running
-    `privatize`.
-    """
+    """Exact law of the noisy vectors of tokens in an order, by running `privatize`."""
     corpus = Corpus(np.array(words, np.int32), np.array([0, len(words)]), n_words)
     law = {}
     for flips, chance in flip_law(bits, len(words) * n_words).items():

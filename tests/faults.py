@@ -1,5 +1,4 @@
-"""Planted faults: each is a way in which privacy breaks, and the tests that must find
-it.
+"""Planted faults: ways in which privacy breaks, and the tests that must find them.
 
 ``python tests/faults.py`` plants all faults, one after the other, runs their tests, and
 prints a table. ``--commit`` takes eight faults that the hash of the last commit
@@ -54,8 +53,9 @@ def found_by(*tests: str) -> Callable[[Callable[[Any], None]], Callable[[Any], N
 def around(
     place: str, *tests: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a fault that stands around a function: ``"module:name"``,
-    ``"module:Class.name"``.
+    """Register a fault around a function.
+
+    Its name is ``"module:name"`` or ``"module:Class.name"``.
 
     It is called with the original function, and with what that is called with.
     """
@@ -79,8 +79,7 @@ def module(name: str) -> Any:
 
 
 def wrap(patch: Any, owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Put ``around(original, *args, **options)`` in the place of a method, property or
-    function.
+    """Put ``around(original, *args, **options)`` in a method, property or function.
 
     A function is replaced in all modules of the package that have imported it.
     """
@@ -118,8 +117,9 @@ def mechanisms() -> Any:
 
 
 def change_noise(patch: Any, change: Callable[..., np.ndarray], *kinds: str) -> None:
-    """Change the noise of mechanisms: ``change(noise, cells)`` gives what is added to
-    the cells.
+    """Change the noise of mechanisms.
+
+    ``change(noise, cells)`` gives what is added to the cells.
     """
 
     def add_to(original: Any, self: Any, cells: Any, reader: Any) -> None:
@@ -244,7 +244,7 @@ def a_user_is_a_run_of_rows(original, ids, n_docs):
 
 
 @around(
-    "word._frozen_table:HalfTable.from_counts",
+    "gibbs._frozen_table:HalfTable.from_counts",
     "tests/test_hdplda.py",
     "tests/test_audit.py",
 )
@@ -329,9 +329,7 @@ def keys_are_pickled(patch):
 
 
 def noise_reader(patch, reader):
-    """``reader(original, streams, round, block)`` in the place of the readers of the
-    noise.
-    """
+    """``reader(original, streams, round, block)`` instead of the noise's readers."""
     noise = module("privacy._streams").Purpose.NOISE
 
     def read(original, self, purpose, round, block=0, **options):
@@ -436,9 +434,7 @@ def a_charge_is_forgotten(original, self, *args, ledger=None, **options):
 
 @found_by("tests/test_hostile_input.py", "tests/test_ledger.py", CURATOR)
 def data_are_read_before_the_charge(patch):
-    """The ledger is charged at the first release, as if data could be read for
-    nothing.
-    """
+    """The ledger is charged at the first release, as if reading data were free."""
     Curator = curator()
 
     def begin(original, self, plan, streams, *, ledger=None, **options):
@@ -587,9 +583,7 @@ def a_begun_release_may_be_canceled(original, self, entry_id):
 
 @found_by("tests/test_ledger_kill.py")
 def an_entry_is_written_at_the_end(patch):
-    """A charge is canceled at once and made again when the fit ends: a kill loses
-    it.
-    """
+    """A charge is canceled at once and made again at the end: a kill loses it."""
     held: dict[Any, Any] = {}
     Ledger = ledger()
 
@@ -645,8 +639,9 @@ def an_adaptive_ledger_uses_half(original, self, costs):
 
 
 def after_publish(patch, change):
-    """``change(model, X)`` after a fit has published its attributes; `X` is what it has
-    read.
+    """``change(model, X)`` after a fit published its attributes.
+
+    `X` is what it has read.
     """
     fit, seen = module("core._private_fit"), []
     corpus = module("core._corpus")
@@ -924,9 +919,7 @@ def main() -> int:
 
 
 def of_commit(names: list[str], n: int = 8) -> list[str]:
-    """Names that the hash of the last commit chooses; all of them in a few dozen
-    commits.
-    """
+    """Names that the last commit's hash chooses; all of them in a few dozen commits."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     commit = int(
@@ -977,9 +970,7 @@ def run(name: str) -> str:
 
 
 def is_broken(output: str) -> bool:
-    """Whether an error was raised by the fault itself: it does not fit what it
-    patches.
-    """
+    """Whether an error was raised by the fault itself: it does not fit its target."""
     raised = [
         line for line in output.splitlines() if line.startswith("tests/faults.py:")
     ]

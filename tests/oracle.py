@@ -1,5 +1,4 @@
-"""dp_accounting, the library that tests compare the accountant with: the extra
-"oracle".
+"""dp_accounting, the library that tests compare the accountant to: extra "oracle".
 
 Its pins (attrs below 24) keep other packages out of an environment, so that tests do
 without it: a test that asks for it is skipped where it is missing. `.ci/run` sets

@@ -78,9 +78,7 @@ def collapsed_posterior(documents, n_words, n_components, alpha, beta):
 
 
 def half_integers(half):
-    """Rows of a table of halves as integers, in units of the smallest step; 0 on the
-    padding.
-    """
+    """Rows of a table of halves as integers, in smallest steps; 0 on the padding."""
     return [
         [(1024 + h % 1024) << (h // 1024 - 1) if h else 0 for h in row]
         for row in half.tolist()
@@ -97,9 +95,7 @@ def document_weights(count, n_tokens, alpha):
 
 
 def draw_topic(weight, bits, refinement):
-    """Inversion in the kernel's order of the topics: by remainder modulo 16, then
-    upwards.
-    """
+    """Inversion in the kernel's topic order: by remainder modulo 16, then upwards."""
     target = ((int(bits) << 64) + int(refinement)) * sum(weight) >> 128
     for k in sorted(range(len(weight)), key=lambda k: (k % 16, k)):
         target -= weight[k]
@@ -126,9 +122,7 @@ def frozen_sweep(word, doc_ptr, topics, half, alpha, bits, refinement):
 
 
 def chi_square(observed, law, *, least=10.0):
-    """p-value of observed cell counts under a law; cells of small expectation are
-    pooled.
-    """
+    """p-value of observed cell counts under a law; rare cells are pooled."""
     observed, expected = np.ravel(observed), np.ravel(law) * np.sum(observed)
     rare = expected < least
     observed = np.append(observed[~rare], observed[rare].sum())
@@ -164,8 +158,9 @@ def lane_sums(a, width=WIDTH):
 def fold_in(
     X, rows, phi, prior, n_components, n_steps, theta, *, variational=False, own=None
 ):
-    """Topic weights after `n_steps` of the formulas, not accelerated, in double
-    precision; X: CSR.
+    """Topic weights after `n_steps` of plain formulas, in double precision; X: CSR.
+
+    Not accelerated.
 
     With `own`, 1 / topic sizes and the smallest count, documents whose weights differ
     leave out what they have added to the table.
@@ -199,8 +194,9 @@ def fold_in(
 def steps_in_integers(
     X, rows, phi, prior, n_components, n_steps, theta, *, own=None, in_rows=False
 ):
-    """The same in the integers and floats of the kernel: to the last bit, for up to two
-    steps.
+    """The same in the kernel's integers and floats: to the last bit, for two steps.
+
+    That is, for up to two steps.
     """
     theta, group = theta.copy(), 16 if in_rows else 256
     table = narrow(phi, size=255)[:, : theta.shape[1]]
@@ -239,9 +235,7 @@ def shares_of(integers, weights):
 
 
 def group_in_integers(integers, counts, weights, in_rows):
-    """Sums of up to 256 words, or 16: counts over shares, in 15 bits, times the
-    integers.
-    """
+    """Sums of up to 256 words, or 16: counts over shares (15 bits), times integers."""
     shares, scale = shares_of(integers, weights)
     quotients = counts * scale / shares
     most = quotients.max()
@@ -266,9 +260,7 @@ def widths(n_topics):
 
 
 def in_chunks(rows):
-    """Rows of integers in the order of the kernels: one chunk of topics after the
-    other.
-    """
+    """Rows of integers in the kernels' order: one chunk of topics after the other."""
     ends = np.cumsum(list(widths(rows.shape[1])))[:-1]
     chunks = [chunk.ravel() for chunk in np.split(rows, ends, axis=1)]
     return np.concatenate(chunks).astype(np.int16).reshape(rows.shape)
@@ -293,9 +285,7 @@ def product16(a, b):
 
 
 def sums_of_entry(theta, factor, center):
-    """The exact sum of the products, and the two sums of a squared length, chunk by
-    chunk.
-    """
+    """The exact sum of products, and both sums of a squared length, chunk by chunk."""
     total, squares, products, k = 0, F(0), F(0), 0
     for width in widths(len(theta)):
         p, c = product16(theta, factor)[k : k + width], center[k : k + width]
@@ -349,9 +339,7 @@ def integers_of_entry(theta, factor, center, total, u):
 
 
 def contribution(X, documents, theta, factor, center, word_weight, relative, most):
-    """Words of a unit, and the integers that it adds to their rows, before the
-    shift.
-    """
+    """Words of a unit, and the integers it adds to their rows, before the shift."""
     factor, center = np.maximum(factor, 0), np.maximum(center, 0)
     entries = []
     for d in documents:
@@ -408,9 +396,7 @@ def sum_topics(
     shift,
     unit_ptr,
 ):
-    """Sum of the units' integer contributions, (n_words, padded); tables are rows of
-    integers.
-    """
+    """Sum of the units' integers, (n_words, padded); tables are rows of integers."""
     total, most = np.zeros(factor.shape, object), radius >> shift
     for u in units:
         documents = range(unit_ptr[u], unit_ptr[u + 1])

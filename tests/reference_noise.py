@@ -1,5 +1,6 @@
-"""Slow twins of the noise, in Python integers, and its distance from the ideal laws at
-80 digits.
+"""Slow twins of the noise, in Python integers, and its distance to the ideal laws.
+
+The distance is computed at 80 digits.
 
 Nothing here comes from the package but the integers of the tables.
 """
@@ -18,9 +19,7 @@ DIGITS = Context(prec=80)
 
 @lru_cache(maxsize=32)
 def unpack(tables):
-    """Thresholds in [0, 2**137) and aliases, as Python integers, one pair of lists per
-    table.
-    """
+    """Thresholds in [0, 2**137) and aliases, Python ints, a pair of lists per table."""
     entries = [int(entry) for entry in tables.fast]
     rest = [(int(high) << 64) + int(low) for high, low in tables.slow]
     thresholds = [(entry >> 12 << 128) + low for entry, low in zip(entries, rest)]
@@ -39,9 +38,7 @@ def weights_of(thresholds, aliases):
 
 
 def look_up(field, table, spare):
-    """One look-up by a comparison of 137-bit integers; `spare` is an iterator of
-    words.
-    """
+    """One look-up by comparing 137-bit integers; `spare` is an iterator of words."""
     thresholds, aliases = table
     column, first_bits = field % N_COLUMNS, field >> 12
     fraction = first_bits << 128
@@ -84,9 +81,7 @@ def discrete_gaussian(width, end):
 
 
 def geometric_digit(rate, *, truncated):
-    """Probabilities of the digits below 4096 of ratio exp(-rate), and the mass
-    beyond.
-    """
+    """Probabilities of digits below 4096 of ratio exp(-rate), and the mass beyond."""
     with localcontext(DIGITS):
         ratio = (-rate).exp()
         beyond = (-N_COLUMNS * rate).exp()
@@ -103,8 +98,9 @@ def variation(weights, law, outside):
 
 
 def smoothing_error(width):
-    """eta of docs/proofs_document.md: how far sums of exp(-(z - t)^2 / 2 width^2)
-    depend on t.
+    """eta of docs/proofs_document.md.
+
+    It says how far sums of exp(-(z - t)^2 / 2 width^2) depend on t.
     """
     with localcontext(DIGITS):
         square = (
@@ -116,9 +112,7 @@ def smoothing_error(width):
 
 
 def gaussian_variation(weights):
-    """Bound on the total variation of one draw of three levels, all terms of section
-    4.
-    """
+    """Bound on the total variation of a draw of three levels, all of section 4."""
     with localcontext(DIGITS):
         table = variation(weights, *discrete_gaussian(150, 2048))
         two_levels = Decimal(150) / Decimal(1 + 64**2).sqrt()
@@ -128,9 +122,7 @@ def gaussian_variation(weights):
 
 
 def laplace_variation(scale, low_weights, high_weights):
-    """Bound on the total variation of one draw: the digits' distances; the sign is
-    exact.
-    """
+    """Bound on the total variation of one draw: digit distances; the sign is exact."""
     with localcontext(DIGITS):
         rate = 1 / Decimal(scale)
         low = variation(low_weights, *geometric_digit(rate, truncated=True))

@@ -1,6 +1,4 @@
-"""The certified accountant: curves, laws on a grid and compositions against exact
-values.
-"""
+"""The certified accountant: curves, grid laws, compositions against exact values."""
 
 import math
 from fractions import Fraction
@@ -125,9 +123,7 @@ def test_laws_on_a_grid_are_above_and_below_the_curve_everywhere(event, added, h
 
 
 def binomial_delta(n, loss, right, epsilon):
-    """Delta of n responses with losses -loss and loss, in exact rational
-    probabilities.
-    """
+    """Delta of n responses with losses -loss and loss, in exact rational numbers."""
     total = mp.mpf(0)
     for k in range(n + 1):
         gap = mp.mpf(loss) * (2 * k - n) - mp.mpf(epsilon)
@@ -151,9 +147,7 @@ def test_bounds_of_many_bits_enclose_the_exact_law(flip, n, delta):
 @pytest.mark.parametrize("n", [1, 1000, 10**5])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-100])
 def test_bounds_of_a_composition_enclose_gaussian_noise(n, delta):
-    """At a rate of nearly 1, steps are those without sampling: convolutions have a
-    closed form.
-    """
+    """At a rate of nearly 1, steps are unsampled: convolutions have a closed form."""
     s = 2.0 * math.sqrt(n)
     below, above = epsilon_bounds(
         Repeated(PoissonSampled(1 - 1e-13, Gaussian(s)), n), delta
@@ -164,9 +158,7 @@ def test_bounds_of_a_composition_enclose_gaussian_noise(n, delta):
 
 
 def test_two_kinds_of_steps_are_enclosed_by_integration():
-    """A Gaussian step and a Laplace step: the Laplace curve, averaged over the Gaussian
-    loss.
-    """
+    """A Gaussian and a Laplace step: the Laplace curve, averaged over Gaussian loss."""
     s, b, epsilon = mp.mpf(1.5), mp.mpf(2), mp.mpf("1.7")
 
     def laplace(e):
@@ -187,9 +179,7 @@ def test_two_kinds_of_steps_are_enclosed_by_integration():
     "event", [BoundedRange(2.0), RandomizedResponseEvent(0.5)], ids=repr
 )
 def test_a_bound_that_no_float_holds_bounds_nothing(event):
-    """At a tilt far too large for a bounded loss, not a number was taken for a lower
-    bound.
-    """
+    """At a tilt far too large for a bounded loss, NaN was taken for a lower bound."""
     groups = ((event, 1),)
     logs = summed_cumulants(groups, False)
     for upper, useless in ((True, 1.0), (False, 0.0)):
@@ -203,9 +193,7 @@ def test_a_bound_that_no_float_holds_bounds_nothing(event):
 
 
 def brute_force(e, count, t, steps=40):
-    """The best adaptive choice of ranges on a fine grid of their ends: an attack, from
-    below.
-    """
+    """The best adaptive choice of ranges on a grid of ends: an attack, from below."""
     if count == 0:
         return max(0.0, 1.0 - t)
     best = 0.0
@@ -234,9 +222,7 @@ def test_no_adaptive_choice_of_ranges_costs_more_than_is_charged(e):
 
 
 def test_assumed_errors_of_special_functions_hold():
-    """What the proof assumes of exp, erfcx and ndtr, at points over all of their
-    ranges.
-    """
+    """What the proof assumes of exp, erfcx and ndtr, at points over all ranges."""
     from scipy.special import erfcx, ndtr
 
     x = np.concatenate([np.geomspace(1e-12, 26.0, 200), np.linspace(0.0, 600.0, 101)])
@@ -270,8 +256,9 @@ STEPS = [(0.05, 1.2, 300, 1e-5), (0.3, 4.0, 100, 1e-6)]
 
 @pytest.mark.parametrize(("q", "s", "n", "delta"), STEPS)
 def test_upper_bounds_of_other_libraries_are_not_below_ours(q, s, n, delta):
-    """Below the certified lower bound, at a moderate delta, neither they nor we could
-    be right.
+    """Below the certified lower bound, neither they nor we could be right.
+
+    This holds at a moderate delta.
     """
     below, above = epsilon_bounds(Repeated(PoissonSampled(q, Gaussian(s)), n), delta)
     step = dp_event.PoissonSampledDpEvent(q, dp_event.GaussianDpEvent(s))

@@ -1,6 +1,4 @@
-"""Prices of events against independent values: closed forms, the library, published
-tables.
-"""
+"""Prices of events against independent values: formulas, library, published tables."""
 
 from __future__ import annotations
 
@@ -305,8 +303,9 @@ def test_calibrate_says_when_noise_cannot_help():
 
 @pytest.mark.parametrize("mu", [1e-8, 1e-4, 0.3, 5.0])
 def test_epsilon_is_zero_only_if_delta_pays_for_it(mu):
-    """delta(epsilon) is convex with slope -1/2 or more at 0: epsilon >= 2 (delta(0) -
-    delta).
+    """delta(epsilon) is convex with slope -1/2 or more at 0.
+
+    So epsilon >= 2 (delta(0) - delta).
     """
     at_zero = math.erf(mu / math.sqrt(8.0))
     for gap in (1e-3, 1e-9, 1e-12, 1e-15):

@@ -24,23 +24,25 @@ SOURCES = {
 
 # What lies below what. A folder may also import itself; a kernel is a function of
 # arrays only.
-SHARED = {"kernels", "leaf", "privacy", "core", "metrics"}
+SHARED = {"kernels", "leaf", "privacy", "core"}
 MAY_IMPORT = {
     "kernels": set(),
     "leaf": {"kernels._team"},
     "privacy": {"leaf", "kernels._noise"},
     "datasets": {"leaf", "core", "privacy"},  # shards: counts as a fit takes them
-    **dict.fromkeys(["core", "metrics", "word", "local", "release"], SHARED),
+    **dict.fromkeys(["core", "gibbs", "local", "reading", "release"], SHARED),
+    # topics are drawn under a table that stands still
+    "word": SHARED | {"gibbs"},
     # the public word lists, and a model of texts, from its words to its file
-    "text": SHARED | {"datasets", "document", "release", "displays"},
+    "text": SHARED | {"datasets", "document", "release", "reading"},
     # where many topics begin, and the public prior
-    "document": SHARED | {"datasets", "word"},
+    "document": SHARED | {"datasets", "gibbs"},
     # parties that fit one model of documents
     "federated": SHARED | {"release", "document"},
-    "(root)": SHARED | {"release"},
-    "published": SHARED | {"document", "word", "federated"},
+    "(root)": SHARED | {"reading", "release"},
+    "published": SHARED | {"document", "gibbs", "word", "federated"},
     "audit": SHARED
-    | {"document", "word", "local", "federated", "published", "displays"},
+    | {"document", "gibbs", "local", "federated", "published", "reading"},
 }
 # Keys of a fit: of its random words, of the masks of parties, of their certificates.
 KEYS = {"privacy/_streams.py", "federated/_secure_sum.py", "federated/_network.py"}
@@ -96,9 +98,7 @@ def is_in(name, modules):
 
 
 def folder(path):
-    """The entry of `MAY_IMPORT` that a module belongs to; None: it may import
-    everything.
-    """
+    """The entry of `MAY_IMPORT` a module belongs to; None: it may import everything."""
     first, *rest = Path(path).with_suffix("").parts
     if not rest:
         return None if first == "__main__" else "(root)"

@@ -1,6 +1,4 @@
-"""Audits: their bounds hold, they find planted faults, and sound estimators stay below
-them.
-"""
+"""Audits: bounds hold, planted faults are found, sound estimators stay below them."""
 
 import math
 import warnings
@@ -115,8 +113,9 @@ def test_audits_find_some_of_what_is_spent_and_no_more(name, X):
 
 @pytest.mark.parametrize("noise_epsilon", [0.5, 10.0])
 def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
-    """The likelihood ratio of each sweep, noise and topic, is at most epsilon_L +
-    epsilon_I.
+    """The likelihood ratio of each sweep is at most epsilon_L + epsilon_I.
+
+    A sweep has noise and topics.
     """
     model = HDPLDA(
         3,

@@ -1,6 +1,4 @@
-"""Noise for a given budget: the loss of sampled steps, the search, and plans of many
-rounds.
-"""
+"""Noise for a given budget: loss of sampled steps, the search, plans of many rounds."""
 
 import itertools
 import re
@@ -21,9 +19,7 @@ from dplda.privacy._mechanisms import DiscreteGaussian
 
 
 def rounded(noise):
-    """To a grid: the cost jumps with the noise, by more than a calibration may miss its
-    target.
-    """
+    """To a grid: the cost jumps with the noise, by more than a calibration may miss."""
     return DiscreteGaussian.for_noise_multiplier(noise).event
 
 
@@ -58,9 +54,7 @@ def test_a_calibration_composes_few_laws(monkeypatch, make_event, epsilon, delta
 
 @pytest.mark.parametrize("share", [1.02, 1.11, 1.2])
 def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(share):
-    """An epsilon within 1e-4 of the target may be that of far more than 1e-4 too much
-    noise.
-    """
+    """An epsilon within 1e-4 of the target may be far more than 1e-4 too noisy."""
     others = Repeated(PoissonSampled(0.1, Gaussian(4.0)), 100)
     epsilon = share * epsilon_of(others, 1e-6)
 

@@ -36,9 +36,7 @@ def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corp
 
 @pytest.mark.parametrize("n_docs", [1, 3, 50])
 def test_a_document_reaches_the_radius_of_the_first_totals_and_not_more(n_docs):
-    """Words and counts together; `n_docs` of one user, at most ten of which are
-    counted.
-    """
+    """Words and counts together; `n_docs` of one user, at most ten count."""
     documents = Documents.from_counts(
         sp.csr_array(np.full((n_docs, 60), 9)),
         K,

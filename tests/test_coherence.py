@@ -1,6 +1,4 @@
-"""Coherence, diversity and pairs of topics: known values, a slow twin, gensim,
-refusals.
-"""
+"""Coherence, diversity, topic pairs: known values, a slow twin, gensim, refusals."""
 
 import itertools
 import math

@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator
 from dplda import GibbsLDA
 from dplda.core import _corpus as module
 from dplda.core._corpus import MAX_TOKENS, Corpus, check_counts
+from dplda.core._perplexity import check_inputs
 from dplda.kernels import _release
-from dplda.metrics._perplexity import check_inputs
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._streams import Streams
 from dplda.privacy.mechanisms import sum_clipped
@@ -53,9 +53,7 @@ def test_stored_zeros_duplicates_and_order_do_not_matter():
 def test_duplicates_of_a_row_are_added_in_the_same_order_whatever_the_other_rows_are(
     form,
 ):
-    """Sorting changes the order of duplicates, and SciPy sorts if any row is not
-    sorted.
-    """
+    """Sorting changes duplicates' order; SciPy sorts if any row is not sorted."""
     rng = np.random.default_rng(0)
     words, weights = np.sort(rng.integers(0, 5, 60)), rng.random(60)
     rows = []
@@ -73,9 +71,7 @@ def test_duplicates_of_a_row_are_added_in_the_same_order_whatever_the_other_rows
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix])
 def test_flags_that_are_out_of_date_are_not_believed(form):
-    """SciPy keeps "has no duplicates" in the matrix, and does not see changes of its
-    arrays.
-    """
+    """SciPy keeps "has no duplicates" in the matrix, blind to changes of its arrays."""
     X = form((np.array([1.0, 2, 3]), np.array([0, 1, 2]), np.array([0, 3])), (1, 4))
     assert X.has_canonical_format
     # now unsorted, with a word twice: each would be clipped by itself
@@ -105,9 +101,7 @@ def test_a_matrix_that_rounding_would_empty_is_refused(scale):
 
 @pytest.mark.parametrize("read", ["transform", "score"])
 def test_weights_do_not_read_the_largest_count_of_another_row(read):
-    """Integers that fit into a byte leave float32 what it is in NumPy, and wider ones
-    do not.
-    """
+    """Integers of a byte leave float32 as it is in NumPy, and wider ones do not."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     scales = rng.uniform(0.05, 0.2, (500, 1)).astype(np.float32)
@@ -195,9 +189,7 @@ def test_too_many_tokens_are_refused_without_telling_how_many(counts):
 
 
 def accepted(n, j):
-    """The first and the last of the random words that choose j below n, in exact
-    arithmetic.
-    """
+    """The first and last of the random words that choose j below n, exactly."""
     rejected = 2**64 % n
     return -(-((j << 64) + rejected) // n), (((j + 1) << 64) - 1) // n
 

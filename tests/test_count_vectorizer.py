@@ -1,6 +1,4 @@
-"""The private vocabulary: what one unit moves, what passes the threshold, what it
-costs.
-"""
+"""The private vocabulary: what one unit moves, what passes, what it costs."""
 
 import math
 import pickle

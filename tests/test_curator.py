@@ -1,6 +1,4 @@
-"""The curator: a release is the value plus the declared noise, and the plan is what is
-released.
-"""
+"""The curator: a release is value plus declared noise, and the plan is released."""
 
 from fractions import Fraction
 
@@ -10,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dplda.gibbs._frozen_table import MAX_COMPONENTS
 from dplda.privacy import (
     ApproximateDP,
     Gaussian,
@@ -23,7 +22,6 @@ from dplda.privacy._accounting import grouped
 from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
 from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
 from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
-from dplda.word._frozen_table import MAX_COMPONENTS
 
 GAUSSIAN = DiscreteGaussian.for_noise_multiplier(2.0)
 VALUES = [
@@ -99,9 +97,7 @@ def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change):
 
 @pytest.mark.parametrize("threshold", [-np.inf, 10.5, np.inf])
 def test_a_selection_is_noisy_values_and_those_that_reach_the_threshold(threshold):
-    """Noise comes before the comparison, on cells that are asked for and on the
-    others.
-    """
+    """Noise precedes the comparison, on cells that are asked for and the others."""
     value, asked = np.arange(60) % 20, np.arange(60) < 20
     failure = ApproximateDP(0.0, 1e-9)
     passing, noisy = curator(
@@ -145,9 +141,7 @@ def test_nothing_but_the_plan_is_released():
 
 
 def test_noise_of_others_pays_for_nothing_without_them():
-    """The event of a share counts the noise of other parties, and nobody adds it
-    here.
-    """
+    """A share's event counts other parties' noise, and nobody adds it here."""
     share, ledger = DiscreteGaussian.for_noise_multiplier(2.0, 3, 4), Ledger()
     with (
         pytest.raises(ValueError, match="for 4 parties"),
@@ -162,9 +156,7 @@ def test_noise_of_others_pays_for_nothing_without_them():
 
 @pytest.mark.parametrize("purpose", ["noise", "members"])
 def test_streams_give_no_round_to_two_curators(purpose):
-    """The difference of two releases with one noise is the difference of the private
-    values.
-    """
+    """Two releases with one noise differ by the difference of the private values."""
     streams = Streams.from_random_state(None)
     event = sampled(GAUSSIAN.event, 0.5 if purpose == "members" else 1.0)
     one, other = (
@@ -200,9 +192,7 @@ class Words:
 
 @given(st.floats(2.0**-63, 1, exclude_max=True))
 def test_a_document_is_in_the_sample_for_its_share_of_all_words(rate):
-    """The exact law: in for the words 0, ..., floor(2^64 rate) - 1, which is what is
-    charged.
-    """
+    """The exact law: in for words 0, ..., floor(2^64 rate) - 1, as is charged."""
     n_in = int(Fraction(rate) * 2**64)
     words = [0, n_in - 1, n_in, 2**64 - 1]
     plan = [("counts", PoissonSampled(rate, Gaussian(1.0)))]

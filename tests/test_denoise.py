@@ -30,9 +30,7 @@ SHAPES = [(1, 1), (1, 40), (37, 1), (50, 15), (50, 16), (301, 20), (90, 100)]
 
 
 def any_table(n_words, n_topics, scale=3.0, seed=0):
-    """A noisy table with frequent and rare words, small and large topics, and its
-    noise.
-    """
+    """A noisy table of frequent and rare words, small and large topics; its noise."""
     rng = np.random.default_rng(seed)
     totals = rng.gamma(0.3, 500, n_words) + 1
     sizes = rng.dirichlet(np.full(n_topics, 2.0))
@@ -156,9 +154,7 @@ def test_tempering(power, instruction_set):
 
 
 def noisy_rows(n_words):
-    """Estimated cells, a third of them 0, their variances, and totals far off their
-    sums.
-    """
+    """Estimated cells, a third of them 0, variances, and totals far off their sums."""
     random = np.random.default_rng(1)
     table = random.gamma(0.3, 20, (n_words, 7)) * (random.random((n_words, 7)) > 1 / 3)
     totals = random.uniform(0.05, 3, n_words) * table.mean() * 7

@@ -1,5 +1,6 @@
-"""The documentation: links lead somewhere, and the code of README, guides and sharp
-edges runs.
+"""The documentation: links lead somewhere, and its code runs.
+
+The code is that of README, guides and sharp edges.
 """
 
 import builtins
@@ -129,9 +130,7 @@ def runs_here(code):
 
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
-    """What a reader has before a page begins: texts, counts, ids, and files of the
-    same.
-    """
+    """What a reader has before a page begins: texts, counts, ids, files of these."""
     monkeypatch.chdir(tmp_path)
     for logger in (logging.getLogger(), logging.getLogger("dplda")):
         monkeypatch.setattr(logger, "handlers", [])
@@ -260,9 +259,7 @@ CATEGORY = re.compile(r"^(\w+(?:Warning|Error)): ", flags=re.MULTILINE)
 
 
 def said(code, names):
-    """What a person sees: the output, the warnings, and the error that ends the
-    code.
-    """
+    """What a person sees: the output, warnings, and the error that ends the code."""
     output = io.StringIO()
     with warnings.catch_warnings(), redirect_stdout(output):
         warnings.simplefilter("always")

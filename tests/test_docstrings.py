@@ -1,6 +1,4 @@
-"""The examples in docstrings run, and every public object is documented, in numpydoc's
-form.
-"""
+"""Examples in docstrings run, and public objects are documented in numpydoc's form."""
 
 import doctest
 import importlib

@@ -1,6 +1,4 @@
-"""E-step: alike on all instruction sets bit for bit, and scikit-learn's up to
-rounding.
-"""
+"""E-step: alike on all instruction sets bit for bit, scikit-learn's up to rounding."""
 
 import numpy as np
 import pytest
@@ -118,9 +116,7 @@ def test_equals_scikit_learn(n_components, prior, dtype, rtol):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_components", [1, 5, 37])
 def test_table_expectations_are_scipys(dtype, n_components, instruction_sets):
-    """exp(E[log beta]), for any set and number of threads; a table of several
-    pieces.
-    """
+    """exp(E[log beta]), any set and number of threads; a table of several pieces."""
     rng = np.random.default_rng(0)
     table = 10.0 ** rng.uniform(-4, 6, (1100, n_components))
     expected = np.exp(psi(table) - psi(table.sum(axis=0)))

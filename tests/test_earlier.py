@@ -49,9 +49,7 @@ def test_without_noise_the_counts_of_all_parts_are_added(kind, X):
 
 @both
 def test_the_earlier_fit_is_read_as_a_release_and_stays_as_it_is(kind, X):
-    """Other documents with the same releases of today give the same model, to the last
-    bit.
-    """
+    """Other documents with today's releases give the same model, to the last bit."""
     first = kind(epsilon=1.0, random_state=0, **OPTIONS).fit(X)
     before, model = joblib.hash(vars(first)), kind(epsilon=1.0, **OPTIONS)
     others = make_topic_corpus(90, 30, 3, random_state=5).data

@@ -1,6 +1,4 @@
-"""What all estimators promise: input, determinism, secrets, ledger, pipelines,
-progress.
-"""
+"""What estimators promise: input, determinism, secrets, ledger, pipelines, progress."""
 
 import math
 import warnings
@@ -56,7 +54,7 @@ def test_same_seed_same_model_whatever_the_number_of_jobs(
     estimator, corpus, monkeypatch
 ):
     # several blocks of documents
-    monkeypatch.setattr("dplda.word._frozen_table.BLOCK_TOKENS", 500)
+    monkeypatch.setattr("dplda.gibbs._frozen_table.BLOCK_TOKENS", 500)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 500)
     one, two = (fit_seeded(estimator, corpus, n_jobs=n) for n in (1, 2))
     np.testing.assert_array_equal(one.components_, two.components_)
@@ -242,9 +240,7 @@ def charged_call(estimator, X):
 
 @each(CHARGED)
 def test_the_budget_comes_before_the_data(estimator, corpus):
-    """An empty ledger refuses documents that nobody may read, and whatever is wrong
-    with them.
-    """
+    """An empty ledger refuses documents nobody may read, whatever is wrong in them."""
     ledger = Ledger(epsilon=1e-3)
     call = charged_call(clone(estimator).set_params(ledger=ledger), corpus)
     for X in (Forbidden(), -corpus, corpus * np.nan, np.ones((3, 50))):

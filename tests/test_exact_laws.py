@@ -24,12 +24,12 @@ import dplda.local._randomized_response as randomize_module
 import dplda.privacy._mechanisms as mechanisms_module
 from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
 from dplda.federated import IFTMParty
+from dplda.gibbs._frozen_table import HalfTable
 from dplda.privacy import Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published import PublishedPrivateSVILDA
-from dplda.word._frozen_table import HalfTable
 
 # intervals of the grid in the stated epsilon, and what rounding to it adds to an upper
 # bound
@@ -84,9 +84,7 @@ def on_grid(what, stated, steps, delta, *, tight=True):
 def document_level(
     estimator, X=TOY, *, n_rounds=1, methods=("fit",), tight=True, delta=None
 ):
-    """SubLDA and PrivateSVILDA: the shift of every sum, up to a history that reaches
-    the bound.
-    """
+    """SubLDA, PrivateSVILDA: every sum's shift, up to a history at the bound."""
     estimator = clone(estimator).set_params(
         n_components=2, max_iter=n_rounds, prior_components=PUBLIC
     )
@@ -168,9 +166,7 @@ def topic_draw(estimator):
 
 
 def local(estimator, *, n_words=4, max_doc_words=2):
-    """RandomizedResponse, LPLDA and OLPLDA: the reports that ran, of all pairs of
-    documents.
-    """
+    """RandomizedResponse, LPLDA, OLPLDA: reports that ran, of all document pairs."""
     estimator = clone(estimator).set_params(max_doc_words=max_doc_words)
     ran = []
     randomize = randomize_module.randomize
@@ -244,9 +240,7 @@ def token_level(estimator):
 
 
 def replaced_document(estimator):
-    """PublishedPrivateSVILDA with one topic: the integers to which its noise is
-    added.
-    """
+    """PublishedPrivateSVILDA with one topic: the integers that get its noise."""
     estimator = clone(estimator).set_params(
         n_components=1, max_iter=1, batch_size=2, max_doc_tokens=40
     )
@@ -382,9 +376,7 @@ def test_reports_with_other_caps(n_words, cap):
 
 
 def test_the_noise_is_gaussian_at_every_value():
-    """So the loss of every shift of a given length is the same, in any direction and
-    history.
-    """
+    """So every shift of one length has the same loss, in any direction and history."""
     noise = exact.gaussian_noise()
     assert noise.deviation < 1e-11
     assert noise.outside < 1e-30

@@ -38,9 +38,7 @@ def test_one_unit_never_moves_the_sum_by_more_than_the_radius(X, norm, radius):
 
 
 def test_what_a_row_becomes_does_not_depend_on_the_others():
-    """Its length, bit for bit; all else in `clip_rows` works entry by entry or in
-    integers.
-    """
+    """Its length, bit for bit; else `clip_rows` works by entry or in integers."""
     rng = np.random.default_rng(0)
     X = sp.csr_array(
         rng.lognormal(size=(40, 300)) * (rng.uniform(size=(40, 300)) < 0.9)
@@ -70,9 +68,7 @@ def test_the_sum_is_that_of_clipped_rows(X, radius):
 @pytest.mark.parametrize("share", [0.25, 0.9, 1 - 1e-5, 1 - 1e-9])
 @pytest.mark.parametrize("radius", [1000, 2**30])
 def test_the_bound_holds_where_lengths_come_out_too_small(share, radius, monkeypatch):
-    """The integers are measured again: floating-point errors cannot exceed the
-    radius.
-    """
+    """The integers are measured again: float errors cannot exceed the radius."""
     true_lengths = _mechanisms._squared_lengths
     monkeypatch.setattr(
         _mechanisms, "_squared_lengths", lambda rows: share * true_lengths(rows)
@@ -113,9 +109,7 @@ def test_it_charges_and_promises(corpus):
 
 
 def test_a_contribution_reads_its_document_only(corpus):
-    """Bit for bit: the sum changes by one clipped row, never by the rounding of
-    another.
-    """
+    """Bit for bit: the sum changes by one clipped row, not by another's rounding."""
     topics = nmf.normalized(np.random.default_rng(0).uniform(0.1, 1, (3, 40)))
     X = sp.csr_array(corpus.astype(float))
     whole = nmf.contributions(X, topics).toarray()

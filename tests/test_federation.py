@@ -92,8 +92,9 @@ def line_of(keys, name, address, *authority, max_bytes=1000):
 
 
 async def together(*calls):
-    """Results of calls ``(function, *arguments)`` that wait for each other, each in a
-    thread.
+    """Results of calls ``(function, *arguments)`` that wait for each other.
+
+    Each call is in a thread.
     """
     return await asyncio.gather(*(asyncio.to_thread(*call) for call in calls))
 
@@ -234,9 +235,7 @@ STRANGERS = {
 )
 @within_seconds
 async def test_a_stranger_is_not_listened_to(keys, stranger):
-    """The party's own certificate is an anchor of trust, and may be one that can sign
-    others.
-    """
+    """The party's own certificate is a trust anchor, and may be able to sign others."""
     async with listening(keys, "north", "expired_north") as (adder, address):
         tls = ssl.create_default_context(cafile=keys / "ca.pem")
         if stranger in STRANGERS:
@@ -280,9 +279,7 @@ async def test_a_coordinator_must_prove_who_it_is(
 
 
 class Processes:
-    """Processes of this machine, ended by their ids; each writes a log into the
-    folder.
-    """
+    """Processes of this machine, ended by their ids; each logs into the folder."""
 
     def __init__(self, folder, **environment):
         self.folder, self.processes = folder, {}

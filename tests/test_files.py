@@ -110,9 +110,7 @@ def test_writability_is_checked_without_a_change(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
 def test_a_planted_link_is_not_followed(path, tmp_path, monkeypatch):
-    """Even if the random name were known: the file that the link points to stays as it
-    is.
-    """
+    """Even if the random name is known: the file the link points to stays as it is."""
     name = uuid.uuid4()
     monkeypatch.setattr(_files.uuid, "uuid4", lambda: name)
     victim, link = tmp_path / "victim", tmp_path / f".{name.hex}.part"

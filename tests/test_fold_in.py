@@ -1,5 +1,6 @@
-"""Topic weights under a fixed table: against double precision, and one document at a
-time.
+"""Topic weights under a fixed table: the same as in double precision, and alone.
+
+Alone means one document at a time.
 """
 
 import numpy as np

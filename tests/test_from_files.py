@@ -340,8 +340,9 @@ def notes(tmp_path):
 
 
 def test_every_place_prints_one_epsilon(notes, tmp_path, capsys):
-    """Picture, card, page, command line, representation and file of one run from texts
-    to topics.
+    """Picture, card, page, command line, representation and file of one run.
+
+    The run goes from texts to topics.
 
     The topics alone cost less: 3.8 of 3.998.
     """
@@ -573,9 +574,7 @@ def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
 
 @pytest.mark.filterwarnings("error::dplda.privacy.PrivateDataWarning")
 def test_ids_that_stand_for_missing_ones_are_told(tmp_path):
-    """Each of several persons behind one id is a part of a user, with a larger
-    epsilon.
-    """
+    """Each person behind one id is a part of a user, with a larger epsilon."""
     fit = ["fit", str(tmp_path / "a.csv"), "--user-column", "patient", "--epsilon", "1"]
     write_table(tmp_path / "a.csv", ["text"] * 2, ["ann", "nancy"])
     assert private_texts(parse(fit))[1] == ["ann", "nancy"]

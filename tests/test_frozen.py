@@ -1,5 +1,6 @@
-"""Topic draws under a fixed table: exactly the stated law, on every instruction set;
-private.
+"""Topic draws under a fixed table: exactly the stated law, on all instruction sets.
+
+The draws are private.
 """
 
 import itertools
@@ -12,11 +13,11 @@ import reference
 from numpy.testing import assert_array_equal
 from reference import DOCUMENTS, LAST, N_WORDS, random_words
 
-import dplda.word._frozen_table as gibbs
+import dplda.gibbs._frozen_table as gibbs
 from dplda.core._corpus import Corpus
+from dplda.gibbs._frozen_table import NO_WORDS, HalfTable, draw_topics, pieces_of
 from dplda.kernels import _frozen
 from dplda.privacy._streams import Purpose
-from dplda.word._frozen_table import NO_WORDS, HalfTable, draw_topics, pieces_of
 
 TOP = 0x7BFF  # the bits of 65504
 SIZES = [1, 2, 16, 17, 33, 128, 192, 193, 300]
@@ -38,9 +39,7 @@ def random_table(n_components, *, largest=TOP, n_words=N_WORDS, seed=0):
 def frozen(
     word, doc_ptr, topics, table, alpha, bits, refinement=NO_WORDS, *, tolerance=None
 ):
-    """The kernel on a copy of `topics`, as its twin, and how many draws integers
-    decided.
-    """
+    """The kernel on a copy of `topics`, as its twin; count of draws by integers."""
     topics, doc_ptr = topics.copy(), np.asarray(doc_ptr)
     order = np.argsort(-np.diff(doc_ptr), kind="stable")
     if tolerance is None:
@@ -117,9 +116,7 @@ def test_topics_do_not_depend_on_which_draws_integers_decide(
 
 
 def ends_of_intervals(table, alpha):
-    """For one-token documents of word 0: topics, and the least 128-bit number that
-    gives each.
-    """
+    """For one-token documents of word 0: topics, each with its least 128-bit number."""
     weight = reference.half_integers(table.half)[0]
     c = reference.document_weights([0], 1, alpha)[0]
     order = [
@@ -140,9 +137,7 @@ def two_words(numbers):
 def test_a_topic_has_its_share_of_all_uniform_numbers(
     n_components, largest, instruction_set
 ):
-    """Numbers of 128 bits: both ends of each topic's share, which is its probability up
-    to one.
-    """
+    """Numbers of 128 bits: both ends of each topic's share, its probability up to 1."""
     table = random_table(n_components, largest=largest, n_words=1)
     order, first = ends_of_intervals(table, 0.1)
     last = [number - 1 for number in [*first[1:], 1 << 128]]
@@ -218,9 +213,7 @@ def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
 
 
 def test_every_topic_stays_possible(instruction_set):
-    """However small the prior: a document weight of zero would make a topic tell
-    everything.
-    """
+    """However small the prior: a zero document weight would make a topic tell all."""
     table = table_of([[1024] * 8])
     word, doc_ptr = repeated([0], 8)
     bits = np.arange(1, 17, 2, dtype=np.uint64) << np.uint64(60)
@@ -232,9 +225,7 @@ def test_every_topic_stays_possible(instruction_set):
 def test_a_word_changes_no_draw_of_another_token_but_by_its_topic(
     position, instruction_set
 ):
-    """A token of another word that draws the same topic: all other topics are the
-    same.
-    """
+    """A token of another word that draws the same topic: all others are the same."""
     rng, n, n_components = np.random.default_rng(position), 3000, 20
     table = random_table(n_components, largest=3000)
     documents = rng.integers(0, N_WORDS, (n, 4)).astype(np.int32)

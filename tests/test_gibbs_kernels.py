@@ -1,6 +1,4 @@
-"""The sampling kernels with live counts: they draw from the right law, and count what
-they draw.
-"""
+"""The sampling kernels with live counts: right law, and they count what they draw."""
 
 from functools import partial
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import dplda.word._gibbslda as module
+import dplda.gibbs._gibbslda as module
 from dplda import GibbsLDA
 
 K = 4

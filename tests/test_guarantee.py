@@ -227,9 +227,7 @@ def test_a_group_under_gaussian_noise_has_as_many_times_the_mu(size):
 
 
 def group_densities(rate, m, size):
-    """A grid, the noise, and what a group adds: each takes part by itself, and they add
-    up.
-    """
+    """A grid, the noise, and what a group adds: each takes part alone, and they add."""
     y = np.linspace(-12 * m, size + 12 * m, 20_001)
     present = sum(binom.pmf(j, size, rate) * norm.pdf(y, j, m) for j in range(size + 1))
     return y[1] - y[0], norm.pdf(y, 0, m), present
@@ -298,9 +296,7 @@ def test_the_chain_pays_for_the_distance_from_ideal_noise():
 def test_one_member_of_a_team_is_protected_as_a_part_and_not_at_the_stated_epsilon(
     epsilon,
 ):
-    """The clipped sum of a team, and that of the others in it: exact, from the real
-    sums.
-    """
+    """A team's clipped sum, and that of its others: exact, from the real sums."""
     rng = np.random.default_rng(0)
     others = rng.poisson(1.0, (60, 20)).astype(float)
     member, rest = np.zeros((4, 20)), np.zeros((1, 20))
@@ -321,9 +317,7 @@ def test_one_member_of_a_team_is_protected_as_a_part_and_not_at_the_stated_epsil
 
 
 def exact_cost(model, X, Y, **options):
-    """Epsilon of all Gaussian releases for a pair of data sets, by the distances of the
-    sums.
-    """
+    """Epsilon of all Gaussian releases for a pair of data sets, by sums' distances."""
     distances = np.array(replay(model, X, Y, **options).distances)
     noise = np.array(
         [e.noise_multiplier for e in model.fit(X, **options).privacy_.events]
@@ -461,8 +455,7 @@ def test_statements_add_up():
 
 @pytest.mark.parametrize(("multiplier", "d"), [(1.0, 1e-7), (0.6, 1e-7), (2.5, 4e-7)])
 def test_a_part_of_a_unit_and_the_threshold(multiplier, d):
-    """A user has the words a and b, others have b only: the exact law without a, and
-    with it.
+    """A user has words a and b, others b only: the exact law without a, and with it.
 
     With a, b weighs R / sqrt(2), and a passes with probability d at most. Without it, b
     weighs R.

@@ -1,5 +1,6 @@
-"""The table of halves: the ratio of two words' weights is exactly what a topic draw is
-charged.
+"""The table of halves: the ratio of two words' weights is exactly what is charged.
+
+The charge is that of a topic draw.
 """
 
 import itertools
@@ -12,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dplda.gibbs import _frozen_table as module
+from dplda.gibbs._frozen_table import LARGEST_CLIP, HalfTable
 from dplda.kernels import _sets
-from dplda.word import _frozen_table as module
-from dplda.word._frozen_table import LARGEST_CLIP, HalfTable
 from dplda.word._hdplda import inherent_epsilon
 
 # (count_clip, prior): wide, of one step between two halves, in thirds, and less than
@@ -31,8 +32,9 @@ COUNTS = (-3, 0, 1, 2, 1000, 10**7)
 
 
 def excess(table, count_clip, prior):
-    """The largest ratio of two halves of a topic over the charged one, minus 1; a
-    Fraction.
+    """Largest ratio of two halves of a topic over the charged one, minus 1.
+
+    It is a Fraction.
     """
     charged = Fraction(count_clip) / Fraction(prior) + 1
     weight = table.values

@@ -1,6 +1,4 @@
-"""Word-level privacy: prices, releases, and what docs/proofs_word.md asks of the
-code.
-"""
+"""Word-level privacy: prices, releases, what docs/proofs_word.md asks of the code."""
 
 import math
 import tracemalloc
@@ -16,11 +14,11 @@ from dplda import HDPLDA, GibbsLDA
 from dplda.audit._replay import fit_watched
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
+from dplda.gibbs._frozen_table import TokensByWord
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Laplace, Repeated, SeededNoiseWarning, epsilon_of
 from dplda.privacy._curator import observe_releases
 from dplda.privacy._events import BoundedRange
-from dplda.word._frozen_table import TokensByWord
 
 K = 3
 
@@ -88,9 +86,7 @@ def test_memory_of_a_fit(n_docs, n_words, count, n_components, largest):
 
 @pytest.mark.parametrize("max_iter", [1, 5])
 def test_what_is_drawn_and_released_is_what_is_charged(max_iter, corpus, monkeypatch):
-    """Each call of the sampler is one topic event, and nothing is drawn that no release
-    reads.
-    """
+    """Each sampler call is one topic event, and draws nothing that no release reads."""
     calls, draw = [], module.draw_topics
     monkeypatch.setattr(
         module, "draw_topics", lambda *a, **k: calls.append(1) or draw(*a, **k)
@@ -123,9 +119,7 @@ def test_what_is_drawn_and_released_is_what_is_charged(max_iter, corpus, monkeyp
 
 
 def test_a_later_call_does_not_read_the_topics_of_the_fit(corpus):
-    """It draws from the released table alone: two models with one table draw the same
-    topics.
-    """
+    """It draws from the released table alone: equal tables draw the same topics."""
     other = HDPLDA(K, noise_epsilon=1.0, count_clip=1.0, max_iter=3).fit(corpus)
     drawn = []
     for seed in (0, 1):
@@ -189,9 +183,7 @@ def test_weak_privacy_learns_and_strong_privacy_does_not():
 
 
 def test_epsilon_pays_for_max_iter_calls_where_their_distance_is_charged(corpus):
-    """Each call of `partial_fit` adds to the distance from ideal noise that delta pays
-    for.
-    """
+    """Each `partial_fit` call adds to the distance from ideal noise; delta pays it."""
     model = HDPLDA(K, epsilon=17.0, max_iter=20)
     for _ in range(20):
         model.partial_fit(corpus)

@@ -1,6 +1,4 @@
-"""Whatever is passed to a public entry: documented errors only, and none that quotes
-the data.
-"""
+"""Whatever a public entry gets: documented errors only, and none quotes the data."""
 
 import math
 import os
@@ -244,9 +242,7 @@ QUESTIONS = ("transform", "score", "perplexity", "fit_prior", "refine")
 
 @contextmanager
 def documented_errors_only(secrets=SECRETS):
-    """Lets no other exception pass, nor a warning of numpy, nor private data in a
-    message.
-    """
+    """Lets no other exception pass, no numpy warning, no private data in a message."""
     message = ""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -472,9 +468,7 @@ CALLS_IN_AN_EXAMPLE = 25
 
 
 def hostile_value(draw, name):
-    """A function that makes a value for an argument; `draw` is a Random, which is
-    quick.
-    """
+    """A function that makes an argument's value; `draw` is a Random, which is quick."""
     kind = draw.randrange(4)
     if kind == 0:
         make = draw.choice(MATRICES + DAMAGED if name in ("X", "X_train") else MATRICES)

@@ -1,6 +1,4 @@
-"""X is read where it lies: never written to, never kept, and copied only in another
-form.
-"""
+"""X is read where it lies: never written to, never kept, copied only to a new form."""
 
 import gc
 import types

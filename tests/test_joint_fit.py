@@ -1,6 +1,4 @@
-"""Secure sums over a network: the plan, both sides with TLS, and what happens if one
-fails.
-"""
+"""Secure sums over a network: the plan, both sides with TLS, and failures."""
 
 import asyncio
 import itertools
@@ -77,8 +75,7 @@ def party_of(keys, plan, documents, name, **own):
 
 
 async def fit(keys, plan, parties, *, timeout=20.0, absent=(), changed=None):
-    """Both sides on loopback; returns the coordinator's error or None, and those of
-    parties.
+    """Both sides on loopback; returns the coordinator's error or None, and parties'.
 
     ``changed[name](exchange)`` is the exchange of a party in the place of its own.
     """
@@ -114,9 +111,7 @@ async def fit(keys, plan, parties, *, timeout=20.0, absent=(), changed=None):
 
 
 def dying(at):
-    """A party that is gone before its message number `at`, from 0, and says no last
-    word.
-    """
+    """A party gone before its message number `at`, from 0, without a last word."""
 
     def change(exchange):
         count = itertools.count()
@@ -133,9 +128,7 @@ def dying(at):
 
 
 def sending(at, message):
-    """A party that sends ``message(own)`` in the place of its own message number `at`,
-    from 0.
-    """
+    """A party that sends ``message(own)`` as its own message number `at`, from 0."""
 
     def change(exchange):
         count = itertools.count()

@@ -260,9 +260,7 @@ def test_reopening_takes_the_budget_of_the_file(path):
 
 
 def test_all_that_was_charged_is_in_one_file(path, tmp_path):
-    """A copy of it, or what is left when its companions are lost, is the whole
-    ledger.
-    """
+    """A copy of it, or what is left after companions are lost, is the whole ledger."""
     ledger = Ledger(path)
     ledger.reserve("a", "document", STEP)
     assert os.listdir(tmp_path) == [path.name]
@@ -434,9 +432,7 @@ def test_a_file_system_without_locks_is_named_at_once(path, monkeypatch):
 
 
 def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
-    """As happens where locks do nothing: both have written their entry at the same
-    place.
-    """
+    """As happens where locks do nothing: both wrote their entry at one place."""
     ledger = Ledger(path, epsilon=9.0)
     seal = _store.Page.seal
 

@@ -1,6 +1,4 @@
-"""Adaptive composition: no strategy that looks at releases gets past the budget of a
-filter.
-"""
+"""Adaptive composition: no strategy that sees releases gets past a filter's budget."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ def flips(epsilon):
 
 
 def largest_delta(kinds, epsilon, allowed):
-    """Exact delta at epsilon of the strategy that chooses each step by what was
-    released.
-    """
+    """Exact delta at epsilon of a strategy that chooses steps by what was released."""
 
     @lru_cache(None)
     def value(counts, loss):

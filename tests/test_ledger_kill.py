@@ -196,9 +196,7 @@ with ledger._store.transaction(write=True) as page:
 
 
 def test_a_kill_in_the_middle_of_a_transaction_is_undone(tmp_path):
-    """The file is half changed and the journal is there: SQLite's rollback has to
-    work.
-    """
+    """The file is half changed, the journal is there: SQLite's rollback must work."""
     path = tmp_path / "privacy.sqlite"
     ledger = Ledger(path)
     for _ in range(60):

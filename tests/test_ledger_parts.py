@@ -53,9 +53,7 @@ def test_what_reads_all_of_the_data_is_charged_to_every_part(planned):
 
 
 def test_each_part_has_the_whole_budget(ledger):
-    """Fits of two parts at the epsilon of the ledger; nothing more fits on any of
-    them.
-    """
+    """Fits of two parts at the ledger's epsilon; nothing more fits on any of them."""
     X = np.random.RandomState(0).poisson(1.0, (12, 6))
     model = SubLDA(2, epsilon=4.0, max_iter=4)
     for part, rows in (("even", X[::2]), ("odd", X[1::2])):
@@ -107,9 +105,7 @@ def test_two_divisions_of_the_data_may_overlap(other, ledger):
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.parametrize("change", ["removed", "emptied"])
 def test_the_total_of_folds_is_for_emptied_documents(change):
-    """A removed document moves others to other folds: exact, from the real sums of
-    three fits.
-    """
+    """A removed document moves others to other folds: exact, by sums of three fits."""
     X = np.random.default_rng(0).poisson(1.0, (60, 20)).astype(float)
     for row, word in ((0, 0), (20, 5), (40, 10)):
         X[row], X[row, word : word + 5] = 0, 300
@@ -178,9 +174,7 @@ def test_copies_of_a_part_are_the_part(tmp_path):
 
 
 def test_a_user_is_always_in_the_same_part():
-    """The values must not change between versions: a user would move to another
-    part.
-    """
+    """The values must not change between versions: a user would switch parts."""
     users = ["ada", "bob", "", "ada", "Zoë", 7, "7", np.int64(7), np.str_("ada")]
     assert (
         user_part(["ann\ud800", "ada"], 2**31).tolist()[1]

@@ -1,6 +1,4 @@
-"""LP-LDA and OLP-LDA: reports are trusted for what they are, and their guarantee is
-carried.
-"""
+"""LP-LDA and OLP-LDA: reports are trusted as such, and their guarantee is carried."""
 
 import doctest
 import math
@@ -122,8 +120,9 @@ def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, budget, c
     ids=str,
 )
 def test_partial_fit_is_for_reports_of_the_same_randomizer(estimator, changed):
-    """At delta 0, seven of ten words cost as much as ten; one word more or less costs
-    more.
+    """At delta 0, seven of ten words cost as much as ten.
+
+    One word more or less costs more.
     """
     X = (np.random.default_rng(0).random((40, 10)) < 0.6).astype(int)
     model = estimator(K, bit_epsilon=2.0, delta=0.0, max_doc_words=7, max_iter=2).fit(
@@ -228,9 +227,7 @@ def test_topics_that_reports_hold_stand_out(estimator):
 
 
 def test_batches_after_the_first_do_not_choose_the_words_that_they_are_tested_with():
-    """A batch alone chooses words that share its reports by chance; over 100 batches
-    none do.
-    """
+    """A batch alone chooses words that share reports by chance; 100 batches do not."""
     rng = np.random.default_rng(0)
     X = shuffled(rng.binomial(1, 0.1, (6000, 60)), rng)
     model = OLPLDA(

@@ -1,6 +1,4 @@
-"""public_prior: pseudo-counts of public documents and seed words, and where the topics
-come out.
-"""
+"""public_prior: pseudo-counts of public documents and seed words; topics' places."""
 
 import numpy as np
 import pytest
@@ -33,9 +31,7 @@ def test_one_random_state_gives_one_table(corpus):
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
 def test_a_seeded_topic_comes_out_at_its_place(corpus, order):
-    """Each list has two words of one true topic, and the table has this topic at that
-    place.
-    """
+    """Each list has two words of one true topic, and the table has it at that place."""
     best = np.argsort(-corpus.components / corpus.components.sum(axis=0), axis=1)
     seeds = [[WORDS[v] for v in best[k, :2]] for k in order]
     prior = public_prior(

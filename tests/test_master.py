@@ -1,6 +1,4 @@
-"""The master: rounds, refusals, parties that come, go and fail; what a party
-answers.
-"""
+"""The master: rounds, refusals, parties that come, go, fail; what a party answers."""
 
 import math
 import pickle
@@ -284,8 +282,9 @@ def test_parties_with_different_units():
 
 
 def test_a_party_protects_one_unit_in_all_rounds():
-    """A first round that costs a document 4 says nothing of users, whatever the second
-    one says.
+    """A first round that costs a document 4 says nothing of users.
+
+    Whatever the second one says.
     """
     X = make_topic_corpus(200, N_WORDS, 3, random_state=0).data
     master = IFTMMaster(WORDS)
@@ -390,9 +389,7 @@ def private(ledger, **options):
 
 
 def test_bytes_make_the_rounds_of_one_process(corpus, parties):
-    """The party is pickled between rounds, and reads its documents in the first one
-    only.
-    """
+    """The party is pickled between rounds; it reads its documents in the first only."""
     master, kept = (
         IFTMMaster(WORDS),
         {n: pickle.dumps(pair) for n, pair in parties.items()},

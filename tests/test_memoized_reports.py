@@ -60,9 +60,7 @@ def test_a_changed_document(corpus, path):
 
 
 def test_all_reports_of_a_file_cost_what_one_costs(corpus, path):
-    """Each document is in one report, and no document adds to the cost of another
-    one.
-    """
+    """Each document is in one report, and adds nothing to the cost of another."""
     ledger = Ledger(epsilon=10.0, delta=1e-6)
     client = RandomizedResponse(bit_epsilon=1.0, max_doc_words=2, ledger=ledger).fit(
         corpus
@@ -95,9 +93,7 @@ def test_each_file_and_each_ledger_has_an_entry(corpus, tmp_path):
 
 @pytest.mark.parametrize("left", ["reserved", "canceled"])
 def test_an_entry_without_a_release_does_not_pay(left, corpus, path):
-    """A process that is killed between reservation and report leaves one that can be
-    canceled.
-    """
+    """A process killed between reservation and report leaves what can be canceled."""
     ledger = Ledger()
     client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
     memo = MemoizedReports(client, path)
@@ -127,9 +123,7 @@ def test_each_part_pays_for_its_reports(corpus, path):
 
 
 def test_reports_with_a_seed_are_charged_in_each_call(corpus, path):
-    """Two calls flip the same bits: the reports of two documents are not
-    independent.
-    """
+    """Two calls flip the same bits: reports of two documents are not independent."""
     ledger = Ledger()
     client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger, random_state=0).fit(
         corpus
@@ -275,9 +269,7 @@ def test_a_sent_report_survives_a_power_cut(reported):
 
 
 def test_cells_of_other_lengths_are_another_state():
-    """A byte that moves from the document to the id would make an id that nobody has
-    reported.
-    """
+    """A byte moved from the document to the id would make an id nobody has reported."""
     key, state = bytes(32), bytes(32)
     assert _next_state(key, state, b"ab", b"c") != _next_state(key, state, b"a", b"bc")
 

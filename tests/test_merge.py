@@ -1,5 +1,6 @@
-"""Similarity, merging and composing: hand-computed cases, and slow twins of the paper's
-loops.
+"""Similarity, merging and composing: hand-computed cases, and slow twins.
+
+The twins are the paper's loops.
 """
 
 import numpy as np
@@ -64,9 +65,7 @@ def test_similarity_is_that_of_the_slow_twin(n_top_words):
 
 @pytest.mark.parametrize("threshold", [0.05, 0.2, 0.5, 1.0])
 def test_merging_is_that_of_the_slow_twin(threshold):
-    """Algorithm 3: labels, then weighted means of the rows of a label (lines 12 to
-    17).
-    """
+    """Algorithm 3: labels, then weighted means of a label's rows (lines 12 to 17)."""
     rng = np.random.default_rng(3)
     table = random_table(rng, 12, 25)
     table = np.concatenate(

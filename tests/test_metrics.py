@@ -12,9 +12,9 @@ from scipy import stats
 
 from dplda import GibbsLDA
 from dplda.core._fold_in import fold_in
+from dplda.core._perplexity import split_documents
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import held_out_perplexity, unigram_perplexity
-from dplda.metrics._perplexity import split_documents
 
 N_WORDS = 50
 counts = st.one_of(
@@ -53,9 +53,7 @@ def test_the_split_of_a_row_depends_on_that_row_only(X, random):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 62])
 def test_tokens_are_tossed_like_fair_coins(count):
-    """The observed part of a count is binomial; documents differ in which words they
-    have.
-    """
+    """The observed part of a count is binomial; documents differ in their words."""
     rng = np.random.default_rng(count)
     X = sp.csr_array(count * (rng.random((2000, 20)) < 0.5))
     observed = split_documents(X)[0].toarray()[X.toarray() > 0]

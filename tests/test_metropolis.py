@@ -35,9 +35,7 @@ def test_alias_tables_hold_their_weights(n):
 
 
 def target_law(tokens, phi, alpha):
-    """Probabilities of all assignments of topics to the tokens of one document, and
-    words.
-    """
+    """Probabilities of all topic assignments to tokens of one document, and words."""
     n_components, n_words = phi.shape
     # of a word that was not reported, over that of a reported one
     ratio = np.full((tokens.n_tokens, n_words), (tokens.flip / (1 - tokens.flip)) ** 2)
@@ -61,9 +59,7 @@ def target_law(tokens, phi, alpha):
 @pytest.mark.parametrize("words", [[0, 1, 2, 0], [3, 3, 1]], ids=str)
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_stationary_law_is_the_target(epsilon, words):
-    """Thousands of equal documents, far from their start: their states are independent
-    draws.
-    """
+    """Thousands of equal documents, far from their start, are independent draws."""
     one = Corpus(np.array(words, np.int32), np.array([0, len(words)]), 5)
     bits = None if math.isinf(epsilon) else RandomizedBits.for_epsilon(epsilon)
     tokens = privatize(one, bits, Streams(bytes(range(32)), seeded=True))

@@ -1,6 +1,4 @@
-"""The museum: planted verdicts at small sizes, private variants, and figures of its
-page.
-"""
+"""The museum: planted verdicts at small sizes, private variants, its page's figures."""
 
 import dp_nmf
 import fdptm
@@ -22,9 +20,7 @@ def test_fdptm_tells_how_often_each_word_occurs(last_sweep):
 
 @pytest.mark.parametrize("common", [False, True])
 def test_fdptm_worlds_are_told_apart_at_a_small_epsilon(common):
-    """Also by a word that other documents have, as all words of a private vocabulary
-    do.
-    """
+    """Also by a word that others have, as all words of a private vocabulary do."""
     assert fdptm.worlds_told_apart(n_runs=2, epsilon=0.1, common=common) == 2
 
 

@@ -1,6 +1,4 @@
-"""The noise: its tables, its law, its price, and the kernel against a big-integer
-twin.
-"""
+"""The noise: its tables, law and price, and the kernel against a big-integer twin."""
 
 import hashlib
 import itertools
@@ -152,9 +150,7 @@ def test_kernel_equals_its_twin(kernel, instruction_set):
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_instruction_sets_agree_on_many_words(kernel, dtype, instruction_sets):
-    """Most wrong fields look like ties, which one path resolves: a fault shows
-    rarely.
-    """
+    """Most wrong fields look like ties that one path resolves: faults show rarely."""
     add, tables, _ = kernel
     bits, spare = words(2**20), words(2**17, spare=True)
     results = []
@@ -184,9 +180,7 @@ def test_any_number_of_cells(kernel, kernel_name, instruction_set, share, start,
 
 
 def test_extreme_words(kernel, instruction_set):
-    """Fields of zeros and ones in every combination, beside the first and the last
-    columns.
-    """
+    """Fields of zeros and ones in every combination, beside first and last columns."""
     add, tables, twin = kernel
     fields = [0, 1, 4095, 4096, 2**21 - 4096, 2**21 - 1]
     combined = itertools.product(fields, fields, fields, [0, 1])
@@ -206,9 +200,7 @@ def test_extreme_words(kernel, instruction_set):
 def test_a_cell_without_enough_spare_words_is_left_as_it_is(
     kernel, instruction_set, buffer
 ):
-    """It and the spare words that it has read serve the next call: each cell gets one
-    draw.
-    """
+    """It and the spare words it has read serve the next call: one draw per cell."""
     draw, tables, twin = kernel
     bits, spare, cells = (
         words(20_000),
@@ -246,9 +238,7 @@ def test_cells_of_both_widths_get_the_same_draws(
     ids=["gaussian", "laplace"],
 )
 def test_mechanism_reads_its_stream_once_and_in_order(mechanism, tables, twin):
-    """More cells than a piece, more ties than a spare piece: nothing reused, nothing
-    skipped.
-    """
+    """More cells than a piece, more ties than a spare: nothing reused or skipped."""
     value = np.arange(72_000).reshape(300, 240)
     noisy = mechanism(value, Streams.from_random_state(7).reader(Purpose.NOISE, 3))
     expected = twin(words(72_000, round=3), words(9000, round=3, spare=True), tables)
@@ -268,9 +258,7 @@ def test_radius_is_the_largest_that_gives_the_noise_multiplier(noise_multiplier)
 
 
 def test_the_event_leaves_the_variance_that_rounding_needs():
-    """Lemma 2 of the noise with h = eta(s_2): the continuous noise has variance S^2 -
-    s_2^2.
-    """
+    """Lemma 2 with h = eta(s_2): the continuous noise has variance S^2 - s_2^2."""
     assert DiscreteGaussian(64).event_variance == NOISE_VARIANCE - ROUNDING_VARIANCE
     assert 2 * math.exp(-2 * math.pi**2 * ROUNDING_VARIANCE) <= 1.5e-77
 

@@ -1,6 +1,4 @@
-"""The noisy held-out score: what a document moves, what the score estimates, what is
-charged.
-"""
+"""The noisy held-out score: what a document moves, what it estimates, its charge."""
 
 import math
 from functools import partial
@@ -19,9 +17,9 @@ from dplda.audit._replay import fit_watched
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._users import number_users
 from dplda.metrics import held_out_perplexity, noisy_score
-from dplda.metrics._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
 from dplda.privacy import BudgetError, Ledger
 from dplda.privacy.mechanisms import Curator
+from dplda.reading._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
 
 X = make_topic_corpus(120, 40, 4, doc_length=60, random_state=0).data
 REFERENCE = np.full(40, 1 / 40)
@@ -102,9 +100,7 @@ def test_contributions_read_one_unit_and_are_bounded(X, clip, max_tokens):
 
 
 def test_documents_of_a_user_are_added_before_the_clip():
-    """A user with two documents has their sums, and one with long documents weighs no
-    more.
-    """
+    """A user with two documents has their sums; long documents weigh no more."""
     options = (sp.csr_array(X), Model.components_, REFERENCE, 0.1)
     alone = contributions(*options, 20.0, 10**6)
     users = np.arange(X.shape[0]) // 2

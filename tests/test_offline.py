@@ -29,9 +29,7 @@ def in_folder(tmp_path, monkeypatch):
 
 
 def internet_sockets(command):
-    """The calls by which a command and all its processes and threads opened internet
-    sockets.
-    """
+    """The calls by which a command, its processes and threads opened inet sockets."""
     program = shutil.which("strace")
     if not program or not succeeds(
         program, "-f", "-o", "/dev/null", sys.executable, "-c", ""

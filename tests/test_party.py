@@ -38,9 +38,7 @@ def X():
 
 @every
 def test_the_words_are_never_read_again(party, X, monkeypatch):
-    """Privatize, then destroy the words of everything in sight: the model is the
-    same.
-    """
+    """Privatize, then destroy all words in sight: the model is the same."""
     plain = clone(party).fit(X.copy()).components_
     doomed, seen = X.copy(), []
 
@@ -120,9 +118,7 @@ def test_counts_are_shuffled_before_the_noise():
 
 
 def sentences():
-    """300 documents of six sentences: each sentence is of one topic, each document of
-    all three.
-    """
+    """300 documents of six sentences, each of one topic; each document of all three."""
     rng = np.random.default_rng(3)
     topics = np.kron(np.eye(K), np.full(10, 0.1))
     X = rng.multinomial(8, topics[np.arange(1800) % K])

@@ -1,5 +1,6 @@
-"""The benchmarks of speed: what is missing is said, and times are read from curves as
-stated.
+"""The benchmarks of speed: what is missing is said, times are read as stated.
+
+Times are read from curves.
 """
 
 import subprocess

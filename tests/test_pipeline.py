@@ -1,6 +1,4 @@
-"""The guarantee of a pipeline: every step counts once, wherever it is, and words have
-an origin.
-"""
+"""A pipeline's guarantee: every step counts once, anywhere; words have an origin."""
 
 import math
 from dataclasses import replace
@@ -74,8 +72,9 @@ def test_steps_of_a_pipeline_inside_count_like_its_own():
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_two_seeds_are_no_guarantee(monkeypatch):
-    """With one seed the steps add the same noise: their difference has none, whoever
-    knows it.
+    """With one seed the steps add the same noise: their difference has none.
+
+    Whoever knows the seed can compute it.
     """
     noise, add = [], Curator._add_noise
 

@@ -1,6 +1,4 @@
-"""The kernels in C for other systems: compiled with the flags of the build, run, and
-compared.
-"""
+"""The kernels in C for other systems: compiled with the build flags, run, compared."""
 
 import ast
 import os
@@ -57,9 +55,7 @@ pytestmark = pytest.mark.slow
 
 
 def build_flags():
-    """The flags for gcc and clang in setup.py, which runs a build where it is
-    imported.
-    """
+    """The flags for gcc and clang in setup.py, which builds where it is imported."""
     setup = ast.parse((DRIVERS.parents[1] / "setup.py").read_text("utf-8"))
     for node in setup.body:
         if isinstance(node, ast.Assign) and node.targets[0].id == "FLAGS":

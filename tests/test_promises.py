@@ -1,6 +1,4 @@
-"""What the public names promise: one meaning of `epsilon`, one order of parameters, one
-object.
-"""
+"""Public names promise: one `epsilon` meaning, one parameter order, one object."""
 
 import importlib
 import inspect

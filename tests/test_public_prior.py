@@ -51,9 +51,7 @@ def test(made):
 
 @pytest.fixture(scope="module")
 def good(made):
-    """Pseudo-counts of about 8000 public tokens with the topics of the private
-    documents.
-    """
+    """Pseudo-counts of about 8000 public tokens with the private documents' topics."""
     topics = made.components / made.components.sum(axis=1, keepdims=True)
     return np.random.default_rng(0).poisson(topics * 8000 / K) + 0.01
 
@@ -68,9 +66,7 @@ def fitted(kind, X, seed=0, **options):
 
 
 def changes(kind, train, test, table, **options):
-    """Logarithm of the perplexity with the table over that without it, of two paired
-    seeds.
-    """
+    """Logarithm of perplexity with the table over that without it, paired seeds."""
     pairs = [
         [
             fitted(kind, train, seed, prior_components=p, **options).perplexity(test)
@@ -109,9 +105,7 @@ def test_public_texts_of_another_kind_do_no_harm(kind, train, test, bad):
 
 @both
 def test_the_prior_is_not_forgotten_after_the_first_round(kind, train, made, good):
-    """With much noise and correct word frequencies, nearly all that is known is
-    public.
-    """
+    """With much noise and right word frequencies, nearly all known is public."""
     model = fitted(kind, train, epsilon=0.5, prior_components=good)
     shares = good / good.sum(axis=0)
     found = model.components_ / model.components_.sum(axis=0)
@@ -254,9 +248,7 @@ def test_a_vocabulary_without_released_weights_makes_no_prior():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_public_frequencies_are_kept_where_releases_say_little(seed):
-    """The estimate loses at most half a percent of perplexity to the public
-    frequencies.
-    """
+    """The estimate loses at most half a percent of perplexity to public frequencies."""
     totals, noisy, _ = noisy_totals(seed, 3000.0)
     public = prior_of(
         np.random.default_rng(seed + 9).poisson(totals / totals.sum() * 50_000)

@@ -1,6 +1,4 @@
-"""What all models of `dplda.published` promise: a warning, no guarantee, the paper's
-figure.
-"""
+"""What `dplda.published` models promise: warning, no guarantee, paper's figure."""
 
 import inspect
 import math

@@ -16,9 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarnin
 
 
 def fitted(model, X):
-    """The model fitted to X, and what the paper's adversary sees: counts and topics by
-    sweep.
-    """
+    """The model of X, and what the paper's adversary sees: counts, topics by sweep."""
     model, seen = observed(model, X)
     counts, topics = seen["word-topic counts"], seen["topics"]
     assert (len(counts), len(topics)) == (model.n_iter_, model.n_iter_ + 1)
@@ -56,9 +54,7 @@ def test_weights_are_those_of_line_13():
 
 
 def test_sweep_draws_with_the_weights_of_live_counts():
-    """Each draw of the kernel, against inversion of the weights on counts that move
-    along.
-    """
+    """Each draw of the kernel, against inversion of weights on moving counts."""
     rng = np.random.default_rng(0)
     word = rng.integers(0, 6, 200).astype(np.int32)
     doc_ptr = np.array([0, 50, 50, 120, 200])
@@ -116,8 +112,9 @@ def test_final_counts_give_the_last_moves_away(corpus):
 
 
 def test_noise_is_added_in_place():
-    """The variance of the announced counts grows with the sweep: t times 2 (2 /
-    epsilon)**2.
+    """The variance of announced counts grows with the sweep.
+
+    At sweep t it is t times 2 (2 / epsilon)**2.
     """
     X = np.random.RandomState(0).poisson(5.0, (20, 8000))
     model = PublishedHDPLDA(

@@ -1,6 +1,4 @@
-"""iFTM's party to the letter: what it sends is the exact counts, and the sound party's
-is not.
-"""
+"""iFTM's party to the letter sends exact counts; the sound party does not."""
 
 import itertools
 import math

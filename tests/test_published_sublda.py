@@ -1,6 +1,4 @@
-"""SUB-LDA as published: it is Algorithm 1 of the paper, and what is wrong with it
-shows.
-"""
+"""SUB-LDA as published is Algorithm 1 of the paper; what is wrong with it shows."""
 
 import itertools
 import math
@@ -80,9 +78,7 @@ def reference_sweep(
 
 @pytest.fixture
 def sweeps(monkeypatch):
-    """The arguments after each call of the kernel, which has done what the reference
-    does.
-    """
+    """The arguments after each kernel call, which has done what the reference does."""
     seen = []
     sweep = module._published.subsampled_sweep
 
@@ -139,9 +135,7 @@ WIDE = np.full((2, 4000), 2)  # with one topic, counts are known, and cells are 
 
 
 def test_noise_of_an_iteration_is_new_and_that_of_the_token_loop_adds_up():
-    """Of words that nobody samples, and where all four tokens of each word are
-    sampled.
-    """
+    """Of words nobody samples, and where all four tokens of each word are sampled."""
     bare = PublishedSubLDA(1, subsampling_ratio=1e-8, max_iter=5, random_state=0)
     noise = fitted(bare, WIDE)[1][:, :, 0] - 4  # the counts are those of all words
     assert bare.published_epsilon_ < 1e-9

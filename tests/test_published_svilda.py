@@ -1,5 +1,6 @@
-"""Private topic modeling as published: it is Algorithm 1 of the paper; its noise is too
-small.
+"""Private topic modeling as published: it is Algorithm 1 of the paper.
+
+Its noise is too small.
 """
 
 import math
@@ -47,9 +48,7 @@ def first_table(seed):
 
 @pytest.mark.parametrize(("epsilon", "size"), [(0.5, 3), (8.0, 20)])
 def test_noise_is_that_of_the_mean_over_all_documents(epsilon, size):
-    """Empty documents have no statistics: what is announced is noise, of sd sigma N /
-    D.
-    """
+    """Empty documents have no statistics: announced is noise, of sd sigma N / D."""
     X = sp.csr_array((50, 2000))
     model, noise = fitted(
         X, 4, epsilon, batch_size=size, max_iter=5, max_doc_tokens=30, random_state=0
@@ -74,9 +73,7 @@ def test_statistics_are_a_mean_over_the_minibatch(corpus):
 
 
 def test_statistics_are_those_of_the_e_step(corpus):
-    """phi by its formula, token by token, from the Dirichlet parameters of the
-    E-step.
-    """
+    """phi by its formula, token by token, from Dirichlet parameters of the E-step."""
     _, (statistics,) = fitted(
         corpus, K, math.inf, batch_size=60, max_iter=1, random_state=2
     )
@@ -99,8 +96,9 @@ def test_statistics_are_those_of_the_e_step(corpus):
 
 
 def test_topics_step_towards_the_noisy_statistics(corpus):
-    """lambda <- (1 - rho_t) lambda + rho_t (eta + D max(s, 0)), rho_t = (tau_0 +
-    t)^-kappa.
+    """lambda <- (1 - rho_t) lambda + rho_t (eta + D max(s, 0)).
+
+    Here rho_t = (tau_0 + t)^-kappa.
     """
     model, seen = fitted(
         corpus,
@@ -157,9 +155,7 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
 
 
 def test_no_warning_where_the_claim_is_true(corpus):
-    """All documents in every round, and a large delta, at which the bound of zCDP is
-    wasteful.
-    """
+    """All documents in each round, and a large delta, where the zCDP bound is loose."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model, _ = fitted(corpus, batch_size=60, max_iter=20, delta=0.01)

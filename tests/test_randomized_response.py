@@ -1,6 +1,4 @@
-"""Randomized response on documents: its law, its price, its secrets, and that it is
-sparse.
-"""
+"""Randomized response on documents: law, price, secrets, and that it is sparse."""
 
 import itertools
 import math
@@ -81,8 +79,9 @@ def test_flips_do_not_depend_on_the_bits(probability):
     "probability", [MIN_FLIP, 1e-4, 0.01, 0.05, 1 / 3, 0.25, 0.4, 0.45, 0.499, MAX_FLIP]
 )
 def test_no_log_ratio_exceeds_its_price(probability):
-    """With the flip probability that runs, 1 - exp(-1/scale) of the float scale, at 60
-    digits.
+    """With the flip probability that runs, 1 - exp(-1/scale), to 60 digits.
+
+    The scale is the float one.
     """
     bits = RandomizedBits(probability)
     with localcontext(prec=60):

@@ -1,6 +1,4 @@
-"""Estimates from reports: unbiased, with the stated variances, and documents with those
-counts.
-"""
+"""Estimates from reports: unbiased, stated variances, documents with those counts."""
 
 import math
 
@@ -56,8 +54,9 @@ def test_forms_are_those_of_the_paper(f):
 
 @every_flip
 def test_the_weight_of_the_prior_is_the_best_one(flip):
-    """Of all weights, it has the least mean squared error over counts around the
-    prior's mean.
+    """Of all weights, it has least mean squared error over counts around the prior.
+
+    It is around the prior's mean.
     """
     rng, n_docs, sd = np.random.default_rng(1), 400, 12.0
     counts = np.rint(rng.normal(120, sd, 50_000)).astype(int)

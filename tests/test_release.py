@@ -88,9 +88,7 @@ def parts(path):
 
 
 def forge(path, fields, table, **more):
-    """Any fields and tables with a good checksum, as a hostile author would write
-    them.
-    """
+    """Any fields and tables with a good checksum, as a hostile author writes them."""
     tables = {"components": table, **more}
     path.write_bytes(pack("dplda-release", fields, tables, max_header=2**26))
 
@@ -395,9 +393,7 @@ def test_other_steps_are_refused_with_the_part_to_publish(path):
 
 
 def test_columns_of_other_words_are_refused(model, X, path):
-    """As many words, and the topics of others: a model that knows its words compares
-    them.
-    """
+    """As many words, others' topics: a model that knows its words compares them."""
     words = [f"word {i}" for i in range(N_WORDS)]
     save_release(model, path, vocabulary=words)
     released = load_release(path)
@@ -613,8 +609,9 @@ def test_tables_have_one_number_for_each_word_or_topic(written, path, name, wron
 
 
 def test_the_guarantee_alone_states_the_budget(X, path, monkeypatch):
-    """What `set_params` changed later is not in the file, and no file may state a
-    second one.
+    """Later changes of `set_params` are not in the file.
+
+    No file may state a second one.
     """
     model = SubLDA(K, epsilon=4.0, max_iter=2).fit(X)
     save_release(model.set_params(epsilon=0.1, delta=1e-9), path)

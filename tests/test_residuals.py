@@ -1,6 +1,4 @@
-"""Residual checks: planted faults that guesses of coins miss are found, and sound fits
-pass.
-"""
+"""Residual checks: planted faults that guesses miss are found, and sound fits pass."""
 
 import math
 
@@ -190,8 +188,9 @@ def test_normal_scores_of_the_declared_noise_are_normal(mechanism):
 
 
 def test_lines_fail_as_rarely_as_stated(monkeypatch):
-    """At a level of 1 in 50, far above the real one, sound noise fails each line about
-    as often.
+    """At a level of 1 in 50, sound noise fails each line about as often.
+
+    The level is far above the real one.
     """
     monkeypatch.setattr(_residuals, "LEVEL", 0.02)
     rng, n = np.random.default_rng(0), 400

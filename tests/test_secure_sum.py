@@ -1,6 +1,4 @@
-"""Parties that fit one model: the sum is right, nobody sees more of it, and it pays as
-stated.
-"""
+"""Parties that fit one model: sum is right, nobody sees more, it pays as stated."""
 
 import math
 import threading
@@ -213,9 +211,7 @@ def test_the_card_and_the_ledger_of_a_party(X, tmp_path):
 
 
 def party_of(terms):
-    """A party whose coordinator hands its own words back, as if the others held
-    nothing.
-    """
+    """A party whose coordinator hands its own words back, as if others had nothing."""
 
     class Party(Alone):
         assumptions = SecureSum.assumptions
@@ -234,9 +230,7 @@ def test_what_is_left_if_all_masks_fall():
 
 @pytest.mark.parametrize("width", [0.5, 0.7, 1.0])
 def test_shares_add_up(width):
-    """The lemma of shares on small widths, where it can be seen, in sums of 40
-    digits.
-    """
+    """The lemma of shares on small widths, where it is visible, at 40 digits."""
     with localcontext(prec=40):
 
         def law(variance, n=60):
@@ -275,9 +269,7 @@ def test_shares_have_the_variance_that_the_event_states():
 
 
 def meet(terms, act, lie=None):
-    """Run ``act(me, secure_sum)`` for each party; `lie` changes the reply to a
-    party.
-    """
+    """Run ``act(me, secure_sum)`` for each party; `lie` changes a party's reply."""
     room = Room(Adder(terms, range(terms.n_parties)))
 
     def run(me):
@@ -309,9 +301,7 @@ CELLS = np.random.default_rng(0).integers(-(2**20), 2**20, (5, N))
 
 
 def sent_by(terms, n_sums=1, **options):
-    """What each party sends for its row of CELLS, and what it gets, in each of some
-    sums.
-    """
+    """What each party sends for its row of CELLS, and what it gets, in some sums."""
     messages = {}
 
     def act(me, party):
@@ -378,9 +368,7 @@ def test_parties_that_were_shown_different_things_send_noise():
 
 @pytest.mark.parametrize("kind", ["changed", "twice", "short", "more"])
 def test_a_coordinator_that_changes_keys_gets_nothing(kind):
-    """A party that is twice among them would know two shares of noise, and both ends of
-    a mask.
-    """
+    """A party twice among them would know two shares of noise, and both mask ends."""
     terms = Terms(3)
 
     def exchange(message):
@@ -399,9 +387,7 @@ def test_a_coordinator_that_changes_keys_gets_nothing(kind):
 
 
 def test_two_attempts_have_different_noise():
-    """With one noise, their difference would show a lost party's sum with its own share
-    alone.
-    """
+    """With one noise, the difference shows a lost party's sum with its share alone."""
     seen = []
 
     class Lossy(Alone):

@@ -1,6 +1,4 @@
-"""Corpora in shards: the same bits as in memory, and errors before anything is
-charged.
-"""
+"""Corpora in shards: same bits as in memory, and errors before any charge."""
 
 import hashlib
 import json
@@ -26,9 +24,9 @@ from dplda.datasets import CountShards, make_topic_corpus, write_shards
 from dplda.document import _sublda
 from dplda.document._dask import DaskEngine
 from dplda.document._shards import InProcess, Lane
+from dplda.gibbs import _gibbslda
 from dplda.metrics import held_out_perplexity, noisy_score
 from dplda.privacy import Ledger, PrivateDataWarning
-from dplda.word import _gibbslda
 
 K = 4
 WORDS = [f"word{v}" for v in range(40)]
@@ -241,9 +239,7 @@ def test_weights_and_scores_read_shard_after_shard(corpus, shards):
 
 
 class Elsewhere(InProcess):
-    """Two processes that keep nothing, and that do everything twice, as after a
-    loss.
-    """
+    """Two processes that keep nothing, and do everything twice, as after a loss."""
 
     n_tasks = 2
 
@@ -279,9 +275,7 @@ def test_a_task_changes_no_argument(corpus, shards):
 
 @pytest.mark.parametrize("engine", [None, InProcess()])
 def test_a_live_start_reads_shard_after_shard(engine, corpus, shards, monkeypatch):
-    """With many topics and without noise: the same sweep, wherever shards and pieces
-    end.
-    """
+    """With many topics and no noise: the same sweep, wherever shards and pieces end."""
     monkeypatch.setattr(_sublda, "LIVE_START", K)
     model = SubLDA(K, epsilon=math.inf, max_iter=1, random_state=1)
     expected = model.fit(corpus).components_
@@ -441,8 +435,10 @@ def test_a_damaged_shard_is_named_before_anything_is_charged(damage, corpus, tmp
 
 
 def test_a_file_that_changes_during_a_fit_is_checked_again(corpus, tmp_path):
-    """Words beyond the vocabulary would make a kernel read and write other memory; here
-    are others of the vocabulary, so that the fit would go on."""
+    """Words beyond the vocabulary would make a kernel access other memory.
+
+    The words here are others of the vocabulary, so that the fit would go on.
+    """
     written = write_shards(corpus, tmp_path / "corpus", rows_per_shard=30)
 
     class Changes(InProcess):

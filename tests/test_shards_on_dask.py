@@ -1,6 +1,4 @@
-"""Shards on a cluster of worker processes: the same bits, also after kill -9 of a
-worker.
-"""
+"""Shards on a cluster of workers: the same bits, also after kill -9 of a worker."""
 
 import gc
 import math
@@ -106,9 +104,7 @@ def kill(client, n_workers):
 def test_workers_are_killed_in_mid_round(
     moments, n_workers, corpus, shards, client, monkeypatch
 ):
-    """One worker, its replacement too, and all workers at once; then the scheduler
-    forgets.
-    """
+    """One worker, its replacement too, all at once; then the scheduler forgets."""
     model = SubLDA(
         K, noise_multiplier=5.0, max_iter=5, subsampling_ratio=0.5, random_state=1
     )

@@ -11,8 +11,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import HDPLDA, PrivateSVILDA, SubLDA, plan
 from dplda.core._private_fit import exactly_one
+from dplda.core._signal import FALSE_POSITIVES, standing_words, with_signal
 from dplda.datasets import load_wordnet_glosses, make_topic_corpus
-from dplda.metrics._signal import FALSE_POSITIVES, standing_words, with_signal
 from dplda.privacy import (
     Ledger,
     LowSignalWarning,
@@ -112,9 +112,7 @@ def test_shuffled_words_have_no_topic(estimator, epsilon, length):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_shuffled_words_of_real_texts_have_no_topic_at_a_small_epsilon():
-    """Chance finds more in the words of real texts than in those of one
-    distribution.
-    """
+    """Chance finds more in words of real texts than in those of one distribution."""
     texts = load_wordnet_glosses().data
     X = CountVectorizer(stop_words="english", max_features=2000).fit_transform(texts)
     rows = np.repeat(np.arange(X.shape[0]), np.asarray(X.sum(axis=1)).ravel())
@@ -144,9 +142,7 @@ def test_the_first_release_counts_the_documents(corpus, users):
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 def test_evidence_is_that_of_a_document_also_with_users():
-    """A user's documents share one norm: their mean length needs the number of
-    users.
-    """
+    """A user's documents share one norm: mean length needs the number of users."""
     X = make_topic_corpus(3000, 300, 4, random_state=0).data
     model = SubLDA(4, epsilon=20.0, max_iter=40, random_state=0)
     alone = model.fit(X).topic_evidence_.mean()

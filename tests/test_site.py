@@ -1,6 +1,4 @@
-"""The site of the documentation: its contents are those of the index, and it is
-built.
-"""
+"""The site of the documentation: its contents match the index, and it is built."""
 
 import importlib
 import pkgutil

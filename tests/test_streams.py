@@ -137,8 +137,9 @@ def test_the_key_does_not_leave(streams):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_two_processes_do_not_draw_from_one_key(streams):
-    """A fork copies the key: both would draw the same noise, and their difference has
-    none.
+    """A fork copies the key: both would draw the same noise.
+
+    The difference of the two has no noise.
     """
     begun = streams.reader(Purpose.NOISE, 0)
     begun.words(1)
@@ -168,8 +169,8 @@ def test_keystream_total_variation():
 def addresses(monkeypatch):
     """Every stream that is begun, as (key, address); blocks and pieces are small."""
     monkeypatch.setattr("dplda.privacy._mechanisms.BLOCK_BITS", 400)
-    monkeypatch.setattr("dplda.word._frozen_table.BLOCK_TOKENS", 300)
-    monkeypatch.setattr("dplda.word._frozen_table.PIECE_TOKENS", 120)
+    monkeypatch.setattr("dplda.gibbs._frozen_table.BLOCK_TOKENS", 300)
+    monkeypatch.setattr("dplda.gibbs._frozen_table.PIECE_TOKENS", 120)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
     begun = []
 
@@ -190,9 +191,7 @@ def addresses(monkeypatch):
     if hasattr(case.estimator, "partial_fit") or hasattr(case.estimator, "refine")
 )
 def test_no_address_is_read_twice_under_one_seed(estimator, addresses):
-    """Over two calls: another round, block, batch and purpose have words of their
-    own.
-    """
+    """Over two calls: another round, block, batch, purpose have words of their own."""
     X = make_topic_corpus(40, 30, 4, doc_length=50, random_state=0).data
     model = clone(estimator).set_params(random_state=0)
     if "max_doc_words" in model.get_params():

@@ -16,6 +16,7 @@ from dplda.document import _noisy_table, _sublda
 from dplda.document._contributions import Documents, integer_shift
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._sublda import frequent_words
+from dplda.gibbs import _gibbslda
 from dplda.privacy import (
     BudgetError,
     Gaussian,
@@ -28,7 +29,6 @@ from dplda.privacy import (
 from dplda.privacy._curator import Curator, membership_threshold, sampled
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Purpose, Streams
-from dplda.word import _gibbslda
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
 TABLE = MADE.components.T * 1000 + 1e-3
@@ -67,9 +67,7 @@ def test_the_rate_charged_is_not_below_the_rate_drawn():
 
 
 def test_errors_of_the_sample_quote_no_rate():
-    """A rate is private. A negative one, rounded to an unsigned integer, would be
-    nearly one.
-    """
+    """A rate is private: a negative one, rounded to unsigned, would be nearly one."""
     for rate in (0.2917, -0.2917, -1e-17):
         with pytest.raises(RuntimeError) as error:
             poisson_sample(np.array([0.1, rate]), 0.2)
@@ -209,9 +207,7 @@ class OneDocument(Curator):
 
 
 def test_weights_undo_the_rates(corpus):
-    """A document weighs as much more as it is drawn less often than the highest
-    rate.
-    """
+    """A document weighs more as it is drawn less often than the highest rate."""
     # no clip
     X = sp.csr_array(sp.vstack([corpus, np.full((1, 50), 100)]).astype(np.float32))
     table = SubLDA(4, epsilon=math.inf, max_iter=3, random_state=0).fit(X)._released
@@ -247,9 +243,7 @@ def test_a_batch_may_be_empty(corpus):
     ("epsilon", "delta"), [(4.0, 1e-6), (15.0, 1e-6), (2.0, 1e-12)]
 )
 def test_epsilon_pays_for_max_iter_calls_or_all_but_the_last(corpus, epsilon, delta):
-    """Each call adds the distance of its noise from the ideal law; `fit` adds it
-    once.
-    """
+    """Each call adds its noise's distance from the ideal law; `fit` adds it once."""
     model = SubLDA(2, epsilon=epsilon, delta=delta, max_iter=20)
     with pytest.raises(BudgetError, match="at most max_iter=20 calls"):  # noqa: PT012
         for n_calls in range(30):
@@ -299,9 +293,7 @@ def test_a_live_start_takes_users(corpus, monkeypatch):
 
 
 def test_without_noise_a_document_reads_what_the_others_have_added(corpus, monkeypatch):
-    """With noise its contribution is clipped: what of the table is its own is not
-    known.
-    """
+    """With noise its contribution is clipped: its share of the table is unknown."""
     infer, asked = Documents.infer, []
 
     def noted(self, units, phi, prior, own=None, **options):
@@ -339,9 +331,7 @@ def test_no_other_fit_starts_from_exact_counts(options, corpus, monkeypatch):
 
 
 def interrupted(kind, monkeypatch, owner, name, n_calls):
-    """A fit that is interrupted when a function has been called so often, after its
-    last call.
-    """
+    """A fit interrupted when a function was called so often, after its last call."""
     call, n, ledger = getattr(owner, name), [], Ledger(epsilon=3.0)
 
     def counted(*args, **options):
@@ -363,9 +353,7 @@ def interrupted(kind, monkeypatch, owner, name, n_calls):
 
 @pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 def test_an_interrupt_leaves_a_model_of_the_rounds_so_far(kind, monkeypatch):
-    """Wherever it comes: after a release, after the kernel that learns it, after the
-    estimate.
-    """
+    """Wherever it comes: after a release, the kernel that learns it, the estimate."""
     places = [
         (Curator, "sample", 4),
         (Curator, "release", 6),

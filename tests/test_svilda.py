@@ -1,6 +1,4 @@
-"""Private stochastic variational inference: E-step, averages, minibatches, bound,
-account.
-"""
+"""Private SVI: E-step, averages, minibatches, bound, account."""
 
 import math
 import warnings
@@ -50,9 +48,7 @@ def test_without_noise_later_calls_may_bring_other_words():
 
 
 def test_nothing_released_depends_on_the_number_of_documents(corpus):
-    """Empty documents change n, and the size of every minibatch, but no
-    contribution.
-    """
+    """Empty documents change n, and each minibatch size, but no contribution."""
     padded = sp.vstack([corpus, sp.csr_array((100, corpus.shape[1]))], format="csr")
     for ratio in (0.3, 1.0):
         model = PrivateSVILDA(K, epsilon=3.0, subsampling_ratio=ratio, max_iter=4)

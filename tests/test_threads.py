@@ -106,9 +106,7 @@ def test_a_system_without_more_threads_does_the_work_in_those_it_has(monkeypatch
 
 
 def test_a_team_takes_over_the_mode_of_the_caller(request):
-    """A thread that read floats as zeros that another one does not would change a
-    sum.
-    """
+    """A thread that reads floats as zeros, unlike another one, would change a sum."""
     table = np.full((20000, 30), np.finfo(float).smallest_subnormal)
     before = _team.use_pieces(300)
     try:

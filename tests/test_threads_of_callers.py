@@ -38,9 +38,7 @@ def short_turns():
 
 
 def at_once(*calls):
-    """Results of functions that threads begin at the same moment; the first error is
-    raised.
-    """
+    """Results of functions that threads begin at once; the first error is raised."""
     start = threading.Barrier(len(calls))
 
     def begin(call):
@@ -74,9 +72,7 @@ def released(name, seed, n_jobs):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["SubLDA, sampled", "HDPLDA"])
 def test_fits_at_once_are_those_of_one_thread(kind):
-    """All kinds, and six of one kind, which run the same loops at about the same
-    time.
-    """
+    """All kinds, and six of one kind that run the same loops at about the same time."""
     settings = [(name, 0) for name in FITS] + [(kind, seed) for seed in range(1, 6)]
     alone = [released(*setting, n_jobs=1) for setting in settings]
     forget_caches()
@@ -118,9 +114,7 @@ def test_threads_share_a_model_and_a_matrix():
 @pytest.mark.parametrize("composition", ["planned", "adaptive"])
 @pytest.mark.parametrize("place", ["memory", "file", "file, opened by each"])
 def test_threads_never_overspend_a_ledger(place, composition, tmp_path):
-    """Charges of several kinds, canceled and released ones, and readers, all at
-    once.
-    """
+    """Charges of several kinds, canceled and released, and readers, all at once."""
     path = None if place == "memory" else tmp_path / "ledger"
     budget = {"epsilon": 1.0, "delta": 1e-6, "composition": composition}
     ledger, totals = Ledger(path, **budget), []

@@ -1,5 +1,6 @@
-"""Whole fits and `transform` give the same bits for any number of threads; all of a
-round is split.
+"""Whole fits and `transform` give equal bits for any number of threads.
+
+All of a round is split.
 
 The pieces are made tiny here, so that each step of a small fit has many of them.
 """
@@ -12,9 +13,9 @@ import dplda
 from dplda.core import _corpus, _fold_in
 from dplda.datasets import make_topic_corpus
 from dplda.document import _table_estimate
+from dplda.gibbs import _frozen_table
 from dplda.kernels import _team
 from dplda.privacy import _curator
-from dplda.word import _frozen_table
 
 X = make_topic_corpus(90, 80, 4, doc_length=40, random_state=0).data
 PUBLIC = np.random.default_rng(0).gamma(0.3, 30.0, (5, X.shape[1]))

@@ -44,9 +44,7 @@ def test_unbiased_counts(epsilon):
 
 
 def test_other_tokens_noise_does_not_depend_on_a_word():
-    """The relation of the guarantee: one word changes, one coordinate or two of one
-    vector do.
-    """
+    """The guarantee's relation: one word changes, one coordinate or two of a vector."""
     word = np.arange(60) % 30
     other = word.copy()
     other[25] = 29

@@ -1,6 +1,4 @@
-"""Noisy numbers of documents per topic: what is counted, what one unit moves, what is
-charged.
-"""
+"""Noisy document counts per topic: what is counted, what a unit moves, the charge."""
 
 import math
 import warnings

@@ -13,7 +13,6 @@ from sklearn.utils.estimator_checks import check_estimator
 import dplda
 from dplda import PrivateCountVectorizer, PrivateSVILDA, PrivateTopicModel, SubLDA
 from dplda.datasets import load_wordnet_glosses
-from dplda.displays import by_evidence
 from dplda.document._contributions import Documents
 from dplda.privacy import (
     BudgetError,
@@ -22,6 +21,7 @@ from dplda.privacy import (
     PrivateDataWarning,
     split_epsilon,
 )
+from dplda.reading._displays import by_evidence
 
 GLOSSES = load_wordnet_glosses()
 TEXTS = GLOSSES.data[:600]
@@ -261,8 +261,9 @@ def test_it_passes_the_checks_of_scikit_learn_that_texts_allow():
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.parametrize("vocabulary", [["fever", "cough", "patient"], "en", None])
 def test_copies_of_texts_are_told_to_the_owner_before_the_charge(vocabulary):
-    """A caller who makes the warning an error has lost nothing. Empty texts are no
-    copies.
+    """A caller who makes the warning an error lost nothing.
+
+    Empty texts are no copies.
     """
     texts = [
         f"the patient number {word} has a fever and a cough" for word in "abcdefgh"

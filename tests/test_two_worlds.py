@@ -1,6 +1,4 @@
-"""Neighboring data, run side by side: what the proofs say of one unit, asserted of the
-code.
-"""
+"""Neighboring data, run side by side: the code does what the proofs say of a unit."""
 
 import itertools
 import os
@@ -28,9 +26,9 @@ from dplda.audit import replay
 from dplda.audit._replay import attribute_check, fit_watched, watched
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
+from dplda.gibbs._frozen_table import HalfTable
 from dplda.metrics import noisy_score
 from dplda.privacy import Ledger
-from dplda.word._frozen_table import HalfTable
 
 # of all searches together
 PAIRS = int(os.environ.get("DPLDA_REPLAY_PAIRS", "1000"))
@@ -238,8 +236,9 @@ def test_a_replay_charges_one_fit_and_says_what_it_found(tmp_path):
 )
 @each(case for case in PRIVATE if case.unit == "document")
 def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters):
-    """In integers, in every release: f(X) - f(X without a) = f(X without b) - f(X
-    without both).
+    """In integers: f(X) - f(X without a) = f(X without b) - f(X without both).
+
+    This holds in every release.
     """
     X = make_topic_corpus(60, 40, 4, doc_length=30, random_state=0).data.toarray()
     X[12] = 0
@@ -266,9 +265,7 @@ def test_a_contribution_is_the_same_whoever_else_is_there(estimator, parameters)
 
 @pytest.mark.parametrize("case", PRIVATE + LOCAL, ids=lambda case: case.name)
 def test_a_fitted_model_holds_nothing_but_functions_of_its_releases(case):
-    """Other private documents with the same releases give the same model, to the last
-    bit.
-    """
+    """Other private documents with the same releases give the same model, bitwise."""
     X = make_topic_corpus(80, 40, 4, doc_length=30, random_state=0).data
     other = make_topic_corpus(71, 40, 3, doc_length=30, random_state=5).data
     # lengths, or reports, are public
@@ -296,9 +293,7 @@ HOSTILE = {
 @pytest.mark.parametrize("own", HOSTILE)
 @each(USERS)
 def test_a_user_moves_no_release_further_than_its_radius(estimator, own):
-    """The user is the last, so that all others take part in the same rounds without the
-    rows.
-    """
+    """The user is last, so that the others join the same rounds without the rows."""
     others = make_topic_corpus(60, 40, 4, random_state=0).data.toarray()
     own = HOSTILE[own](30, 40)
     X, ids = (
@@ -320,8 +315,9 @@ def test_a_user_moves_no_release_further_than_its_radius(estimator, own):
 
 
 def sweep_law(words, topics, table, prior):
-    """Exact law of the topics after a frozen sweep over one document, as {topics:
-    probability}.
+    """Exact law of topics after a frozen sweep over one document.
+
+    It is {topics: probability}.
     """
     n_components, values = table.n_components, half_integers(table.half)
     law = {}
@@ -339,9 +335,7 @@ def sweep_law(words, topics, table, prior):
 
 
 def test_replacing_a_word_changes_the_law_of_a_sweep_by_the_bound_at_most():
-    """Over random orders; in the order of a sorted row the laws of other tokens change
-    too.
-    """
+    """Over random orders; in a sorted row's order other tokens' laws change too."""
     rng = np.random.default_rng(0)
     clip, prior = 1.0, 0.05
     bound = (Fraction(clip) / Fraction(prior) + 1) ** 2

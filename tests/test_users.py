@@ -366,9 +366,7 @@ def test_the_ledger_bounds_what_bootstrap_samples_cost_if_copies_share_an_id():
 
 @pytest.mark.parametrize("ids", [["a", "", "a"], ["a", " \t", "b"], ["", "", ""]])
 def test_empty_ids_are_missing(ids):
-    """A table that is read with keep_default_na=False has them in the place of missing
-    ids.
-    """
+    """A table read with keep_default_na=False has them in place of missing ids."""
     with pytest.raises(ValueError, match="user_ids must not be empty texts"):
         number_users(ids, 3)
 

@@ -1,6 +1,4 @@
-"""Fold-in and contributions: equal to plain twins bit for bit, and never above the
-sensitivity.
-"""
+"""Fold-in and contributions: equal to plain twins bit for bit, within sensitivity."""
 
 import numpy as np
 import pytest
@@ -455,9 +453,7 @@ def test_impossible_scales_and_clips(scale, norm):
 
 
 def along(cells, n_docs=1):
-    """Arguments by which a document contributes these cells, one word each, before the
-    clip.
-    """
+    """Arguments by which a document contributes these cells, a word each, unclipped."""
     n = len(cells)
     X = single_precision(np.ones((n_docs, n)))
     one, weight = np.zeros((n, 32), np.int64), np.array(cells, np.float32)
@@ -502,9 +498,7 @@ def test_some_units_get_a_second_try_and_none_a_third(monkeypatch):
 def test_the_integers_decide_whatever_the_scales(
     monkeypatch, factor, unit_ptr, n_components
 ):
-    """A unit whose scale is too large is taken out, to the last bit, and the others
-    stay.
-    """
+    """A unit whose scale is too large is taken out, bitwise, and the others stay."""
     X, _, *rest, scale = random_arguments(n_components)
     units = range(len(unit_ptr) - 1)
     rest = *rest, scale[: len(units)] + 0.1, 0.5, 20_000, unit_ptr
@@ -622,9 +616,7 @@ def test_word_totals_never_exceed_the_radius_whatever_the_numbers(data, counts, 
     ids=["1", "2**24", "many", "7"],
 )
 def test_word_totals_that_rounding_leaves_too_long_are_shrunk(cells):
-    """The float norm forgets the small cells, so the scale is 1 and the integers are
-    too long.
-    """
+    """The float norm forgets small cells: the scale is 1, the integers too long."""
     assert sum(x**2 for x in cells) > MAX_RADIUS**2
     total = word_totals(np.ones(len(cells)), cells)
     assert squared_norm(total) <= MAX_RADIUS**2
@@ -632,9 +624,7 @@ def test_word_totals_that_rounding_leaves_too_long_are_shrunk(cells):
 
 
 def test_words_whose_float_squares_vanish_do_not_escape_the_bound():
-    """The smallest float is the first cell's square; 64 cells of half its size square
-    to 0.
-    """
+    """The smallest float is the first cell's square; 64 half-size cells square to 0."""
     cell = np.float32(2.0**-74.5)
     assert cell**2 > 0 == (cell / 2) ** 2
     total = word_totals(np.ones(65), [cell] + [cell / 2] * 64, norm=1e-30)
@@ -657,9 +647,7 @@ def during(monkeypatch, step, change):
 
 @pytest.mark.parametrize("step", ["measure_words", "clip_scales", "add_words"])
 def test_counts_that_change_during_a_sum_do_not_change_it(step, monkeypatch):
-    """What is taken out of a sum is what was added, whatever the caller's array holds
-    by then.
-    """
+    """What leaves a sum is what was added, whatever the caller's array holds then."""
     X, *rest = along([1] * 96)
     expected = sum_topics(X, *rest, 1e-3, 64)
     assert expected.any()

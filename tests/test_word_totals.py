@@ -1,6 +1,4 @@
-"""Word totals where topics would be noise: what the rounds release, and what comes of
-it.
-"""
+"""Word totals where topics would be noise: what the rounds release, and its results."""
 
 import math
 import re
@@ -117,9 +115,7 @@ class Watched(Curator):
 
 
 def again(X, ratio, seed, users=None):
-    """A round of totals: the private sum, the units, what it returns and the
-    mechanism.
-    """
+    """A round of totals: private sum, units, what it returns and the mechanism."""
     mechanism = DiscreteGaussian.for_noise_multiplier(3.0)
     events = [(COUNTS, sampled(mechanism.event, ratio))]
     streams = Streams.from_random_state(seed)
@@ -213,9 +209,7 @@ def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(
 
 
 def test_a_frequent_word_is_seen_among_many_whatever_the_weights_are_learned_from():
-    """They are learned from some of the words, and every word may be the only one of
-    its size.
-    """
+    """They are learned from some words; each word may be the only one of its size."""
     generator = np.random.default_rng(0)
     for frequent in range(1, 8):
         true = np.full(12_000, 3.0)
@@ -245,9 +239,7 @@ def test_public_tables_leave_rounds_to_topics_as_far_as_they_match(corpus):
 
 
 def test_calls_of_partial_fit_release_what_fit_releases(corpus):
-    """Private SVI keeps nothing of the documents between rounds: the models are
-    equal.
-    """
+    """Private SVI keeps nothing of documents between rounds: models are equal."""
     options = {"epsilon": 1.0, "delta": DELTA, "max_iter": 6, "random_state": 0}
     options["subsampling_ratio"] = 1.0
     whole = PrivateSVILDA(5, **options).fit(corpus[0])

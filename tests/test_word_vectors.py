@@ -66,9 +66,7 @@ def test_vectors_help_and_wrong_ones_do_no_harm(kind):
 
 
 def test_what_is_expected_of_words_does_not_repeat_the_noise_of_their_rows():
-    """Of vectors with many dimensions, which fit any rows if a word's own is not left
-    out.
-    """
+    """Of many-dimensional vectors, which fit any rows if a word's own is left in."""
     repeated = []
     for seed in range(5):
         random = np.random.default_rng(seed)
@@ -82,9 +80,7 @@ def test_what_is_expected_of_words_does_not_repeat_the_noise_of_their_rows():
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_rows_that_repeat_the_table_do_not_confirm_what_was_expected(wrong):
-    """A round sees 0.1 of the truth, and 0.9 of the last estimate: that of all words
-    but some.
-    """
+    """A round sees 0.1 of the truth, 0.9 of the last estimate: all words but some."""
     errors = {None: [], "vectors": []}
     for seed in range(3):
         for kind, found in errors.items():

@@ -1,5 +1,4 @@
-"""An attack of one's own on SUB-LDA: one more word changes the topics of the other
-words.
+"""An own attack on SUB-LDA: one more word changes the topics of the other words.
 
 ``python benchmarks/papers/anchored_word.py [--canaries 1000] [--runs 5] [--seed 0]``
 
@@ -28,9 +27,7 @@ N_NEUTRAL, N_SUPPORT, N_TOPIC_WORDS, DOC_LENGTH, DOC_SUPPORT = 4, 100, 10, 100, 
 
 
 def plant(target, X, coins):
-    """Documents of the first topic, of the second topic, and the canaries; `X` is left
-    out.
-    """
+    """Documents of the first topic, second topic, and the canaries; without `X`."""
     m, anchors = target.n_canaries, target.n_words
     neutral = anchors + 2 * N_TOPIC_WORDS
     support = np.repeat(np.arange(m), N_SUPPORT)
@@ -68,8 +65,9 @@ def scores(target, model, tape):
 
 
 def cost(model, delta):
-    """Of the sound form, a replaced document: an empty one takes its place, and the
-    other that.
+    """Of the sound form, a replaced document.
+
+    An empty one takes its place, and the other that.
     """
     if hasattr(model, "published_epsilon_"):
         return cost_of_counts(model, delta)

@@ -1,5 +1,4 @@
-"""DP-NMF audited: its noise is sufficient, and its start is computed from the
-documents.
+"""DP-NMF audited: its noise suffices, and its start is computed from the documents.
 
 ``python benchmarks/papers/dp_nmf.py [--docs 4000] [--canaries 400] [--epochs 10]
 [--seed 0]``
@@ -28,9 +27,7 @@ def noise_multiplier(epsilon=EPSILON, delta=DELTA) -> float:
 
 
 def claimed_epsilon(epochs, epsilon=EPSILON, delta=DELTA) -> float:
-    """Epsilon of all epochs: two Gaussian releases each, composed by Renyi
-    divergences.
-    """
+    """Epsilon of all epochs: two Gaussian releases each, by Renyi composition."""
     rate = epochs / noise_multiplier(epsilon, delta) ** 2
     order = 1 + math.sqrt(math.log(1 / delta) / rate)
     return order * rate + math.log(1 / delta) / (order - 1)
@@ -43,9 +40,7 @@ def within_ball(columns) -> np.ndarray:
 
 
 def start_of_documents(V) -> tuple[np.ndarray, np.ndarray]:
-    """Positive parts of singular vectors (NNDSVD): a function of the private
-    documents.
-    """
+    """Positive parts of singular vectors (NNDSVD), from the private documents."""
     left, values, right = svds(V, N_TOPICS, random_state=0)
     W, H = np.empty_like(left), np.empty_like(right)
     for k in range(N_TOPICS):
@@ -122,9 +117,7 @@ def weights_of_documents(V, W, H, inner) -> np.ndarray:
 
 
 def step_of_topics(W, A, B, step) -> np.ndarray:
-    """Projected gradient steps on the noisy loss, until its relative change is
-    small.
-    """
+    """Projected gradient steps on noisy loss, until its relative change is small."""
 
     def loss():
         return 0.5 * np.trace(W.T @ W @ A) - np.trace(W.T @ B)
@@ -140,9 +133,7 @@ def step_of_topics(W, A, B, step) -> np.ndarray:
 
 
 def corpus(coins, n_docs, rng) -> sp.csc_array:
-    """Documents of common words; for each coin, one of them has a word of its own or
-    not.
-    """
+    """Documents of common words; for each coin, one has a word of its own or not."""
     topics = rng.dirichlet(np.full(N_COMMON, 0.3), size=N_TOPICS)
     common = np.sqrt(topics[rng.integers(N_TOPICS, size=n_docs)] + 1e-6)
     common /= np.linalg.norm(common, axis=1, keepdims=True)

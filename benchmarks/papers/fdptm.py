@@ -34,9 +34,7 @@ def shared_noise(words, sizes, topics, length, epsilon, rng) -> np.ndarray:
 
 
 def noise_of_each_topic(words, sizes, topics, length, epsilon, rng) -> np.ndarray:
-    """Weights with new noise in each count: another reading, more favorable to the
-    claim.
-    """
+    """Weights with new noise in each count: a reading more favorable to the claim."""
     word_noise, topic_noise = rng.laplace(scale=2 / epsilon, size=(2, N_TOPICS))
     weights = np.maximum(words + word_noise + PRIOR, 0) / np.maximum(
         sizes - word_noise, PRIOR
@@ -96,15 +94,15 @@ def fit(X, n_words, epsilon, rng, last_sweep=shared_noise) -> np.ndarray:
 
 
 def word_totals(components) -> np.ndarray:
-    """How many tokens each word has in the corpus, exactly: the counts of all topics
-    together.
+    """How many tokens each word has in the corpus: the counts of all topics, summed.
+
+    The number is exact.
     """
     return recover_counts(components, topic_word_prior=PRIOR).sum(axis=0)
 
 
 def sound(X, n_words, epsilon, rng) -> np.ndarray:
-    """One round of counts that are private: topics drawn from public ones, noise in the
-    counts.
+    """One round of private counts: topics drawn from public ones, noise in counts.
 
     A document of at most one token changes one count by one, so the noise has the scale
     1 / epsilon. Parameters and result are those of `fit`.
@@ -123,9 +121,7 @@ def sound(X, n_words, epsilon, rng) -> np.ndarray:
 
 
 def corpus(coins, rng, n_docs=20) -> tuple[list, int]:
-    """Documents of common words, and for each coin a document of one word of its own,
-    or none.
-    """
+    """Common-word documents, and for each coin a document of one own word, or none."""
     common = [rng.integers(N_COMMON, size=10) for _ in range(n_docs)]
     canaries = [N_COMMON + np.arange(i, i + coin) for i, coin in enumerate(coins)]
     return common + canaries, N_COMMON + len(coins)
@@ -152,8 +148,7 @@ def audit(n_canaries=5000, seed=0, n_docs=20) -> list[Line]:
 
 
 def worlds_told_apart(n_runs=20, epsilon=0.1, seed=0, *, common=False) -> int:
-    """In how many runs the topics say whether one document of one word is in the
-    corpus.
+    """In how many runs topics say whether one document of one word is in the corpus.
 
     The word is rare: no other document has it. Or it is `common`, as are all words that
     a private choice of the vocabulary keeps. The attacker knows all other documents.

@@ -111,9 +111,7 @@ def attack_table(options) -> None:
 
 
 def last_tokens(X, seed) -> np.ndarray:
-    """Documents with the same last word in the corpus and as `dplda.HDPLDA` shuffles
-    them.
-    """
+    """Documents with one last word in the corpus and as `dplda.HDPLDA` shuffles."""
     plain = Corpus.from_counts(X)
     shuffled = Corpus.from_counts(X).shuffled(Streams.from_random_state(seed), 1)
     last = plain.doc_ptr[1:] - 1
@@ -145,8 +143,7 @@ def attacked_models(options) -> dict:
 
 
 def attack(model, X, documents) -> np.ndarray:
-    """Of each document's last word, by Bayes' rule and Algorithm 3, shape (n_words, 2,
-    T + 1).
+    """Of documents' last words, by Bayes' rule and Algorithm 3 (n_words, 2, T + 1).
 
     Its probability after each sweep, and whether it is the most probable word after the
     last one.
@@ -227,9 +224,7 @@ def limited_inherent(beta: float, options, inherent: float = INHERENT) -> dict:
 
 
 def curve(split, options, make) -> tuple[list[float], str]:
-    """Perplexity at each epsilon, and what the models state and what is proved of
-    them.
-    """
+    """Perplexity at each epsilon; what the models state and what is proved."""
     values, published, proved = [], [], []
     for epsilon in options.epsilons:
         fits = [make(seed, epsilon) for seed in range(options.seeds)]
@@ -275,9 +270,7 @@ def claims(split, rows, options) -> None:
 
 
 def membership_table(options) -> None:
-    """Membership inference against a classifier of topic weights, and its accuracy and
-    F1.
-    """
+    """Membership inference by a classifier of topic weights, and its accuracy, F1."""
     for name, make_classifier in CLASSIFIERS.items():
         split = bbc()
         # the most frequent words
@@ -344,8 +337,9 @@ def holes_table(options) -> None:
 
 
 def live_counts_table() -> None:
-    """Loss of one path of topics by the number m of related words: K = 2, C = 1, beta =
-    0.01.
+    """Loss of one path of topics by the number m of related words.
+
+    K = 2, C = 1, beta = 0.01.
     """
     claim = 2 * math.log(101)
     print(
@@ -359,9 +353,7 @@ def live_counts_table() -> None:
 
 
 def path_loss(m: int, *, frozen: bool) -> float:
-    """Log-likelihood ratio of the path, under word 0 and under word 1 of its first
-    token.
-    """
+    """Log-likelihood ratio of the path, word 0 against word 1 of its first token."""
     # the third word evens topics out
     start = np.array([[1.0, 0.0], [0.0, 1.0], [1e15, 1e15]])
     log_likelihood = []
@@ -387,9 +379,7 @@ def path_loss(m: int, *, frozen: bool) -> float:
 
 
 def final_counts_table(split, options) -> None:
-    """What the published table tells anyone who saw the noisy counts of the last
-    sweep.
-    """
+    """What the published table tells anyone with the last sweep's noisy counts."""
     print(
         f"\n{split}: the model minus the noisy counts that the last of "
         f"{options.sweeps} sweeps started from\n"

@@ -20,11 +20,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from dplda.gibbs._frozen_table import HalfTable
 from dplda.leaf._checks import check_integer
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._curator import Release
 from dplda.published import PublishedHDPLDA
-from dplda.word._frozen_table import HalfTable
 
 # Figure 4
 
@@ -117,9 +117,7 @@ def _log_exact(
 
 
 def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
-    """Factor of words and topics in the probability of a draw, (n_words,
-    n_components).
-    """
+    """Factor of words and topics in a draw's probability, (n_words, n_components)."""
     beta = float(model.topic_word_prior)
     if hasattr(model, "count_clip_"):
         sweep = model._mechanisms()
@@ -134,9 +132,7 @@ def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
 def _log_published(
     noisy: NDArray[Any], drawn: NDArray[Any], last: int, beta: float
 ) -> NDArray[np.float64]:
-    """Equation (24): the share of each word in the topic that was drawn for the last
-    token.
-    """
+    """Equation (24): each word's share in the topic drawn for the last token."""
     # a count of 0 would exclude a word
     column = np.maximum(noisy[:, drawn[last - 1]], 0) + beta
     return np.log(column / column.sum())
@@ -174,8 +170,7 @@ class MembershipResult:
 def membership_attack(
     classifier: Any, X: Any, y: Any, *, n_shadows: int = 5, random_state: Any = None
 ) -> MembershipResult:
-    """Infer the membership of documents in a training set [1]_, as figure 7 of [2]_
-    does.
+    """Infer documents' membership in a training set [1]_, as figure 7 of [2]_ does.
 
     Half of the documents belong to the attacked classifier, which is trained on half of
     them. The attacker has the other half, trains `n_shadows` classifiers of the same

@@ -1,5 +1,4 @@
-"""What the audits of other papers share: lower bounds on epsilon, and the table of a
-page.
+"""What the audits of other papers share: lower bounds on epsilon, a page's table.
 
 The bounds assume nothing of the mechanism, and hold with probability 0.95 each.
 """
@@ -29,8 +28,9 @@ class Line(NamedTuple):
 
 
 def from_coins(scores: np.ndarray, coins: np.ndarray, delta: float) -> float:
-    """Bound from one fit with many canaries: a coin is guessed 1 if its score is in the
-    upper half.
+    """Bound from one fit with many canaries.
+
+    A coin is guessed 1 if its score is in the upper half.
 
     Parameters
     ----------
@@ -48,8 +48,7 @@ def from_coins(scores: np.ndarray, coins: np.ndarray, delta: float) -> float:
 
 
 def from_two_worlds(absent: np.ndarray, present: np.ndarray, delta: float) -> float:
-    """Bound from many fits: one half chooses the event "score above t", the other
-    counts it.
+    """Bound from many fits: one half chooses "score above t", the other counts it.
 
     Parameters
     ----------
@@ -77,8 +76,7 @@ def many_run_lower_bound(
     delta: float,
     confidence: float = 0.95,
 ) -> float:
-    """Lower bound on epsilon from runs with and without one unit, in which some event
-    was seen.
+    """Lower bound on epsilon from runs with and without one unit, by some event.
 
     Both rates have one-sided Clopper-Pearson bounds, each at half of the error. If the
     mechanism is (epsilon, delta)-private, ``P(event | in) <= exp(epsilon) P(event |

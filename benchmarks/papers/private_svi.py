@@ -182,9 +182,7 @@ def sound(X, size, options) -> dplda.PrivateSVILDA:
 
 
 def bound(model, test) -> float:
-    """The paper's bound on perplexity, which scikit-learn's model computes of a
-    table.
-    """
+    """The paper's bound on perplexity, computed by scikit-learn's model of a table."""
     lda = LatentDirichletAllocation(
         K,
         doc_topic_prior=model.doc_topic_prior,
@@ -263,8 +261,9 @@ def table_1(options) -> None:
 
 
 def coherence(model, X) -> float:
-    """Mean normalized pointwise mutual information of the pairs of a topic's ten top
-    words.
+    """Mean normalized pointwise mutual information of pairs of ten top words.
+
+    The words are those of a topic.
     """
     top = np.argsort(-model.components_, axis=1)[:, :10]
     present = (X > 0).toarray().astype(float)
@@ -292,9 +291,7 @@ def vocabulary(corpus: str) -> list[str]:
 
 
 def noise_table(options) -> None:
-    """Needed and published noise by size of a minibatch, if the sensitivity were N /
-    S.
-    """
+    """Needed and published noise by minibatch size, if the sensitivity were N / S."""
     calibration()
 
 
@@ -324,9 +321,7 @@ def true_table(options) -> None:
 def calibration(
     n_docs: int = 400_000, n_seen: int = 160_000, delta: float = 1e-4
 ) -> None:
-    """Per minibatch size: the noise that epsilon needs, the paper's, and the latter's
-    epsilon.
-    """
+    """Per minibatch size: noise that epsilon needs, the paper's, and its epsilon."""
     for epsilon in (0.5, 1.0, 4.0, 8.0):
         print(
             f"\nepsilon = {epsilon:g}, delta = {delta:g}; sigma (true epsilon of it)\n"

@@ -23,9 +23,7 @@ def published_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> floa
 
 
 def difference(target: Target, table: np.ndarray) -> np.ndarray:
-    """Row sum of the word of coin 1 minus that of the word of coin 0, for each
-    canary.
-    """
+    """Row sum of coin 1's word minus that of coin 0's word, for each canary."""
     sums = table[target.n_words :].sum(axis=1).astype(float)
     return sums[::2] - sums[1::2]
 
@@ -51,9 +49,7 @@ def scores_of_counts(target: Target, model: BaseEstimator, tape: Any) -> np.ndar
 
 
 def cost_of_counts(model: BaseEstimator, delta: float) -> float:
-    """Epsilon at delta of the paper's divergence or, for the sound form, of its
-    guarantee.
-    """
+    """Epsilon at delta of the paper's divergence or, sound form, of its guarantee."""
     if not hasattr(model, "published_epsilon_"):
         return model.privacy_.epsilon_at(delta)
     if delta == 0:

@@ -72,8 +72,9 @@ def sensitivity_2(n_docs, alpha) -> float:
 
 
 def sensitivity_3(n_docs, alpha) -> float:
-    """Of the third moment: each factor has length at most 1, and changes by sqrt(2) /
-    n_docs.
+    """Of the third moment.
+
+    Each factor has length at most 1, and changes by sqrt(2) / n_docs.
     """
     a, b = alpha / (alpha + 2), alpha**2 / ((alpha + 1) * (alpha + 2))
     return (
@@ -105,9 +106,7 @@ def eigen(M2) -> tuple[np.ndarray, np.ndarray]:
 
 
 def noise_of_unwhitener(values, n_docs, alpha, *, full) -> float:
-    """Sensitivity of e8: that of the second moment, as run; or `full`, as in a comment
-    there.
-    """
+    """Sensitivity of e8: the second moment's, as run; or `full`, as a comment says."""
     moment = sensitivity_2(n_docs, alpha)
     return math.sqrt(values[0]) * moment / values[1] if full else moment
 
@@ -124,9 +123,7 @@ def lowest_eigenvalue(value, n_docs, alpha, rng) -> float:
 def released(
     documents, alpha, n_runs, rng, *, full=False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Topics and topic weights of configuration 2 in many runs, as in the
-    repository.
-    """
+    """Topics and weights of configuration 2 in many runs, as in the repository."""
     M2, M3, n_docs = moments(documents, alpha)
     values, vectors = eigen(M2)
     whitener, unwhitener = vectors / np.sqrt(values), vectors * np.sqrt(values)
@@ -146,9 +143,7 @@ def released(
 
 
 def released_by_moments(documents, alpha, n_runs, rng) -> tuple[np.ndarray, np.ndarray]:
-    """The same with noise on both moments, and nowhere else: private by
-    post-processing.
-    """
+    """The same with noise on both moments only: private by post-processing."""
     M2, M3, n_docs = moments(documents, alpha)
     tau = noise_multiplier(EPSILON / 2, DELTA / 2)
     scale_2, scale_3 = (
@@ -166,8 +161,9 @@ def released_by_moments(documents, alpha, n_runs, rng) -> tuple[np.ndarray, np.n
 
 
 def decomposed(T, unwhitener) -> tuple[np.ndarray, np.ndarray]:
-    """Topics on the simplex and topic weights of whitened tensors: eigenvectors of a
-    contraction.
+    """Topics on the simplex and topic weights of whitened tensors, by eigenvectors.
+
+    The eigenvectors are those of a contraction.
 
     Parameters
     ----------
@@ -241,9 +237,7 @@ def audit(n_runs=20000, seed=0, n_docs=10**6, alpha=0.1) -> list[Line]:
 
 
 def change_of_unwhitener(n_docs, alpha) -> float:
-    """How far one document moves the unwhitener, for the best rotation of its
-    columns.
-    """
+    """How far one document moves the unwhitener, at the best column rotation."""
     first, second = (
         vectors * np.sqrt(values)
         for values, vectors in (

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import uci_bow
 
 from dplda.audit import observe_releases
-from dplda.metrics._perplexity import _log_likelihood
+from dplda.core._perplexity import _log_likelihood
 from dplda.privacy import (
     Gaussian,
     PoissonSampled,
@@ -86,8 +86,7 @@ def efficiency_privacy(
     *,
     cost=iteration_epsilon,
 ) -> float:
-    """The efficiency-privacy function I of SUB-LDA, equation (6); infinity if it
-    overflows.
+    """The efficiency-privacy function I of SUB-LDA, equation (6); inf if it overflows.
 
     `cost` is `iteration_epsilon`, with which I increases up to ratio 1, or
     `without_last_term`, with which it has the inner maximum that Lemma 4.1 states.
@@ -174,9 +173,7 @@ def main() -> None:
 
 
 def table_3(setting) -> None:
-    """The account: correct, as printed, and with the iterations of rule (9) in our
-    runs.
-    """
+    """The account: correct, as printed, and with rule (9)'s iterations in our runs."""
     heading("Table 3: the account of order 14 with the printed iterations")
     header = [
         "ratio",
@@ -211,9 +208,7 @@ def table_3(setting) -> None:
 
 
 def leak(setting) -> None:
-    """Privacy cost of the noisy counts of a rare word: a Gaussian mechanism without
-    sampling.
-    """
+    """Privacy cost of a rare word's noisy counts: an unsampled Gaussian mechanism."""
     heading(
         "One token of a word that no other document has, K = 2, delta = 1e-5: epsilon "
         "by the published account, by the same one with the best accountant, and at "
@@ -237,9 +232,7 @@ def leak(setting) -> None:
 
 
 def stop(curve, tol, patience) -> int | None:
-    """The iteration at which rule (9) ends the run, by the perplexities of a longer
-    one.
-    """
+    """The iteration at which rule (9) ends the run, by a longer one's perplexity."""
     small = np.abs(np.diff(curve)) <= tol
     for first in range(len(small) - patience):
         if small[first : first + patience + 1].all():

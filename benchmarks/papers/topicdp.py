@@ -23,9 +23,7 @@ START = np.random.default_rng(0).dirichlet(np.ones(N_WORDS), size=N_TOPICS)
 
 
 def pairs_to_sample(gamma: float) -> tuple[int, int]:
-    """Number of sampled pairs of databases, and which of their sorted distances is
-    taken.
-    """
+    """Number of sampled pairs of databases, and which sorted distance is taken."""
     rho = math.exp(lambertw(-gamma / (2 * math.exp(0.5)), -1).real + 0.5)
     pairs = math.log(1 / rho) / (2 * (gamma - rho) ** 2)
     rank = pairs * (1 - gamma + rho + math.sqrt(math.log(1 / rho) / (2 * pairs)))
@@ -59,9 +57,7 @@ def topics(users, copies, n_iter=8) -> np.ndarray:
 
 
 def sampled_sensitivity(users, rng, gamma=GAMMA) -> float:
-    """A quantile of the distances of neighboring databases of users, drawn with
-    replacement.
-    """
+    """A quantile of distances of neighboring user databases, with replacement."""
     n, (pairs, rank) = len(users), pairs_to_sample(gamma)
     drawn = rng.integers(n, size=(pairs, n + 1))  # all but two are in both databases
     both = [np.bincount(row, minlength=n) for row in drawn[:, :-2]]
@@ -74,8 +70,9 @@ def sampled_sensitivity(users, rng, gamma=GAMMA) -> float:
 
 
 def noise_scale(sensitivity, *, as_in_repository=False) -> float:
-    """Standard deviation of the noise of an entry. The repository passes the variance
-    for it.
+    """Standard deviation of an entry's noise.
+
+    The repository passes the variance for it.
     """
     share = (EPSILON - math.log(1 / DELTA) / (ORDER - 1)) / (N_TOPICS * N_WORDS)
     variance = ORDER * sensitivity**2 / (2 * share)
@@ -83,9 +80,7 @@ def noise_scale(sensitivity, *, as_in_repository=False) -> float:
 
 
 def corpus(rng) -> np.ndarray:
-    """Users of a few common words; the last one has sent many messages of a word of
-    their own.
-    """
+    """Users of few common words; the last sent many messages of a word of its own."""
     mix = rng.dirichlet(np.ones(N_WORDS - 1), size=N_TOPICS)[
         rng.integers(N_TOPICS, size=N_USERS)
     ]
@@ -134,9 +129,7 @@ def audit(n_runs=2000, seed=0) -> list[Line]:
 
 
 def sensitivities(seed=0, n_repeats=200) -> tuple[float, float, float]:
-    """Median of the sampled sensitivity, true change by one user, and how often it is
-    covered.
-    """
+    """Median sampled sensitivity, true change by one user, and how often it covers."""
     rng = np.random.default_rng(seed)
     users = corpus(rng)
     copies = np.ones((2, N_USERS), dtype=int)

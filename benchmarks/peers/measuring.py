@@ -26,18 +26,14 @@ ALPHA, BETA = 0.1, 0.01
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process, its threads, and its child processes that have
-    ended.
-    """
+    """CPU time of this process, its threads, and its ended child processes."""
     multiprocessing.active_children()  # collects those that have ended
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def whole_corpus(name: str) -> sp.csr_array:
-    """All documents and words of a corpus, int64; "tiny" is a synthetic one, for
-    tests.
-    """
+    """All documents and words of a corpus, int64; "tiny" is synthetic, for tests."""
     if name == "tiny":
         return sp.csr_array(make_topic_corpus(120, 60, 4, random_state=0).data).astype(
             np.int64

@@ -138,9 +138,7 @@ class SklearnBatch(Opponent):
 
 
 class SklearnOnline(SklearnBatch):
-    """Stochastic variational inference with its default minibatches of 128
-    documents.
-    """
+    """Stochastic variational inference with default minibatches of 128 documents."""
 
     name, method = "scikit-learn online", "online"
 

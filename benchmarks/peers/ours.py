@@ -1,6 +1,4 @@
-"""Fits of dplda that can be stopped after each round, so that others take turns with
-them.
-"""
+"""Fits of dplda that can be stopped after each round, so that others take turns."""
 
 from __future__ import annotations
 
@@ -14,7 +12,8 @@ from measuring import cpu_seconds
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.document import _document_lda
 from dplda.document._noisy_table import NoisyTable
-from dplda.word import _gibbslda, _hdplda
+from dplda.gibbs import _gibbslda
+from dplda.word import _hdplda
 
 warnings.filterwarnings("ignore", module="dplda")
 warnings.filterwarnings("ignore", message=".*noise|.*epsilon|.*random_state")
@@ -91,9 +90,7 @@ class Rounds:
 
 
 def _with_turns(estimator: Any, first: int, last: int) -> Iterator[int]:
-    """Stands in for the numbers of the rounds of a fit; one that nobody steps runs
-    through.
-    """
+    """Stands for the numbers of a fit's rounds; one that nobody steps runs through."""
     stepped = getattr(threading.current_thread(), "fit_of", None)
     yield from stepped.numbers(first, last) if stepped else range(first, last + 1)
 

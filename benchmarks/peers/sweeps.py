@@ -1,5 +1,6 @@
-"""Tokens per second of one sweep or round, next to other implementations, in one
-process.
+"""Tokens per second of one sweep or round, beside other implementations.
+
+All run in one process.
 
 ``python benchmarks/peers/sweeps.py [--corpora nips kos] [--components 20 50 100 500
 1000] [--repeats 5] [--seeds 3] [--threads 1] [--sets avx512 avx2 portable]
@@ -40,9 +41,7 @@ UNIT = {"GibbsLDA": "sweep"}
 
 
 class Turn:
-    """A contestant on one corpus, with its name in the tables and its instruction
-    set.
-    """
+    """A contestant on one corpus, with its table name and its instruction set."""
 
     def __init__(self, name: str, instruction_set: str | None, start: Any) -> None:
         self.name, self.instruction_set = name, instruction_set

@@ -31,8 +31,8 @@ from opponents import Gensim, NotInstalled, SklearnBatch, Tomotopy, documents
 from threadpoolctl import threadpool_limits
 
 from dplda import GibbsLDA
+from dplda.core._perplexity import split_documents
 from dplda.kernels import _sets
-from dplda.metrics._perplexity import split_documents
 
 SWEEPS = 40
 # weights, and the topics they belong to

@@ -18,11 +18,11 @@ from sklearn.base import BaseEstimator
 
 from dplda.audit._replay import Tape, fit_watched
 from dplda.document._document_budget import NORM
+from dplda.gibbs._frozen_table import HalfTable
 from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._curator import Release
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Streams, uniform
-from dplda.word._frozen_table import HalfTable
 
 # Tokens of a canary, over the clipping norm: with many of them, its topics hardly
 # depend on the prior. The bound on an epsilon of 4 is 2.0 with 16 and with 64, and 1.9
@@ -37,9 +37,7 @@ MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger: few reports hold mor
 
 @dataclass
 class Target:
-    """The estimator under attack, which the attack may change, and the sizes of the
-    audit.
-    """
+    """The estimator under attack, which it may change, and the sizes of the audit."""
 
     estimator: BaseEstimator
     n_words: int
@@ -49,8 +47,7 @@ class Target:
     def planted(
         self, X: sp.csr_array, words: np.ndarray, n_more: int, n_tokens: int = 1
     ) -> dict[str, Any]:
-        """The canaries, a row of `words` for each, `n_tokens` times, followed by the
-        others.
+        """The canaries, one row of `words` each, `n_tokens` times, then the others.
 
         Their words are in a vocabulary that has `n_more` words that no other document
         has.
@@ -65,16 +62,15 @@ class Target:
     def planted_words(
         self, X: sp.csr_array, coins: np.ndarray, n_tokens: int = 1
     ) -> dict[str, Any]:
-        """The canaries, each with one of two words of its own; the first stands for
-        coin 1.
-        """
+        """The canaries, each with one of two words of its own; the first is coin 1."""
         words = (self.n_words + 2 * np.arange(self.n_canaries) + (1 - coins))[:, None]
         return self.planted(X, words, 2 * self.n_canaries, n_tokens)
 
 
 def declared_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> float:
-    """Epsilon at `delta` of a coin whose two worlds are so many steps of the relation
-    apart.
+    """Epsilon at `delta` of a coin whose worlds are so many steps apart.
+
+    The steps are those of the relation between neighbors.
     """
     events = [Repeated(event, n_steps) for event in model.privacy_.events]
     return epsilon_of(
@@ -121,8 +117,9 @@ class Attack:
 
 
 def train(model: BaseEstimator, data: dict[str, Any]) -> None:
-    """Fit; a randomizer releases reports, and a second round of a party must release
-    nothing.
+    """Fit; a randomizer releases reports.
+
+    A second round of a party must release nothing.
     """
     model.fit(**data)
     if hasattr(model, "refine"):
@@ -135,9 +132,7 @@ def train(model: BaseEstimator, data: dict[str, Any]) -> None:
 
 
 def _prepare_documents(target: Target) -> None:
-    """Set the first table, which the attack must know, or refuse what draws a secret
-    one.
-    """
+    """Set the first table, which the attack must know, or refuse a secret one."""
     model = target.estimator
     if "prior_components" not in model.get_params():
         if not target.streams.seeded:
@@ -163,9 +158,7 @@ def _prepare_documents(target: Target) -> None:
 
 
 def _documents(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:
-    """All documents of canaries, each with one word of the canary's own, and their
-    owners.
-    """
+    """All documents of canaries, each with one word of its own, and their owners."""
     n_tokens = math.ceil(TOKENS_OVER_NORM * NORM)
     rows = np.arange(target.n_canaries * n_each)
     # the first documents of all canaries, then the second
@@ -284,17 +277,13 @@ WORD = Attack(
 
 
 def _n_own_words(target: Target) -> int:
-    """Words of a canary: as many as one row of the estimator reports; a token has
-    one.
-    """
+    """Words of a canary: as many as one row of the estimator reports; a token has 1."""
     n = getattr(target.estimator, "max_doc_words", 1)
     return min(int(n or UNCAPPED_WORDS), MAX_CANARY_WORDS)
 
 
 def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
-    """The canaries have the words of one of two sets; the first set stands for coin
-    1.
-    """
+    """The canaries have the words of one of two sets; the first stands for coin 1."""
     n = _n_own_words(target)
     words = (target.n_words + n * (1 - coins))[:, None] + np.arange(n)
     return target.planted(X, words, 2 * n)
@@ -303,9 +292,7 @@ def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str,
 def _scores_of_rows(
     ratios: Callable[[Target, BaseEstimator, Any], np.ndarray],
 ) -> Callable[[Target, BaseEstimator, Tape], np.ndarray]:
-    """Scores of the first rows, which are the canaries: all that was released of one
-    adds up.
-    """
+    """Scores of the first rows, the canaries: all that was released of one adds up."""
 
     def scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
         if not tape.releases:
@@ -319,9 +306,7 @@ def _scores_of_rows(
 
 
 def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarray:
-    """Log-likelihood ratios of the bits; both sets of words have as many as a
-    report.
-    """
+    """Log-likelihood ratios of the bits; both sets have as many words as a report."""
     bits = sp.csr_array(reports)[: target.n_canaries, target.n_words :].toarray() > 0
     present = np.where(bits, model.bit_epsilon_, -model.bit_epsilon_)
     half = _n_own_words(target)

@@ -110,8 +110,7 @@ def audit_epsilon(
     confidence: float = 0.95,
     random_state: Any = None,
 ) -> AuditResult:
-    """Attack fits of an estimator, and compute a lower bound on the epsilon that they
-    spend.
+    """Attack fits of an estimator, and bound the epsilon that they spend from below.
 
     Canaries are invented documents or words. Fair coins decide which of them are hidden
     among the documents `X`. An attack sees all releases and guesses the coins. Too many
@@ -264,9 +263,7 @@ def _check_claim(estimator: BaseEstimator, claim: float | None) -> None:
 def bound_of_guesses(
     scores: np.ndarray, coins: np.ndarray, delta: float, confidence: float
 ) -> float:
-    """Take the best bound of several numbers of guesses; the surest guesses come
-    first.
-    """
+    """Take the best bound of several numbers of guesses; surest guesses come first."""
     confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
     surest = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == coins)[surest]
@@ -297,9 +294,7 @@ def one_run_lower_bound(
     """
 
     def excess(epsilon: float) -> float:
-        """Upper bound on the probability of as many right guesses, minus that of an
-        error.
-        """
+        """Upper bound on the probability of so many right guesses, minus an error's."""
         # of at least n_right, n_right - 1, ..., 0
         tail = binom.sf(np.arange(n_right, -1, -1) - 1, n_guesses, expit(epsilon))
         gains = (tail[1:] - tail[0]) / np.arange(1, n_right + 1)

@@ -69,9 +69,7 @@ class Tape:
 
 
 class _Watch(Curator):
-    """A curator that writes down what it is given, and gives out what is on a first
-    tape.
-    """
+    """A curator that records what it is given and gives out what is on a first tape."""
 
     tape: Tape
 
@@ -161,8 +159,9 @@ def are_alike(one: Step, other: Step) -> bool:
 def watched(
     first: Tape | None = None, members: Members | None = None
 ) -> Iterator[Tape]:
-    """Record what this thread gives to curators inside of the block; none charges a
-    second fit.
+    """Record what this thread gives to curators in the block.
+
+    None charges a second fit.
 
     Warnings are off: an audit fits few invented documents, with seeds, and reads the
     data before.
@@ -183,8 +182,7 @@ def fit_watched(
     members: Members | None = None,
     **fit_params: Any,
 ) -> tuple[Any, Tape]:
-    """Fit a copy of an estimator, or call a function, with `X`; return the model and
-    the tape.
+    """Fit a copy of an estimator, or call a function, with `X`; return model and tape.
 
     `seed` is the `random_state`, and `fit_params` are other arguments of `fit`.
     """
@@ -264,8 +262,7 @@ class CheckResult:
 
 
 def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> CheckResult:
-    """Fit an estimator to two neighboring data sets with one history, and compare what
-    it releases.
+    """Fit an estimator to two neighboring data sets with one history; compare releases.
 
     The releases of the first fit are recorded, and the second fit gets them in place of
     its own. Plans, shapes, mechanisms and fitted attributes must be the same. Each
@@ -350,8 +347,7 @@ def neighbor_checks(
 def compared(
     first: Tape, second: Tape, changed: np.ndarray | None
 ) -> tuple[list[float], set[str]]:
-    """Distances of all releases of two tapes, over the sensitivity, and what must be
-    the same.
+    """Distances of all releases of two tapes, over the sensitivity; what must be equal.
 
     `changed` are the numbers of the changed units, or None if they are not known.
     """
@@ -437,9 +433,7 @@ def _contents(result: Any) -> dict[str, str]:
 
 
 def _changed_units(X: Any, other: Any, fit_params: dict[str, Any]) -> np.ndarray | None:
-    """Numbers of the units that differ; None if the data are no matrices of one
-    shape.
-    """
+    """Numbers of the units that differ; None if data are no matrices of one shape."""
     if isinstance(X, list) or not hasattr(X, "shape") or X.shape != np.shape(other):
         return None
     one, two = (

@@ -1,5 +1,4 @@
-"""Residual checks: what a fit released minus what it computed is noise, and must look
-like it.
+"""Residual checks: released minus computed values are noise, and must look like it.
 
 An audit knows the documents, and so the exact sums behind every release. The tests
 compare noise, samples, contributions and fitted attributes with what the guarantee
@@ -65,8 +64,7 @@ def can_be_watched(estimator: BaseEstimator) -> bool:
 def residual_check(
     estimator: BaseEstimator, X: Any, *, random_state: Any = None
 ) -> CheckResult:
-    """Compare the noise of a fit, and all else that its guarantee rests on, with what
-    it declares.
+    """Compare the noise of a fit, and all that its guarantee rests on, with its claims.
 
     One fit is watched from inside. What was released minus what was computed is the
     noise. Some loud and empty documents, and words that no document has, are added to
@@ -161,9 +159,7 @@ def residual_check(
 
 
 class NoiseOfRelease(NamedTuple):
-    """How many shares of noise a model has, and an interval that holds it 99 times in
-    100.
-    """
+    """How many shares of noise a model has, and an interval with 99% confidence."""
 
     shares: float
     low: float
@@ -171,8 +167,7 @@ class NoiseOfRelease(NamedTuple):
 
 
 def noise_of_release(model: Any) -> NoiseOfRelease:
-    """Count the shares of noise in a published model: one for each curator, or for each
-    party.
+    """Count the shares of noise in a published model, one for each curator or party.
 
     What a document adds to a word sums to zero over the topics. The row sums of the
     noisy averages are noise alone, and a release file holds them. No document is
@@ -235,8 +230,9 @@ def noise_of_release(model: Any) -> NoiseOfRelease:
 def _with_more(
     estimator: BaseEstimator, X: sp.csr_array, streams: Streams
 ) -> tuple[BaseEstimator, sp.csr_array]:
-    """Add loud and empty documents, and words that no document has: their cells are
-    noise only.
+    """Add loud and empty documents, and unused words.
+
+    No document has these words: their cells are noise only.
     """
     model, parameters = clone(estimator), estimator.get_params()
     # `max_iter`, or what None stands for; 1 without such a parameter
@@ -253,8 +249,9 @@ def _with_more(
 
 
 def _neutral(model: BaseEstimator, X: sp.csr_array) -> sp.csr_array:
-    """Documents that say nothing: empty ones, or for word-level privacy all of the
-    first word.
+    """Documents that say nothing.
+
+    They are empty or, for word-level privacy, all of the first word.
     """
     if model._attack != "word":
         return sp.csr_array(X.shape, dtype=X.dtype)
@@ -267,9 +264,7 @@ def _neutral(model: BaseEstimator, X: sp.csr_array) -> sp.csr_array:
 
 
 def _law(mechanism: Any) -> tuple[Any, float]:
-    """The symmetric law whose rounding is the declared noise, and where the cell of 0
-    begins.
-    """
+    """The symmetric law whose rounding is the noise, and where the cell of 0 begins."""
     if isinstance(mechanism, FlooredLaplace):
         return laplace(scale=mechanism.scale), 0.0
     if isinstance(mechanism, DiscreteGaussian):
@@ -284,8 +279,7 @@ def _peak(mechanism: Any) -> float:
 
 
 def normal_scores(step: Step, draws: np.ndarray) -> np.ndarray:
-    """Noise of a release as independent standard normal numbers, if it has the declared
-    law.
+    """Noise of a release as independent standard normal numbers, if its law is right.
 
     `draws` are uniform numbers, one for each cell. They spread each integer evenly over
     its probability, so that the law of the scores is exact for discrete noise as well.
@@ -297,9 +291,7 @@ def normal_scores(step: Step, draws: np.ndarray) -> np.ndarray:
 
 
 def noise_checks(scores: list[np.ndarray]) -> list[Check]:
-    """Compare the normal scores of all releases with independent standard normal
-    numbers.
-    """
+    """Compare normal scores of all releases with independent standard normal ones."""
     everything = np.concatenate(scores)
     name = "variance of the noise over the declared one"
     each = [
@@ -322,8 +314,7 @@ def _variance_check(name: str, scores: np.ndarray, n_tests: int = 1) -> Check:
 
 
 def _correlation_check(scores: np.ndarray) -> Check:
-    """Correlation of the cells of all releases with later cells, at the least likely
-    lag.
+    """Correlation of cells of all releases with later cells, at the least likely lag.
 
     The scalar product with a vector of length one that is independent of the cells is
     standard normal. At small lags the two vectors overlap, and the sum of their
@@ -340,8 +331,7 @@ def _correlation_check(scores: np.ndarray) -> Check:
 
 
 def repeat_check(steps: list[Step]) -> Check:
-    """Stretches of noise that occur twice, in this fit or in two others that have other
-    keys.
+    """Stretches of noise that occur twice, in this fit or in two others of other keys.
 
     Two stretches of m cells agree with probability p**m at most, where p is that of the
     most likely noise. The union bound over all pairs of stretches chooses m.
@@ -429,8 +419,9 @@ def _rate_check(
 
 
 def _moved_by_a_word(tape: Tape, X: sp.csr_array) -> list[float]:
-    """What a replaced word moves: a token adds to a cell of its word's row, and to no
-    other row.
+    """What a replaced word moves.
+
+    A token adds to a cell of its word's row, and to no other row.
     """
     words, changes = np.asarray(X.sum(axis=0)).reshape(-1), []
     for step in tape.steps:
@@ -447,8 +438,7 @@ def _moved_by_a_word(tape: Tape, X: sp.csr_array) -> list[float]:
 def _moved_by_documents(
     estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape
 ) -> tuple[list[float], list[Check]]:
-    """What some documents change, each by a replay without it, and what each adds
-    alone.
+    """What some documents change, each by a replay without it; what each adds alone.
 
     Every second document is the sample of a round, so that each of them takes part in
     some rounds and not in others.
@@ -484,8 +474,7 @@ def _moved_by_documents(
 def _lengths_alone(
     estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape, n: int
 ) -> Iterable[float]:
-    """Length of what each unit adds, over the sensitivity, where every document is a
-    loud one.
+    """Length of what each unit adds, over the sensitivity; every document is loud.
 
     A unit is the whole sample of a round: a replay of n rounds shows n units. The bound
     holds after any releases: what is not sampled is released as if there were many
@@ -514,9 +503,7 @@ def _lengths_alone(
 
 
 def _event_check(model: BaseEstimator, tape: Tape) -> Check:
-    """Releases that cost another event than the guarantee states, or have less noise
-    than that.
-    """
+    """Releases that cost another event than is stated, or have less noise than that."""
     stated, missing = list(model.privacy_.events), 0
     for step in tape.steps:
         event = step.mechanism.event

@@ -259,9 +259,7 @@ def _load(options: argparse.Namespace, words: list[str]) -> tuple[Any, Any]:
 
 
 def _words(path: Path) -> list[str]:
-    """The words of a vocabulary file, one a line; the last line may end in a line
-    break.
-    """
+    """The words of a vocabulary file, one a line; the last may end in a line break."""
     try:
         words = path.read_text("utf-8").removesuffix("\n").split("\n")
         dplda.federated.vocabulary_hash(words)
@@ -273,9 +271,7 @@ def _words(path: Path) -> list[str]:
 
 
 def _prior(path: Path, words: list[str]) -> Any:
-    """The topics of a release in these words, (n_components, n_words); zeros for other
-    words.
-    """
+    """The topics of a release in these words, (n_components, n_words); else zeros."""
     import numpy as np
 
     model = dplda.load_release(path)

@@ -223,9 +223,7 @@ def _fit(options: argparse.Namespace) -> int:
 
 
 def choose_ledger(options: argparse.Namespace) -> None:
-    """The ledger beside the texts, unless another one is named; none if that is asked
-    for.
-    """
+    """The ledger beside the texts, unless another is named; None if that is asked."""
     texts = options.texts.resolve()
     beside = texts.with_name(f"{texts.name}.ledger")
     if options.budget is not None and not options.budget >= options.epsilon:
@@ -256,9 +254,7 @@ def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
 
 
 def is_wanted(options: argparse.Namespace) -> bool:
-    """Say what to expect, from public options alone; on a terminal, ask before it is
-    spent.
-    """
+    """Say what to expect, from public options; on a terminal, ask before spending."""
     unit = "texts" if options.id_column is None else "users"
     n_docs, hint = (
         (options.n_docs, "")
@@ -308,9 +304,7 @@ def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
 
 
 def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
-    """Write the model, or its words if that is all there is; elsewhere if it must
-    be.
-    """
+    """Write the model, or its words if that is all there is; elsewhere if needed."""
     if not hasattr(model, "vectorizer_"):
         return None
     path, save = out, model.save

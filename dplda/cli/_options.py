@@ -1,6 +1,4 @@
-"""What several commands share, and the commands ``dplda topics`` and ``dplda
-transform``.
-"""
+"""What several commands share, and the commands ``dplda topics`` and ``transform``."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ MODEL = "file that dplda fit or save_release wrote"
 def command_group(
     commands: Any, name: str, text: str, **form: Any
 ) -> Callable[..., Any]:
-    """Add a command that has commands; ``add_command(name, run, text)`` adds one of
-    them.
-    """
+    """Add a command that has commands; ``add_command(name, run, text)`` adds one."""
     inner = commands.add_parser(name, help=text).add_subparsers(
         required=True, metavar="command"
     )
@@ -87,9 +83,7 @@ def texts_of(
 
 
 def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None:
-    """Refuse at the start a file that could not be written at the end, or that holds an
-    input.
-    """
+    """Refuse early a file that cannot be written at the end, or that holds an input."""
     if is_new and path.is_file():
         raise FileExistsError(
             f"{path} exists, and may have been paid for; write to another file"
@@ -115,14 +109,14 @@ def say(text: str) -> None:
 
 
 def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
-    """Print share and typical words of each topic, the topics with the most evidence
-    first.
-    """
+    """Print share and typical words of each topic, those with most evidence first."""
+    from dplda.reading._displays import list_topics  # not for options and --help
+
     say(
         "Topics, with their share of all words and the ten words that distinguish them "
         "most:"
     )
-    topics = dplda.displays.list_topics(model, words)
+    topics = list_topics(model, words)
     for topic in topics:
         mark = "?" if topic["weak"] else " "
         listed = " ".join(map(escaped, topic["words"]))

@@ -1,6 +1,4 @@
-"""Base classes of all topic models: parameter checks, and inference from the released
-table.
-"""
+"""Base classes of all topic models: parameter checks, inference by released tables."""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import are_shards, check_counts, check_shards
 from dplda.core._fold_in import LARGEST_PRIOR, fold_in
+from dplda.core._perplexity import held_out_log_likelihood
 from dplda.core._private_fit import Described, Interval
 from dplda.leaf._messages import warn_user
-from dplda.metrics._perplexity import held_out_log_likelihood
 from dplda.privacy import PrivacyLeakWarning
 
 MAX_COMPONENTS = 2**16  # a table of 100,000 words has 52 GB then
@@ -142,8 +140,9 @@ class BaseLDA(BaseTopicModel):
         return [check_counts(self, X, reset=False, whole=False)]
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean held-out log-likelihood per token, by document completion; higher is
-        better.
+        """Mean held-out log-likelihood per token, by document completion.
+
+        Higher is better.
 
         Parameters
         ----------

@@ -17,9 +17,9 @@ from sklearn.utils import check_array
 from dplda.kernels import _release
 from dplda.leaf._compat import check_non_negative, validate_data
 from dplda.leaf._messages import warn_user
+from dplda.leaf._sparse import add_duplicates, unsummed
 from dplda.leaf._threads import in_threads
 from dplda.privacy import PrivateDataWarning
-from dplda.privacy._mechanisms import add_duplicates, unsummed
 from dplda.privacy._streams import Purpose, Streams
 
 MAX_TOKENS = 2**31 - 1  # indices of the kernels are int32
@@ -82,8 +82,7 @@ class Corpus:
     def shuffled(
         self, streams: Streams, round: int, n_jobs: int | None = None
     ) -> Corpus:
-        """The tokens of each document in an exactly uniform order, drawn by positions
-        alone.
+        """Tokens of each document in an exactly uniform order, drawn by positions.
 
         A count matrix has no positions. In an order by word, the replacement of one
         word would move many tokens.
@@ -106,9 +105,7 @@ class Corpus:
         return Corpus(word, self.doc_ptr, self.n_words)
 
     def blocks(self, n_tokens: int) -> list[Corpus]:
-        """Whole documents in blocks of about `n_tokens`, the same whatever the number
-        of jobs.
-        """
+        """Whole documents in blocks of about `n_tokens`, for any number of jobs."""
         rows = row_blocks(self.doc_ptr, n_tokens, per_row=0)
         parts = [self.doc_ptr[block.start : block.stop + 1] for block in rows]
         return [Corpus(self.word[p[0] : p[-1]], p - p[0], self.n_words) for p in parts]
@@ -117,8 +114,9 @@ class Corpus:
 def keep_at_most(
     n: int, ptr: npt.NDArray[Any], streams: Streams, purpose: int
 ) -> npt.NDArray[np.bool_]:
-    """Mask of at most `n` entries of each row, chosen uniformly by keys that read
-    lengths alone.
+    """Mask of at most `n` entries of each row.
+
+    They are chosen uniformly by keys that read lengths alone.
     """
     keeps = np.ones(int(ptr[-1]), np.bool_)
     for row in np.flatnonzero(np.diff(ptr) > n):
@@ -213,15 +211,17 @@ def positive_entries(
 
 
 def are_shards(X: Any) -> bool:
-    """Whether `X` is a CountShards. Its class is not loaded, and no column of `X` is
-    looked up.
+    """Whether `X` is a CountShards.
+
+    Its class is not loaded, and no column of `X` is looked up.
     """
     return "CountShards" in map(attrgetter("__name__"), type(X).__mro__)
 
 
 def unit_of(X: Any, user_ids: Any) -> str:
-    """What is protected: shards know it. Nothing of `X` is touched if it is something
-    else.
+    """What is protected, as shards know it.
+
+    Nothing of `X` is touched if it is something else.
     """
     if not are_shards(X):
         return "document" if user_ids is None else "user"
@@ -235,8 +235,7 @@ def unit_of(X: Any, user_ids: Any) -> str:
 
 
 def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:
-    """Compare the columns of a CountShards, whose counts were checked, with the
-    model's.
+    """Compare columns of a CountShards, whose counts were checked, with the model's.
 
     Raises
     ------
@@ -271,8 +270,9 @@ def without_zeros(X: sp.csr_array) -> sp.csr_array:
 def row_blocks(
     indptr: npt.NDArray[Any], size: int = BLOCK_ENTRIES, per_row: int = 1
 ) -> list[slice]:
-    """Consecutive rows of a CSR matrix in blocks of about `size` numbers: a block may
-    be copied.
+    """Consecutive rows of a CSR matrix in blocks of about `size` numbers.
+
+    A block may be copied.
 
     A row counts as many numbers as it has entries, and `per_row` more.
     """
@@ -283,8 +283,9 @@ def row_blocks(
 
 
 def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
-    """`X` in whole counts, with a warning if that changed it; an error if little would
-    be left.
+    """`X` in whole counts.
+
+    Warns if that changed it, and raises an error if little would be left.
     """
     for start in range(0, X.nnz, BLOCK_ENTRIES):
         block = X.data[start : start + BLOCK_ENTRIES]
@@ -307,9 +308,7 @@ def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
 
 
 def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
-    """Tell the person at the keyboard that most documents have no word of the
-    vocabulary.
-    """
+    """Tell the person at the keyboard that most documents have no vocabulary word."""
     if 2 * n_empty > n_docs > 1:  # one empty row may state no more than a width
         warn_user(
             f"{n_empty} of {n_docs} rows of X hold no word; check that X was "
@@ -338,8 +337,9 @@ def warn_of_coverage(n_known: npt.NDArray[Any], n_tokens: int) -> None:
 
 
 def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64]:
-    """Return `table` as a float64 array of finite numbers; options are those of
-    `check_array`.
+    """Return `table` as a float64 array of finite numbers.
+
+    Options are those of `check_array`.
     """
     try:
         array: npt.NDArray[np.float64] = check_array(
@@ -363,9 +363,7 @@ def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64
 def check_topics(
     table: Any, name: str = "table", n_words: int | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return `table` as an array (n_topics, n_words), in which each topic has a
-    weight.
-    """
+    """Return `table` as an array (n_topics, n_words); each topic has a weight."""
     array = check_table(table, name)
     if (
         n_words not in (None, array.shape[1])
@@ -381,8 +379,7 @@ def check_topics(
 
 
 def public_tables(estimator: Any, n_words: int) -> tuple[Any, Any]:
-    """The checked `word_vectors` and `prior_components` of an estimator, each None if
-    not given.
+    """The checked `word_vectors` and `prior_components` of an estimator, or None each.
 
     Vectors (n_words, n_dimensions) are zeros for words without one. The prior has the
     shape of the topics.

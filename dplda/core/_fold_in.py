@@ -1,6 +1,4 @@
-"""Topic weights of documents under a fixed table, and the E-step of variational
-Bayes.
-"""
+"""Topic weights of documents under a fixed table, and the variational Bayes E-step."""
 
 from __future__ import annotations
 
@@ -11,8 +9,8 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import row_blocks
 from dplda.kernels import _e_step, _variational
+from dplda.leaf._sparse import add_duplicates
 from dplda.leaf._threads import in_threads, n_threads
-from dplda.privacy._mechanisms import add_duplicates
 
 # Deterministic for each row: its result depends on that row and on the table only.
 MAX_STEPS = 100  # of documents that do not settle: a bound on the time of a row
@@ -32,17 +30,16 @@ LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
 def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-    """Append zero columns up to a multiple of 16 topics, the vector length of the
-    kernels.
-    """
+    """Append zero columns up to a multiple of 16 topics, the kernels' vector length."""
     padded = aligned_zeros(table.shape, dtype)
     padded[:, : table.shape[1]] = table
     return padded
 
 
 def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
-    """Zeros, padded as by `pad`, whose rows begin on a cache line: kernels read them
-    faster.
+    """Zeros, padded as by `pad`, whose rows begin on a cache line.
+
+    Kernels read them faster.
     """
     shape = shape[0], -(-shape[1] // LANES) * LANES
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
@@ -74,8 +71,7 @@ def topic_word_probabilities(
 def in_16_bits(
     table: np.ndarray, n_jobs: int | None = None, *, size: int = 32767
 ) -> np.ndarray:
-    """A table (n_rows, padded) in integers from 0 to 32767, with the padding of the
-    sums.
+    """A table (n_rows, padded) of integers from 0 to 32767, with the sums' padding.
 
     The largest of each row becomes `size`; with 0, 1 becomes 32767. Memory holds one
     chunk of topics after the other: see ``_contributions.h``.
@@ -101,8 +97,7 @@ def slices(n: int, size: int) -> list[slice]:
 
 
 def single_precision(X: Any) -> sp.csr_array:
-    """The CSR form that the kernels take: float32 counts, int32 indices, without
-    duplicates.
+    """The CSR form of the kernels: float32 counts, int32 indices, without duplicates.
 
     Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows. The
     result shares those arrays of `X` that have this form already.
@@ -134,8 +129,7 @@ def update_theta(
     own: tuple[np.ndarray, float] | None = None,
     n_jobs: int | None = None,
 ) -> None:
-    """Improve `theta` (n_docs, padded), in place, for the documents `rows` of X
-    (float32 data).
+    """Improve `theta` (n_docs, padded), in place, for documents `rows` of float32 X.
 
     A document gets `max_steps` steps of expectation-maximization, or fewer: until one
     changes its weights by less than `tolerance` in L1. An extrapolation follows every
@@ -180,9 +174,7 @@ def update_theta(
 
 
 def uniform_theta(n_docs: int, n_components: int) -> np.ndarray:
-    """Equal topic weights (n_docs, padded), from which the inference of documents
-    starts.
-    """
+    """Equal topic weights (n_docs, padded), from which the inference starts."""
     theta = aligned_zeros((n_docs, n_components), np.float32)
     theta[:, :n_components] = 1.0 / n_components
     return theta
@@ -195,8 +187,9 @@ def infer_topics(
     doc_topic_prior: float,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Topic weights (n_docs, n_components), float32, under word probabilities (n_words,
-    padded).
+    """Topic weights (n_docs, n_components), float32, under word probabilities.
+
+    The probabilities have shape (n_words, padded).
     """
     theta = uniform_theta(X.shape[0], n_components)
     update_theta(
@@ -220,8 +213,7 @@ def fold_in(
     n_jobs: int | None = None,
     dtype: Any = np.float32,
 ) -> np.ndarray:
-    """Topic weights of new documents (n_docs, n_components) under a positive table
-    `components`.
+    """Topic weights of new documents (n_docs, n_components), by positive `components`.
 
     Rows sum to 1, and an empty document gets equal weights. They are computed in single
     precision.
@@ -241,8 +233,7 @@ def fold_in(
 def exp_dirichlet_expectation(
     table: np.ndarray, dtype: Any, n_jobs: int | None = None
 ) -> np.ndarray:
-    """exp(E[log beta]) for topics with Dirichlet parameters `table` (n_words,
-    n_components).
+    """exp(E[log beta]) for topics with Dirichlet `table` (n_words, n_components).
 
     The result (n_words, padded) has columns that sum to less than 1, and a padding of
     zeros.
@@ -261,8 +252,7 @@ def e_step(
     doc_topic_prior: float,
     n_jobs: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Dirichlet posteriors of topic weights, and their exp(E[log theta]), each (n_docs,
-    padded).
+    """Dirichlet posteriors of topic weights, exp(E[log theta]), each (n_docs, padded).
 
     `exp_topic_word` is exp(E[log beta]), (n_words, padded), with a padding of zeros, in
     the type of the counts `X`.

@@ -69,9 +69,7 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
 
 
 def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Guarantee:
-    """`pipeline_guarantee`, also for steps of which the caller knows that their seeds
-    differ.
-    """
+    """`pipeline_guarantee`, also for steps whose seeds are known to differ."""
     check_model(pipeline, "a fitted Pipeline")
     pipeline = thawed(pipeline)
     if not isinstance(pipeline, Pipeline):
@@ -179,8 +177,9 @@ def _all_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _charged(part: Guarantee) -> tuple[Event, ...]:
-    """The events of a step, or its statement if that is larger: then the events are not
-    all.
+    """The events of a step, or its statement if larger.
+
+    If the statement is larger, the events are not all.
     """
     if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
         return part.events

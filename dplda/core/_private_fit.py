@@ -39,8 +39,9 @@ from dplda.privacy._streams import Streams
 
 
 class Interval(_Interval):
-    """An interval of numbers; True and False are none, although Python counts them as 1
-    and 0.
+    """An interval of numbers.
+
+    True and False are none, although Python counts them as 1 and 0.
     """
 
     def is_satisfied_by(self, val: Any) -> bool:
@@ -133,8 +134,9 @@ self : object
 
 
 class Described(BaseEstimator):
-    """An estimator whose docstrings only name what its base classes describe, such as
-    this.
+    """An estimator whose docstrings only name what its base classes describe.
+
+    This class is an example.
 
     Parameters
     ----------
@@ -181,16 +183,15 @@ class Described(BaseEstimator):
                 method.__doc__ = "\n\n".join([first, FIT, *sections])
 
     def _assign(self, parameters: dict[str, Any]) -> None:
-        """Set the parameters of a constructor, its ``locals()``, each as it was
-        given.
-        """
+        """Set the parameters of a constructor, its ``locals()``, each as given."""
         del parameters["self"]
         self.__dict__.update(parameters)
 
 
 class PrivateEstimator(Described):
-    """An estimator with a guarantee. The class states its `_promise`, or its import
-    fails.
+    """An estimator with a guarantee.
+
+    The class states its `_promise`, or its import fails.
 
     Parameters
     ----------
@@ -227,8 +228,9 @@ class PrivateEstimator(Described):
 
 
 def exactly_one(name: str, **statements: float | None) -> None:
-    """Refuse a fit unless exactly one statement of its budget is given; `epsilon` above
-    20 warns.
+    """Refuse a fit unless exactly one statement of its budget is given.
+
+    An `epsilon` above 20 warns.
 
     `name` is the class of the estimator, and the first statement is the usual one.
     """
@@ -278,8 +280,7 @@ def gaussian_noise(
 def check_paid(
     estimator: Any, plan: Sequence[Step], earlier: Guarantee | None, most: int
 ) -> None:
-    """Refuse a `partial_fit` call that would exceed `epsilon`, before any data are
-    read.
+    """Refuse a `partial_fit` call that would exceed `epsilon`, before data are read.
 
     `plan` is that of the call, `earlier` is the guarantee of the calls before it, if
     any, and `most` is the number of calls that `epsilon` pays for. If another parameter
@@ -320,8 +321,9 @@ def warn_if_seeded(name: str, seeded: bool) -> None:
 
 
 def released_so_far(estimator: BaseEstimator, unit: str) -> Any:
-    """The releases of earlier calls, from which `partial_fit` continues; None before
-    the first.
+    """The releases of earlier calls, from which `partial_fit` continues.
+
+    None before the first call.
     """
     released = getattr(estimator, "_released", None)
     if released is None:
@@ -353,8 +355,7 @@ def make_guarantee(
     total_variation: float = TOTAL_VARIATION,
     **stated: Any,
 ) -> Guarantee:
-    """The guarantee of what this call released and, in `partial_fit`, of all earlier
-    calls.
+    """Guarantee of what this call and, in `partial_fit`, all earlier calls released.
 
     `stated` are the other fields of `Guarantee`.
     """
@@ -403,8 +404,9 @@ def no_guarantee(
 
 
 def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
-    """Set the fitted attributes all at once: a model is never shown with another's
-    epsilon.
+    """Set the fitted attributes all at once.
+
+    A model is never shown with another's epsilon.
 
     The guarantee also gets what is known of its surroundings, which no epsilon depends
     on.

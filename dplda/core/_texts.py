@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 
 def texts_in(X: Any) -> list[str] | None:
-    """The texts of a list or a column; None if X is something else, such as a matrix of
-    counts.
+    """The texts of a list or a column.
+
+    None if X is something else, such as a matrix of counts.
     """
     if isinstance(X, (str, bytes)):
         raise ValueError("X is a single text; pass [text]")
@@ -44,8 +45,9 @@ def only_texts(name: str, documents: Iterable[Any]) -> list[str]:
 
 
 def _may_be_text(document: Any) -> bool:
-    """Whether a document is no row of counts: a text, words, or what stands for a
-    missing text.
+    """Whether a document is no row of counts.
+
+    Then it is a text, words, or what stands for a missing text.
     """
     words = isinstance(document, (list, tuple)) and any(
         isinstance(word, str) for word in document
@@ -56,8 +58,9 @@ def _may_be_text(document: Any) -> bool:
 def check_model(
     model: Any, expected: str = "a fitted topic model", *, holds: str | None = None
 ) -> None:
-    """Refuse what is no fitted estimator; scikit-learn's error would print it, such as
-    texts.
+    """Refuse what is no fitted estimator.
+
+    Scikit-learn's error would print it, such as texts.
     """
     if not hasattr(model, "fit"):
         raise TypeError(f"expected {expected}, got {type(model).__name__}")
@@ -67,9 +70,7 @@ def check_model(
 
 
 def column_words(vocabulary: Any) -> list[str]:
-    """The words of the columns: of a vectorizer, a list, or a dict of words and
-    columns.
-    """
+    """The words of the columns, from a vectorizer, a list, or a dict to columns."""
     if isinstance(vocabulary, str):
         raise TypeError(
             f"vocabulary must be a vectorizer or a list of words, got {vocabulary!r}"
@@ -93,9 +94,7 @@ def column_words(vocabulary: Any) -> list[str]:
 
 
 def words_of(estimator: Any) -> list[str] | None:
-    """The words of the columns that a fitted topic model was trained on; None if
-    unknown.
-    """
+    """The words of the columns a fitted topic model was trained on; None if unknown."""
     for name in ("vocabulary_", "feature_names_in_"):
         words = getattr(estimator, name, None)
         if words is not None:
@@ -109,9 +108,7 @@ def thawed(estimator: Any) -> Any:
 
 
 def flat_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and estimators of the steps of pipelines; an estimator alone is one
-    step.
-    """
+    """Names and estimators of the steps of pipelines; a lone estimator is one step."""
     step = thawed(estimator)
     if isinstance(step, Pipeline):
         for name, inner in step.steps:
@@ -121,9 +118,7 @@ def flat_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def words_after(steps: Iterable[tuple[str, Any]]) -> list[str] | None:
-    """The names of the columns that fitted transformers give together; None if
-    unknown.
-    """
+    """Names of the columns that fitted transformers give together; None if unknown."""
     names = None
     for _, step in steps:
         named = hasattr(step, "get_feature_names_out")

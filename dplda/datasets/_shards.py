@@ -1,6 +1,4 @@
-"""Count matrices in shards: files of whole rows that are mapped into memory when they
-are read.
-"""
+"""Count matrices in shards: files of whole rows, mapped into memory when read."""
 
 from __future__ import annotations
 
@@ -138,8 +136,7 @@ class Shard:
 
 
 class CountShards:
-    """A count matrix in the files of `write_shards`, for corpora larger than the
-    memory.
+    """A count matrix in files of `write_shards`, for corpora larger than the memory.
 
     `SubLDA` and `PrivateSVILDA` train on it as on the matrix itself, with the same
     result to the last bit, and read one shard after the other. `transform`, `score` and
@@ -232,8 +229,7 @@ class CountShards:
         self.engine: Any = None
 
     def on(self, client: Any) -> CountShards:
-        """The same corpus, whose shards are visited by the workers of a cluster during
-        `fit`.
+        """The same corpus, whose shards workers of a cluster visit during `fit`.
 
         The result of a fit is the same to the last bit, on any number of workers, and
         if workers are lost. Only this process holds the key, charges and adds noise.
@@ -414,9 +410,7 @@ def _in_shards(
 def _by_user(
     parts: list[Shard], user_ids: Any, size: int
 ) -> Iterator[tuple[sp.csr_array, npt.NDArray[Any]]]:
-    """Rows of whole users, in the order in which users occur, and the first row of each
-    user.
-    """
+    """Rows of whole users, in order of occurrence, and the first row of each user."""
     edges = np.cumsum([0, *(part.n_docs for part in parts)])
     users = number_users(user_ids, int(edges[-1]))
     assert users is not None
@@ -440,9 +434,7 @@ def _by_user(
 def _write(
     folder: Path, index: int, X: sp.csr_array, unit_ptr: npt.NDArray[Any] | None = None
 ) -> Shard:
-    """Write counts in the form of the kernels to a file that only the owner can
-    read.
-    """
+    """Write counts in the form of the kernels to a file only the owner can read."""
     if X.nnz > MAX_TOKENS:
         raise ValueError(
             f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard"

@@ -1,6 +1,4 @@
-"""The embedded table of what English words mean, and vectors from other public
-sources.
-"""
+"""The embedded table of what English words mean, and vectors of public sources."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ SOURCE = (
 
 
 def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
-    """Load public vectors of words: what the words mean, for `word_vectors` of a
-    private model.
+    """Load public vectors of words, for `word_vectors` of a private model.
+
+    They say what the words mean.
 
     Words with similar vectors go together in topics. The embedded table is a file of
     the package: the same on every machine, and nothing is downloaded.

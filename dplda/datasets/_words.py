@@ -154,8 +154,7 @@ def load_public_vocabulary(
 
 @lru_cache
 def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Frequent words of a language, the most frequent first, and those that hold no
-    subject.
+    """Frequent words of a language, most frequent first, and those without a subject.
 
     Of the English ones, the first 2,000 cover 57, 59, 27 and 39% of the tokens of KOS,
     BBC, docstrings and definitions.

@@ -1,5 +1,4 @@
-"""The private side of a document-level fit: documents, their topic weights, their
-contributions.
+"""The private side of a document-level fit: documents, topic weights, contributions.
 
 A unit is what the guarantee protects: one document, or all documents of one user.
 
@@ -114,8 +113,9 @@ class Documents:
             self.theta = uniform_theta(n_docs, self.n_components)
 
     def unit_counts(self, units: slice = slice(None)) -> sp.csr_array:
-        """Word counts of consecutive units, float32: those of their documents,
-        added.
+        """Word counts of consecutive units, float32: those of their documents.
+
+        The counts of a unit's documents are added.
         """
         ptr = self.unit_ptr[
             slice(units.start, None if units.stop is None else units.stop + 1)
@@ -138,9 +138,7 @@ class Documents:
         return np.concatenate([np.zeros(0), *in_threads(measure, blocks, self.n_jobs)])
 
     def rows_of(self, units: np.ndarray) -> np.ndarray:
-        """The documents of `units`, in their order; `units` itself if each is one
-        document.
-        """
+        """The documents of `units`, in order; `units` itself if each is one."""
         if self._are_documents:
             return units
         first, n_rows = self.unit_ptr[units], np.diff(self.unit_ptr)[units]
@@ -167,8 +165,9 @@ class Documents:
         anew: bool = False,
         own: tuple[np.ndarray, float] | None = None,
     ) -> None:
-        """Improve the topic weights of `units` under word probabilities `phi` (n_words,
-        padded).
+        """Improve the topic weights of `units` under table `phi` (n_words, padded).
+
+        `phi` holds word probabilities.
 
         They begin with those of the last call. `anew`, they begin with equal ones, and
         become near to those of `infer_fully`. With `own`, see `update_theta`, a
@@ -195,9 +194,7 @@ class Documents:
     def infer_fully(
         self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float
     ) -> None:
-        """Infer the topic weights of `units` from scratch: exp(E[log theta]), by an
-        E-step.
-        """
+        """Infer topic weights of `units` anew: exp(E[log theta]), by an E-step."""
         rows = self.rows_of(units)
         everybody = len(rows) == self.X.shape[0]
         _, self.theta[rows] = e_step(
@@ -209,9 +206,7 @@ class Documents:
         )
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
-        """Share of the tokens of each unit (n_units,) that are in the mask `words`
-        (n_words,).
-        """
+        """Share of the tokens of units (n_units,) in the mask `words` (n_words,)."""
         counts = self.unit_counts()
         return (counts @ words.astype(np.float64)) / np.maximum(counts.sum(axis=1), 1)
 
@@ -220,17 +215,16 @@ class Documents:
         return float(self.lengths(np.ones(self.n_words)).max(initial=0))
 
     def matrices(self) -> Iterator[sp.csr_array]:
-        """The word counts of all documents, in order. Private: for fits without
-        noise.
-        """
+        """The word counts of all documents, in order. Private: for noiseless fits."""
         yield self.X
 
     def close(self) -> None:
         """Let go of what the training needs."""
 
     def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
-        """The clipping bound of a release: an L2 norm and the integer radius that
-        stands for it.
+        """The clipping bound of a release: an L2 norm and its integer radius.
+
+        The radius stands for the norm.
 
         With noise both are public constants. Without noise, where nothing is protected,
         the bound is one that no unit reaches, a power of two.
@@ -249,8 +243,7 @@ class Documents:
         each: int = 0,
         most: int = 1,
     ) -> np.ndarray:
-        """Integer word totals (n_words,), each unit's share of L2 norm at most
-        `radius`.
+        """Integer word totals (n_words,), each unit's L2 norm at most `radius`.
 
         They are those of `units` (None: all). With `each`, a first cell has this number
         for each document with words, for at most `most` of a unit. If a unit may have
@@ -295,8 +288,9 @@ class Documents:
         radius: int,
         upweight: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Integer sum over `units` of centered word-topic counts, (n_words,
-        n_components).
+        """Integer sum over `units` of centered counts, (n_words, n_components).
+
+        The counts are word-topic counts.
 
         Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk -
         center_vk) with r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands
@@ -329,9 +323,7 @@ class Documents:
         most = radius >> shift  # a longer contribution is taken out again
 
         def add(scale, sign):
-            """Add the integers of units to `total`, times `sign`; return their
-            squares.
-            """
+            """Add the integers of units to `total`, times `sign`; return squares."""
             squares = np.zeros((N_PIECES, len(units)), np.int64)
             _variational.add_words(*arrays, scale, shift, sign, total, squares, threads)
             return squares.sum(axis=0)
@@ -381,8 +373,9 @@ class Documents:
         return total
 
     def _columns(self, docs):
-        """Topic weights of `docs`, and a copy of their counts by column, one entry for
-        each cell.
+        """Topic weights of `docs`, and a copy of their counts by column.
+
+        It has one entry for each cell.
 
         All passes of a sum read this copy. A document whose entry stood twice would be
         longer than its sum of squares says.
@@ -489,9 +482,7 @@ def release_totals_again(
     curator: Curator,
     n_jobs: int | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy word totals and their noise scale, (n_words,) each, in the place of
-    topics.
-    """
+    """Noisy word totals and their noise scale, (n_words,) each, in place of topics."""
     mechanism = step.mechanism  # public
     units = curator.sample(
         np.full(documents.n_units, step.rate), round=step.t - 1

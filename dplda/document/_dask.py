@@ -29,8 +29,9 @@ LOCAL = ("tls://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inpr
 
 
 class Sealed:
-    """Private values on their way. A worker that fails writes the repr of arguments to
-    its log.
+    """Private values on their way.
+
+    A worker that fails writes the repr of arguments to its log.
 
     Whoever opens it gets a copy of its own: no task can change what another one reads.
     Arrays beside it would arrive read-only and at any address, even at odd ones.
@@ -116,9 +117,7 @@ class DaskEngine:
             )
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Begin a task on the worker where most of its arguments are, unless others are
-        idle.
-        """
+        """Begin a task on the worker with most of its arguments, unless others idle."""
         from distributed import Future
 
         sent = [
@@ -133,8 +132,9 @@ class DaskEngine:
             )
 
     def gather(self, results: Iterable[Any]) -> Iterator[Any]:
-        """The results of tasks, in order. The cluster forgets each before the next one
-        is sent.
+        """The results of tasks, in order.
+
+        The cluster forgets each before the next one is sent.
         """
         waiting = deque(results)
         while waiting:

@@ -73,9 +73,7 @@ OTHER_DOCUMENTS = (
 
 
 class Shares(NamedTuple):
-    """Who adds noise to a release: one curator, or several parties
-    (docs/federated.md).
-    """
+    """Who adds noise to a release: one curator, or many parties (docs/federated.md)."""
 
     n_honest: int = 1  # shares of noise that pay for the event of a release
     n_parties: int = 1  # shares of noise that it has
@@ -127,8 +125,9 @@ class DocumentBudget:
     n_spare: int = 0
 
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
-        """Labels and events of `n_rounds` rounds after `n_done` earlier rounds, in
-        order.
+        """Labels and events of `n_rounds` rounds after `n_done` earlier ones.
+
+        They are in order.
         """
         events: dict[Any, Event] = {}  # equal events are one object
         plan: list[tuple[str, Event]] = []
@@ -212,8 +211,9 @@ def document_budget(
 def _split(
     noise_multiplier: float, max_iter: int, subsampling_ratio: float, shares: Shares
 ) -> DocumentBudget:
-    """The budget of `max_iter` equal rounds with this noise multiplier, split over the
-    releases.
+    """The budget of `max_iter` equal rounds at this noise multiplier.
+
+    It is split over the releases.
     """
     of_totals, of_rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
     gaussian = lru_cache(shares.gaussian)
@@ -236,8 +236,9 @@ def _split(
 def _merged_plan(
     noise_multiplier: float, max_iter: int, subsampling_ratio: float, shares: Shares
 ) -> list[Event]:
-    """The plan of a fit, in few events of the same cost: thousands of rounds take long
-    to list.
+    """The plan of a fit, in few events of the same cost.
+
+    Thousands of rounds take long to list.
 
     More noise than a mechanism takes is priced as well, so that a search need not stop
     there.
@@ -293,8 +294,9 @@ def document_guarantee(
     assumptions: tuple[str, ...],
     **stated: Any,
 ) -> Guarantee:
-    """The guarantee of all calls: `events` and clipping bounds `norms` are those of
-    this one.
+    """The guarantee of all calls.
+
+    `events` and clipping bounds `norms` are those of this one.
     """
     scales, rate = [], 0.0
     sensitivity, all_events = max(norms), events

@@ -1,6 +1,4 @@
-"""What SUB-LDA and private SVI share: they charge a plan, run its rounds, and publish
-the model.
-"""
+"""What SUB-LDA and private SVI share: charge a plan, run rounds, publish the model."""
 
 from __future__ import annotations
 
@@ -35,6 +33,7 @@ from dplda.core._private_fit import (
     released_so_far,
     warn_if_seeded,
 )
+from dplda.core._signal import warn_if_weak
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
     Documents,
@@ -62,7 +61,6 @@ from dplda.document._shards import ShardedDocuments
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
-from dplda.metrics._signal import warn_if_weak
 from dplda.privacy import Guarantee, LowSignalWarning
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
@@ -372,8 +370,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         steps: list[Round],
         curator: Curator,
     ) -> None:
-        """The algorithm. Only results of `curator.release` leave the private
-        `documents`.
+        """The algorithm. Only results of `curator.release` leave `documents`.
+
+        The documents are private.
         """
         priors = self.doc_topic_prior, self.topic_word_prior
         # of the factor, then of the center
@@ -531,15 +530,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def _rates(
         self, documents: Documents, table: NoisyTable, highest: float
     ) -> np.ndarray:
-        """Each unit's probability of taking part in a round, (n_units,), at most
-        `highest`.
-        """
+        """Each unit's probability of joining a round, (n_units,), at most `highest`."""
         return np.full(documents.n_units, highest)
 
     def _share(self, step: Round) -> float:
-        """Share of a round in the average of the rounds so far, once the round is in
-        it.
-        """
+        """Share of a round in the average of the rounds so far, once it is in it."""
         raise NotImplementedError
 
     def _budget(self) -> DocumentBudget:

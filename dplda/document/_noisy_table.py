@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda.core._fold_in import exp_dirichlet_expectation, slices
+from dplda.core._signal import with_signal
 from dplda.document._document_budget import CLIP, NORM, DocumentBudget, Round
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
@@ -27,7 +28,6 @@ from dplda.document._table_estimate import (
 )
 from dplda.kernels import _denoise
 from dplda.leaf._threads import n_threads
-from dplda.metrics._signal import with_signal
 from dplda.privacy._mechanisms import NOISE_VARIANCE
 from dplda.privacy._streams import Purpose, Streams, uniform
 
@@ -46,8 +46,9 @@ def nearly_equal(draws: np.ndarray) -> np.ndarray:
 
 
 class Earlier(NamedTuple):
-    """What earlier fits to other documents add to a fit: their releases, summed;
-    public.
+    """What earlier fits to other documents add to a fit: their summed releases.
+
+    They are public.
     """
 
     average: np.ndarray  # sum of their averages, (n_words, n_components)
@@ -170,8 +171,7 @@ class NoisyTable:
         anew: bool,
         priors: tuple[float, float],
     ) -> np.ndarray:
-        """Infer the private topic weights of `units`, `anew` or from those of the last
-        time.
+        """Infer the private topic weights of `units`, `anew` or from the last ones.
 
         `priors` are those of topics in documents and of words in topics. Returns what
         is public: the tempered factor of each word, (n_words, padded) float32. The
@@ -184,8 +184,9 @@ class NoisyTable:
         return temper(phi, power, self.estimate.n_jobs)
 
     def center(self, out: np.ndarray) -> np.ndarray:
-        """The center of the contributions: p(topic | word), (n_words, padded) float32,
-        in `out`.
+        """Center of the contributions: p(topic | word), (n_words, padded) float32.
+
+        It is written to `out`.
         """
         _denoise.shares(self.table, None, out, n_threads(self.estimate.n_jobs))
         return out
@@ -201,8 +202,9 @@ class NoisyTable:
         share: float,
         topic_word_prior: float,
     ) -> None:
-        """Learn from a round's noisy sum (n_words, n_components), integers of `unit`
-        tokens.
+        """Learn from a round's noisy sum (n_words, n_components).
+
+        It holds integers of `unit` tokens.
 
         The sum makes up `share` of the new average. Contributions are centered and sum
         to zero over topics: the mean of a word's row is noise only, and what they were
@@ -247,8 +249,9 @@ class NoisyTable:
             )
 
     def learn_totals(self, noisy: np.ndarray, noise_scale: np.ndarray) -> None:
-        """Learn from one more release of the word totals, (n_words,), and its noise
-        (n_words,).
+        """Learn from one more release of word totals, (n_words,), and its noise.
+
+        The noise has shape (n_words,).
         """
         assert self.released is not None
         self.released = self.released.and_release(noisy, noise_scale)
@@ -309,17 +312,14 @@ class NoisyTable:
         return estimate.totals
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
-        """The average and the noise of a cell of each word, earlier releases
-        included.
-        """
+        """Average and noise of a cell of each word, earlier releases included."""
         scale = np.sqrt(self.variance) / self.weight
         if self.earlier is None:
             return self.average, scale
         return self.average + self.earlier.average, np.hypot(scale, self.earlier.scale)
 
     def finish(self, topic_word_prior: float) -> dict[str, Any]:
-        """Fitted attributes: the final table, its noise, its signal, and the evidence
-        of topics.
+        """Fitted attributes: final table, its noise and signal, evidence of topics.
 
         With noise, the cells of a word add up to the word's total, which is better
         known than they are (docs/decisions.md, record 13).
@@ -357,8 +357,7 @@ class NoisyTable:
 
 
 class ExactTable(NoisyTable):
-    """The word-topic table of a fit without noise and without privacy: what it does
-    otherwise.
+    """The word-topic table of a fit without noise and privacy: what it does otherwise.
 
     Tempering begins higher, and ends below 1: rare words keep several topics.
     """
@@ -375,8 +374,7 @@ class ExactTable(NoisyTable):
         anew: bool,
         priors: tuple[float, float],
     ) -> np.ndarray:
-        """Infer `anew` what online variational Bayes infers, or else what collapsed
-        inference does.
+        """Infer `anew` as online variational Bayes, or else as collapsed inference.
 
         The former reads exp(E[log beta]) of the Dirichlet posterior. In the latter, a
         document's own counts are left out, for which topic sizes and the smallest count
@@ -394,8 +392,9 @@ class ExactTable(NoisyTable):
         return temper(phi, power, self.estimate.n_jobs)
 
     def center(self, out: np.ndarray) -> np.ndarray:
-        """Zero: centering gains nothing, and later documents may have words without a
-        total.
+        """Zero: centering gains nothing.
+
+        Later documents may have words without a total.
         """
         out[:] = 0
         return out

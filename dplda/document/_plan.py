@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from dplda.core._base import MAX_ITER
 from dplda.core._private_fit import SMALLEST_DELTA
+from dplda.core._signal import FEWEST_TOPICS
 from dplda.document._document_budget import NORM, SMALLEST_RATIO, document_budget
 from dplda.document._table_estimate import SCALE_UP
 from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import warn_user
-from dplda.metrics._signal import FEWEST_TOPICS
 from dplda.privacy import LowSignalWarning
 
 # Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution)
@@ -220,8 +220,7 @@ def plan(
 def expectation(
     noise: float, *, n_docs: int, n_words: int, n_components: int, delta: float
 ) -> tuple[float, float]:
-    """Documents that close half of the gap without word vectors, and topics that are
-    not weak.
+    """Documents that close half the gap without word vectors, and topics not weak.
 
     Warns if these topics are few, and of a delta that is too large. All arguments are
     public: `n_docs` is what somebody expects, never the size of private data.

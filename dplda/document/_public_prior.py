@@ -1,5 +1,6 @@
-"""Public pseudo-counts of words in topics: of public documents, seed words, or released
-weights.
+"""Public pseudo-counts of words in topics.
+
+They come from public documents, seed words, or released weights.
 
 Nothing here reads private data, and nothing is charged.
 """
@@ -17,12 +18,12 @@ from sklearn.feature_extraction.text import CountVectorizer
 from dplda.core._corpus import Corpus, positive_entries
 from dplda.core._texts import column_words, texts_in
 from dplda.document._table_estimate import WordTotals
+from dplda.gibbs._frozen_table import MAX_COMPONENTS
+from dplda.gibbs._gibbslda import average_counts
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivateDataWarning
 from dplda.privacy._streams import Streams
-from dplda.word._frozen_table import MAX_COMPONENTS
-from dplda.word._gibbslda import average_counts
 
 # of a released weight as large as its noise: the fit expects such an error
 TOKENS = 6.0
@@ -40,8 +41,7 @@ def public_prior(
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> np.ndarray:
-    """Make the `prior_components` of a private model from public documents or seed
-    words.
+    """Make the `prior_components` of a private model of public documents or seed words.
 
     Everything that goes in must be public: `X`, the seed words, and the vocabulary.
     Topics of public documents are found by Gibbs sampling without privacy. Seed words
@@ -188,9 +188,7 @@ def _released_weights(vocabulary: Any, n_components: int) -> np.ndarray:
 
 
 def _counts(X: Any, vocabulary: Any, words: list[str] | None) -> sp.csr_array:
-    """Counts of the public documents (n_docs, n_words), whole and without stored
-    zeros.
-    """
+    """Counts of the public documents (n_docs, n_words), whole, without stored zeros."""
     texts = texts_in(X)
     if texts is not None:
         if words is None:
@@ -231,8 +229,9 @@ def _counts(X: Any, vocabulary: Any, words: list[str] | None) -> sp.csr_array:
 def _seeds(
     given: Any, weight: Any, words: list[str] | None, n_components: int
 ) -> np.ndarray:
-    """Weights of the seed words (n_words, n_components). They are public: errors may
-    name them.
+    """Weights of the seed words (n_words, n_components).
+
+    They are public: errors may name them.
     """
     weight = check_number("seed_weight", weight, 0.0, 1e9, closed="right")
     if words is None:

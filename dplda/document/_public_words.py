@@ -1,5 +1,4 @@
-"""What is public of the words of a document-level fit: their vectors, and their counts
-in topics.
+"""What is public of the words of a document-level fit: vectors, and counts in topics.
 
 Everything here is a function of public numbers, released values and public constants.
 It is post-processing and has no privacy cost. ``docs/public_prior.md`` has the
@@ -61,8 +60,9 @@ class PublicWords:
     def of(
         cls, vectors: np.ndarray | None, table: np.ndarray | None
     ) -> PublicWords | None:
-        """Of checked vectors (n_words, n_dimensions), and pseudo-counts (n_components,
-        n_words).
+        """Of checked vectors and pseudo-counts.
+
+        Shapes are (n_words, n_dimensions) and (n_components, n_words).
         """
         given = vectors if table is None else table.T
         if given is None:
@@ -148,8 +148,7 @@ class PublicWords:
         shares: np.ndarray,
         last: bool = False,
     ) -> np.ndarray:
-        """The share of each topic that is expected of each word, (n_words,
-        n_components).
+        """The share of each topic expected of each word, (n_words, n_components).
 
         That of the topic, `shares` (n_components,), and what public topics and vectors
         add to it, as far as they are trusted. `noisy` is the released table, and
@@ -193,8 +192,7 @@ def trust_in(
 def standard(
     noisy: np.ndarray, noise_scale: np.ndarray, totals: np.ndarray, shares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Released rows as deviations from the shares of topics, their precision, and their
-    variance.
+    """Released rows as deviations from topic shares, with precision and variance.
 
     The precision (n_words,) counts what words share as signal. The variance is that of
     a share among the words, without the noise: by moments, weighted by the precision of
@@ -240,8 +238,7 @@ def left_out(
 
 
 def inverted(square: np.ndarray, penalty: float) -> np.ndarray:
-    """The inverse of a positive matrix plus `penalty` times the identity, by
-    elimination.
+    """Inverse of a positive matrix plus `penalty` times the identity, by elimination.
 
     LAPACK's would round otherwise on another processor, and no seed would give the same
     topics.

@@ -1,5 +1,4 @@
-"""Corpora larger than the memory: documents in shards, which are visited one after the
-other.
+"""Corpora larger than the memory: documents in shards, visited one by one.
 
 A visit makes a `Documents` of the rows of a shard, and drops it afterwards. Integer
 sums have no order, a unit stands in one shard, and the result of a shard enters a sum
@@ -53,8 +52,9 @@ class Lane:
     def _visit(
         self, i: int, theta: Any, scale: Any, kept: str | None, own: Any, *calls: Any
     ) -> Any:
-        """Call methods of `Documents` on shard i: the attribute `kept`, or what the
-        last returns.
+        """Call methods of `Documents` on shard i.
+
+        Returns the attribute `kept`, or what the last one returns.
 
         Of `calls` there are a name and options, once or twice. `own` has options of
         each shard.
@@ -76,8 +76,9 @@ class Lane:
 
 @lru_cache(maxsize=2**16)
 def _check(fit: str, shard: Shard, state: tuple[int, ...]) -> int:
-    """Check a file in a state, once in a fit. What changes meanwhile has another
-    state.
+    """Check a file in a state, once in a fit.
+
+    What changes meanwhile has another state.
     """
     return shard.check()
 
@@ -182,8 +183,9 @@ class ShardedDocuments(Documents):
     def _visits(
         self, combine: Any, kept: str | None, own: Any, *calls: Any
     ) -> Iterator[Any]:
-        """A task for each lane. The options of `calls` travel once, `own` has those of
-        shards.
+        """A task for each lane.
+
+        The options of `calls` travel once, `own` has those of shards.
         """
         calls = tuple(
             self._engine.submit(dict, each) if isinstance(each, dict) else each
@@ -204,9 +206,7 @@ class ShardedDocuments(Documents):
     def _own(
         self, units: np.ndarray, upweight: np.ndarray | None = None
     ) -> list[dict[str, Any]]:
-        """For each shard its units among `units`, counted from its first, and their
-        weights.
-        """
+        """For each shard its units among `units`, from its first, and their weights."""
         cuts = np.searchsorted(units, self._edges)
         own: list[dict[str, Any]] = []
         for i, (begin, end) in enumerate(pairwise(self._edges)):

@@ -11,8 +11,8 @@ from dplda.document._contributions import Documents
 from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
+from dplda.gibbs._gibbslda import LIVE_START, live_counts
 from dplda.privacy._streams import Streams
-from dplda.word._gibbslda import LIVE_START, live_counts
 
 
 class SubLDA(DocumentLDA):
@@ -139,8 +139,7 @@ class SubLDA(DocumentLDA):
     def _rates(
         self, documents: Documents, table: NoisyTable, highest: float
     ) -> np.ndarray:
-        """Each unit's probability of taking part in a round, (n_units,), at most
-        `highest`.
+        """Each unit's probability of joining a round, (n_units,), at most `highest`.
 
         A word is frequent if it is among the words that make up the first 1 / `boost`
         of a topic in the released table. A unit's rate grows with the share of such
@@ -152,8 +151,7 @@ class SubLDA(DocumentLDA):
         return np.clip(highest * share, min(self.subsampling_ratio, highest), highest)
 
     def _share(self, step: Round) -> float:
-        """Later rounds weigh more: round n as its square, and after the last one as
-        that one.
+        """Later rounds weigh more: round n as n squared, after the last as that one.
 
         Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without noise
         and sampling, there is nothing to average out.
@@ -164,8 +162,9 @@ class SubLDA(DocumentLDA):
         return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (step.n - n) * n**2)
 
     def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:
-        """Counts of a live sweep: where many topics begin if nothing is protected; else
-        None.
+        """Counts of a live sweep: where many topics begin if nothing is protected.
+
+        Else None.
 
         Each of many random topics is near the word frequencies. Rounds that begin with
         them give each document topics of its own.
@@ -184,9 +183,7 @@ class SubLDA(DocumentLDA):
 
 
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:
-    """Mask of the fewest words that make up `frequent_mass` of some topic
-    (n_words,).
-    """
+    """Mask of the fewest words that make up `frequent_mass` of a topic (n_words,)."""
     order = np.argsort(-table, axis=0, kind="stable")
     cumulative = np.cumsum(
         np.take_along_axis(table, order, axis=0), axis=0

@@ -61,9 +61,7 @@ class WordTotals:
 
     @property
     def precision(self) -> float:
-        """Precision of a word's total: a mean of variances, inverted; infinite without
-        noise.
-        """
+        """Precision of a word's total: inverse mean variance; infinite if no noise."""
         variance = float(np.square(self.noise_scale).mean())
         return 1 / variance if variance else np.inf
 
@@ -83,8 +81,7 @@ class WordTotals:
         return WordTotals(noisy, noise_scale, mean, self.n_docs + other.n_docs)
 
     def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:
-        """Posterior means of word totals, positive, under a prior learned from all of
-        them.
+        """Posterior means of word totals, positive, under a prior learned from all.
 
         The prior is a mixture of normal distributions. 40 of them are the same for all
         words: their centers range from a hundredth of the mean total to sixty times the
@@ -208,8 +205,9 @@ class TableEstimate:
         return self._means(cells, least, out)
 
     def slopes(self, noisy: np.ndarray, noise_scale: np.ndarray) -> np.ndarray:
-        """The slope of each posterior mean in its noisy cell, positive, (n_words,
-        n_components).
+        """Slope of each posterior mean in its noisy cell, (n_words, n_components).
+
+        It is positive.
 
         Times the variance of the noise, it is the posterior variance of the cell. The
         result is that times a factor of the word.
@@ -268,8 +266,9 @@ def add_up(
     variance: np.ndarray,
     n_jobs: int | None = None,
 ) -> None:
-    """Make the cells of each word add up to its total, in place; all are (n_words,
-    n_components).
+    """Make each word's cells add up to its total, in place.
+
+    All are (n_words, n_components).
 
     The cells of a row change by a multiple of their variances, which are known up to a
     factor of the row, and none falls below 0. This is the nearest such row, in squares
@@ -296,8 +295,9 @@ def add_up(
 
 
 def topic_sizes(table: np.ndarray, n_jobs: int | None) -> np.ndarray:
-    """The sum of each topic (n_components,): of fixed pieces, and of these in their
-    order.
+    """The sum of each topic (n_components,).
+
+    Of fixed pieces, and of these in their order.
     """
     return _denoise.topic_sums(table, n_threads(n_jobs)).sum(axis=0)
 

@@ -37,14 +37,14 @@ Indices = npt.NDArray[np.intp]
 
 
 class RoundError(RuntimeError):
-    """Too few parties sent a valid model. The round did not happen and may be
-    repeated.
+    """Too few parties sent a valid model.
+
+    The round did not happen and may be repeated.
     """
 
 
 class IFTMMaster:
-    """Master of industrial federated topic modeling: it merges models and composes next
-    ones.
+    """Master of industrial federated topic modeling: merges models, composes next ones.
 
     In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges
     similar topics of different parties into a global model, and composes for every
@@ -273,9 +273,7 @@ class IFTMMaster:
         )
 
     def _check(self, sender: str, message: Any) -> LocalModel:
-        """The model in a message for the present round; MessageError if `update`
-        refuses it.
-        """
+        """The model in a message for this round; MessageError if `update` refuses."""
         if isinstance(message, (bytes, bytearray)):
             message = LocalModel.from_bytes(message, max_bytes=self.max_bytes)
         if not isinstance(message, LocalModel):
@@ -314,8 +312,7 @@ class IFTMMaster:
 
 
 def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarantee:
-    """The guarantee of what was computed from messages: unit and costs that each party
-    states.
+    """The guarantee of what was computed from messages: each party's unit and costs.
 
     Each unit is with one party. If it changes, the messages of that party change as its
     own guarantee allows, and all else is post-processing.
@@ -494,8 +491,9 @@ def run_rounds(
 
 
 class TopWords(NamedTuple):
-    """The most probable words of each topic, (n_topics, n_top_words). Similarity reads
-    only these.
+    """The most probable words of each topic, (n_topics, n_top_words).
+
+    Similarity reads only these.
 
     The most probable column is the first, and ties are in the order of the columns.
     Probabilities are those in the whole topic, and do not sum to 1.
@@ -506,16 +504,15 @@ class TopWords(NamedTuple):
 
     @classmethod
     def from_table(cls, table: FloatTable, n_top_words: int) -> TopWords:
-        """The top words of a table (n_topics, n_words): `n_top_words`, or all if it has
-        fewer.
-        """
+        """Top words of a table (n_topics, n_words): `n_top_words`, or all if fewer."""
         words = np.argsort(-table, axis=1, kind="stable")[:, :n_top_words]
         return cls(words, np.take_along_axis(table, words, axis=1))
 
 
 def similarity(first: TopWords, second: TopWords) -> FloatTable:
-    """Weighted Jaccard similarity of the topics' top words (equation 29), from 0 to 1
-    for equal.
+    """Weighted Jaccard similarity of topics' top words (equation 29), from 0 to 1.
+
+    It is 1 for equal topics.
 
     The numerator is the sum, over common words, of the smaller of the two
     probabilities. The denominator is the sum of all probabilities minus the numerator.
@@ -560,8 +557,7 @@ def redundant_topics(
 def merge_topics(
     table: FloatTable, weights: FloatTable, labels: Indices
 ) -> tuple[FloatTable, FloatTable]:
-    """Replace each set of redundant topics by its weighted mean (Algorithm 3, lines 12
-    to 17).
+    """Replace sets of redundant topics by weighted means (Algorithm 3, lines 12 to 17).
 
     `weights` (n_topics,) is the amount of data behind each topic; `labels` is the set
     of each, from `redundant_topics`. Returns the merged topics (n_sets, n_words), whose
@@ -585,8 +581,7 @@ def compose_model(
     similarity_threshold: float,
     global_words: TopWords,
 ) -> FloatTable:
-    """A party's next model: its topics, replaced by global ones where they match
-    (Algorithm 4).
+    """A party's next model: its topics, or matching global ones (Algorithm 4).
 
     Pairs are matched in the order of their similarity: in the order of topic numbers,
     as in the paper, the result would depend on the numbering. A global topic replaces

@@ -63,8 +63,7 @@ class _Message:
             object.__setattr__(self, field.name, value)
 
     def to_bytes(self) -> bytes:
-        """The message as it is sent: a safetensors file with a SHA-256
-        (``docs/release.md``).
+        """The message as sent: a safetensors file with a SHA-256 (``docs/release.md``).
 
         Returns
         -------
@@ -119,8 +118,7 @@ class _Message:
 
 @dataclass(frozen=True, eq=False)
 class NextModel(_Message):
-    """The master's request to a party: the model that a round starts from, from
-    releases alone.
+    """The master's request to a party: the model a round starts from, from releases.
 
     Parameters
     ----------
@@ -138,8 +136,7 @@ class NextModel(_Message):
 
 @dataclass(frozen=True, eq=False)
 class LocalModel(_Message):
-    """The party's answer to the master: its topics, their weight and their privacy
-    cost.
+    """The party's answer to the master: topics, their weight and their privacy cost.
 
     Parameters
     ----------

@@ -74,9 +74,7 @@ MAX_REASON = 200  # characters of what the other side gives as a reason
 
 @dataclass(frozen=True)
 class Plan:
-    """What all parties of a fit have agreed on: a file of JSON, the same for
-    everybody.
-    """
+    """What all parties of a fit agreed on: a file of JSON, the same for everybody."""
 
     version: str  # of dplda
     fit: str  # random digits: each fit has a plan of its own
@@ -174,8 +172,9 @@ class Plan:
 
 
 class Party:
-    """A party's side of a fit over a network; all is checked before anything is sent or
-    charged.
+    """A party's side of a fit over a network.
+
+    All is checked before anything is sent or charged.
 
     `data` are the documents and the user of each row, or None; `own` are parameters of
     the model that are up to the party.
@@ -242,8 +241,7 @@ class Party:
 
 
 class Coordinator:
-    """The coordinator's side: it takes the messages of all parties, and gives each the
-    reply.
+    """The coordinator's side: it takes messages of all parties, and gives each a reply.
 
     `certificates` are those of the parties in the order of their numbers, and no others
     are admitted. A message of more than `max_bytes` is refused. A party that does not
@@ -318,9 +316,7 @@ class Coordinator:
             await self._until(lambda: is_done, END_SECONDS)
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Tell all calls what is new, and wait until a condition holds, or until time
-        is up.
-        """
+        """Tell all calls what is new, and wait until a condition holds or times out."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._news:
                 self._news.notify_all()
@@ -359,9 +355,7 @@ class Line:
         self._number, self._is_connected = 0, True
 
     def exchange(self, message: bytes) -> bytes:
-        """Give the next message, and wait for the reply, however often the line
-        breaks.
-        """
+        """Give the next message, and wait for the reply, despite broken lines."""
         method, body = "PUT", message
         while True:
             try:
@@ -426,8 +420,7 @@ def certificate_of(path: Path) -> bytes:
 def tls_context(
     protocol: int, certificate: Path, key: Path, known: list[bytes]
 ) -> ssl.SSLContext:
-    """TLS 1.3 that shows an own certificate, and asks the other side for one of the
-    known ones.
+    """TLS 1.3 that shows an own certificate, and asks for a known one from the other.
 
     A certificate that was handed over in person is trusted without its authority. The
     known certificate of a coordinator may also be that of its authority.

@@ -1,6 +1,4 @@
-"""A party of federated topic modeling: it trains on its own documents and sends its
-topics.
-"""
+"""A party of federated topic modeling: it trains on its documents and sends topics."""
 
 from __future__ import annotations
 
@@ -48,8 +46,7 @@ TOKEN_ASSUMPTIONS = (
 
 
 class IFTMParty(PrivateEstimator, BaseLDA):
-    """A party of federated topic modeling [1]_, with differential privacy for each
-    token.
+    """A party of federated topic modeling [1]_, with token-level differential privacy.
 
     The sound form of the party's algorithms. Every token becomes a one-hot vector over
     the vocabulary, whose bits are randomized once. The Metropolis-Hastings sampler
@@ -157,8 +154,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, documents: Any = None) -> IFTMParty:
-        """Privatize the party's documents, and run `max_iter` sweeps on the noisy
-        vectors.
+        """Privatize the party's documents, and sweep `max_iter` times on noisy vectors.
 
         Parameters
         ----------
@@ -265,8 +261,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> IFTMParty:
-        """Continue from another table of topics, as the master sends it: `max_iter`
-        sweeps.
+        """Continue from another table of topics, the master's: `max_iter` sweeps.
 
         Parameters
         ----------
@@ -297,8 +292,9 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     def _learn(
         self, tokens: Tokens, table: np.ndarray, streams: Streams, sweeps: range
     ) -> np.ndarray:
-        """Pseudo-counts of words in topics, by sweeps over noisy vectors with these
-        numbers.
+        """Pseudo-counts of words in topics, by sweeps of these numbers.
+
+        The sweeps are over noisy vectors.
         """
         beta, n_averaged = (
             float(self.topic_word_prior),
@@ -326,9 +322,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
 
 def _first_rows(documents: Any, n_rows: int) -> np.ndarray:
-    """The first row of each document, and the number of rows; None is a document in
-    each row.
-    """
+    """The first row of each document, and the row count; None is one row each."""
     if documents is None:
         return np.arange(n_rows + 1)
     documents = column_or_1d(documents)
@@ -345,8 +339,9 @@ def _first_rows(documents: Any, n_rows: int) -> np.ndarray:
 def _kept(
     corpus: Corpus, max_doc_tokens: int | None, streams: Streams
 ) -> tuple[Corpus, np.ndarray]:
-    """At most `max_doc_tokens` tokens of each document, by keys that do not depend on
-    words.
+    """At most `max_doc_tokens` tokens of each document.
+
+    They are chosen by keys that do not depend on words.
 
     Also the number of tokens that are kept before each of them, and of all.
     """

@@ -1,5 +1,4 @@
-"""Several parties fit one model of documents: nobody sees a sum that is not
-everybody's.
+"""Several parties fit one model of documents: nobody sees a sum but everybody's.
 
 A party runs `fit` on its own documents, and the public side with it. A release differs:
 own sum, own share of the noise and masks go out, and the sum over all parties comes
@@ -95,8 +94,9 @@ class Terms:
 
 
 class Keys:
-    """The keys of a party in one fit. They are in memory only, and no other fit uses
-    them.
+    """The keys of a party in one fit.
+
+    They are in memory only, and no other fit uses them.
     """
 
     def __init__(self, kem: bool, seed: bytes | None = None) -> None:
@@ -121,9 +121,7 @@ class Keys:
         )
 
     def encapsulate(self, me: int, publics: Sequence[bytes]) -> bytes:
-        """Encapsulated keys for the parties after this one; `publics` are the keys of
-        all.
-        """
+        """Encapsulated keys for the parties after this one; `publics` are all keys."""
         texts = []
         for j, public in enumerate(publics):
             try:
@@ -158,8 +156,9 @@ def malformed(party: int) -> ConnectionError:
 
 
 class SecureSum:
-    """A party's side of the sums of one fit: what `Curator` and `DocumentLDA` ask for
-    as `parties`.
+    """A party's side of the sums of one fit.
+
+    It is what `Curator` and `DocumentLDA` ask for as `parties`.
 
     The masks of a pair depend on all that both have seen: the terms, the keys of all,
     every reply. Two parties that were shown different things have masks that do not
@@ -218,9 +217,7 @@ class SecureSum:
         return Streams(first, seeded=False)
 
     def add_up(self, cells: NDArray[np.int64], label: str) -> bool:
-        """Put the sum over all parties in the place of own noisy cells; False if one
-        was lost.
-        """
+        """Replace own noisy cells by the sum of all parties; False if one was lost."""
         place = f"{label} {cells.size}".encode()
         total = cells.reshape(-1).view(np.uint64).copy()
         # What leaves the party: own sum, own noise, and for each other party a mask
@@ -256,8 +253,9 @@ class SecureSum:
         return False
 
     def _count_shares(self, total: NDArray[np.int64], label: str) -> None:
-        """Tell if noise is missing. Contributions sum to zero over topics: row sums are
-        noise.
+        """Tell if noise is missing.
+
+        Contributions sum to zero over topics: row sums are noise.
         """
         if total.ndim == 2:
             m, n_shares = len(self._present), shares_of_noise(total)
@@ -269,8 +267,9 @@ class SecureSum:
                 )
 
     def _mask(self, other: int, place: bytes, n: int) -> NDArray[np.uint64]:
-        """The mask of this party and another one, (n,) words, for one attempt of one
-        release.
+        """The mask of this party and another one, (n,) words, for one attempt.
+
+        The attempt is one of a release.
         """
         pair = bytes(sorted((self._me, other)))
         key = HKDF(SHA256(), 32, salt=self._transcript, info=b"mask" + pair + place)
@@ -301,8 +300,9 @@ class SecureSum:
 
 
 def shares_of_noise(total: NDArray[np.int64]) -> float:
-    """How many parties have added noise to a sum (n_words, n_topics), whose row sums
-    are noise.
+    """How many parties have added noise to a sum (n_words, n_topics).
+
+    Its row sums are noise.
     """
     rows = total.sum(axis=1, dtype=np.float64)
     return float(np.mean(rows**2)) / (total.shape[1] * NOISE_VARIANCE)
@@ -316,17 +316,16 @@ def quieter(event: Any, share: float) -> Any:
 
 
 class Adder:
-    """The coordinator's side: it hands keys on, and adds up vectors that it cannot
-    read.
-    """
+    """The coordinator's side: it hands keys on, and adds vectors it cannot read."""
 
     def __init__(self, terms: Terms, names: Sequence[str]) -> None:
         self._terms, self._n_replies = terms, 0
         self.names, self.present = names, {*range(terms.n_parties)}
 
     def reply(self, messages: Mapping[int, bytes]) -> bytes:
-        """What all parties get for their messages; nothing, if those that are left have
-        the model.
+        """What all parties get for their messages.
+
+        Nothing, if those that are left have the model.
 
         A message begins with a digest of what its party has seen. One that does not
         begin as most others do is left out, as its masks would not cancel: its party is

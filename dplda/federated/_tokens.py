@@ -28,8 +28,7 @@ BLOCK_TOKENS = 2**14
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Privatized tokens of some documents: public lengths and noisy vectors, without
-    words.
+    """Privatized tokens of documents: public lengths and noisy vectors, without words.
 
     A unit has one topic: it is a token, or a sentence.
     """
@@ -51,8 +50,9 @@ class Tokens:
         return len(self.unit_ptr) - 1
 
     def blocks(self) -> list[tuple[int, int]]:
-        """First and last document of each block: whole documents of about
-        `BLOCK_TOKENS`.
+        """First and last document of each block of about `BLOCK_TOKENS`.
+
+        Blocks have whole documents.
         """
         starts = np.searchsorted(
             self.doc_ptr, np.arange(0, self.n_tokens, BLOCK_TOKENS)
@@ -61,16 +61,18 @@ class Tokens:
         return list(itertools.pairwise(edges))
 
     def word_scores(self) -> NDArray[np.float64]:
-        """Unbiased count of each word, (n_words,): a bit b counts as (b - flip) / (1 -
-        2 flip).
+        """Unbiased count of each word, (n_words,).
+
+        A bit b counts as (b - flip) / (1 - 2 flip).
         """
         reported = np.bincount(self.word, minlength=self.n_words)
         scores = (reported - self.n_tokens * self.flip) / (1 - 2 * self.flip)
         return np.asarray(scores, np.float64)
 
     def word_weights(self) -> NDArray[np.float64]:
-        """Estimated frequency of each word, (n_words,): unbiased, but for a positive
-        floor.
+        """Estimated frequency of each word, (n_words,).
+
+        Unbiased, but for a positive floor.
         """
         # words whose estimate is lost in the noise can still be proposed
         noise = self.n_tokens * (self.flip * (1 - self.flip) / (1 - 2 * self.flip) ** 2)
@@ -88,8 +90,9 @@ def check_size(corpus: Corpus, bits: RandomizedBits | None) -> None:
 
 
 def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> Tokens:
-    """Noisy vectors of all tokens of a private corpus. Of it, only the public lengths
-    are kept.
+    """Noisy vectors of all tokens of a private corpus.
+
+    Of it, only the public lengths are kept.
     """
     # One blanked token changes one coordinate of its own one-hot vector by 1, and no
     # coordinate of another token, because the order and the number of tokens do not
@@ -144,8 +147,7 @@ def sweep_tokens(
     t: int,
     n_jobs: int | None = None,
 ) -> NDArray[np.int64]:
-    """Draw the topic of each unit, in place, and the word of each token, with `table`
-    fixed.
+    """Draw each unit's topic, in place, and each token's word, with `table` fixed.
 
     `topics` (n_units,) holds -1 for a unit without a topic. `word_prior` (n_words,)
     weighs candidate words among those that a token reports. Each block of documents has

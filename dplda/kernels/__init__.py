@@ -1,3 +1,4 @@
-"""Typed Cython kernels: functions of arrays only, nothing of the package is imported
-here.
+"""Typed Cython kernels: functions of arrays only, independent of the package.
+
+Nothing of the package is imported here.
 """

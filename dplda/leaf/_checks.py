@@ -16,8 +16,7 @@ LARGEST_DELTA = 0.01
 def check_number(
     name: str, value: Any, low: float, high: float, *, closed: str = "both"
 ) -> float:
-    """Return `value` as a float in an interval; `closed` says which of its ends belong
-    to it.
+    """Return `value` as a float in an interval; `closed` says which ends belong to it.
 
     A number that is too large for a float counts as infinite. What is no real number,
     or is a bool, is a TypeError.
@@ -41,9 +40,7 @@ def check_number(
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> int:
-    """Return `value` as an int from `low` to `high`, both included; a bool is a
-    TypeError.
-    """
+    """Return `value` as an int from `low` to `high`, included; a bool: TypeError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
     number = int(value)

@@ -1,5 +1,6 @@
-"""Names of scikit-learn that are private, experimental or new: nowhere else is one
-imported.
+"""Names of scikit-learn that are private, experimental or new.
+
+Nowhere else is one imported.
 """
 
 from __future__ import annotations

@@ -70,8 +70,9 @@ def write_atomically(
 
 @contextmanager
 def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
-    """Hold `size` bytes on the disk for a file whose content costs privacy, before that
-    is paid.
+    """Hold `size` bytes on disk for a file whose content costs privacy.
+
+    This happens before that is paid.
 
     The file itself is not changed, and is not created.
     """
@@ -140,16 +141,16 @@ def check_unpacked(is_within: bool, name: str | os.PathLike[str]) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Find out whether `write_atomically` could write a file, before there is something
-    to lose.
+    """Find out whether `write_atomically` could write a file.
+
+    Before there is something to lose.
     """
     with reserved(path):
         pass
 
 
 def check_kept_secret(path: str | os.PathLike[str]) -> None:
-    """Refuse a private key that other users of this machine can read or write, as ssh
-    does.
+    """Refuse a private key that others on this machine can read or write, as ssh does.
 
     A key that belongs to somebody else, such as the administrator, is theirs to share.
     On Windows this does nothing: there, access lists decide, which Python does not
@@ -169,8 +170,7 @@ def check_kept_secret(path: str | os.PathLike[str]) -> None:
 
 
 def _check_locks(folder: str | os.PathLike[str]) -> None:
-    """Find out at once whether the file locks of SQLite work in a folder that can be
-    written.
+    """Find out at once whether SQLite's file locks work in a folder open to writing.
 
     SQLite takes a file system without locks for a file that another process holds.
     """
@@ -191,9 +191,7 @@ def _check_locks(folder: str | os.PathLike[str]) -> None:
 
 
 def _sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the file names of a folder survive a power cut, where the system can do
-    that.
-    """
+    """Make a folder's file names survive a power cut, where the system can do that."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -204,8 +202,9 @@ def _sync_folder(folder: str | os.PathLike[str]) -> None:
 
 @dataclass(frozen=True)
 class Database:
-    """An SQLite file that records what was released: its commits survive a power
-    cut.
+    """An SQLite file that records releases.
+
+    Its commits survive a power cut.
     """
 
     path: str

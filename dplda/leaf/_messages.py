@@ -1,5 +1,4 @@
-"""What a fit tells: warnings to its caller, progress, and events for the logs of an
-operator.
+"""What a fit tells: warnings to its caller, progress, and events for operators' logs.
 
 Events go to standard `logging` and hold public values only. The loggers are
 ``dplda.ledger``, ``dplda.fit`` and ``dplda.release``. docs/operations.md lists the
@@ -73,8 +72,9 @@ def log_event(
 
 
 def as_json(value: object) -> object:
-    """The value as JSON has it: parameters may be numbers of numpy, and infinity
-    becomes "inf".
+    """The value as JSON has it.
+
+    Parameters may be numbers of numpy, and infinity becomes "inf".
     """
     if isinstance(value, tuple):
         return [as_json(part) for part in value]
@@ -99,9 +99,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:
-    """The round numbers ``first, ..., last``, with about ten lines if the estimator is
-    verbose.
-    """
+    """The round numbers ``first, ..., last``, with about ten lines if verbose."""
     every = max(1, (last - first + 1) // 10)
     for t in range(first, last + 1):
         if estimator.verbose and (t == last or (t - first) % every == 0):

@@ -33,8 +33,7 @@ if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Number of threads for the loops of the kernels; the process has them from then
-    on.
+    """Number of threads for the kernels' loops; the process has them from then on.
 
     They are daemons: they work without the lock of the interpreter, and end with the
     process. Where the system gives no more threads, the others do the work.
@@ -57,8 +56,9 @@ def n_threads(n_jobs: int | None) -> int:
 def in_threads(
     run: Callable[[Piece], Result], pieces: Sequence[Piece], n_jobs: int | None
 ) -> list[Result]:
-    """Call `run` on each piece, in `n_jobs` threads at most; results in the order of
-    the pieces.
+    """Call `run` on each piece, in `n_jobs` threads at most.
+
+    Results are in the order of the pieces.
 
     The calling thread is one of them, and the others, which are those of the kernels,
     have its context variables (`np.errstate`). Many small pieces keep all threads busy

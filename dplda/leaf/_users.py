@@ -28,15 +28,17 @@ ROWS_OF_A_UNIT = {
 
 
 def protected_unit(user_ids: Any) -> str:
-    """What the guarantee protects. It depends on whether ids are given, and not on the
-    ids.
+    """What the guarantee protects.
+
+    It depends on whether ids are given, and not on the ids.
     """
     return "document" if user_ids is None else "user"
 
 
 def charged_unit(user_ids: Any, unit: str | None = None) -> str:
-    """The unit of a charge: ids with another name, as a column has, are those of
-    another unit.
+    """The unit of a charge.
+
+    Ids with another name, as a column has, are those of another unit.
 
     Persons and households are both users, and what one of them costs is not what the
     other does.
@@ -51,8 +53,7 @@ def charged_unit(user_ids: Any, unit: str | None = None) -> str:
 
 
 def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
-    """Number of each row's user, from 0, in the order in which users occur; None
-    without ids.
+    """Number of each row's user, from 0, in order of occurrence; None without ids.
 
     Ids are compared as they are. A conversion could make two ids equal: numbers to
     text, or large integers to floats. Texts that look the same are an error: as two
@@ -102,9 +103,7 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
 
 
 def visible(user_id: Any) -> Any:
-    """What can be seen of a text: NFC, without format characters and without spaces
-    around it.
-    """
+    """What can be seen of a text: NFC, without format characters or outer spaces."""
     if not isinstance(user_id, str):
         return user_id
     if not user_id.isascii():

@@ -1,3 +1,1 @@
-"""Local privacy: documents are randomized before they leave their owner; no server is
-trusted.
-"""
+"""Local privacy: documents are randomized by their owner; no server is trusted."""

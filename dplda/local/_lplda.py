@@ -23,11 +23,11 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts
 from dplda.core._fold_in import pad
 from dplda.core._private_fit import Interval, PrivateEstimator, exactly_one, publish
+from dplda.core._signal import warn_if_weak
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.local._randomized_response import BUDGETS, RandomizedResponse
-from dplda.metrics._signal import warn_if_weak
 from dplda.privacy import Guarantee
 from dplda.privacy._streams import Purpose, Reader, Streams, uniform_integers
 
@@ -48,8 +48,7 @@ PUBLIC_PRIOR = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class State:
-    """What batches leave behind: functions of reports and of a public corpus, and
-    public as well.
+    """What batches leave behind: functions of reports and a public corpus, and public.
 
     The evidence of the topics, (n_components,), is `common_words` of each batch,
     weighted by the root of its number of documents.
@@ -69,8 +68,9 @@ class State:
 
 
 class LPLDA(PrivateEstimator, BaseLDA):
-    """Local differential privacy: collapsed Gibbs sampling on randomized reports of
-    documents.
+    """Local differential privacy: collapsed Gibbs sampling on randomized reports.
+
+    Documents are what is reported.
 
     LP-LDA [1]_. The owner of a document reports which words it contains, with some bits
     wrong (:class:`RandomizedResponse`). The server estimates the number of false ones,
@@ -198,8 +198,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> LPLDA:
-        """Train on documents, which are randomized first, or on reports: zeros and
-        ones.
+        """Train on documents, which are randomized first, or on reports: zeros, ones.
 
         Raises
         ------
@@ -221,8 +220,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> LPLDA:
-        """Continue with a batch of documents, or of reports, that no earlier call has
-        seen.
+        """Continue with documents, or reports, that no earlier call has seen.
 
         Documents are randomized first. The method raises and warns as `fit` does, and
         refuses another randomizer or number of topics.
@@ -237,8 +235,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         return self._train(X, getattr(self, "_state", None), None)
 
     def _train(self, X: Any, state: State | None, batch_size: int | None) -> LPLDA:
-        """Learn from documents or reports, on top of the state so far; None starts from
-        scratch.
+        """Learn from documents or reports, on the state so far; None starts anew.
 
         Without a batch size, all rows are a batch.
         """
@@ -276,8 +273,9 @@ class LPLDA(PrivateEstimator, BaseLDA):
     def _collect(
         self, X: Any, state: State | None
     ) -> tuple[RandomizedResponse, sp.csr_array]:
-        """The fitted randomizer of the clients, and reports: theirs, or of documents at
-        once.
+        """The fitted randomizer of the clients, and reports.
+
+        The reports are theirs, or of documents at once.
         """
         width = None if state is None else len(state.counts)
         n_earlier = 0  # enters the seed of the reports
@@ -428,8 +426,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
 
 class OLPLDA(LPLDA):
-    """Local differential privacy, online: Gibbs sampling on batches of randomized
-    reports.
+    """Local differential privacy, online: Gibbs sampling on batches of noisy reports.
 
     OLP-LDA [1]_ is :class:`LPLDA` in batches. The topics of a batch are the prior of
     the next one, and its word counts reduce the noise of the next estimates. A public
@@ -537,8 +534,9 @@ class OLPLDA(LPLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_prior(self, X_public: Any, y: Any = None) -> OLPLDA:
-        """Start with a public corpus: its topics and word counts are the prior of the
-        first batch.
+        """Start with a public corpus.
+
+        Its topics and word counts are the prior of the first batch.
 
         A later `fit` starts from this corpus again.
 
@@ -588,9 +586,7 @@ class OLPLDA(LPLDA):
 
 
 def _top_words(state: State) -> np.ndarray:
-    """Top words of the topics, (n_components, n_top): frequent ones, and rare in other
-    topics.
-    """
+    """Top words of topics, (n_components, n_top): frequent, rare in other topics."""
     table = (state.prior + state.counts).T
     rank = table**2 / table.sum(axis=0)
     return np.argsort(-rank, axis=1, kind="stable")[
@@ -621,8 +617,7 @@ def topic_counts(
     sweeps: Iterable[int],
     first_round: int,
 ) -> np.ndarray:
-    """Word-topic counts, by collapsed Gibbs sampling of documents with a background
-    topic.
+    """Word-topic counts, by collapsed Gibbs sampling with a background topic.
 
     Counts and Dirichlet parameters `word_prior` have shape (n_words, n_components).
     `background` (n_words,) is the expected number of tokens of a document that belong
@@ -677,8 +672,7 @@ def topic_counts(
 
 
 def estimate_counts(n_reported: np.ndarray, n_docs: int, flip: float) -> np.ndarray:
-    """Number of documents with each word, from the number of reports with it (equation
-    8).
+    """Number of documents with each word, by the number of its reports (equation 8).
 
     ``(n_reported - n_docs * flip) / (1 - 2 * flip)`` is unbiased; it is clipped to [0,
     n_docs].
@@ -687,8 +681,7 @@ def estimate_counts(n_reported: np.ndarray, n_docs: int, flip: float) -> np.ndar
 
 
 def weight_of_prior(n_docs: int, flip: float, prior_variance: float) -> float:
-    """Omega of Theorem 6: variance of the estimate, divided by its sum with
-    `prior_variance`.
+    """Omega of Theorem 6: variance of the estimate over its sum with `prior_variance`.
 
     It is the variance of the unclipped estimate, for any given documents.
     """
@@ -710,8 +703,7 @@ def false_ones(
 def set_and_clear(
     reports: sp.csr_array, counts: np.ndarray, reader: Reader
 ) -> sp.csr_array:
-    """Set or clear bits at random until each word is in as many documents as `counts`
-    says.
+    """Set or clear random bits until each word is in as many documents as `counts`.
 
     Steps 3 to 5 of the paper's section V-B. Every choice of documents is equally
     likely, up to ``n_docs * 2**-32``. Time and memory are proportional to the number of
@@ -761,8 +753,9 @@ def _free_cells(
 
 
 def common_words(reports: sp.csr_array, words: np.ndarray) -> np.ndarray:
-    """How much oftener words of a topic share reports than by chance, in standard
-    errors, (K,).
+    """How much oftener a topic's words share reports than by chance, (K,).
+
+    In standard errors.
 
     `words` (K, m) are the top words of each topic. Let s be how many of them a report
     has. Where bits are independent, s has a known law, given the frequencies of the

@@ -1,6 +1,4 @@
-"""Memoized reports: a client that is asked for a document again returns its first
-report.
-"""
+"""Memoized reports: a client asked for a document again returns its first report."""
 
 from __future__ import annotations
 
@@ -32,8 +30,7 @@ Stored: TypeAlias = dict[bytes, tuple[bytes, bytes]]
 
 
 class MemoizedReports:
-    """Reports that are drawn once for each document, stored, and returned on each later
-    request.
+    """Reports that are drawn once per document, stored, and returned on later requests.
 
     Parameters
     ----------
@@ -198,14 +195,13 @@ class MemoizedReports:
 
     @property
     def _label(self) -> str:
-        """Name of the entry of these reports in a ledger: another store has another
-        one.
-        """
+        """Entry name of these reports in a ledger: another store has another."""
         return f"MemoizedReports {_digest(self._key, b'identity')[:16].hex()}"
 
     def _ledger_to_charge(self) -> Ledger | None:
-        """The ledger of the randomizer, unless it has an entry of these reports for its
-        part.
+        """The ledger of the randomizer, unless it has these reports' entry.
+
+        The entry is for its part.
 
         Each id is reported once, so that one entry pays for all documents, in all
         calls. Reports with a given seed share their flips, so that each call needs an
@@ -225,9 +221,7 @@ class MemoizedReports:
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[sqlite3.Connection, Stored]]:
-        """Hold the write lock of all processes, so that no two of them report one
-        document.
-        """
+        """Hold the write lock of all processes: no two of them report one document."""
         with self._file.connected() as connection:
             connection.execute("BEGIN IMMEDIATE")  # without a commit, closing undoes it
             yield connection, self._check(connection)
@@ -295,9 +289,7 @@ def _digest(key: bytes, message: bytes) -> bytes:
 
 
 def _next_state(key: bytes, state: bytes, *cells: bytes) -> bytes:
-    """State of a file after a report: its id, document and bits, each with its
-    length.
-    """
+    """State of a file after a report: id, document and bits, each with its length."""
     return _digest(key, state + b"".join(len(c).to_bytes(8, "big") + c for c in cells))
 
 

@@ -1,5 +1,4 @@
-"""The client's side of local privacy: documents are randomized before they leave their
-owner.
+"""The client's side of local privacy: documents are randomized at their owner's.
 
 This module imports nothing of the server. docs/proofs_local.md has the proofs.
 """
@@ -58,8 +57,7 @@ class RandomizedResponse(
     BaseEstimator,
     auto_wrap_output_keys=None,
 ):
-    """Local differential privacy for documents: randomized response on the presence of
-    each word.
+    """Local differential privacy for documents: randomized response on word presence.
 
     The client's side of LP-LDA and OLP-LDA [1]_. A document becomes one bit for each
     word of the vocabulary (1 if the document contains it), and each bit is reported
@@ -255,9 +253,7 @@ class RandomizedResponse(
     def _report(
         self, read: Callable[[], sp.csr_array], ledger: Any, *, label: str | None = None
     ) -> sp.csr_array:
-        """Charge the ledger, then read the validated documents, and report each of
-        them.
-        """
+        """Charge the ledger, then read the valid documents, and report each one."""
         streams = Streams.from_random_state(self._random_state)
         warn_if_seeded("RandomizedResponse", streams.seeded and self._bits is not None)
         plan = [("reports", event) for event in self.privacy_.events]  # public

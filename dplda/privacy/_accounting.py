@@ -1,5 +1,4 @@
-"""The privacy cost of a composition: certified bounds of epsilon and delta from both
-sides.
+"""The privacy cost of a composition: certified two-sided bounds of epsilon and delta.
 
 docs/accounting.md has the theorems. Every upper bound is valid for the numbers as they
 were rounded, so that the smallest of several is valid too.
@@ -116,9 +115,7 @@ def epsilon_bounds(
 
 
 def charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
-    """Epsilon at a delta that is reduced by the charge, with a margin of two on the
-    charge.
-    """
+    """Epsilon at a delta reduced by the charge, with a margin of two on the charge."""
     epsilon, charge = bound_epsilon(groups, delta), 0.0
     if not is_chargeable(total_variation, epsilon, delta):
         return epsilon
@@ -131,8 +128,9 @@ def charged_epsilon(groups: Groups, delta: float, total_variation: float) -> flo
 
 
 def delta_charge(total_variation: float, epsilon: float) -> float:
-    """What a distance from the ideal law adds to delta: (1 + exp(epsilon)) *
-    total_variation.
+    """Delta for a distance from the ideal law.
+
+    It adds (1 + exp(epsilon)) * total_variation.
     """
     if total_variation == 0.0 or epsilon > 700.0:  # whose exponential may be no float
         return math.inf if total_variation else 0.0
@@ -203,8 +201,7 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
 
 
 def without_statements(groups: Groups) -> tuple[Groups, float, float]:
-    """The other events, and the delta and the epsilon that `ApproximateDP` events add
-    to them.
+    """The other events, and the delta and epsilon that `ApproximateDP` events add.
 
     This is basic composition: of the steps with a statement only, and of these with all
     others.
@@ -224,8 +221,9 @@ def without_statements(groups: Groups) -> tuple[Groups, float, float]:
 
 @lru_cache(maxsize=1024)
 def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
-    """The smallest epsilon at a delta, of events without statements: from above or from
-    below.
+    """The smallest epsilon at a delta, of events without statements.
+
+    From above or from below.
     """
     if delta < SMALLEST_DELTA:
         return pure_epsilon(groups) if upper else 0.0
@@ -246,9 +244,7 @@ def _closed_epsilon(groups: Groups, delta: float) -> float:
 
 
 def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, FloatArray]:
-    """Epsilon in one direction by Renyi divergences, the place of the tilt, and the
-    cumulants.
-    """
+    """Epsilon in one direction by Renyi divergences, tilt's place, and cumulants."""
     logs = summed_cumulants(groups, added)
     each = renyi_epsilons(logs, delta)
     if not np.isfinite(each).all():
@@ -259,9 +255,7 @@ def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, Float
 
 
 def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
-    """Epsilon in one direction: where delta of the composed laws crosses the given
-    one.
-    """
+    """Epsilon in one direction: where the composed laws' delta is the given one."""
     known, place, logs = _renyi(groups, delta, added)
     if known > _LARGEST_EPSILON:
         return known if upper else 0.0
@@ -315,8 +309,9 @@ def _log_ratio(value: float, target: float) -> float:
 def _last(
     excess: Callable[[float], float], good: float, bad: float, tolerance: float = 0.0
 ) -> float:
-    """The last point from `good` towards `bad` at which an excess is at most 0, and not
-    above.
+    """The last point from `good` towards `bad` where an excess is at most 0.
+
+    It is never above 0.
 
     It is found within the tolerance, or a relative 1e-14; a last look makes it certain.
     """
@@ -339,8 +334,7 @@ def _least(
     low: float = 1e-300,
     high: float = 1e150,
 ) -> float:
-    """The least number at which a falling excess is at most 0, within a relative
-    tolerance.
+    """The least number at which a falling excess is at most 0, to a relative tolerance.
 
     A number below `low` if the excess is not above 0 there, and infinity if it is up to
     `high`.
@@ -363,9 +357,7 @@ def _least(
 
 
 def pure_epsilon(groups: Groups) -> float:
-    """Sum of the epsilons of the events, rounded up; infinite unless every event has
-    one.
-    """
+    """Sum of the events' epsilons, rounded up; infinite unless each event has one."""
     exact = Fraction(0)
     for event, count in groups:
         match event:
@@ -385,9 +377,7 @@ def pure_epsilon(groups: Groups) -> float:
 
 
 def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
-    """The mu of Gaussian differential privacy without sampling; infinite for other
-    events.
-    """
+    """The mu of Gaussian DP without sampling; infinite for other events."""
     mus = []
     for event, n in groups:
         match event:

@@ -1,5 +1,6 @@
-"""Composition of laws on a grid by exponentially tilted convolution, with certified
-errors.
+"""Composition of laws on a grid by tilted convolution, with certified errors.
+
+The tilt is exponential.
 
 Masses are tilted by exp(theta * loss), transformed, raised to their powers, multiplied
 and transformed back. An error of the tilted law enters delta as a share of delta: there
@@ -100,9 +101,7 @@ def summed_cumulants(groups: Groups, added: bool) -> FloatArray:
 
 
 def ways(groups: Groups) -> set[bool]:
-    """Whether a unit is added or removed: it makes a difference for sampled steps
-    only.
-    """
+    """Whether a unit is added or removed: it matters for sampled steps only."""
     return {False, any(isinstance(event, PoissonSampled) for event, _ in groups)}
 
 
@@ -115,8 +114,9 @@ def largest_cumulants(groups: Groups) -> FloatArray:
 
 
 def renyi_epsilons(logs: FloatArray, delta: float) -> FloatArray:
-    """Epsilon of summed cumulants at each tilt (Canonne, Kamath and Steinke 2020,
-    proposition 12).
+    """Epsilon of summed cumulants at each tilt (Canonne et al. 2020, proposition 12).
+
+    The authors are Canonne, Kamath and Steinke.
 
     The masses at infinity take a share of 1e-25 of delta at most.
     """
@@ -126,8 +126,9 @@ def renyi_epsilons(logs: FloatArray, delta: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Power:
-    """The transform of a tilted law to a power, and what its bounds need, for one kind
-    of event.
+    """The transform of a tilted law to a power, for one kind of event.
+
+    It includes what its bounds need.
     """
 
     first: int  # place of the first cell
@@ -225,8 +226,7 @@ def _raised(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128
 
 
 class Composition:
-    """Delta of a composition in one direction, from one side, near the epsilon of one
-    tilt.
+    """Delta of a composition in one direction, from one side, near one tilt's epsilon.
 
     `place` is that of the tilt in `TILTS`, and `logs` are the composition's cumulants
     there.
@@ -321,9 +321,7 @@ class Composition:
         self._scale_error = 4.0 * U * sum(abs(part.log_mass) for part in parts)
 
     def _place(self, parts: list[_Power], n: int) -> float:
-        """Choose the window around the mean. Returns a bound on the mass outside of
-        it.
-        """
+        """Choose the window around the mean; return a bound on the mass outside."""
         if sum(part.width for part in parts) < n:
             self._first = sum(part.first for part in parts)
             return 0.0
@@ -339,9 +337,7 @@ class Composition:
         return 2.0 * (math.exp(min(below, 0.0)) + math.exp(min(above, 0.0)))
 
     def delta(self, epsilon: float) -> float:
-        """Delta of the composition at an epsilon: never too small, or else never too
-        large.
-        """
+        """Delta of the composition at an epsilon: never too small, or too large."""
         if not self.eta < math.inf:
             return math.inf if self._upper else 0.0
         i = max(0, math.floor(epsilon / self.h) - self._first)
@@ -386,8 +382,7 @@ _PER_LOSS, _CONSTANT = 8.0 * U, 16.0 * ELEMENTARY
 
 
 def law_above(curve: Curve, knots: FloatArray) -> tuple[FloatArray, float]:
-    """Masses at increasing knots, and at infinity, with a curve that is nowhere below
-    this one.
+    """Masses at increasing knots, and at infinity, whose curve is nowhere below this.
 
     Chords of a convex curve are above it.
     """

@@ -54,9 +54,7 @@ Step: TypeAlias = tuple[str, Event]
 
 
 class Parties(Protocol):
-    """The other parties of a release that none of them could make alone
-    (docs/federated.md).
-    """
+    """The other parties of a release no one could make alone (docs/federated.md)."""
 
     n_parties: int
 
@@ -89,8 +87,9 @@ def sampled(event: Event, sampling_probability: float) -> Event:
 
 
 def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """How many of the 2**64 words put a unit into the sample; 0 for rate 1, which needs
-    no word.
+    """How many of 2**64 words put a unit into the sample.
+
+    It is 0 for rate 1, which needs no word.
     """
     return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
 
@@ -257,8 +256,7 @@ class Curator:
         label: str,
         round: int,
     ) -> tuple[NDArray[np.object_], Cells]:
-        """Release some cells with noise: those asked for, and those that reach a
-        threshold.
+        """Release some cells with noise: those asked for, and those above a threshold.
 
         Nothing of a cell that does not pass becomes public, not even that it exists.
         The plan has two steps under `label`: the event of the mechanism, and `failure`.
@@ -410,8 +408,9 @@ class Curator:
         round: int,
         n_jobs: int | None,
     ) -> NDArray[np.int64]:
-        """Add own noise, and let all parties add up; again with new noise if a party
-        was lost.
+        """Add own noise, and let all parties add up.
+
+        It adds new noise if a party was lost.
 
         Two sums with the same noise would differ by what the lost party holds and its
         own noise, which is less than the event says.
@@ -491,9 +490,7 @@ class Curator:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One value that became public; `mechanism` is None if it is public for another
-    reason.
-    """
+    """One value that became public; `mechanism` is None if for another reason."""
 
     label: str
     round: int

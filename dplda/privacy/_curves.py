@@ -58,8 +58,7 @@ class Curve:
 
 @lru_cache(maxsize=8192)
 def curve_of(event: Event, *, added: bool, upper: bool) -> Curve | None:
-    """The curve that dominates a step, or with ``upper=False`` one that some such step
-    attains.
+    """The curve that dominates a step, or with ``upper=False`` one that a step attains.
 
     None if there is none. `added`: whether the unit is added or removed; only sampled
     steps differ. Repeated bounded-range choices of one kind are one step: the best
@@ -98,8 +97,7 @@ def response_loss(event: RandomizedResponseEvent, *, upper: bool) -> float:
 def gaussian(
     epsilons: FloatArray, s: float | FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Delta of Gaussian noise of multiplier s, ``t * Q[dP/dQ > t]``, and the error of
-    both.
+    """Delta of Gaussian noise of multiplier s, ``t * Q[dP/dQ > t]``, and both errors.
 
     Balle and Wang (2018), theorem 8. With a common factor of both terms, no digits of
     the tail are lost. Below epsilon 0, the symmetry of the pair is used.
@@ -167,8 +165,9 @@ def _removed_curve(q: float, s: float) -> Curve:
 
 
 def _added_curve(q: float, s: float) -> Curve:
-    """P = N(0, s^2) and Q = (1 - q) N(0, s^2) + q N(1, s^2): a G(q t / a), a = 1 - (1 -
-    q) t.
+    """P = N(0, s^2) and Q = (1 - q) N(0, s^2) + q N(1, s^2).
+
+    The curve is a G(q t / a), a = 1 - (1 - q) t.
     """
 
     def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -249,8 +248,7 @@ def _response_curve(e: float) -> Curve:
 
 
 def bounded_ranges_curve(e: float, count: int) -> Curve | None:
-    """Delta of `count` choices, each with the range that is worst after the earlier
-    outcomes.
+    """Delta of `count` choices, each with the worst range after the earlier outcomes.
 
     Bounds are computed on knots with a distance of e / m. Let V be delta of the
     remaining choices. A choice between losses a and a - e multiplies it to p V(t / u) +

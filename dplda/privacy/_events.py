@@ -1,5 +1,4 @@
-"""The closed list of privacy events: what one step of an algorithm costs, as plain
-values.
+"""The closed list of privacy events: what one step costs, as plain values.
 
 An event stands for the pair of output laws that dominates one step, for the unit that
 the algorithm protects. It holds public numbers only. The sensitivity is already part of
@@ -153,8 +152,7 @@ class Repeated(Event):
 
 @dataclass(frozen=True)
 class ApproximateDP(Event):
-    """Any step that is (`epsilon`, `delta`)-differentially private, for instance by a
-    statement.
+    """Any (`epsilon`, `delta`)-differentially private step, such as by a statement.
 
     Parameters
     ----------

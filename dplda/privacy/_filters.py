@@ -1,5 +1,4 @@
-"""Privacy filters: budgets that hold when noise and number of fits depend on what was
-released.
+"""Privacy filters: budgets that hold when noise and fits depend on what was released.
 
 A filter is fixed before the first release and refuses the step that would exceed it:
 docs/accounting.md has the proof. Nothing here reads data.
@@ -102,8 +101,9 @@ def _share(spent: float, limit: float) -> float:
 def choose_filter(
     events: tuple[Event, ...], total_variation: float, epsilon: float, delta: float
 ) -> Filter | None:
-    """Choose a filter by the first plan of a ledger, which is public and precedes all
-    releases.
+    """Choose a filter by the first plan of a ledger.
+
+    It is public and precedes all releases.
 
     A filter that leaves room for other plans has the precedence. None if the plan
     exceeds the budget.

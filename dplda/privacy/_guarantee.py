@@ -88,9 +88,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class SeededNoiseWarning(UserWarning):
-    """The noise comes from a given seed: anyone who knows or guesses the seed can
-    remove it.
-    """
+    """The noise comes from a given seed: who knows or guesses it can remove it."""
 
 
 class LowSignalWarning(UserWarning):
@@ -102,9 +100,7 @@ class LowSignalWarning(UserWarning):
 
 
 class PrivateDataWarning(UserWarning):
-    """Something about the private data, for the person at the keyboard and not for
-    release.
-    """
+    """Something about the private data, for the person at the keyboard, not release."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -214,8 +210,7 @@ class Guarantee:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """The mu of Gaussian differential privacy; None unless all noise is unsampled
-        Gaussian.
+        """The mu of Gaussian DP; None unless all noise is unsampled Gaussian.
 
         None also if epsilon is above the cost of the events: there may be more than
         these.
@@ -226,9 +221,7 @@ class Guarantee:
         return None
 
     def _is_of_events(self) -> bool:
-        """Whether epsilon is that of the events, and not a statement about more than
-        these.
-        """
+        """Whether epsilon is that of the events, and not a statement about more."""
         return bool(self.events) and self.epsilon <= _SAME_COST * self.epsilon_at(
             self.delta
         )
@@ -311,8 +304,9 @@ class Guarantee:
         )
 
     def for_part_of_unit(self) -> Guarantee:
-        """State what the same releases guarantee for a part of a unit, whose other
-        parts stay.
+        """State what the same releases guarantee for a part of a unit.
+
+        Its other parts stay.
 
         Such a part is one text of a user who has others, or one member of a team whose
         texts have one id. Without the part, one unit is taken away, and another one is
@@ -415,9 +409,7 @@ class Guarantee:
         )
 
     def _card(self) -> Iterator[tuple[str, str]]:
-        """Labels and texts of the card, in order; an empty pair follows the first
-        lines.
-        """
+        """Labels and texts of the card, in order; an empty pair ends the top lines."""
         private = self.epsilon < math.inf
         if private:
             yield from self._promise()
@@ -619,8 +611,7 @@ def _n_deltas(epsilon: float, size: int) -> float:
 
 
 def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> float:
-    """Epsilon of a chain of neighbors, each with the same delta; infinite if there is
-    none.
+    """Epsilon of a chain of neighbors, each with the same delta; infinite if none.
 
     A larger delta of each has a smaller epsilon. The search starts above the largest
     that the chain can pay for, and each step stays above it until the chain can pay.
@@ -734,9 +725,7 @@ def _detection_rate(
 
 
 def _rate_of_pairs(pairs: list[tuple[float, float]], alarms: float) -> float:
-    """The smallest bound over pairs (epsilon, delta) that all hold, in both
-    directions.
-    """
+    """The smallest bound over pairs (epsilon, delta) that all hold, both directions."""
     rates = [1.0]
     for epsilon, delta in pairs:
         if epsilon < 700.0:  # whose exponential is a float

@@ -199,8 +199,9 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """Budget minus what was spent; several fits cost less than the sum of their
-        epsilons.
+        """Budget minus what was spent.
+
+        Several fits cost less than the sum of their epsilons.
         """
         return (
             math.inf
@@ -210,9 +211,7 @@ class Ledger:
 
     @property
     def caveat(self) -> str | None:
-        """What the total leaves out, or why it is infinite; None if there is nothing to
-        say.
-        """
+        """What the total omits, or why it is infinite; None if nothing to say."""
         counted = self._read().counted()
         seeded = next((entry.id for entry in counted if entry.seeded), None)
         reason = _why_infinite(counted, self.delta)
@@ -412,8 +411,7 @@ class Ledger:
         return number
 
     def begin_release(self, entry_id: int) -> None:
-        """Note that releases of a reserved entry begin. From now on it cannot be
-        canceled.
+        """Note that releases of a reserved entry begin; it can no longer be canceled.
 
         Parameters
         ----------
@@ -424,8 +422,7 @@ class Ledger:
         self._settle(entry_id, "released", ("reserved",))
 
     def cancel(self, entry_id: int) -> None:
-        """Cancel a reservation for which nothing was released; its fit, if it runs,
-        ends.
+        """Cancel a reservation without releases; its fit, if it runs, ends.
 
         Parameters
         ----------
@@ -518,16 +515,15 @@ def _check_name(name: str, value: Any) -> str:
 
 
 def _by_part(entries: list[Entry]) -> list[list[Entry]]:
-    """What each part of the data pays: its own entries, and those that every part
-    pays.
-    """
+    """What each part of the data pays: its own entries, and those all parts pay."""
     parts = {entry.charged_part for entry in entries} or {None}
     return [[e for e in entries if e.charged_part in (None, part)] for part in parts]
 
 
 def _why_infinite(entries: list[Entry], delta: float) -> str | None:
-    """Why the entries have no finite epsilon together, whatever their events cost; else
-    None.
+    """Why the entries have no finite epsilon together.
+
+    Whatever their events cost; else None.
     """
     if sum(entry.seeded for entry in entries) > 1:
         return (
@@ -558,8 +554,7 @@ def _total(entries: list[Entry], delta: float) -> float:
 
 
 def _used(entries: list[Entry], filter_text: str) -> float:
-    """The largest used share of the filter among the parts of the data; 0 without a
-    filter.
+    """The largest used share of the filter among parts of the data; 0 without one.
 
     Sums are rounded up. One number alone is exact, so that a first plan may take all of
     a budget.
@@ -580,9 +575,7 @@ def _used(entries: list[Entry], filter_text: str) -> float:
 
 
 def _spent(entries: list[Entry], page: Page) -> float:
-    """Epsilon of entries or, by the filter, that of Gaussian noise that uses the same
-    share.
-    """
+    """Epsilon of entries or, by the filter, of Gaussian noise with the same share."""
     epsilon, delta, composition = page.budget
     if composition == "planned" or not page.filter:
         return _total(entries, delta)

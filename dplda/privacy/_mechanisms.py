@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from dplda.kernels._noise import add_gaussian, add_laplace
 from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._sparse import add_duplicates, unsummed
 from dplda.privacy._events import (
     MAX_COUNT,
     Event,
@@ -72,8 +73,7 @@ SPARE_PIECE = 1024
 
 
 def sum_clipped(contributions: Any, norm: float, radius: int) -> NDArray[np.int64]:
-    """Sum the rows of a matrix, each clipped to L2 norm `norm`, in units of ``norm /
-    radius``.
+    """Sum a matrix's rows, clipped to L2 norm `norm`, in units of ``norm / radius``.
 
     Parameters
     ----------
@@ -145,39 +145,14 @@ def _squared_lengths(rows: sp.csr_array) -> NDArray[np.float64]:
 
 
 def count_unit(radius: int, n_moved: int) -> int:
-    """Largest integer unit of counts such that moving `n_moved` counts by one stays in
-    `radius`.
+    """Largest unit of counts where moving `n_moved` counts by one stays in `radius`.
+
+    The unit is an integer.
 
     The move has L2 norm ``unit * sqrt(n_moved)``, at most `radius` in integer
     arithmetic.
     """
     return math.isqrt(radius**2 // n_moved)
-
-
-def unsummed(matrix: Any) -> Any:
-    """A COO matrix as CSR, whose duplicate entries are left to `add_duplicates`."""
-    if not (sp.issparse(matrix) and matrix.format == "coo" and matrix.ndim == 2):
-        return matrix
-    entries = type(matrix)((matrix.data, matrix.coords), shape=matrix.shape)
-    entries.has_canonical_format = True  # else SciPy adds them, in its own order
-    rows = entries.tocsr()
-    return type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape)
-
-
-def add_duplicates(matrix: Any) -> sp.csr_array:
-    """The CSR form of `matrix` with one entry for each cell; it may share the arrays.
-
-    The entries of a cell are added in an order that depends on its row alone. SciPy
-    sorts all rows if any row is not sorted, and sorting changes the order of
-    duplicates: the rounding of a sum would depend on other rows.
-    """
-    rows = sp.csr_array(unsummed(matrix))  # the arrays without the flags
-    if rows.has_canonical_format:
-        return rows
-    rows = rows.copy()
-    rows.has_sorted_indices = False
-    rows.sum_duplicates()
-    return rows
 
 
 # ---- noise ---------------------------------------------------------------------------
@@ -236,8 +211,7 @@ class Mechanism(ABC):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Mechanism):
-    """Discrete Gaussian noise of one fixed width on integers of L2 sensitivity
-    `radius`.
+    """Discrete Gaussian noise of a fixed width on integers of L2 sensitivity `radius`.
 
     The width of the noise never changes; the data are scaled instead. A contribution of
     norm C becomes integers of norm at most `radius`. A smaller radius means relatively
@@ -300,9 +274,7 @@ class DiscreteGaussian(Mechanism):
 
     @property
     def event_variance(self) -> int:
-        """Variance of the continuous Gaussian of which the noise is a
-        post-processing.
-        """
+        """Variance of the continuous Gaussian that the noise post-processes."""
         return self.n_honest * NOISE_VARIANCE - ROUNDING_VARIANCE
 
     @property
@@ -385,8 +357,7 @@ class NoNoise(Mechanism):
 
 @dataclass(frozen=True)
 class RandomizedBits:
-    """Randomized response on independent bits, in time proportional to the bits that
-    are reported.
+    """Randomized response on independent bits, in time proportional to reported bits.
 
     A bit is reported wrongly with `probability`, from 1.2e-5 to 0.4999999. Geometric
     skips lead from one flip to the next. A skip is floored Laplace noise without its
@@ -411,8 +382,9 @@ class RandomizedBits:
 
     @property
     def scale(self) -> float:
-        """Scale of the Laplace law whose floor, without its sign, is the number of bits
-        skipped.
+        """Scale of the Laplace law whose floor is the number of bits skipped.
+
+        The floor is without its sign.
         """
         return -1.0 / math.log1p(-self.probability) * (1.0 - 2.0**-48)
 
@@ -422,8 +394,9 @@ class RandomizedBits:
         return math.log((1.0 - self.probability) / self.probability)
 
     def element_epsilon(self, max_ones: int, n_bits: int) -> float:
-        """Compute the pure epsilon of one element more or less in a set that is capped
-        at random.
+        """Compute the pure epsilon of one element in a set that is capped at random.
+
+        The sets differ in one element more or less.
 
         A set of more than `max_ones` of the `n_bits` elements is cut to that many,
         uniformly. Where the cap binds, an element more takes the place of another one:
@@ -448,8 +421,9 @@ class RandomizedBits:
         return (repeated(flip, min(2 * max_ones, n_bits)),)
 
     def __call__(self, ones: Integers, n_bits: int, flips: Reader) -> Integers:
-        """Increasing positions of the ones of the report of `n_bits` bits, from those
-        of the bits.
+        """Increasing positions of the ones of a report, from those of the bits.
+
+        The report has `n_bits` bits.
 
         The response to a bit depends on its position and the words only: a shorter run
         with the same words has the same responses.
@@ -464,8 +438,9 @@ class RandomizedBits:
     def in_rows(
         self, ptr: NDArray[Any], ones: NDArray[Any], n_bits: int, streams: Streams
     ) -> tuple[Integers, NDArray[np.int32]]:
-        """Reports of many vectors of `n_bits` bits, as row pointers and columns, like
-        the vectors.
+        """Reports of many vectors of `n_bits` bits, as row pointers and columns.
+
+        Vectors have the same form.
 
         Each block of whole rows has a stream of its own. No two rows share a random
         number, and the result is all that is held in memory.
@@ -486,8 +461,9 @@ class RandomizedBits:
         return np.cumsum(np.concatenate(lengths)), np.concatenate(parts)
 
     def _flipped(self, n_bits: int, reader: Reader) -> Integers:
-        """Increasing positions of the flips: each bit is flipped with the same
-        probability.
+        """Increasing positions of the flips.
+
+        Each bit is flipped with the same probability.
         """
         pieces, last = [], -1
         noise, zeros = FlooredLaplace(self.scale), np.zeros(PIECE, np.int64)
@@ -515,8 +491,7 @@ DIGITS = Context(prec=90)
 
 @dataclass(frozen=True, eq=False)
 class AliasTables:
-    """One or more tables of 4096 columns, one after the other, as the kernel reads
-    them.
+    """Tables of 4096 columns, one or more, in sequence, as the kernel reads them.
 
     `fast` has the first 9 bits of the threshold, shifted by 12, and the alias. `slow`,
     of two columns, has the other 128 bits of the threshold, high word first; it is
@@ -540,9 +515,7 @@ def geometric_tables(scale: float) -> AliasTables:
 
 
 def gaussian_weights() -> list[int]:
-    """Weights of the values -2048, ..., 2047 under the discrete Gaussian of width
-    150.
-    """
+    """Weights of -2048, ..., 2047 under the discrete Gaussian of width 150."""
     with localcontext(DIGITS):
         rate = Decimal(1) / (2 * LEVEL_WIDTH**2)
         ratio, step = (-rate).exp(), (-2 * rate).exp()
@@ -610,9 +583,7 @@ def _powers(rate: Decimal) -> list[Decimal]:
 
 
 def _integers(law: Sequence[Decimal], remainder_to: int) -> list[int]:
-    """floor(2**149 law_i / sum law); one weight also gets the remainder up to
-    2**149.
-    """
+    """floor(2**149 law_i / sum law); one weight gets the remainder up to 2**149."""
     total = N_COLUMNS * COLUMN_TOTAL
     factor = total / sum(law, Decimal(0))
     weights = [int(value * factor) for value in law]

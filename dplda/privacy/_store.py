@@ -88,8 +88,7 @@ def is_of_users(part: str | None) -> bool:
 
 
 class Page:
-    """A ledger during one transaction, and what it was afterwards. A changed one is
-    refused.
+    """A ledger during one transaction, and what it was after; a changed one is refused.
 
     `filter` of an adaptive ledger is "" before its first entry.
     """
@@ -127,8 +126,9 @@ class Page:
         return [entry for entry in self.entries() if entry.counts]
 
     def receipt(self, n: int | None = None) -> str:
-        """A text that stands for the first `n` records. It is public, and shows none of
-        them.
+        """A text that stands for the first `n` records.
+
+        It is public, and shows none of them.
 
         The digest includes the id, most of which is secret: nobody can try out what
         records say.
@@ -168,8 +168,9 @@ class Page:
         )
 
     def check_written(self) -> None:
-        """Read a new entry back. Without working file locks, another process may
-        overwrite it.
+        """Read a new entry back.
+
+        Without working file locks, another process may overwrite it.
         """
         if self._added is not None and self._added not in _rows(self._connection):
             raise OSError(
@@ -229,9 +230,7 @@ class Store:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Page]:
-        """Read a consistent state; with `write`, as the only writer of all
-        processes.
-        """
+        """Read a consistent state; with `write`, as the only writer of any process."""
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:

@@ -87,8 +87,9 @@ class Streams:
 
     @classmethod
     def from_random_state(cls, random_state: Any) -> Streams:
-        """Make secret streams from None, and reproducible ones, which are not private,
-        from others.
+        """Make secret streams from None, and reproducible ones from others.
+
+        Reproducible ones are not private.
 
         Parameters
         ----------
@@ -232,8 +233,7 @@ def uniform(words: Words, *, positive: bool = False) -> NDArray[np.float64]:
 
 
 def uniform_integers(words: Words, n: int) -> NDArray[np.int64]:
-    """Turn random words of any shape into uniform integers in [0, n), for n up to
-    2**32.
+    """Turn random words of any shape into uniform integers in [0, n), n up to 2**32.
 
     The bias is at most n * 2**-32, which is too large for draws that a guarantee
     depends on.

@@ -1,5 +1,6 @@
-"""What the published models share: parameters, the warning, the record that nothing is
-proved.
+"""What the published models share: parameters, the warning, no proven guarantee.
+
+The record says that nothing is proved.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
 from dplda.core._private_fit import Interval
+from dplda.gibbs._frozen_table import uniform_topics
 from dplda.kernels import _published_hdp
 from dplda.leaf._messages import rounds
 from dplda.privacy._curator import announce
@@ -18,7 +19,6 @@ from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
 from dplda.published._base import COUNTS, TOPICS, PublishedLDA, count_words, noise_range
-from dplda.word._frozen_table import uniform_topics
 from dplda.word._hdplda import inherent_epsilon
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a

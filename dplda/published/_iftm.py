@@ -138,9 +138,7 @@ class PublishedIFTMParty(PublishedLDA):
         self._assign(locals())
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
-        """The first global iteration: the noise, then `max_iter` sweeps from random
-        topics.
-        """
+        """First global iteration: noise, `max_iter` sweeps from random topics."""
         if self.published_epsilon != math.inf:
             self._warn()
         corpus = Corpus.from_counts(X)  # private
@@ -164,8 +162,7 @@ class PublishedIFTMParty(PublishedLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> PublishedIFTMParty:
-        """Run a later global iteration: `max_iter` sweeps from the table that the
-        master sent.
+        """Run a later global iteration: `max_iter` sweeps from the master's table.
 
         Parameters
         ----------
@@ -257,15 +254,17 @@ class PublishedIFTMParty(PublishedLDA):
     def _weights(
         self, corpus: Corpus, topics: NDArray[np.int32], n_components: int
     ) -> NDArray[np.float64]:
-        """C^KW + beta: tokens of each raw word in each topic, (n_components, n_words);
-        private.
+        """C^KW + beta: tokens of each raw word in topics, (n_components, n_words).
+
+        It is private.
         """
         counts = count_words(corpus, topics, n_components)
         return np.ascontiguousarray(counts.T) + float(self.topic_word_prior)
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without the raw tokens that `refine` needs, because pickles are often
-        shared.
+        """State without the raw tokens that `refine` needs.
+
+        Pickles are often shared.
         """
         return {k: v for k, v in super().__getstate__().items() if k != "_data"}
 
@@ -273,8 +272,7 @@ class PublishedIFTMParty(PublishedLDA):
 def recover_counts(
     sent_model: ArrayLike, *, topic_word_prior: float = 0.0
 ) -> NDArray[np.int64]:
-    """Compute the counts of words in topics from a model that was normalized topic by
-    topic.
+    """Compute counts of words in topics from a model normalized topic by topic.
 
     This is the attack on section 3.1.5 of iFTM (Jiang et al., ACM TIST 12(1), 2021). A
     row is (counts + beta) / S. Its smallest entry gives S: it belongs to a word with
@@ -386,9 +384,7 @@ def _propose_by_document(
     alpha: float,
     bits: Words,
 ) -> NDArray[np.int32]:
-    """A topic for each token by (17): that of a token of its document, or a uniform
-    one.
-    """
+    """A topic per token by (17): that of a token of its document, or a uniform one."""
     lengths = np.diff(corpus.doc_ptr)
     length, start = np.repeat(lengths, lengths), np.repeat(corpus.doc_ptr[:-1], lengths)
     position = _uniform(bits) * (length + n_components * alpha)

@@ -1,6 +1,4 @@
-"""SUB-LDA as published, not private: Gibbs sampling of sampled words, with Gaussian
-noise.
-"""
+"""SUB-LDA as published, not private: Gibbs sampling of some words, Gaussian noise."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus
 from dplda.core._private_fit import Interval
 from dplda.document._document_budget import SMALLEST_RATIO
+from dplda.gibbs._frozen_table import uniform_topics
 from dplda.kernels import _published
 from dplda.leaf._compat import Options, StrOptions
 from dplda.leaf._messages import rounds
@@ -23,7 +22,6 @@ from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
-from dplda.word._frozen_table import uniform_topics
 
 SMALLEST_EPSILON = 1e-100  # a smaller one makes the noise infinite
 NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB
@@ -236,9 +234,7 @@ class PublishedSubLDA(PublishedLDA):
         )
 
     def _draw(self, shape: tuple[int, int], reader: Reader) -> np.ndarray:
-        """Gaussian noise in floating point, on a grid of its own that is finer than any
-        count.
-        """
+        """Gaussian noise in floating point, on a grid finer than any count."""
         if self._noise_scale == 0:
             return np.zeros(shape)
         mechanism = DiscreteGaussian(MIN_RADIUS)
@@ -248,8 +244,7 @@ class PublishedSubLDA(PublishedLDA):
 
 
 def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
-    """Mask (n_words, n_components) of the fewest words that make up a share of a
-    topic's tokens.
+    """Mask (n_words, n_components) of the fewest words for a share of topic tokens.
 
     Among words with equal counts, the first of the vocabulary are taken. An empty topic
     has none.
@@ -265,8 +260,7 @@ def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
 def iteration_epsilon(
     subsampling_ratio: float, rdp_order: int, rdp_epsilon: float
 ) -> float:
-    """The privacy cost of one iteration that SUB-LDA claims, equation (3) of Huang and
-    Chen.
+    """Privacy cost of one iteration claimed by SUB-LDA, equation (3) of Huang and Chen.
 
     It is the exact Renyi divergence of order `rdp_order` of a Poisson-sampled Gaussian
     step whose divergence without sampling is `rdp_epsilon`. It holds where a token that

@@ -1,5 +1,6 @@
-"""Private topic modeling as published, not private: Algorithm 1 of Park et al. and its
-errors.
+"""Private topic modeling as published, not private.
+
+Algorithm 1 of Park et al. and its errors.
 """
 
 from __future__ import annotations
@@ -199,9 +200,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
         )
 
     def _expected_statistics(self, X: sp.csr_array, table: np.ndarray) -> np.ndarray:
-        """Sum over documents and tokens of phi_dn^k w_dn^v, shape (n_words,
-        n_components).
-        """
+        """Sum over documents and tokens of phi_dn^k w_dn^v (n_words, n_components)."""
         factor = exp_dirichlet_expectation(table, float, self.n_jobs)
         _, theta = e_step(
             X,
@@ -245,16 +244,15 @@ class PublishedPrivateSVILDA(PublishedLDA):
 
 
 def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarray:
-    """Increasing indices of `size` documents in round t; all sets are equally
-    likely.
-    """
+    """Increasing indices of `size` documents in round t; all are equally likely."""
     keys = streams.reader(Purpose.MEMBERSHIP, t).words(n_docs)
     return np.sort(np.argpartition(keys, size - 1)[:size])
 
 
 def vips_noise(epsilon: float, delta: float, *, ratio: float, max_iter: int) -> float:
-    """The noise multiplier of Park et al., "Private Topic Modeling", 2016: equations
-    (5), (6), (3).
+    """The noise multiplier of Park et al. (2016): equations (5), (6), (3).
+
+    The paper is "Private Topic Modeling".
 
     It is a standard deviation over the sensitivity (sigma over Delta s). `ratio` is the
     share of the documents in a round (nu), `max_iter` the number of rounds (J). **The

@@ -48,8 +48,9 @@ def pack(
 def unpack(
     kind: str, data: bytes, *, max_header: int
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The values and tables of bytes of unknown origin; ValueError if `pack` did not
-    write them.
+    """The values and tables of untrusted bytes.
+
+    ValueError if `pack` did not write them.
     """
     length = _header_length(data, max_header)
     try:
@@ -95,9 +96,7 @@ def _plain(value: Any) -> Any:
 
 
 def _infinity(text: str) -> float:
-    """Infinity is a value, such as an epsilon; the other constants beyond JSON are
-    none.
-    """
+    """Infinity is a value, such as an epsilon; other constants beyond JSON are not."""
     if text != "Infinity":
         raise ValueError(f"it holds the number {text}")
     return math.inf

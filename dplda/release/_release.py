@@ -1,6 +1,4 @@
-"""Release files: the public part of a fitted model, and nothing else. See
-``docs/release.md``.
-"""
+"""Release files: the public part of a fitted model only. See ``docs/release.md``."""
 
 from __future__ import annotations
 
@@ -319,8 +317,7 @@ def warn_of_leaks(name: str, guarantee: Guarantee) -> None:
 
 
 def settings_of(vectorizer: Any) -> dict[str, Any]:
-    """The settings with which a fitted vectorizer of texts finds words, in plain
-    values.
+    """Settings with which a fitted vectorizer of texts finds words, in plain values.
 
     Stop words are listed, because a name such as "english" may stand for other words in
     another version of scikit-learn.
@@ -400,9 +397,7 @@ def read_release(data: bytes) -> ReleasedModel:
 
 
 def vectorizer_from(settings: Any, words: list[str] | None) -> CountVectorizer:
-    """The vectorizer of settings of unknown origin; it takes texts, and no names of
-    files.
-    """
+    """The vectorizer of settings of unknown origin; it takes texts, not file names."""
     if (
         not isinstance(settings, dict)
         or set(settings) != set(_SETTINGS)
@@ -464,9 +459,7 @@ def check_vocabulary(words: Any, n_words: int) -> list[str]:
 
 
 def _text(name: str, value: Any) -> str:
-    """Check a text. It is printed as it is, so that it may hold no control
-    characters.
-    """
+    """Check a text; it is printed as it is, so it may hold no control characters."""
     if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
         raise ValueError(
             f"{name} must be a string of at most {MAX_TEXT} printable characters"
@@ -475,9 +468,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def read_guarantee(record: Any) -> Guarantee:
-    """Make the guarantee. Its constructor refuses an epsilon below the cost of the
-    events.
-    """
+    """Make the guarantee; it refuses an epsilon below the cost of the events."""
     kinds = {field.name: field.type for field in fields(Guarantee)}
     if not isinstance(record, dict) or set(record) != set(kinds):
         raise ValueError(

@@ -100,9 +100,7 @@ class ReleasedModel(BaseLDA):
         return super()._read(self._counts(X))
 
     def _counts(self, X: Any) -> Any:
-        """Counts of texts, and of a table whose columns are the words; anything else as
-        it is.
-        """
+        """Counts of texts and of tables whose columns are words; the rest as it is."""
         texts = None if self.vectorizer_ is None else texts_in(X)
         if texts is not None:
             return self.vectorizer_.transform(texts)
@@ -142,9 +140,7 @@ class ReleasedModel(BaseLDA):
         return self
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Name the class that was trained: `PublishedSubLDA` claims less than
-        `SubLDA`.
-        """
+        """Name the trained class: `PublishedSubLDA` claims less than `SubLDA`."""
         text = super().__repr__(N_CHAR_MAX)
         trained = getattr(self, "estimator_name_", None)
         return text if trained is None else f"<{text} of {trained}, {self.privacy_!r}>"

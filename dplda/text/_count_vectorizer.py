@@ -1,5 +1,4 @@
-"""Word counts in a vocabulary that is chosen from private texts with differential
-privacy.
+"""Word counts in a vocabulary chosen from private texts with differential privacy.
 
 Here, texts become the sets of terms of each protected unit, and released terms become
 columns. ``_selection.py`` has the mechanism between them.
@@ -141,8 +140,8 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
     See Also
     --------
     SubLDA : Topic model for the counts, charged to the same ledger.
-    sklearn.feature_extraction.text.CountVectorizer : Learns its vocabulary without
-    privacy.
+    sklearn.feature_extraction.text.CountVectorizer :
+        Learns its vocabulary without privacy.
 
     Notes
     -----
@@ -384,9 +383,7 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         return analyzed
 
     def _checked_candidates(self) -> list[str]:
-        """The public list without repetitions and without terms that no text can
-        produce.
-        """
+        """The public list without repetitions and terms that no text can produce."""
         given, analyze = self.candidates, self._analyzer()
         if isinstance(given, str):
             given = load_public_vocabulary(None, language=given)

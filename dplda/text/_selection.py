@@ -1,5 +1,4 @@
-"""One release of terms: which pass, with noisy weights, and how they are ranked
-afterwards.
+"""One release of terms: which pass, with noisy weights, and how they are ranked.
 
 Mechanism (Gaussian, with a threshold). Each unit spreads one vector of L2 norm `radius`
 evenly over its distinct terms. The sum gets noise on every cell. Terms of a public list
@@ -98,9 +97,7 @@ class Selection:
         return passing, noisy / self.radius
 
     def cut(self, terms: set[str], unit: int, streams: Streams) -> list[str]:
-        """At most `max_terms` terms of a unit, a random choice with coins of its
-        own.
-        """
+        """At most `max_terms` terms of a unit, a random choice with its own coins."""
         if len(terms) <= self.max_terms:
             return list(terms)
         ordered = sorted(terms)
@@ -116,8 +113,7 @@ def best_terms(
     n_terms: int | None,
     vectors: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Indices of the terms with the largest expected weights, given noise and the
-    public list.
+    """Indices of the terms with largest expected weights, given noise and public list.
 
     These are posterior means. The weight at a place of the list has a gamma prior,
     whose moments are estimated from the noisy weights of similar places. With public
@@ -154,8 +150,7 @@ def failure_event(delta: float) -> Event:
 def selection_threshold(
     mechanism: DiscreteGaussian, delta: float, max_terms: int
 ) -> int:
-    """Least integer that the terms of one unit alone reach with probability at most
-    `delta`.
+    """Least integer that one unit's terms reach with probability at most `delta`.
 
     A unit with t terms gives each of them radius / sqrt(t) at most. The largest
     threshold over all t <= max_terms holds for every unit. ``docs/proofs_document.md``
@@ -168,8 +163,9 @@ def selection_threshold(
 
 
 def _prior(y: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of the true weight at each place of the list, most frequent
-    term first.
+    """Mean and variance of the true weight at each place of the list.
+
+    The list has the most frequent term first.
 
     Where noise hides the mean of a bin, it leans on Zipf's law, so that the order of
     the list remains. Where noise hides the variance, it leans on that of the other
@@ -211,9 +207,7 @@ def _by_meaning(
     variance: np.ndarray,
     vectors: np.ndarray,
 ) -> np.ndarray:
-    """What the noisy weights of all other terms say of each term, over its prior
-    mean.
-    """
+    """What the noisy weights of all others say of each term, over its prior mean."""
     own, precision = variance / mean**2, mean**2 / (variance + noise**2)
     penalty = 1 / (SHARED * np.average(own, weights=precision))
     public = PublicWords.of(vectors, None)

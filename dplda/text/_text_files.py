@@ -50,8 +50,7 @@ def read_texts(
     encoding: str = "utf-8",
     separator: str | None = None,
 ) -> Texts:
-    """All texts of a file, or of a folder of files of one kind, in the order of their
-    names.
+    """All texts of a file, or of a folder of files of one kind, in order of names.
 
     Ids are text without spaces around it: 7 and "7" are one. `separator` is a comma by
     default, and a tab in .tsv files. `encoding` is that of all files but Parquet.
@@ -109,9 +108,7 @@ def read_texts(
 
 
 def _files(path: Path) -> tuple[list[Path], str, int]:
-    """The files to read, in order of their names, their kind, and how many others there
-    are.
-    """
+    """The files to read, in order of names, their kind, and the number of others."""
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
     inside = [path]

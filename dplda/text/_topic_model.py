@@ -1,6 +1,4 @@
-"""Topics of private texts in one call: the words, the topics, and one guarantee for
-both.
-"""
+"""Topics of private texts in one call: words, topics, and one guarantee for both."""
 
 from __future__ import annotations
 
@@ -30,7 +28,6 @@ from dplda.core._private_fit import (
 from dplda.core._texts import only_texts
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import language_words
-from dplda.displays import list_topics
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import plan
 from dplda.document._public_prior import public_prior
@@ -42,6 +39,7 @@ from dplda.privacy import Ledger, split_epsilon
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
+from dplda.reading._displays import list_topics
 from dplda.release._release import save_release
 from dplda.text._count_vectorizer import (
     OfTexts,
@@ -326,9 +324,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     @property
     def topics_(self) -> list[dict[str, Any]]:
-        """Row, share, flag and ten words of each topic, the one with the most evidence
-        first.
-        """
+        """Row, share, flag and ten words of each topic, most evidence first."""
         check_is_fitted(self, "components_")
         return list_topics(self.model_, self.vocabulary_)
 
@@ -346,9 +342,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         return len(self.components_)
 
     def _planned(self) -> tuple[Any, Any, list[Event]]:
-        """The two steps, not fitted, and the events that both charge: all from
-        parameters.
-        """
+        """The two steps, not fitted, and both's events: all from parameters."""
         self._validate_params()
         vectorizer, model, _ = self._steps()
         private = [step for step in (vectorizer, model) if hasattr(step, "_plan")]
@@ -433,8 +427,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     @property
     def _source(self) -> Any:
-        """Where vectors of words come from: "en" is the embedded table, and None is
-        without.
+        """Where vectors of words come from.
+
+        "en" is the embedded table, and None is without.
         """
         if not isinstance(self.word_vectors, str):
             return self.word_vectors
@@ -477,9 +472,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
 
 def _or_without(name: str, make: Callable[[], np.ndarray]) -> np.ndarray | None:
-    """What is made of a public input; None if that fails, because the words are paid
-    for.
-    """
+    """What is made of a public input; None if that fails, as the words are paid for."""
     try:
         return make()
     except Exception as error:  # whatever the source of the caller raises

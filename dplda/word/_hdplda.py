@@ -24,16 +24,8 @@ from dplda.core._private_fit import (
     released_so_far,
     warn_if_seeded,
 )
-from dplda.leaf._compat import _fit_context
-from dplda.leaf._messages import rounds
-from dplda.metrics._signal import warn_if_weak, with_signal
-from dplda.privacy import NonPrivate, Repeated, calibrate
-from dplda.privacy._accounting import is_chargeable
-from dplda.privacy._curator import TOTAL_VARIATION, Curator
-from dplda.privacy._events import BoundedRange, Event
-from dplda.privacy._mechanisms import FlooredLaplace, NoNoise
-from dplda.privacy._streams import Streams
-from dplda.word._frozen_table import (
+from dplda.core._signal import warn_if_weak, with_signal
+from dplda.gibbs._frozen_table import (
     LARGEST_CLIP,
     N_COMPONENTS,
     TOPIC,
@@ -43,6 +35,14 @@ from dplda.word._frozen_table import (
     pieces_of,
     uniform_topics,
 )
+from dplda.leaf._compat import _fit_context
+from dplda.leaf._messages import rounds
+from dplda.privacy import NonPrivate, Repeated, calibrate
+from dplda.privacy._accounting import is_chargeable
+from dplda.privacy._curator import TOTAL_VARIATION, Curator
+from dplda.privacy._events import BoundedRange, Event
+from dplda.privacy._mechanisms import FlooredLaplace, NoNoise
+from dplda.privacy._streams import Streams
 
 # Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
@@ -213,8 +213,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> HDPLDA:
-        """Run one more private sweep on the given documents; raises and warns as `fit`
-        does.
+        """Run one more private sweep on the documents; raises and warns as `fit`.
 
         The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most
         `max_iter` calls. The first call draws topics uniformly, a later one under the
@@ -233,9 +232,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         return self._train(X, released_so_far(self, "word"), 1)
 
     def _train(self, X: Any, released: NoisyCounts | None, n_sweeps: int) -> HDPLDA:
-        """Private sweeps on top of what earlier calls released; None starts from
-        scratch.
-        """
+        """Private sweeps on top of earlier releases; None starts from scratch."""
         mechanisms = self._mechanisms()  # public
         if released is not None and released.mechanisms != mechanisms:
             raise ValueError(
@@ -355,9 +352,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         return self
 
     def _mechanisms(self) -> SweepMechanisms:
-        """The mechanisms of a sweep, unless their statements are contradictory or
-        missing.
-        """
+        """A sweep's mechanisms, unless statements are contradictory or missing."""
         exactly_one("HDPLDA", epsilon=self.epsilon, noise_epsilon=self.noise_epsilon)
         clip, prior = self.count_clip, self.topic_word_prior
         if (self.epsilon is None) == (clip is None):
@@ -378,8 +373,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
 
 
 def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
-    """Range of one topic draw from clipped counts, ``2 log(C / beta + 1)``, as in
-    HDP-LDA.
+    """Range of a topic draw from clipped counts, ``2 log(C / beta + 1)``, as HDP-LDA.
 
     It is the epsilon of a `BoundedRange` event: one draw of a sweep depends on the
     protected word.
@@ -401,8 +395,9 @@ class SweepMechanisms:
     def from_total(
         cls, epsilon: float, delta: float, max_iter: int, topic_word_prior: float
     ) -> SweepMechanisms:
-        """Split a total epsilon evenly between the noise and the draws of all sweeps,
-        in zCDP.
+        """Split a total epsilon evenly between noise and draws of all sweeps.
+
+        The split is in zCDP.
         """
         if math.isinf(epsilon):  # no noise, and a clip that few counts reach
             return cls(NoNoise(), NonPrivate(), 1e5, math.inf, math.inf)
@@ -455,9 +450,7 @@ class SweepMechanisms:
         return math.sqrt(q / (1 - q) ** 2 + ((1 + q) / (1 - q) / 2) ** 2)
 
     def integers(self, n_tokens: int, n_releases: int) -> type[np.signedinteger]:
-        """The integer type that holds the sum of some releases of at most `n_tokens`
-        counts.
-        """
+        """The integer type for the sum of releases of at most `n_tokens` counts."""
         largest = n_releases * (n_tokens + LARGEST_DRAW)
         return np.int32 if largest < 2**31 else np.int64
 
@@ -472,7 +465,8 @@ class NoisyCounts:
 
     @property
     def noise_mean(self) -> float:
-        """Mean of the noise in the sum: (total - noise_mean) / n are unbiased mean
-        counts.
+        """Mean of the noise in the sum.
+
+        (total - noise_mean) / n are unbiased mean counts.
         """
         return self.n * self.mechanisms.mechanism.mean

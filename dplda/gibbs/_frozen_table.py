@@ -1,5 +1,4 @@
-"""Topic draws under a word-topic table that stands still: the table, the tokens and the
-sweep.
+"""Topic draws under a fixed word-topic table: the table, the tokens and the sweep.
 
 The table holds IEEE halves, with an exact bound on the ratio of two of a topic. Draws
 have exactly the stated probabilities. docs/proofs_word.md has the proofs.
@@ -44,8 +43,7 @@ SMALLEST_PRIOR = 2.0**-60  # in units of a count
 
 @dataclass(frozen=True, eq=False)
 class HalfTable:
-    """A word-topic table of positive halves, with an exact bound on the ratio of two of
-    a topic.
+    """A word-topic table of positive halves, with an exact bound on ratios in a topic.
 
     `half` (n_words, padded) has the bits of normal IEEE halves, in proportion to
     clip(counts, 0, count_clip) + prior, divided by the size of the topic. It is 0 on
@@ -66,8 +64,7 @@ class HalfTable:
         unit: float = 1.0,
         n_jobs: int | None = None,
     ) -> HalfTable:
-        """Clip public counts to [0, count_clip], add the prior, and divide by the
-        topics' sizes.
+        """Clip public counts to [0, count_clip], add the prior, divide by topic sizes.
 
         A count is (counts - mean) / unit. Two halves of one topic differ by at most the
         factor count_clip / prior + 1. This bound is exact, whatever was rounded:
@@ -112,8 +109,7 @@ class HalfTable:
 
 @lru_cache(maxsize=16)
 def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
-    """How many halves a topic may have above its smallest one, by the last bits of the
-    smallest.
+    """How many halves a topic may have above its smallest, by the last bits of that.
 
     Halves with m = 1024, ..., 2047 are m 2**e. The largest of them that is at most
     (count_clip / prior + 1) m 2**e is found in integers. Bits of halves are in the
@@ -176,8 +172,7 @@ class Piece:
 
 
 def pieces_of(corpus: Corpus, n_jobs: int | None) -> list[Piece]:
-    """Blocks with a stream each; the last ones in parts, which keep all threads busy to
-    the end.
+    """Blocks with a stream each; the last in parts, to keep all threads busy.
 
     Small pieces are slower, because fewer documents are swept side by side. Documents
     of about one length are begun one after the other: none is left over at the end.
@@ -204,8 +199,7 @@ def draw_topics(
     t: int,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Draw the topic of every token under a table that does not change, over `topics`
-    (n_tokens,).
+    """Draw every token's topic under a fixed table, over `topics` (n_tokens,).
 
     Each block of documents has its own random stream, and the place of a token in the
     block says which words are its own, so that the result does not depend on `n_jobs`.

@@ -12,11 +12,7 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts, row_blocks
 from dplda.core._fold_in import pad
 from dplda.core._private_fit import no_guarantee, publish
-from dplda.kernels import _gibbs
-from dplda.leaf._compat import _fit_context
-from dplda.leaf._messages import rounds
-from dplda.privacy._streams import Purpose, Reader, Streams
-from dplda.word._frozen_table import (
+from dplda.gibbs._frozen_table import (
     N_COMPONENTS,
     TOPIC,
     HalfTable,
@@ -25,6 +21,10 @@ from dplda.word._frozen_table import (
     pieces_of,
     uniform_topics,
 )
+from dplda.kernels import _gibbs
+from dplda.leaf._compat import _fit_context
+from dplda.leaf._messages import rounds
+from dplda.privacy._streams import Purpose, Reader, Streams
 
 # With uniform topics, a cell of a table of this many holds next to nothing, and long
 # documents hardly leave the topics that they begin with (docs/decisions.md, record 16).
@@ -154,8 +154,9 @@ def average_counts(
     topic_word_prior: float,
     n_jobs: int | None = None,
 ) -> np.ndarray:
-    """Word-topic counts (n_words, n_components), averaged over the last quarter of the
-    sweeps.
+    """Word-topic counts (n_words, n_components), averaged over a quarter of the sweeps.
+
+    The last quarter is taken.
 
     Every draw reads the counts `before` in addition, which are those of earlier
     documents or seeds, and not in the result. They also draw the first topics. Without
@@ -213,8 +214,7 @@ def live_counts(
     streams: Streams,
     **priors: float,
 ) -> np.ndarray:
-    """Counts (n_words, n_components) of one live sweep over the documents of some
-    matrices.
+    """Counts (n_words, n_components) of a live sweep over the documents of matrices.
 
     They are exact, for fits without noise, however the documents are divided. A weight
     counts as the next whole number.
@@ -238,8 +238,9 @@ def live_sweep(
     doc_topic_prior: float,
     topic_word_prior: float,
 ) -> np.ndarray:
-    """First topics (n_tokens,) by collapsed Gibbs sampling: a draw reads the counts so
-    far.
+    """First topics (n_tokens,) by collapsed Gibbs sampling.
+
+    A draw reads the counts so far.
 
     They are added to the padded `counts` (n_words, n_padded) and their sums `totals`
     (n_components,).

@@ -115,8 +115,7 @@ def private_topic_counts(
     unit = protected_unit(user_ids)  # public
 
     def read() -> np.ndarray:
-        """One vector for each document, or for each user the mean of those that are not
-        empty.
+        """A vector for each document, or for each user the mean of the non-empty ones.
 
         Its L2 norm is at most 1. An empty document has zeros, so that it counts for
         nothing.

@@ -105,9 +105,7 @@ def with_signal(
 
 
 def warn_if_weak(estimator: Any) -> None:
-    """Warn if most topics of a complete fit are weak, or if counts are far below the
-    noise.
-    """
+    """Warn if most topics of a full fit are weak, or counts are far below the noise."""
     name, weak = type(estimator).__name__, estimator.weak_topics_
     signal, n_read = (
         getattr(estimator, "signal_to_noise_", None),

@@ -1,6 +1,4 @@
-"""Coherence, diversity and pairs of topics: functions of released tables and public
-texts.
-"""
+"""Coherence, diversity, pairs of topics: functions of released tables, public texts."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from dplda.core._corpus import check_table, check_topics
+from dplda.core._perplexity import check_inputs
 from dplda.leaf._checks import check_integer
-from dplda.metrics._perplexity import check_inputs
 
 MEASURES = ("c_npmi", "u_mass")
 SMALL = 1e-12  # added to a joint probability, as in [3]_ of `coherence`

@@ -22,15 +22,13 @@ from dplda.core._fold_in import (
     topic_word_probabilities,
 )
 from dplda.leaf._checks import check_number
-from dplda.privacy._mechanisms import add_duplicates
+from dplda.leaf._sparse import add_duplicates
 
 CHUNK = 1 << 18  # numbers at a time: 2 MB
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
-    """Scramble 64-bit integers (the finalizer of SplitMix64): public pseudo-random
-    bits.
-    """
+    """Scramble 64-bit integers (finalizer of SplitMix64): public pseudo-random bits."""
     x = (x + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -38,8 +36,9 @@ def _mix(x: np.ndarray) -> np.ndarray:
 
 
 def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split each document's tokens at random into an observed and a held-out half; both
-    private.
+    """Split documents' tokens at random into an observed and a held-out half.
+
+    Both halves are private.
 
     The random bits are a hash of the document: the split of a row does not depend on
     other rows. Of a count that is not whole, the fraction goes to one half.
@@ -63,8 +62,9 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
 def _split(
     data: np.ndarray, words: np.ndarray, n_entries: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Both halves of the entries of documents; `n_entries` (n_docs,) divides them into
-    documents.
+    """Both halves of documents' entries.
+
+    `n_entries` (n_docs,) divides them into documents.
 
     They are hashed with their words, and a document's coins with all of its entries.
     """
@@ -88,9 +88,7 @@ def _split(
 
 
 def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
-    """Return a table, and documents of its words: a matrix, or one shard after the
-    other.
-    """
+    """Return a table, and documents of its words: a matrix, or shards one by one."""
     components = check_table(components, "components")
     # the counts of shards were checked when they were written
     X = X if are_shards(X) else positive_entries(X, "a metric")
@@ -115,9 +113,7 @@ def check_possible(components: np.ndarray) -> None:
 
 
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> float:
-    """Sum over tokens of the log of theta_d . phi_w, in double precision; phi (n_words,
-    K).
-    """
+    """Sum over tokens of log(theta_d . phi_w), double precision; phi (n_words, K)."""
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     step, total = max(1, CHUNK // phi.shape[1]), 0.0
     for part in (slice(start, start + step) for start in range(0, X.nnz, step)):
@@ -135,9 +131,7 @@ def held_out_log_likelihood(
     completion: bool = True,
     n_jobs: int | None = None,
 ) -> float:
-    """Mean log-likelihood per token of documents, as `held_out_perplexity` describes
-    it.
-    """
+    """Mean log-likelihood per token of documents; see `held_out_perplexity`."""
     check_possible(components)
     n_components = len(components)
     phi = np.ascontiguousarray((components / components.sum(axis=1, keepdims=True)).T)

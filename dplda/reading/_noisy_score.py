@@ -22,11 +22,11 @@ from dplda.core._fold_in import (
     infer_topics,
     topic_word_probabilities,
 )
+from dplda.core._perplexity import check_inputs, check_possible, split_documents
 from dplda.core._private_fit import release_sum
 from dplda.core._texts import check_model
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._users import number_users
-from dplda.metrics._perplexity import check_inputs, check_possible, split_documents
 from dplda.privacy import Guarantee
 
 SCORE = "summed gains and number of held-out tokens"
@@ -61,8 +61,7 @@ def noisy_score(
     ledger: Any = None,
     random_state: Any = None,
 ) -> NoisyScore:
-    """Score a topic model on private documents, with differential privacy for each
-    unit.
+    """Score a topic model on private documents, with differential privacy per unit.
 
     Parameters
     ----------

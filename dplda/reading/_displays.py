@@ -1,0 +1,321 @@
+"""Topics of fitted models as lists and pictures: functions of released values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from dplda.core._pipeline import pipeline_guarantee
+from dplda.core._private_fit import UNKNOWN_WORDS
+from dplda.core._signal import standing_words
+from dplda.core._texts import (
+    check_model,
+    column_words,
+    flat_steps,
+    words_after,
+    words_of,
+)
+from dplda.leaf._checks import check_integer, escaped
+
+# Okabe and Ito's, which color-blind readers can distinguish
+COLORS = ("#0072B2", "#D55E00")
+GRAY = "#595959"
+LIGHT_GRAY = "#8c8c8c"
+BAR = "probability in the topic"
+COLUMNS = 4  # of small charts next to each other
+
+
+def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
+    """Indices (n_components, n_top_words) of topics' words, by probability times lift.
+
+    By probability alone, words that are frequent everywhere come first in every topic.
+    By lift alone, rare words come first, and their released counts are mostly noise.
+    The product ranks like the relevance of LDAvis (C. Sievert, K. Shirley, 2014) with
+    weight 1/2.
+    """
+    check_integer("n_top_words", n_top_words, 1, 2**31 - 1)
+    marginal = components.sum(axis=0) / components.sum()
+    relevance = 2 * np.log(_word_probabilities(components)) - np.log(marginal)
+    return np.argsort(-relevance, axis=1, kind="stable")[:, :n_top_words]
+
+
+def top_words(
+    estimator: Any,
+    feature_names: Sequence[str] | Mapping[str, int] | None = None,
+    n_top_words: int = 10,
+    *,
+    mark_noise: bool = False,
+) -> list[list[str]]:
+    """List the words that distinguish each topic from the others, the best first.
+
+    Words are ranked by probability times lift, the probability in the topic over that
+    in all topics.
+
+    Parameters
+    ----------
+    estimator : fitted topic model or Pipeline
+        Any object with `components_`, of shape (n_components, n_words), or a pipeline
+        with such a step.
+    feature_names : sequence of str, dict of str to int, or None, default=None
+        The vocabulary, such as ``vectorizer.vocabulary_``. None takes the words of the
+        pipeline's vectorizer or of the model, else x0, x1, ...
+    n_top_words : int, default=10
+        Words of each topic, at least 1.
+    mark_noise : bool, default=False
+        Whether a question mark follows each word that does not stand out of the noise.
+
+    Returns
+    -------
+    words : list of n_components lists of str
+        The words of each topic, the best first. The topics keep the order of
+        `components_`: ``np.argsort(-model.topic_evidence_)`` puts the best first.
+
+    Raises
+    ------
+    TypeError
+        If no step of a pipeline has `components_`.
+    ValueError
+        If the length of `feature_names` is not the size of the model's vocabulary.
+
+    Examples
+    --------
+    >>> from dplda import GibbsLDA
+    >>> from dplda.displays import top_words
+    >>> X = [[9, 7, 1, 0], [0, 1, 5, 8], [7, 8, 0, 0], [0, 0, 6, 7]]
+    >>> model = GibbsLDA(n_components=2, max_iter=50, random_state=0).fit(X)
+    >>> names = ["sea", "ship", "oven", "bread"]
+    >>> sorted(sorted(words) for words in top_words(model, names, 2))
+    [['bread', 'oven'], ['sea', 'ship']]
+    """
+    estimator, names = _with_names(estimator, feature_names)
+    order = rank_words(estimator.components_, n_top_words)
+    noise = _noise(estimator) & mark_noise
+    return [
+        [f"{names[v]}?" if noise[k, v] else str(names[v]) for v in topic]
+        for k, topic in enumerate(order)
+    ]
+
+
+def _steps(estimator: Any) -> list[tuple[str, Any]]:
+    """The steps of a pipeline up to its topic model; a model alone is one step."""
+    check_model(estimator)
+    steps = list(flat_steps(estimator))
+    for i, (_, step) in enumerate(steps, start=1):
+        if hasattr(step, "components_"):
+            return steps[:i]
+    raise TypeError(
+        "expected a topic model, or a pipeline with one as a step, got "
+        f"{', '.join(name for name, _ in steps)}"
+    )
+
+
+def _with_names(
+    estimator: Any, feature_names: Sequence[str] | Mapping[str, int] | None
+) -> tuple[Any, list[str]]:
+    """The topic model, which may be a pipeline's step, and the words of its columns."""
+    *before, (_, model) = _steps(estimator)
+    n_words = model.components_.shape[1]
+    if feature_names is None:
+        names = (
+            words_after(before) or words_of(model) or [f"x{v}" for v in range(n_words)]
+        )
+    else:
+        names = column_words(feature_names)
+    if len(names) != n_words:
+        raise ValueError(
+            f"feature_names must hold the {n_words} words that the model was fitted "
+            f"on, got {len(names)}; pass vectorizer.get_feature_names_out()"
+        )
+    return model, names
+
+
+def _noise(estimator: Any) -> np.ndarray:
+    """Mask (n_components, n_words) of words that do not stand out of the noise."""
+    std = getattr(estimator, "components_std_", None)
+    if std is None or not np.any(std):
+        return np.zeros(estimator.components_.shape, bool)
+    return ~standing_words(estimator.components_, std)
+
+
+def by_evidence(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The topics in order of their evidence, best first, and a mask of the weak ones.
+
+    A model without `topic_evidence_`, such as a baseline, keeps its order and has no
+    weak ones.
+    """
+    n_topics = len(estimator.components_)
+    evidence = getattr(estimator, "topic_evidence_", np.zeros(n_topics))
+    weak = getattr(estimator, "weak_topics_", np.zeros(n_topics, bool))
+    return np.argsort(-evidence, kind="stable"), weak
+
+
+def list_topics(
+    estimator: Any, feature_names: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Row, share, flag and ten words of each topic, most evidence first."""
+    order, weak = by_evidence(estimator)
+    share = estimator.components_.sum(axis=1) / estimator.components_.sum()
+    words = top_words(estimator, feature_names, min(10, estimator.components_.shape[1]))
+    return [
+        {
+            "topic": int(k),
+            "share": float(share[k]),
+            "weak": bool(weak[k]),
+            "words": words[k],
+        }
+        for k in order
+    ]
+
+
+def _word_probabilities(components: np.ndarray) -> np.ndarray:
+    return components / components.sum(axis=1, keepdims=True)
+
+
+def _title(estimator: Any) -> str:
+    """Class, number of topics, and the guarantee of the steps up to the model."""
+    steps = _steps(estimator)
+    model = steps[-1][1]
+    # of a release, what was trained
+    kind = getattr(model, "estimator_name_", type(model).__name__)
+    name = f"{kind}, {len(model.components_)} topics"
+    if not hasattr(model, "privacy_"):
+        return name
+    privacy = model.privacy_ if len(steps) == 1 else pipeline_guarantee(Pipeline(steps))
+    if math.isinf(privacy.epsilon):
+        return f"{name}, not private"
+    alone = UNKNOWN_WORDS[0] in privacy.provenance
+    return (
+        f"{name}, epsilon = {privacy.epsilon:.4g} at delta = {privacy.delta:.2g} for "
+        f"one {privacy.unit}{' (topics without their words)' if alone else ''}"
+        f"{' (seeded noise)' if privacy.seeded else ''}"
+    )
+
+
+def plot_topics(
+    estimator: Any,
+    feature_names: Sequence[str] | Mapping[str, int] | None = None,
+    n_top_words: int = 10,
+    *,
+    topics: Sequence[int] | None = None,
+) -> Any:
+    """Draw the top words of topics, one small bar chart for each topic.
+
+    A bar shows a word's probability in the topic, and a tick that in all topics. A word
+    that does not stand out of the noise is gray, and a heading names a topic of
+    `weak_topics_` as weak. The title states the guarantee.
+
+    Parameters
+    ----------
+    estimator, feature_names, n_top_words : object
+        As in `top_words`.
+    topics : sequence of int, default=None
+        The topics to draw, in this order. None draws all topics, in the order of their
+        `topic_evidence_`, the best first.
+
+    Returns
+    -------
+    figure : matplotlib Figure
+        A figure of pyplot. Its `axes` are the charts.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If `feature_names` has the wrong length, or if `topics` is empty or names a
+        topic that does not exist.
+
+    Examples
+    --------
+    >>> from dplda import GibbsLDA
+    >>> from dplda.displays import plot_topics
+    >>> model = GibbsLDA(n_components=2, max_iter=50).fit([[9, 7, 1, 0], [0, 1, 5, 8]])
+    >>> plot_topics(model).savefig("topics.svg")  # doctest: +SKIP
+    """
+    model, names = _with_names(estimator, feature_names)
+    components, (order, weak) = model.components_, by_evidence(model)
+    chosen = order.tolist() if topics is None else list(topics)
+    if not chosen:
+        raise ValueError("topics must name at least one topic; None draws all of them")
+    chosen = [check_integer("topics", k, 0, len(weak) - 1) for k in chosen]
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            "plot_topics needs matplotlib; install it with: pip install matplotlib"
+        ) from error
+    columns = min(COLUMNS, len(chosen))
+    rows = -(-len(chosen) // columns)
+    figure = plt.figure(figsize=(3.0 * columns, 2.7 * rows + 0.9), layout="constrained")
+    figure.suptitle(_title(estimator), parse_math=False)
+    best, noise = rank_words(components, n_top_words), _noise(model)
+    share, marginal = (components.sum(axis=axis) / components.sum() for axis in (1, 0))
+    probability = _word_probabilities(components)
+    for place, k in enumerate(chosen, start=1):
+        axes = figure.add_subplot(rows, columns, place)
+        axes.set_title(
+            f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}",
+            fontsize=11,
+            loc="left",
+        )
+        words = best[k][np.argsort(-probability[k, best[k]], kind="stable")]
+        _draw_words(
+            axes,
+            [escaped(names[v]) for v in words],
+            probability[k, words],
+            marginal[words],
+            noise[k, words],
+        )
+    handles, labels = axes.get_legend_handles_labels()
+    legend = dict(zip(labels[::-1], handles[::-1]))
+    # the first bar may be gray
+    legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])
+    if noise[np.array(chosen)[:, None], best[chosen]].any():
+        legend["does not stand out"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
+    figure.legend(
+        legend.values(),
+        legend.keys(),
+        loc="outside lower center",
+        ncols=len(legend),
+        frameon=False,
+        title="In parentheses: the topic's share of all words",
+    )
+    return figure
+
+
+def _draw_words(
+    axes: Any,
+    words: list[str],
+    probability: np.ndarray,
+    marginal: np.ndarray,
+    noise: np.ndarray,
+) -> None:
+    place, colors = np.arange(len(words)), np.where(noise, LIGHT_GRAY, COLORS[0])
+    axes.barh(place, probability, height=0.75, color=colors, label=BAR)
+    axes.plot(
+        marginal,
+        place,
+        linestyle="none",
+        marker="|",
+        markersize=9,
+        markeredgewidth=2,
+        color=COLORS[1],
+        clip_on=False,
+        zorder=3,
+        label="probability in all topics",
+    )
+    # a word may hold a dollar sign
+    axes.set_yticks(place, words, fontsize=11, parse_math=False)
+    axes.set_xlim(0, 1.05 * max(probability.max(), marginal.max()))
+    for label in np.asarray(axes.get_yticklabels())[noise]:
+        label.set_color(LIGHT_GRAY)
+    axes.invert_yaxis()
+    axes.locator_params(axis="x", nbins=3, steps=[1, 2, 5, 10])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.tick_params(axis="x", labelsize=9, colors=GRAY)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
