@@ -1,6 +1,4 @@
-"""Private latent semantic analysis: components of both signs, by noisy power
-iteration.
-"""
+"""Private latent semantic analysis: signed components by noisy power iteration."""
 
 import math
 from numbers import Real
@@ -22,8 +20,7 @@ SUMS = "sums of x (x' Q)"
 
 
 class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
-    """Right singular vectors of the documents, scaled to unit length, with
-    document-level privacy.
+    """Right singular vectors of unit-length documents, with document-level privacy.
 
     Parameters
     ----------
@@ -136,9 +133,7 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
         return (X @ self.components_.T).astype(X.dtype)
 
     def _rounds(self, X, mechanism, curator, streams, n_rounds):
-        """The algorithm. Nothing leaves the private `X` but what `curator.release`
-        returns.
-        """
+        """The algorithm: only what `curator.release` returns leaves the private `X`."""
         n_components, n_words = min(int(self.n_components), X.shape[1]), X.shape[1]
         words = streams.reader(128, 0).words(n_words * n_components)
         start = mechanisms.uniform(words).reshape(n_words, n_components) - 0.5
