@@ -62,7 +62,6 @@ from dplda.document._noisy_table import CLEAR, ExactTable, NoisyTable
 from dplda.document._plan import expectation
 from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
-from dplda.leaf._calm import undisturbed
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
@@ -452,8 +451,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             self._rounds(documents, table, steps, curator)
         finally:
             if table.n_rounds > job.n_done:
-                with undisturbed():
-                    self._publish(table, steps, job, charge)
+                self._publish(table, steps, job, charge)
         self._warn_of_result(len(job.budget.rounds))
 
     def _documents(self, X: Any, user_ids: Any, *, reset: bool) -> Documents:

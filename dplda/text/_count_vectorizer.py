@@ -36,7 +36,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.datasets import load_public_vocabulary, load_word_vectors
-from dplda.leaf._calm import undisturbed
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import (
@@ -295,24 +295,24 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         # One unit spreads a vector of L2 norm `radius` over its own terms, in integers.
         # Its terms that nobody else has pass the threshold with probability
         # `failure.delta`, all together.
-        with undisturbed():
-            found, weights = selection.release(counts, curator)  # public
-            heaviest = np.argsort(-weights, kind="stable")[: self.max_features]
-            if len(found):
-                self._set_words(found, weights, heaviest, selection, guarantee)
+        found, weights = selection.release(counts, curator)  # public
+        heaviest = np.argsort(-weights, kind="stable")[: self.max_features]
+        if len(found):
+            self._set_words(found, weights, heaviest, selection, guarantee)
         if not len(found):
             raise ValueError(
                 "no word passed the threshold, and the charge stands; use more "
                 "documents, a larger epsilon, or a public list of words as candidates"
             )
-        best = best_terms(
-            found,
-            weights,
-            selection.noise_multiplier,
-            choice.candidates,
-            self.max_features,
-            choice.vectors,
-        )  # public
+        with interruptible():
+            best = best_terms(
+                found,
+                weights,
+                selection.noise_multiplier,
+                choice.candidates,
+                self.max_features,
+                choice.vectors,
+            )  # public
         self._set_words(found, weights, best, selection, guarantee)
 
     def _set_words(
