@@ -590,9 +590,7 @@ def reports_of(
     return client, reports
 
 
-def client_of(
-    model: LPLDA | OLPLDA, n_words: int, seed: int | np.random.RandomState | None
-) -> RandomizedResponse:
+def client_of(model: LPLDA | OLPLDA, n_words: int, seed: object) -> RandomizedResponse:
     """The randomizer of the clients, which draws nothing with ``randomized=True``."""
     own = {name: getattr(model, name) for name in CLIENT_PARAMETERS}
     exactly_one(type(model).__name__, **{name: own[name] for name in BUDGETS})
@@ -701,9 +699,7 @@ def publish_topics(
     warn_if_weak(model)
 
 
-def _seed_of_reports(
-    random_state: int | np.random.RandomState | None, n_earlier: int
-) -> int | np.random.RandomState | None:
+def _seed_of_reports(random_state: object, n_earlier: int) -> object:
     """The seed of a call's reports: a later call with an integer flips other bits."""
     if n_earlier == 0 or not isinstance(random_state, Integral):
         return random_state
