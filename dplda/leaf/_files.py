@@ -97,9 +97,10 @@ def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator
     """
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
     opener = partial(os.open, mode=permissions)
+    # A new file, which follows no link. Nothing is removed if there is one already.
+    file = open(draft, "xb", opener=opener)  # noqa: SIM115
     try:
-        # "x" makes a new file, and follows no link
-        with open(draft, "xb", opener=opener) as file:
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
