@@ -104,10 +104,10 @@ class PublishedSubLDA(PublishedLDA):
     _flaw = Flaw(
         relation="a document gets one word more",
         hole="words that are not sampled are counted and shown like the others, so "
-        "sampling amplifies nothing, and a word changes the topics, and thus the counts, of "
-        "other words; with noise_placement='token', words that are not sampled get no "
-        "noise, so anyone can tell a word that no document contains from one that a "
-        "document contains",
+        "sampling amplifies nothing, and a word changes the topics, and thus the "
+        "counts, of other words; with noise_placement='token', words that are not "
+        "sampled get no noise, so anyone can tell a word that no document contains "
+        "from one that a document contains",
         instead="dplda.SubLDA to protect documents",
     )
     _parameter_constraints = {
