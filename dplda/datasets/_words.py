@@ -124,7 +124,8 @@ def load_public_vocabulary(
 
     See Also
     --------
-    dplda.PrivateCountVectorizer : Chooses words from private texts, and from a list.
+    dplda.PrivateCountVectorizer :
+        Chooses words from private texts, and takes a list as candidates.
 
     Notes
     -----

@@ -184,7 +184,6 @@ class LPLDA(PrivateEstimator, BaseLDA):
     """
 
     _attack = "report"
-    _charges_in_fit = False  # the owners of documents do, where they are
     _promise = RandomizedResponse._promise
     _parameter_constraints = CONSTRAINTS
 
@@ -351,7 +350,6 @@ class OLPLDA(PrivateEstimator, BaseLDA):
     """
 
     _attack = "report"
-    _charges_in_fit = False  # the owners of documents do, where they are
     _promise = RandomizedResponse._promise
     _parameter_constraints = {
         **CONSTRAINTS,
