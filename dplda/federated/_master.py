@@ -26,7 +26,7 @@ from dplda.federated._messages import (
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
-from dplda.release._released_model import ReleasedModel
+from dplda.release._released_model import ReleasedModel, released_model
 
 LARGEST = 2**31 - 1  # of a number of topics, words or parties
 # of a word in a topic of the released model: any document has a score
@@ -261,15 +261,15 @@ class IFTMMaster:
             )
         names = ("similarity_threshold", "n_top_words", "max_weight")
         weights = np.maximum(self.topic_weights_, 1.0)
-        return ReleasedModel._of(
+        parameters = {name: getattr(self, name) for name in names}
+        return released_model(
             np.maximum(self.components_, LEAST_PROBABILITY) * weights[:, None],
             _stated_guarantee(self._stated),
             doc_topic_prior=DOC_TOPIC_PRIOR,
             vocabulary=self._words,
-            n_iter_=self.round_,
-            estimator_name_=type(self).__name__,
-            parameters_={name: getattr(self, name) for name in names}
-            | {"doc_topic_prior": DOC_TOPIC_PRIOR},
+            n_iter=self.round_,
+            estimator_name=type(self).__name__,
+            parameters=parameters | {"doc_topic_prior": DOC_TOPIC_PRIOR},
         )
 
     def _check(self, sender: str, message: Any) -> LocalModel:
