@@ -97,22 +97,25 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
             "PrivateLSA", streams.seeded and self.epsilon != math.inf
         )
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
-        entry = {"label": "PrivateLSA", "unit": "document", "ledger": self.ledger}
-        with Curator(plan, streams, **entry) as curator:
+        with _private_fit.charge_of(
+            self, plan, unit="document", seeded=streams.seeded
+        ) as charge:
             counts = check_counts(self, X, reset=True).astype(float)  # private
+            guarantee = _private_fit.make_guarantee(
+                charge.events,
+                charge=charge,
+                delta=self.delta,
+                sensitivity=self.contribution_norm,
+                noise_scale=None,
+                seeded=streams.seeded,
+                **vars(self._promise),
+            )
+            charge.begin()
+            curator = Curator(charge, streams)
             basis = self._rounds(
                 counts, mechanism, curator, streams, n_rounds
             )  # public
-        guarantee = _private_fit.make_guarantee(
-            curator.events,
-            delta=self.delta,
-            earlier=None,
-            sensitivity=self.contribution_norm,
-            noise_scale=None,
-            seeded=streams.seeded,
-            **vars(self._promise),
-        )
-        _private_fit.publish(self, guarantee, components_=basis, n_iter_=n_rounds)
+            _private_fit.publish(self, guarantee, components_=basis, n_iter_=n_rounds)
         return self
 
     def transform(self, X):

@@ -93,23 +93,25 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
         streams = Streams.from_random_state(self.random_state)  # secret
         _private_fit.warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
-        with Curator(
-            plan, streams, label=name, unit="document", ledger=self.ledger
-        ) as curator:
+        with _private_fit.charge_of(
+            self, plan, unit="document", seeded=streams.seeded
+        ) as charge:
             counts = check_counts(self, X, reset=True).astype(float)  # private
+            guarantee = _private_fit.make_guarantee(
+                charge.events,
+                charge=charge,
+                delta=self.delta,
+                sensitivity=self.contribution_norm,
+                noise_scale=None,
+                seeded=streams.seeded,
+                **vars(self._promise),
+            )
+            charge.begin()
+            curator = Curator(charge, streams)
             topics = self._rounds(
                 counts, mechanism, curator, streams, n_rounds
             )  # public
-        guarantee = _private_fit.make_guarantee(
-            curator.events,
-            delta=self.delta,
-            earlier=None,
-            sensitivity=self.contribution_norm,
-            noise_scale=None,
-            seeded=streams.seeded,
-            **vars(self._promise),
-        )
-        _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
+            _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
         return self
 
     def transform(self, X):

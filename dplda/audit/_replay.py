@@ -24,7 +24,6 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
 from dplda.leaf._users import number_users
-from dplda.privacy._charge import Charge
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._recorder import Computed, Recorder, Release, Value, record
@@ -77,8 +76,10 @@ class Watch(Recorder):
         self._n_samples = 0
         self._sample: tuple[np.ndarray, np.ndarray] | None = None
 
-    def charges(self, charge: Charge) -> bool:
-        self._tape.plans.append((charge.label, charge.unit, charge.plan))
+    def charges(
+        self, label: str, unit: str, plan: tuple[tuple[str, Event], ...]
+    ) -> bool:
+        self._tape.plans.append((label, unit, plan))
         return self._tape.first is None  # in a replay nothing new becomes public
 
     def sampled(self, rates: np.ndarray, rows: np.ndarray) -> np.ndarray:

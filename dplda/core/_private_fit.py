@@ -401,6 +401,8 @@ def make_guarantee(
         assumptions += tuple(a for a in earlier.assumptions if a not in known)
         named = {name for name, _ in provenance}
         provenance += tuple(pair for pair in earlier.provenance if pair[0] not in named)
+        for name in ("mechanism", "trusted"):
+            stated[name] = _both(getattr(earlier, name), stated.get(name, ""))
     return Guarantee(
         epsilon=cached_epsilon(events, float(delta), total_variation=distance),
         delta=float(delta),
@@ -413,6 +415,14 @@ def make_guarantee(
         receipt="" if charge is None else charge.receipt,
         **stated,
     )
+
+
+def _both(before: str, now: str) -> str:
+    """What a card says of earlier calls and of this one, if they differ."""
+    later = "; in later calls: "
+    if not before or now in before.split(later):
+        return before or now
+    return before + later + now
 
 
 def public_inputs(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:

@@ -21,7 +21,6 @@ from dplda.core._private_fit import (
     Interval,
     PrivateEstimator,
     Promise,
-    charge_of,
     make_guarantee,
     publish,
     warn_if_seeded,
@@ -196,7 +195,14 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         # of one coordinate
         events = (NonPrivate(),) if bits is None else bits.events(1, 1)
         plan = [(NOISY_TOKENS, event) for event in events]  # public
-        with charge_of(self, plan, unit="token", seeded=streams.seeded) as charge:
+        # parties of one process have different documents: nobody adds their budgets up
+        with Charge(
+            plan,
+            label=type(self).__name__,
+            unit="token",
+            ledger=self.ledger,
+            seeded=streams.seeded,
+        ) as charge:
             counts = check_counts(self, X, reset=True)  # private
             # in the order of the columns, one changed word would move the tokens of
             # other words

@@ -17,6 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -514,7 +515,8 @@ def fit_together(
             raise
 
     with ThreadPoolExecutor(len(data)) as pool:
-        calls = [pool.submit(run, me) for me in range(len(data))]
+        # recorders of the caller see each party
+        calls = [pool.submit(copy_context().run, run, me) for me in range(len(data))]
     failures = [error for call in calls if (error := call.exception()) is not None]
     for error in sorted(
         failures, key=lambda e: isinstance(e, threading.BrokenBarrierError)

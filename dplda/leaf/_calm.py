@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import TypeAlias
 
-import numpy as np
-
 Word: TypeAlias = tuple[str, type[Warning]]  # a message and its category
 
 # What waits to be said, in this thread; None: words are said at once.
@@ -35,6 +33,8 @@ class Calm:
 
     def begin(self) -> None:
         """Let words wait from now on."""
+        import numpy as np  # the command line needs none for its help
+
         self._mode = np.errstate(all="ignore")
         self._mode.__enter__()
         self._token = _WAITING.set([])

@@ -119,9 +119,10 @@ class Charge:
         self.total_variation = total_variation
         self.statement = ""
         self.receipt = ""
-        self._ledger: Ledger | None = None
-        if ledger is not None and all(r.charges(self) for r in recorders()):
-            self._ledger = as_ledger(ledger)
+        self._ledger = None if ledger is None else as_ledger(ledger)
+        # all are asked: each writes down what it sees
+        answers = [each.charges(label, unit, self.plan) for each in recorders()]
+        self._is_written = self._ledger is not None and all(answers)
         self._entry = 0
         self._has_begun = False
         self._calm = Calm()
@@ -130,7 +131,9 @@ class Charge:
 
     def __enter__(self) -> Charge:
         ledger = self._ledger
-        if ledger is not None:
+        if ledger is None:
+            return self
+        if self._is_written:
             # equal events, and all Gaussian ones, as one: the cost is the same
             condensed = [repeated(event, n) for event, n in grouped(self.events)]
             self._entry = ledger.reserve(
@@ -140,12 +143,12 @@ class Charge:
                 total_variation=self.total_variation,
                 seeded=self.seeded,
             )
-            try:
-                self.statement = _total_of(ledger)
-                self.receipt = ledger.receipt
-            except BaseException:
-                self._give_back()
-                raise
+        try:
+            self.statement = _total_of(ledger)
+            self.receipt = ledger.receipt
+        except BaseException:
+            self._give_back()
+            raise
         return self
 
     def begin(self) -> None:
@@ -159,13 +162,20 @@ class Charge:
                 "this charge has begun before; a second fit needs its own"
             )
         with undisturbed():
-            if self._ledger is not None:
+            if self._ledger is not None and self._is_written:
                 self._ledger.begin_release(self._entry)
             self._has_begun = True
             self._calm.begin()
 
     def claim(self, plan: tuple[Step, ...]) -> None:
-        """Hand the next steps of the plan to a curator, who releases them once."""
+        """Hand the next steps of the plan to a curator, who releases them once.
+
+        Parameters
+        ----------
+        plan : tuple of (str, Event)
+            The steps. RuntimeError if they are not the next ones, or if the charge has
+            not begun.
+        """
         if not self._has_begun:
             raise RuntimeError(
                 "nothing may be released before the charge has begun; call "
@@ -215,7 +225,7 @@ class Charge:
 
     def _give_back(self) -> None:
         """Cancel the reservation; a failure must not hide why."""
-        if self._ledger is None:
+        if self._ledger is None or not self._is_written:
             return
         try:
             self._ledger.cancel(self._entry)

@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from dplda.privacy._charge import Charge
-    from dplda.privacy._events import Event
-    from dplda.privacy._mechanisms import Cells, Mechanism
+from dplda.privacy._events import Event
+from dplda.privacy._mechanisms import Cells, Mechanism
 
 Value = TypeVar("Value")
 
@@ -30,7 +28,7 @@ class Release:
 
     label: str
     round: int
-    value: object
+    value: Any
     mechanism: Mechanism | None = None
 
 
@@ -49,36 +47,124 @@ class Computed:
 class Recorder:
     """Sees what is charged, sampled, computed and released. This one changes nothing.
 
-    A method returns what the fit goes on with: what it was given, or what a replay has
-    in its place.
+    A subclass overrides what it wants to see. A method returns what the fit goes on
+    with: what it was given, or what a replay has in its place. What it sees is private,
+    but for announcements.
+
+    Examples
+    --------
+    >>> from dplda import SubLDA
+    >>> from dplda.privacy.mechanisms import Recorder, record
+    >>> class Rounds(Recorder):
+    ...     labels = []
+    ...     def released(self, computed, noisy):
+    ...         self.labels.append(computed.label)
+    ...         return noisy
+    >>> with record(Rounds()) as tape:
+    ...     model = SubLDA(2, epsilon=4.0, max_iter=2).fit([[2, 0, 1], [0, 3, 0]])
+    >>> tape.labels
+    ['word totals', 'word totals', 'word-topic counts', 'word-topic counts']
     """
 
-    def charges(self, charge: Charge) -> bool:
-        """Whether this charge is written to its ledger."""
+    def charges(
+        self, label: str, unit: str, plan: tuple[tuple[str, Event], ...]
+    ) -> bool:
+        """See a charge before data are read.
+
+        Parameters
+        ----------
+        label, unit : str
+            Name and unit of the ledger's entry.
+        plan : tuple of (str, Event)
+            All that will be released, in order.
+
+        Returns
+        -------
+        bool
+            Whether the charge is written to its ledger.
+        """
         return True
 
     def sampled(
         self, rates: NDArray[np.float64], rows: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The rows of a secret sample; both are private."""
+        """See a secret sample.
+
+        Parameters
+        ----------
+        rates : ndarray of shape (n_units,)
+            Private. Probability of each unit.
+        rows : ndarray of int64
+            Secret. Units in the sample, in increasing order.
+
+        Returns
+        -------
+        rows : ndarray of int64
+            The sample that the fit goes on with.
+        """
         return rows
 
     def released(self, computed: Computed, noisy: Cells) -> Cells:
-        """The noisy cells of a release."""
+        """See a release from inside.
+
+        Parameters
+        ----------
+        computed : Computed
+            The exact value with its label, round, mechanism and event.
+        noisy : ndarray of int64 or int32
+            What becomes public.
+
+        Returns
+        -------
+        noisy : ndarray
+            What the fit goes on with.
+        """
         return noisy
 
     def selected(
         self, computed: Computed, names: NDArray[np.object_], noisy: Cells
     ) -> tuple[NDArray[np.object_], Cells]:
-        """The names and noisy values of the cells that a release shows."""
+        """See a release that shows some of its cells.
+
+        Parameters
+        ----------
+        computed : Computed
+            The exact values and the names of all cells.
+        names, noisy : ndarray of shape (n_shown,)
+            Names and noisy values of the cells that become public.
+
+        Returns
+        -------
+        names, noisy : ndarray
+            What the fit goes on with.
+        """
         return names, noisy
 
     def drawn(self, label: str, round: int, value: Value) -> Value:
-        """A value that is private by construction."""
+        """See a value that is private by construction, such as topics.
+
+        Parameters
+        ----------
+        label, round : str, int
+            As of a release.
+        value : object
+            What becomes public.
+
+        Returns
+        -------
+        value : object
+            What the fit goes on with.
+        """
         return value
 
     def announced(self, release: Release) -> None:
-        """What the adversary of the theorems sees."""
+        """See what the adversary of the theorems sees.
+
+        Parameters
+        ----------
+        release : Release
+            A value that has become public.
+        """
 
 
 _RECORDERS: ContextVar[tuple[Recorder, ...]] = ContextVar("_RECORDERS", default=())
@@ -102,6 +188,10 @@ def record(recorder: Recorder) -> Iterator[Recorder]:
     ------
     recorder : Recorder
         The same object.
+
+    Examples
+    --------
+    `Recorder` has one.
     """
     token = _RECORDERS.set((recorder, *_RECORDERS.get()))
     try:

@@ -259,8 +259,9 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             self, plan, unit="word", seeded=streams.seeded, earlier=earlier
         ) as charge:
             X = check_counts(self, X, reset=released is None)  # private
-            corpus = Corpus.from_counts(X)  # private
-            tokens = corpus.shuffled(streams, n_done + 1, self.n_jobs)  # private
+            tokens = Corpus.from_counts(X).shuffled(
+                streams, n_done + 1, self.n_jobs
+            )  # private
             by_word = TokensByWord.from_corpus(tokens)  # private
             pieces = pieces_of(tokens, self.n_jobs)  # private
             shape = (tokens.n_words, int(self.n_components))  # public
