@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -210,12 +210,20 @@ def positive_entries(
     return without_zeros(add_duplicates(X))
 
 
+class ShardOfUnits(Protocol):
+    """One of the shards."""
+
+    def users(self) -> npt.NDArray[np.int64]:
+        """Number of the unit of each document."""
+
+
 class Shards(ABC):
     """A corpus in shards: `dplda.datasets.CountShards`, as far as checks read it."""
 
     shape: tuple[int, int]
     unit: str  # what fits and scores protect
     feature_names: npt.NDArray[np.object_] | None  # the words of the columns
+    shards: Sequence[ShardOfUnits]
 
     @abstractmethod
     def __iter__(self) -> Iterator[sp.csr_array]:

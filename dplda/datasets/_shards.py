@@ -192,6 +192,8 @@ class CountShards(Shards):
     (3, (3, 30))
     """
 
+    shards: list[Shard]
+
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
         path = Path(self.folder, MANIFEST)

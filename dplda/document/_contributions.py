@@ -17,7 +17,6 @@ statistics and has the proof.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -349,8 +348,10 @@ class Adding:
         n_units: int,
         threads: int,
     ) -> None:
-        weight = tables.weight.astype(np.float32)
-        self._tables = (theta, tables.factor, tables.center, weight)
+        self._theta = theta
+        self._factor = tables.factor
+        self._center = tables.center
+        self._weight = tables.weight.astype(np.float32)
         self._in_one_chunk = theta.shape[1] in (32, 64, 128, 256)
         self._total = total
         self._shift = shift
@@ -370,8 +371,20 @@ class Adding:
             shape = (self._threads, 2 * longest)
         scratch = np.empty(shape, np.float32)
         lengths = np.zeros((N_PIECES, self._n_units))
-        inputs = self._inputs(entries)
-        _variational.measure_words(*inputs, scratch, lengths, self._threads)
+        _variational.measure_words(
+            entries.indptr,
+            entries.documents,
+            entries.counts,
+            entries.units,
+            self._theta,
+            self._factor,
+            self._center,
+            self._weight,
+            entries.sums,
+            scratch,
+            lengths,
+            self._threads,
+        )
         return lengths
 
     def add(self, entries: Entries, scale: np.ndarray) -> np.ndarray:
@@ -388,19 +401,28 @@ class Adding:
 
     def _pass(self, entries: Entries, scale: np.ndarray, sign: int) -> np.ndarray:
         squares = np.zeros((N_PIECES, self._n_units), np.int64)
-        inputs = self._inputs(entries)
         _variational.add_words(
-            *inputs, scale, self._shift, sign, self._total, squares, self._threads
+            entries.indptr,
+            entries.documents,
+            entries.counts,
+            entries.units,
+            self._theta,
+            self._factor,
+            self._center,
+            self._weight,
+            entries.sums,
+            scale,
+            self._shift,
+            sign,
+            self._total,
+            squares,
+            self._threads,
         )
         return squares.sum(axis=0)
 
-    def _inputs(self, entries: Entries) -> tuple[np.ndarray, ...]:
-        *cells, sums = entries
-        return (*cells, *self._tables, sums)
-
 
 def scaled_to(length: float, squares: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The scales that bring units to `length`, of their integers' squares at `scale`."""
+    """The scales that bring units to `length`, from their squares at `scale`."""
     return length / np.sqrt(np.maximum(squares, 1)) * scale
 
 

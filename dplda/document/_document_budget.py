@@ -134,7 +134,7 @@ class DocumentBudget:
         return plan
 
     def mechanism_of(self, t: int) -> Noise:
-        """The mechanism of round t, from 1; rounds after the last one equal the last."""
+        """The mechanism of round t, from 1; later ones equal the last of the budget."""
         return self.rounds[min(t, len(self.rounds)) - 1]
 
     def schedule(

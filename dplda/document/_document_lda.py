@@ -13,7 +13,6 @@ import numpy as np
 
 from dplda.core._base import MAX_ITER, BaseLDA
 from dplda.core._corpus import (
-    are_shards,
     check_counts,
     check_shards,
     public_tables,
@@ -39,6 +38,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.core._signal import warn_if_weak
+from dplda.datasets._shards import CountShards
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
     Documents,
@@ -466,8 +466,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             powers=job.rules.powers,
         )  # public
         try:
-            for table in self._rounds(documents, table, steps, curator, job.rules):
-                pass
+            for learned in self._rounds(documents, table, steps, curator, job.rules):
+                table = learned  # an interrupt leaves this value, or the one before
         finally:
             if table.n_rounds > job.n_done:
                 with undisturbed():
@@ -480,7 +480,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         The columns of shards are checked here, and their documents when they are
         visited.
         """
-        if are_shards(X):
+        if isinstance(X, CountShards):
             check_shards(self, X, reset=reset)
             return ShardedDocuments(X, int(self.n_components), self.n_jobs)
         counts = check_counts(self, X, reset=reset)

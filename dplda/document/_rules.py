@@ -1,7 +1,7 @@
 """What a fit does in its releases and rounds, and what it does better without noise.
 
 `Rules` are those of a fit with noise. `ExactRules` are those of a fit without noise and
-without privacy. A fit chooses one of them, and nothing else asks whether there is noise.
+without privacy. A fit chooses one of them once, and asks it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class ExactRules(Rules):
     def tables(
         self, table: NoisyTable, step: Round, norm: float, room: np.ndarray
     ) -> RoundTables:
-        """Also exp(E[log beta]) of the Dirichlet posterior, if inference begins anew."""
+        """Those of online variational Bayes, if inference begins anew."""
         if not self.begins_anew:
             return super().tables(table, step, norm, room)
         expected = exp_dirichlet_expectation(table.table, np.float32, self.n_jobs)
