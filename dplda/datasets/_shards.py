@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from dplda.core._corpus import (
     MAX_TOKENS,
     NOT_COUNTS,
     Matrix,
+    Shards,
     positive_entries,
     whole_counts,
 )
@@ -135,7 +135,7 @@ class Shard:
         return arrays
 
 
-class CountShards:
+class CountShards(Shards):
     """A count matrix in files of `write_shards`, for corpora larger than the memory.
 
     `SubLDA` and `PrivateSVILDA` train on it as on the matrix itself, with the same
@@ -186,6 +186,8 @@ class CountShards:
     (3, (3, 30))
     """
 
+    shards: list[Shard]
+
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
         path = Path(self.folder, MANIFEST)
@@ -229,9 +231,9 @@ class CountShards:
         self.n_shards = len(shards)
         self.shape = (sum(shard.n_docs for shard in shards), n_words)
         self.feature_names = None if words is None else np.array(words, dtype=object)
-        self.engine: Any = None
+        self.engine: object = None
 
-    def on(self, client: Any) -> CountShards:
+    def on(self, client: object) -> CountShards:
         """The same corpus, whose shards workers of a cluster visit during `fit`.
 
         The result of a fit is the same to the last bit, on any number of workers, and
