@@ -44,6 +44,7 @@ from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _variational
 from dplda.kernels._columns import by_column
+from dplda.leaf._calm import interruptible
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._curator import Curator
 
@@ -479,9 +480,10 @@ def release_first_totals(
     radius = mechanism.radius  # public
     share = radius // COUNT_SHARE  # public
     of_words = rules.rest(radius, share)  # public
-    total = documents.sum_words(
-        None, weight=weight, norm=norm * of_words / radius, radius=of_words
-    )  # private
+    with interruptible():
+        total = documents.sum_words(
+            None, weight=weight, norm=norm * of_words / radius, radius=of_words
+        )  # private
     n_docs, n_units = documents.count_documents(most)  # private
     if most == 1:
         each = share  # public
@@ -520,9 +522,10 @@ def release_second_totals(
     rules.rescale(documents, weight)  # private
     norm = rules.bound(documents, NORM)  # public
     radius = mechanism.radius  # public
-    total = documents.sum_words(
-        None, weight=weight, norm=norm, radius=radius
-    )  # private
+    with interruptible():
+        total = documents.sum_words(
+            None, weight=weight, norm=norm, radius=radius
+        )  # private
     # One unit moves `total` by at most `radius` in L2: its word counts, added over its
     # documents, are clipped to `radius` in integers, and its scale depends on itself
     # and on released weights only.
@@ -543,9 +546,10 @@ def release_totals_again(
     mechanism = step.mechanism  # public
     rates = np.full(documents.n_units, step.rate)  # private
     units = curator.sample(rates, round=step.t - 1)  # secret
-    total = documents.sum_words(
-        units, weight=weight, norm=step.norm, radius=mechanism.radius
-    )  # private
+    with interruptible():
+        total = documents.sum_words(
+            units, weight=weight, norm=step.norm, radius=mechanism.radius
+        )  # private
     # One unit moves `total` by at most `radius` in L2: its word counts are clipped to
     # `radius` in integers, and its scale depends on itself and on released weights
     # only. That the round is one for totals depends on past releases only.

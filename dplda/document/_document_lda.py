@@ -73,6 +73,7 @@ from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
 from dplda.document._rules import ExactRules, Rules
 from dplda.document._shards import ShardedDocuments
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
@@ -495,7 +496,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> Iterator[NoisyTable]:
         """The algorithm: gives what is known after each round, which is public.
 
-        The documents are private. Only results of `curator.release` leave them.
+        The documents are private. Only results of `curator.release` leave them. From a
+        release until it is learned, signals wait.
         """
         room = aligned_zeros(table.table.shape, np.float32)
         for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
@@ -510,7 +512,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             units = curator.sample(rates, round=step.t - 1)  # secret
             norm = rules.bound(documents, step.norm)  # public
             tables = rules.tables(table, step, norm, room)  # public
-            total = documents.sum_topics(units, tables, step.rate / rates)  # private
+            with interruptible():
+                total = documents.sum_topics(
+                    units, tables, step.rate / rates
+                )  # private
             # One unit moves `total` by at most the radius in L2: its contribution is
             # clipped to `tables.radius` in integers. The contribution reads the
             # documents of the unit, their own topic weights and past releases only, so
