@@ -45,8 +45,8 @@ from dplda.privacy._events import (
 
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
 _UP = 1.0 + 2.0**-46  # margin on the rounding errors of a few steps together
-# of delta, up to which the distance from the ideal law is charged to it
-_CHARGEABLE_SHARE = 1e-3
+# of delta, which distances from the ideal law may take
+DISTANCE_SHARE = 1e-3
 
 
 def epsilon_of(
@@ -143,7 +143,7 @@ def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
     Otherwise the release is only within this total variation of an (epsilon, delta)-DP
     one.
     """
-    return delta_charge(total_variation, epsilon) <= _CHARGEABLE_SHARE * delta
+    return delta_charge(total_variation, epsilon) <= DISTANCE_SHARE * delta
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -555,7 +555,7 @@ def split_epsilon(
     delta = check_delta(delta, SMALLEST_DELTA)
     # what is kept covers the threshold, and the distance of the noise from its ideal
     # law
-    mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - 1e-3) * delta)
+    mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - DISTANCE_SHARE) * delta)
     return tuple(
         epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts
     )

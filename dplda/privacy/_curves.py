@@ -35,8 +35,9 @@ _MOST_WORK = 1e8  # of knots, choices and places of a range: about a second
 TINY = 1e-300  # above everything that underflows
 # exp of it, and products of such numbers with probabilities, are floats
 LARGEST_LOSS = 600.0
-# Above the relative rounding errors of a divergence: the tests compare 60 digits.
-_MARGIN = 1.0 + 1e-9
+# Above the relative rounding errors of a divergence (the tests compare 60 digits), of a
+# sum of costs, and of what a group of units costs.
+MARGIN = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -313,7 +314,7 @@ def bounded_range_divergence(e: float, a: FloatArray) -> FloatArray:
         sharp - _log_sinhc((a - 1.0) * e) + 64.0 * U * e * np.where(a > 1024.0, a, 0.0)
     )
     values: FloatArray = np.minimum(
-        sharp * _MARGIN, np.minimum(a * e * e / 8.0 * _MARGIN, e)
+        sharp * MARGIN, np.minimum(a * e * e / 8.0 * MARGIN, e)
     )
     return values
 
