@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from dplda._version import __version__
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._pipeline import pipeline_guarantee
-from dplda.core._private_fit import UNKNOWN_WORDS
+from dplda.core._private_fit import UNKNOWN_WORDS, VOCABULARY
 from dplda.core._texts import check_model, column_words, flat_steps, thawed, words_of
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import PUBLIC, check_writable, write_atomically
@@ -299,9 +299,9 @@ def warn_of_leaks(name: str, guarantee: Guarantee) -> None:
     """Tell somebody who is about to show a model what its guarantee lacks."""
     if guarantee.epsilon == math.inf:
         reason = "was trained without privacy (epsilon is infinite)"
-        if guarantee.provenance != UNKNOWN_WORDS:
-            inputs = [f"{name}: {origin}" for name, origin in guarantee.provenance]
-            reason = "; its ".join([reason, *inputs])
+        for source in guarantee.provenance:
+            if source[0] == VOCABULARY and source not in UNKNOWN_WORDS:
+                reason += f"; its vocabulary: {source[1]}"
     elif guarantee.seeded:
         reason = (
             "drew its noise from a random_state: who knows or guesses it removes the "
