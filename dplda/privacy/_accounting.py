@@ -17,8 +17,8 @@ import numpy as np
 from dplda.leaf._checks import check_delta, check_number, check_probability
 from dplda.privacy._composition import (
     SMALLEST_DELTA,
-    Composition,
     Groups,
+    compose,
     renyi_epsilons,
     summed_cumulants,
     ways,
@@ -259,22 +259,18 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     known, place, logs = _renyi(groups, delta, added)
     if known > _LARGEST_EPSILON:
         return known if upper else 0.0
-    (event, count), *others = groups
-    many = count > 1 or others or known > LARGEST_LOSS
-    curve = None if many else curve_of(event, added=added, upper=upper)
-    if curve is None:
-        composed = Composition(groups, delta, place, logs, added=added, upper=upper)
+    delta_at = _delta_of_one_step(groups, added=added, upper=upper)
+    tolerance = 0.0
+    if delta_at is None or known > LARGEST_LOSS:
+        composed = compose(groups, delta, place, logs, added=added, upper=upper)
+        if composed is None:
+            return known if upper else 0.0
+        delta_at = composed.delta
         # the logarithm of delta is nearly a line with this slope
         tolerance = 1e-7 / composed.tilt
-    else:  # a single step needs no grid
-        tolerance = 0.0
 
     def excess(epsilon: float) -> float:
-        if curve is None:
-            bound = composed.delta(epsilon)
-        else:
-            value, error, _ = curve.at(np.array([epsilon]))
-            bound = float((value + error if upper else value - error)[0])
+        bound = delta_at(epsilon)
         if math.isnan(bound):  # losses that no float holds
             bound = math.inf if upper else 0.0
         return _log_ratio(bound, delta)
@@ -291,7 +287,30 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     low = max(0.0, known * (1.0 - gap))
     if gap >= 1.0 or excess(known) >= 0.0:
         return 0.0
-    return _last(lambda epsilon: -excess(epsilon), low, known, tolerance)
+
+    def shortfall(epsilon: float) -> float:
+        return -excess(epsilon)
+
+    return _last(shortfall, low, known, tolerance)
+
+
+def _delta_of_one_step(
+    groups: Groups, *, added: bool, upper: bool
+) -> Callable[[float], float] | None:
+    """Delta at an epsilon of a single step, which needs no grid; None of several."""
+    (event, count), *others = groups
+    if count > 1 or others:
+        return None
+    curve = curve_of(event, added=added, upper=upper)
+    if curve is None:
+        return None
+
+    def delta_at(epsilon: float) -> float:
+        value, error, _ = curve.at(np.array([epsilon]))
+        # up or down: by the error of the curve
+        return float((value + error if upper else value - error)[0])
+
+    return delta_at
 
 
 # ---- searches ------------------------------------------------------------------------

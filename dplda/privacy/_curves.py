@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,13 @@ from dplda.privacy._events import (
 )
 
 FloatArray: TypeAlias = NDArray[np.float64]
+Number = TypeVar("Number", float, FloatArray)
 
-U = 2.0**-53  # unit roundoff
+U = float(np.finfo(np.float64).epsneg)  # unit roundoff, 2**-53
 # Assumed relative errors, which the tests compare with 40 digits: of exp, log and their
 # relatives, and of ndtr and erfcx at the arguments that occur here.
-ELEMENTARY, SPECIAL = 8.0 * U, 64.0 * U
+ELEMENTARY = 8.0 * U
+SPECIAL = 64.0 * U
 _MOST_WORK = 1e8  # of knots, choices and places of a range: about a second
 TINY = 1e-300  # above everything that underflows
 # exp of it, and products of such numbers with probabilities, are floats
@@ -38,6 +40,20 @@ LARGEST_LOSS = 600.0
 # Above the relative rounding errors of a divergence (the tests compare 60 digits), of a
 # sum of costs, and of what a group of units costs.
 MARGIN = 1.0 + 1e-9
+
+
+def up(value: Number, relative: Number | float) -> Number:
+    """A number above the exact one, of a number >= 0 with this relative error.
+
+    Costs are rounded up, so that no stated guarantee is too small; `down` is for bounds
+    from below alone.
+    """
+    return value * (1.0 + relative)
+
+
+def down(value: Number, relative: Number | float) -> Number:
+    """A number below the exact one, of a number >= 0 with this relative error."""
+    return value * (1.0 - relative)
 
 
 @dataclass(frozen=True)
