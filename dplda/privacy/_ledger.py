@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+
 import numpy as np
 from numpy.typing import NDArray
 

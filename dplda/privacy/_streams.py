@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from numbers import Integral
 from typing import NoReturn, TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ from sklearn.utils import check_random_state
 from dplda.leaf._checks import check_integer
 
 Words: TypeAlias = NDArray[np.uint64]
-RandomSource: TypeAlias = None | int | np.random.RandomState  # of scikit-learn
+RandomSource: TypeAlias = int | Integral | np.random.RandomState | None
 
 KEY_BYTES = 32  # of AES-256
 ZEROS = bytes(2**19)  # as many as the words of a block of noise: one call of the cipher
