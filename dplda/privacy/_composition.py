@@ -55,8 +55,8 @@ _STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps t
 _FAR = 200.0  # exponents of the tilt beyond which masses enter an error alone
 _NOTHING = 1e-26  # below it, a power of a transform is not kept
 # Cells for each standard deviation of a loss. The excess of epsilon falls with the
-# square: at 64 it is 1e-5 to 1e-4, at 16 it is 16 times as much. A ledger of many kinds
-# would wait for seconds.
+# square: at 64 it is 1e-5 to 1e-4, at 16 it is 16 times as much. At 64, the transforms of
+# a ledger of 1,000 kinds would keep 1.9 GB, instead of 0.5.
 _CELLS = 64.0
 _CELLS_OF_MANY = 16.0
 _MANY = 200
@@ -540,7 +540,8 @@ def law_below(curve: Curve, knots: FloatArray) -> FloatArray:
     lowered = down(lowered - TINY, sums)
     # The curve is also above its tangent at the first knot whose value is not above 0,
     # which is moved down to 0 there: the last chord stays below this line.
-    end = int((np.append(lowered[:-1], 0.0) <= 0.0).argmax())
+    lowered[-1] = 0.0
+    end = int(np.argmax(lowered <= 0.0))
     lowered[end:] = 0.0
     if end > 0:
         line = down(slope[end] * width[end - 1], _mass_error(0.0))

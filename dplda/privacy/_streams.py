@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import threading
-from numbers import Integral
 from typing import NoReturn, TypeAlias
 
 import numpy as np
@@ -26,7 +25,6 @@ from sklearn.utils import check_random_state
 from dplda.leaf._checks import check_integer
 
 Words: TypeAlias = NDArray[np.uint64]
-RandomSource: TypeAlias = int | Integral | np.random.RandomState | None
 
 KEY_BYTES = 32  # of AES-256
 ZEROS = bytes(2**19)  # as many as the words of a block of noise: one call of the cipher
@@ -89,7 +87,7 @@ class Streams:
         self.seeded = seeded
 
     @classmethod
-    def from_random_state(cls, random_state: RandomSource) -> Streams:
+    def from_random_state(cls, random_state: object) -> Streams:
         """Make secret streams from None, and reproducible ones from others.
 
         Reproducible ones are not private.
