@@ -22,7 +22,7 @@ from dplda import HDPLDA, RandomizedResponse, SubLDA
 from dplda.audit import replay
 from dplda.core._private_fit import TRUSTED_OWNER, TRUSTED_PARTY, TRUSTED_PROCESS
 from dplda.federated import IFTMParty
-from dplda.privacy import limit_rows
+from dplda.privacy import Guarantee, limit_rows
 from dplda.privacy._accounting import epsilon_of
 from dplda.privacy._events import (
     ApproximateDP,
@@ -36,7 +36,7 @@ from dplda.privacy._events import (
     from_record,
     to_record,
 )
-from dplda.privacy._guarantee import Guarantee, _of_group, group_events
+from dplda.privacy._groups import event_of_step, group_events
 
 ROOT = Path(__file__).parents[1]
 EVENTS = (Repeated(Gaussian(30.0), 40),)
@@ -237,7 +237,7 @@ def group_densities(rate, m, size):
     ("rate", "m", "size"), [(0.1, 0.2, 3), (0.5, 2.0, 2), (0.01, 0.8, 10)]
 )
 def test_the_event_of_a_group_dominates_its_exact_law(rate, m, size):
-    sampled = _of_group(PoissonSampled(rate, Gaussian(m)), size)
+    sampled = event_of_step(PoissonSampled(rate, Gaussian(m)), size)
     step, absent, present = group_densities(rate, m, size)
     y = np.linspace(-12 * m, size + 12 * m, 20_001)
     shifted = norm.pdf(y, size, size * sampled.event.noise_multiplier)

@@ -24,11 +24,11 @@ from dplda.leaf._calm import Calm, Word
 from dplda.leaf._messages import warn_user
 from dplda.privacy._accounting import grouped
 from dplda.privacy._events import Event, repeated
-from dplda.privacy._guarantee import PrivacyLeakWarning
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION
 from dplda.privacy._recorder import recorders
 from dplda.privacy._streams import keystream_total_variation
+from dplda.privacy._warnings import PrivacyLeakWarning
 
 # Limit on the random words of a fit, and the distance from ideal randomness that the
 # fit is charged for them. Both are constants, because the charge depends on nothing

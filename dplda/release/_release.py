@@ -34,8 +34,8 @@ from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomicall
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._accounting import grouped
+from dplda.privacy._card import PerRound
 from dplda.privacy._events import Event, from_record, to_record
-from dplda.privacy._guarantee import PerRound
 from dplda.release._container import pack, unpack
 from dplda.release._released_model import ReleasedModel, released_model
 
