@@ -13,7 +13,7 @@ import copy
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import joblib
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
 from dplda.leaf._users import number_users
@@ -214,10 +215,11 @@ class Check(NamedTuple):
         return self.low <= self.statistic <= self.high
 
     def __str__(self) -> str:
+        verdict = "passed" if self.passed else "FAILED"
+        note = f" ({self.note})" if self.note else ""
         return (
             f"{self.name}: {self.statistic:.4g}, expected {self.low:.4g} to "
-            f"{self.high:.4g}: "
-            f"{'passed' if self.passed else 'FAILED'}{self.note and f' ({self.note})'}"
+            f"{self.high:.4g}: {verdict}{note}"
         )
 
 
@@ -253,15 +255,17 @@ class CheckResult:
     def __str__(self) -> str:
         found = "; ".join(check.name for check in self.failures)
         verdict = f"not as declared: {found}" if found else "all is as declared"
-        return "\n".join(
-            [
-                f"{self.name}, releases: {len(self.distances)}: {verdict}.",
-                *(f"* {check}" for check in self.checks),
-            ]
-        )
+        lines = [f"{self.name}, releases: {len(self.distances)}: {verdict}."]
+        lines += [f"* {check}" for check in self.checks]
+        return "\n".join(lines)
 
 
-def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> CheckResult:
+def replay(
+    estimator: BaseEstimator | Callable[..., object],
+    X: ArrayLike | sp.sparray,
+    X_neighbour: ArrayLike | sp.sparray,
+    **fit_params: Any,
+) -> CheckResult:
     """Fit an estimator to two neighboring data sets with one history; compare releases.
 
     The releases of the first fit are recorded, and the second fit gets them in place of
@@ -317,9 +321,8 @@ def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> Check
         seed = int(secret.reader(Purpose.AUDIT, 4).words(1)[0] >> np.uint64(33))
     model, first = fit_watched(estimator, X, seed, **fit_params)
     again, second = fit_watched(estimator, X_neighbour, seed, first, **fit_params)
-    distances, violations = compared(
-        first, second, _changed_units(X, X_neighbour, fit_params)
-    )
+    changed = _changed_units(X, X_neighbour, fit_params)
+    distances, violations = compared(first, second, changed)
     name = getattr(estimator, "__name__", type(estimator).__name__)
     checks = (
         *neighbor_checks("a neighbor", distances, violations),
@@ -332,14 +335,11 @@ def neighbor_checks(
     what: str, distances: Sequence[float], violations: set[str], note: str = ""
 ) -> list[Check]:
     """The lines of what `compared` has found of one neighbor or of several."""
-    largest, found = max(distances, default=0.0), "; ".join(sorted(violations))
+    largest = float(max(distances, default=0.0))
+    changes = f"what {what} changes, over the sensitivity"
+    found = "; ".join(sorted(violations))
     return [
-        Check(
-            f"what {what} changes, over the sensitivity",
-            float(largest),
-            high=1.0,
-            note=note,
-        ),
+        Check(changes, largest, high=1.0, note=note),
         Check(f"what {what} must not change", len(violations), note=found),
     ]
 
@@ -355,9 +355,8 @@ def compared(
     distances = []
     if first.plans != second.plans:
         violations.add("the plan depends on the data")
-    if len(first.steps) != len(second.steps) or len(first.published) != len(
-        second.published
-    ):
+    n_released = (len(first.steps), len(first.published))
+    if n_released != (len(second.steps), len(second.published)):
         violations.add("the number of releases depends on the data")
     for one, other in zip(first.steps, second.steps):
         where = f"{one.label}, round {one.round}"
@@ -367,7 +366,8 @@ def compared(
         distances.append(distance(one, other))
         if changed is None or one.sample is None or other.sample is None:
             continue
-        (rates, rows), (other_rates, other_rows) = one.sample, other.sample
+        rates, rows = one.sample
+        other_rates, other_rows = other.sample
         same = np.ones(max(len(rates), len(other_rates)), bool)
         same[changed] = False
         if len(rates) == len(other_rates) and (rates != other_rates)[same].any():
@@ -384,21 +384,21 @@ def distance(one: Step, other: Step) -> float:
     It exceeds 1 if and only if the exact integers are further apart than what is
     charged.
     """
-    mechanism, moved = one.mechanism, _difference(one, other)
+    mechanism = one.mechanism
+    moved = _difference(one, other)
     if mechanism.exact:
         return 0.0
     # `n_cells` cells are charged, by the unit each
     if isinstance(mechanism, FlooredLaplace):
         n_moved = int(np.count_nonzero(moved))
         return max(int(np.abs(moved).max(initial=0)), n_moved / mechanism.n_cells)
-    squares, radius = (
-        sum(int(m) ** 2 for m in moved[moved != 0]),
-        int(mechanism.sensitivity),
-    )
+    squares = sum(int(m) ** 2 for m in moved[moved != 0])
+    radius = int(mechanism.sensitivity)
     ratio = math.sqrt(squares) / radius
-    return (
-        max(ratio, np.nextafter(1.0, 2.0)) if squares > radius**2 else min(ratio, 1.0)
-    )
+    # the integers decide, and not the rounded ratio
+    if squares > radius**2:
+        return max(ratio, math.nextafter(1.0, 2.0))
+    return min(ratio, 1.0)
 
 
 def _difference(one: Step, other: Step) -> np.ndarray:
@@ -410,35 +410,41 @@ def _difference(one: Step, other: Step) -> np.ndarray:
     return np.array(list(both.values()), np.int64)
 
 
-def attribute_check(one: Any, other: Any) -> Check:
+def attribute_check(one: object, other: object) -> Check:
     """Attributes, or results, that two fits with the same releases do not share."""
-    one, other = _contents(one), _contents(other)
-    names = sorted(
-        name for name in one.keys() | other.keys() if one.get(name) != other.get(name)
-    )
-    name = "fitted attributes that the releases do not determine"
-    return Check(name, len(names), note=", ".join(names))
+    # pairs of a name and a hash that one of the fits has, and the other has not
+    unshared = _contents(one).items() ^ _contents(other).items()
+    names = sorted({name for name, _ in unshared})
+    title = "fitted attributes that the releases do not determine"
+    return Check(title, len(names), note=", ".join(names))
 
 
-def _contents(result: Any) -> dict[str, str]:
+def _contents(result: object) -> dict[str, str]:
     """Hashes of the attributes that a fit has set, or of the result of a function."""
     if not isinstance(result, BaseEstimator):
         return {"the result": joblib.hash(result)}
     parameters = result.get_params(deep=False)
     return {
-        k: joblib.hash(value)
-        for k, value in vars(result).items()
-        if k not in parameters
+        name: joblib.hash(value)
+        for name, value in vars(result).items()
+        if name not in parameters
     }
 
 
-def _changed_units(X: Any, other: Any, fit_params: dict[str, Any]) -> np.ndarray | None:
+def _changed_units(
+    X: ArrayLike | sp.sparray,
+    other: ArrayLike | sp.sparray,
+    fit_params: Mapping[str, object],
+) -> np.ndarray | None:
     """Numbers of the units that differ; None if data are no matrices of one shape."""
-    if isinstance(X, list) or not hasattr(X, "shape") or X.shape != np.shape(other):
+    shape = getattr(X, "shape", None)
+    if shape is None or shape != np.shape(other):
         return None
-    one, two = (
-        sp.csr_array(np.asarray(m) if not sp.issparse(m) else m) for m in (X, other)
-    )
-    rows = np.flatnonzero(np.diff(sp.csr_array(one != two).indptr))
-    users = number_users(fit_params.get("user_ids"), X.shape[0])
+    differences = sp.csr_array(_sparse(X) != _sparse(other))
+    rows = np.flatnonzero(np.diff(differences.indptr))
+    users = number_users(fit_params.get("user_ids"), shape[0])
     return rows if users is None else np.unique(users[rows])
+
+
+def _sparse(X: ArrayLike | sp.sparray) -> sp.csr_array:
+    return sp.csr_array(X if sp.issparse(X) else np.asarray(X))
