@@ -107,7 +107,7 @@ def audit_epsilon(
     n_runs: int = 1,
     delta: float | None = None,
     confidence: float = 0.95,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: object = None,
 ) -> AuditResult:
     """Attack fits of an estimator, and bound the epsilon that they spend from below.
 

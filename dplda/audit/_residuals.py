@@ -63,7 +63,7 @@ def residual_check(
     estimator: BaseEstimator,
     X: ArrayLike | sp.sparray,
     *,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: object = None,
 ) -> CheckResult:
     """Compare the noise of a fit, and all that its guarantee rests on, with its claims.
 

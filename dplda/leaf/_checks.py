@@ -40,9 +40,7 @@ def check_number(
     return number
 
 
-def check_integer(
-    name: str, value: Any, low: int, high: int = LARGEST_INTEGER
-) -> int:
+def check_integer(name: str, value: Any, low: int, high: int = LARGEST_INTEGER) -> int:
     """Return `value` as an int from `low` to `high`, included; a bool: TypeError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")

@@ -39,7 +39,7 @@ from dplda.privacy import Ledger, split_epsilon
 from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._ledger import as_ledger
-from dplda.reading._displays import list_topics
+from dplda.reading._displays import TopicRow, list_topics
 from dplda.release._release import save_release
 from dplda.text._count_vectorizer import (
     OfTexts,
@@ -323,7 +323,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         save_release(self, path)
 
     @property
-    def topics_(self) -> list[dict[str, Any]]:
+    def topics_(self) -> list[TopicRow]:
         """Row, share, flag and ten words of each topic, most evidence first."""
         check_is_fitted(self, "components_")
         return list_topics(self.model_, self.vocabulary_)
