@@ -8,7 +8,6 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from dplda._version import __version__
 from dplda.cli import _federation, _fit, _ledger, _options
@@ -21,7 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for a file that cannot be read.
     """
     options = parse(argv)
-    usual, warnings.formatwarning = warnings.formatwarning, _without_line
+    usual = warnings.formatwarning
+    warnings.formatwarning = _without_line
     try:
         return options.command(options) or 0
     except KeyboardInterrupt:
@@ -47,7 +47,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="command")
     for module in (_fit, _options, _ledger, _federation):
-        module.add_commands(commands)
+        module.add_commands(commands.add_parser)
     return parser.parse_args(argv)
 
 
@@ -57,7 +57,7 @@ def _close_output() -> None:
 
 
 def _without_line(
-    message: Warning | str, category: type[Warning], *_: Any, **__: Any
+    message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> str:
     """A warning of a command: its place in the code says nothing to a user."""
     return textwrap.fill(f"{category.__name__}: {message}", 96) + "\n"
