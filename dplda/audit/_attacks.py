@@ -194,15 +194,15 @@ def _attack_on_documents(unit: str, relation: str, n_each: int = 1) -> Attack:
         canaries alone and with the released sums, computes them.
         """
         canaries, owners = _documents(target, n_each)
-        n = target.n_canaries
+        n_canaries = target.n_canaries
 
         def everybody(i: int, rates: np.ndarray) -> np.ndarray:
-            return np.arange(n)
+            return np.arange(n_canaries)
 
         def of_canaries(released: np.ndarray) -> np.ndarray:
             """The cells of their words, which are the last ones in every release."""
-            n_cells = released.size // canaries.shape[1] * n
-            return released.reshape(-1)[-n_cells:].reshape(n, -1).astype(float)
+            n_cells = released.size // canaries.shape[1] * n_canaries
+            return released.reshape(-1)[-n_cells:].reshape(n_canaries, -1).astype(float)
 
         _, own = fit_watched(
             model,
@@ -211,12 +211,14 @@ def _attack_on_documents(unit: str, relation: str, n_each: int = 1) -> Attack:
             members=everybody,
             **fit_data(canaries, owners),
         )
-        total = np.zeros(n)
+        total = np.zeros(n_canaries)
         for step, first in zip(own.steps, tape.steps):
             value = of_canaries(step.value)
             noisy = of_canaries(first.noisy)
             ratio = ((noisy - value / 2) * value).sum(axis=1) / step.mechanism.scale**2
-            rates = np.ones(n) if step.sample is None else step.sample[0][:n]
+            rates = np.ones(n_canaries)
+            if step.sample is not None:
+                rates = step.sample[0][:n_canaries]
             # the sample is secret: a mixture of both cases
             with np.errstate(divide="ignore"):
                 total += np.logaddexp(np.log1p(-rates), np.log(rates) + ratio)

@@ -244,7 +244,8 @@ def _fit_together(options: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format=LOG)
     log.info("plan %s", plan.digest.hex())
     # tables; words, escaped twice; the guarantee
-    room = plan.max_bytes + 4 * len(plan.text().encode()) + 2**17
+    text = plan.text().encode()
+    room = plan.max_bytes + 4 * len(text) + 2**17
     try:
         with reserved(options.out, room):
             model = party.fit(line)

@@ -82,7 +82,8 @@ def with_signal(
     for k, mask in enumerate(standing_words(components, components_std)):
         f = components[k, mask] / components[k].sum()
         p = frequencies[mask]
-        evidence[k] = doc_words * (f * np.log(f / p) - f + p).sum()
+        information = f * np.log(f / p) - f + p
+        evidence[k] = doc_words * information.sum()
     number = n_components / 20  # over that of the limits
     growth = min(number, number**GROWTH)
     if n_components == 1:  # which has no others to be compared with

@@ -95,18 +95,18 @@ def coherence(
     words, place = np.unique(top, return_inverse=True)
     place = place.reshape(top.shape)
     held = sp.csr_array(counts[:, words] > 0, dtype=np.float64)
-    p = held.sum(axis=0) / n_texts
+    share = held.sum(axis=0) / n_texts
     joint = (held.T @ held).toarray() / n_texts
     # of the pair v, w, the word w is the more probable one
     first, second = np.triu_indices(top.shape[1], 1)
     v = place[:, second]
     w = place[:, first]
-    known = (p[v] > 0) & (p[w] > 0)
+    known = (share[v] > 0) & (share[w] > 0)
     together = joint[v, w] + SMALL
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0: no pair is known
-        scores = np.log(together / p[w])
+        scores = np.log(together / share[w])
         if measure == "c_npmi":
-            scores = (scores - np.log(p[v])) / -np.log(together)
+            scores = (scores - np.log(share[v])) / -np.log(together)
             # the limit, if all texts hold both
             scores = np.where(joint[v, w] == 1, 1.0, scores)
         return np.where(known, scores, 0.0).sum(axis=1) / known.sum(axis=1)

@@ -274,18 +274,20 @@ def plot_topics(
     share = components.sum(axis=1) / components.sum()
     marginal = components.sum(axis=0) / components.sum()
     probability = _word_probabilities(components)
-    for place, k in enumerate(chosen, start=1):
+    for place, topic in enumerate(chosen, start=1):
         axes = figure.add_subplot(rows, columns, place)
-        mark = ", weak" if weak[k] else ""
-        axes.set_title(f"topic {k} ({share[k]:.1%}){mark}", fontsize=11, loc="left")
-        likeliest_first = np.argsort(-probability[k, best[k]], kind="stable")
-        words = best[k][likeliest_first]
+        mark = ", weak" if weak[topic] else ""
+        axes.set_title(
+            f"topic {topic} ({share[topic]:.1%}){mark}", fontsize=11, loc="left"
+        )
+        likeliest_first = np.argsort(-probability[topic, best[topic]], kind="stable")
+        words = best[topic][likeliest_first]
         _draw_words(
             axes,
             [escaped(names[v]) for v in words],
-            probability[k, words],
+            probability[topic, words],
             marginal[words],
-            noise[k, words],
+            noise[topic, words],
         )
     handles, labels = axes.get_legend_handles_labels()
     legend = dict(zip(labels[::-1], handles[::-1]))
