@@ -14,8 +14,8 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._curator import TOTAL_VARIATION
 from dplda.privacy._mechanisms import DiscreteGaussian
+from dplda.privacy.mechanisms import TOTAL_VARIATION
 
 
 def rounded(noise):

@@ -26,9 +26,11 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.federated._tokens import Tokens, check_size, privatize, sweep_tokens
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
-from dplda.privacy import NonPrivate, epsilon_of
+from dplda.privacy import Guarantee, NonPrivate, epsilon_of
+from dplda.privacy._charge import Charge
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import Curator
@@ -194,70 +196,104 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         # of one coordinate
         events = (NonPrivate(),) if bits is None else bits.events(1, 1)
         plan = [(NOISY_TOKENS, event) for event in events]  # public
-        name = type(self).__name__
-        with Curator(
-            plan, streams, label=name, unit="token", ledger=self.ledger
-        ) as curator:
+        # parties of one process have different documents: nobody adds their budgets up
+        with Charge(
+            plan,
+            label=type(self).__name__,
+            unit="token",
+            ledger=self.ledger,
+            seeded=streams.seeded,
+        ) as charge:
             counts = check_counts(self, X, reset=True)  # private
             # in the order of the columns, one changed word would move the tokens of
             # other words
             rows = Corpus.from_counts(counts).shuffled(streams, 0)  # private
+            first_rows = _first_rows(documents, len(counts.indptr) - 1)
             corpus = Corpus(
-                rows.word,
-                rows.doc_ptr[_first_rows(documents, len(counts.indptr) - 1)],
-                rows.n_words,
+                rows.word, rows.doc_ptr[first_rows], rows.n_words
             )  # private
             corpus, kept = _kept(corpus, self.max_doc_tokens, streams)  # private
             check_size(corpus, bits)  # public: the number of tokens
+            sentence_ptr = np.unique(kept[rows.doc_ptr])  # public: no sentence is empty
+            table = self._random_topics(rows.n_words, streams)  # public
+            guarantee = self._guarantee(bits, rows.n_words, streams.seeded, charge)
+            charge.begin()
             # One blanked token changes one coordinate of one one-hot vector by 1: the
             # positions of all tokens depend on lengths and coins only. Each coordinate
             # of each token has noise of that sensitivity, so that the event of one
             # coordinate is the cost of the token.
-            draw = partial(privatize, corpus, bits, streams)  # public
-            tokens = curator.publish(draw, events, label=NOISY_TOKENS, round=0)
-            sentence_ptr = np.unique(kept[rows.doc_ptr])  # public: no sentence is empty
-        del corpus, rows, counts, X  # everything below is post-processing
-        noise = (
-            f"randomized response on each of the {tokens.n_words} bits of each token's "
-            "one-hot vector (a bit is reported wrongly with probability "
-            f"{tokens.flip:.3g}), once"
-        )
-        guarantee = make_guarantee(
-            events,
+            tokens = Curator(charge, streams).publish(
+                partial(privatize, corpus, bits, streams),
+                events,
+                label=NOISY_TOKENS,
+                round=0,
+            )  # public
+            del corpus, rows, counts, X  # everything below is post-processing
+            table = tokens.word_weights() * table
+            # whatever ends the sweeps, `refine` goes on from these
+            self._publish(guarantee, table, 0, tokens)
+            n_split = 0
+            if documents is not None:
+                # whole sentences hardly change their topic while topics are random
+                n_split = self.max_iter // 2
+                if n_split:
+                    with interruptible():
+                        table = self._learn(
+                            tokens, table, streams, range(1, n_split + 1)
+                        )
+                tokens = replace(tokens, unit_ptr=sentence_ptr)
+            sweeps = range(n_split + 1, self.max_iter + 1)
+            with interruptible():
+                table = self._learn(tokens, table, streams, sweeps)
+            self._publish(guarantee, table, self.max_iter, tokens)
+        return self
+
+    def _guarantee(
+        self, bits: RandomizedBits | None, n_words: int, seeded: bool, charge: Charge
+    ) -> Guarantee:
+        """What a blanked token costs."""
+        mechanism = "the words themselves, without noise"
+        if bits is not None:
+            mechanism = (
+                f"randomized response on each of the {n_words} bits of each token's "
+                "one-hot vector (a bit is reported wrongly with probability "
+                f"{bits.probability:.3g}), once"
+            )
+        return make_guarantee(
+            charge.events,
+            promise=self._promise,
+            charge=charge,
             delta=self.delta,
             unit="token",
             relation=TOKEN_RELATION,
-            mechanism=noise if bits else "the words themselves, without noise",
-            sensitivity=1.0 if bits else math.inf,
-            noise_scale=None if bits else 0.0,
-            seeded=streams.seeded,
+            mechanism=mechanism,
+            sensitivity=math.inf if bits is None else 1.0,
+            noise_scale=0.0 if bits is None else None,
+            seeded=seeded,
             assumptions=TOKEN_ASSUMPTIONS,
         )
-        # random topics around the word weights
+
+    def _random_topics(self, n_words: int, streams: Streams) -> np.ndarray:
+        """Exponential weights of words in topics, which those of words multiply."""
         n_components = int(self.n_components)
-        words = streams.reader(Purpose.INITIAL_TABLE, 0).words(
-            n_components * tokens.n_words
-        )
-        scale = -np.log(uniform(words, positive=True)).reshape(n_components, -1)
-        table = tokens.word_weights() * scale  # public
-        n_split = self.max_iter // 2 if documents is not None else 0
-        # whole sentences hardly change their topic while the topics are random
-        if n_split:
-            table = self._learn(tokens, table, streams, range(1, n_split + 1))  # public
-        if documents is not None:
-            tokens = replace(tokens, unit_ptr=sentence_ptr)
-        epsilon = epsilon_of(events, 0.0)
-        sweeps = range(n_split + 1, self.max_iter + 1)
+        reader = streams.reader(Purpose.INITIAL_TABLE, 0)
+        words = reader.words(n_components * n_words)
+        return -np.log(uniform(words, positive=True)).reshape(n_components, -1)
+
+    def _publish(
+        self, guarantee: Guarantee, table: np.ndarray, n_iter: int, tokens: Tokens
+    ) -> None:
+        """Set the fitted attributes, all public."""
+        epsilon = epsilon_of(guarantee.events, 0.0)
         publish(
             self,
             guarantee,
-            components_=self._learn(tokens, table, streams, sweeps),  # public
-            n_iter_=self.max_iter,
+            components_=table,
+            n_iter_=n_iter,
             token_epsilon_=epsilon,
             document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
             _tokens=tokens,
         )
-        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> IFTMParty:

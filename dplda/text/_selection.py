@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dplda.core._fold_in import BATCH
@@ -53,6 +55,14 @@ GRID_END = 1.5
 GRID_POINTS = 160
 
 
+class Counts(NamedTuple):
+    """Integer weights of terms; private."""
+
+    terms: NDArray[np.object_]
+    total: NDArray[np.int64]
+    asked: NDArray[np.bool_]  # the public list has it
+
+
 @dataclass(frozen=True)
 class Selection:
     """One release: which terms of the units pass, and their noisy weights."""
@@ -87,14 +97,10 @@ class Selection:
             return 1
         return selection_threshold(mechanism, failure.delta, self.max_terms)
 
-    def select(
-        self,
-        sets: Sequence[set[str]],
-        asked: Sequence[str],
-        curator: Curator,
-        streams: Streams,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Release the terms that pass, with noisy weights."""
+    def count(
+        self, sets: Sequence[set[str]], asked: Sequence[str], streams: Streams
+    ) -> Counts:
+        """Weights of the terms of all units, and of the terms asked for; private."""
         public = frozenset(asked)
         if not self.discover:
             sets = [of_unit & public for of_unit in sets]
@@ -104,12 +110,18 @@ class Selection:
         total = np.zeros(len(terms), np.int64)
         for of_unit in kept:  # a vector each, of L2 norm at most `radius`, in integers
             if of_unit:  # its terms are distinct, so that no cell is counted twice
-                cells = [column[term] for term in of_unit]
-                total[cells] += count_unit(self.radius, len(of_unit))
+                columns = [column[term] for term in of_unit]
+                total[columns] += count_unit(self.radius, len(of_unit))
+        return Counts(terms, total, np.array([term in public for term in terms], bool))
+
+    def release(
+        self, counts: Counts, curator: Curator
+    ) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
+        """The terms that pass, with noisy weights; public."""
         passing, noisy = curator.release_selected(
-            terms,
-            total,
-            np.array([term in public for term in terms], bool),
+            counts.terms,
+            counts.total,
+            counts.asked,
             self.mechanism,
             threshold=self.threshold,
             failure=self.failure,

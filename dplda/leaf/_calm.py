@@ -1,0 +1,133 @@
+"""What surrounds a process must neither end paid work nor hide what it has found.
+
+A `Calm` begins when something is paid for. Until it ends, words of this package wait,
+floating-point errors of NumPy are silent, and signals wait: a result that was paid for
+is kept before a warning, which the caller may have made an error, or Ctrl-C is heard.
+Work that may be ended without a loss runs inside of `interruptible`.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
+from types import FrameType
+from typing import TypeAlias
+
+Word: TypeAlias = tuple[str, type[Warning]]  # a message and its category
+Handler: TypeAlias = Callable[[int, FrameType | None], object]
+
+# What waits to be said, in this thread; None: words are said at once.
+_WAITING: ContextVar[list[Word] | None] = ContextVar("_WAITING", default=None)
+
+
+class _Signals:
+    """Lets the signals of the process wait whose handlers are Python code.
+
+    Python runs such handlers in the main thread alone: no other thread needs this.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Handler] = {}  # those that wait, by signal
+        self._heard: list[int] = []
+
+    def hold(self) -> bool:
+        """Let signals wait; False if they do already, or never reach this thread."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._handlers or not is_main:
+            return False
+        found = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        for number, handler in found.items():
+            if callable(handler) and not isinstance(handler, signal.Handlers):
+                self._handlers[number] = handler
+                signal.signal(number, self._note)
+        return bool(self._handlers)
+
+    def let_go(self) -> None:
+        """Give the handlers back, and let them hear what came meanwhile."""
+        while self._handlers:
+            number, handler = self._handlers.popitem()
+            signal.signal(number, handler)
+        while self._heard:
+            signal.raise_signal(self._heard.pop(0))
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number not in self._heard:
+            self._heard.append(number)
+
+
+_signals = _Signals()
+
+
+class Calm:
+    """Work that warnings, NumPy modes and signals of the caller leave alone.
+
+    From `begin` on, all of these wait. `end` gives the caller's modes back, and returns
+    the words. `hear` then lets signals be heard.
+    """
+
+    def __init__(self) -> None:
+        self._token: Token[list[Word] | None] | None = None
+        self._holds_signals = False
+
+    def begin(self) -> None:
+        """Let words and signals wait from now on."""
+        import numpy as np  # the command line needs none for its help
+
+        self._holds_signals = _signals.hold()
+        self._mode = np.errstate(all="ignore")
+        self._mode.__enter__()
+        self._token = _WAITING.set([])
+
+    def end(self) -> list[Word]:
+        """Stop to wait for words, and return them; none if nothing has begun."""
+        if self._token is None:
+            return []
+        words = _WAITING.get() or []
+        _WAITING.reset(self._token)
+        self._token = None
+        self._mode.__exit__(None, None, None)
+        return words
+
+    def hear(self) -> None:
+        """Let signals be heard again, those that have waited first."""
+        if self._holds_signals:
+            self._holds_signals = False
+            _signals.let_go()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Hear signals in this block, although work is paid for: ending it loses nothing.
+
+    An exception leaves the block with signals waiting again.
+    """
+    was_held = bool(_signals._handlers) and (
+        threading.current_thread() is threading.main_thread()
+    )
+    if not was_held:
+        yield
+        return
+    try:
+        _signals.let_go()
+        yield
+    finally:
+        _signals.hold()
+
+
+def wait_with(message: str, category: type[Warning]) -> bool:
+    """Whether a word waits: it is then said at the end of the work."""
+    waiting = _WAITING.get()
+    if waiting is not None:
+        waiting.append((message, category))
+    return waiting is not None
+
+
+def say_progress(line: str) -> None:
+    """Print a line to the standard error, if there is one that takes it."""
+    with suppress(Exception):  # closed, full, or replaced by what cannot write
+        if sys.stderr is not None:
+            print(line, file=sys.stderr)
