@@ -90,7 +90,7 @@ def test_synthetic_seeds(monkeypatch):
     state = np.random.RandomState(3)
     assert (make_topic_corpus(random_state=state).data != first.data).nnz == 0
     assert (make_topic_corpus(random_state=state).data != first.data).nnz > 0
-    monkeypatch.setattr(_synthetic, "_CELLS_AT_ONCE", 120)
+    monkeypatch.setattr(_synthetic, "CELLS_AT_ONCE", 120)
     assert (make_topic_corpus(random_state=3).data != first.data).nnz == 0
     for name in ("doc_length", "doc_topic_prior", "topic_word_prior"):
         for value in (0, -1.0, np.inf, np.nan):

@@ -19,7 +19,7 @@ import dplda
 import dplda.local._lplda as module
 from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
-from dplda.local._lplda import estimate_counts, weight_of_prior
+from dplda.local._estimates import estimate_counts, weight_of_prior
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Ledger, LowSignalWarning
 

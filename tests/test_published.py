@@ -78,7 +78,7 @@ def test_the_record_says_that_there_is_no_guarantee_and_why(estimator, corpus):
     assert 0 < model.published_epsilon_ < math.inf
     assert "no privacy guarantee" in str(model.privacy_)
     assert "which proves nothing, because" in model.privacy_.mechanism
-    assert model._hole in model.privacy_.mechanism
+    assert model._flaw.hole in model.privacy_.mechanism
     assert model.privacy_.noise_scale > 0
 
 

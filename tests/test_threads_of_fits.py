@@ -38,7 +38,7 @@ FITS = {
 
 @pytest.fixture
 def tiny_pieces(monkeypatch):
-    monkeypatch.setattr(_corpus, "BLOCK_TOKENS", 300)
+    monkeypatch.setattr(_corpus, "BLOCK", 300)
     monkeypatch.setattr(_corpus.row_blocks, "__defaults__", (200, 1))
     monkeypatch.setattr(_curator, "BLOCK_CELLS", 64)
     monkeypatch.setattr(_fold_in, "PIECE", 100)

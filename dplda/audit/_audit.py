@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import binom
@@ -16,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from dplda.audit._attacks import ATTACKS, Attack, Target, train
 from dplda.audit._replay import CheckResult, watched
 from dplda.audit._residuals import can_be_watched, residual_check
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import Matrix, check_counts
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
 
@@ -100,7 +98,7 @@ class AuditResult:
 
 def audit_epsilon(
     estimator: BaseEstimator,
-    X: ArrayLike | sp.sparray,
+    X: Matrix,
     *,
     attack: str | Attack | None = None,
     n_canaries: int = 1000,

@@ -13,7 +13,7 @@ import copy
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
+from dplda.core._corpus import Matrix
 from dplda.leaf._users import number_users
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
@@ -163,7 +164,7 @@ def watched(
 
 def fit_watched(
     estimator: BaseEstimator | Callable[..., object],
-    X: ArrayLike | sp.sparray,
+    X: Matrix,
     seed: object = None,
     first: Tape | None = None,
     members: Members | None = None,
@@ -248,8 +249,8 @@ class CheckResult:
 
 def replay(
     estimator: BaseEstimator | Callable[..., object],
-    X: ArrayLike | sp.sparray,
-    X_neighbour: ArrayLike | sp.sparray,
+    X: Matrix,
+    X_neighbour: Matrix,
     **fit_params: Any,
 ) -> CheckResult:
     """Fit an estimator to two neighboring data sets with one history; compare releases.
@@ -307,7 +308,7 @@ def replay(
         seed = int(secret.reader(Purpose.AUDIT, 4).words(1)[0] >> np.uint64(33))
     model, first = fit_watched(estimator, X, seed, **fit_params)
     again, second = fit_watched(estimator, X_neighbour, seed, first, **fit_params)
-    changed = _changed_units(X, X_neighbour, fit_params)
+    changed = _changed_units(X, X_neighbour, fit_params.get("user_ids"))
     distances, violations = compared(first, second, changed)
     name = getattr(estimator, "__name__", type(estimator).__name__)
     checks = (
@@ -418,9 +419,9 @@ def _contents(result: object) -> dict[str, str]:
 
 
 def _changed_units(
-    X: ArrayLike | sp.sparray,
-    other: ArrayLike | sp.sparray,
-    fit_params: Mapping[str, object],
+    X: Matrix,
+    other: Matrix,
+    user_ids: ArrayLike | None,
 ) -> np.ndarray | None:
     """Numbers of the units that differ; None if data are no matrices of one shape."""
     shape = getattr(X, "shape", None)
@@ -428,9 +429,9 @@ def _changed_units(
         return None
     differences = sp.csr_array(_sparse(X) != _sparse(other))
     rows = np.flatnonzero(np.diff(differences.indptr))
-    users = number_users(fit_params.get("user_ids"), shape[0])
+    users = number_users(user_ids, shape[0])
     return rows if users is None else np.unique(users[rows])
 
 
-def _sparse(X: ArrayLike | sp.sparray) -> sp.csr_array:
+def _sparse(X: Matrix) -> sp.csr_array:
     return sp.csr_array(X if sp.issparse(X) else np.asarray(X))

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.fft
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 from scipy.stats import binom, chi2, kstest, laplace, norm, rv_continuous
 from sklearn.base import BaseEstimator, clone
 
@@ -33,7 +32,7 @@ from dplda.audit._replay import (
     fit_watched,
     neighbor_checks,
 )
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import Matrix, check_counts
 from dplda.privacy import Repeated
 from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose, uniform_integers
@@ -61,7 +60,7 @@ def can_be_watched(estimator: BaseEstimator) -> bool:
 
 def residual_check(
     estimator: BaseEstimator,
-    X: ArrayLike | sp.sparray,
+    X: Matrix,
     *,
     random_state: object = None,
 ) -> CheckResult:

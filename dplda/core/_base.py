@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from numbers import Integral, Real
 from typing import TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import are_shards, check_counts, check_shards
+from dplda.core._corpus import Matrix, are_shards, check_counts, check_shards
 from dplda.core._fold_in import LARGEST_PRIOR, fold_in
 from dplda.core._perplexity import held_out_log_likelihood
 from dplda.core._private_fit import Described, Interval
@@ -23,7 +22,7 @@ from dplda.privacy import PrivacyLeakWarning
 MAX_COMPONENTS = 2**16  # a table of 100,000 words has 52 GB then
 MAX_ITER = 10**6  # a plan lists all rounds before the first one
 # What each parameter may be, in the form of scikit-learn.
-Constraints: TypeAlias = dict[str, Sequence[object]]
+Constraints: TypeAlias = Mapping[str, Sequence[object]]
 
 
 class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Described):
@@ -100,7 +99,7 @@ class BaseLDA(BaseTopicModel):
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
     }
 
-    def transform(self, X: ArrayLike | sp.sparray) -> np.ndarray:
+    def transform(self, X: Matrix) -> np.ndarray:
         """Topic weights of documents, by fold-in.
 
         Parameters
@@ -141,14 +140,14 @@ class BaseLDA(BaseTopicModel):
         theta /= theta.sum(axis=1, keepdims=True)
         return theta
 
-    def _read(self, X: ArrayLike | sp.sparray) -> Iterable[sp.csr_array]:
+    def _read(self, X: Matrix) -> Iterable[sp.csr_array]:
         """The checked counts of new documents, shard after shard."""
         if are_shards(X):
             check_shards(self, X, reset=False)
             return cast(Iterable[sp.csr_array], X)
         return [check_counts(self, X, reset=False, whole=False)]
 
-    def score(self, X: ArrayLike | sp.sparray, y: object = None) -> float:
+    def score(self, X: Matrix, y: object = None) -> float:
         """Mean held-out log-likelihood per token, by document completion.
 
         Higher is better.
@@ -173,9 +172,7 @@ class BaseLDA(BaseTopicModel):
         """
         return self._log_likelihood(X, completion=True)
 
-    def perplexity(
-        self, X: ArrayLike | sp.sparray, *, completion: bool = True
-    ) -> float:
+    def perplexity(self, X: Matrix, *, completion: bool = True) -> float:
         """Held-out perplexity, ``exp(-score(X))``; lower is better.
 
         Parameters
@@ -199,7 +196,7 @@ class BaseLDA(BaseTopicModel):
         """
         return float(np.exp(-self._log_likelihood(X, completion=completion)))
 
-    def _log_likelihood(self, X: ArrayLike | sp.sparray, *, completion: bool) -> float:
+    def _log_likelihood(self, X: Matrix, *, completion: bool) -> float:
         check_is_fitted(self)
         if getattr(self, "epsilon_", np.inf) < np.inf:
             _warn_of_exact_scores()

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dplda.core._corpus import (
+    Matrix,
     are_shards,
     check_table,
     positive_entries,
@@ -88,7 +89,7 @@ def _split(
 
 
 def check_inputs(
-    components: ArrayLike, X: ArrayLike | sp.sparray
+    components: ArrayLike, X: Matrix
 ) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
     """Return a table, and documents of its words: a matrix, or shards one by one."""
     components = check_table(components, "components")
@@ -166,7 +167,7 @@ def held_out_log_likelihood(
 
 def held_out_perplexity(
     components: ArrayLike,
-    X: ArrayLike | sp.sparray,
+    X: Matrix,
     *,
     doc_topic_prior: float = 0.1,
     completion: bool = True,
@@ -235,8 +236,8 @@ def held_out_perplexity(
 
 
 def unigram_perplexity(
-    X_train: ArrayLike | sp.sparray,
-    X: ArrayLike | sp.sparray,
+    X_train: Matrix,
+    X: Matrix,
     *,
     topic_word_prior: float = 0.01,
 ) -> float:

@@ -124,3 +124,10 @@ def words_after(steps: Iterable[tuple[str, Any]]) -> list[str] | None:
         named = hasattr(step, "get_feature_names_out")
         names = step.get_feature_names_out(names) if named else None
     return None if names is None else [str(name) for name in names]
+
+
+class CountsBySettings:
+    """A vectorizer that counts as a CountVectorizer of its settings does.
+
+    A class says so of itself: what inherits from it may count in another way.
+    """

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from dplda.core._corpus import Matrix
 from dplda.core._private_fit import COLUMNS, TRUSTED_PARTY
 from dplda.federated._messages import (
     MAX_BYTES,
@@ -27,7 +28,7 @@ from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
 from dplda.privacy._events import Event
-from dplda.release._released_model import ReleasedModel
+from dplda.release._released_model import ReleasedModel, released_model
 
 # of a word in a topic of the released model: any document has a score
 LEAST_PROBABILITY = 1e-9
@@ -273,14 +274,14 @@ class IFTMMaster:
             )
         weights = np.maximum(self.topic_weights_, 1.0)
         doc_topic_prior = IFTMParty().doc_topic_prior  # type: ignore[no-untyped-call]
-        return ReleasedModel._of(
+        return released_model(
             np.maximum(self.components_, LEAST_PROBABILITY) * weights[:, None],
             _stated_guarantee(self._stated),
             doc_topic_prior=doc_topic_prior,
             vocabulary=self._words,
-            n_iter_=self.round_,
-            estimator_name_=type(self).__name__,
-            parameters_={
+            n_iter=self.round_,
+            estimator_name=type(self).__name__,
+            parameters={
                 "similarity_threshold": self.similarity_threshold,
                 "n_top_words": self.n_top_words,
                 "max_weight": self.max_weight,
@@ -377,7 +378,7 @@ def _stated_guarantee(stated: Mapping[str, Stated]) -> Guarantee:
 
 def answer_request(
     estimator: IFTMParty,
-    X: npt.ArrayLike | sp.sparray,
+    X: Matrix,
     request: NextModel | bytes,
     *,
     party: str,
@@ -462,7 +463,7 @@ def _check_party(name: str, estimator: object) -> None:
 
 def run_rounds(
     master: IFTMMaster,
-    parties: Mapping[str, tuple[IFTMParty, npt.ArrayLike | sp.sparray]],
+    parties: Mapping[str, tuple[IFTMParty, Matrix]],
     n_rounds: int,
 ) -> IFTMMaster:
     """Run the rounds of iFTM in one process, for experiments.

@@ -31,7 +31,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from aiohttp import web
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -44,7 +43,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from dplda._version import __version__
-from dplda.core._corpus import public_tables
+from dplda.core._corpus import Matrix, public_tables
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
@@ -65,7 +64,7 @@ from dplda.leaf._files import check_kept_secret
 log = logging.getLogger("dplda.federated")
 
 # Documents of a party, and the user of each row or None.
-PartyData: TypeAlias = tuple[npt.ArrayLike | sp.sparray, npt.ArrayLike | None]
+PartyData: TypeAlias = tuple[Matrix, npt.ArrayLike | None]
 
 MODELS: dict[str, type[DocumentLDA]] = {
     "SubLDA": SubLDA,

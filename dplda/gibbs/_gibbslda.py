@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import BLOCK_TOKENS, Corpus, check_counts, row_blocks
+from dplda.core._corpus import BLOCK, Corpus, Matrix, check_counts, row_blocks
 from dplda.core._fold_in import pad
 from dplda.core._private_fit import no_guarantee, publish
 from dplda.gibbs._frozen_table import (
@@ -120,7 +119,7 @@ class GibbsLDA(BaseLDA):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike | sp.sparray, y: object = None) -> GibbsLDA:
+    def fit(self, X: Matrix, y: object = None) -> GibbsLDA:
         """Train on documents: `max_iter` sweeps."""
         corpus = Corpus.from_counts(check_counts(self, X, reset=True))
         n_sweeps = int(self.max_iter)
@@ -248,7 +247,7 @@ def live_sweep(
     scratch = np.empty((4, counts.shape[1]), np.float32)
     start = 0
     # whose random words are drawn at a time; changes no result
-    for block in corpus.blocks(BLOCK_TOKENS):
+    for block in corpus.blocks(BLOCK):
         end = start + block.n_tokens
         _gibbs.collapsed_sweep(
             block.word,

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from dplda.core._corpus import check_table, check_topics
+from dplda.core._corpus import Matrix, check_table, check_topics
 from dplda.core._perplexity import check_inputs
 from dplda.leaf._checks import check_integer
 
@@ -18,7 +18,7 @@ SMALL = 1e-12  # added to a joint probability, as in [3]_ of `coherence`
 
 def coherence(
     components: ArrayLike,
-    X: ArrayLike | sp.sparray,
+    X: Matrix,
     *,
     measure: str = "c_npmi",
     n_top_words: int = 10,

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from dplda.core._corpus import are_shards, check_table, row_blocks, unit_of
+from dplda.core._corpus import Matrix, are_shards, check_table, row_blocks, unit_of
 from dplda.core._fold_in import (
     BATCH,
     LARGEST_PRIOR,
@@ -62,7 +62,7 @@ class NoisyScore:
 
 def noisy_score(
     model: BaseEstimator,
-    X: ArrayLike | sp.sparray,
+    X: Matrix,
     *,
     epsilon: float,
     delta: float = 1e-6,

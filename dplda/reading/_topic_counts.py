@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import Matrix, check_counts
 from dplda.core._fold_in import fold_in
 from dplda.core._private_fit import release_sum
 from dplda.core._texts import check_model
@@ -27,7 +26,7 @@ COUNTS = "number of documents in each topic"
 
 def private_topic_counts(
     model: BaseEstimator,
-    X: ArrayLike | sp.sparray,
+    X: Matrix,
     *,
     epsilon: float,
     delta: float = 1e-6,

@@ -35,6 +35,7 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
+from dplda.core._texts import CountsBySettings
 from dplda.datasets import load_public_vocabulary, load_word_vectors
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import StrOptions, _fit_context
@@ -93,7 +94,9 @@ class OfTexts(TransformerMixin):
 
 # counts are sparse, which no data frame is made of: like CountVectorizer, without
 # set_output
-class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=None):
+class PrivateCountVectorizer(
+    OfTexts, CountsBySettings, PrivateEstimator, auto_wrap_output_keys=None
+):
     r"""Word counts in a vocabulary that is chosen with differential privacy.
 
     A vocabulary that :class:`~sklearn.feature_extraction.text.CountVectorizer` learns
