@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from dplda._version import __version__
 from dplda.cli import _federation, _fit, _ledger, _options
@@ -89,7 +88,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="command")
     for module in (_fit, _options, _ledger, _federation):
-        module.add_commands(commands)
+        module.add_commands(commands.add_parser)
     return parser.parse_args(argv)
 
 
@@ -99,7 +98,7 @@ def _close_output() -> None:
 
 
 def _without_line(
-    message: Warning | str, category: type[Warning], *_: Any, **__: Any
+    message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> str:
     """A warning of a command: its place in the code says nothing to a user."""
     return textwrap.fill(f"{category.__name__}: {message}", 96) + "\n"

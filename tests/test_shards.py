@@ -279,7 +279,7 @@ def test_a_live_start_reads_shard_after_shard(engine, corpus, shards, monkeypatc
     monkeypatch.setattr(_sublda, "LIVE_START", K)
     model = SubLDA(K, epsilon=math.inf, max_iter=1, random_state=1)
     expected = model.fit(corpus).components_
-    monkeypatch.setattr(_gibbslda, "PIECE_TOKENS", 100)
+    monkeypatch.setattr(_gibbslda, "BLOCK", 100)
     for X in (
         corpus,
         *(X if engine is None else X.on(engine) for X in shards.values()),

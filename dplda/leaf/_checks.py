@@ -11,6 +11,7 @@ from typing import Literal
 # A mechanism that publishes each unit with probability delta satisfies it: one in a
 # hundred is no protection.
 LARGEST_DELTA = 0.01
+LARGEST_INTEGER = 2**31 - 1  # indices are int32
 
 
 def check_number(
@@ -41,7 +42,9 @@ def check_number(
     return number
 
 
-def check_integer(name: str, value: object, low: int, high: int) -> int:
+def check_integer(
+    name: str, value: object, low: int, high: int = LARGEST_INTEGER
+) -> int:
     """Return `value` as an int from `low` to `high`, included; a bool: TypeError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")

@@ -39,7 +39,7 @@ from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import split_epsilon
-from dplda.reading._displays import list_topics
+from dplda.reading._displays import TopicRow, list_topics
 from dplda.release._release import save_release
 from dplda.text._count_vectorizer import (
     OfTexts,
@@ -294,7 +294,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         save_release(self, path)
 
     @property
-    def topics_(self) -> list[dict[str, Any]]:
+    def topics_(self) -> list[TopicRow]:
         """Row, share, flag and ten words of each topic, most evidence first."""
         check_is_fitted(self, "components_")
         return list_topics(self.model_, self.vocabulary_)

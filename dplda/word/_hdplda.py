@@ -167,7 +167,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         theorem="docs/proofs_word.md",
     )
     _parameter_constraints = {
-        **BaseLDA._parameter_constraints | N_COMPONENTS,
+        **BaseLDA._parameter_constraints,
+        **N_COMPONENTS,
         **PRIVACY_CONSTRAINTS,
         "noise_epsilon": [
             None,
