@@ -19,10 +19,10 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from dplda import HDPLDA, LPLDA, OLPLDA, RandomizedResponse, SubLDA
+from dplda.audit import observe_releases
 from dplda.core._base import BaseLDA, BaseTopicModel
 from dplda.core._private_fit import PrivateEstimator
 from dplda.federated import IFTMParty
-from dplda.privacy._curator import observe_releases
 from dplda.published import (
     PublishedHDPLDA,
     PublishedIFTMParty,

@@ -12,30 +12,23 @@ import pytest
 from scipy.special import ndtr
 
 from dplda import HDPLDA, LPLDA, PrivateCountVectorizer, SubLDA
-from dplda.privacy import Ledger
-from dplda.privacy import _accounting as composition
-from dplda.privacy._accounting import (
-    calibrate,
-    delta_charge,
-    epsilon_of,
-    gaussian_mu,
-    grouped,
-    pure_epsilon,
-    split_epsilon,
-)
-from dplda.privacy._composition import TILTS, cumulants
-from dplda.privacy._curves import bounded_range_divergence
-from dplda.privacy._events import (
-    BoundedRange,
+from dplda.privacy import (
     Gaussian,
     Laplace,
+    Ledger,
     NonPrivate,
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
-    from_record,
-    to_record,
+    calibrate,
+    epsilon_of,
+    split_epsilon,
 )
+from dplda.privacy import _accounting as composition
+from dplda.privacy._accounting import delta_charge, gaussian_mu, grouped, pure_epsilon
+from dplda.privacy._composition import TILTS, cumulants
+from dplda.privacy._curves import bounded_range_divergence
+from dplda.privacy._events import BoundedRange, from_record, to_record
 from dplda.word._hdplda import inherent_epsilon
 
 ONE_OF_EACH = [

@@ -14,8 +14,7 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._curator import TOTAL_VARIATION
-from dplda.privacy._mechanisms import DiscreteGaussian
+from dplda.privacy.mechanisms import TOTAL_VARIATION, DiscreteGaussian
 
 
 def rounded(noise):

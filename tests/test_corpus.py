@@ -18,8 +18,7 @@ from dplda.core._corpus import MAX_TOKENS, Corpus, check_counts
 from dplda.core._perplexity import check_inputs
 from dplda.kernels import _release
 from dplda.privacy import PrivateDataWarning
-from dplda.privacy._streams import Streams
-from dplda.privacy.mechanisms import sum_clipped
+from dplda.privacy.mechanisms import Streams, sum_clipped
 
 # hypothesis also draws corpora without words
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")

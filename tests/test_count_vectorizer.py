@@ -12,6 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 
 from dplda import PrivateCountVectorizer, SubLDA
+from dplda.audit import observe_releases
 from dplda.privacy import (
     ApproximateDP,
     BudgetError,
@@ -20,7 +21,6 @@ from dplda.privacy import (
     PrivateDataWarning,
     epsilon_of,
 )
-from dplda.privacy._curator import observe_releases
 from dplda.privacy._mechanisms import gaussian_tables
 from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
 from dplda.text._selection import (

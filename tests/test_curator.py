@@ -19,9 +19,17 @@ from dplda.privacy import (
 )
 from dplda.privacy import _curator as module
 from dplda.privacy._accounting import grouped
-from dplda.privacy._curator import MAX_WORDS, TOTAL_VARIATION, Curator, sampled
-from dplda.privacy._mechanisms import WORD_VARIATION, DiscreteGaussian, FlooredLaplace
-from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
+from dplda.privacy._curator import MAX_WORDS
+from dplda.privacy._mechanisms import WORD_VARIATION
+from dplda.privacy._streams import Purpose, keystream_total_variation
+from dplda.privacy.mechanisms import (
+    TOTAL_VARIATION,
+    Curator,
+    DiscreteGaussian,
+    FlooredLaplace,
+    Streams,
+    sampled,
+)
 
 GAUSSIAN = DiscreteGaussian.for_noise_multiplier(2.0)
 VALUES = [

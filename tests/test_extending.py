@@ -18,7 +18,8 @@ from dplda.audit import audit_epsilon
 from dplda.core._private_fit import PrivateEstimator
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import Gaussian, Ledger, _mechanisms
-from dplda.privacy._mechanisms import clip_rows, count_unit, sum_clipped
+from dplda.privacy._mechanisms import clip_rows, count_unit
+from dplda.privacy.mechanisms import sum_clipped
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)

@@ -22,21 +22,20 @@ from dplda import HDPLDA, RandomizedResponse, SubLDA
 from dplda.audit import replay
 from dplda.core._private_fit import TRUSTED_OWNER, TRUSTED_PARTY, TRUSTED_PROCESS
 from dplda.federated import IFTMParty
-from dplda.privacy import limit_rows
-from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._events import (
+from dplda.privacy import (
     ApproximateDP,
-    BoundedRange,
     Gaussian,
+    Guarantee,
     Laplace,
     NonPrivate,
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
-    from_record,
-    to_record,
+    epsilon_of,
+    limit_rows,
 )
-from dplda.privacy._guarantee import Guarantee, _of_group, group_events
+from dplda.privacy._events import BoundedRange, from_record, to_record
+from dplda.privacy._guarantee import _of_group, group_events
 
 ROOT = Path(__file__).parents[1]
 EVENTS = (Repeated(Gaussian(30.0), 40),)

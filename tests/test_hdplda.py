@@ -11,13 +11,13 @@ from sklearn.base import clone
 
 import dplda.word._hdplda as module
 from dplda import HDPLDA, GibbsLDA
+from dplda.audit import observe_releases
 from dplda.audit._replay import fit_watched
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
 from dplda.gibbs._frozen_table import TokensByWord
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Laplace, Repeated, SeededNoiseWarning, epsilon_of
-from dplda.privacy._curator import observe_releases
 from dplda.privacy._events import BoundedRange
 
 K = 3

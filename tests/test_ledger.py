@@ -22,18 +22,20 @@ import dplda
 from dplda import SubLDA
 from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import BudgetError, SeededNoiseWarning, _store
-from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._events import (
-    BoundedRange,
+from dplda.privacy import (
+    BudgetError,
     Gaussian,
     Laplace,
+    Ledger,
     NonPrivate,
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
+    SeededNoiseWarning,
+    _store,
+    epsilon_of,
 )
-from dplda.privacy._ledger import Ledger
+from dplda.privacy._events import BoundedRange
 from dplda.privacy._store import Entry
 
 # At noise 20 and delta 1e-6, twenty of these fit into epsilon 1.1 and not into 1.

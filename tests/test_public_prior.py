@@ -14,7 +14,7 @@ from dplda.document._noisy_table import NoisyTable
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import TableEstimate, WordTotals
 from dplda.privacy import Ledger, LowSignalWarning
-from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Streams
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.LowSignalWarning"

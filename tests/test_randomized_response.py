@@ -20,7 +20,8 @@ import dplda.local._randomized_response as module
 from dplda import LPLDA, OLPLDA, RandomizedResponse
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
 from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose
+from dplda.privacy.mechanisms import Streams
 
 SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
 MECHANISMS = [RandomizedResponse(bit_epsilon=3.0), RandomizedResponse(bit_epsilon=0.2)]

@@ -14,7 +14,8 @@ from dplda.local._lplda import (
     set_and_clear,
     weight_of_prior,
 )
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import Purpose
+from dplda.privacy.mechanisms import Streams
 
 N_RUNS = 200_000
 every_flip = pytest.mark.parametrize("flip", [0.25, 0.05])  # f = .5, f = .1

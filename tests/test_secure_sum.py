@@ -16,9 +16,8 @@ from dplda.datasets import make_topic_corpus
 from dplda.federated import _secure_sum, fit_together
 from dplda.federated._secure_sum import Adder, Room, SecureSum, Terms, fit_share, pack
 from dplda.privacy import Ledger, PoissonSampled, epsilon_of
-from dplda.privacy._curator import TOTAL_VARIATION
-from dplda.privacy._mechanisms import NOISE_VARIANCE, DiscreteGaussian
-from dplda.privacy._streams import Streams
+from dplda.privacy._mechanisms import NOISE_VARIANCE
+from dplda.privacy.mechanisms import TOTAL_VARIATION, DiscreteGaussian, Streams
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning", "ignore::dplda.privacy.LowSignalWarning"

@@ -19,12 +19,8 @@ from sklearn.base import clone
 
 from dplda import PrivateSVILDA
 from dplda.datasets import make_topic_corpus
-from dplda.privacy._streams import (
-    MAX_WORDS,
-    Purpose,
-    Streams,
-    keystream_total_variation,
-)
+from dplda.privacy._streams import MAX_WORDS, Purpose, keystream_total_variation
+from dplda.privacy.mechanisms import Streams
 
 
 class Address(NamedTuple):

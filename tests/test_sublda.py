@@ -26,9 +26,9 @@ from dplda.privacy import (
     SeededNoiseWarning,
     epsilon_of,
 )
-from dplda.privacy._curator import Curator, membership_threshold, sampled
-from dplda.privacy._mechanisms import DiscreteGaussian
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._curator import membership_threshold
+from dplda.privacy._streams import Purpose
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams, sampled
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
 TABLE = MADE.components.T * 1000 + 1e-3

@@ -16,7 +16,7 @@ from dplda.document._contributions import Documents
 from dplda.document._noisy_table import ExactTable, NoisyTable
 from dplda.document._table_estimate import WordTotals
 from dplda.privacy import SeededNoiseWarning
-from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Streams
 from dplda.published._svilda import shorten
 
 K = 4

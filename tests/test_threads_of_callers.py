@@ -18,12 +18,11 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 from test_threads_of_fits import FITS, X
 
+from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
-from dplda.privacy._curator import Curator, observe_releases
-from dplda.privacy._mechanisms import DiscreteGaussian
-from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
 
 MECHANISM = DiscreteGaussian.for_noise_multiplier(2.0)
 

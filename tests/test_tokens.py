@@ -11,7 +11,7 @@ from dplda.core._corpus import Corpus
 from dplda.federated import _tokens
 from dplda.federated._tokens import check_size, privatize
 from dplda.privacy._mechanisms import RandomizedBits
-from dplda.privacy._streams import Streams
+from dplda.privacy.mechanisms import Streams
 
 KEY = bytes(range(32))
 

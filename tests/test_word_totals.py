@@ -25,8 +25,7 @@ from dplda.document._table_estimate import TableEstimate, WordTotals
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import LowSignalWarning
 from dplda.privacy._accounting import gaussian_mu
-from dplda.privacy._streams import Streams
-from dplda.privacy.mechanisms import Curator, DiscreteGaussian, sampled
+from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams, sampled
 
 DELTA = 1e-5
 AUTO = {"max_iter": 80, "subsampling_ratio": 1.0}
