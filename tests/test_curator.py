@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dplda.gibbs._frozen_table import MAX_COMPONENTS
 from dplda.privacy import (
     ApproximateDP,
     Gaussian,
@@ -19,9 +18,7 @@ from dplda.privacy import (
 )
 from dplda.privacy import _curator as module
 from dplda.privacy._accounting import grouped
-from dplda.privacy._curator import MAX_WORDS
-from dplda.privacy._mechanisms import WORD_VARIATION
-from dplda.privacy._streams import Purpose, keystream_total_variation
+from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import (
     TOTAL_VARIATION,
     Curator,
@@ -230,13 +227,6 @@ def test_the_ledger_is_charged_for_the_whole_plan():
     )
     curator(plan, ledger=ledger)
     assert ledger.entries()[1].seeded
-
-
-def test_the_distance_covers_all_words_that_a_fit_may_draw():
-    """Noise and order, and topics: 128 bits miss a probability by 2**-128 at most."""
-    least = keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION
-    topics = MAX_WORDS * MAX_COMPONENTS / 2 * 2.0**-128
-    assert least < least + topics <= TOTAL_VARIATION < 1e-12
 
 
 @pytest.mark.parametrize(("n_released", "status"), [(0, "canceled"), (1, "released")])

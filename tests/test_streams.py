@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from dplda import PrivateSVILDA
 from dplda.datasets import make_topic_corpus
-from dplda.privacy._streams import MAX_WORDS, Purpose, keystream_total_variation
+from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Streams
 
 
@@ -81,18 +81,6 @@ def test_addresses_out_of_range(streams, address, message):
         streams.reader(*address)
 
 
-def test_the_last_words_of_a_stream_can_be_read_and_no_more(streams):
-    last = streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 3).words(3)
-    assert_array_equal(
-        streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(1), last[2:]
-    )
-    with pytest.raises(ValueError, match="n must be an integer from 0 to 1, got 2"):
-        streams.reader(Purpose.TOPICS, 0, skip=MAX_WORDS - 1).words(2)
-    for skip in (-1, MAX_WORDS):
-        with pytest.raises(ValueError, match="skip must be an integer"):
-            streams.reader(Purpose.TOPICS, 0, skip=skip).words(1)
-
-
 def test_spare_words_do_not_move_the_main_stream(streams):
     reader = streams.reader(Purpose.NOISE, 2)
     pieces = [reader.words(3), reader.words(0)]
@@ -151,14 +139,6 @@ def test_two_processes_do_not_draw_from_one_key(streams):
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert len(read()) == 1
-
-
-def test_keystream_total_variation():
-    assert keystream_total_variation(0) == 0
-    assert keystream_total_variation(2**41) == 2.0**-49
-    assert keystream_total_variation(3) == keystream_total_variation(4) == 2.0**-127
-    # 1e9 draws of one word, and two spare words for a tie in 512 of three look-ups each
-    assert keystream_total_variation(int(1.0117e9)) == pytest.approx(3.76e-22, rel=1e-3)
 
 
 @pytest.fixture
