@@ -3,7 +3,9 @@
 import ctypes
 import os
 import platform
+import sqlite3
 import sys
+from functools import partial
 
 # pytest uses all processors: threads of linear algebra in each of its processes would
 # only wait
@@ -76,6 +78,25 @@ def tiny_pieces(monkeypatch):
     cells = _team.use_pieces(SMALL["PIECE"])
     yield
     _team.use_pieces(cells)
+
+
+@pytest.fixture
+def durability(monkeypatch):
+    """How each connection to a database file writes, when it is closed.
+
+    "extra" syncs the folder after the journal is removed; "full" does not.
+    """
+    seen = []
+
+    class Watched(sqlite3.Connection):
+        def close(self):
+            (level,) = self.execute("PRAGMA synchronous").fetchone()
+            (journal,) = self.execute("PRAGMA journal_mode").fetchone()
+            seen.append((("off", "normal", "full", "extra")[level], journal))
+            super().close()
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
+    return seen
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 from mpmath import mp
 from numpy.testing import assert_array_equal
 from oracle import Oracle
@@ -28,6 +31,7 @@ from dplda.privacy import (
     RandomizedResponseEvent,
     Repeated,
     _accounting,
+    _mechanisms,
     calibrate,
     epsilon_bounds,
     epsilon_of,
@@ -52,7 +56,14 @@ from dplda.privacy._curves import (
 from dplda.privacy._events import BoundedRange, from_record, to_record
 from dplda.privacy._filters import Filter, choose_filter
 from dplda.privacy._guarantee import _of_group
-from dplda.privacy._mechanisms import WORD_VARIATION
+from dplda.privacy._mechanisms import (
+    MAX_FLIP,
+    MIN_FLIP,
+    WORD_VARIATION,
+    RandomizedBits,
+    clip_rows,
+    count_unit,
+)
 from dplda.privacy._streams import MAX_WORDS as WORDS_OF_A_STREAM
 from dplda.privacy._streams import Purpose, keystream_total_variation
 from dplda.privacy.mechanisms import (
@@ -588,3 +599,69 @@ def test_a_calibration_composes_few_laws(monkeypatch, make_event, epsilon, delta
     assert 0 < len(composed) <= 12
     less = step(noise * (1 - 1.1e-4))
     assert epsilon_of(step(noise), delta) <= epsilon < epsilon_of(less, delta)
+
+
+@pytest.mark.parametrize("probability", [0.003, 0.2, 0.45])
+def test_flips_do_not_depend_on_the_bits(probability):
+    streams, n_bits = Streams(bytes(32), seeded=True), 50_000
+    bits, flips = (
+        RandomizedBits(probability),
+        lambda: streams.reader(Purpose.BIT_FLIPS, 0),
+    )
+    ones = np.flatnonzero(np.random.default_rng(0).random(n_bits) < 0.1)
+    reported = bits(ones, n_bits, flips())
+    flipped = bits(np.empty(0, np.int64), n_bits, flips())
+    np.testing.assert_array_equal(reported, np.setxor1d(ones, flipped))
+    assert reported.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "probability", [MIN_FLIP, 1e-4, 0.01, 0.05, 1 / 3, 0.25, 0.4, 0.45, 0.499, MAX_FLIP]
+)
+def test_no_log_ratio_exceeds_its_price(probability):
+    """With the flip probability that runs, 1 - exp(-1/scale), to 60 digits.
+
+    The scale is the float one.
+    """
+    bits = RandomizedBits(probability)
+    with localcontext(prec=60):
+        flip = 1 - (-1 / Decimal(bits.scale)).exp()
+        assert Decimal(2) ** -49 < flip / Decimal(probability) - 1 < Decimal(2) ** -47
+        assert flip < Decimal("0.5")
+        (event,) = bits.events(1, 1)
+        assert ((1 - flip) / flip).ln() <= (2 / Decimal(event.flip_mixture) - 1).ln()
+
+
+def test_what_a_row_becomes_does_not_depend_on_the_others():
+    """Its length, bit for bit; else `clip_rows` works by entry or in integers."""
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(
+        rng.lognormal(size=(40, 300)) * (rng.uniform(size=(40, 300)) < 0.9)
+    )
+    whole = _mechanisms._squared_lengths(X)
+    for d in range(40):
+        rest = np.delete(np.arange(40), d)
+        np.testing.assert_array_equal(
+            _mechanisms._squared_lengths(X[rest]), whole[rest]
+        )
+
+
+@pytest.mark.parametrize("share", [0.25, 0.9, 1 - 1e-5, 1 - 1e-9])
+@pytest.mark.parametrize("radius", [1000, 2**30])
+def test_the_bound_holds_where_lengths_come_out_too_small(share, radius, monkeypatch):
+    """The integers are measured again: float errors cannot exceed the radius."""
+    true_lengths = _mechanisms._squared_lengths
+    monkeypatch.setattr(
+        _mechanisms, "_squared_lengths", lambda rows: share * true_lengths(rows)
+    )
+    rows = sp.csr_array(np.random.default_rng(0).normal(size=(50, 9)) * 100)
+    kept = clip_rows(rows, 1.0, radius).toarray().astype(object)
+    assert max((kept**2).sum(axis=1)) <= radius**2
+    # a little too long is shortened, the rest is left out
+    assert kept.any() == (share > 0.99)
+
+
+@given(st.integers(64, 2**30), st.integers(1, 100))
+def test_moved_counts_stay_in_the_radius(radius, n_moved):
+    unit = count_unit(radius, n_moved)
+    assert n_moved * unit**2 <= radius**2 < n_moved * (unit + 1) ** 2

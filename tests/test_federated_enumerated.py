@@ -1,4 +1,4 @@
-"""Privatized tokens: unbiased counts, prices, and what is kept."""
+"""Enumerations of the federation: merged topics and tokens, by laws and slow twins."""
 
 import math
 import pickle
