@@ -62,9 +62,7 @@ def test_without_noise_nothing_is_claimed_and_nothing_warns(estimator, corpus):
     assert str(model.privacy_).count("exact") == 1
 
 
-PROVED = [
-    PublishedPrivateSVILDA
-]  # with a finite epsilon
+PROVED = [PublishedPrivateSVILDA]  # with a finite epsilon
 
 
 @each(case for case in LITERAL if type(case.estimator) not in PROVED)
