@@ -1,5 +1,4 @@
-"""Fit the formula of `dplda.plan`: which share of the gap to a non-private model a fit
-closes.
+"""Fit the formula of `dplda.plan`: how much of the gap to no privacy a fit closes.
 
 ``python benchmarks/planner.py [--corpora NAME ...] [--seeds 1] [--points FILE]``
 ``python benchmarks/planner.py --expected``
@@ -49,9 +48,7 @@ def own_words(name, texts):
 
 
 def synthetic():
-    """22,000 documents of 50 topics of unequal size: Dirichlet draws around Zipf's
-    law.
-    """
+    """22,000 documents of 50 unequal topics: Dirichlet draws around Zipf's law."""
     generator, n_words = np.random.default_rng(1), 2000
     base = 1 / np.arange(3, n_words + 3)
     topics = generator.gamma(
@@ -111,9 +108,7 @@ def main() -> None:
 
 
 def measure(split, seeds: int, known):
-    """A point for each size of the data and the table, without and with vectors, and
-    epsilon.
-    """
+    """A point for each data size, table size and epsilon, without and with vectors."""
     keys = ("corpus", "n_docs", "n_words", "n_components", "word_vectors", "epsilon")
     known = {tuple(point[key] for key in keys) for point in known}
     tables = {False: None}
@@ -244,8 +239,9 @@ def above_zero(errors, y, vectors) -> str:
 
 
 def halves(points, coefficients) -> list[float]:
-    """Documents that close half of the gap, over those of the formula, where points
-    enclose it.
+    """Documents that close half of the gap, over those of the formula.
+
+    Only where points enclose it.
     """
     curves: dict = {}
     for p in points:
@@ -275,9 +271,7 @@ def root_mean_square(errors) -> float:
 
 
 def expected() -> None:
-    """What the package expects of some numbers of documents, without and with
-    vectors.
-    """
+    """What the package expects of numbers of documents, without and with vectors."""
     print("| documents |", " | ".join(f"epsilon {e:g}" for e in EPSILONS), "|")
     print("| --- " * (1 + len(EPSILONS)) + "|")
     for n_docs in (300, 1000, 3000, 10_000, 30_000, 100_000):

@@ -1,5 +1,4 @@
-"""What a public prior does to a private model, on pairs of a private corpus and a
-public sample.
+"""What a public prior does to a private model, on pairs of private and public texts.
 
 ``python benchmarks/public_prior.py [--group ...] [--corpora ...] [--epsilons 1 4]
 [--seeds 1] [--points FILE] [--short] [--into PAGE MARK]``
@@ -357,9 +356,7 @@ def report(chosen, points: Points) -> None:
 
 
 def results(pair: Pair, points: Points) -> Iterator[dict]:
-    """The figures of a pair at each epsilon, means over the seeds that both fits
-    have.
-    """
+    """The figures of a pair at each epsilon, means over seeds that both fits have."""
     for epsilon in EPSILONS:
         seeds = [s for s in range(100) if f"{pair} | {epsilon} | {s}" in points]
         if not seeds:

@@ -1,5 +1,4 @@
-"""Coherence, diversity and stability of topics against epsilon; which are weak; a
-picture.
+"""Coherence, diversity, stability and weakness of topics against epsilon; a picture.
 
 ``python benchmarks/reading_topics.py [--seeds 3] [--picture docs/images/topics.png]``
 ``python benchmarks/reading_topics.py --weak [--corpora kos ...] [--epsilons 1 2 4]
@@ -99,9 +98,7 @@ def table(private, public, n_seeds):
 
 
 def references(private, public):
-    """Two tables without any topics: the word frequencies, and independent random
-    cells.
-    """
+    """Two tables without topics: the word frequencies, and independent random cells."""
     frequencies = np.tile(np.asarray(private.sum(axis=0)) + 0.1, (K, 1))
     cells = np.random.default_rng(0).gamma(0.1, size=frequencies.shape)
     for name, components in (("frequencies", frequencies), ("random", cells)):
@@ -116,8 +113,7 @@ def references(private, public):
 
 
 def weak(splits, epsilons, n_given, n_seeds):
-    """Topics that are not weak, next to the weak ones and to those of a fit without
-    privacy.
+    """Topics that are not weak, next to the weak ones and to those without privacy.
 
     `n_given` topics, or for None as many as the planner recommends.
     """
@@ -188,9 +184,7 @@ def percent(share):
 
 
 def stability(before, after):
-    """Topics that are found again by other seeds: of two folders of tables, and the
-    difference.
-    """
+    """Topics that other seeds find again, in two folders of tables; the difference."""
     print(
         "| estimator | corpus | epsilon | K | seeds | partner is nearest: before "
         "| after "
@@ -261,9 +255,7 @@ def jackknife(values):
 
 
 def partners_found(one, two):
-    """Share of topics whose partner in the other fit is nearer than all topics of their
-    own fit.
-    """
+    """Share of topics nearer to a partner in the other fit than to all of their own."""
     return np.mean(match_topics(one, two)[1] < nearest(one))
 
 
@@ -272,9 +264,7 @@ def cosines_found(one, two):
 
 
 def matched(tables, masks):
-    """Share of the topics in the masks that are the same as such a topic of another
-    fit.
-    """
+    """Share of topics in the masks that are the same as such a topic of another fit."""
     pairs = [
         (one[m], two[n])
         for (one, m), (two, n) in itertools.permutations(zip(tables, masks), 2)
@@ -288,8 +278,9 @@ def matched(tables, masks):
 
 
 def qualities(tables, masks, X):
-    """Mean c_npmi of the topics in the masks, by probability and by typical words;
-    found again.
+    """Mean c_npmi of the topics in the masks, by probability and by typical words.
+
+    The last figure is the share that is found again.
     """
     npmi = np.concatenate([coherence(C, X)[m] for C, m in zip(tables, masks)])
     typical = np.concatenate(

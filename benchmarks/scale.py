@@ -1,5 +1,6 @@
-"""Time and memory of training against the number of tokens: ``python
-benchmarks/scale.py``.
+"""Time and memory of training against the number of tokens.
+
+``python benchmarks/scale.py``
 
 Every fit runs in a process of its own, on invented documents of 333 tokens each, whose
 words follow Zipf's law in each of 100 topics. The peak is the largest resident memory
@@ -111,9 +112,11 @@ def one_fit(folder, name, n_words, n_components, max_iter, dtype):
 
 
 class AnonymousPeak(threading.Thread):
-    """Largest anonymous memory of this process (RssAnon) while it is open; pages of
-    files are not part of it, because the system takes them back when it needs the
-    room."""
+    """Largest anonymous memory of this process (RssAnon) while it is open.
+
+    Pages of files are not part of it, because the system takes them back when it needs
+    the room.
+    """
 
     def __enter__(self):
         self.before = self.peak = memory("RssAnon")
@@ -133,9 +136,7 @@ class AnonymousPeak(threading.Thread):
 
 
 def one_fit_of_files(folder, name, n_words, n_components, max_iter, form):
-    """In a fresh process: write the shards, or fit the matrix or the shards, and print
-    figures.
-    """
+    """Write the shards in a fresh process, or fit them or the matrix; print figures."""
     folder = Path(folder)
     few = sp.csr_array(np.ones((5, n_words)))
     if form == "write":
@@ -167,9 +168,7 @@ def map_corpus(folder, n_words):
 
 
 def out_of_core(names, exponents, n_words, n_components, max_iter=3):
-    """Print the anonymous memory and time of fits of shards, next to those of the
-    matrix.
-    """
+    """Print anonymous memory and time of fits of shards, next to fits of the matrix."""
     print(
         f"V = {n_words}, K = {n_components}, {max_iter} rounds; anonymous memory and "
         "CPU seconds"
@@ -259,9 +258,7 @@ DESIGN = [
 
 
 def coefficients(names, dtype):
-    """Print bytes a stored entry, a token, a cell of the table, and a document's
-    topic.
-    """
+    """Print bytes a stored entry, a token, a table cell, and a document's topic."""
     print(f"X holds {dtype} and int32; bytes above X")
     print(
         "| estimator | a stored entry | a token | a cell of V x K | a cell of D x K | "
@@ -295,9 +292,7 @@ def coefficients(names, dtype):
 
 
 def picture_of_shards(rows, path):
-    """Anonymous memory of fits of matrices and of shards against the number of
-    tokens.
-    """
+    """Anonymous memory of fits of matrices and shards against the number of tokens."""
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     ax = figure.subplots()
     for name in dict.fromkeys(row["estimator"] for row in rows):

@@ -1,5 +1,4 @@
-"""Weak topics on corpora as they are, and topics that stand out where words are
-shuffled.
+"""Weak topics on corpora as they are, and topics that stand out in shuffled words.
 
 ``python benchmarks/topic_signal.py [--corpora kos nips bbc docstrings glosses mails
 texts] [--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--users 1] [--vectors]

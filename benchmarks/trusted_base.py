@@ -1,5 +1,4 @@
-"""The picture of docs/trusted_base.md: private values on the left, releases on the
-right.
+"""The picture of docs/trusted_base.md: private values left, releases right.
 
 ``python benchmarks/trusted_base.py [--output docs/images/trusted_base.svg]``
 """

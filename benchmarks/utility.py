@@ -129,9 +129,7 @@ def perplexity(
     vectors: str = "",
     users: int = 1,
 ) -> float:
-    """Held-out perplexity of one fit on the first documents, of which the first are
-    public.
-    """
+    """Held-out perplexity of a fit on the first documents, the first of them public."""
     private = split.train[n_public:n_docs]
     if model == "unigram":
         return float(unigram_perplexity(private, split.test))
@@ -168,9 +166,7 @@ def prior_of(split: Split, n_public: int, seed: int) -> np.ndarray:
 
 
 class Gap:
-    """Fits on the first `n_docs` documents, and the share of the gap that they
-    close.
-    """
+    """Fits on the first `n_docs` documents, and the share of the gap they close."""
 
     def __init__(
         self, split: Split, points: Points, seeds: int, n_docs: int | None = None
@@ -272,8 +268,9 @@ def cell(gap: Gap, perplexities) -> str:
 
 
 def picture(curves: dict, epsilons: list[float], path: Path) -> None:
-    """The share of the gap closed against epsilon, mean of the corpora; left: public
-    alone.
+    """The share of the gap closed against epsilon, mean of the corpora.
+
+    On the left: public alone.
     """
     from matplotlib.figure import Figure
 
@@ -341,9 +338,7 @@ def apart(levels: dict[str, float], least: float) -> dict[str, float]:
 
 
 def exact_totals(splits: list[Split], points: Points, options) -> None:
-    """The share of the gap of fits with vectors, and with exact word totals put into
-    them.
-    """
+    """The share of the gap of fits with vectors, and with exact word totals put in."""
     print(
         "| corpus | epsilon | word frequencies, exact → private | share | with exact "
         "totals |"
@@ -365,9 +360,7 @@ def exact_totals(splits: list[Split], points: Points, options) -> None:
 
 
 def with_totals(split: Split, epsilon: float, seed: int) -> list[float]:
-    """Perplexity of a fit's word totals alone, of the fit, and of it with exact word
-    totals.
-    """
+    """Perplexity of a fit's word totals alone, of the fit, of it with exact totals."""
     vectors = load_word_vectors(list(map(str, split.words)))
     model = sublda(epsilon, seed, word_vectors=vectors).fit(split.train)
     table, exact = (
@@ -445,9 +438,7 @@ WORDS = [
 
 
 def single_words(splits: list[Split], points: Points, options) -> None:
-    """The words that go most with some words, without privacy, without and with
-    vectors.
-    """
+    """Words that go most with some words: no privacy, without and with vectors."""
     for split in splits:
         place = {word: v for v, word in enumerate(map(str, split.words))}
         counts = split.train.sum(axis=0)
@@ -504,9 +495,7 @@ SMALL = 100  # training documents of the small class of BBC
 
 
 def groups(splits: list[Split], points: Points, options) -> None:
-    """Recall of the smallest quarter of the classes, and of the others, against
-    epsilon.
-    """
+    """Recall of the smallest quarter of classes, and of the others, against epsilon."""
     for split in splits:
         found = {}
         for epsilon in options.epsilons:
@@ -548,8 +537,7 @@ def recalls(
     seed: int,
     vectors: str,
 ) -> dict[str, float]:
-    """Shares of the held-out documents of small and of other classes that are
-    recognized.
+    """Shares of held-out documents of small and of other classes that are recognized.
 
     By a logistic regression on topic weights; and by the largest weight alone, where
     each topic stands for the class whose documents give it the largest mean weight.

@@ -117,9 +117,7 @@ def chosen_words(texts, n_seeds: int, **options) -> list[list[str]]:
 
 
 def found_words(n_seeds: int) -> None:
-    """A row for each corpus and epsilon: words of the public list alone, and of both
-    choices.
-    """
+    """For each corpus and epsilon: words of the public list alone, of both choices."""
     words = load_public_vocabulary(None)
     print(
         "| corpus | epsilon | public list alone | chosen with the list | without a "
@@ -145,9 +143,7 @@ def found_words(n_seeds: int) -> None:
 def missing_tokens(
     names: Sequence[str], n_seeds: int, figures: Path | None = None
 ) -> None:
-    """A row for each corpus: tokens missing from the list, from the choices, and from
-    the leak.
-    """
+    """A row for each corpus: tokens that the list, the choices and the leak lack."""
     words = load_public_vocabulary(None)
     columns = [
         "public list",
@@ -212,9 +208,7 @@ def draw_missing(curves, path: Path) -> None:
 
 
 def models(n_seeds: int) -> None:
-    """A row for each vocabulary: perplexity, accuracy, and both over those of the
-    leak.
-    """
+    """A row for each vocabulary: perplexity, accuracy, and both over the leak's."""
     texts, labels = load_docstrings()
     texts, counts = np.array(texts, dtype=object), Counts(texts)
     of_words, of_model = split_epsilon(TOTAL, shares=(0.08, 0.92))
@@ -280,16 +274,12 @@ class Counts:
         self.column = counter.vocabulary_
 
     def of(self, words) -> sp.csr_array:
-        """A column a word; a word that no text has gets the last one, which is
-        empty.
-        """
+        """A column a word; the last, which is empty, for a word that no text has."""
         return sp.csr_array(self.X[:, [self.column.get(word, -1) for word in words]])
 
 
 def perplexity(model, vocabulary, reference, counts, test) -> float:
-    """Perplexity of the reference words in held-out halves, known to the model or
-    not.
-    """
+    """Perplexity of reference words in held-out halves, known to the model or not."""
     names = np.array(sorted({*vocabulary, *reference}))
     known, asked = np.isin(names, vocabulary), np.isin(names, reference)
     held = counts.of(names)[test]

@@ -108,8 +108,7 @@ def link_to_pages(text):
 
 
 def contents(index):
-    """The contents of the site: for each heading of the index, the pages that it links
-    to.
+    """The contents of the site: for each heading of the index, the pages it links to.
 
     Parameters
     ----------
@@ -149,8 +148,9 @@ def _skip_foreign(app, what, name, obj, skip, options):
 
 
 def _read_docstring(app, what, name, obj, options, lines):
-    """Link pages, and quote attributes in shapes such as (n_features_in_,), which reST
-    links.
+    """Link pages, and quote attributes in shapes such as (n_features_in_,).
+
+    reST would take them for links.
     """
     lines[:] = [
         _PAGE.sub(r":doc:`\1 </\1>`", _IN_SHAPE.sub(r"`\1`", line)) for line in lines
@@ -172,9 +172,7 @@ def _write_formula(block):
 
 
 def setup(app):
-    """Formulas become MathML, which browsers draw without scripts and without a
-    network.
-    """
+    """Formulas become MathML, which browsers draw without scripts or a network."""
     app.add_html_math_renderer(
         "mathml",
         inline_renderers=(_write_formula(False), None),

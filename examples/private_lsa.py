@@ -1,6 +1,4 @@
-"""Private latent semantic analysis: components of both signs, by noisy power
-iteration.
-"""
+"""Private latent semantic analysis: signed components by noisy power iteration."""
 
 import math
 from numbers import Real
@@ -22,8 +20,7 @@ SUMS = "sums of x (x' Q)"
 
 
 class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
-    """Right singular vectors of the documents, scaled to unit length, with
-    document-level privacy.
+    """Right singular vectors of unit-length documents, with document-level privacy.
 
     Parameters
     ----------
@@ -100,22 +97,25 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
             "PrivateLSA", streams.seeded and self.epsilon != math.inf
         )
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
-        entry = {"label": "PrivateLSA", "unit": "document", "ledger": self.ledger}
-        with Curator(plan, streams, **entry) as curator:
+        with _private_fit.charge_of(
+            self, plan, unit="document", seeded=streams.seeded
+        ) as charge:
             counts = check_counts(self, X, reset=True).astype(float)  # private
+            guarantee = _private_fit.make_guarantee(
+                charge.events,
+                charge=charge,
+                delta=self.delta,
+                sensitivity=self.contribution_norm,
+                noise_scale=None,
+                seeded=streams.seeded,
+                **vars(self._promise),
+            )
+            charge.begin()
+            curator = Curator(charge, streams)
             basis = self._rounds(
                 counts, mechanism, curator, streams, n_rounds
             )  # public
-        guarantee = _private_fit.make_guarantee(
-            curator.events,
-            delta=self.delta,
-            earlier=None,
-            sensitivity=self.contribution_norm,
-            noise_scale=None,
-            seeded=streams.seeded,
-            **vars(self._promise),
-        )
-        _private_fit.publish(self, guarantee, components_=basis, n_iter_=n_rounds)
+            _private_fit.publish(self, guarantee, components_=basis, n_iter_=n_rounds)
         return self
 
     def transform(self, X):
@@ -136,9 +136,7 @@ class PrivateLSA(_private_fit.PrivateEstimator, BaseTopicModel):
         return (X @ self.components_.T).astype(X.dtype)
 
     def _rounds(self, X, mechanism, curator, streams, n_rounds):
-        """The algorithm. Nothing leaves the private `X` but what `curator.release`
-        returns.
-        """
+        """The algorithm: only what `curator.release` returns leaves the private `X`."""
         n_components, n_words = min(int(self.n_components), X.shape[1]), X.shape[1]
         words = streams.reader(128, 0).words(n_words * n_components)
         start = mechanisms.uniform(words).reshape(n_words, n_components) - 0.5

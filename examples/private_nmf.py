@@ -1,6 +1,4 @@
-"""Private non-negative matrix factorization: the worked example of
-docs/extending.md.
-"""
+"""Private non-negative matrix factorization: the example of docs/extending.md."""
 
 import math
 from numbers import Real
@@ -95,23 +93,25 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
         streams = Streams.from_random_state(self.random_state)  # secret
         _private_fit.warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
         plan = [(SUMS, mechanism.event)] * n_rounds  # public
-        with Curator(
-            plan, streams, label=name, unit="document", ledger=self.ledger
-        ) as curator:
+        with _private_fit.charge_of(
+            self, plan, unit="document", seeded=streams.seeded
+        ) as charge:
             counts = check_counts(self, X, reset=True).astype(float)  # private
+            guarantee = _private_fit.make_guarantee(
+                charge.events,
+                charge=charge,
+                delta=self.delta,
+                sensitivity=self.contribution_norm,
+                noise_scale=None,
+                seeded=streams.seeded,
+                **vars(self._promise),
+            )
+            charge.begin()
+            curator = Curator(charge, streams)
             topics = self._rounds(
                 counts, mechanism, curator, streams, n_rounds
             )  # public
-        guarantee = _private_fit.make_guarantee(
-            curator.events,
-            delta=self.delta,
-            earlier=None,
-            sensitivity=self.contribution_norm,
-            noise_scale=None,
-            seeded=streams.seeded,
-            **vars(self._promise),
-        )
-        _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
+            _private_fit.publish(self, guarantee, components_=topics, n_iter_=n_rounds)
         return self
 
     def transform(self, X):
@@ -132,9 +132,7 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
         return weights(X.astype(float), self.components_).astype(X.dtype)
 
     def _rounds(self, X, mechanism, curator, streams, n_rounds):
-        """The algorithm. Nothing leaves the private `X` but what `curator.release`
-        returns.
-        """
+        """The algorithm: only what `curator.release` returns leaves the private `X`."""
         n_topics, n_words = int(self.n_components), X.shape[1]
         start = mechanisms.uniform(
             streams.reader(128, 0).words(n_topics * n_words)
@@ -162,9 +160,7 @@ class PrivateNMF(_private_fit.PrivateEstimator, BaseTopicModel):
 
 
 def contributions(X, topics):
-    """One row for each document, scaled to unit length: w w', then x w' word by
-    word.
-    """
+    """A row a document, scaled to unit length: w w', then x w' word by word."""
     X = sp.diags_array(1 / np.maximum(np.sqrt((X * X).sum(axis=1)), 1e-12)) @ X
     W, n_topics, n_entries = weights(X, topics), len(topics), np.diff(X.indptr)
     square = (W[:, :, None] * W[:, None, :]).reshape(len(W), -1)
@@ -177,9 +173,7 @@ def contributions(X, topics):
 
 
 def weights(X, topics):
-    """Non-negative w with x ~ w H, one document at a time: docs/extending.md says
-    why.
-    """
+    """Non-negative w with x ~ w H, a document at a time: docs/extending.md says why."""
     result, gram = np.zeros((X.shape[0], len(topics))), topics @ topics.T
     for d, (start, end) in enumerate(zip(X.indptr, X.indptr[1:])):
         projection = topics[:, X.indices[start:end]] @ X.data[start:end]

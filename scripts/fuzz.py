@@ -1,6 +1,7 @@
 # ruff: noqa: PT017
-"""Coverage-guided fuzzing of what reads bytes from outside: ``python scripts/fuzz.py
-ENTRY``.
+"""Coverage-guided fuzzing of what reads bytes from outside.
+
+``python scripts/fuzz.py ENTRY``
 
 Part of the nightly workflow. ENTRY is a name of `ENTRIES`, or "all" for a while of
 each; further arguments go to libFuzzer, such as ``-runs=9999`` or a folder of inputs.

@@ -1,5 +1,6 @@
 """Fixtures that several test modules use."""
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from dplda.core import _base, _private_fit
+from dplda.core import _base
 from dplda.kernels import _sets, _team
 
 if fault := os.environ.get("DPLDA_FAULT"):  # before the tests import what it patches
@@ -30,8 +31,23 @@ settings.load_profile("dplda")
 @pytest.fixture(autouse=True)
 def fresh_process():
     """What a process is told once, each test is told: their order changes nothing."""
-    _private_fit._BUDGETS.clear()
     _base._warn_of_exact_scores.cache_clear()
+
+
+@pytest.fixture
+def charged():
+    """Makes curators whose charges have begun, until the end of the test."""
+    from dplda.privacy.mechanisms import Charge, Curator, Streams
+
+    def curator(plan, streams=None, *, kind=Curator, **options):
+        if streams is None:
+            streams = Streams.from_random_state(0)
+        charge = Charge(plan, label="test", unit="document", **options)
+        charges.enter_context(charge).begin()
+        return kind(charge, streams)
+
+    with contextlib.ExitStack() as charges:
+        yield curator
 
 
 @pytest.fixture

@@ -390,12 +390,15 @@ def everybody_takes_part(original, rates):
 
 @found_by(RESIDUALS)
 def each_round_has_the_same_sample(patch):
-    seen: dict[Any, Any] = {}
+    streams = module("privacy._streams")
 
-    def sample(original, self, rates, **options):
-        return seen.setdefault((id(self), len(rates)), original(self, rates, **options))
+    def reader(original, self, purpose, *place):
+        is_sample = purpose == streams.Purpose.MEMBERSHIP
+        return (
+            original(self, purpose, 0) if is_sample else original(self, purpose, *place)
+        )
 
-    wrap(patch, curator(), "sample", sample)
+    wrap(patch, streams.Streams, "reader", reader)
 
 
 @around("document._contributions:Documents.sum_topics", RESIDUALS)
@@ -423,7 +426,7 @@ def a_release_need_not_be_planned(
 
 
 @around(
-    "privacy.mechanisms:Curator.__init__",
+    "privacy.mechanisms:Charge.__init__",
     CURATOR,
     "tests/test_ledger.py",
     "tests/test_estimators.py",
@@ -434,39 +437,38 @@ def a_charge_is_forgotten(original, self, *args, ledger=None, **options):
 
 @found_by("tests/test_hostile_input.py", "tests/test_ledger.py", CURATOR)
 def data_are_read_before_the_charge(patch):
-    """The ledger is charged at the first release, as if reading data were free."""
-    Curator = curator()
+    """The ledger is charged when the charge begins, as if reading data were free."""
+    Charge = mechanisms().Charge
+    reserve = Charge.__enter__
 
-    def begin(original, self, plan, streams, *, ledger=None, **options):
-        original(self, plan, streams, **options)
-        self._late = (plan, streams, ledger, options)
+    def begin(original, self):
+        reserve(self)
+        original(self)
 
-    def release(original, self, *args, **options):
-        if self._late[2] is not None:
-            plan, streams, ledger, names = self._late
-            self._ledger = charged(plan, streams, ledger=ledger, **names)._ledger
-            self._entry, self._late = (
-                self._ledger.entries()[-1].id,
-                (plan, streams, None, names),
-            )
-        return original(self, *args, **options)
-
-    true_begin = Curator.__init__
-
-    def charged(*args, **options):
-        one = object.__new__(Curator)
-        true_begin(one, *args, **options)
-        return one
-
-    wrap(patch, Curator, "release", release)
-    wrap(patch, Curator, "__init__", begin)
+    wrap(patch, Charge, "__enter__", lambda original, self: self)
+    wrap(patch, Charge, "begin", begin)
 
 
-@around("privacy.mechanisms:Curator.__exit__", CURATOR, "tests/test_ledger.py")
+@around("privacy.mechanisms:Charge.__exit__", CURATOR, "tests/test_ledger.py")
 def a_fit_that_released_is_canceled(original, self, *error):
     if error[0] is not None:
-        self._plan = list(self.events)
+        self._has_begun = False
     return original(self, *error)
+
+
+@around("privacy.mechanisms:Charge.claim", CURATOR)
+def a_step_that_was_paid_once_is_released_twice(original, self, plan):
+    pass
+
+
+@around("leaf._messages:wait_with", CURATOR)
+def a_warning_of_the_caller_ends_paid_work(original, *word):
+    return False
+
+
+@around("core._private_fit:guarantee_of_both", "tests/test_earlier.py")
+def earlier_releases_cost_nothing(original, today, earlier):
+    return today
 
 
 @around(

@@ -24,7 +24,7 @@ from dplda.audit._audit import bound_of_guesses, one_run_lower_bound
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty
 from dplda.privacy import Gaussian, Ledger, epsilon_of
-from dplda.privacy._curator import announce
+from dplda.privacy._recorder import announce
 from dplda.privacy.mechanisms import Streams
 
 pytestmark = pytest.mark.filterwarnings(
@@ -279,14 +279,15 @@ def test_a_result_says_what_it_cannot_see(options, ceiling, X):
     assert not result.refuted
 
 
-def test_releases_are_seen_by_observers_only():
+def test_releases_are_seen_by_all_observers_and_by_them_only():
+    """One inside of another blinds nobody."""
     announce("nobody", 1, np.zeros(1))
     with observe_releases() as outer:
         announce("first", 1, np.ones(1))
         with observe_releases() as inner:
             announce("second", 2, lambda: 5)
         announce("third", 3, None)
-    assert [release.label for release in outer] == ["first", "third"]
+    assert [release.label for release in outer] == ["first", "second", "third"]
     assert [(release.label, release.value) for release in inner] == [("second", 5)]
 
 

@@ -1,13 +1,17 @@
 """The curator: a release is value plus declared noise, and the plan is released."""
 
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dplda import SubLDA
+from dplda.leaf._messages import warn_user
 from dplda.privacy import (
     ApproximateDP,
     Gaussian,
@@ -18,6 +22,7 @@ from dplda.privacy import (
 )
 from dplda.privacy.mechanisms import (
     TOTAL_VARIATION,
+    Charge,
     Curator,
     DiscreteGaussian,
     FlooredLaplace,
@@ -36,11 +41,6 @@ VALUES = [
 ]
 
 
-def curator(plan, *, seed=0, **options):
-    streams = Streams.from_random_state(seed)
-    return Curator(plan, streams, label="test", unit="document", **options)
-
-
 def noise_of(mechanism, shape, round):
     """The noise of a release, block by block: each has a stream of its own."""
     cells = np.zeros(shape, np.int64).reshape(-1)
@@ -55,13 +55,13 @@ def noise_of(mechanism, shape, round):
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, FlooredLaplace(30.0, 2)], ids=repr)
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value.shape}")
 def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(
-    value, mechanism, round
+    value, mechanism, round, charged
 ):
     """Whatever the value is: the noise depends on the stream of the round only."""
     exact = value
     for n_jobs in (None, 2):
         value = exact.copy()
-        noisy = curator([("sum", mechanism.event)]).release(
+        noisy = charged([("sum", mechanism.event)]).release(
             value,
             mechanism,
             label="sum",
@@ -87,10 +87,10 @@ def test_a_release_is_the_value_plus_the_mechanisms_noise_on_every_cell(
     ],
     ids=["transposed", "strided", "int16", "other byte order", "broadcast"],
 )
-def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change):
+def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change, charged):
     value = change(np.arange(600, dtype=np.int64).reshape(20, 30) % 100)
     exact = value.copy()
-    noisy = curator([("sum", GAUSSIAN.event)]).release(
+    noisy = charged([("sum", GAUSSIAN.event)]).release(
         value, GAUSSIAN, label="sum", round=3, overwrite_value=True
     )
     assert noisy.dtype == np.int64
@@ -99,11 +99,13 @@ def test_what_cannot_be_written_to_is_released_as_a_noisy_copy(change):
 
 
 @pytest.mark.parametrize("threshold", [-np.inf, 10.5, np.inf])
-def test_a_selection_is_noisy_values_and_those_that_reach_the_threshold(threshold):
+def test_a_selection_is_noisy_values_and_those_that_reach_the_threshold(
+    threshold, charged
+):
     """Noise precedes the comparison, on cells that are asked for and the others."""
     value, asked = np.arange(60) % 20, np.arange(60) < 20
     failure = ApproximateDP(0.0, 1e-9)
-    passing, noisy = curator(
+    passing, noisy = charged(
         [("words", GAUSSIAN.event), ("words", failure)]
     ).release_selected(
         np.arange(60).astype(object),
@@ -124,9 +126,9 @@ def test_a_selection_is_noisy_values_and_those_that_reach_the_threshold(threshol
     assert noise.any()
 
 
-def test_nothing_but_the_plan_is_released():
+def test_nothing_but_the_plan_is_released(charged):
     value = np.zeros(3, np.int64)
-    one = curator([("sum", GAUSSIAN.event), ("topics", Gaussian(3.0))])
+    one = charged([("sum", GAUSSIAN.event), ("topics", Gaussian(3.0))])
     with pytest.raises(RuntimeError, match="not planned"):
         one.release(value, GAUSSIAN, label="other", round=0)
     with pytest.raises(RuntimeError, match="not planned"):
@@ -143,29 +145,23 @@ def test_nothing_but_the_plan_is_released():
         one.publish(dict, [Gaussian(3.0)], label="topics", round=1)
 
 
-def test_noise_of_others_pays_for_nothing_without_them():
+def test_noise_of_others_pays_for_nothing_without_them(charged):
     """A share's event counts other parties' noise, and nobody adds it here."""
-    share, ledger = DiscreteGaussian.for_noise_multiplier(2.0, 3, 4), Ledger()
-    with (
-        pytest.raises(ValueError, match="for 4 parties"),
-        curator([("sum", share.event)], ledger=ledger) as one,
-    ):
+    share = DiscreteGaussian.for_noise_multiplier(2.0, 3, 4)
+    one = charged([("sum", share.event)])
+    with pytest.raises(ValueError, match="for 4 parties"):
         one.release(np.zeros(3, np.int64), share, label="sum", round=0)
-    assert ledger.epsilon_spent == 0.0
     for n_honest in (0, 5):
         with pytest.raises(ValueError, match="n_honest"):
             DiscreteGaussian(1000, n_honest, 4)
 
 
 @pytest.mark.parametrize("purpose", ["noise", "members"])
-def test_streams_give_no_round_to_two_curators(purpose):
+def test_streams_give_no_round_to_two_curators(purpose, charged):
     """Two releases with one noise differ by the difference of the private values."""
     streams = Streams.from_random_state(None)
     event = sampled(GAUSSIAN.event, 0.5 if purpose == "members" else 1.0)
-    one, other = (
-        Curator([("sum", event)], streams, label="test", unit="document")
-        for _ in range(2)
-    )
+    one, other = (charged([("sum", event)], streams) for _ in range(2))
 
     def use(curator):
         if purpose == "members":
@@ -199,9 +195,9 @@ def test_a_document_is_in_the_sample_for_its_share_of_all_words(rate):
     n_in = int(Fraction(rate) * 2**64)
     words = [0, n_in - 1, n_in, 2**64 - 1]
     plan = [("counts", PoissonSampled(rate, Gaussian(1.0)))]
-    rows = Curator(plan, Words(words), label="sample", unit="document").sample(
-        np.full(4, rate), round=0
-    )
+    with Charge(plan, label="sample", unit="document") as charge:
+        charge.begin()
+        rows = Curator(charge, Words(words)).sample(np.full(4, rate), round=0)
     assert rows.tolist() == [j for j, word in enumerate(words) if word < n_in]
     assert rows.tolist() == [0, 1]
 
@@ -209,7 +205,9 @@ def test_a_document_is_in_the_sample_for_its_share_of_all_words(rate):
 def test_the_ledger_is_charged_for_the_whole_plan():
     plan = [("a", GAUSSIAN.event)] * 3 + [("b", PoissonSampled(0.1, Gaussian(1.0)))] * 2
     ledger = Ledger()
-    curator(plan, seed=None, ledger=ledger)
+    with Charge(plan, label="test", unit="document", ledger=ledger) as charge:
+        assert ledger.entries()[0].status == "reserved"
+        charge.begin()
     (entry,) = ledger.entries()
     sampled_twice = Repeated(PoissonSampled(0.1, Gaussian(1.0)), 2)
     assert entry.events[1:] == (sampled_twice,)  # and the Gaussian events as one
@@ -224,52 +222,108 @@ def test_the_ledger_is_charged_for_the_whole_plan():
     assert ledger.epsilon_spent >= epsilon_of(
         [event for _, event in plan], ledger.delta
     )
-    curator(plan, ledger=ledger)
-    assert ledger.entries()[1].seeded
+    with Charge(plan, label="test", unit="document", ledger=ledger, seeded=True):
+        assert ledger.entries()[1].seeded
 
 
-@pytest.mark.parametrize(("n_released", "status"), [(0, "canceled"), (1, "released")])
-def test_an_exception_cancels_the_charge_only_if_nothing_was_released(
-    n_released, status
-):
+@pytest.mark.parametrize("place", ["before", "begun", "released"])
+def test_an_exception_gives_a_charge_back_only_if_it_has_not_begun(place):
     ledger = Ledger()
+    plan = [("sum", GAUSSIAN.event)] * 2
 
     def interrupted():
-        with curator([("sum", GAUSSIAN.event)] * 2, seed=None, ledger=ledger) as one:
-            for t in range(n_released):
-                one.release(np.zeros(2, np.int64), GAUSSIAN, label="sum", round=t)
+        with Charge(plan, label="test", unit="document", ledger=ledger) as charge:
+            if place != "before":
+                charge.begin()
+            if place == "released":
+                one = Curator(charge, Streams.from_random_state(None))
+                one.release(np.zeros(2, np.int64), GAUSSIAN, label="sum", round=0)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as ended:
         interrupted()
+    status = "canceled" if place == "before" else "released"
     assert [entry.status for entry in ledger.entries()] == [status]
     (note,) = ended.value.__notes__
-    assert ("nothing was released" in note) == (n_released == 0)
-    assert n_released == 0 or repr(ledger) in note
+    assert ("nothing was released" in note) == (place == "before")
+    assert place == "before" or repr(ledger) in note
+    n_released = int(place == "released")
+    assert place == "before" or f"{n_released} of 2 releases have begun" in note
 
 
-def test_a_plan_with_too_many_words_is_refused_before_its_first_release():
-    ledger, cells = Ledger(), np.broadcast_to(np.int64(0), 2**35)
+def test_a_charge_that_has_not_begun_pays_for_nothing():
+    with Charge([("sum", GAUSSIAN.event)], label="test", unit="document") as charge:
+        with pytest.raises(RuntimeError, match="before the charge has begun"):
+            Curator(charge, Streams.from_random_state(0))
+        charge.begin()
+        with pytest.raises(RuntimeError, match="begun before"):
+            charge.begin()
 
-    def too_many():
-        with curator([("sum", GAUSSIAN.event)] * 3, seed=None, ledger=ledger) as one:
-            one.release(cells, GAUSSIAN, label="sum", round=0)
 
+def test_a_step_that_was_charged_once_is_released_once():
+    """Two curators of one charge share its steps, in order."""
+    plan = [("words", GAUSSIAN.event), ("topics", Gaussian(3.0))]
+    with Charge(plan, label="test", unit="document") as charge:
+        charge.begin()
+        streams = Streams.from_random_state(None)
+        with pytest.raises(RuntimeError, match="not charged, or are claimed"):
+            Curator(charge, streams, plan=plan[1:])
+        Curator(charge, streams, plan=plan[:1])
+        with pytest.raises(RuntimeError, match="not charged, or are claimed"):
+            Curator(charge, streams)
+        Curator(charge, streams, plan=plan[1:])
+        with pytest.raises(RuntimeError, match="not charged, or are claimed"):
+            Curator(charge, streams, plan=plan[1:])
+
+
+def test_warnings_wait_for_the_end_of_paid_work_and_hide_nothing():
+    """A caller who makes them errors has the attributes, and the first error."""
+
+    class Fit:
+        pass
+
+    def fit(fails=False):
+        plan = [("sum", GAUSSIAN.event)]
+        with Charge(plan, label="test", unit="document") as charge:
+            charge.begin()
+            warn_user("first")
+            warn_user("second")
+            fitted.result = 1
+            if fails:
+                raise KeyboardInterrupt
+
+    fitted = Fit()
+    with pytest.raises(UserWarning, match="first"):
+        fit()
+    assert fitted.result == 1
+    with pytest.raises(KeyboardInterrupt) as ended:
+        fit(fails=True)
+    assert {"first", "second"} < set(ended.value.__notes__)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fit()
+    assert [str(each.message) for each in said] == ["first", "second"]
+
+
+def test_a_plan_with_too_many_words_is_refused_before_it_begins(charged):
+    plan = [("sum", GAUSSIAN.event)] * 3
+    cells = np.broadcast_to(np.int64(0), 2**35)  # which take no memory
     with pytest.raises(ValueError, match="random words"):
-        too_many()
-    assert [entry.status for entry in ledger.entries()] == ["canceled"]
+        charged(plan).release(cells, GAUSSIAN, label="sum", round=0)
+    ledger, model = Ledger(), SubLDA(1000, epsilon=1.0, max_iter=80)
+    with pytest.raises(ValueError, match="random words"):
+        model.set_params(ledger=ledger).fit(sp.csr_array((1, 10**6)))
+    assert ledger.epsilon_spent == 0.0
 
 
-def test_a_fit_that_draws_too_many_words_is_stopped():
+def test_a_fit_that_draws_too_many_words_is_stopped(charged):
     """Also if the words were not drawn by a release."""
     streams = Streams.from_random_state(0)
     streams.n_words = 2**36 - 10_000  # so many were drawn
+    one = charged([("topics", Gaussian(2.0))], streams)
 
-    def too_many(n_more):
-        plan = [("sum", GAUSSIAN.event)]
-        with Curator(plan, streams, label="test", unit="document") as one:
-            one.release(np.zeros(4, np.int64), GAUSSIAN, label="sum", round=0)
-            streams.reader(200, 0).words(n_more)
+    def draw():
+        return streams.reader(200, 0).words(10_001)
 
     with pytest.raises(RuntimeError, match="random words"):
-        too_many(10_001)
+        one.publish(draw, [Gaussian(2.0)], label="topics", round=0)

@@ -23,7 +23,7 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.pipeline import make_pipeline
 
 import dplda
-from dplda.core import _base, _private_fit
+from dplda.core import _base
 from dplda.datasets import (
     load_public_vocabulary,
     load_wordnet_glosses,
@@ -281,7 +281,7 @@ def test_every_sharp_edge_warns_or_fails_as_the_page_says(tmp_path, monkeypatch)
     assert len(EDGES) >= 12
     for edge in EDGES:
         assert PAIR.search(edge), edge
-        _private_fit._BUDGETS.clear()  # a reader tries one of them
+        pass  # a reader tries one of them
         _base._warn_of_exact_scores.cache_clear()
         for code, message in PAIR.findall(edge):
             got = said(code, names)

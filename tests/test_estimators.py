@@ -29,7 +29,7 @@ from dplda import HDPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
 from dplda.federated import IFTMParty
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import BudgetError, Guarantee, Ledger, SeededNoiseWarning
-from dplda.privacy.mechanisms import Curator
+from dplda.privacy.mechanisms import Charge
 
 # test_published.py runs some of these tests; corpora without words are part of tests
 pytestmark = [
@@ -325,7 +325,7 @@ def test_an_interrupted_call_leaves_the_model_and_its_epsilon_together(
     def fail(*args, **kwargs):
         raise KeyboardInterrupt
 
-    for place, method in ((Guarantee, "__post_init__"), (Curator, "__exit__")):
+    for place, method in ((Guarantee, "__post_init__"), (Charge, "begin")):
         with monkeypatch.context() as patch:
             patch.setattr(place, method, fail)
             for call in (model.partial_fit, model.fit):

@@ -23,10 +23,10 @@ from test_two_worlds import sweep_law
 import dplda.local._randomized_response as randomize_module
 import dplda.privacy._mechanisms as mechanisms_module
 from dplda import HDPLDA, LPLDA, OLPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
+from dplda.audit import observe_releases
 from dplda.federated import IFTMParty
 from dplda.gibbs._frozen_table import HalfTable
 from dplda.privacy import Repeated, SeededNoiseWarning, epsilon_of
-from dplda.privacy._curator import observe_releases
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published import PublishedPrivateSVILDA

@@ -424,13 +424,13 @@ def test_a_model_that_cannot_be_written_at_the_end_is_written_elsewhere(
     """The disk of the output has gone during the fit."""
     out = tmp_path / "disk" / "m"
     out.parent.mkdir()
-    fit = SubLDA.fit
+    fit = SubLDA._fit_paid
 
     def fit_and_lose(self, *data, **options):
         shutil.rmtree(out.parent)
         return fit(self, *data, **options)
 
-    monkeypatch.setattr(SubLDA, "fit", fit_and_lose)
+    monkeypatch.setattr(SubLDA, "_fit_paid", fit_and_lose)
     assert main([*notes, "--out", str(out)]) == 0
     printed = capsys.readouterr()
     place = Path(re.search(r"cannot be written .*: it is (.*)", printed.err)[1])
@@ -445,7 +445,7 @@ def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
     def fit_and_end(self, *data, **options):
         raise error
 
-    monkeypatch.setattr(SubLDA, "fit", fit_and_end)
+    monkeypatch.setattr(SubLDA, "_fit_paid", fit_and_end)
     if error is KeyboardInterrupt:
         assert main(notes) == 130
     else:

@@ -37,6 +37,7 @@ from dplda.privacy import (
     epsilon_of,
 )
 from dplda.privacy._accounting import delta_charge, epsilon_of_mu, gaussian_mu
+from dplda.privacy._charge import MAX_WORDS
 from dplda.privacy._composition import (
     TILTS,
     Composition,
@@ -46,7 +47,6 @@ from dplda.privacy._composition import (
     renyi_epsilons,
     summed_cumulants,
 )
-from dplda.privacy._curator import MAX_WORDS
 from dplda.privacy._curves import (
     bounded_range_divergence,
     bounded_ranges_curve,

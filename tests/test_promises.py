@@ -2,8 +2,11 @@
 
 import importlib
 import inspect
+import json
 import math
 import re
+import subprocess
+import sys
 import warnings
 from collections import defaultdict
 
@@ -12,8 +15,7 @@ import pytest
 from estimators import CASES, LITERAL, ONLINE, PACKAGES, PRIVATE, each
 from sklearn.base import clone
 
-from dplda import HDPLDA, PrivateTopicModel, SubLDA
-from dplda.federated import IFTMMaster, IFTMParty, fit_together, run_rounds
+from dplda import SubLDA
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
@@ -146,69 +148,85 @@ def named(call):
     return [str(w.message) for w in caught if w.category is PrivacyLeakWarning]
 
 
-TEXTS = [
-    "the patient has a fever and a cough",
-    "the dose of the drug was too high",
-] * 40
+# Each story is told to a process of its own, and counts the warnings of its lines.
+STORY = """
+import json, math, sys, warnings
+import numpy as np
+from dplda import HDPLDA, PrivateTopicModel, SubLDA
+from dplda.audit import replay
+from dplda.datasets import make_topic_corpus
+from dplda.federated import IFTMMaster, IFTMParty, fit_together, run_rounds
+from dplda.privacy import Ledger
+
+X = make_topic_corpus(137, 40, 4, doc_length=50, random_state=0).data
+PARTS = {"north": X[:60], "south": X[60:]}
+TEXTS = ["the patient has a fever and a cough", "the dose was too high"] * 40
+WORDS = ["fever", "dose", "high"]
+MODELS = {
+    "SubLDA": SubLDA(2, epsilon=4.0, max_iter=2),
+    "steps": SubLDA(2, noise_multiplier=10.0, max_iter=2),
+    "HDPLDA": HDPLDA(2, epsilon=4.0, max_iter=2),
+    "given": PrivateTopicModel(2, epsilon=4.0, vocabulary=WORDS),
+    "exact": SubLDA(2, epsilon=math.inf, max_iter=2),
+}
+
+def fit(name, ledger=None):
+    model = MODELS[name].set_params(ledger=ledger)
+    return model.fit(TEXTS if name == "given" else X)
+
+def iftm():
+    parties = {n: (IFTMParty(2, token_epsilon=6.0), part) for n, part in PARTS.items()}
+    run_rounds(IFTMMaster([f"word{i}" for i in range(40)]), parties, n_rounds=2)
+
+counts = []
+for line in json.loads(sys.argv[1]):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        exec(line)
+    counts.append(sum("another private fit" in str(each.message) for each in said))
+print(json.dumps(counts))
+"""
+STORIES = {
+    "no ledger": {"fit('SubLDA')": 0, "fit('SubLDA') ": 1, "fit('HDPLDA')": 0},
+    "two kinds": {"fit('SubLDA')": 0, "fit('HDPLDA')": 1},
+    "texts": {"fit('given')": 0, "fit('given') ": 1},
+    "one ledger": {
+        "one = Ledger(epsilon=1e6)": 0,
+        "fit('SubLDA', one)": 0,
+        "fit('SubLDA', one.part('Monday', by='day'))": 0,
+        "fit('given')": 1,
+        "fit('given', one)": 0,
+    },
+    "two ledgers": {"fit('SubLDA', Ledger())": 0, "fit('SubLDA', Ledger()) ": 1},
+    "without noise": {"fit('exact')": 0, "fit('exact') ": 0, "fit('SubLDA')": 0},
+    "partial_fit": {
+        "fit('steps')": 0,
+        "MODELS['steps'].partial_fit(X)": 0,
+        "MODELS['steps'].fit(X)": 1,
+    },
+    "parties": {
+        "fit_together(MODELS['SubLDA'], PARTS)": 0,
+        "fit_together(MODELS['SubLDA'], PARTS) ": 0,
+        "fit('SubLDA')": 0,
+    },
+    "parties of iFTM": {"iftm()": 0, "iftm() ": 0},
+    "an audit": {
+        "replay(MODELS['SubLDA'], X.toarray(), X.toarray())": 0,
+        "replay(MODELS['SubLDA'], X.toarray(), X.toarray()) ": 0,
+        "fit('SubLDA')": 0,
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("model", "data"),
-    [
-        (SubLDA(2, epsilon=4.0, max_iter=2), "corpus"),
-        (HDPLDA(2, epsilon=4.0, max_iter=2), "corpus"),
-        (
-            PrivateTopicModel(2, epsilon=4.0, vocabulary=["fever", "dose", "drug"]),
-            "texts",
-        ),
-        (PrivateTopicModel(2, epsilon=40.0, vocabulary=None), "texts"),
-    ],
-    ids=["SubLDA", "HDPLDA", "given words", "chosen words"],
-)
-def test_fits_of_two_budgets_are_named_once(model, data, corpus):
-    X = TEXTS if data == "texts" else corpus
-
-    def fit(ledger=None):
-        return [
-            message
-            for message in named(lambda: clone(model).set_params(ledger=ledger).fit(X))
-            if "second time" in message
-        ]
-
-    one = Ledger(epsilon=math.inf)
-    assert [len(fit(one)), len(fit(one)), len(fit(one.part("Monday", by="day")))] == [
-        0,
-        0,
-        0,
-    ]
-    assert [len(fit()), len(fit())] == [1, 0]
-
-
-@pytest.mark.parametrize("ledgers", [[None, None], ["a", "b"], ["a", None]])
-def test_a_search_whose_fits_nothing_adds_up_is_named(ledgers, corpus, tmp_path):
-    model = SubLDA(2, epsilon=4.0, max_iter=2)
-    paths = [ledger and tmp_path / ledger for ledger in ledgers]
-    fits = [
-        named(lambda p=path: clone(model).set_params(ledger=p).fit(corpus))
-        for path in paths
-    ]
-    assert [len(messages) for messages in fits] == [0, 1]
-
-
-def test_parties_with_different_documents_need_no_ledger_in_common(corpus):
-    parts = {"north": corpus[:60], "south": corpus[60:]}
-    model = SubLDA(2, epsilon=4.0, max_iter=2)
-    assert named(lambda: fit_together(model, parts)) == []
-    assert len(named(lambda: fit_together(model, parts))) == 2  # both parties
-    words = [f"word{i}" for i in range(40)]
-    parties = {name: (IFTMParty(2, token_epsilon=6.0), X) for name, X in parts.items()}
-    assert named(lambda: run_rounds(IFTMMaster(words), parties, n_rounds=2)) == []
-
-
-def test_a_fit_that_goes_on_is_one_fit(corpus):
-    model = SubLDA(2, noise_multiplier=10.0, max_iter=2).fit(corpus)
-    assert named(lambda: model.partial_fit(corpus)) == []
-    assert len(named(lambda: model.fit(corpus))) == 1
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_a_process_whose_fits_nobody_adds_up_is_told_once(story):
+    run = subprocess.run(
+        [sys.executable, "-c", STORY, json.dumps([*story])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(run.stdout) == [*story.values()]
 
 
 def test_exact_scores_are_named_once(corpus):

@@ -17,6 +17,7 @@ from dplda.federated import _secure_sum, fit_together
 from dplda.federated._secure_sum import Adder, Room, SecureSum, Terms, fit_share, pack
 from dplda.privacy import Ledger, PoissonSampled, epsilon_of
 from dplda.privacy._mechanisms import NOISE_VARIANCE
+from dplda.privacy._sums import SumsPromise
 from dplda.privacy.mechanisms import TOTAL_VARIATION, DiscreteGaussian, Streams
 
 pytestmark = pytest.mark.filterwarnings(
@@ -44,7 +45,8 @@ class Alone:
     """The other parties, if they hold nothing and draw no noise."""
 
     def __init__(self, terms, first=None):
-        self.n_parties, self.shares = terms.n_parties, terms.shares
+        self.n_parties = terms.n_parties
+        self.shares = terms.shares
         self.first = first or Streams(bytes(32), seeded=False)
 
     def begin(self):
@@ -53,8 +55,8 @@ class Alone:
     def add_up(self, cells, label):
         return True
 
-    def assumptions(self, events, delta):
-        return ()
+    def promise(self, events, delta):
+        return SumsPromise()
 
 
 @pytest.mark.parametrize(
@@ -173,8 +175,8 @@ def test_the_noise_of_a_model_is_counted(n_lazy, monkeypatch):
 def test_the_noise_of_the_honest_pays(colluding, lost, ratio, X):
     terms = Terms(4, colluding, lost)
     model = SubLDA(3, epsilon=2.0, max_iter=5, subsampling_ratio=ratio)
-    model._parties = Alone(terms)
-    budget, h = model._budget(), 4 - colluding - lost
+    budget = model._budget(terms.shares)
+    h = 4 - colluding - lost
     for mechanism in (*budget.totals, *budget.rounds):
         assert (mechanism.n_honest, mechanism.n_parties) == (h, 4)
         # the event: integers of norm at most `radius`, and noise of variance h S^2 - 9
@@ -205,15 +207,14 @@ def test_the_card_and_the_ledger_of_a_party(X, tmp_path):
     (entry,) = ledger.entries()
     assert entry.total_variation == 4 * TOTAL_VARIATION
     assert ledger.epsilon_spent == pytest.approx(model.epsilon_, rel=1e-6)
-    assert not hasattr(model, "_secrets")
-    assert model._parties is None
+    assert not any(isinstance(value, Alone) for value in vars(model).values())
 
 
 def party_of(terms):
     """A party whose coordinator hands its own words back, as if others had nothing."""
 
     class Party(Alone):
-        assumptions = SecureSum.assumptions
+        promise = SecureSum.promise
         _terms = terms
 
     return Party(terms)
@@ -222,9 +223,10 @@ def party_of(terms):
 def test_what_is_left_if_all_masks_fall():
     """The page of the protocol: epsilon 4 becomes 15.1 with 9 shares."""
     model = SubLDA(20, epsilon=4.0, delta=1e-5)
-    model._parties = party_of(Terms(10))
-    events = [event for _, event in model._plan()]
-    assert "epsilon is 15.1" in model._parties.assumptions(events, 1e-5)[1]
+    parties = party_of(Terms(10))
+    plan = model._budget(parties.shares).plan(0, 80)
+    said = parties.promise([event for _, event in plan], 1e-5)
+    assert "epsilon is 15.1" in said.assumptions[1]
 
 
 @pytest.mark.parametrize("width", [0.5, 0.7, 1.0])

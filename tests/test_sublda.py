@@ -28,7 +28,13 @@ from dplda.privacy import (
 )
 from dplda.privacy._curator import membership_threshold
 from dplda.privacy._streams import Purpose
-from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams, sampled
+from dplda.privacy.mechanisms import (
+    Charge,
+    Curator,
+    DiscreteGaussian,
+    Streams,
+    sampled,
+)
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
 TABLE = MADE.components.T * 1000 + 1e-3
@@ -42,8 +48,9 @@ def corpus():
 def poisson_sample(rates, highest, round_number=0):
     streams = Streams.from_random_state(0)
     plan = [("counts", sampled(Gaussian(1.0), highest))]
-    curator = Curator(plan, streams, label="test", unit="document")
-    return curator.sample(rates, round=round_number)
+    with Charge(plan, label="test", unit="document") as charge:
+        charge.begin()
+        return Curator(charge, streams).sample(rates, round=round_number)
 
 
 def test_poisson_sample_at_the_ends():
@@ -54,14 +61,14 @@ def test_poisson_sample_at_the_ends():
     np.testing.assert_array_equal(poisson_sample(mixed, 1.0), np.arange(0, 1000, 2))
 
 
-def test_the_rate_charged_is_not_below_the_rate_drawn():
+def test_the_rate_charged_is_not_below_the_rate_drawn(charged):
     rates = np.random.default_rng(0).uniform(0, 1, 1000)
     for rate, threshold in zip(rates, membership_threshold(rates)):
         assert 0 <= rate * 2**64 - int(threshold) < 1
     for rates in ([0.1, 0.3], [1.0, 1.0], [0.1, math.nan]):
         with pytest.raises(RuntimeError, match="higher than the rate"):
             poisson_sample(np.array(rates), 0.2)
-    curator = Curator([], Streams.from_random_state(0), label="test", unit="document")
+    curator = charged([])
     with pytest.raises(RuntimeError, match="that is charged"):  # nothing is planned
         curator.sample(np.array([0.1]), round=0)
 
@@ -74,13 +81,13 @@ def test_errors_of_the_sample_quote_no_rate():
         assert not re.search(r"[1-9]", str(error.value))
 
 
-def two_steps(first, second):
-    streams = Streams.from_random_state(0)
-    plan = [("first", first), ("second", second)]
-    return Curator(plan, streams, label="test", unit="document")
+@pytest.fixture
+def two_steps(charged):
+    """A curator of a plan of two steps."""
+    return lambda first, second: charged([("first", first), ("second", second)])
 
 
-def test_a_sample_is_for_one_release():
+def test_a_sample_is_for_one_release(two_steps):
     mechanism = DiscreteGaussian.for_noise_multiplier(1.0)
     value, everybody = np.zeros(3, np.int64), mechanism.event
     tenth = PoissonSampled(0.1, everybody)
@@ -105,7 +112,7 @@ def test_a_sample_is_for_one_release():
         )
 
 
-def test_no_two_steps_of_a_fit_share_their_randomness():
+def test_no_two_steps_of_a_fit_share_their_randomness(two_steps):
     mechanism = DiscreteGaussian.for_noise_multiplier(1.0)
     value, tenth = np.zeros(3, np.int64), PoissonSampled(0.1, mechanism.event)
     curator = two_steps(mechanism.event, mechanism.event)
@@ -206,7 +213,7 @@ class OneDocument(Curator):
         return super().release(value, mechanism, **kwargs)
 
 
-def test_weights_undo_the_rates(corpus):
+def test_weights_undo_the_rates(corpus, charged):
     """A document weighs more as it is drawn less often than the highest rate."""
     # no clip
     X = sp.csr_array(sp.vstack([corpus, np.full((1, 50), 100)]).astype(np.float32))
@@ -215,7 +222,7 @@ def test_weights_undo_the_rates(corpus):
     for boost, ratio in ((1.0, 0.4), (2.0, 0.2)):
         model = SubLDA(4, epsilon=math.inf, subsampling_ratio=ratio, boost=boost)
         budget, streams = model._budget(), Streams.from_random_state(0)
-        curator = OneDocument(budget.plan(1, 1), streams, label="test", unit="document")
+        curator = charged(budget.plan(1, 1), streams, kind=OneDocument)
         documents, copied = Documents.from_counts(X, 4, None), table.copied(True, None)
         model._rounds(documents, copied, copied.schedule(budget, 1), curator)
         values.append(curator.value)

@@ -22,7 +22,7 @@ from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
-from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
+from dplda.privacy.mechanisms import DiscreteGaussian
 
 MECHANISM = DiscreteGaussian.for_noise_multiplier(2.0)
 
@@ -163,10 +163,10 @@ def outcome(call):
         return str(error)
 
 
-def test_threads_take_each_step_of_a_plan_once():
+def test_threads_take_each_step_of_a_plan_once(charged):
     """Two values with the same noise would show their difference."""
     plan = [(SlowLabel("sum"), MECHANISM.event)]
-    curator = Curator(plan, Streams.from_random_state(0), label="a", unit="document")
+    curator = charged(plan)
     values = [np.full(50, number) for number in range(4)]
     release = [
         partial(curator.release, v, MECHANISM, label="sum", round=0) for v in values

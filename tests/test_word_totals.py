@@ -25,7 +25,7 @@ from dplda.document._table_estimate import TableEstimate, WordTotals
 from dplda.metrics import held_out_perplexity
 from dplda.privacy import LowSignalWarning
 from dplda.privacy._accounting import gaussian_mu
-from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams, sampled
+from dplda.privacy.mechanisms import Charge, Curator, DiscreteGaussian, Streams, sampled
 
 DELTA = 1e-5
 AUTO = {"max_iter": 80, "subsampling_ratio": 1.0}
@@ -58,9 +58,10 @@ def frequencies_alone(X, epsilon, seed):
     steps = [DiscreteGaussian.for_noise_multiplier(1 / (mu * s**0.5)) for s in shares]
     events = [(TOTALS, step.event) for step in steps]
     streams = Streams.from_random_state(seed)
-    with Curator(events, streams, label="test", unit="document") as curator:
+    with Charge(events, label="test", unit="document") as charge:
+        charge.begin()
         released, _ = release_word_totals(
-            Documents.from_counts(X, 1, 1), steps, curator, 6.0
+            Documents.from_counts(X, 1, 1), steps, Curator(charge, streams), 6.0
         )
     return released.smooth()
 
@@ -123,7 +124,9 @@ def again(X, ratio, seed, users=None):
         np.linspace(1, 3, X.shape[1]),
     )
     documents.rescale(weight, 6.0, exact=False)
-    with Watched(events, streams, label="test", unit="document") as curator:
+    with Charge(events, label="test", unit="document") as charge:
+        charge.begin()
+        curator = Watched(charge, streams)
         step = schedule()[0]._replace(mechanism=mechanism, rate=ratio, norm=6.0)
         found = release_totals_again(documents, weight, step, curator, 1)
     return curator.sums[0], curator.units, found, mechanism

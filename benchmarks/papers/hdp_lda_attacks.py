@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda.gibbs._frozen_table import HalfTable
 from dplda.leaf._checks import check_integer
 from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
-from dplda.privacy._curator import Release
+from dplda.privacy._recorder import Release
 from dplda.published import PublishedHDPLDA
 
 # Figure 4

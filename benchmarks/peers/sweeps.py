@@ -162,9 +162,7 @@ def tables(corpus: str, n_tokens: int, results: dict[int, dict[str, Any]]) -> st
 def draw(
     corpus: str, n_tokens: int, results: dict[int, dict[str, Any]], axes: Any
 ) -> None:
-    """Tokens per second against the number of topics; the best of the instruction
-    sets.
-    """
+    """Tokens per second against the number of topics, of the best instruction set."""
     for row in next(iter(results.values())):
         points = [
             (k, n_tokens / result[row].min() / 1e6)

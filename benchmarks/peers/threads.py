@@ -130,8 +130,7 @@ class Alone:
 def measure(
     options: argparse.Namespace, X: sp.csr_array, n_components: int
 ) -> dict[str, Any]:
-    """Wall seconds of a round (contests, repeats) of each contestant, or why it does
-    not run.
+    """Wall seconds of a round (contests, repeats) a contestant, or why it does not run.
 
     The contests are the numbers of threads, and at last processes of one thread.
     """
@@ -160,9 +159,7 @@ def measure(
 
 
 def cell(seconds: Any, threads: list[int]) -> str:
-    """How much faster the most threads are, the limit of the machine, and
-    milliseconds.
-    """
+    """Speedup by the most threads, the limit of the machine, and milliseconds."""
     if isinstance(seconds, str):
         return seconds
     *median, together = np.median(seconds, axis=1)

@@ -1,5 +1,4 @@
-"""CPU seconds against held-out perplexity, without noise, next to other
-implementations.
+"""CPU seconds against held-out perplexity, without noise, next to other packages.
 
 ``python benchmarks/peers/time_to_quality.py [--corpora kos nips] [--components 50 100
 1000] [--seeds 3] [--threads 1] [--slow-up-to 100] [--only NAME ...] [--plot FILE]``
@@ -152,8 +151,9 @@ def curves_of_seed(
 
 
 def seconds_to(level: float, curve: list[Point]) -> tuple[float, str]:
-    """CPU seconds to a perplexity, and "<" if the first point is better; infinity if
-    never.
+    """CPU seconds to a perplexity, and "<" if the first point is better.
+
+    Infinity if it is never reached.
 
     Between two points, log time is linear in log perplexity.
     """

@@ -1,5 +1,4 @@
-"""Documents per second of the inference of topic weights, next to other
-implementations.
+"""Documents per second of inferring topic weights, next to other implementations.
 
 ``python benchmarks/peers/transform.py [--corpora kos nips] [--components 50 100]
 [--repeats 5] [--threads 1] [--sets ...]``

@@ -12,7 +12,7 @@ from dplda.audit._attacks import Attack
 from dplda.audit._audit import AuditResult, audit_epsilon
 from dplda.audit._replay import CheckResult, replay
 from dplda.audit._residuals import noise_of_release, residual_check
-from dplda.privacy._curator import observe_releases
+from dplda.privacy._recorder import observe_releases
 
 __all__ = [
     "Attack",

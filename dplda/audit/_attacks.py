@@ -20,7 +20,7 @@ from dplda.audit._replay import Tape, fit_watched
 from dplda.document._document_budget import NORM
 from dplda.gibbs._frozen_table import HalfTable
 from dplda.privacy import Repeated, epsilon_of
-from dplda.privacy._curator import Release
+from dplda.privacy._recorder import Release
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Streams, uniform
 

@@ -24,9 +24,9 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
 
 from dplda.leaf._users import number_users
-from dplda.privacy._curator import Curator, Release, observe_releases, sampled
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
+from dplda.privacy._recorder import Computed, Recorder, Release, Value, record
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import FlooredLaplace, Streams
 
@@ -68,83 +68,67 @@ class Tape:
     releases: list[Release] = field(default_factory=list)  # what an adversary sees
 
 
-class _Watch(Curator):
-    """A curator that records what it is given and gives out what is on a first tape."""
+class Watch(Recorder):
+    """Writes a tape, and gives out what is on the first one, if there is one."""
 
-    tape: Tape
-
-    def __init__(
-        self, plan: Any, streams: Any, *, ledger: Any = None, **names: Any
-    ) -> None:
-        # nothing new becomes public
-        ledger = ledger if self.tape.first is None else None
-        super().__init__(plan, streams, ledger=ledger, **names)
-        self.tape.plans.append((names, tuple(plan)))
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
         self._n_samples = 0
         self._sample: tuple[np.ndarray, np.ndarray] | None = None
 
-    def sample(self, rates: np.ndarray, *, round: int) -> np.ndarray:
-        rows = super().sample(rates, round=round)
-        if self.tape.members is not None:
-            rows = self.tape.members(self._n_samples, rates)
-        self._n_samples, self._sample = self._n_samples + 1, (rates.copy(), rows.copy())
+    def charges(
+        self, label: str, unit: str, plan: tuple[tuple[str, Event], ...]
+    ) -> bool:
+        self._tape.plans.append((label, unit, plan))
+        return self._tape.first is None  # in a replay nothing new becomes public
+
+    def sampled(self, rates: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        if self._tape.members is not None:
+            rows = self._tape.members(self._n_samples, rates)
+        self._n_samples += 1
+        self._sample = (rates.copy(), rows.copy())
         return rows
 
-    def release(self, value: Any, mechanism: Mechanism, **options: Any) -> Any:
-        exact = np.array(value, np.int64)
-        noisy = super().release(value, mechanism, **options)
-        event = sampled(mechanism.event, options.get("sampling_probability", 1.0))
-        step = Step(
-            options["label"],
-            options["round"],
-            exact,
-            noisy.copy(),
-            mechanism,
-            event,
-            self._sample,
-        )
+    def released(self, computed: Computed, noisy: np.ndarray) -> np.ndarray:
+        first = self._keep(computed, noisy)
         self._sample = None
-        first = self._keep(step)
         return noisy if first is None else first.noisy.astype(noisy.dtype)
 
-    def release_selected(
-        self, names: Any, value: Any, asked: Any, mechanism: Any, **options: Any
-    ):
-        shown, noisy = super().release_selected(
-            names, value, asked, mechanism, **options
-        )
-        step = Step(
-            options["label"],
-            options["round"],
-            value.copy(),
-            noisy,
-            mechanism,
-            mechanism.event,
-            names=names,
-            shown=shown,
-        )
-        first = self._keep(step)
-        return (shown, noisy) if first is None else (first.shown, first.noisy.copy())
+    def selected(
+        self, computed: Computed, names: np.ndarray, noisy: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        first = self._keep(computed, noisy, names)
+        if first is None or first.shown is None:
+            return names, noisy
+        return first.shown, first.noisy.copy()
 
-    def publish(self, draw: Callable[[], Any], events: Any, **options: Any) -> Any:
-        n, played = (
-            len(self.tape.published),
-            self.tape.first.published if self.tape.first else [],
-        )
+    def drawn(self, label: str, round: int, value: Value) -> Value:
+        n = len(self._tape.published)
+        self._tape.published.append(copy.deepcopy(value))
+        played = self._tape.first.published if self._tape.first else []
+        return copy.deepcopy(played[n]) if n < len(played) else value
 
-        def drawn() -> Any:
-            self.tape.published.append(copy.deepcopy(value := draw()))
-            return copy.deepcopy(played[n]) if n < len(played) else value
+    def announced(self, release: Release) -> None:
+        self._tape.releases.append(release)
 
-        return super().publish(drawn, events, **options)
-
-    def _keep(self, step: Step) -> Step | None:
+    def _keep(
+        self, computed: Computed, noisy: np.ndarray, shown: np.ndarray | None = None
+    ) -> Step | None:
         """Write a release down, and find the one that is given out in its place."""
-        n, played = (
-            len(self.tape.steps),
-            self.tape.first.steps if self.tape.first else [],
+        step = Step(
+            computed.label,
+            computed.round,
+            np.array(computed.value, np.int64),
+            noisy.copy(),
+            computed.mechanism,
+            computed.event,
+            self._sample,
+            computed.names,
+            shown,
         )
-        self.tape.steps.append(step)
+        n = len(self._tape.steps)
+        self._tape.steps.append(step)
+        played = self._tape.first.steps if self._tape.first else []
         return played[n] if n < len(played) and are_alike(step, played[n]) else None
 
 
@@ -167,10 +151,9 @@ def watched(
     data before.
     """
     tape = Tape(first, members)
-    kind = type("Watch", (_Watch,), {"tape": tape})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        with observe_releases(kind) as tape.releases:
+        with record(Watch(tape)):
             yield tape
 
 

@@ -7,7 +7,6 @@ shown, and room for the model is reserved before the ledger is charged.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 import tempfile
 import warnings
@@ -153,15 +152,18 @@ def _plan(options: argparse.Namespace) -> None:
 
 def plan(options: argparse.Namespace, n_docs: int) -> Any:
     """What to expect of these options, of which the words are paid first."""
-    *_, expected = dplda.PrivateTopicModel(
-        options.n_components,
-        epsilon=options.epsilon,
-        delta=options.delta,
-        vocabulary=options.language,
-        max_features=options.max_features,
-        expected_n_docs=n_docs,
-    )._steps()
-    return dataclasses.replace(expected, epsilon=options.epsilon)
+    from dplda.text._topic_model import what_to_expect  # not for options and --help
+
+    return what_to_expect(
+        dplda.PrivateTopicModel(
+            options.n_components,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            vocabulary=options.language,
+            max_features=options.max_features,
+            expected_n_docs=n_docs,
+        )
+    )
 
 
 def _fit(options: argparse.Namespace) -> int:
@@ -190,7 +192,7 @@ def _fit(options: argparse.Namespace) -> int:
         verbose=1,
     )
     try:  # what is wrong with an option or a file shows before anything is charged
-        model._planned()
+        model._steps()
         texts, users = private_texts(options)  # private
         if {*public} & {*texts} - {""}:
             raise ValueError(

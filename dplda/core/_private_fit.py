@@ -21,6 +21,7 @@ from dplda.leaf._compat import Options
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, charged_unit
 from dplda.privacy import (
+    ApproximateDP,
     BudgetError,
     Guarantee,
     Ledger,
@@ -30,12 +31,13 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._curator import TOTAL_VARIATION, Curator, Step
+from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, tell_of_other_budgets
+from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
 from dplda.privacy._guarantee import cached_epsilon
-from dplda.privacy._ledger import as_ledger
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
 from dplda.privacy._streams import Streams
+from dplda.privacy._sums import ALONE, Sums
 
 
 class Interval(_Interval):
@@ -104,8 +106,6 @@ TRUSTED_PARTY = (
     "each party with its own texts; neither the coordinator nor other parties"
 )
 _TABLES = {"prior_components": "public prior", "word_vectors": "word vectors"}
-# Of each class and party: what the fits of this process were charged to.
-_BUDGETS: dict[tuple[str, str], set[object]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,8 +208,6 @@ class PrivateEstimator(Described):
     """
 
     _promise: Promise
-    _charges_in_fit = True  # the owners of documents may charge elsewhere
-    _party = ""  # of several in one process, who have different documents
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -343,11 +341,42 @@ def released_so_far(estimator: BaseEstimator, unit: str) -> Any:
     return released
 
 
+def charge_of(
+    estimator: PrivateEstimator,
+    plan: Sequence[Step],
+    *,
+    unit: str,
+    seeded: bool,
+    sums: Sums = ALONE,
+    n_streams: int = 1,
+    earlier: Guarantee | None = None,
+) -> Charge:
+    """What a public call of `fit` or `partial_fit` pays: for its ``with`` block.
+
+    `n_streams` are the streams that it draws from, each as far as it may. `earlier` is
+    the guarantee of the calls that this one goes on from. A process whose fits nobody
+    adds up is told once.
+    """
+    is_private = not any(isinstance(event, NonPrivate) for _, event in plan)
+    if earlier is None and is_private and sums is ALONE:
+        tell_of_other_budgets(type(estimator).__name__, estimator.ledger)
+    return Charge(
+        plan,
+        label=type(estimator).__name__,
+        unit=unit,
+        ledger=estimator.ledger,
+        seeded=seeded,
+        total_variation=n_streams * sums.shares.total_variation,
+    )
+
+
 def make_guarantee(
     events: Iterable[Event],
     *,
     delta: float,
     seeded: bool,
+    promise: Promise | None = None,
+    charge: Charge | None = None,
     earlier: Guarantee | None = None,
     assumptions: tuple[str, ...] = (),
     common: tuple[str, ...] = ASSUMPTIONS,
@@ -355,20 +384,25 @@ def make_guarantee(
     total_variation: float = TOTAL_VARIATION,
     **stated: Any,
 ) -> Guarantee:
-    """Guarantee of what this call and, in `partial_fit`, all earlier calls released.
+    """The guarantee of what this call and, in `partial_fit`, earlier calls released.
 
-    `stated` are the other fields of `Guarantee`.
+    `promise` is what the class states, `charge` what this call has paid, if it pays,
+    and `stated` are the other fields of `Guarantee`.
     """
-    events, distance = tuple(events), total_variation
+    events = tuple(events)
+    distance = total_variation
+    if promise is not None:
+        stated = {"trusted": promise.trusted, "theorem": promise.theorem} | stated
     if earlier is not None:
         events = (*earlier.events, *events)
         seeded = seeded or earlier.seeded
         distance += earlier.total_variation
-        assumptions += tuple(
-            a for a in earlier.assumptions if a not in common + assumptions
-        )
+        known = common + assumptions
+        assumptions += tuple(a for a in earlier.assumptions if a not in known)
         named = {name for name, _ in provenance}
         provenance += tuple(pair for pair in earlier.provenance if pair[0] not in named)
+        for name in ("mechanism", "trusted"):
+            stated[name] = _both(getattr(earlier, name), stated.get(name, ""))
     return Guarantee(
         epsilon=cached_epsilon(events, float(delta), total_variation=distance),
         delta=float(delta),
@@ -377,8 +411,92 @@ def make_guarantee(
         events=events,
         total_variation=distance,
         provenance=provenance,
+        ledger="" if charge is None else charge.statement,
+        receipt="" if charge is None else charge.receipt,
         **stated,
     )
+
+
+def _both(before: str, now: str) -> str:
+    """What a card says of earlier calls and of this one, if they differ."""
+    later = "; in later calls: "
+    if not before or now in before.split(later):
+        return before or now
+    return before + later + now
+
+
+def public_inputs(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
+    """The public tables that a fit was given, each with its origin."""
+    return tuple(
+        (name, "public by declaration of the caller")
+        for parameter, name in _TABLES.items()
+        if not isinstance(getattr(estimator, parameter, None), str | None)
+    )
+
+
+def guarantee_of_both(today: Guarantee, earlier: Guarantee) -> Guarantee:
+    """The guarantee of a model that adds releases of an earlier one to its own.
+
+    No document is in both, so that each pays the larger of the two. Users return: one
+    may be in both, and pays the sum. The earlier releases are read as public values, so
+    that the later ones may depend on them (docs/proofs_document.md).
+    """
+    if today.unit == "document":
+        events, distance = _dearer(today, earlier)
+    else:
+        events = (*earlier.events, *today.events)
+        distance = today.total_variation + earlier.total_variation
+    known = today.assumptions
+    others = tuple(a for a in earlier.assumptions if a not in known)
+    epsilon = cached_epsilon(events, today.delta, total_variation=distance)
+    return dataclasses.replace(
+        today,
+        epsilon=max(epsilon, today.epsilon),
+        events=events,
+        total_variation=distance,
+        seeded=today.seeded or earlier.seeded,
+        assumptions=known + others,
+        sensitivity=max(today.sensitivity, earlier.sensitivity),
+    )
+
+
+def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], float]:
+    """Events, and their distance, that cost as much as each of two guarantees.
+
+    Less Gaussian noise costs more at every delta. The curves of other events may cross:
+    what remains is a statement at the delta of today, with all distances in it.
+    """
+    distance = max(today.total_variation, earlier.total_variation)
+    if today.events == earlier.events:
+        return today.events, distance
+    of_today = today.gaussian_mu
+    of_earlier = earlier.gaussian_mu
+    if of_today is not None and of_earlier is not None:
+        dearer = today if of_today >= of_earlier else earlier
+        return dearer.events, distance
+    epsilon = max(today.epsilon, earlier.epsilon_at(today.delta))
+    if math.isinf(epsilon):
+        return (NonPrivate(),), distance
+    return (ApproximateDP(epsilon, today.delta),), 0.0
+
+
+def cut_short(
+    estimator: BaseEstimator, guarantee: Guarantee, n_iter: int, n_charged: int
+) -> Guarantee:
+    """The guarantee of a fit that may have been ended before its last round.
+
+    The guarantee then says so, and the caller is told.
+    """
+    if n_iter >= n_charged:
+        return guarantee
+    warn_user(
+        f"{type(estimator).__name__} was interrupted after {n_iter} of {n_charged} "
+        "rounds: it is a fitted model of these, and epsilon_ counts all rounds, which "
+        "are charged; to spend no more, use this model, or save it"
+    )
+    done = f"{n_iter} of {n_charged}, then an interrupt; all are charged"
+    provenance = (*guarantee.provenance, ("rounds", done))
+    return dataclasses.replace(guarantee, provenance=provenance)
 
 
 def no_guarantee(
@@ -404,41 +522,15 @@ def no_guarantee(
 
 
 def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -> None:
-    """Set the fitted attributes all at once.
+    """Set the fitted attributes all at once, then tell the log.
 
-    A model is never shown with another's epsilon.
-
-    The guarantee also gets what is known of its surroundings, which no epsilon depends
-    on.
+    A model is never shown with another's epsilon. An interrupt comes before or after.
     """
-    if isinstance(estimator, PrivateEstimator):
-        if estimator._charges_in_fit and guarantee.epsilon < math.inf:
-            _warn_of_other_budgets(estimator, guarantee)
-        origins = dict(guarantee.provenance or UNKNOWN_WORDS)
-        for parameter, name in _TABLES.items():
-            if not isinstance(getattr(estimator, parameter, None), str | None):
-                origins[name] = "public by declaration of the caller"
-        ledger = (
-            getattr(estimator, "ledger", None) if estimator._charges_in_fit else None
-        )
-        total, receipt = guarantee.ledger, guarantee.receipt
-        # twice the same, for calls that publish again
-        if ledger is not None and not receipt:
-            total, receipt = _ledger_total(as_ledger(ledger)), as_ledger(ledger).receipt
-        guarantee = dataclasses.replace(
-            guarantee,
-            trusted=estimator._promise.trusted,
-            theorem=estimator._promise.theorem,
-            provenance=tuple(origins.items()),
-            ledger=total,
-            receipt=receipt,
-        )
     attributes |= {
         "privacy_": guarantee,
         "epsilon_": guarantee.epsilon,
         "delta_": guarantee.delta,
     }
-    # one step: an interrupt comes before or after it
     vars(estimator).update(attributes)
     log_event(
         "fit",
@@ -450,48 +542,6 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
         n_iter=attributes.get("n_iter_"),
         seeded=guarantee.seeded,
         receipt=guarantee.receipt or None,
-    )
-
-
-def _warn_of_other_budgets(estimator: PrivateEstimator, guarantee: Guarantee) -> None:
-    """Warn if another fit of the class was charged elsewhere, in this process.
-
-    Data are not compared: folds and samples of the same documents differ, and add up.
-    """
-    earlier = getattr(estimator, "privacy_", None)
-    if guarantee is earlier:
-        return  # nothing was read
-    past = earlier.events if earlier else ()
-    if past and guarantee.events[: len(past)] == past != guarantee.events:
-        return  # partial_fit went on, and its guarantee counts what came before
-    ledger, name = getattr(estimator, "ledger", None), type(estimator).__name__
-    budgets = _BUDGETS.setdefault((name, estimator._party), set())
-    budgets.add(object() if ledger is None else as_ledger(ledger).id)
-    if len(budgets) == 2:  # once for a class
-        warn_user(
-            f"{name} is fitted for the second time in this process, and charged to "
-            "another budget: if both fits read the same documents, or some of them, "
-            "the epsilon_ of neither is their total. Pass one ledger= to all fits that "
-            "read private documents, which adds them up. Documents that are public, or "
-            "different in each fit, need nothing",
-            PrivacyLeakWarning,
-        )
-
-
-def _ledger_total(ledger: Ledger) -> str:
-    """What the ledger of a fit counts when the fit ends."""
-    if ledger.composition == "adaptive":
-        total, when = ledger.epsilon, "their budget"
-    else:
-        total, when = (
-            ledger.epsilon_spent,
-            "up to the end of this fit; later fits add to it",
-        )
-    when += f"; data sets differ so: {ledger.relation}"
-    upper = total if total == math.inf else math.ceil(1e3 * total) / 1e3
-    return (
-        f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = "
-        f"{upper:g} at delta = {ledger.delta:g}, {when}"
     )
 
 
@@ -525,26 +575,34 @@ def release_sum(
     streams = Streams.from_random_state(random_state)  # secret
     warn_if_seeded(name, streams.seeded and not mechanism.exact)
     plan = [(step, mechanism.event)]  # public
-    charged = charged_unit(user_ids, unit)  # public
-    with Curator(plan, streams, label=name, unit=charged, ledger=ledger) as curator:
+    cell = norm / radius
+    with Charge(
+        plan,
+        label=name,
+        unit=charged_unit(user_ids, unit),
+        ledger=ledger,
+        seeded=streams.seeded,
+    ) as charge:
         total = sum_clipped(read(), norm, radius)  # private
         # One unit moves `total` by at most `radius` in L2: it has one row, which no
         # other unit enters, and `sum_clipped` checks the length of each row in
         # integers.
+        noise = "exact" if mechanism.exact else "with discrete Gaussian noise"
+        guarantee = make_guarantee(
+            charge.events,
+            charge=charge,
+            delta=delta,
+            unit=unit,
+            relation=RELATIONS[unit],
+            mechanism=f"{step}, {noise}",
+            sensitivity=norm,
+            noise_scale=mechanism.scale * cell,
+            seeded=streams.seeded,
+            assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
+            trusted=TRUSTED_PROCESS,
+            theorem="docs/proofs_document.md",
+        )
+        charge.begin()
+        curator = Curator(charge, streams)
         noisy = curator.release(total, mechanism, label=step, round=0)  # public
-    cell = norm / radius
-    guarantee = make_guarantee(
-        curator.events,
-        delta=delta,
-        unit=unit,
-        relation=RELATIONS[unit],
-        mechanism=f"{step}, "
-        + ("exact" if mechanism.exact else "with discrete Gaussian noise"),
-        sensitivity=norm,
-        noise_scale=mechanism.scale * cell,
-        seeded=streams.seeded,
-        assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
-        trusted=TRUSTED_PROCESS,
-        theorem="docs/proofs_document.md",
-    )
     return noisy * cell, guarantee

@@ -125,8 +125,8 @@ def load_public_vocabulary(
 
     See Also
     --------
-    dplda.PrivateCountVectorizer : Chooses words from private texts, and takes a list as
-    candidates.
+    dplda.PrivateCountVectorizer :
+        Chooses words from private texts, and takes a list as candidates.
 
     Notes
     -----

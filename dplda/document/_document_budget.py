@@ -25,14 +25,14 @@ from dplda.privacy import (
     calibrate,
     epsilon_of,
 )
-from dplda.privacy._curator import SPARE, TOTAL_VARIATION, sampled
+from dplda.privacy._curator import SPARE, sampled
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import (
     MAX_RADIUS,
     NOISE_VARIANCE,
-    DiscreteGaussian,
     NoNoise,
 )
+from dplda.privacy._sums import ALONE, Shares
 
 TOTALS = "word totals"
 COUNTS = "word-topic counts"
@@ -70,28 +70,6 @@ OTHER_DOCUMENTS = (
     "no document of this fit is in the fits that were added as earlier, and which fit "
     "it is in does not depend on other documents"
 )
-
-
-class Shares(NamedTuple):
-    """Who adds noise to a release: one curator, or many parties (docs/federated.md)."""
-
-    n_honest: int = 1  # shares of noise that pay for the event of a release
-    n_parties: int = 1  # shares of noise that it has
-    n_spare: int = 0  # further attempts of a release that are charged
-
-    @property
-    def total_variation(self) -> float:
-        """Distance of all random words of a fit from ideal ones."""
-        return self.n_parties * TOTAL_VARIATION
-
-    def gaussian(self, noise_multiplier: float) -> DiscreteGaussian:
-        """The mechanism of a release with this noise multiplier."""
-        return DiscreteGaussian.for_noise_multiplier(
-            noise_multiplier, self.n_honest, self.n_parties
-        )
-
-
-ONE_CURATOR = Shares()
 
 
 class Round(NamedTuple):
@@ -153,7 +131,7 @@ def document_budget(
     max_iter: int | None,
     subsampling_ratio: float,
     n_passes: int = N_PASSES,
-    shares: Shares = ONE_CURATOR,
+    shares: Shares = ALONE.shares,
 ) -> DocumentBudget:
     """The budget of a total epsilon, or of a noise multiplier if `epsilon` is None.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from contextlib import closing
+from dataclasses import dataclass
 from numbers import Integral, Real
-from operator import attrgetter
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -24,11 +23,16 @@ from dplda.core._private_fit import (
     EXPECTED_N_DOCS,
     NOISE_MULTIPLIER,
     PRIVACY_CONSTRAINTS,
+    UNKNOWN_WORDS,
     Interval,
     PrivateEstimator,
     Promise,
+    charge_of,
     check_paid,
+    cut_short,
     exactly_one,
+    guarantee_of_both,
+    public_inputs,
     publish,
     released_so_far,
     warn_if_seeded,
@@ -44,11 +48,11 @@ from dplda.document._document_budget import (
     COUNTS,
     N_PASSES,
     NORM,
-    ONE_CURATOR,
     OTHER_DOCUMENTS,
     PUBLIC_START,
     PUBLIC_VECTORS,
     SMALLEST_RATIO,
+    TOTALS,
     DocumentBudget,
     Round,
     document_budget,
@@ -58,15 +62,44 @@ from dplda.document._noisy_table import CLEAR, ExactTable, NoisyTable
 from dplda.document._plan import expectation
 from dplda.document._public_words import PublicWords
 from dplda.document._shards import ShardedDocuments
+from dplda.leaf._calm import undisturbed
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import Guarantee, LowSignalWarning
-from dplda.privacy._curator import Curator
+from dplda.privacy._charge import Charge, Step
+from dplda.privacy._curator import Curator, check_words
 from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
+from dplda.privacy._sums import ALONE, Shares, Sums
 
 HARDLY = 0.1  # trust below which a fit warns
+
+
+class Paid(NamedTuple):
+    """What was paid before a call: for its own documents, and for those of others."""
+
+    own: Guarantee | None = None  # of the calls that this one goes on from
+    earlier: Guarantee | None = None  # of the fit whose releases are added
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a call of `fit` or `partial_fit` fixes before it reads data."""
+
+    unit: str  # what is protected
+    budget: DocumentBudget
+    plan: list[Step]  # what it releases
+    n_done: int  # rounds before it
+    n_rounds: int  # its own
+    streams: Streams  # secret
+    sums: Sums  # who makes its sums public
+    paid: Paid
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events of the plan, in order."""
+        return tuple(event for _, event in self.plan)
 
 
 class DocumentLDA(PrivateEstimator, BaseLDA):
@@ -206,19 +239,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         PrivateDataWarning
             If most rows hold no word. Not for release.
         """
-        table = (
-            None if earlier is None else getattr(earlier, "_released", None)
-        )  # public
-        if earlier is not None and (
-            not isinstance(table, NoisyTable)
-            or table.average.shape[1] != self.n_components
-        ):
-            raise ValueError(
-                "earlier must be a fitted SubLDA or PrivateSVILDA with "
-                f"n_components={self.n_components}, got {type(earlier).__name__}; pass "
-                "the model itself, not a release of it"
-            )
-        return self._train(X, user_ids, None, earlier=table)
+        return self._fit(X, user_ids, earlier=earlier)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
@@ -268,87 +289,172 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         --------
         fit : All rounds at once; it gives the same warnings.
         """
-        table = released_so_far(self, unit_of(X, user_ids))
-        return self._train(X, user_ids, 1, table=table)
+        unit = unit_of(X, user_ids)
+        table = released_so_far(self, unit)
+        if table is None:
+            return self._fit(X, user_ids, n_rounds=1)
+        job = self._job(unit, n_done=table.n_rounds, n_rounds=1, paid=self._paid)
+        with self._charge(job, X, user_ids, earlier=job.paid.own) as charge:
+            documents = self._documents(X, user_ids, reset=False)  # private
+            table = table.copied(job.budget.exact, self.n_jobs)  # public
+            documents.rescale(table.weight, NORM, exact=job.budget.exact)  # private
+            charge.begin()
+            curator = Curator(charge, job.streams, sums=job.sums)
+            self._train(documents, table, job, charge, curator)
+        return self
 
-    def _train(
+    def _fit(
         self,
         X: Any,
         user_ids: Any,
-        n_rounds: int | None,
         *,
-        table: NoisyTable | None = None,
-        earlier: NoisyTable | None = None,
+        sums: Sums = ALONE,
+        earlier: Any = None,
+        n_rounds: int | None = None,
     ) -> Self:
-        """Charge `n_rounds` rounds (None: all), run them, and publish the model."""
-        name, unit = type(self).__name__, unit_of(X, user_ids)
+        """Train from scratch, in rounds whose sums `sums` makes public."""
+        unit = unit_of(X, user_ids)
+        past = self._checked_earlier(earlier, unit)  # public
+        paid = Paid() if past is None else Paid(earlier=past.privacy_)
+        job = self._job(unit, n_rounds=n_rounds, paid=paid, sums=sums)
+        with self._charge(job, X, user_ids) as charge:
+            documents = self._documents(X, user_ids, reset=True)  # private
+            public = self._checked_inputs(documents.n_words, job, past)  # public
+            first = sums.begin() or job.streams  # public: where random topics begin
+            charge.begin()
+            self._learn(documents, job, charge, first, public, past)
+        return self
+
+    def _fit_paid(self, X: Any, user_ids: Any, charge: Charge) -> None:
+        """Train from scratch on counts of words that the same charge has paid for."""
+        job = self._job(unit_of(X, user_ids))
+        documents = self._documents(X, user_ids, reset=True)  # private
+        public = self._checked_inputs(documents.n_words, job, None)  # public
+        self._learn(documents, job, charge, job.streams, public, None)
+
+    def _job(
+        self,
+        unit: str,
+        *,
+        n_done: int = 0,
+        n_rounds: int | None = None,
+        paid: Paid = Paid(),  # noqa: B008  # nothing was paid before
+        sums: Sums = ALONE,
+    ) -> Job:
+        """What a call fixes before it reads data: all rounds, unless a number is given.
+
+        It refuses a call that `epsilon` does not pay for.
+        """
+        name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
-        budget = self._budget()  # public
-        n_done, before = (0, None) if table is None else (table.n_rounds, self.privacy_)
-        n_rounds = n_rounds or len(budget.rounds)
-        plan = budget.plan(n_done, n_rounds)  # public
-        if before is not None:
-            check_paid(self, plan, before, len(budget.rounds))
+        budget = self._budget(sums.shares)
+        if n_rounds is None:
+            n_rounds = len(budget.rounds)
+        plan = budget.plan(n_done, n_rounds)
+        check_paid(self, plan, paid.own, len(budget.rounds))
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and not budget.exact)
-        charged, interrupt = (
-            unit if user_ids is None else charged_unit(user_ids, unit),
-            None,
-        )
-        with (
-            Curator(
-                plan,
-                streams,
-                label=name,
-                unit=charged,
-                ledger=self.ledger,
-                parties=self._parties,
-            ) as curator,
-            closing(
-                self._documents(X, user_ids, reset=table is None)
-            ) as documents,  # private
-        ):
-            if table is None:
-                if self.expected_n_docs is not None and not budget.exact:
-                    expectation(  # warns
-                        budget.noise,
-                        n_docs=self.expected_n_docs,
-                        n_words=documents.n_words,
-                        n_components=self.n_components,
-                        delta=self.delta,
-                    )
-                table = self._first_table(
-                    documents, budget, curator, streams, earlier, unit
-                )  # public
-            else:
-                table = table.copied(budget.exact, self.n_jobs)
-                documents.rescale(table.weight, NORM, exact=budget.exact)  # private
-            steps = table.schedule(budget, n_rounds)  # public
-            try:
-                self._rounds(documents, table, steps, curator)
-            except KeyboardInterrupt as error:
-                if table.n_rounds == n_done:
-                    raise
-                interrupt = error
-        norms = [] if n_done else [NORM] * len(budget.totals)
-        norms += [*map(attrgetter("norm"), steps), *[NORM] * budget.n_spare]
-        assumptions = (PUBLIC_START,) * (self.prior_components is not None)
-        assumptions += (PUBLIC_VECTORS,) * (self.word_vectors is not None)
-        assumptions += (OTHER_DOCUMENTS,) * (earlier is not None)
-        if self._parties is not None:
-            assumptions += self._parties.assumptions(curator.events, self.delta)
-        guarantee = document_guarantee(
-            curator.events,
+        return Job(unit, budget, plan, n_done, n_rounds, streams, sums, paid)
+
+    def _charge(
+        self, job: Job, X: Any, user_ids: Any, earlier: Guarantee | None = None
+    ) -> Charge:
+        """What a call pays; `earlier` has what the calls before it have paid."""
+        unit = job.unit if user_ids is None else charged_unit(user_ids, job.unit)
+        return charge_of(
+            self,
+            job.plan,
             unit=unit,
-            delta=self.delta,
-            earlier=before,
-            norms=norms,
-            seeded=streams.seeded,
-            mechanism=self._promise.mechanism,
-            assumptions=assumptions,
-            total_variation=curator.total_variation,
+            seeded=job.streams.seeded,
+            sums=job.sums,
+            earlier=earlier,
         )
-        return self._publish(table, budget, guarantee, n_done + n_rounds, interrupt)
+
+    def _checked_earlier(self, earlier: Any, unit: str) -> Any:
+        """The fitted model whose releases are added, or None; all public."""
+        if earlier is None:
+            return None
+        table = getattr(earlier, "_released", None)
+        if (
+            not isinstance(table, NoisyTable)
+            or table.average.shape[1] != self.n_components
+        ):
+            raise ValueError(
+                "earlier must be a fitted SubLDA or PrivateSVILDA with "
+                f"n_components={self.n_components}, got {type(earlier).__name__}; pass "
+                "the model itself, not a release of it"
+            )
+        if earlier.privacy_.unit != unit:
+            raise ValueError(
+                f"earlier protects one {earlier.privacy_.unit}, and this fit one "
+                f"{unit}; give user_ids to both fits, or to none"
+            )
+        if earlier.epsilon_ == math.inf and self.epsilon != math.inf:
+            raise ValueError(
+                "earlier has no guarantee (its epsilon_ is inf), and this fit would "
+                "publish its counts; fit it with a finite epsilon, or this one with "
+                "epsilon=inf"
+            )
+        return earlier
+
+    def _checked_inputs(self, n_words: int, job: Job, past: Any) -> PublicWords | None:
+        """What is public of the words; refuses what cannot be trained, and warns."""
+        if past is not None and len(past._released.weight) != n_words:
+            raise ValueError(
+                f"earlier was fitted to {len(past._released.weight)} words, and X has "
+                f"{n_words}; use one vocabulary for both"
+            )
+        n_components = int(self.n_components)
+        check_words(job.plan, {TOTALS: n_words + 2, COUNTS: n_words * n_components})
+        if self.expected_n_docs is not None and not job.budget.exact:
+            expectation(  # warns
+                job.budget.noise,
+                n_docs=self.expected_n_docs,
+                n_words=n_words,
+                n_components=self.n_components,
+                delta=self.delta,
+            )
+        if self.word_vectors is None and self.prior_components is None:
+            return None
+        return PublicWords.of(*public_tables(self, n_words))
+
+    def _learn(
+        self,
+        documents: Documents,
+        job: Job,
+        charge: Charge,
+        first: Streams,
+        public: PublicWords | None,
+        past: Any,
+    ) -> None:
+        """Release word totals, then run the rounds: the whole of a charged fit."""
+        curator = Curator(charge, job.streams, plan=job.plan, sums=job.sums)
+        with closing(documents):
+            table = self._first_table(
+                documents, job.budget, curator, first, public, past, job.unit
+            )  # public
+            self._train(documents, table, job, charge, curator)
+
+    def _train(
+        self,
+        documents: Documents,
+        table: NoisyTable,
+        job: Job,
+        charge: Charge,
+        curator: Curator,
+    ) -> None:
+        """Run the rounds, and publish the model.
+
+        Whatever ends the rounds early, the model of those so far is there.
+        """
+        steps = table.schedule(job.budget, job.n_rounds)  # public
+        try:
+            self._rounds(documents, table, steps, curator)
+        finally:
+            if table.n_rounds > job.n_done:
+                with undisturbed():
+                    self._publish(table, steps, job, charge)
+        self._warn_of_result(len(job.budget.rounds))
 
     def _documents(self, X: Any, user_ids: Any, *, reset: bool) -> Documents:
         """The checked documents.
@@ -423,50 +529,67 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             )  # public
 
     def _publish(
-        self,
-        table: NoisyTable,
-        budget: DocumentBudget,
-        guarantee: Guarantee,
-        n_charged: int,
-        interrupt: KeyboardInterrupt | None,
-    ) -> Self:
-        """Set the fitted attributes, and warn of an interrupt and of weak topics."""
-        name, public = type(self).__name__, table.estimate.public
-        if interrupt is not None:
-            done = (
-                f"{table.n_rounds} of {n_charged}, then an interrupt; all are charged"
-            )
-            provenance = *guarantee.provenance, ("rounds", done)
-            guarantee = dataclasses.replace(guarantee, provenance=provenance)
+        self, table: NoisyTable, steps: list[Round], job: Job, charge: Charge
+    ) -> None:
+        """Set the fitted attributes: a model of the rounds so far."""
+        public = table.estimate.public
+        own = self._guarantee(steps, job, charge)
+        own = cut_short(self, own, table.n_rounds, job.n_done + job.n_rounds)
+        earlier = job.paid.earlier
         publish(
             self,
-            guarantee,
+            own if earlier is None else guarantee_of_both(own, earlier),
             **table.finish(self.topic_word_prior),
             n_iter_=table.n_rounds,
-            noise_multiplier_=budget.noise_multiplier,
-            _released=table,
+            noise_multiplier_=job.budget.noise_multiplier,
             prior_trust_=public.trust
             if public is not None and public.has_frequencies
             else None,
+            _released=table,
+            _paid=Paid(own, earlier),
         )
-        if interrupt is not None:
-            warn_user(
-                f"{name} was interrupted after {table.n_rounds} of {n_charged} rounds: "
-                "it is a fitted model of these, and epsilon_ counts all rounds, which "
-                "are charged; to spend no more, use this model, or save it"
-            )
-            raise interrupt
-        if table.n_rounds >= len(budget.rounds):
+
+    def _guarantee(self, steps: list[Round], job: Job, charge: Charge) -> Guarantee:
+        """What the releases of these documents cost, in all calls."""
+        norms = [] if job.n_done else [NORM] * len(job.budget.totals)
+        norms += [step.norm for step in steps]
+        norms += [NORM] * job.budget.n_spare
+        terms = job.sums.promise(job.events, self.delta)
+        assumptions: tuple[str, ...] = ()
+        if self.prior_components is not None:
+            assumptions += (PUBLIC_START,)
+        if self.word_vectors is not None:
+            assumptions += (PUBLIC_VECTORS,)
+        if job.paid.earlier is not None and job.unit == "document":
+            assumptions += (OTHER_DOCUMENTS,)
+        return document_guarantee(
+            job.events,
+            unit=job.unit,
+            delta=self.delta,
+            earlier=job.paid.own,
+            norms=norms,
+            seeded=job.streams.seeded,
+            mechanism=self._promise.mechanism + terms.mechanism,
+            assumptions=assumptions + terms.assumptions,
+            provenance=UNKNOWN_WORDS + public_inputs(self),
+            total_variation=job.sums.shares.total_variation,
+            charge=charge,
+            trusted=terms.trusted or self._promise.trusted,
+            theorem=self._promise.theorem,
+        )
+
+    def _warn_of_result(self, max_iter: int) -> None:
+        """Tell the caller of a model that says little."""
+        if self.n_iter_ >= max_iter:
             warn_if_weak(self)
         if (self.prior_trust_ or 1.0) < HARDLY:
             warn_user(
-                f"the releases of {name} do not agree with the topics of "
-                f"prior_components (prior_trust_ is {self.prior_trust_:.2g}, below "
+                f"the releases of {type(self).__name__} do not agree with the topics "
+                f"of prior_components (prior_trust_ is {self.prior_trust_:.2g}, below "
                 f"{HARDLY}), and they were all but ignored; use public texts of the "
                 "same kind, or leave prior_components=None",
                 LowSignalWarning,
             )
-        return self
 
     def _first_table(
         self,
@@ -474,21 +597,11 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         budget: DocumentBudget,
         curator: Curator,
         streams: Streams,
-        earlier: NoisyTable | None,
+        public: PublicWords | None,
+        past: Any,
         unit: str,
     ) -> NoisyTable:
         """The table before round 1, from two releases of word totals; public."""
-        n_words = documents.n_words
-        if earlier is not None and len(earlier.weight) != n_words:
-            raise ValueError(
-                f"earlier was fitted to {len(earlier.weight)} words, and X has "
-                f"{n_words}; use one vocabulary for both"
-            )
-        public = None
-        if self.word_vectors is not None or self.prior_components is not None:
-            public = PublicWords.of(*public_tables(self, n_words))
-        if self._parties is not None:
-            streams = self._parties.begin()  # all begin with the same topics
         most = 1 if unit == "document" else DOCS_OF_A_USER  # public
         released, weight = release_word_totals(
             documents, budget.totals, curator, NORM, most
@@ -503,8 +616,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             self._begins_alike,
             self.n_jobs,
         )  # public
-        if earlier is not None:
-            table.add_earlier(earlier)
+        if past is not None:
+            table.add_earlier(past._released)
         elif (
             budget.exact
             and (start := self._exact_start(documents, streams)) is not None
@@ -537,7 +650,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """Share of a round in the average of the rounds so far, once it is in it."""
         raise NotImplementedError
 
-    def _budget(self) -> DocumentBudget:
+    def _budget(self, shares: Shares = ALONE.shares) -> DocumentBudget:
         """The mechanisms of `fit`: a function of public parameters."""
         return document_budget(
             self.epsilon,
@@ -548,10 +661,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 1.0, float(self.subsampling_ratio) * float(self.boost)
             ),
             n_passes=self._n_passes,
-            shares=ONE_CURATOR if self._parties is None else self._parties.shares,
+            shares=shares,
         )
 
-    def _plan(self) -> list[tuple[str, Event]]:
+    def _plan(self) -> list[Step]:
         """What `fit` charges."""
         budget = self._budget()
         return budget.plan(0, len(budget.rounds))

@@ -414,7 +414,6 @@ def answer_request(
             "costs as much again; give the estimator the ledger that adds up both"
         )
     else:
-        estimator._party = party
         estimator.fit(X)
     return LocalModel.from_estimator(estimator, party, request.round, vocabulary)
 

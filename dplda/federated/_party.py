@@ -28,7 +28,8 @@ from dplda.core._private_fit import (
 from dplda.federated._tokens import Tokens, check_size, privatize, sweep_tokens
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
-from dplda.privacy import NonPrivate, epsilon_of
+from dplda.privacy import Guarantee, NonPrivate, epsilon_of
+from dplda.privacy._charge import Charge
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import Curator
@@ -194,70 +195,105 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         # of one coordinate
         events = (NonPrivate(),) if bits is None else bits.events(1, 1)
         plan = [(NOISY_TOKENS, event) for event in events]  # public
-        name = type(self).__name__
-        with Curator(
-            plan, streams, label=name, unit="token", ledger=self.ledger
-        ) as curator:
+        # parties of one process have different documents: nobody adds their budgets up
+        with Charge(
+            plan,
+            label=type(self).__name__,
+            unit="token",
+            ledger=self.ledger,
+            seeded=streams.seeded,
+        ) as charge:
             counts = check_counts(self, X, reset=True)  # private
             # in the order of the columns, one changed word would move the tokens of
             # other words
             rows = Corpus.from_counts(counts).shuffled(streams, 0)  # private
+            first_rows = _first_rows(documents, len(counts.indptr) - 1)
             corpus = Corpus(
-                rows.word,
-                rows.doc_ptr[_first_rows(documents, len(counts.indptr) - 1)],
-                rows.n_words,
+                rows.word, rows.doc_ptr[first_rows], rows.n_words
             )  # private
             corpus, kept = _kept(corpus, self.max_doc_tokens, streams)  # private
             check_size(corpus, bits)  # public: the number of tokens
+            sentence_ptr = np.unique(kept[rows.doc_ptr])  # public: no sentence is empty
+            charge.begin()
             # One blanked token changes one coordinate of one one-hot vector by 1: the
             # positions of all tokens depend on lengths and coins only. Each coordinate
             # of each token has noise of that sensitivity, so that the event of one
             # coordinate is the cost of the token.
-            draw = partial(privatize, corpus, bits, streams)  # public
-            tokens = curator.publish(draw, events, label=NOISY_TOKENS, round=0)
-            sentence_ptr = np.unique(kept[rows.doc_ptr])  # public: no sentence is empty
-        del corpus, rows, counts, X  # everything below is post-processing
-        noise = (
+            tokens = Curator(charge, streams).publish(
+                partial(privatize, corpus, bits, streams),
+                events,
+                label=NOISY_TOKENS,
+                round=0,
+            )  # public
+            del corpus, rows, counts, X  # everything below is post-processing
+            guarantee = self._guarantee(tokens, streams.seeded, charge)
+            sentences = None if documents is None else sentence_ptr
+            self._start(tokens, sentences, streams, guarantee)
+        return self
+
+    def _guarantee(self, tokens: Tokens, seeded: bool, charge: Charge) -> Guarantee:
+        """What a blanked token costs."""
+        mechanism = (
             f"randomized response on each of the {tokens.n_words} bits of each token's "
             "one-hot vector (a bit is reported wrongly with probability "
             f"{tokens.flip:.3g}), once"
         )
-        guarantee = make_guarantee(
-            events,
+        is_private = NonPrivate() not in charge.events
+        if not is_private:
+            mechanism = "the words themselves, without noise"
+        return make_guarantee(
+            charge.events,
+            promise=self._promise,
+            charge=charge,
             delta=self.delta,
             unit="token",
             relation=TOKEN_RELATION,
-            mechanism=noise if bits else "the words themselves, without noise",
-            sensitivity=1.0 if bits else math.inf,
-            noise_scale=None if bits else 0.0,
-            seeded=streams.seeded,
+            mechanism=mechanism,
+            sensitivity=1.0 if is_private else math.inf,
+            noise_scale=None if is_private else 0.0,
+            seeded=seeded,
             assumptions=TOKEN_ASSUMPTIONS,
         )
+
+    def _start(
+        self,
+        tokens: Tokens,
+        sentence_ptr: np.ndarray | None,
+        streams: Streams,
+        guarantee: Guarantee,
+    ) -> None:
+        """Train on noisy tokens from random topics, and publish the model; all public.
+
+        The tokens are published first: whatever ends the sweeps, `refine` goes on.
+        """
         # random topics around the word weights
         n_components = int(self.n_components)
-        words = streams.reader(Purpose.INITIAL_TABLE, 0).words(
-            n_components * tokens.n_words
-        )
+        reader = streams.reader(Purpose.INITIAL_TABLE, 0)
+        words = reader.words(n_components * tokens.n_words)
         scale = -np.log(uniform(words, positive=True)).reshape(n_components, -1)
-        table = tokens.word_weights() * scale  # public
-        n_split = self.max_iter // 2 if documents is not None else 0
-        # whole sentences hardly change their topic while the topics are random
-        if n_split:
-            table = self._learn(tokens, table, streams, range(1, n_split + 1))  # public
-        if documents is not None:
+        table = tokens.word_weights() * scale
+        epsilon = epsilon_of(guarantee.events, 0.0)
+        cost = {
+            "token_epsilon_": epsilon,
+            "document_epsilon_": epsilon * (self.max_doc_tokens or math.inf),
+        }
+        publish(self, guarantee, components_=table, n_iter_=0, _tokens=tokens, **cost)
+        n_split = 0
+        if sentence_ptr is not None:
+            # whole sentences hardly change their topic while the topics are random
+            n_split = self.max_iter // 2
+            if n_split:
+                table = self._learn(tokens, table, streams, range(1, n_split + 1))
             tokens = replace(tokens, unit_ptr=sentence_ptr)
-        epsilon = epsilon_of(events, 0.0)
         sweeps = range(n_split + 1, self.max_iter + 1)
         publish(
             self,
             guarantee,
-            components_=self._learn(tokens, table, streams, sweeps),  # public
+            components_=self._learn(tokens, table, streams, sweeps),
             n_iter_=self.max_iter,
-            token_epsilon_=epsilon,
-            document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
             _tokens=tokens,
+            **cost,
         )
-        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> IFTMParty:

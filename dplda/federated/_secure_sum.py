@@ -9,7 +9,6 @@ proof.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import logging
 import math
@@ -18,6 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,15 +33,16 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from dplda.document._document_budget import Shares
+from dplda.core._private_fit import TRUSTED_PARTY
 from dplda.document._document_lda import DocumentLDA
 from dplda.leaf._checks import check_integer
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import visible
 from dplda.privacy import Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._events import Event
-from dplda.privacy._mechanisms import NOISE_VARIANCE
+from dplda.privacy._mechanisms import NOISE_VARIANCE, Cells
 from dplda.privacy._streams import Streams
+from dplda.privacy._sums import Shares, SumsPromise
 
 try:  # cryptography 47 and later, where its OpenSSL has it
     from cryptography.hazmat.primitives.asymmetric import mlkem
@@ -216,7 +217,7 @@ class SecureSum:
         first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
         return Streams(first, seeded=False)
 
-    def add_up(self, cells: NDArray[np.int64], label: str) -> bool:
+    def add_up(self, cells: Cells, label: str) -> bool:
         """Replace own noisy cells by the sum of all parties; False if one was lost."""
         place = f"{label} {cells.size}".encode()
         total = cells.reshape(-1).view(np.uint64).copy()
@@ -252,7 +253,7 @@ class SecureSum:
         self._present = present
         return False
 
-    def _count_shares(self, total: NDArray[np.int64], label: str) -> None:
+    def _count_shares(self, total: Cells, label: str) -> None:
         """Tell if noise is missing.
 
         Contributions sum to zero over topics: row sums are noise.
@@ -279,27 +280,34 @@ class SecureSum:
         words = np.frombuffer(cipher.encryptor().update(bytes(8 * n)), "<u8")
         return words.astype(np.uint64, copy=False)
 
-    def assumptions(self, events: Sequence[Event], delta: float) -> tuple[str, ...]:
-        """What the card says of parties, in three lines."""
-        m, c, n_honest = self.n_parties, self._terms.colluding, self.shares.n_honest
+    def promise(self, events: Sequence[Event], delta: float) -> SumsPromise:
+        """What the card says of parties."""
+        m = self.n_parties
+        n_honest = self.shares.n_honest
         of_one = math.sqrt((NOISE_VARIANCE - 9) / (n_honest * NOISE_VARIANCE - 9))
-        distance = self.shares.total_variation
         alone = epsilon_of(
-            [quieter(e, of_one) for e in events], delta, total_variation=distance
+            [quieter(event, of_one) for event in events],
+            delta,
+            total_variation=self.shares.total_variation,
         )
         kem = " with ML-KEM-768" if self._terms.kem else ""
-        return (
-            f"at most {c} of the {m} parties collude, with the coordinator and anyone "
-            f"else, and at most {self._terms.lost} drop out: the noise of {n_honest} "
-            "pays",
-            f"X25519{kem}, HKDF and AES-256 hide what a party sends; without them, or "
-            f"if all others collude, epsilon is {alone:.3g}",
-            "no person has documents with two parties; any party can spoil the model "
-            "unnoticed",
+        return SumsPromise(
+            mechanism=f", each the sum over {m} parties, with a share of noise from "
+            f"each of them, {n_honest} of which pay",
+            trusted=TRUSTED_PARTY,
+            assumptions=(
+                f"at most {self._terms.colluding} of the {m} parties collude, with the "
+                "coordinator and anyone else, and at most "
+                f"{self._terms.lost} drop out: the noise of {n_honest} pays",
+                f"X25519{kem}, HKDF and AES-256 hide what a party sends; without them, "
+                f"or if all others collude, epsilon is {alone:.3g}",
+                "no person has documents with two parties; any party can spoil the "
+                "model unnoticed",
+            ),
         )
 
 
-def shares_of_noise(total: NDArray[np.int64]) -> float:
+def shares_of_noise(total: Cells) -> float:
     """How many parties have added noise to a sum (n_words, n_topics).
 
     Its row sums are noise.
@@ -382,21 +390,12 @@ def unpack(data: bytes, n: int) -> list[bytes]:
     return parts
 
 
-def fit_share(model: Any, X: Any, parties: SecureSum, user_ids: Any = None) -> Any:
+def fit_share(
+    model: DocumentLDA, X: Any, sums: SecureSum, user_ids: Any = None
+) -> DocumentLDA:
     """Fit a party's model, which is that of all parties, on its own documents."""
-    m, shares = parties.n_parties, parties.shares
-    model._parties, promise = parties, model._promise
-    model._promise = dataclasses.replace(
-        promise,
-        mechanism=f"{promise.mechanism}, each the sum over {m} parties, with a share "
-        f"of noise from each of them, {shares.n_honest} of which pay",
-        trusted="each party with its own texts; neither the coordinator nor other "
-        "parties",
-    )
-    try:
-        return model.fit(X) if user_ids is None else model.fit(X, user_ids=user_ids)
-    finally:
-        del model._parties  # which holds keys
+    model._validate_params()
+    return model._fit(X, user_ids, sums=sums)
 
 
 def check_model(estimator: Any) -> None:
@@ -505,7 +504,6 @@ def fit_together(
     def run(me: int) -> Any:
         seed = seeds[me]  # one seed for all would give equal noise
         model = clone(estimator).set_params(random_state=seed)
-        model._party = f"party {me}"
         key = None if seed is None else b"%d" % seed
         try:
             secure_sum = SecureSum(
@@ -517,7 +515,8 @@ def fit_together(
             raise
 
     with ThreadPoolExecutor(len(data)) as pool:
-        calls = [pool.submit(run, me) for me in range(len(data))]
+        # recorders of the caller see each party
+        calls = [pool.submit(copy_context().run, run, me) for me in range(len(data))]
     failures = [error for call in calls if (error := call.exception()) is not None]
     for error in sorted(
         failures, key=lambda e: isinstance(e, threading.BrokenBarrierError)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dplda.core._corpus import Corpus
 from dplda.kernels import _metropolis
 from dplda.leaf._threads import in_threads
-from dplda.privacy._curator import MAX_WORDS
+from dplda.privacy._charge import MAX_WORDS
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 

@@ -13,8 +13,11 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, Literal
+
+from dplda.leaf._calm import say_progress, wait_with
 
 INFO, WARNING = logging.INFO, logging.WARNING
 # All that an event may hold. None of it is a function of the documents but through
@@ -66,9 +69,9 @@ def log_event(
     }
     # JSON escapes line breaks: a name of a file or a label cannot forge a second line
     text = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
-    logger.log(
-        level, "%s: %s", event, text, extra={"dplda": {"event": event, **fields}}
-    )
+    extra = {"dplda": {"event": event, **fields}}
+    with suppress(Exception):  # a handler belongs to the application, and may fail
+        logger.log(level, "%s: %s", event, text, extra=extra)
 
 
 def as_json(value: object) -> object:
@@ -88,8 +91,11 @@ def as_json(value: object) -> object:
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost caller that is neither this package nor scikit-learn.
 
-    A search of scikit-learn calls fits by way of joblib.
+    A search of scikit-learn calls fits by way of joblib. In work that is paid for, the
+    warning waits for its end: the caller may have made it an error.
     """
+    if wait_with(message, category):
+        return
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
         _WITHIN
@@ -103,5 +109,5 @@ def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:
     every = max(1, (last - first + 1) // 10)
     for t in range(first, last + 1):
         if estimator.verbose and (t == last or (t - first) % every == 0):
-            print(f"[{type(estimator).__name__}] round {t} of {last}", file=sys.stderr)
+            say_progress(f"[{type(estimator).__name__}] round {t} of {last}")
         yield t

@@ -161,7 +161,6 @@ class LPLDA(PrivateEstimator, BaseLDA):
     """
 
     _attack = "report"
-    _charges_in_fit = False  # the owners of documents do, where they are
     _promise = RandomizedResponse._promise
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,

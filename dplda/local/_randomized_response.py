@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -33,7 +33,8 @@ from dplda.core._private_fit import (
 from dplda.leaf._checks import LARGEST_DELTA
 from dplda.leaf._compat import _fit_context
 from dplda.privacy import NonPrivate, epsilon_of
-from dplda.privacy._curator import TOTAL_VARIATION, Curator
+from dplda.privacy._charge import TOTAL_VARIATION, Charge
+from dplda.privacy._curator import Curator
 from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
@@ -136,7 +137,6 @@ class RandomizedResponse(
     """
 
     _attack = "report"
-    _charges_in_fit = False  # `transform` charges
     _promise = Promise(
         unit="document",
         relation="one document is replaced by any other",
@@ -194,6 +194,7 @@ class RandomizedResponse(
         events = (NonPrivate(),) if bits is None else bits.events(max_ones, n_words)
         guarantee = make_guarantee(
             events,
+            promise=self._promise,
             delta=self.delta,
             common=ASSUMPTIONS,
             unit="document",
@@ -257,10 +258,13 @@ class RandomizedResponse(
         streams = Streams.from_random_state(self._random_state)
         warn_if_seeded("RandomizedResponse", streams.seeded and self._bits is not None)
         plan = [("reports", event) for event in self.privacy_.events]  # public
-        label = label or type(self).__name__
-        with Curator(
-            plan, streams, label=label, unit="document", ledger=ledger
-        ) as curator:
+        with Charge(
+            plan,
+            label=label or type(self).__name__,
+            unit="document",
+            ledger=ledger,
+            seeded=streams.seeded,
+        ) as charge:
             X = read()  # private
             n_words, max_ones, flip = self._law
             if X.shape[1] != n_words:  # a failed fit may have left another width behind
@@ -276,12 +280,13 @@ class RandomizedResponse(
                     f"{MAX_FLIPS}; report fewer documents in a call, use a smaller "
                     "vocabulary, or raise epsilon"
                 )
-            return curator.publish(
-                lambda: randomize(X, self._bits, max_ones, streams),  # public
-                curator.events,
+            charge.begin()
+            return Curator(charge, streams).publish(
+                partial(randomize, X, self._bits, max_ones, streams),
+                charge.events,
                 label="reports",
                 round=0,
-            )
+            )  # public
 
     def __sklearn_is_fitted__(self) -> bool:
         # a fit that failed leaves n_features_in_ behind

@@ -1,69 +1,36 @@
 """The curator: the only object that turns private values into public ones.
 
-An estimator declares everything that it will release before it reads any data. The
-ledger charges this plan at once. The curator then releases exactly what was planned, in
-the planned order.
+A `Charge` has paid for a plan. The curator releases exactly what was planned, in the
+planned order.
 """
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from threading import Lock
-from types import TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplda.leaf._messages import warn_user
 from dplda.leaf._threads import in_threads
-from dplda.privacy._accounting import grouped
-from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled, repeated
-from dplda.privacy._ledger import Ledger, as_ledger
-from dplda.privacy._mechanisms import WORD_VARIATION, Cells, Mechanism
-from dplda.privacy._streams import Purpose, Streams, keystream_total_variation
+from dplda.privacy._charge import MAX_WORDS, TOO_MANY_WORDS, Charge, Step
+from dplda.privacy._events import Event, Gaussian, NonPrivate, PoissonSampled
+from dplda.privacy._mechanisms import Cells, Mechanism
+from dplda.privacy._recorder import Computed, announce, recorders
+from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._sums import ALONE, Sums
 
-# Limit on the random words of a fit, and the distance from ideal randomness that the
-# fit is charged for them. Both are constants, because the charge depends on nothing
-# private.
-MAX_WORDS = 2**36
-# Topics are drawn with 128 bits each, from at most 2048: 2**-118 for a word
-# (docs/proofs_word.md).
-TOPIC_DRAWS = MAX_WORDS * 2.0**-118
-TOTAL_VARIATION = (
-    keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
-)
 # each block of cells has a noise stream of its own; enters seeded results
 BLOCK_CELLS = 2**16
-
-TOO_MANY_WORDS = (
-    f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or "
-    "words"
-)
-
 # from the noise stream of a release to that of its next attempt: above any round
 ATTEMPTS = 2**20
 SPARE = "a further attempt"
 
-Step: TypeAlias = tuple[str, Event]
-
-
-class Parties(Protocol):
-    """The other parties of a release no one could make alone (docs/federated.md)."""
-
-    n_parties: int
-
-    def add_up(self, cells: NDArray[np.int64], label: str) -> bool:
-        """Put the sum over all parties in the place of own noisy cells.
-
-        Nobody sees own cells. False if a party was lost: the others begin anew, with
-        new noise.
-        """
+Value = TypeVar("Value")
 
 
 def sampled(event: Event, sampling_probability: float) -> Event:
@@ -94,93 +61,63 @@ def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
     return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
 
 
-class Curator:
-    """Charges a plan, samples secretly, and releases what was planned.
+def check_words(plan: Iterable[Step], n_cells: Mapping[str, int]) -> None:
+    """Refuse a plan that would draw more random words than a charge counts.
 
-    The curator is a context manager. An exception before the first release cancels the
-    charge. After it, the charge stays, and a note of the exception says what is spent.
+    `n_cells` are the cells of a release of each label that adds noise to cells: public
+    sizes. It is asked before a charge begins; the curator asks again.
+    """
+    n_releases = Counter(label for label, event in plan if event != NonPrivate())
+    if any(n_cells.get(label, 0) * n > MAX_WORDS for label, n in n_releases.items()):
+        raise ValueError(TOO_MANY_WORDS)
+
+
+class Curator:
+    """Samples secretly, and releases what was planned and charged.
+
     Threads that share a curator take its steps one after the other.
 
     Parameters
     ----------
-    plan : sequence of (str, Event)
-        Label and event of everything that will be released, in order.
+    charge : Charge
+        What was paid. It has begun.
     streams : Streams
         Source of the noise and of the samples.
-    label, unit : str
-        Name and unit of the ledger's entry, for example "document".
-    ledger : Ledger, str, path-like or None, default=None
-        Where the plan is charged, or refused with a `BudgetError` before any data are
-        read. None records the charge in `events` only.
-    parties : Parties or None, default=None
-        Who adds up what is released. None releases own sums.
+    plan : sequence of (str, Event) or None, default=None
+        The next steps of the charge, which this curator releases. None: all of them.
+    sums : Sums, default=ALONE
+        Who makes sums public. `ALONE` releases own sums.
 
     Attributes
     ----------
     events : tuple of Event
         Events of the plan, in order.
-    total_variation : float
-        Distance from ideal randomness that is charged.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dplda.privacy.mechanisms import Curator, DiscreteGaussian, Streams
-    >>> mechanism = DiscreteGaussian.for_noise_multiplier(2.0)
-    >>> plan = [("total", mechanism.event)]
-    >>> streams = Streams.from_random_state(None)
-    >>> with Curator(plan, streams, label="Sum", unit="document") as curator:
-    ...     # private: one document moves it by the radius
-    ...     total = np.array([mechanism.radius])
-    ...     noisy = curator.release(total, mechanism, label="total", round=0)  # public
-    >>> noisy.shape
-    (1,)
+    `Charge` has one.
     """
-
-    def __new__(
-        cls,
-        plan: Any,
-        streams: Any,
-        *,
-        label: str,
-        unit: str,
-        ledger: Any = None,
-        parties: Any = None,
-    ) -> Curator:
-        return object.__new__(_WATCH.get()[1] or cls)
 
     def __init__(
         self,
-        plan: Sequence[Step],
+        charge: Charge,
         streams: Streams,
         *,
-        label: str,
-        unit: str,
-        ledger: Any = None,
-        parties: Parties | None = None,
+        plan: Iterable[Step] | None = None,
+        sums: Sums = ALONE,
     ) -> None:
-        labels, events = zip(*plan) if plan else ((), ())
-        self.events: tuple[Event, ...] = events
-        self._plan, self._n_planned = list(plan), Counter(labels)
-        self._streams, self._parties = streams, parties
-        self.total_variation = TOTAL_VARIATION * (
-            1 if parties is None else parties.n_parties
-        )
+        steps = charge.plan if plan is None else tuple(plan)
+        charge.claim(steps)
+        self.events: tuple[Event, ...] = tuple(event for _, event in steps)
+        self._charge = charge
+        self._plan = list(steps)
+        self._n_planned = Counter(label for label, _ in steps)
+        self._streams = streams
+        self._sums = sums
         self._has_sample = False  # for the plan's next step
         # Two threads that check the plan at once would take one step, or one stream,
         # twice.
         self._alone = Lock()
-        self._ledger: Ledger | None = None if ledger is None else as_ledger(ledger)
-        if self._ledger is not None:
-            # equal events, and all Gaussian ones, as one: the cost is the same
-            condensed = [repeated(event, n) for event, n in grouped(self.events)]
-            self._entry = self._ledger.reserve(
-                label,
-                unit,
-                condensed,
-                total_variation=self.total_variation,
-                seeded=streams.seeded,
-            )
 
     def release(
         self,
@@ -223,23 +160,31 @@ class Curator:
             and nobody does.
         """
         with self._alone:
-            # No release of a label is larger than the first. Too many words are refused
-            # before it, by public sizes only: an error then cancels the charge.
+            # no release of a label is larger than the first
             if not mechanism.exact and value.size * self._n_planned[label] > MAX_WORDS:
                 raise ValueError(TOO_MANY_WORDS)
-            self._take(label, sampled(mechanism.event, sampling_probability), mechanism)
-            flags, kinds = value.flags, (np.int32, np.int64)
-            in_place = overwrite_value and value.dtype in kinds and flags.carray
+            event = sampled(mechanism.event, sampling_probability)
+            self._take(label, event, mechanism)
+            can_take_noise = value.dtype in (np.int32, np.int64) and value.flags.carray
+            is_alone = self._sums.shares.n_parties == 1
+            in_place = overwrite_value and can_take_noise and is_alone
+            computed = Computed(label, round, value, mechanism, event)
+            if in_place and recorders():
+                computed = Computed(label, round, value.copy(), mechanism, event)
             noisy: Cells
-            if self._parties is not None:  # whose sum may need 64 bits
-                noisy = self._add_up(value, mechanism, label, round, n_jobs)
-            else:
-                noisy = (
-                    value
-                    if in_place
-                    else value.astype(np.int64, order="C", casting="safe")
-                )
-                self._add_noise(noisy, mechanism, round, n_jobs)
+            for attempt in count():
+                noisy = value
+                if not in_place:  # a sum over parties may need 64 bits
+                    noisy = value.astype(np.int64, order="C", casting="safe")
+                stream = round + attempt * ATTEMPTS
+                self._add_noise(noisy, mechanism, stream, n_jobs)
+                if self._sums.add_up(noisy, f"{label} {round}.{attempt}"):
+                    break
+                # Two sums with the same noise would differ by what the lost party holds
+                # and its own noise, which is less than the event says.
+                self._take_spare(label, mechanism.event)
+            for recorder in recorders():
+                noisy = recorder.released(computed, noisy)
             # a copy, as the caller may use the array again
             announce(label, round, noisy.copy, mechanism)
             return noisy
@@ -290,8 +235,15 @@ class Curator:
             noisy = value.astype(np.int64, order="C", casting="safe")
             self._add_noise(noisy, mechanism, round, None)
             passing = np.flatnonzero(asked | (noisy >= threshold))
-            announce(label, round, noisy[passing], mechanism)
-            return names[passing], noisy[passing]
+            shown = names[passing]
+            values: Cells = noisy[passing]
+            computed = Computed(
+                label, round, value, mechanism, mechanism.event, names=names
+            )
+            for recorder in recorders():
+                shown, values = recorder.selected(computed, shown, values)
+            announce(label, round, values, mechanism)
+            return shown, values
 
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
         """Draw a secret Poisson sample for the next planned release, and for it alone.
@@ -333,19 +285,23 @@ class Curator:
                 )
             self._streams.take(Purpose.MEMBERSHIP, round)
             self._has_sample = True
-            if (rates >= 1).all():
-                return np.arange(len(rates))
-            words = self._streams.reader(Purpose.MEMBERSHIP, round).words(len(rates))
-            return np.flatnonzero((words < membership_threshold(rates)) | (rates >= 1))
+            rows = np.arange(len(rates))
+            if not (rates >= 1).all():
+                reader = self._streams.reader(Purpose.MEMBERSHIP, round)
+                drawn = reader.words(len(rates)) < membership_threshold(rates)
+                rows = np.flatnonzero(drawn | (rates >= 1))
+            for recorder in recorders():
+                rows = recorder.sampled(rates, rows)
+            return rows
 
     def publish(
         self,
-        draw: Callable[[], Any],
+        draw: Callable[[], Value],
         events: Iterable[Event],
         *,
         label: str,
         round: int,
-    ) -> Any:
+    ) -> Value:
         """Draw a value that is private by construction, such as topics from a table.
 
         Parameters
@@ -366,13 +322,16 @@ class Curator:
             for event in events:
                 self._take(label, event)
         value = draw()
+        self._check_limit()
+        for recorder in recorders():
+            value = recorder.drawn(label, round, value)
         announce(label, round, lambda: copy.deepcopy(value))
         return value
 
     def _take(
         self, label: str, event: Event, mechanism: Mechanism | None = None
     ) -> None:
-        n_drawn = 1 if self._parties is None else self._parties.n_parties
+        n_drawn = self._sums.shares.n_parties
         if (
             mechanism is not None
             and not mechanism.exact
@@ -394,46 +353,22 @@ class Curator:
                 f"the release of {label!r} is charged as sampled, and no sample was "
                 "drawn for it; call sample after the release before it"
             )
-        if len(self._plan) == len(self.events) and self._ledger is not None:
-            # on the disk before anything is public; an error cancels the charge
-            self._ledger.begin_release(self._entry)
+        self._charge.count_release()
         self._plan.pop(0)
         self._has_sample = False
 
-    def _add_up(
-        self,
-        own: Cells,
-        mechanism: Mechanism,
-        label: str,
-        round: int,
-        n_jobs: int | None,
-    ) -> NDArray[np.int64]:
-        """Add own noise, and let all parties add up.
-
-        It adds new noise if a party was lost.
-
-        Two sums with the same noise would differ by what the lost party holds and its
-        own noise, which is less than the event says.
-        """
-        assert self._parties is not None
-        attempt, event = 0, mechanism.event
-        while True:
-            cells = own.astype(np.int64, order="C", casting="safe")
-            self._add_noise(cells, mechanism, round + attempt * ATTEMPTS, n_jobs)
-            if self._parties.add_up(cells, f"{label} {round}.{attempt}"):
-                return cells
-            spare, paid = self._plan.pop() if self._plan else ("", NonPrivate())
-            if not (
-                spare == SPARE
-                and isinstance(paid, Gaussian)
-                and isinstance(event, Gaussian)
-                and paid.noise_multiplier <= event.noise_multiplier
-            ):
-                raise RuntimeError(
-                    "a party was lost, and the plan has no further attempt for "
-                    f"{label!r}"
-                )
-            attempt += 1
+    def _take_spare(self, label: str, event: Event) -> None:
+        """Take a further attempt of a release, which is charged at the plan's end."""
+        spare, paid = self._plan.pop() if self._plan else ("", NonPrivate())
+        if not (
+            spare == SPARE
+            and isinstance(paid, Gaussian)
+            and isinstance(event, Gaussian)
+            and paid.noise_multiplier <= event.noise_multiplier
+        ):
+            raise RuntimeError(
+                f"a party was lost, and the plan has no further attempt for {label!r}"
+            )
 
     def _add_noise(
         self, value: Cells, mechanism: Mechanism, round: int, n_jobs: int | None
@@ -453,86 +388,3 @@ class Curator:
         """Refuse more random words than the charge counts."""
         if self._streams.n_words > MAX_WORDS:
             raise RuntimeError(TOO_MANY_WORDS)
-
-    def __enter__(self) -> Curator:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        n_begun = len(self.events) - len(self._plan)
-        if error is None:
-            # the last step may have drawn words after the last release
-            self._check_limit()
-        elif n_begun == 0:
-            error.add_note("nothing was released")
-            try:
-                if self._ledger is not None:
-                    self._ledger.cancel(self._entry)
-            except (OSError, ValueError) as problem:  # which must not hide the error
-                warn_user(
-                    f"entry {self._entry} of the ledger keeps its status ({problem}); "
-                    "it counts until it is canceled"
-                )
-        else:
-            ledger = "" if self._ledger is None else f": {self._ledger}"
-            error.add_note(
-                f"{n_begun} of {len(self.events)} releases have begun, and the whole "
-                f"plan is spent{ledger}"
-            )
-
-
-# ---- what the adversary of the theorems sees: for audits -----------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """One value that became public; `mechanism` is None if for another reason."""
-
-    label: str
-    round: int
-    value: Any
-    mechanism: Any = None
-
-
-# What is released, and the class of which an audit lets curators be made.
-_WATCH: ContextVar[tuple[list[Release] | None, type[Curator] | None]]
-_WATCH = ContextVar("_WATCH", default=(None, None))
-
-
-@contextmanager
-def observe_releases(kind: type[Curator] | None = None) -> Iterator[list[Release]]:
-    """Collect what this thread releases inside of the ``with`` block, oldest first.
-
-    Parameters
-    ----------
-    kind : type or None, default=None
-        Subclass of which curators are made inside of the block.
-
-    Yields
-    ------
-    releases : list of Release
-        Grows with each release.
-    """
-    seen: list[Release] = []
-    token = _WATCH.set((seen, kind or _WATCH.get()[1]))
-    try:
-        yield seen
-    finally:
-        _WATCH.reset(token)
-
-
-def announce(label: str, round: int, value: Any, mechanism: Any = None) -> None:
-    """Show a value that has just become public to the observer, if there is one.
-
-    The value must not change afterwards. `value` may be a function that returns the
-    value; it is called only if there is an observer.
-    """
-    seen, _ = _WATCH.get()
-    if seen is not None:
-        seen.append(
-            Release(label, round, value() if callable(value) else value, mechanism)
-        )

@@ -14,8 +14,8 @@ from dplda.core._private_fit import Interval
 from dplda.gibbs._frozen_table import uniform_topics
 from dplda.kernels import _published_hdp
 from dplda.leaf._messages import rounds
-from dplda.privacy._curator import announce
 from dplda.privacy._mechanisms import Mechanism
+from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
 from dplda.published._base import COUNTS, TOPICS, PublishedLDA, count_words, noise_range

@@ -21,7 +21,8 @@ from dplda.kernels import _published_iftm
 from dplda.leaf._checks import check_number
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
-from dplda.privacy._curator import MAX_WORDS, TOO_MANY_WORDS, announce
+from dplda.privacy._charge import MAX_WORDS, TOO_MANY_WORDS
+from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
 

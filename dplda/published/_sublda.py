@@ -17,8 +17,8 @@ from dplda.gibbs._frozen_table import uniform_topics
 from dplda.kernels import _published
 from dplda.leaf._compat import Options, StrOptions
 from dplda.leaf._messages import rounds
-from dplda.privacy._curator import announce
 from dplda.privacy._mechanisms import MIN_RADIUS
+from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
 from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range

@@ -22,9 +22,9 @@ from dplda.core._private_fit import (
 from dplda.document._noisy_table import nearly_equal
 from dplda.leaf._messages import rounds
 from dplda.privacy import Gaussian, Guarantee, NonPrivate, Repeated
-from dplda.privacy._curator import announce
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
+from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
 from dplda.published._base import PublishedLDA, noise_range

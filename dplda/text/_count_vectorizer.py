@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -27,6 +28,7 @@ from dplda.core._private_fit import (
     Interval,
     PrivateEstimator,
     Promise,
+    charge_of,
     exactly_one,
     gaussian_noise,
     make_guarantee,
@@ -34,6 +36,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.datasets import load_public_vocabulary, load_word_vectors
+from dplda.leaf._calm import undisturbed
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import (
@@ -43,12 +46,13 @@ from dplda.leaf._users import (
     number_users,
     protected_unit,
 )
-from dplda.privacy import ApproximateDP, NonPrivate, PrivateDataWarning
+from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, PrivateDataWarning
 from dplda.privacy._accounting import THRESHOLD_SHARE
+from dplda.privacy._charge import Charge, Step
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
-from dplda.text._selection import Selection, best_terms, failure_event
+from dplda.text._selection import Counts, Selection, best_terms, failure_event
 
 MECHANISM = (
     "discrete Gaussian noise on weighted document frequencies; terms outside of the "
@@ -64,6 +68,17 @@ TOKENIZER = (
 ONE_TEXT = "one document holds everything that one protected unit contributed"
 # the parameters of CountVectorizer that say how a text becomes words
 _SPLITTING = ("strip_accents", "lowercase", "stop_words", "token_pattern", "analyzer")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a call fixes before it reads texts."""
+
+    unit: str  # what is protected
+    candidates: list[str]  # public
+    vectors: np.ndarray | None  # what they mean; public
+    selection: Selection  # what is released
+    streams: Streams  # secret
 
 
 class OfTexts(TransformerMixin):
@@ -234,69 +249,111 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
             If a parameter is out of range, or if no term was chosen. In the second
             case, the charge stands.
         """
+        choice = self._choice(user_ids)
+        with charge_of(
+            self,
+            choice.selection.plan,
+            unit=charged_unit(user_ids),
+            seeded=choice.streams.seeded,
+        ) as charge:
+            texts = column_of(raw_documents)  # private
+            if user_ids is None:
+                warn_of_copies(texts)
+            counts = self._count(texts, user_ids, choice)  # private
+            charge.begin()
+            self._choose(counts, choice, charge)
+        return self
+
+    def _fit_paid(self, texts: list[Any], user_ids: Any, charge: Charge) -> None:
+        """Choose the vocabulary, as a step whose price a charge has paid."""
+        choice = self._choice(user_ids)
+        counts = self._count(texts, user_ids, choice)  # private
+        self._choose(counts, choice, charge)
+
+    def _choice(self, user_ids: Any) -> Choice:
+        """What a call fixes before it reads texts."""
         name = type(self).__name__
         exactly_one(name, epsilon=self.epsilon)
         candidates = self._checked_candidates()  # public
-        selection = self._selection()  # public
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
-        unit = protected_unit(user_ids)  # public
-        charged = charged_unit(user_ids)  # public
-        with Curator(
-            selection.plan, streams, label=name, unit=charged, ledger=self.ledger
-        ) as curator:
-            texts = column_of(raw_documents)  # private
-            # else whoever charged has told it
-            if user_ids is None and self._charges_in_fit:
-                warn_of_copies(texts)
-            terms = self._terms(texts, user_ids)  # private
-            found, weights = selection.select(
-                terms, candidates, curator, streams
-            )  # public
+        vectors = None  # public
+        if isinstance(self.candidates, str) and self.candidates == "en" and candidates:
+            vectors = load_word_vectors(candidates)
+        unit = protected_unit(user_ids)
+        return Choice(unit, candidates, vectors, self._selection(), streams)
+
+    def _choose(self, counts: Counts, choice: Choice, charge: Charge) -> None:
+        """Release words with their weights, and set the fitted attributes.
+
+        The attributes are there from the moment of the release on. What comes then may
+        be ended: it only ranks the words better.
+        """
+        selection = choice.selection
+        guarantee = self._guarantee(choice, charge)
+        curator = Curator(charge, choice.streams, plan=selection.plan)
         # One unit spreads a vector of L2 norm `radius` over its own terms, in integers.
         # Its terms that nobody else has pass the threshold with probability
         # `failure.delta`, all together.
+        with undisturbed():
+            found, weights = selection.release(counts, curator)  # public
+            heaviest = np.argsort(-weights, kind="stable")[: self.max_features]
+            if len(found):
+                self._set_words(found, weights, heaviest, selection, guarantee)
         if not len(found):
             raise ValueError(
                 "no word passed the threshold, and the charge stands; use more "
                 "documents, a larger epsilon, or a public list of words as candidates"
             )
-        multiplier = selection.noise_multiplier
-        vectors = None  # public
-        if isinstance(self.candidates, str) and self.candidates == "en" and candidates:
-            vectors = load_word_vectors(candidates)
         best = best_terms(
-            found, weights, multiplier, candidates, self.max_features, vectors
+            found,
+            weights,
+            selection.noise_multiplier,
+            choice.candidates,
+            self.max_features,
+            choice.vectors,
         )  # public
-        best = best[np.argsort(found[best])]
-        guarantee = make_guarantee(
-            curator.events,
+        self._set_words(found, weights, best, selection, guarantee)
+
+    def _set_words(
+        self,
+        found: np.ndarray,
+        weights: np.ndarray,
+        kept: np.ndarray,
+        selection: Selection,
+        guarantee: Guarantee,
+    ) -> None:
+        """Set the fitted attributes: the terms with the indices `kept`, in order."""
+        kept = kept[np.argsort(found[kept])]
+        publish(
+            self,
+            guarantee,
+            vocabulary_={str(term): i for i, term in enumerate(found[kept])},
+            word_weights_=weights[kept],
+            word_weight_scale_=selection.noise_multiplier,
+            threshold_=selection.threshold / selection.radius,
+        )
+
+    def _guarantee(self, choice: Choice, charge: Charge) -> Guarantee:
+        """What the words cost."""
+        rows = ONE_TEXT if choice.unit == "document" else ROWS_OF_A_UNIT[choice.unit]
+        return make_guarantee(
+            [event for _, event in choice.selection.plan],
+            promise=self._promise,
+            charge=charge,
             delta=self.delta,
-            unit=unit,
-            relation=RELATIONS[unit],
+            unit=choice.unit,
+            relation=RELATIONS[choice.unit],
             mechanism=MECHANISM,
             sensitivity=1.0,
-            noise_scale=multiplier,
-            seeded=streams.seeded,
-            assumptions=(
-                LIST,
-                TOKENIZER,
-                ONE_TEXT if unit == "document" else ROWS_OF_A_UNIT[unit],
-            ),
+            noise_scale=choice.selection.noise_multiplier,
+            seeded=choice.streams.seeded,
+            assumptions=(LIST, TOKENIZER, rows),
             common=(SETTINGS, AES),
             provenance=(
                 (VOCABULARY, "chosen from the documents, and its cost is in epsilon"),
             ),
         )
-        publish(
-            self,
-            guarantee,
-            vocabulary_={str(term): i for i, term in enumerate(found[best])},
-            word_weights_=weights[best],
-            word_weight_scale_=multiplier,
-            threshold_=selection.threshold / selection.radius,
-        )
-        return self
 
     def fit_transform(
         self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any
@@ -415,21 +472,19 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
             mechanism, failure, bool(self.discover), int(self.max_doc_words)
         )
 
-    def _plan(self) -> list[tuple[str, Event]]:
+    def _plan(self) -> list[Step]:
         """What `fit` charges: a function of public parameters."""
         return self._selection().plan
 
-    def _terms(self, documents: list[Any], user_ids: Any) -> list[set[str]]:
-        """Distinct words of each unit."""
+    def _count(self, documents: list[Any], user_ids: Any, choice: Choice) -> Counts:
+        """Weights of the distinct words of each unit; private."""
         users = number_users(user_ids, len(documents))
         units = range(len(documents)) if users is None else users.tolist()
-        sets, analyze = (
-            [set[str]() for _ in range(max(units, default=-1) + 1)],
-            self._analyzer(),
-        )
+        sets = [set[str]() for _ in range(max(units, default=-1) + 1)]
+        analyze = self._analyzer()
         for unit, document in zip(units, documents):
             sets[unit].update(analyze(document))
-        return sets
+        return choice.selection.count(sets, choice.candidates, choice.streams)
 
 
 def column_of(raw_documents: Any, name: str = "raw_documents") -> list[Any]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dplda.document._public_words import SHARED, PublicWords, left_out
@@ -30,6 +31,14 @@ ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
 N_BINS = 30
 LEAST = 0.1  # of the weight at a place, which a term of any meaning is expected to have
 CELLS = 2000  # of the list whose posterior means are computed at a time
+
+
+class Counts(NamedTuple):
+    """Integer weights of terms; private."""
+
+    terms: NDArray[np.object_]
+    total: NDArray[np.int64]
+    asked: NDArray[np.bool_]  # the public list has it
 
 
 @dataclass(frozen=True)
@@ -62,32 +71,31 @@ class Selection:
             return 1
         return selection_threshold(self.mechanism, self.failure.delta, self.max_terms)
 
-    def select(
-        self,
-        sets: Sequence[set[str]],
-        asked: Sequence[str],
-        curator: Curator,
-        streams: Streams,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Release the terms that pass, with noisy weights."""
+    def count(
+        self, sets: Sequence[set[str]], asked: Sequence[str], streams: Streams
+    ) -> Counts:
+        """Weights of the terms of all units, and of the terms asked for; private."""
         public = frozenset(asked)
         if not self.discover:
             sets = [of_unit & public for of_unit in sets]
         kept = [self.cut(of_unit, unit, streams) for unit, of_unit in enumerate(sets)]
         terms = np.array(sorted(public.union(*kept)), dtype=object)
-        column, total = (
-            {term: i for i, term in enumerate(terms)},
-            np.zeros(len(terms), np.int64),
-        )
+        column = {term: i for i, term in enumerate(terms)}
+        total = np.zeros(len(terms), np.int64)
         for of_unit in kept:  # a vector each, of L2 norm at most `radius`, in integers
             if of_unit:  # its terms are distinct, so that no cell is counted twice
-                total[[column[term] for term in of_unit]] += count_unit(
-                    self.radius, len(of_unit)
-                )
+                columns = [column[term] for term in of_unit]
+                total[columns] += count_unit(self.radius, len(of_unit))
+        return Counts(terms, total, np.array([term in public for term in terms], bool))
+
+    def release(
+        self, counts: Counts, curator: Curator
+    ) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
+        """The terms that pass, with noisy weights; public."""
         passing, noisy = curator.release_selected(
-            terms,
-            total,
-            np.array([term in public for term in terms], bool),
+            counts.terms,
+            counts.total,
+            counts.asked,
             self.mechanism,
             threshold=self.threshold,
             failure=self.failure,

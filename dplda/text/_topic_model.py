@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -22,6 +23,7 @@ from dplda.core._private_fit import (
     Interval,
     PrivateEstimator,
     Promise,
+    charge_of,
     exactly_one,
     publish,
 )
@@ -29,16 +31,14 @@ from dplda.core._texts import only_texts
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import language_words
 from dplda.document._document_lda import DocumentLDA
-from dplda.document._plan import plan
+from dplda.document._plan import Plan, plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
+from dplda.leaf._calm import undisturbed
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
-from dplda.privacy import Ledger, split_epsilon
-from dplda.privacy._curator import TOTAL_VARIATION
-from dplda.privacy._events import Event
-from dplda.privacy._ledger import as_ledger
+from dplda.privacy import split_epsilon
 from dplda.reading._displays import list_topics
 from dplda.release._release import save_release
 from dplda.text._count_vectorizer import (
@@ -219,61 +219,32 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             each text. Nothing is charged then. Also if no word was chosen; this charge
             stands.
         """
-        vectorizer, model, plan = self._planned()  # public
-        # one charge for both steps, which have no ledger of their own
-        ledger = Ledger() if self.ledger is None else as_ledger(self.ledger)
-        entry = ledger.reserve(
-            type(self).__name__,
-            charged_unit(user_ids),
+        words, topics = self._steps()  # public
+        is_chosen = isinstance(words, PrivateCountVectorizer)
+        plan = [*(words._plan() if is_chosen else []), *topics._plan()]  # public
+        with charge_of(
+            self,
             plan,
-            total_variation=2 * TOTAL_VARIATION,
+            unit=charged_unit(user_ids),
             seeded=self.random_state is not None and self.epsilon != np.inf,
-        )
-        try:
-            texts = checked(vectorizer, raw_documents, user_ids)  # private
+            n_streams=2,
+        ) as charge:
+            texts = checked(words, raw_documents, user_ids)  # private
             if user_ids is None:
                 warn_of_copies(texts)
-        except BaseException:  # or a warning that the caller has made an error
-            ledger.cancel(entry)
-            raise
-        ledger.begin_release(entry)
-        if hasattr(self, "components_"):  # of an earlier fit
-            del self.model_, self.components_, self.privacy_
-        model._charges_in_fit = False  # this fit has charged
-        if isinstance(vectorizer, PrivateCountVectorizer):
-            vectorizer._charges_in_fit = False
-            vectorizer.fit(texts, user_ids=user_ids)  # public
-        self.vectorizer_ = vectorizer
-        if self.public_texts is not None:
-            model.set_params(
-                prior_components=_or_without(
-                    "public_texts",
-                    lambda: public_prior(
-                        self.public_texts,
-                        n_components=model.n_components,
-                        vocabulary=vectorizer,
-                        n_jobs=self.n_jobs,
-                        random_state=model.random_state,
-                    ),
-                )
-            )
-        table = None if isinstance(self._source, str) else self._source
-        model.set_params(
-            word_vectors=None
-            if self._source is None
-            else _or_without(
-                "word_vectors",
-                lambda: load_word_vectors(vectorizer, table),
-            )
-        )  # public
-        try:
-            model.fit(vectorizer.transform(texts), user_ids=user_ids)  # public
-        finally:
-            # later fits of its own are charged as any other
-            for step in (model, vectorizer):
-                vars(step).pop("_charges_in_fit", None)
-            if hasattr(model, "components_"):
-                self._publish(model)
+            charge.begin()
+            self._forget()
+            self.vectorizer_ = words
+            if is_chosen:
+                words._fit_paid(texts, user_ids, charge)  # public
+            self._add_public_inputs(topics)
+            counts = words.transform(texts)  # private
+            try:
+                topics._fit_paid(counts, user_ids, charge)  # public
+            finally:
+                if hasattr(topics, "components_"):
+                    with undisturbed():
+                        self._publish(topics)
         return self
 
     def transform(self, raw_documents: Iterable[str]) -> np.ndarray:
@@ -341,89 +312,127 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _planned(self) -> tuple[Any, Any, list[Event]]:
-        """The two steps, not fitted, and both's events: all from parameters."""
+    def _steps(self) -> tuple[CountVectorizer | PrivateCountVectorizer, DocumentLDA]:
+        """The two steps, not fitted, with their shares of the budget; all public."""
         self._validate_params()
-        vectorizer, model, _ = self._steps()
-        private = [step for step in (vectorizer, model) if hasattr(step, "_plan")]
-        return (
-            vectorizer,
-            model,
-            [event for step in private for _, event in step._plan()],
-        )
-
-    def _steps(self) -> tuple[Any, Any, Any]:
-        """The two steps with their shares of the budget, and what to expect of them."""
-        epsilon, delta = self.epsilon, self.delta
-        exactly_one(type(self).__name__, epsilon=epsilon)
-        seeds: tuple[Any, Any] = None, None
-        if self.random_state is not None:  # two seeds, whose noise does not cancel
-            seed = 2 * int(check_random_state(self.random_state).randint(2**30))
-            seeds = seed, seed + 1
-        for_words, for_topics = 0.0, epsilon
-        is_chosen = self.vocabulary is None or isinstance(self.vocabulary, str)
+        exactly_one(type(self).__name__, epsilon=self.epsilon)
         if self.public_texts is not None:
             only_texts("public_texts", column_of(self.public_texts, "public_texts"))
-        if is_chosen and epsilon == np.inf:
-            for_words = epsilon
-        elif is_chosen:
-            share = min(max(0.06 * epsilon, 0.05), 0.25)
-            for_words, for_topics = split_epsilon(
-                epsilon, (share, 1 - share), delta=delta
-            )
-            if for_words == 0.0:
-                raise ValueError(
-                    f"epsilon={epsilon:g} pays for neither words nor topics; give at "
-                    "least 0.01, or public words (vocabulary)"
-                )
-        options = {"stop_words": self._stop_words()}
-        vectorizer: Any
-        if not is_chosen:  # a fit to no text checks that words differ
-            if not all(isinstance(word, str) for word in self.vocabulary):
-                raise ValueError(
-                    "vocabulary must hold words (str) alone; leave out what is none"
-                )
-            vectorizer = CountVectorizer(vocabulary=self.vocabulary, **options).fit([])
-        else:
-            vectorizer = PrivateCountVectorizer(
-                epsilon=for_words,
-                delta=delta,
-                candidates=self.vocabulary,
-                token_pattern=WORD,
-                max_features=self.max_features,
-                random_state=seeds[0],
-                **options,
-            )
-        n_components, n_docs, expected = self.n_components, self.expected_n_docs, None
-        if n_components == "auto" and n_docs is None:
-            raise ValueError(
-                "n_components='auto' needs expected_n_docs, a public guess of the "
-                "number of texts, or of users; give it, or a number of topics"
-            )
-        if n_docs is not None and (
-            epsilon < np.inf or n_components == "auto"
-        ):  # warns of too many topics, and of delta
-            expected = plan(
-                n_docs=n_docs,
-                epsilon=for_topics,
-                delta=delta,
-                n_components=2 if n_components == "auto" else n_components,
-                n_words=self.max_features if is_chosen else len(self.vocabulary),
-                word_vectors=self._source is not None,
-            )
-            if n_components == "auto":
-                n_components = expected.recommended_components
-        model = SubLDA() if self.model is None else clone(self.model)
-        model.set_params(
+        for_words, for_topics = self._shares()
+        seeds: tuple[int | None, int | None] = (None, None)
+        if self.random_state is not None:  # two seeds, whose noise does not cancel
+            seed = 2 * int(check_random_state(self.random_state).randint(2**30))
+            seeds = (seed, seed + 1)
+        words = self._words(for_words, seeds[0])
+        expected = self._expected(for_topics)  # warns of too many topics, and of delta
+        n_components = self.n_components
+        if expected is not None and n_components == "auto":
+            n_components = expected.recommended_components
+        topics = SubLDA() if self.model is None else clone(self.model)
+        topics.set_params(
             n_components=n_components,
             epsilon=for_topics,
-            delta=delta,
+            delta=self.delta,
             ledger=None,
             n_jobs=self.n_jobs,
             random_state=seeds[1],
             verbose=self.verbose,
+            word_vectors=None,
         )
-        return vectorizer, model, expected
+        return words, topics
+
+    @property
+    def _is_chosen(self) -> bool:
+        """Whether the words are chosen from the texts, and not given."""
+        return self.vocabulary is None or isinstance(self.vocabulary, str)
+
+    def _shares(self) -> tuple[float, float]:
+        """Epsilon of the words and of the topics."""
+        epsilon = self.epsilon
+        if not self._is_chosen:
+            return 0.0, epsilon
+        if epsilon == np.inf:
+            return epsilon, epsilon
+        share = min(max(0.06 * epsilon, 0.05), 0.25)
+        shares = split_epsilon(epsilon, (share, 1 - share), delta=self.delta)
+        if shares[0] == 0.0:
+            raise ValueError(
+                f"epsilon={epsilon:g} pays for neither words nor topics; give at "
+                "least 0.01, or public words (vocabulary)"
+            )
+        return shares[0], shares[1]
+
+    def _words(
+        self, epsilon: float, seed: int | None
+    ) -> CountVectorizer | PrivateCountVectorizer:
+        """The vectorizer: of given words, or one that chooses them for `epsilon`."""
+        stop_words = self._stop_words()
+        if self._is_chosen:
+            return PrivateCountVectorizer(
+                epsilon=epsilon,
+                delta=self.delta,
+                candidates=self.vocabulary,
+                token_pattern=WORD,
+                max_features=self.max_features,
+                random_state=seed,
+                stop_words=stop_words,
+            )
+        if not all(isinstance(word, str) for word in self.vocabulary):
+            raise ValueError(
+                "vocabulary must hold words (str) alone; leave out what is none"
+            )
+        given = CountVectorizer(vocabulary=self.vocabulary, stop_words=stop_words)
+        return given.fit([])  # a fit to no text checks that words differ
+
+    def _expected(self, for_topics: float) -> Plan | None:
+        """What to expect of `expected_n_docs` texts; None without that number."""
+        n_docs = self.expected_n_docs
+        is_auto = self.n_components == "auto"
+        if n_docs is None and is_auto:
+            raise ValueError(
+                "n_components='auto' needs expected_n_docs, a public guess of the "
+                "number of texts, or of users; give it, or a number of topics"
+            )
+        if n_docs is None or (self.epsilon == np.inf and not is_auto):
+            return None
+        return plan(
+            n_docs=n_docs,
+            epsilon=for_topics,
+            delta=self.delta,
+            n_components=2 if is_auto else self.n_components,
+            n_words=self.max_features if self._is_chosen else len(self.vocabulary),
+            word_vectors=self._source is not None,
+        )
+
+    def _forget(self) -> None:
+        """Drop the model of an earlier fit: its words are others."""
+        for name in ("model_", "components_", "privacy_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _add_public_inputs(self, topics: DocumentLDA) -> None:
+        """Give the topics what is public: a prior of public texts, and vectors.
+
+        What fails is left out: the words are paid for.
+        """
+        words = self.vectorizer_
+        if self.public_texts is not None:
+            prior = _or_without(
+                "public_texts",
+                partial(
+                    public_prior,
+                    self.public_texts,
+                    n_components=topics.n_components,
+                    vocabulary=words,
+                    n_jobs=self.n_jobs,
+                    random_state=topics.random_state,
+                ),
+            )
+            topics.set_params(prior_components=prior)
+        if self._source is not None:
+            table = None if isinstance(self._source, str) else self._source
+            load = partial(load_word_vectors, words, table)
+            topics.set_params(word_vectors=_or_without("word_vectors", load))
 
     @property
     def _source(self) -> Any:
@@ -460,7 +469,12 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             inputs["word vectors"] = SOURCE
         publish(
             self,
-            dataclasses.replace(both, provenance=tuple(inputs.items())),
+            dataclasses.replace(
+                both,
+                provenance=tuple(inputs.items()),
+                trusted=self._promise.trusted,
+                theorem=self._promise.theorem,
+            ),
             model_=model,
             components_=model.components_,
             vocabulary_=self.vectorizer_.get_feature_names_out(),
@@ -469,6 +483,17 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             topic_evidence_=model.topic_evidence_,
             weak_topics_=model.weak_topics_,
         )
+
+
+def what_to_expect(model: PrivateTopicModel) -> Plan:
+    """What to expect of a fit to `expected_n_docs` texts, of which the words pay first.
+
+    Its epsilon is the total.
+    """
+    _, for_topics = model._shares()
+    expected = model._expected(for_topics)
+    assert expected is not None, "expected_n_docs is missing"
+    return dataclasses.replace(expected, epsilon=model.epsilon)
 
 
 def _or_without(name: str, make: Callable[[], np.ndarray]) -> np.ndarray | None:

@@ -17,7 +17,9 @@ from dplda.core._private_fit import (
     Interval,
     PrivateEstimator,
     Promise,
+    charge_of,
     check_paid,
+    cut_short,
     exactly_one,
     make_guarantee,
     publish,
@@ -35,11 +37,13 @@ from dplda.gibbs._frozen_table import (
     pieces_of,
     uniform_topics,
 )
+from dplda.leaf._calm import undisturbed
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
-from dplda.privacy import NonPrivate, Repeated, calibrate
+from dplda.privacy import Guarantee, NonPrivate, Repeated, calibrate
 from dplda.privacy._accounting import is_chargeable
-from dplda.privacy._curator import TOTAL_VARIATION, Curator
+from dplda.privacy._charge import TOTAL_VARIATION, Charge
+from dplda.privacy._curator import Curator, check_words
 from dplda.privacy._events import BoundedRange, Event
 from dplda.privacy._mechanisms import FlooredLaplace, NoNoise
 from dplda.privacy._streams import Streams
@@ -250,79 +254,110 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         check_paid(self, plan, earlier, self.max_iter)
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
-        first = 1 if released is None else self.n_iter_ + 1
-        last = first + n_sweeps - 1
-        with Curator(
-            plan, streams, label="HDPLDA", unit="word", ledger=self.ledger
-        ) as curator:
+        n_done = 0 if released is None else self.n_iter_
+        with charge_of(
+            self, plan, unit="word", seeded=streams.seeded, earlier=earlier
+        ) as charge:
             X = check_counts(self, X, reset=released is None)  # private
             tokens = Corpus.from_counts(X).shuffled(
-                streams, first, self.n_jobs
+                streams, n_done + 1, self.n_jobs
             )  # private
             by_word = TokensByWord.from_corpus(tokens)  # private
             pieces = pieces_of(tokens, self.n_jobs)  # private
-            shape, n_tokens = (
-                (tokens.n_words, int(self.n_components)),
-                tokens.n_tokens,
-            )  # public
+            shape = (tokens.n_words, int(self.n_components))  # public
+            check_words(plan, {COUNTS: shape[0] * shape[1]})
+            charge.begin()
+            curator = Curator(charge, streams)
             if released is None:
-                total, n = np.zeros(shape, mechanisms.integers(n_tokens, n_sweeps)), 0
-                topics, n_drawn = uniform_topics(tokens, shape[1], streams), 0  # public
+                topics = uniform_topics(tokens, shape[1], streams)  # public
+                n_drawn = 0
+                total = np.zeros(shape, mechanisms.integers(tokens.n_tokens, n_sweeps))
+                n = 0
+                # the first half of a fit is not averaged, unless no more comes
+                begin_anew = n_sweeps // 2 + 1
             else:
-                total, n = released.total.astype(np.int64), released.n
-                topics, n_drawn = np.full(n_tokens, -1, TOPIC), first - 1
-            cells = np.empty(shape, mechanisms.integers(n_tokens, 1))
-            for t in rounds(self, first, last):
-                if released is not None:
-                    table = HalfTable.from_counts(
-                        released.total,
-                        mechanisms.count_clip,
-                        self.topic_word_prior,
-                        mean=released.noise_mean,
-                        unit=released.n,
+                topics = np.full(tokens.n_tokens, -1, TOPIC)
+                n_drawn = n_done
+                total = released.total.astype(np.int64)
+                n = released.n
+                begin_anew = None
+            cells = np.empty(shape, mechanisms.integers(tokens.n_tokens, 1))
+            last = n_done
+            try:
+                for t in rounds(self, n_done + 1, n_done + n_sweeps):
+                    if released is not None:
+                        table = HalfTable.from_counts(
+                            released.total,
+                            mechanisms.count_clip,
+                            self.topic_word_prior,
+                            mean=released.noise_mean,
+                            unit=released.n,
+                            n_jobs=self.n_jobs,
+                        )  # public
+                        # Two words' probabilities of a topic differ at most by
+                        # exp(sampling_epsilon), because the clip bounds the ratio of
+                        # their weights. One draw depends on the replaced word; all
+                        # other draws read public topics and the table only.
+                        n_drawn += 1
+                        draw = partial(
+                            draw_topics,
+                            pieces,
+                            topics,
+                            table,
+                            doc_topic_prior=self.doc_topic_prior,
+                            streams=streams,
+                            t=n_drawn,
+                            n_jobs=self.n_jobs,
+                        )
+                        topics = curator.publish(
+                            draw, [mechanisms.topic_event], label=TOPICS, round=n_drawn
+                        )  # public
+                    counts = by_word.count(topics, cells, self.n_jobs)  # private
+                    # A replaced word moves two counts by one each: the two cells that
+                    # the mechanism charges. The noisy counts take the place of the
+                    # counts, until the next count.
+                    noisy = curator.release(
+                        counts,
+                        mechanisms.mechanism,
+                        label=COUNTS,
+                        round=t,
+                        overwrite_value=True,
                         n_jobs=self.n_jobs,
                     )  # public
-                    # Two words' probabilities of a topic differ at most by
-                    # exp(sampling_epsilon), because the clip bounds the ratio of their
-                    # weights. One draw depends on the replaced word; all other draws
-                    # read public topics and the table only.
-                    n_drawn += 1
-                    draw = partial(
-                        draw_topics,
-                        pieces,
-                        topics,
-                        table,
-                        doc_topic_prior=self.doc_topic_prior,
-                        streams=streams,
-                        t=n_drawn,
-                        n_jobs=self.n_jobs,
-                    )
-                    topics = curator.publish(
-                        draw, [mechanisms.topic_event], label=TOPICS, round=n_drawn
-                    )  # public
-                counts = by_word.count(topics, cells, self.n_jobs)  # private
-                # A replaced word moves two counts by one each: the two cells that the
-                # mechanism charges. The noisy counts take the place of the counts,
-                # until the next count.
-                noisy = curator.release(
-                    counts,
-                    mechanisms.mechanism,
-                    label=COUNTS,
-                    round=t,
-                    overwrite_value=True,
-                    n_jobs=self.n_jobs,
-                )  # public
-                # the first half of a fit is not averaged
-                if 2 * (t - first + 1) > n_sweeps:
-                    total += noisy  # public
-                    n += 1
-                released = NoisyCounts(noisy, 1, mechanisms)  # public
-        # functions of released values only
-        average = NoisyCounts(total, n, mechanisms)
+                    released = NoisyCounts(noisy, 1, mechanisms)  # public
+                    with undisturbed():
+                        if t == begin_anew:
+                            total[:] = 0
+                            n = 0
+                        total += noisy  # public
+                        n += 1
+                        last = t
+            finally:
+                if last > n_done:
+                    average = NoisyCounts(total, n, mechanisms)
+                    with undisturbed():
+                        self._publish(average, last, earlier, streams, charge)
+            if last >= self.max_iter:
+                warn_if_weak(self)
+        return self
+
+    def _publish(
+        self,
+        average: NoisyCounts,
+        n_iter: int,
+        earlier: Guarantee | None,
+        streams: Streams,
+        charge: Charge,
+    ) -> None:
+        """Set the fitted attributes: functions of released values only."""
+        n_charged = sum(label == COUNTS for label, _ in charge.plan)
+        mechanisms = average.mechanisms
         scale = mechanisms.mechanism.scale
         noise = "floored Laplace" if scale > 0 else "no"
         guarantee = make_guarantee(
-            curator.events,
+            charge.events,
+            promise=self._promise,
+            charge=charge,
             delta=self.delta,
             earlier=earlier,
             unit="word",
@@ -332,24 +367,23 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             noise_scale=scale,
             seeded=streams.seeded,
         )
-        components = (total - average.noise_mean).T  # of the unbiased counts
-        components /= n
+        # of the unbiased counts
+        components = (average.total - average.noise_mean).T
+        components /= average.n
         np.maximum(components, 0, out=components)
         components += float(self.topic_word_prior)
-        std = np.full(shape[0], mechanisms.noise_std / math.sqrt(n))
+        std = np.full(len(average.total), mechanisms.noise_std / math.sqrt(average.n))
+        n_done = 0 if earlier is None else self.n_iter_
         publish(
             self,
-            guarantee,
+            cut_short(self, guarantee, n_iter, n_done + n_charged),
             **with_signal(components, std, DOC_WORDS),
-            n_iter_=last,
+            n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,
             count_clip_=mechanisms.count_clip,
             _released=average,
         )
-        if last >= self.max_iter:
-            warn_if_weak(self)
-        return self
 
     def _mechanisms(self) -> SweepMechanisms:
         """A sweep's mechanisms, unless statements are contradictory or missing."""

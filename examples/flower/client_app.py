@@ -1,5 +1,4 @@
-"""A party: it answers with private topics of its own documents, which stay where they
-are.
+"""A party: it answers with private topics of its documents, which stay where they are.
 
 Its options come from its own node, never from the coordinator::
 

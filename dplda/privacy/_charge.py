@@ -1,0 +1,273 @@
+"""The charge: what a fit pays, reserved before any data are read.
+
+An estimator declares everything that it will release. The charge reserves the price of
+this plan, and a curator then releases what was planned, in the planned order::
+
+    with Charge(plan, label=name, unit=unit, ledger=ledger) as charge:
+        documents = read(X)  # private; an error gives the charge back
+        charge.begin()  # from here on it is spent
+        released = train(documents, Curator(charge, streams))  # public
+
+From `begin` on, nothing that surrounds the process ends the work: warnings of this
+package wait until the end of the block, where the fitted attributes are set already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from os import PathLike
+from types import TracebackType
+from typing import TypeAlias
+
+from dplda.leaf._calm import Calm, Word, undisturbed
+from dplda.leaf._messages import warn_user
+from dplda.privacy._accounting import grouped
+from dplda.privacy._events import Event, repeated
+from dplda.privacy._guarantee import PrivacyLeakWarning
+from dplda.privacy._ledger import Ledger, as_ledger
+from dplda.privacy._mechanisms import WORD_VARIATION
+from dplda.privacy._recorder import recorders
+from dplda.privacy._streams import keystream_total_variation
+
+# Limit on the random words of a fit, and the distance from ideal randomness that the
+# fit is charged for them. Both are constants, because the charge depends on nothing
+# private.
+MAX_WORDS = 2**36
+# Topics are drawn with 128 bits each, from at most 2048: 2**-118 for a word
+# (docs/proofs_word.md).
+TOPIC_DRAWS = MAX_WORDS * 2.0**-118
+TOTAL_VARIATION = (
+    keystream_total_variation(MAX_WORDS) + MAX_WORDS * WORD_VARIATION + TOPIC_DRAWS
+)
+TOO_MANY_WORDS = (
+    f"a fit may draw at most {MAX_WORDS} random words; use fewer rounds, topics or "
+    "words"
+)
+
+Step: TypeAlias = tuple[str, Event]
+
+# What fits of this process were charged to: ledgers, or an object of its own each. It
+# decides whether the process is told that nobody adds them up, and nothing else.
+_budgets: set[object] = set()
+
+
+class Charge:
+    """What a fit pays: reserved, then begun, or given back.
+
+    A context manager. The block reserves the price, or ends with a `BudgetError` before
+    any data are read. An exception before `begin` cancels the reservation. After it the
+    charge stays, and a note of the exception says what is spent.
+
+    Parameters
+    ----------
+    plan : iterable of (str, Event)
+        Label and event of everything that will be released, in order.
+    label, unit : str
+        Name and unit of the ledger's entry, for example "document".
+    ledger : Ledger, str, path-like or None, default=None
+        Where the plan is charged. None: the events are its only record.
+    seeded : bool, default=False
+        Whether noise comes from a given seed.
+    total_variation : float, default=TOTAL_VARIATION
+        Distance of all noise from its ideal law.
+
+    Attributes
+    ----------
+    plan : tuple of (str, Event)
+        All steps.
+    events : tuple of Event
+        Events of the plan, in order.
+    total_variation : float
+        Distance from ideal randomness that is charged.
+    statement, receipt : str
+        What the ledger counts with this charge, in words, and which entries it has
+        (`Ledger.has`). Both are empty without a ledger.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dplda.privacy.mechanisms import Charge, Curator, DiscreteGaussian, Streams
+    >>> mechanism = DiscreteGaussian.for_noise_multiplier(2.0)
+    >>> plan = [("total", mechanism.event)]
+    >>> streams = Streams.from_random_state(None)
+    >>> with Charge(plan, label="Sum", unit="document") as charge:
+    ...     # private: one document moves it by the radius
+    ...     total = np.array([mechanism.radius])
+    ...     charge.begin()
+    ...     curator = Curator(charge, streams)
+    ...     noisy = curator.release(total, mechanism, label="total", round=0)  # public
+    >>> noisy.shape
+    (1,)
+    """
+
+    def __init__(
+        self,
+        plan: Iterable[Step],
+        *,
+        label: str,
+        unit: str,
+        ledger: Ledger | str | PathLike[str] | None = None,
+        seeded: bool = False,
+        total_variation: float = TOTAL_VARIATION,
+    ) -> None:
+        self.plan: tuple[Step, ...] = tuple(plan)
+        self.events: tuple[Event, ...] = tuple(event for _, event in self.plan)
+        self.label = label
+        self.unit = unit
+        self.seeded = seeded
+        self.total_variation = total_variation
+        self.statement = ""
+        self.receipt = ""
+        self._ledger = None if ledger is None else as_ledger(ledger)
+        # all are asked: each writes down what it sees
+        answers = [each.charges(label, unit, self.plan) for each in recorders()]
+        self._is_written = self._ledger is not None and all(answers)
+        self._entry = 0
+        self._has_begun = False
+        self._calm = Calm()
+        self._unclaimed = list(self.plan)
+        self._n_released = 0
+
+    def __enter__(self) -> Charge:
+        ledger = self._ledger
+        if ledger is None:
+            return self
+        if self._is_written:
+            # equal events, and all Gaussian ones, as one: the cost is the same
+            condensed = [repeated(event, n) for event, n in grouped(self.events)]
+            self._entry = ledger.reserve(
+                self.label,
+                self.unit,
+                condensed,
+                total_variation=self.total_variation,
+                seeded=self.seeded,
+            )
+        try:
+            self.statement = _total_of(ledger)
+            self.receipt = ledger.receipt
+        except BaseException:
+            self._give_back()
+            raise
+        return self
+
+    def begin(self) -> None:
+        """Spend the charge, before the first release.
+
+        It is on the disk before anything becomes public. An error gives the charge
+        back. Whatever can be checked is checked before.
+        """
+        if self._has_begun:
+            raise RuntimeError(
+                "this charge has begun before; a second fit needs its own"
+            )
+        with undisturbed():
+            if self._ledger is not None and self._is_written:
+                self._ledger.begin_release(self._entry)
+            self._has_begun = True
+            self._calm.begin()
+
+    def claim(self, plan: tuple[Step, ...]) -> None:
+        """Hand the next steps of the plan to a curator, who releases them once.
+
+        Parameters
+        ----------
+        plan : tuple of (str, Event)
+            The steps. RuntimeError if they are not the next ones, or if the charge has
+            not begun.
+        """
+        if not self._has_begun:
+            raise RuntimeError(
+                "nothing may be released before the charge has begun; call "
+                "charge.begin() once the data are read and checked"
+            )
+        if tuple(self._unclaimed[: len(plan)]) != plan:
+            raise RuntimeError("these steps were not charged, or are claimed already")
+        del self._unclaimed[: len(plan)]
+
+    def count_release(self) -> None:
+        """Note that one more step of the plan begins."""
+        self._n_released += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        words = self._calm.end()
+        if not self._has_begun:
+            if error is not None:
+                error.add_note("nothing was released")
+            self._give_back()
+        elif error is not None:
+            ledger = "" if self._ledger is None else f": {self._ledger}"
+            error.add_note(
+                f"{self._n_released} of {len(self.plan)} releases have begun, and the "
+                f"whole plan is spent{ledger}"
+            )
+        self._say(words, error)
+
+    @staticmethod
+    def _say(words: Iterable[Word], error: BaseException | None) -> None:
+        """Say what has waited. What the caller made an error hides no other error."""
+        refused = []
+        for message, category in words:
+            try:
+                warn_user(message, category)
+            except Warning as problem:
+                refused.append(problem)
+        if error is not None:
+            for refusal in refused:
+                error.add_note(str(refusal))
+        elif refused:
+            raise refused[0]
+
+    def _give_back(self) -> None:
+        """Cancel the reservation; a failure must not hide why."""
+        if self._ledger is None or not self._is_written:
+            return
+        try:
+            self._ledger.cancel(self._entry)
+        except (OSError, ValueError) as problem:
+            warn_user(
+                f"entry {self._entry} of the ledger keeps its status ({problem}); it "
+                "counts until it is canceled"
+            )
+
+
+def _total_of(ledger: Ledger) -> str:
+    """What a ledger counts now, in words."""
+    if ledger.composition == "adaptive":
+        total = ledger.epsilon
+        when = "their budget"
+    else:
+        total = ledger.epsilon_spent
+        when = "up to this fit; later fits add to it"
+    upper = total if total == math.inf else math.ceil(1e3 * total) / 1e3
+    return (
+        f"the fits counted in ledger {ledger.id[:8]} cost together at most epsilon = "
+        f"{upper:g} at delta = {ledger.delta:g}, {when}; data sets differ so: "
+        f"{ledger.relation}"
+    )
+
+
+def tell_of_other_budgets(
+    name: str, ledger: Ledger | str | PathLike[str] | None
+) -> None:
+    """Warn once in a process whose fits are charged to several budgets.
+
+    Data are not compared: folds and samples of the same documents differ, and add up.
+    """
+    if len(_budgets) > 1 or recorders():  # told before; an audit knows what it fits
+        return
+    _budgets.add(object() if ledger is None else as_ledger(ledger).id)
+    if len(_budgets) > 1:
+        warn_user(
+            f"{name} is fitted after another private fit in this process, and charged "
+            "to another budget: if both read the same documents, or some of them, the "
+            "epsilon_ of neither is their total. Pass one ledger= to all fits that "
+            "read private documents, which adds them up. Documents that are public, or "
+            "different in each fit, need nothing",
+            PrivacyLeakWarning,
+        )

@@ -1,0 +1,81 @@
+"""Who makes a sum public: one curator alone, or several parties together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from dplda.privacy._charge import TOTAL_VARIATION
+from dplda.privacy._events import Event
+from dplda.privacy._mechanisms import Cells, DiscreteGaussian
+from dplda.privacy._streams import Streams
+
+
+class Shares(NamedTuple):
+    """Who adds noise to a release: one curator, or parties (docs/federated.md)."""
+
+    n_honest: int = 1  # shares of noise that pay for the event of a release
+    n_parties: int = 1  # shares of noise that it has
+    n_spare: int = 0  # further attempts of a release that are charged
+
+    @property
+    def total_variation(self) -> float:
+        """Distance of all random words of a fit from ideal ones."""
+        return self.n_parties * TOTAL_VARIATION
+
+    def gaussian(self, noise_multiplier: float) -> DiscreteGaussian:
+        """The mechanism of a release with this noise multiplier."""
+        return DiscreteGaussian.for_noise_multiplier(
+            noise_multiplier, self.n_honest, self.n_parties
+        )
+
+
+class SumsPromise(NamedTuple):
+    """What the card says of those who make the sums."""
+
+    mechanism: str = ""  # is added to that of the estimator
+    trusted: str = ""  # takes the place of that of the estimator
+    assumptions: tuple[str, ...] = ()
+
+
+class Sums(Protocol):
+    """Who makes a sum public. A fit is given one, whose words are on its card."""
+
+    @property
+    def shares(self) -> Shares:
+        """The noise of a release."""
+
+    def begin(self) -> Streams | None:
+        """Meet the other parties. Gives the public streams that all begin with.
+
+        None if there are no others: a fit then begins with its own. An error ends the
+        fit before any release.
+        """
+
+    def add_up(self, cells: Cells, label: str) -> bool:
+        """Put the sum over all parties in the place of own noisy cells.
+
+        Nobody sees own cells. False if a party was lost: the others begin anew, with
+        new noise.
+        """
+
+    def promise(self, events: Sequence[Event], delta: float) -> SumsPromise:
+        """What the card says of a fit that releases `events`."""
+
+
+class Alone:
+    """One curator has all documents: its own sums become public."""
+
+    shares = Shares()
+
+    def begin(self) -> Streams | None:
+        return None
+
+    def add_up(self, cells: Cells, label: str) -> bool:
+        return True
+
+    def promise(self, events: Sequence[Event], delta: float) -> SumsPromise:
+        return SumsPromise()
+
+
+ALONE = Alone()
