@@ -1,6 +1,7 @@
 """Enumerations of the core: validated counts, shuffles, splits, by laws and by hand."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from dplda.core import _corpus as module
 from dplda.core._corpus import Corpus, check_counts
 from dplda.core._fold_in import fold_in
 from dplda.core._perplexity import check_inputs, split_documents
+from dplda.core._private_fit import release_sum
 from dplda.datasets import make_topic_corpus
 from dplda.kernels import _release
 from dplda.metrics import held_out_perplexity, unigram_perplexity
@@ -278,3 +280,20 @@ def test_counts_in_order_are_not_copied(corpus, form, dtype, whole):
     assert all(
         np.shares_memory(getattr(found, name), getattr(X, name)) for name in ARRAYS
     )
+
+
+def test_rows_that_are_too_long_are_clipped():
+    rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0], [0.0, 1e300]])
+    total, _ = release_sum(
+        lambda: rows,
+        name="sum",
+        step="sum",
+        norm=2.0,
+        epsilon=math.inf,
+        delta=1e-6,
+        unit="document",
+        user_ids=None,
+        ledger=None,
+        random_state=None,
+    )
+    assert_allclose(total, [1.2 + 0.3, 1.6 + 0.4], rtol=1e-6)
