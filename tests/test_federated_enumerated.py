@@ -9,6 +9,13 @@ from numpy.testing import assert_array_equal
 
 from dplda.core._corpus import Corpus
 from dplda.federated import _tokens
+from dplda.federated._master import (
+    TopWords,
+    compose_model,
+    merge_topics,
+    redundant_topics,
+    similarity,
+)
 from dplda.federated._tokens import check_size, privatize
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy.mechanisms import Streams
@@ -83,3 +90,140 @@ def test_too_many_tokens_are_refused():
     corpus = corpus_of(np.zeros(3000, int), 2**31 - 1)
     with pytest.raises(ValueError, match="random words; raise token_epsilon"):
         check_size(corpus, RandomizedBits.for_epsilon(4.0))
+
+
+def normalize_topics(table):
+    return table / table.sum(axis=1, keepdims=True)
+
+
+def random_table(rng, n_topics, n_words, concentration=0.2):
+    return rng.dirichlet(np.full(n_words, concentration), n_topics)
+
+
+def slow_similarity(a, b, n_top_words):
+    """Equation 29 for two topics."""
+    top_a = {
+        int(w): a[w]
+        for w in sorted(range(len(a)), key=lambda w: (-a[w], w))[:n_top_words]
+    }
+    top_b = {
+        int(w): b[w]
+        for w in sorted(range(len(b)), key=lambda w: (-b[w], w))[:n_top_words]
+    }
+    common = top_a.keys() & top_b.keys()
+    low = sum(min(top_a[w], top_b[w]) for w in common)
+    high = sum(max(top_a[w], top_b[w]) for w in common)
+    alone = sum(p for top in (top_a, top_b) for w, p in top.items() if w not in common)
+    return low / (high + alone)
+
+
+def slow_labels(table, threshold, n_top_words):
+    """Algorithm 3, lines 2 to 12: what a chain of similar topics connects."""
+    labels = list(range(len(table)))
+    for i in range(len(table)):
+        for j in range(i + 1, len(table)):
+            if slow_similarity(table[i], table[j], n_top_words) >= threshold:
+                low, high = sorted((labels[i], labels[j]))
+                labels = [low if label == high else label for label in labels]
+    return [sorted(set(labels)).index(label) for label in labels]
+
+
+@pytest.mark.parametrize("n_top_words", [1, 5, 30, 100])
+def test_similarity_is_that_of_the_slow_twin(n_top_words):
+    rng = np.random.default_rng(n_top_words)
+    # the second has ties
+    a, b = random_table(rng, 7, 40), random_table(rng, 4, 40).round(1)
+    fast = similarity(
+        TopWords.from_table(a, n_top_words), TopWords.from_table(b, n_top_words)
+    )
+    slow = [[slow_similarity(x, y, n_top_words) for y in b] for x in a]
+    np.testing.assert_allclose(fast, slow, rtol=1e-12)
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.2, 0.5, 1.0])
+def test_merging_is_that_of_the_slow_twin(threshold):
+    """Algorithm 3: labels, then weighted means of a label's rows (lines 12 to 17)."""
+    rng = np.random.default_rng(3)
+    table = random_table(rng, 12, 25)
+    table = np.concatenate(
+        [table, normalize_topics(table[:5] + 0.01 * rng.random((5, 25)))]
+    )
+    weights = rng.integers(1, 100, len(table)).astype(float)
+    labels = redundant_topics(
+        TopWords.from_table(table, 8), threshold, np.arange(len(table))
+    )
+    assert labels.tolist() == slow_labels(table, threshold, 8)
+    merged, total = merge_topics(table, weights, labels)
+    for label, row in enumerate(merged):
+        mean = np.average(
+            table[labels == label], axis=0, weights=weights[labels == label]
+        )
+        np.testing.assert_allclose(row, mean / mean.sum(), rtol=1e-12)
+    np.testing.assert_allclose(total, np.bincount(labels, weights))
+
+
+def test_a_set_has_one_topic_of_each_party():
+    """The most similar pair first; then no second topic of a party enters the set."""
+    table = np.array([
+        [0.6, 0.4, 0.0, 0.0],  # party 0
+        [0.5, 0.5, 0.0, 0.0],  # party 0, similar to all but the last
+        [0.55, 0.35, 0.1, 0.0],  # party 1
+        [0.6, 0.4, 0.0, 0.0],  # party 2
+        [0.0, 0.0, 0.0, 1.0],  # party 2
+    ])  # fmt: skip
+    top, owners = TopWords.from_table(table, 4), np.array([0, 0, 1, 2, 2])
+    np.testing.assert_array_equal(
+        redundant_topics(top, 0.5, np.arange(5)), [0, 0, 0, 0, 1]
+    )
+    np.testing.assert_array_equal(redundant_topics(top, 0.5, owners), [0, 1, 0, 0, 2])
+    order = np.array([3, 1, 4, 0, 2])
+    shuffled = redundant_topics(
+        TopWords.from_table(table[order], 4), 0.5, owners[order]
+    )
+    np.testing.assert_array_equal(shuffled, [0, 1, 2, 0, 0])
+
+
+@pytest.mark.parametrize(
+    "weights", [[0, 0, 0], [1e-300, 1e-300, 1e-300], [2.0**53, 0, 2.0**53]]
+)
+def test_extreme_weights(weights):
+    merged, _ = merge_topics(
+        np.array([[1.0, 0], [0, 1.0], [0, 1.0]]), np.array(weights), np.array([0, 1, 0])
+    )
+    np.testing.assert_allclose(merged, [[0.5, 0.5], [0, 1]])
+
+
+def compose(global_table, table, threshold=0.2, n_top_words=2):
+    global_table = np.array(global_table, float)
+    words = TopWords.from_table(global_table, n_top_words)
+    return compose_model(global_table, np.array(table, float), threshold, words)
+
+
+def test_composing_replaces_matches_and_keeps_the_rest():
+    global_table = [[0.7, 0.3, 0, 0], [0, 0, 0.6, 0.4]]
+    own = [[0.5, 0.0, 0, 0.5], [0.0, 0, 0.5, 0.5], [0.4, 0.6, 0, 0]]
+    composed = compose(global_table, own, threshold=0.5)
+    np.testing.assert_array_equal(composed, [own[0], global_table[1], global_table[0]])
+
+
+def test_a_global_topic_is_given_once_to_the_most_similar():
+    global_table = [[0.7, 0.3, 0, 0]]
+    own = [[0.4, 0.6, 0, 0], [0.6, 0.4, 0, 0]]
+    np.testing.assert_array_equal(compose(global_table, own), [own[0], global_table[0]])
+    np.testing.assert_array_equal(
+        compose(global_table, own[::-1]), [global_table[0], own[0]]
+    )
+
+
+def test_composing_does_not_depend_on_the_numbering():
+    rng = np.random.default_rng(5)
+    own = random_table(rng, 9, 30)
+    global_table = normalize_topics(own[[2, 4, 6]] + 0.02 * rng.random((3, 30)))
+    composed, order = compose(global_table, own, n_top_words=10), rng.permutation(9)
+    np.testing.assert_array_equal(
+        compose(global_table, own[order], n_top_words=10), composed[order]
+    )
+    np.testing.assert_array_equal(
+        compose(global_table[::-1], own, n_top_words=10), composed
+    )
+    assert sum(any((row == g).all() for g in global_table) for row in composed) == 3

@@ -1,6 +1,7 @@
 """Enumerations of noisy scores: contributions of units, and their bounds."""
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
