@@ -806,7 +806,7 @@ def a_lost_fit_is_forgotten(original, estimator, X, request, **names):
     return original(estimator, X, request, **names)
 
 
-SECURE_SUM = "tests/test_secure_sum.py"
+SECURE_SUM = "tests/test_secure_sum_enumerated.py"
 
 
 @around("federated._secure_sum:SecureSum._mask", SECURE_SUM)
@@ -832,7 +832,7 @@ def a_second_attempt_has_the_noise_of_the_first(patch):
     )
 
 
-@found_by(f"{SECURE_SUM}::test_the_noise_of_a_model_is_counted")
+@found_by("tests/test_secure_sum.py::test_the_noise_of_a_model_is_counted")
 def a_party_in_ten_forgets_its_share(patch):
     calls = itertools.count()
     wrap(

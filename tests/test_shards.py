@@ -18,8 +18,15 @@ from numpy.testing import assert_array_equal
 from process_engine import ProcessEngine
 from sklearn.base import clone
 
-from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA, load_release, save_release
-from dplda._version import __version__
+from dplda import (
+    HDPLDA,
+    GibbsLDA,
+    PrivateSVILDA,
+    SubLDA,
+    __version__,
+    load_release,
+    save_release,
+)
 from dplda.datasets import CountShards, make_topic_corpus, write_shards
 from dplda.document import _sublda
 from dplda.document._dask import DaskEngine
