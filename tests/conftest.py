@@ -4,7 +4,9 @@ import contextlib
 import ctypes
 import os
 import platform
+import sqlite3
 import sys
+from functools import partial
 
 # pytest uses all processors: threads of linear algebra in each of its processes would
 # only wait
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 from dplda.core import _base
-from dplda.kernels import _sets
+from dplda.kernels import _sets, _team
 
 if fault := os.environ.get("DPLDA_FAULT"):  # before the tests import what it patches
     faults.FAULTS[fault].plant(pytest.MonkeyPatch())
@@ -61,6 +63,56 @@ def instruction_set(request, instruction_sets):
     """Each instruction set of this machine, one after the other; all kernels use it."""
     _sets.use(request.param)
     return request.param
+
+
+SMALL = {"BLOCK": 128, "PIECE": 64, "SAMPLE": 500}
+
+
+@pytest.fixture
+def tiny_pieces(monkeypatch):
+    """A tiny corpus has many blocks and pieces of work, as a large one has.
+
+    Their sizes are the constants of the package with these first words in their names,
+    and the defaults of functions that are such constants.
+    """
+    n_found = 0
+    modules = [m for name, m in sys.modules.items() if name.startswith("dplda.")]
+    for module in modules:
+        sizes = {}
+        for name, value in vars(module).items():
+            first = name.split("_")[0]
+            if first in SMALL and isinstance(value, int):
+                sizes[value] = SMALL[first]
+                monkeypatch.setattr(module, name, SMALL[first])
+        n_found += len(sizes)
+        for function in list(vars(module).values()):
+            defaults = getattr(function, "__defaults__", None) or ()
+            if sizes.keys() & {x for x in defaults if isinstance(x, int)}:
+                small = tuple(sizes.get(x, x) for x in defaults)
+                monkeypatch.setattr(function, "__defaults__", small)
+    assert n_found >= 5  # else the constants have other names now
+    cells = _team.use_pieces(SMALL["PIECE"])
+    yield
+    _team.use_pieces(cells)
+
+
+@pytest.fixture
+def durability(monkeypatch):
+    """How each connection to a database file writes, when it is closed.
+
+    "extra" syncs the folder after the journal is removed; "full" does not.
+    """
+    seen = []
+
+    class Watched(sqlite3.Connection):
+        def close(self):
+            (level,) = self.execute("PRAGMA synchronous").fetchone()
+            (journal,) = self.execute("PRAGMA journal_mode").fetchone()
+            seen.append((("off", "normal", "full", "extra")[level], journal))
+            super().close()
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
+    return seen
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -12,31 +11,19 @@ import pytest
 from scipy.special import ndtr
 
 from dplda import HDPLDA, LPLDA, PrivateCountVectorizer, SubLDA
-from dplda.privacy import Ledger
-from dplda.privacy import _accounting as composition
-from dplda.privacy._accounting import (
-    calibrate,
-    delta_charge,
-    epsilon_of,
-    gaussian_mu,
-    grouped,
-    pure_epsilon,
-    split_epsilon,
-)
-from dplda.privacy._composition import TILTS, cumulants
-from dplda.privacy._curves import bounded_range_divergence
-from dplda.privacy._events import (
-    BoundedRange,
+from dplda.privacy import (
     Gaussian,
     Laplace,
+    Ledger,
     NonPrivate,
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
-    from_record,
-    to_record,
+    calibrate,
+    epsilon_of,
+    split_epsilon,
 )
-from dplda.word._hdplda import inherent_epsilon
+from dplda.privacy._events import BoundedRange
 
 ONE_OF_EACH = [
     Gaussian(3.0),
@@ -57,16 +44,6 @@ def sampled(q, noise_multiplier, count):
 def printed(value, text):
     """Whether a number, rounded to the digits of `text`, is that text."""
     return abs(value - float(text)) <= 0.5001 * 10.0 ** -len(text.partition(".")[2])
-
-
-@pytest.mark.parametrize("event", ONE_OF_EACH, ids=repr)
-def test_record_round_trip_is_exact(event):
-    again = from_record(json.loads(json.dumps(to_record(event))))
-    assert again == event
-    assert hash(again) == hash(event)
-    for bad in ({"event": "Cauchy", "scale": 1.0}, {}, {"event": "Laplace"}):
-        with pytest.raises(ValueError, match=r"unknown|wrong fields"):
-            from_record(bad)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +78,10 @@ def test_next_to_no_noise_costs_next_to_everything(noise, kind):
 
 
 @pytest.mark.parametrize("scale", [3.0, 7.0, 0.1, 49.0, 1e-310])
-@pytest.mark.parametrize("count", [1, 3, 10, 10**15 + 1])
+@pytest.mark.parametrize("count", [1, 3, 10, 2**36 - 1])
 def test_a_pure_epsilon_is_rounded_up(scale, count):
     exact = count / Fraction(scale)
-    stated = composition.pure_epsilon(((Laplace(scale), count),))
+    stated = epsilon_of(Repeated(Laplace(scale), count), 0.0)
     assert stated == math.inf or exact <= Fraction(stated) <= exact * (
         1 + Fraction(2) ** -51
     )
@@ -113,7 +90,7 @@ def test_a_pure_epsilon_is_rounded_up(scale, count):
 def test_the_pure_epsilon_of_a_response_is_rounded_up():
     for flip in np.linspace(0.01, 0.99, 50):
         event = RandomizedResponseEvent(float(flip))
-        stated = Decimal(composition.pure_epsilon(((event, 1),)))
+        stated = Decimal(epsilon_of(event, 0.0))
         with localcontext(prec=40):
             exact = (2 / Decimal(float(flip)) - 1).ln()
             assert exact <= stated <= exact * (1 + Decimal(2) ** -47)
@@ -126,59 +103,14 @@ def test_grouping_flattens_and_ignores_order():
         Repeated(PoissonSampled(1.0, Gaussian(2.0)), 3),
     ]
     other = [Repeated(Gaussian(2.0), 4), *[Laplace(1.0)] * 6]
-    assert grouped(one) == grouped(other)
-    assert dict(grouped(one)) == {Laplace(1.0): 6, Gaussian(1.0): 1}
+    grouped = [Repeated(Laplace(1.0), 6), Gaussian(1.0)]
+    for delta in (0.0, 1e-6, 1e-3):
+        costs = {epsilon_of(events, delta) for events in (one, other, grouped)}
+        assert len(costs) == 1  # to the last digit
     near = epsilon_of(PoissonSampled(0.999, Gaussian(2.0)), 1e-5)
     assert (
         0.99 * epsilon_of(Gaussian(2.0), 1e-5) < near <= epsilon_of(Gaussian(2.0), 1e-5)
     )
-
-
-def bounded_range_in_decimals(epsilon, order):
-    """The maximum over u of A u**(a - 1) - B u**a, at 60 digits."""
-    with localcontext(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN):
-        e, a = Decimal(epsilon), Decimal(order)
-        once, often = (-e).exp(), (-a * e).exp()
-        high, low = (1 - often) / (1 - once), (once - often) / (1 - once)
-        u = high * (a - 1) / (a * low)
-        return ((high * u ** (a - 1) - low * u**a).ln()) / (a - 1)
-
-
-@pytest.mark.parametrize(
-    "epsilon", [1e-9, 1e-3, 0.0976, 0.4463, 1.0, 2.0, 9.2302, 50.0, 300.0]
-)
-def test_no_rounding_makes_a_bounded_range_choice_too_cheap(epsilon):
-    for order in (2.0, 3.0, 64.0, 1024.0):
-        charged = float(bounded_range_divergence(epsilon, np.array([order]))[0])
-        exact = bounded_range_in_decimals(epsilon, order)
-        assert exact <= Decimal(charged) <= exact * Decimal("1.000000002")
-    # between them and beyond
-    for order in (1.0 + 2.0**-8, 1.5, 2.0**20 + 1.0, 2.0**32 + 1.0):
-        charged = float(bounded_range_divergence(epsilon, np.array([order]))[0])
-        assert Decimal(charged) >= bounded_range_in_decimals(epsilon, order)
-
-
-@pytest.mark.parametrize(
-    ("q", "s"), [(0.01, 0.8), (0.3, 2.0), (0.999, 30.0), (1e-6, 0.5)]
-)
-def test_cumulants_of_sampled_steps_are_not_below_the_finite_sums(q, s):
-    """Mironov, Talwar and Zhang 2019, in 60 digits."""
-    charged = cumulants(PoissonSampled(q, Gaussian(s)), False)
-    with localcontext(prec=60):
-        rate, noise = Decimal(q), Decimal(s)
-        for order in (2, 3, 9):  # whose masses are in reach
-            terms = [
-                math.comb(order, i)
-                * (1 - rate) ** (order - i)
-                * rate**i
-                * (Decimal(i * (i - 1)) / (2 * noise * noise)).exp()
-                for i in range(order + 1)
-            ]
-            found = Decimal(float(charged[TILTS.tolist().index(order - 1.0)]))
-            exact = sum(terms).ln()
-            assert exact <= found <= exact * (1 + Decimal("0.1")) + Decimal("1e-12"), (
-                order
-            )
 
 
 # Rounds, noise, R = C/beta + 1; inherent epsilon, pure epsilon, epsilon at delta 1e-5.
@@ -194,13 +126,20 @@ HDP = [
 @pytest.mark.parametrize("row", HDP, ids=lambda row: f"{row[0]}-{row[1]}-{row[2]:.3g}")
 def test_hdplda_table(row):
     n_rounds, (kind, size), count_ratio, inherent, pure, epsilon = row
-    inherent_value = inherent_epsilon(count_ratio - 1.0, 1.0)
-    noise = Repeated(Laplace(2 / size), 2 * n_rounds)
+    model = HDPLDA(
+        2,
+        noise_epsilon=size if kind == "laplace" else 1.0,
+        count_clip=count_ratio - 1.0,
+        topic_word_prior=1.0,
+        max_iter=n_rounds,
+    )
+    events = model.fit([[1, 0], [0, 1]]).privacy_.events
+    draws = [event for event in events if isinstance(event, BoundedRange)]
+    assert len(draws) == n_rounds - 1
+    assert printed(draws[0].epsilon, inherent)
     if kind == "gauss":
-        noise = Repeated(Gaussian(size / math.sqrt(2)), n_rounds)
-    events = [noise, Repeated(BoundedRange(inherent_value), n_rounds - 1)]
-    assert printed(inherent_value, inherent)
-    pure_value = pure_epsilon(grouped(events))
+        events = [Repeated(Gaussian(size / math.sqrt(2)), n_rounds), *draws]
+    pure_value = epsilon_of(events, 0.0)
     assert pure_value == math.inf if pure is None else printed(pure_value, pure)
     assert printed(epsilon_of(events, 1e-5), epsilon)
 
@@ -226,9 +165,6 @@ def test_calibration_table(q, n_rounds):
         if q == 1.0:
             answer = calibrate(lambda s: sampled(q, s, n_rounds), target, 1e-5)
             assert answer == pytest.approx(value, rel=2e-6)
-            assert answer == pytest.approx(
-                math.sqrt(n_rounds) / gaussian_mu(target, 1e-5), rel=1e-9
-            )
 
 
 @pytest.mark.parametrize("first", ONE_OF_EACH[:-1], ids=repr)
@@ -262,7 +198,7 @@ def test_distance_is_taken_out_of_delta(noise_multiplier):
     exact_delta = ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(
         -mu / 2 - epsilon / mu
     )
-    assert exact_delta + delta_charge(gamma, epsilon) <= delta
+    assert exact_delta + (1 + math.exp(epsilon)) * gamma <= delta
     assert ideal < epsilon < ideal * 1.001
     # left out
     assert ideal == epsilon_of(Gaussian(noise_multiplier), delta, total_variation=1e-3)
@@ -273,8 +209,6 @@ def test_distance_is_taken_out_of_delta(noise_multiplier):
         < answer
         < calibrate(Gaussian, 1.0, delta) * 1.001
     )
-    assert delta_charge(0.0, math.inf) == 0.0
-    assert delta_charge(1e-20, 1000.0) == math.inf
 
 
 @pytest.mark.parametrize("delta", [0.0101, 0.5, 1.0])
@@ -296,38 +230,36 @@ def test_calibrate_says_when_noise_cannot_help():
     with pytest.raises(ValueError, match="do not depend on the noise"):
         calibrate(lambda s: [Gaussian(s), Repeated(BoundedRange(2.0), 50)], 1.0, 1e-6)
     for epsilon, delta in ((0.0, 1e-6), (math.inf, 1e-6), (1.0, 0.0)):
-        for find in (lambda e, d: calibrate(Gaussian, e, d), gaussian_mu):
-            with pytest.raises(ValueError, match=r"epsilon|delta"):
-                find(epsilon, delta)
+        with pytest.raises(ValueError, match=r"epsilon|delta"):
+            calibrate(Gaussian, epsilon, delta)
 
 
-@pytest.mark.parametrize("mu", [1e-8, 1e-4, 0.3, 5.0])
-def test_epsilon_is_zero_only_if_delta_pays_for_it(mu):
+@pytest.mark.parametrize("noise", [1e8, 1e4, 3.3, 0.2])
+def test_epsilon_is_zero_only_if_delta_pays_for_it(noise):
     """delta(epsilon) is convex with slope -1/2 or more at 0.
 
     So epsilon >= 2 (delta(0) - delta).
     """
-    at_zero = math.erf(mu / math.sqrt(8.0))
+    at_zero = math.erf(1 / noise / math.sqrt(8.0))
     for gap in (1e-3, 1e-9, 1e-12, 1e-15):
         delta = at_zero * (1.0 - gap)
-        assert composition.epsilon_of_mu(mu, delta) >= 2.0 * (at_zero - delta) > 0.0
-    assert composition.epsilon_of_mu(mu, min(1.0, at_zero * (1.0 + 1e-9))) == 0.0
+        assert epsilon_of(Gaussian(noise), delta) >= 2.0 * (at_zero - delta) > 0.0
+    assert epsilon_of(Gaussian(noise), at_zero * (1.0 + 1e-9)) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("noise_multiplier", "delta", "true"),
-    [
-        (146779.92676220677, 1e-6, 4.660350227851889e-06),
-        (6812.92, 1e-6, 0.0003054796720161859),
-        (1467.8, 1e-100, 0.014159724083796967),
-        (316.2, 1e-6, 0.009660429467299104),
-    ],
-)
+ROOTS = [
+    (146779.92676220677, 1e-6, 4.660350227851889e-06),
+    (6812.92, 1e-6, 0.0003054796720161859),
+    (1467.8, 1e-100, 0.014159724083796967),
+    (316.2, 1e-6, 0.009660429467299104),
+]
+
+
+@pytest.mark.parametrize(("noise_multiplier", "delta", "true"), ROOTS)
 def test_the_root_of_the_closed_form_is_not_too_small(noise_multiplier, delta, true):
     """The true values have 40 digits and are rounded up."""
     epsilon = epsilon_of(Gaussian(noise_multiplier), delta)
     assert true <= epsilon <= true * (1 + 1e-10) + 3e-12
-    assert gaussian_mu(true, delta) <= 1 / noise_multiplier
 
 
 def test_arguments_of_another_kind_are_refused_with_what_to_pass():
@@ -343,3 +275,17 @@ def test_arguments_of_another_kind_are_refused_with_what_to_pass():
         calibrate(Gaussian(1.0), epsilon=1.0, delta=1e-6)
     with pytest.raises(TypeError, match=r"one for each fit, such as .* got int"):
         split_epsilon(4.0, 2)
+
+
+@pytest.mark.parametrize("share", [1.02, 1.11, 1.2])
+def test_less_noise_does_not_do_where_most_of_the_cost_does_not_depend_on_it(share):
+    """An epsilon within 1e-4 of the target may be far more than 1e-4 too noisy."""
+    others = Repeated(PoissonSampled(0.1, Gaussian(4.0)), 100)
+    epsilon = share * epsilon_of(others, 1e-6)
+
+    def events(noise):
+        return [Repeated(PoissonSampled(0.1, Gaussian(noise)), 10), others]
+
+    noise = calibrate(events, epsilon, 1e-6)
+    assert epsilon_of(events(noise), 1e-6) <= epsilon
+    assert epsilon_of(events(noise * (1 - 1.01e-4)), 1e-6) > epsilon

@@ -51,11 +51,8 @@ def fit_seeded(estimator, X, **parameters):
 
 @every
 def test_same_seed_same_model_whatever_the_number_of_jobs(
-    estimator, corpus, monkeypatch
+    estimator, corpus, tiny_pieces
 ):
-    # several blocks of documents
-    monkeypatch.setattr("dplda.gibbs._frozen_table.BLOCK_TOKENS", 500)
-    monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 500)
     one, two = (fit_seeded(estimator, corpus, n_jobs=n) for n in (1, 2))
     np.testing.assert_array_equal(one.components_, two.components_)
     np.testing.assert_array_equal(one.transform(corpus), two.transform(corpus))

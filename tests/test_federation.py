@@ -91,6 +91,14 @@ def line_of(keys, name, address, *authority, max_bytes=1000):
     return Line(address, max_bytes, client_side(keys, name, *authority))
 
 
+def put(keys, name, address, number, message):
+    """The status of the reply to a message of a round, without a line."""
+    connection = HTTPSConnection(address, context=client_side(keys, name))
+    with closing(connection):
+        connection.request("PUT", f"/{number}", message)
+        return connection.getresponse().status
+
+
 async def together(*calls):
     """Results of calls ``(function, *arguments)`` that wait for each other.
 
@@ -125,16 +133,17 @@ async def test_a_call_may_be_repeated_and_changes_nothing(keys, monkeypatch):
     async with listening(keys) as (adder, address):
         north, south = (line_of(keys, name, address) for name in ("north", "south"))
         for message in (b"first", b"other"):
-            assert await together((north._call, "PUT", message)) == [(204, b"")]
-        for line in (south, north, line_of(keys, "south", address)):
-            assert await together((line.exchange, b"one")) == [b"first|one"]
+            assert await together((put, keys, "north", address, 0, message)) == [204]
+        assert await together((north.exchange, b"third"), (south.exchange, b"one")) == (
+            2 * [b"first|one"]
+        )
+        late = line_of(keys, "south", address)
+        assert await together((late.exchange, b"one")) == [b"first|one"]
         assert adder.seen == [{0: b"first", 1: b"one"}]
         for number in (2, 7):  # which is not the party's turn
-            north._number = number
-            with pytest.raises(
-                ConnectionError, match="has ended the fit, or goes on without"
-            ):
-                await together((north.exchange, b"x"))
+            (status,) = await together((put, keys, "north", address, number, b"x"))
+            assert 400 <= status < 500
+        assert len(adder.seen) == 1
 
 
 @within_seconds
@@ -213,13 +222,12 @@ async def test_nobody_holds_many_connections(keys, monkeypatch):
 @within_seconds
 async def test_a_certificate_is_a_name(keys):
     """The coordinator's own certificate or its authority's is pinned."""
-    async with listening(keys) as (adder, address):
-        north = line_of(keys, "north", address)
-        for n, authority in enumerate(("ca", "server")):
+    for authority in ("ca", "server"):
+        async with listening(keys) as (adder, address):
+            north = line_of(keys, "north", address)
             south = line_of(keys, "south", address, authority)
-            south._number = n
             await together((north.exchange, b"1"), (south.exchange, b"2"))
-        assert adder.seen == 2 * [{0: b"1", 1: b"2"}]
+        assert adder.seen == [{0: b"1", 1: b"2"}]
 
 
 STRANGERS = {
@@ -271,7 +279,7 @@ async def test_a_coordinator_must_prove_who_it_is(
             while "certificate" not in caplog.text:
                 await asyncio.sleep(0.01)
         assert adder.seen == []
-        line._address, line._tls = address, client_side(keys, "north")
+        line.__init__(address, 1000, client_side(keys, "north"))
         assert await task == b"secret"
 
 

@@ -22,11 +22,11 @@ from dplda import (
     pipeline_guarantee,
     save_release,
 )
-from dplda.__main__ import main, parse
-from dplda.cli._fit import private_texts
+from dplda.__main__ import main
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import plot_topics
 from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
+from dplda.privacy.mechanisms import Curator
 from dplda.text._text_files import read_texts
 
 TEXTS = [
@@ -442,10 +442,10 @@ def test_a_model_that_cannot_be_written_at_the_end_is_written_elsewhere(
 def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
     notes, tmp_path, capsys, monkeypatch, error
 ):
-    def fit_and_end(self, *data, **options):
+    def release_and_end(self, *data, **options):
         raise error
 
-    monkeypatch.setattr(SubLDA, "_fit_paid", fit_and_end)
+    monkeypatch.setattr(Curator, "release", release_and_end)  # of word totals
     if error is KeyboardInterrupt:
         assert main(notes) == 130
     else:
@@ -460,18 +460,16 @@ def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize(
-    "place", ["cli._fit.private_texts", "text._topic_model.checked"]
-)
+@pytest.mark.parametrize(("owner", "name"), [(csv, "DictReader"), (Ledger, "reserve")])
 def test_an_end_before_the_charge_says_that_nothing_was_charged(
-    notes, tmp_path, capsys, monkeypatch, place
+    notes, tmp_path, capsys, monkeypatch, owner, name
 ):
-    """While texts are read, and while the model checks them."""
+    """While texts are read, and when all is checked."""
 
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"dplda.{place}", interrupted)
+    monkeypatch.setattr(owner, name, interrupted)
     assert main(notes) == 130
     assert "Nothing was charged.\nerror: interrupted" in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
@@ -573,16 +571,22 @@ def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings("error::dplda.privacy.PrivateDataWarning")
-def test_ids_that_stand_for_missing_ones_are_told(tmp_path):
+def test_ids_that_stand_for_missing_ones_are_told(tmp_path, monkeypatch):
     """Each person behind one id is a part of a user, with a larger epsilon."""
+
+    def end(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "reserve", end)  # all has been read and told
     fit = ["fit", str(tmp_path / "a.csv"), "--user-column", "patient", "--epsilon", "1"]
     write_table(tmp_path / "a.csv", ["text"] * 2, ["ann", "nancy"])
-    assert private_texts(parse(fit))[1] == ["ann", "nancy"]
+    fit += ["--out", str(tmp_path / "m")]
+    assert main(fit) == 130
     write_table(tmp_path / "a.csv", ["text"] * 4, ["ann", "NA", "nan", "Null"])
     with pytest.warns(
         PrivateDataWarning, match="^3 texts have an id such as NA or NULL"
     ):
-        private_texts(parse(fit))
+        assert main(fit) == 130
 
 
 def test_what_would_fail_at_the_end_is_noticed_at_once(capsys, tmp_path):

@@ -20,23 +20,20 @@ from scipy.stats import binom, norm
 
 from dplda import HDPLDA, RandomizedResponse, SubLDA
 from dplda.audit import replay
-from dplda.core._private_fit import TRUSTED_OWNER, TRUSTED_PARTY, TRUSTED_PROCESS
 from dplda.federated import IFTMParty
-from dplda.privacy import Guarantee, limit_rows
-from dplda.privacy._accounting import epsilon_of
-from dplda.privacy._events import (
+from dplda.privacy import (
     ApproximateDP,
-    BoundedRange,
     Gaussian,
+    Guarantee,
     Laplace,
     NonPrivate,
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
-    from_record,
-    to_record,
+    epsilon_of,
+    limit_rows,
 )
-from dplda.privacy._groups import event_of_step, group_events
+from dplda.privacy._events import BoundedRange
 
 ROOT = Path(__file__).parents[1]
 EVENTS = (Repeated(Gaussian(30.0), 40),)
@@ -226,35 +223,6 @@ def test_a_group_under_gaussian_noise_has_as_many_times_the_mu(size):
     assert make().for_groups(1) == make()
 
 
-def group_densities(rate, m, size):
-    """A grid, the noise, and what a group adds: each takes part alone, and they add."""
-    y = np.linspace(-12 * m, size + 12 * m, 20_001)
-    present = sum(binom.pmf(j, size, rate) * norm.pdf(y, j, m) for j in range(size + 1))
-    return y[1] - y[0], norm.pdf(y, 0, m), present
-
-
-@pytest.mark.parametrize(
-    ("rate", "m", "size"), [(0.1, 0.2, 3), (0.5, 2.0, 2), (0.01, 0.8, 10)]
-)
-def test_the_event_of_a_group_dominates_its_exact_law(rate, m, size):
-    sampled = event_of_step(PoissonSampled(rate, Gaussian(m)), size)
-    step, absent, present = group_densities(rate, m, size)
-    y = np.linspace(-12 * m, size + 12 * m, 20_001)
-    shifted = norm.pdf(y, size, size * sampled.event.noise_multiplier)
-    r = sampled.sampling_probability
-    charged = (1 - r) * absent + r * shifted
-    for ratio in np.exp(np.linspace(0.0, 8.0, 17)):
-        for real, bound in (
-            ((present, absent), (charged, absent)),
-            ((absent, present), (absent, charged)),
-        ):
-            excess, most = (
-                np.maximum(p - ratio * q, 0).sum() * step for p, q in (real, bound)
-            )
-            assert excess <= most + 1e-12
-    assert r < 1 - (1 - rate) ** size + 1e-8
-
-
 def test_a_group_under_other_noise_has_the_bound_of_a_chain():
     pure = make(events=(Laplace(2.0),), epsilon=0.5, delta=0.0, total_variation=0.0)
     assert pure.for_groups(4).epsilon == pytest.approx(2.0, rel=1e-8)
@@ -281,14 +249,17 @@ def test_a_group_under_other_noise_has_the_bound_of_a_chain():
 
 def test_the_chain_pays_for_the_distance_from_ideal_noise():
     events = (Repeated(Laplace(10.0), 10),)
-    groups = ((Laplace(10.0), 10),)
-    (ideal,), (real,) = (group_events(groups, 3, 1e-6, g) for g in (0.0, 2e-11))
+    ideal, real = (
+        make(
+            events=events,
+            epsilon=epsilon_of(events, 1e-6, total_variation=distance),
+            total_variation=distance,
+        ).for_groups(3)
+        for distance in (0.0, 2e-11)
+    )
     assert real.epsilon > ideal.epsilon
-    stated = epsilon_of(events, 1e-6, total_variation=2e-11)
-    group = make(events=events, epsilon=stated, total_variation=2e-11).for_groups(3)
-    assert group.epsilon == real.epsilon
-    assert group.total_variation == 2e-11
-    assert "delta includes the effect" in str(group)
+    assert real.total_variation == 2e-11
+    assert "delta includes the effect" in str(real)
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
@@ -389,7 +360,8 @@ def test_json_holds_every_field_and_the_rates():
     assert record == guarantee.to_dict()
     assert {f.name for f in dataclasses.fields(guarantee)} < set(record)
     assert record["detection_rate"] == guarantee.detection_rate(0.01)
-    assert [from_record(event) for event in record["events"]] == list(guarantee.events)
+    gaussian = {"event": "Gaussian", "noise_multiplier": 30.0}
+    assert record["events"] == [{"event": "Repeated", "of": gaussian, "count": 40}]
     assert record["provenance"] == [["vocabulary", "origin not known to the model"]]
     free = make(epsilon=math.inf, sensitivity=math.inf, events=(NonPrivate(),))
     assert free.to_dict()["epsilon"] == "inf"
@@ -405,20 +377,21 @@ def test_markdown_holds_the_rows_of_the_text_and_no_markup_of_theirs():
     assert table.count("http") == table.count("https://github.com/dplda/") == 1
     for line in filter(None, str(make()).splitlines()):
         label, text = line[:13].strip(), line[13:]
-        assert f"| {label} | " in make()._repr_markdown_()
+        assert f"| {label} | " in make().to_markdown()
         assert text in make().to_markdown().replace("\\", "")
 
 
 def test_each_estimator_names_whom_it_trusts_its_inputs_and_its_proof():
     X = [[3, 1], [0, 2]]
+    process = "the process that computes it and whoever holds the texts"
     for model, trusted in (
-        (SubLDA(2, noise_multiplier=2.0, max_iter=3), TRUSTED_PROCESS),
-        (HDPLDA(2, epsilon=8.0, max_iter=2), TRUSTED_PROCESS),
-        (RandomizedResponse(bit_epsilon=2.0), TRUSTED_OWNER),
-        (IFTMParty(2, token_epsilon=4.0, max_iter=2), TRUSTED_PARTY),
+        (SubLDA(2, noise_multiplier=2.0, max_iter=3), process),
+        (HDPLDA(2, epsilon=8.0, max_iter=2), process),
+        (RandomizedResponse(bit_epsilon=2.0), "the program on the owner's own machine"),
+        (IFTMParty(2, token_epsilon=4.0, max_iter=2), "each party with its own texts"),
     ):
         guarantee = model.fit(X).privacy_
-        assert guarantee.trusted == trusted
+        assert guarantee.trusted.split("; ")[0] == trusted
         assert (ROOT / guarantee.theorem).is_file()
         assert ("vocabulary", "origin not known to the model") in guarantee.provenance
         assert guarantee.ledger == ""
@@ -441,7 +414,6 @@ def test_statements_add_up():
     together = epsilon_of([stated, Gaussian(5.0)], 1e-6)
     assert together == 1.0 + epsilon_of(Gaussian(5.0), 1e-6 - 1e-7)
     assert epsilon_of([stated, NonPrivate()], 0.5) == math.inf
-    assert from_record(to_record(stated)) == stated
     for wrong in (
         (-1.0, 0.0),
         (1.0, 1.0),

@@ -9,16 +9,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-import dplda.word._hdplda as module
 from dplda import HDPLDA, GibbsLDA
 from dplda.audit import observe_releases
-from dplda.audit._replay import fit_watched
-from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
-from dplda.gibbs._frozen_table import TokensByWord
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import Laplace, Repeated, SeededNoiseWarning, epsilon_of
-from dplda.privacy._events import BoundedRange
+from dplda.privacy import SeededNoiseWarning
 
 K = 3
 
@@ -34,36 +29,6 @@ def test_a_total_is_split_evenly_in_zcdp(corpus):
     assert model.noise_epsilon_**2 / 4 == pytest.approx(
         model.sampling_epsilon_**2 / 8, rel=1e-3
     )
-
-
-def test_topics_are_drawn_under_released_counts_only(corpus, monkeypatch):
-    tables, make = [], module.HalfTable.from_counts
-
-    def record(counts, *args, mean, unit, **kwargs):
-        tables.append((counts - mean) / unit)
-        return make(counts, *args, mean=mean, unit=unit, **kwargs)
-
-    monkeypatch.setattr(module.HalfTable, "from_counts", record)
-    _, tape = fit_watched(HDPLDA(K, epsilon=20.0, max_iter=4), corpus)
-    assert len(tape.steps) == 4
-    assert len(tables) == 3  # no topics are drawn after the last release
-    for table, step in zip(tables, tape.steps):
-        np.testing.assert_allclose(table, step.noisy - step.mechanism.mean, rtol=1e-9)
-        assert not np.allclose(table, step.value)
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_counts_are_exact_for_any_number_of_threads(dtype):
-    rng = np.random.default_rng(0)
-    word, topics = rng.integers(0, 3000, (2, 20_000), np.int32)
-    topics = (topics % 50).astype(np.int16)
-    tokens = Corpus(word, np.array([0, len(word)]), 3001)  # the last word has no token
-    expected = np.zeros((3001, 50), np.int64)
-    np.add.at(expected, (word, topics), 1)
-    by_word = TokensByWord.from_corpus(tokens)
-    for n_jobs in (None, 2):
-        counts = by_word.count(topics, np.full((3001, 50), 7, dtype), n_jobs)
-        np.testing.assert_array_equal(counts, expected)
 
 
 @pytest.mark.parametrize(
@@ -82,40 +47,6 @@ def test_memory_of_a_fit(n_docs, n_words, count, n_components, largest):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < largest
-
-
-@pytest.mark.parametrize("max_iter", [1, 5])
-def test_what_is_drawn_and_released_is_what_is_charged(max_iter, corpus, monkeypatch):
-    """Each sampler call is one topic event, and draws nothing that no release reads."""
-    calls, draw = [], module.draw_topics
-    monkeypatch.setattr(
-        module, "draw_topics", lambda *a, **k: calls.append(1) or draw(*a, **k)
-    )
-    parameters = {"noise_epsilon": 2.0, "count_clip": 1.0, "topic_word_prior": 1.0}
-    sweep = (Repeated(Laplace(1.0), 2), BoundedRange(2 * math.log(2)))
-    model = HDPLDA(K, max_iter=max_iter, **parameters)
-    with observe_releases() as seen:
-        model.fit(corpus)
-    labels = ["word-topic counts", "topics"] * max_iter
-    assert [release.label for release in seen] == labels[:-1]
-    assert len(calls) == max_iter - 1
-    assert model.privacy_.events == (sweep * max_iter)[:-1]
-    by_calls = HDPLDA(K, max_iter=max_iter, **parameters).partial_fit(corpus)
-    # topics were drawn without looking at words
-    assert by_calls.privacy_.events == sweep[:1]
-    for _ in range(max_iter - 1):
-        by_calls.partial_fit(corpus)
-    assert by_calls.privacy_.events == model.privacy_.events
-    # each call adds to the distance of the noise from its law
-    assert model.epsilon_ <= by_calls.epsilon_ < model.epsilon_ * (1 + 1e-6)
-    model.partial_fit(corpus)
-    assert len(calls) == 2 * max_iter - 1
-    assert model.privacy_.events == (sweep * (max_iter + 1))[:-1]
-    assert model.epsilon_ == epsilon_of(
-        model.privacy_.events,
-        model.delta,
-        total_variation=model.privacy_.total_variation,
-    )
 
 
 def test_a_later_call_does_not_read_the_topics_of_the_fit(corpus):

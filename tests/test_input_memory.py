@@ -9,13 +9,11 @@ import pytest
 import scipy.sparse as sp
 from estimators import CASES, each
 from numpy.testing import assert_array_equal
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
-from dplda.core._corpus import check_counts
 from dplda.datasets import make_topic_corpus
 
 ARRAYS = ("data", "indices", "indptr")
-ARRAY_TYPES = [sp.csr_array, sp.csr_matrix]
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +42,6 @@ def arrays_of(root):
             if id(part) not in seen and not isinstance(part, CODE):
                 seen.add(id(part))
                 todo.append(part)
-
-
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("form", ARRAY_TYPES)
-def test_counts_in_order_are_not_copied(corpus, form, dtype, whole):
-    X = form(corpus, dtype=dtype, copy=True)
-    for name in ARRAYS:
-        getattr(X, name).flags.writeable = False
-    found = check_counts(BaseEstimator(), X, reset=True, whole=whole)
-    assert all(
-        np.shares_memory(getattr(found, name), getattr(X, name)) for name in ARRAYS
-    )
 
 
 @each(CASES)

@@ -7,6 +7,9 @@ import os
 import random
 import shutil
 import sys
+import threading
+from http import HTTPStatus
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import numpy as np
@@ -74,17 +77,29 @@ def party_of(keys, plan, documents, name, **own):
     return Party(plan, name, keys / f"{name}.key", (documents[name], None), **own)
 
 
-async def fit(keys, plan, parties, *, timeout=20.0, absent=(), changed=None):
+class KnownLine(Line):
+    """A line that tells where it leads."""
+
+    def __init__(self, address, *rest):
+        super().__init__(address, *rest)
+        self.address = address
+
+
+async def fit(
+    keys, plan, parties, *, timeout=20.0, absent=(), changed=None, begun=lambda: True
+):
     """Both sides on loopback; returns the coordinator's error or None, and parties'.
 
-    ``changed[name](exchange)`` is the exchange of a party in the place of its own.
+    ``changed[name](exchange)`` is the exchange of a party in the place of its own. The
+    coordinator's first round begins as soon as ``begun()``.
     """
     certificates, tls = server_side(keys, *plan.parties)
     adder = Adder(plan.terms(), [*plan.parties])
     network = Coordinator(adder, certificates, plan.max_bytes, timeout)
 
     def run(name, party):
-        line = Line(f"127.0.0.1:{port}", plan.max_bytes, client_side(keys, name))
+        tls = client_side(keys, name)
+        line = KnownLine(f"127.0.0.1:{port}", plan.max_bytes, tls)
         line.exchange = (changed or {}).get(name, lambda exchange: exchange)(
             line.exchange
         )
@@ -103,6 +118,8 @@ async def fit(keys, plan, parties, *, timeout=20.0, absent=(), changed=None):
             asyncio.create_task(asyncio.to_thread(run, *pair))
             for pair in present.items()
         ]
+        while not begun():
+            await asyncio.sleep(0.01)
         try:
             await network.add_up()
         except ConnectionError as found:
@@ -184,11 +201,29 @@ async def test_all_parties_have_one_model(keys, documents, tmp_path, caplog):
 
 @within_seconds
 async def test_a_party_that_is_absent_ends_the_fit_before_anything_is_charged(
-    keys, documents, tmp_path
+    keys, documents, tmp_path, monkeypatch
 ):
+    """The time to answer begins when both others were heard: load changes nothing."""
+    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.05)
+    heard, getresponse = set(), HTTPSConnection.getresponse
+
+    def told(self):
+        response = getresponse(self)
+        if response.status == HTTPStatus.NO_CONTENT:  # heard, and not the last
+            heard.add(threading.get_ident())
+        return response
+
+    monkeypatch.setattr(HTTPSConnection, "getresponse", told)
     plan = plan_of(keys, lost=1)
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
-    error, _ = await fit(keys, plan, parties, timeout=0.5, absent=["west"])
+    error, _ = await fit(
+        keys,
+        plan,
+        parties,
+        timeout=0.5,
+        absent=["west"],
+        begun=lambda: len(heard) == 2,
+    )
     assert "2 parties are left" in str(error)
     assert {entry.status for entry in Ledger(tmp_path / "ledger").entries()} == {
         "canceled"
@@ -200,7 +235,7 @@ async def test_a_party_that_is_absent_ends_the_fit_before_anything_is_charged(
 async def test_the_others_go_on_without_a_party_that_dies(keys, documents, at):
     plan = plan_of(keys, lost=1)
     parties = three(keys, plan, documents)
-    error, _ = await fit(keys, plan, parties, changed={"west": dying(at)}, timeout=1.0)
+    error, _ = await fit(keys, plan, parties, changed={"west": dying(at)}, timeout=3.0)
     assert error is None
     assert_without(parties["west"], [parties["north"], parties["south"]])
 
@@ -217,7 +252,7 @@ async def test_a_death_that_is_not_planned_ends_the_fit_and_stays_charged(
     parameters = {"n_components": 3, "epsilon": 4.0, "max_iter": 40}
     plan = plan_of(keys, lost=lost, parameters=parameters)
     parties = three(keys, plan, documents, ledger=tmp_path / "ledger")
-    error, _ = await fit(keys, plan, parties, changed={"west": dying(at)}, timeout=1.0)
+    error, _ = await fit(keys, plan, parties, changed={"west": dying(at)}, timeout=3.0)
     assert "too few" in str(error)
     # each keeps what it has paid for: the rounds before
     n_paid = max(0, at - FIRST_ROUND)
@@ -247,7 +282,7 @@ async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(
         def begin_anew(message):
             if next(count) == 4:
                 line = Line(
-                    exchange.__self__._address,
+                    exchange.__self__.address,
                     plan.max_bytes,
                     client_side(keys, "north"),
                 )
@@ -267,21 +302,29 @@ async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(
 async def test_a_connection_that_breaks_costs_nothing(keys, documents, monkeypatch):
     """The same message is sent again, and there is no second mask."""
     monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
-    plan, call, count = plan_of(keys), Line._call, itertools.count()
+    plan, count, broken = plan_of(keys), itertools.count(), set()
+    request, getresponse = HTTPSConnection.request, HTTPSConnection.getresponse
     parties = three(keys, plan, documents)
 
-    def breaking(self, method, body):
-        number = next(count)
-        if number % 5 == 1 and method != "DELETE":
+    def asked(self, method, *rest):
+        self.number = -1 if method == "DELETE" else next(count) % 5
+        if self.number == 1:
+            broken.add("before")
             raise ConnectionResetError
-        answer = call(self, method, body)
-        if number % 5 == 3 and method != "DELETE":
-            raise ConnectionResetError  # after it was heard
+        request(self, method, *rest)
+
+    def answered(self):
+        answer = getresponse(self)
+        if self.number == 3:
+            broken.add("after it was heard")
+            raise ConnectionResetError
         return answer
 
-    monkeypatch.setattr(Line, "_call", breaking)
+    monkeypatch.setattr(HTTPSConnection, "request", asked)
+    monkeypatch.setattr(HTTPSConnection, "getresponse", answered)
     error, _ = await fit(keys, plan, parties, timeout=5.0)
     assert error is None
+    assert broken == {"before", "after it was heard"}
     assert hasattr(parties["north"].model, "components_")
 
 
@@ -386,11 +429,11 @@ async def test_a_coordinator_that_lies_to_one_party_ends_the_fit(keys, documents
 async def test_a_false_loss_is_one_more_attempt_and_no_more_than_planned(
     keys, documents, monkeypatch
 ):
-    plan, reply = plan_of(keys, lost=1), Adder.reply
+    plan, reply, count = plan_of(keys, lost=1), Adder.reply, itertools.count()
     parties = three(keys, plan, documents)
 
     def forget(self, messages):
-        if self._n_replies == 5:  # west has answered
+        if next(count) == 5:  # west has answered
             messages = {i: message for i, message in messages.items() if i != 2}
         return reply(self, messages)
 
@@ -406,10 +449,8 @@ async def test_a_coordinator_that_invents_a_party_gets_nothing(keys, documents):
     """It has no key of a certificate of the plan."""
     plan = plan_of(keys)
     parties = three(keys, plan, documents)
-    other = plan_of(keys, (*NAMES[:2], "stranger"))
-    invented = party_of(keys, other, {"stranger": documents["west"]}, "stranger")
-    # the right plan, and another's key
-    invented.plan, invented._names = plan, [*plan.parties]
+    data = documents["west"], None
+    invented = Party(plan, "west", keys / "stranger.key", data)  # another's key
     error, errors = await fit(keys, plan, parties | {"west": invented})
     assert "1 parties are left" in str(error) or "0 parties" in str(error)
     assert "'west' are not signed by its certificate" in str(errors["north"])
@@ -434,7 +475,7 @@ async def test_the_others_have_the_model_that_a_party_cannot_write(
 
         def fit(self, line):
             out = "--out=gone/west.model"
-            assert main([*party_command("west", line._address.split(":")[1]), out]) == 1
+            assert main([*party_command("west", line.address.split(":")[1]), out]) == 1
 
     monkeypatch.setattr(SecureSum, "add_up", remove)
     assert await fit(keys, plan, parties | {"west": Command()}) == (

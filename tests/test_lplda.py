@@ -19,7 +19,6 @@ import dplda
 import dplda.local._lplda as module
 from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
-from dplda.local._estimates import estimate_counts, weight_of_prior
 from dplda.metrics import unigram_perplexity
 from dplda.privacy import Ledger, LowSignalWarning
 
@@ -362,14 +361,16 @@ def test_counts_of_a_batch_are_those_of_equations_19_and_21(
     for batch in (reports[50:130], reports[130:150], reports[150:]):
         model.partial_fit(batch)
         n_docs, flip = batch.shape[0], model.flip_probability_
-        estimate = estimate_counts(ones(batch), n_docs, flip)
+        estimate = (ones(batch) - n_docs * flip) / (1 - 2 * flip)
+        estimate = np.clip(estimate, 0, n_docs)
         if mean is None:
             mean = eta = estimate
         else:
             mean = np.minimum((mean + eta) / 2 * n_docs / size, n_docs)
             omega = weight.get("prior_weight", 0.4)
             if "prior_variance" in weight:
-                omega = weight_of_prior(n_docs, flip, 25.0)
+                noise = n_docs * flip * (1 - flip) / (1 - 2 * flip) ** 2
+                omega = noise / (noise + 25.0)
             eta = omega * mean + (1 - omega) * estimate
         size = n_docs
         np.testing.assert_array_equal(ones(batches[-1][0]), np.rint(eta))

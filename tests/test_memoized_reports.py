@@ -13,7 +13,6 @@ from sklearn.base import clone
 from test_randomized_response import documents, same
 
 from dplda import MemoizedReports, RandomizedResponse
-from dplda.local._memoized_reports import _next_state
 from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning
 
 
@@ -97,7 +96,12 @@ def test_an_entry_without_a_release_does_not_pay(left, corpus, path):
     ledger = Ledger()
     client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
     memo = MemoizedReports(client, path)
-    entry = ledger.reserve(memo._label, "document", client.privacy_.events)
+    paid = Ledger()
+    MemoizedReports(clone(client).set_params(ledger=paid).fit(corpus), path).reports(
+        [1], corpus[[1]]
+    )
+    (label,) = (entry.label for entry in paid.entries())
+    entry = ledger.reserve(label, "document", client.privacy_.events)
     if left == "canceled":
         ledger.cancel(entry)
     memo.reports([0], corpus[:1])
@@ -146,7 +150,7 @@ def test_an_unaffordable_report_is_not_stored(corpus, path):
         with pytest.raises(BudgetError):
             memo.reports([0, 3], corpus[[0, 3]])
     assert ledger.entries() == []
-    with memo._transaction() as (connection, _):
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT * FROM reports").fetchall() == []
 
 
@@ -262,16 +266,10 @@ def test_only_its_owner_reads_the_file(reported):
     assert stat.S_IMODE(reported[1].stat().st_mode) == 0o600
 
 
-def test_a_sent_report_survives_a_power_cut(reported):
-    """EXTRA (3) syncs the folder after the journal is removed; FULL (2) does not."""
-    with reported[0]._transaction() as (connection, _):
-        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
-
-
-def test_cells_of_other_lengths_are_another_state():
-    """A byte moved from the document to the id would make an id nobody has reported."""
-    key, state = bytes(32), bytes(32)
-    assert _next_state(key, state, b"ab", b"c") != _next_state(key, state, b"a", b"bc")
+def test_a_sent_report_survives_a_power_cut(reported, corpus, durability):
+    reported[0].reports(["another id"], corpus[:1])
+    assert durability
+    assert set(durability) == {("extra", "delete")}
 
 
 def test_the_file_holds_neither_ids_nor_documents(corpus, tmp_path):

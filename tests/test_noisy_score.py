@@ -5,8 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from sklearn.base import BaseEstimator
@@ -15,11 +13,9 @@ from sklearn.exceptions import NotFittedError
 from dplda import PrivateTopicModel, SubLDA
 from dplda.audit._replay import fit_watched
 from dplda.datasets import make_topic_corpus
-from dplda.leaf._users import number_users
 from dplda.metrics import held_out_perplexity, noisy_score
 from dplda.privacy import BudgetError, Ledger
 from dplda.privacy.mechanisms import Curator
-from dplda.reading._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
 
 X = make_topic_corpus(120, 40, 4, doc_length=60, random_state=0).data
 REFERENCE = np.full(40, 1 / 40)
@@ -82,37 +78,6 @@ counts = arrays.arrays(
 )
 
 
-@settings(deadline=None, max_examples=30)
-@given(counts, st.floats(1e-3, 10), st.integers(1, 200))
-def test_contributions_read_one_unit_and_are_bounded(X, clip, max_tokens):
-    def of(rows, users=None):
-        options = (Model.components_, REFERENCE, 0.1, clip, max_tokens)
-        return contributions(sp.csr_array(rows), *options, users=users)
-
-    together = of(X)
-    np.testing.assert_array_equal(together, np.vstack([of(row) for row in X[:, None]]))
-    assert (np.hypot(*together.T) <= NORM * max_tokens * (1 + 1e-12)).all()
-    users = number_users(np.arange(len(X)) % 3, len(X))
-    of_users = [
-        of(X[users == u], users[users == u] * 0) for u in range(users.max() + 1)
-    ]
-    np.testing.assert_array_equal(of(X, users), np.vstack(of_users))
-
-
-def test_documents_of_a_user_are_added_before_the_clip():
-    """A user with two documents has their sums; long documents weigh no more."""
-    options = (sp.csr_array(X), Model.components_, REFERENCE, 0.1)
-    alone = contributions(*options, 20.0, 10**6)
-    users = np.arange(X.shape[0]) // 2
-    together = contributions(*options, 20.0, 10**6, users=users)
-    np.testing.assert_allclose(together, alone[::2] + alone[1::2], rtol=1e-12)
-    capped = contributions(*options, 20.0, 10, users=users)
-    np.testing.assert_allclose(capped[:, 1], 10 * TOKEN_WEIGHT)
-    np.testing.assert_allclose(
-        capped[:, 0] / capped[:, 1], together[:, 0] / together[:, 1]
-    )
-
-
 def test_without_noise_clip_and_cap_it_is_the_gain_in_log_likelihood():
     exact = -math.log(held_out_perplexity(Model.components_, X)) - math.log(1 / 40)
     score = noisy_score(
@@ -127,15 +92,6 @@ def test_without_noise_clip_and_cap_it_is_the_gain_in_log_likelihood():
     assert score.standard_error == 0
     assert score.perplexity == pytest.approx(math.exp(-exact) * 40, rel=1e-5)
     assert math.isinf(score.privacy_.epsilon)
-
-
-def test_the_standard_error_is_the_spread_of_the_noise():
-    rng, truth, scale = np.random.default_rng(0), np.array([300.0, 1200.0]), 40.0
-    gains, errors = zip(
-        *(_ratio(truth + scale * rng.normal(size=2), scale) for _ in range(4000))
-    )
-    assert np.mean(gains) == pytest.approx(300 / (1200 / 0.6), abs=2e-3)
-    assert np.std(gains) == pytest.approx(np.mean(errors), rel=0.05)
 
 
 @pytest.mark.parametrize("tokens", [-1.0, 0.0, 39.0])

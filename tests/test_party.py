@@ -15,8 +15,7 @@ from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMParty, LocalModel, vocabulary_hash
 from dplda.metrics import match_topics
-from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, epsilon_of
-from dplda.privacy._events import Repeated
+from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, Repeated, epsilon_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 

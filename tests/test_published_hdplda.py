@@ -1,14 +1,11 @@
 """HDP-LDA as published: it is the paper's, and its claim is false of it."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from estimators import observed
 
-from dplda.core._corpus import Corpus
-from dplda.kernels import _published_hdp
 from dplda.published import PublishedHDPLDA
 
 K = 3
@@ -24,76 +21,10 @@ def fitted(model, X):
 
 
 def true_counts(X, topics, n_components):
-    word = Corpus.from_counts(X).word
+    word = np.repeat(X.indices, X.data.astype(int))
     counts = np.zeros((X.shape[1], n_components))
     np.add.at(counts, (word, topics), 1)
     return counts
-
-
-def weights(row, totals, doc_counts, *, n_words, clip, alpha, beta):
-    """The kernel's own weights of a draw, not normalized."""
-    out = np.empty(len(row))
-    _published_hdp.draw_weights(
-        np.asarray(row, float),
-        np.asarray(totals, float),
-        np.asarray(doc_counts, np.int64),
-        n_words,
-        clip,
-        alpha,
-        beta,
-        out,
-    )
-    return out
-
-
-def test_weights_are_those_of_line_13():
-    row, totals, doc_counts = [7.5, 0.25, -3.0], [40.0, 20.0, -8.0], [2, 0, 5]
-    got = weights(row, totals, doc_counts, n_words=10, clip=4.0, alpha=0.3, beta=0.5)
-    expected = [4.5 / 45 * 2.3, 0.75 / 25 * 0.3, 0.5 / 5 * 5.3]
-    np.testing.assert_allclose(got, expected, rtol=1e-14)
-
-
-def test_sweep_draws_with_the_weights_of_live_counts():
-    """Each draw of the kernel, against inversion of weights on moving counts."""
-    rng = np.random.default_rng(0)
-    word = rng.integers(0, 6, 200).astype(np.int32)
-    doc_ptr = np.array([0, 50, 50, 120, 200])
-    counts, topics = rng.laplace(2, 5, (6, 4)), rng.integers(0, 4, 200).astype(np.int32)
-    bits = rng.integers(0, 2**64, 200, dtype=np.uint64)
-    live, expected = counts.copy(), topics.copy()
-    for first, last in itertools.pairwise(doc_ptr.tolist()):
-        doc_counts = np.bincount(expected[first:last], minlength=4)
-        for i in range(first, last):
-            weight = weights(
-                live[word[i]],
-                live.sum(0),
-                doc_counts,
-                n_words=6,
-                clip=3.0,
-                alpha=0.2,
-                beta=0.1,
-            )
-            uniform = float(bits[i]) / 2**64
-            new = int(np.searchsorted(np.cumsum(weight) / weight.sum(), uniform))
-            for table, sign, k in [(live, -1, expected[i]), (live, 1, new)]:
-                table[word[i], k] += sign
-                doc_counts[k] += sign
-            expected[i] = new
-    _published_hdp.live_sweep(
-        word,
-        doc_ptr,
-        topics,
-        counts,
-        counts.sum(0),
-        3.0,
-        0.2,
-        0.1,
-        bits,
-        np.empty(4, np.int64),
-        np.empty(4),
-    )
-    np.testing.assert_array_equal(topics, expected)
-    np.testing.assert_allclose(counts, live, atol=1e-12)
 
 
 def test_final_counts_give_the_last_moves_away(corpus):

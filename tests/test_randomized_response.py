@@ -7,7 +7,6 @@ import sys
 import tracemalloc
 import warnings
 from collections import Counter
-from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -16,11 +15,16 @@ from scipy.optimize import brentq
 from scipy.stats import binom, chi2, chi2_contingency
 from sklearn.base import clone
 
-import dplda.local._randomized_response as module
 from dplda import LPLDA, OLPLDA, RandomizedResponse
-from dplda.privacy import BudgetError, Ledger, SeededNoiseWarning, epsilon_of
-from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy import (
+    BudgetError,
+    Ledger,
+    RandomizedResponseEvent,
+    Repeated,
+    SeededNoiseWarning,
+    epsilon_of,
+)
+from dplda.privacy.mechanisms import TOTAL_VARIATION, Streams
 
 SURE = 1e-6  # chance of a false alarm, were the seeds not fixed
 MECHANISMS = [RandomizedResponse(bit_epsilon=3.0), RandomizedResponse(bit_epsilon=0.2)]
@@ -61,37 +65,6 @@ def test_bits_do_not_know_each_other(estimator, distance):
         assert chi2_contingency(table).pvalue > SURE
 
 
-@pytest.mark.parametrize("probability", [0.003, 0.2, 0.45])
-def test_flips_do_not_depend_on_the_bits(probability):
-    streams, n_bits = Streams(bytes(32), seeded=True), 50_000
-    bits, flips = (
-        RandomizedBits(probability),
-        lambda: streams.reader(Purpose.BIT_FLIPS, 0),
-    )
-    ones = np.flatnonzero(np.random.default_rng(0).random(n_bits) < 0.1)
-    reported = bits(ones, n_bits, flips())
-    flipped = bits(np.empty(0, np.int64), n_bits, flips())
-    np.testing.assert_array_equal(reported, np.setxor1d(ones, flipped))
-    assert reported.dtype == np.int64
-
-
-@pytest.mark.parametrize(
-    "probability", [MIN_FLIP, 1e-4, 0.01, 0.05, 1 / 3, 0.25, 0.4, 0.45, 0.499, MAX_FLIP]
-)
-def test_no_log_ratio_exceeds_its_price(probability):
-    """With the flip probability that runs, 1 - exp(-1/scale), to 60 digits.
-
-    The scale is the float one.
-    """
-    bits = RandomizedBits(probability)
-    with localcontext(prec=60):
-        flip = 1 - (-1 / Decimal(bits.scale)).exp()
-        assert Decimal(2) ** -49 < flip / Decimal(probability) - 1 < Decimal(2) ** -47
-        assert flip < Decimal("0.5")
-        (event,) = bits.events(1, 1)
-        assert ((1 - flip) / flip).ln() <= (2 / Decimal(event.flip_mixture) - 1).ln()
-
-
 def exact_epsilon(flip_mixture, n, delta):
     """Of n randomized responses, from the binomial law of the number of true ones."""
     epsilon, true = math.log(2 / flip_mixture - 1), np.arange(n + 1)
@@ -121,18 +94,16 @@ WORDS = 120
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("cap", [1, 20, 100, None])
 def test_epsilon_is_the_total_of_a_document(cap, delta):
+    n_bits = min(2 * (cap or WORDS), WORDS)  # that two documents may differ in
+
     def cost(flip):
-        bits = RandomizedBits(flip)
-        return epsilon_of(
-            bits.events(cap or WORDS, WORDS),
-            delta,
-            total_variation=module.TOTAL_VARIATION,
-        )
+        bits = Repeated(RandomizedResponseEvent(2.0 * flip), n_bits)
+        return epsilon_of(bits, delta, total_variation=TOTAL_VARIATION)
 
     flips = []
     for epsilon in (0.1, 4.0, 30.0):
         client = RandomizedResponse(epsilon=epsilon, delta=delta, max_doc_words=cap)
-        if not cost(MAX_FLIP) <= epsilon <= cost(MIN_FLIP):
+        if not cost(0.4999999) <= epsilon <= cost(1.2e-5):  # what bits can be
             with pytest.raises(ValueError, match="epsilon must be from"):
                 client.fit(np.ones((1, WORDS)))
             continue
@@ -143,7 +114,6 @@ def test_epsilon_is_the_total_of_a_document(cap, delta):
         assert cost(flips[-1] * (1 - 1e-6)) > epsilon  # nothing more can be spent
         assert client.epsilon_ >= epsilon * (1 - 1e-5)
         if delta > 0:
-            n_bits = min(2 * (cap or WORDS), WORDS)
             assert exact_epsilon(2 * flips[-1], n_bits, delta) < epsilon * (1 + 1e-9)
     assert len(flips) >= 2
     assert flips == sorted(flips, reverse=True)
@@ -176,8 +146,7 @@ def test_cap_keeps_a_uniform_subset():
 
 
 @every
-def test_reports_depend_on_seed_row_and_row_number_only(estimator, monkeypatch):
-    monkeypatch.setattr("dplda.privacy._mechanisms.BLOCK_BITS", 7 * 60)
+def test_reports_depend_on_seed_row_and_row_number_only(estimator, tiny_pieces):
     X = documents(40, 60, 0.4)
     reported = report_seeded(estimator, X, 5, max_doc_words=15)
     assert same(reported, report_seeded(estimator, X, 5, max_doc_words=15))
@@ -212,7 +181,8 @@ def test_the_fitted_seed_counts():
 
 def test_a_call_never_gives_more_than_is_charged(monkeypatch):
     """And has spent it."""
-    monkeypatch.setattr("dplda.privacy._curator.MAX_WORDS", 1000)
+    drawn = property(lambda streams: 2**36 + 1, lambda streams, n: None)
+    monkeypatch.setattr(Streams, "n_words", drawn, raising=False)
     ledger = Ledger()
     with pytest.raises(RuntimeError, match="random words"):
         RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit_transform(

@@ -6,25 +6,12 @@ import numpy as np
 import pytest
 from faults import FAULTS
 from private_nmf import PrivateNMF
-from scipy.stats import kstest
 from sklearn.base import clone
 
 from dplda import HDPLDA, LPLDA, PrivateSVILDA, SubLDA, load_release, save_release
-from dplda.audit import _residuals, audit_epsilon, noise_of_release, residual_check
-from dplda.audit._replay import Step
-from dplda.audit._residuals import (
-    LEVEL,
-    _rate_check,
-    noise_checks,
-    normal_scores,
-    repeat_check,
-    sample_checks,
-)
+from dplda.audit import audit_epsilon, noise_of_release, residual_check
 from dplda.datasets import make_topic_corpus
-from dplda.document._contributions import Documents
 from dplda.privacy import Ledger
-from dplda.privacy._streams import Purpose
-from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Streams
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning",
@@ -135,16 +122,6 @@ def test_corner_cases_pass(model, X):
     assert result.passed, str(result)
 
 
-def test_what_the_clip_test_could_not_see_is_said(X, monkeypatch):
-    assert "no document came near" not in str(
-        residual_check(MODELS["SubLDA"], X, random_state=0)
-    )
-    loose = lambda self, mechanism, norm: (1e6 * norm, mechanism.radius)  # noqa: E731
-    monkeypatch.setattr(Documents, "clipping_bound", loose)
-    said = str(residual_check(MODELS["SubLDA"], X, random_state=0))
-    assert "no document came near the bound in 12 of 12 releases" in said
-
-
 def test_a_check_is_one_charged_fit_that_a_seed_repeats(X):
     ledger = Ledger()
     model = SubLDA(2, epsilon=1.0, max_iter=2, ledger=ledger)
@@ -161,79 +138,6 @@ def test_what_cannot_be_watched_is_refused(X):
         residual_check(SubLDA(2, epsilon=math.inf), X)
     with pytest.raises(ValueError, match="Negative values"):
         residual_check(MODELS["SubLDA"], -X)
-
-
-def step_of(noise, mechanism):
-    return Step("sums", 1, 0 * noise, noise, mechanism, None)
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        DiscreteGaussian(1000),
-        FlooredLaplace(0.3),
-        FlooredLaplace(7.0),
-        FlooredLaplace(5e4),
-    ],
-    ids=str,
-)
-def test_normal_scores_of_the_declared_noise_are_normal(mechanism):
-    streams, rng = Streams.from_random_state(0), np.random.default_rng(0)
-    value = rng.integers(-(10**6), 10**6, 20_000)
-    noisy = mechanism(value, streams.reader(Purpose.NOISE, 1))
-    scores = normal_scores(
-        step_of(noisy - value, mechanism), rng.uniform(size=value.size)
-    )
-    assert kstest(scores, "norm").pvalue > 1e-3
-
-
-def test_lines_fail_as_rarely_as_stated(monkeypatch):
-    """At a level of 1 in 50, sound noise fails each line about as often.
-
-    The level is far above the real one.
-    """
-    monkeypatch.setattr(_residuals, "LEVEL", 0.02)
-    rng, n = np.random.default_rng(0), 400
-    failed = [
-        [not t.passed for t in noise_checks([rng.normal(size=2000) for _ in range(4)])]
-        for _ in range(n)
-    ]
-    assert (np.mean(failed, axis=0) <= 0.02 + 4 * math.sqrt(0.02 / n)).all()
-    assert np.mean(failed, axis=0).max() >= 0.01
-    failed, rates = [], np.where(np.arange(400) % 2, 0.1, 0.3)
-    for _ in range(150):
-        drawn = [
-            (rates, np.flatnonzero(rng.uniform(size=400) < rates)) for _ in range(4)
-        ]
-        failed.append([not t.passed for t in sample_checks(drawn)])
-    assert (np.mean(failed, axis=0) <= 0.06).all()
-
-
-def test_samples_that_never_meet_are_found():
-    """Minibatches of one pass over the data are no independent samples."""
-    rates = np.full(600, 0.2)
-    rate, again = sample_checks([(rates, np.arange(120) + 120 * t) for t in range(5)])
-    assert rate.passed
-    assert not again.passed
-
-
-def test_rates_of_unequal_coins():
-    rates = np.array([0.1] * 50 + [0.9] * 50)
-    assert _rate_check("x", rates, rates > 0.5, LEVEL).passed
-    assert not _rate_check("x", rates, np.ones(100, bool), LEVEL).passed
-    assert _rate_check("x", rates[:0], np.zeros(0, bool), LEVEL).passed
-
-
-@pytest.mark.parametrize("scale", [0.3, 3.0, 500.0])
-def test_a_few_dozen_repeated_cells_are_found_and_chance_is_not(scale):
-    mechanism = FlooredLaplace(scale)
-    reader = Streams.from_random_state(0).reader(Purpose.NOISE, 1)
-    noise = mechanism(np.zeros(20_000, np.int64), reader)
-    assert repeat_check(
-        [step_of(part, mechanism) for part in (noise[:9000], noise[9000:])]
-    ).passed
-    noise[-200:] = noise[777:977]
-    assert not repeat_check([step_of(noise, mechanism)]).passed
 
 
 # what a published model says of its noise, without documents

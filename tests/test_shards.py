@@ -18,8 +18,15 @@ from numpy.testing import assert_array_equal
 from process_engine import ProcessEngine
 from sklearn.base import clone
 
-from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA, load_release, save_release
-from dplda._version import __version__
+from dplda import (
+    HDPLDA,
+    GibbsLDA,
+    PrivateSVILDA,
+    SubLDA,
+    __version__,
+    load_release,
+    save_release,
+)
 from dplda.datasets import CountShards, make_topic_corpus, write_shards
 from dplda.document import _sublda
 from dplda.document._dask import DaskEngine
@@ -443,7 +450,9 @@ def test_a_file_that_changes_during_a_fit_is_checked_again(corpus, tmp_path):
 
     class Changes(InProcess):
         def submit(self, function, *arguments):
-            if function is Lane.results:  # the files were checked
+            if (
+                function is not Lane and function is not Lane.n_empty
+            ):  # the files were checked
                 path = tmp_path / "corpus" / "000001.counts"
                 np.fromfile(path, np.int32)[::-1].tofile(tmp_path / "new")
                 (tmp_path / "new").replace(path)

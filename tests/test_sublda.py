@@ -6,30 +6,25 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from sklearn.base import clone
 
 from dplda import PrivateSVILDA, SubLDA
-from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
-from dplda.document import _noisy_table, _sublda
-from dplda.document._contributions import Documents, integer_shift
-from dplda.document._noisy_table import NoisyTable
-from dplda.document._sublda import frequent_words
-from dplda.gibbs import _gibbslda
 from dplda.privacy import (
     BudgetError,
     Gaussian,
     Ledger,
     PoissonSampled,
     Repeated,
-    SeededNoiseWarning,
     epsilon_of,
 )
-from dplda.privacy._curator import membership_threshold
-from dplda.privacy._mechanisms import DiscreteGaussian
-from dplda.privacy._streams import Purpose, Streams
-from dplda.privacy.mechanisms import Charge, Curator, sampled
+from dplda.privacy.mechanisms import (
+    Charge,
+    Curator,
+    DiscreteGaussian,
+    Streams,
+    sampled,
+)
 
 MADE = make_topic_corpus(400, 50, 4, doc_length=40, random_state=0)
 TABLE = MADE.components.T * 1000 + 1e-3
@@ -57,9 +52,6 @@ def test_poisson_sample_at_the_ends():
 
 
 def test_the_rate_charged_is_not_below_the_rate_drawn(charged):
-    rates = np.random.default_rng(0).uniform(0, 1, 1000)
-    for rate, threshold in zip(rates, membership_threshold(rates)):
-        assert 0 <= rate * 2**64 - int(threshold) < 1
     for rates in ([0.1, 0.3], [1.0, 1.0], [0.1, math.nan]):
         with pytest.raises(RuntimeError, match="higher than the rate"):
             poisson_sample(np.array(rates), 0.2)
@@ -176,62 +168,6 @@ def test_boost_is_charged_at_the_highest_rate(corpus):
     )
 
 
-def test_frequent_words_make_up_the_mass():
-    table = np.array([[6.0, 1], [3, 1], [1, 1], [0.5, 7]])
-    np.testing.assert_array_equal(
-        frequent_words(table, 0.5), [True, False, False, True]
-    )
-    np.testing.assert_array_equal(frequent_words(table, 0.8), [True, True, False, True])
-    assert frequent_words(table, 1.0).all()
-
-
-def test_frequent_share_is_a_function_of_the_document_and_the_table(corpus):
-    def frequent_share(X):
-        return Documents.from_counts(X, 4, None).share_of(frequent_words(TABLE, 0.4))
-
-    X = sp.csr_array(corpus.astype(np.float32))
-    share = frequent_share(X)
-    assert share.min() >= 0
-    assert share.max() <= 1
-    assert len(np.unique(share)) > 20
-    np.testing.assert_array_equal(frequent_share(X[[5, 9]]), share[[5, 9]])
-
-
-class OneDocument(Curator):
-    def sample(self, rates, *, round):
-        super().sample(rates, round=round)
-        self.rates = rates
-        return np.array([3])
-
-    def release(self, value, mechanism, **kwargs):
-        self.value = value
-        return super().release(value, mechanism, **kwargs)
-
-
-def test_weights_undo_the_rates(corpus, charged):
-    """A document weighs more as it is drawn less often than the highest rate."""
-    # no clip
-    X = sp.csr_array(sp.vstack([corpus, np.full((1, 50), 100)]).astype(np.float32))
-    table = SubLDA(4, epsilon=math.inf, max_iter=3, random_state=0).fit(X)._released
-    values = []
-    for boost, ratio in ((1.0, 0.4), (2.0, 0.2)):
-        model = SubLDA(4, epsilon=math.inf, subsampling_ratio=ratio, boost=boost)
-        budget, streams = model._budget(), Streams.from_random_state(0)
-        curator = charged(budget.plan(1, 1), streams, kind=OneDocument)
-        documents, copied = Documents.from_counts(X, 4, None), table.copied(True, None)
-        model._rounds(documents, copied, copied.schedule(budget, 1), curator)
-        values.append(curator.value)
-    share = Documents.from_counts(X, 4, None).share_of(frequent_words(table.table, 0.5))
-    rate = np.clip(0.4 * share, 0.2, 0.4)
-    np.testing.assert_allclose(curator.rates, rate)
-    assert len(np.unique(rate)) > 20
-    assert rate[3] < 0.39
-    grid = 2 ** integer_shift(1024.0, 2**30)  # of the longest document
-    np.testing.assert_allclose(
-        values[1] * rate[3] / 0.4, values[0], rtol=1e-5, atol=2 * grid
-    )
-
-
 def test_a_batch_may_be_empty(corpus):
     # a given noise: to find one for a rate of 1e-4 takes the accountant 10 seconds
     model = SubLDA(4, noise_multiplier=1.0, subsampling_ratio=1e-4, max_iter=3).fit(
@@ -254,82 +190,6 @@ def test_epsilon_pays_for_max_iter_calls_or_all_but_the_last(corpus, epsilon, de
     assert n_calls in (19, 20)
     assert model.n_iter_ == n_calls
     assert model.epsilon_ <= epsilon
-
-
-def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
-    """The first table holds its counts, which `GibbsLDA` begins with, and the prior."""
-    for module in (_gibbslda, _sublda):
-        monkeypatch.setattr(module, "LIVE_START", 4)
-    made = []
-    monkeypatch.setattr(
-        NoisyTable,
-        "word_probabilities",
-        lambda self, _: made.append(self.average) or 1 / 0,
-    )
-    seeds = [np.random.RandomState(0) for _ in range(2)]
-    with pytest.raises(ZeroDivisionError):
-        SubLDA(4, epsilon=math.inf, max_iter=1, random_state=seeds[0]).fit(corpus)
-    tokens = Corpus.from_counts(corpus.astype(float))
-    reader = Streams.from_random_state(seeds[1]).reader(Purpose.TOPICS, 0)
-    topics = _gibbslda.live_sweep(
-        tokens,
-        np.zeros((50, 16), np.int32),
-        np.zeros(4, np.int64),
-        reader,
-        doc_topic_prior=0.1,
-        topic_word_prior=0.01,
-    )
-    counts = np.zeros((50, 4))
-    np.add.at(counts, (tokens.word, topics), 1)
-    np.testing.assert_allclose(made[0], counts + 0.01)
-
-
-def test_a_live_start_takes_users(corpus, monkeypatch):
-    monkeypatch.setattr(_sublda, "LIVE_START", 4)
-    model = SubLDA(4, epsilon=math.inf, max_iter=30, random_state=0)
-    counts = model.fit(corpus).components_
-    np.testing.assert_array_equal(
-        model.set_params(n_jobs=2).fit(corpus).components_, counts
-    )
-    assert np.isfinite(model.fit(corpus, user_ids=np.arange(400) % 7).components_).all()
-
-
-def test_without_noise_a_document_reads_what_the_others_have_added(corpus, monkeypatch):
-    """With noise its contribution is clipped: its share of the table is unknown."""
-    infer, asked = Documents.infer, []
-
-    def noted(self, units, phi, prior, own=None, **options):
-        if own is not None:
-            np.testing.assert_allclose(phi[:, :4].sum(axis=0), 1, rtol=1e-4)
-            np.testing.assert_allclose(
-                own[0].sum(), corpus.sum() + 50 * 4 * own[1], rtol=0.01
-            )
-        asked.append(own)
-        return infer(self, units, phi, prior, own=own, **options)
-
-    monkeypatch.setattr(Documents, "infer", noted)
-    SubLDA(4, epsilon=math.inf, max_iter=3, random_state=0).fit(corpus)
-    assert [own is None for own in asked] == [False] * 3
-    asked.clear()
-    with pytest.warns(SeededNoiseWarning):
-        SubLDA(4, epsilon=4.0, max_iter=3, random_state=0).fit(corpus)
-    assert asked == [None] * len(asked) != []
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"epsilon": 4.0},
-        {"noise_multiplier": 1.0},
-        {"epsilon": math.inf, "prior_components": TABLE.T},
-        {"epsilon": math.inf, "n_components": 3},
-    ],
-)
-def test_no_other_fit_starts_from_exact_counts(options, corpus, monkeypatch):
-    """With noise, they would be a release that nobody pays for."""
-    monkeypatch.setattr(_sublda, "LIVE_START", 4)
-    monkeypatch.setattr(Documents, "matrices", lambda self: 1 / 0)
-    SubLDA(**{"n_components": 4, "max_iter": 2, **options}).fit(corpus)
 
 
 def interrupted(kind, monkeypatch, owner, name, n_calls):
@@ -355,12 +215,10 @@ def interrupted(kind, monkeypatch, owner, name, n_calls):
 
 @pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 def test_an_interrupt_leaves_a_model_of_the_rounds_so_far(kind, monkeypatch):
-    """Wherever it comes: after a release, the kernel that learns it, the estimate."""
+    """Wherever it comes: after a sample, or after a release."""
     places = [
         (Curator, "sample", 4),
         (Curator, "release", 6),
-        (_noisy_table._denoise, "learn", 3),
-        (_noisy_table.TableEstimate, "__call__", 3),
     ]
     models = []
     for place in places:
@@ -377,9 +235,7 @@ def test_an_interrupt_leaves_a_model_of_the_rounds_so_far(kind, monkeypatch):
         assert model.transform(MADE.data).shape == (400, 4)
         models.append(model)
     for model in models[1:]:  # nothing of the round that was not completed
-        np.testing.assert_array_equal(
-            model._released.average, models[0]._released.average
-        )
+        np.testing.assert_array_equal(model.components_, models[0].components_)
         np.testing.assert_array_equal(model.components_std_, models[0].components_std_)
     assert (models[0].components_std_ > 0).all()
 

@@ -6,18 +6,10 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import psi
-from scipy.stats import binomtest
-from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda import PrivateSVILDA
 from dplda.datasets import make_topic_corpus
-from dplda.document._contributions import Documents
-from dplda.document._noisy_table import ExactTable, NoisyTable
-from dplda.document._table_estimate import WordTotals
 from dplda.privacy import SeededNoiseWarning
-from dplda.privacy._streams import Streams
-from dplda.published._svilda import shorten
 
 K = 4
 MADE = make_topic_corpus(400, 50, K, doc_length=40, random_state=0)
@@ -56,125 +48,10 @@ def test_nothing_released_depends_on_the_number_of_documents(corpus):
         np.testing.assert_array_equal(one, seeded(model, padded).components_)
 
 
-PRIORS = True, (0.1, 0.01)  # anew
-
-
-def zeros():
-    return np.zeros((50, 16), np.float32)
-
-
-def start(X, alike=False):
-    totals = np.asarray(X.sum(axis=0), float).ravel()
-    exact = WordTotals(totals, np.zeros(len(totals)), totals.mean())
-    return NoisyTable.from_totals(
-        exact, np.ones(len(totals)), K, Streams.from_random_state(0), alike=alike
-    )
-
-
-def test_rates_decay_from_the_first_table(corpus, monkeypatch):
-    """Round t enters the average with the share (1 + t) ** -learning_decay."""
-    shares, update = [], NoisyTable.update
-
-    def recorded(self, *args, share, **rest):
-        shares.append(share)
-        update(self, *args, share=share, **rest)
-
-    monkeypatch.setattr(NoisyTable, "update", recorded)
-    model = PrivateSVILDA(K, epsilon=4.0, learning_decay=0.6, max_iter=5)
-    seeded(model, corpus)
-    assert shares == pytest.approx([(1 + t) ** -0.6 for t in range(1, 6)])
-
-
 def test_the_average_is_signed(corpus):
     model = seeded(PrivateSVILDA(K, epsilon=0.5, max_iter=10), corpus)
     assert (model._released.average < 0).any()
     assert (model.components_ > 0).all()
-
-
-@pytest.mark.parametrize("kind", [NoisyTable, ExactTable])
-def test_a_round_starts_every_document_from_scratch(corpus, kind):
-    documents, table, out = (
-        Documents.from_counts(corpus, K, None),
-        start(corpus),
-        zeros(),
-    )
-    rows, thetas = np.arange(0, 400, 2), []
-    for _ in range(2):
-        kind.infer(table, documents, rows, 1.0, out, *PRIORS)
-        thetas.append(documents.theta.copy())
-        documents.theta[rows, :K] = 1e-3
-    np.testing.assert_array_equal(*thetas)
-    assert (documents.theta[1, :K] == np.float32(1 / K)).all()  # not in rows: untouched
-
-
-def test_without_noise_topics_are_dirichlet_posteriors(corpus):
-    documents, released, rows = (
-        Documents.from_counts(corpus, K, None),
-        start(corpus),
-        np.arange(9),
-    )
-    factor = ExactTable.infer(released, documents, rows, 0.3, zeros(), *PRIORS)
-    table = released.table.astype(float)
-    expected = np.exp(psi(table) - psi(table.sum(axis=0)))
-    np.testing.assert_allclose(factor[:, :K], expected, rtol=1e-6, atol=1e-30)
-    factor = released.infer(documents, rows, 0.3, zeros(), *PRIORS)
-    np.testing.assert_allclose(
-        factor[:, :K], (table / table.sum(axis=0)) ** 0.3, rtol=1e-4
-    )
-
-
-def shortened(X, n_tokens, seed=0):
-    return shorten(sp.csr_array(X), n_tokens, Streams.from_random_state(seed))
-
-
-def test_long_documents_are_cut_to_random_tokens():
-    X = np.array([[5.0, 0, 1, 0], [30, 60, 0, 30], [0, 0, 0, 0], [0, 0, 9, 0]])
-    cut = shortened(X, 8).toarray()
-    np.testing.assert_array_equal(cut[[0, 2]], X[[0, 2]])
-    np.testing.assert_array_equal(cut.sum(axis=1), [6, 8, 0, 8])
-    assert (cut <= X).all()
-    np.testing.assert_array_equal(shortened(X, 8).toarray(), cut)
-    assert not np.array_equal(shortened(X, 8, seed=1).toarray(), cut)
-    np.testing.assert_array_equal(shortened(X, 120).toarray(), X)
-
-
-@pytest.mark.parametrize("n_tokens", [8, 100])  # few chosen to stay, or few to go
-def test_every_token_is_as_likely_to_stay(n_tokens):
-    X = np.tile([30.0, 60, 0, 30], (3000, 1))
-    kept = shortened(X, n_tokens).toarray()
-    assert (kept.sum(axis=1) == n_tokens).all()
-    for word, share in ((0, 0.25), (1, 0.5), (3, 0.25)):
-        n_kept = int(kept[:, word].sum())
-        assert binomtest(n_kept, 3000 * n_tokens, share).pvalue > 1e-4
-        # hypergeometric
-        variance = n_tokens * share * (1 - share) * (120 - n_tokens) / 119
-        assert kept[:, word].var() == pytest.approx(variance, rel=0.15)
-
-
-def test_a_document_of_any_length_is_cut_at_once():
-    X = np.array([[3e15, 1e15], [2, 3]])
-    cut = shortened(X, 1000).toarray()
-    assert cut[0].sum() == 1000
-    assert binomtest(int(cut[0, 0]), 1000, 0.75).pvalue > 1e-4
-    np.testing.assert_array_equal(cut[1], X[1])
-
-
-def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):
-    """Step by step, with scikit-learn's E-step."""
-    model = seeded(
-        PrivateSVILDA(K, epsilon=math.inf, subsampling_ratio=1, max_iter=6), corpus
-    )
-    first = start(corpus, alike=True).table
-    average, table = first, first
-    for t in range(1, 7):
-        topics = np.exp(psi(table) - psi(table.sum(axis=0))).T.copy()
-        _, counts = _update_doc_distribution(
-            sp.csr_matrix(corpus, dtype=float), topics, 0.1, 100, 1e-3, True, None
-        )
-        rate = (1 + t) ** -0.8
-        average = (1 - rate) * average + rate * (counts * topics).T
-        table = average + 0.01
-    np.testing.assert_allclose(model.components_.T, table, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("user_ids", [None, [1, 1]])

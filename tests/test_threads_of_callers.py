@@ -22,7 +22,7 @@ from dplda.audit import observe_releases
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy import BudgetError, Gaussian, Ledger, epsilon_of
-from dplda.privacy._mechanisms import DiscreteGaussian
+from dplda.privacy.mechanisms import DiscreteGaussian
 
 MECHANISM = DiscreteGaussian.for_noise_multiplier(2.0)
 

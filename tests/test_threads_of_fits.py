@@ -10,12 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import dplda
-from dplda.core import _corpus, _fold_in
 from dplda.datasets import make_topic_corpus
-from dplda.document import _table_estimate
-from dplda.gibbs import _frozen_table
-from dplda.kernels import _team
-from dplda.privacy import _curator
 
 X = make_topic_corpus(90, 80, 4, doc_length=40, random_state=0).data
 PUBLIC = np.random.default_rng(0).gamma(0.3, 30.0, (5, X.shape[1]))
@@ -34,23 +29,6 @@ FITS = {
     ),
     "GibbsLDA": lambda **o: dplda.GibbsLDA(5, max_iter=5, **o),
 }
-
-
-@pytest.fixture
-def tiny_pieces(monkeypatch):
-    monkeypatch.setattr(_corpus, "BLOCK", 300)
-    monkeypatch.setattr(_corpus.row_blocks, "__defaults__", (200, 1))
-    monkeypatch.setattr(_curator, "BLOCK_CELLS", 64)
-    monkeypatch.setattr(_fold_in, "PIECE", 100)
-    monkeypatch.setattr(_frozen_table, "BLOCK_TOKENS", 300)
-    monkeypatch.setattr(_frozen_table, "PIECE_TOKENS", 70)
-    monkeypatch.setattr(_frozen_table, "PIECE_CELLS", 64)
-    monkeypatch.setattr(_table_estimate, "PIECE", 64)
-    monkeypatch.setattr(_table_estimate, "SAMPLE", 500)
-    monkeypatch.setattr(_frozen_table, "PIECE_WORDS", 300)
-    cells = _team.use_pieces(64)
-    yield
-    _team.use_pieces(cells)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -14,7 +14,6 @@ from sklearn.exceptions import NotFittedError
 
 from dplda import GibbsLDA, ReleasedModel, SubLDA, private_topic_counts
 from dplda.audit._replay import fit_watched
-from dplda.core._private_fit import release_sum
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import BudgetError, Gaussian, Ledger, SeededNoiseWarning, epsilon_of
 
@@ -92,23 +91,6 @@ def test_a_user_moves_the_sum_by_the_radius_at_most(own, soft, model, X, ids):
     assert_array_equal(sums[1], sums[2])  # an emptied user is one that is not there
     moved = sum(int(x) ** 2 for x in sums[0] - sums[1])
     assert 0.3**2 * radius**2 < moved <= radius**2
-
-
-def test_rows_that_are_too_long_are_clipped():
-    rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0], [0.0, 1e300]])
-    total, _ = release_sum(
-        lambda: rows,
-        name="sum",
-        step="sum",
-        norm=2.0,
-        epsilon=math.inf,
-        delta=1e-6,
-        unit="document",
-        user_ids=None,
-        ledger=None,
-        random_state=None,
-    )
-    assert_allclose(total, [1.2 + 0.3, 1.6 + 0.4], rtol=1e-6)
 
 
 @pytest.mark.parametrize("soft", [False, True])

@@ -1,6 +1,5 @@
 """Word totals where topics would be noise: what the rounds release, and its results."""
 
-import math
 import re
 import warnings
 
@@ -9,24 +8,7 @@ import pytest
 
 from dplda import PrivateSVILDA, SubLDA
 from dplda.datasets import make_topic_corpus
-from dplda.document._contributions import (
-    Documents,
-    release_totals_again,
-    release_word_totals,
-)
-from dplda.document._document_budget import (
-    COUNTS,
-    FIRST_TOTALS,
-    TOTALS,
-    document_budget,
-)
-from dplda.document._noisy_table import MORE_PRECISE, NoisyTable
-from dplda.document._table_estimate import TableEstimate, WordTotals
-from dplda.metrics import held_out_perplexity
 from dplda.privacy import LowSignalWarning
-from dplda.privacy._accounting import gaussian_mu
-from dplda.privacy._streams import Streams
-from dplda.privacy.mechanisms import Charge, Curator, DiscreteGaussian, sampled
 
 DELTA = 1e-5
 AUTO = {"max_iter": 80, "subsampling_ratio": 1.0}
@@ -52,118 +34,6 @@ def fit(X, seed=0, **options):
     return SubLDA(5, **options).fit(X)
 
 
-def frequencies_alone(X, epsilon, seed):
-    """The word totals on which the whole budget is spent."""
-    mu = gaussian_mu(epsilon, DELTA)
-    shares = FIRST_TOTALS, 1 - FIRST_TOTALS
-    steps = [DiscreteGaussian.for_noise_multiplier(1 / (mu * s**0.5)) for s in shares]
-    events = [(TOTALS, step.event) for step in steps]
-    streams = Streams.from_random_state(seed)
-    with Charge(events, label="test", unit="document") as charge:
-        charge.begin()
-        released, _ = release_word_totals(
-            Documents.from_counts(X, 1, 1), steps, Curator(charge, streams), 6.0
-        )
-    return released.smooth()
-
-
-def test_few_documents_are_as_good_as_the_word_frequencies_of_the_same_budget(corpus):
-    train, test = corpus
-    seeds = range(4)
-    released = [
-        held_out_perplexity(frequencies_alone(train, 1.0, s)[None], test) for s in seeds
-    ]
-    found = [fit(train, s).perplexity(test) for s in seeds]
-    assert np.mean(found) <= 1.01 * np.mean(released)
-
-
-def test_the_mean_of_releases_is_weighted_by_precision():
-    one = WordTotals(np.array([10.0, 20.0]), np.array([1.0, 2.0]), 15.0)
-    both = one.and_release(np.array([20.0, 20.0]), np.array([2.0, 2.0]))
-    np.testing.assert_allclose(both.noisy, [12.0, 20.0])
-    np.testing.assert_allclose(both.noise_scale, [0.8**0.5, 2**0.5])
-
-
-@pytest.mark.parametrize("share", [0.0, 0.18, 0.5, 0.83, 0.999])
-def test_rounds_of_totals_are_spread_and_never_the_first(share):
-    rounds = schedule(share_for_totals=share)
-    kinds = [step.for_totals for step in rounds]
-    assert not kinds[0]
-    assert sum(kinds) == int(80 * share)
-    assert rounds[-1].n == rounds[-1].n_last == 80 - sum(kinds)
-    assert {step.norm for step in rounds if step.for_totals} <= {6.0}
-    gaps = np.diff(np.flatnonzero(kinds))
-    assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
-
-
-def schedule(n_rounds=80, share_for_totals=0.0):
-    budget = document_budget(1.0, None, DELTA, max_iter=n_rounds, subsampling_ratio=1.0)
-    ones, estimate = np.ones((2, 1)), TableEstimate(np.ones(2))
-    table = NoisyTable(
-        ones[:, 0], ones, ones, estimate, share_for_totals=share_for_totals
-    )
-    return table.schedule(budget, n_rounds)
-
-
-class Watched(Curator):
-    def release(self, value, *args, **options):
-        self.sums = [*getattr(self, "sums", []), np.array(value)]
-        return super().release(value, *args, **options)
-
-    def sample(self, rates, *, round):
-        self.units = super().sample(rates, round=round)
-        return self.units
-
-
-def again(X, ratio, seed, users=None):
-    """A round of totals: private sum, units, what it returns and the mechanism."""
-    mechanism = DiscreteGaussian.for_noise_multiplier(3.0)
-    events = [(COUNTS, sampled(mechanism.event, ratio))]
-    streams = Streams.from_random_state(seed)
-    documents, weight = (
-        Documents.from_counts(X, 3, 1, users),
-        np.linspace(1, 3, X.shape[1]),
-    )
-    documents.rescale(weight, 6.0, exact=False)
-    with Charge(events, label="test", unit="document") as charge:
-        charge.begin()
-        curator = Watched(charge, streams)
-        step = schedule()[0]._replace(mechanism=mechanism, rate=ratio, norm=6.0)
-        found = release_totals_again(documents, weight, step, curator, 1)
-    return curator.sums[0], curator.units, found, mechanism
-
-
-@pytest.mark.parametrize("ratio", [1.0, 0.4])
-def test_a_unit_moves_a_round_of_totals_by_at_most_the_radius(corpus, ratio):
-    X = corpus[0][:12]
-    for users in (None, np.array([0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 7])):
-        table, units, _, mechanism = again(X, ratio, 0, users)
-        assert table.shape == (X.shape[1],)
-        ids = np.arange(12) if users is None else users
-        alone = [
-            again(X[ids == u], 1.0, 0, None if users is None else ids[ids == u] * 0)[0]
-            for u in range(ids.max() + 1)
-        ]
-        squares = [(part**2).sum() for part in alone]
-        assert max(squares) <= mechanism.radius**2
-        assert min(squares) > 0.9 * mechanism.radius**2
-        # each unit of the sample contributes what it does alone; the others contribute
-        # nothing
-        np.testing.assert_array_equal(table, sum(alone[u] for u in units))
-        assert ratio == 1 or 0 < len(units) < len(alone)
-
-
-def test_a_round_of_totals_estimates_the_totals(corpus):
-    X = corpus[0]
-    noisy, scale = again(X, 1.0, 1)[2]
-    documents, weight = Documents.from_counts(X, 3, 1), np.linspace(1, 3, 300)
-    documents.rescale(weight, 6.0, exact=False)
-    expected = documents.scale @ X.toarray()
-    standard = (noisy - expected) / scale
-    assert abs(standard.mean()) < 0.25
-    assert standard.std() == pytest.approx(1, abs=0.15)
-
-
 def test_more_releases_reach_the_totals_of_the_fit(corpus):
     model = fit(corpus[0])
     table = model._released
@@ -181,46 +51,6 @@ def test_more_releases_reach_the_totals_of_the_fit(corpus):
     assert model.epsilon_ <= 1.0
     assert len(model.privacy_.events) == 42
     assert table.n_rounds == 40
-
-
-@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
-def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(
-    corpus, monkeypatch
-):
-    """To look at the latest ones changes no model."""
-    update, missing = NoisyTable.update, []
-
-    def looked_at(table, *args, **options):
-        assert (table.totals > 0).all()
-        update(table, *args, **options)
-        missing.append(table.released.precision / table.estimate.read.precision)
-
-    def fitted():
-        public = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(
-            1, 1e4, 300
-        )
-        model = SubLDA(
-            5, epsilon=3.0, delta=DELTA, max_iter=60, prior_components=public
-        )
-        return model.set_params(random_state=0).fit(corpus[0])
-
-    expected = fitted()
-    monkeypatch.setattr(NoisyTable, "update", looked_at)
-    model = fitted()
-    assert 1 < max(missing) < MORE_PRECISE
-    np.testing.assert_array_equal(model.components_, expected.components_)
-
-
-def test_a_frequent_word_is_seen_among_many_whatever_the_weights_are_learned_from():
-    """They are learned from some words; each word may be the only one of its size."""
-    generator = np.random.default_rng(0)
-    for frequent in range(1, 8):
-        true = np.full(12_000, 3.0)
-        true[frequent] = 1e6
-        noisy = true + 5 * generator.normal(size=len(true))
-        found = WordTotals(noisy, np.full(len(true), 5.0), noisy.mean()).smooth()
-        assert found[frequent] == pytest.approx(1e6, rel=1e-3)
-        assert np.delete(found, frequent).mean() == pytest.approx(3, rel=0.5)
 
 
 def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
@@ -260,21 +90,6 @@ def test_a_round_without_noise_is_for_topics(corpus):
         model.set_params(epsilon=np.inf).partial_fit(corpus[0])
     assert np.isfinite(model.components_).all()
     assert model.epsilon_ == np.inf
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 8.0])
-def test_signal_to_noise_is_its_formula(corpus, epsilon):
-    model = fit(corpus[0], epsilon=epsilon, max_iter=10)
-    table = model._released
-    noise, weights = [], []
-    for step in schedule(10, share_for_totals=table.share_for_totals):
-        if not step.for_totals:
-            noise.append(step.norm * model.privacy_.events[1 + step.t].noise_multiplier)
-            weights.append(len(weights) + 1.0)
-    weights = np.square(weights) / np.square(weights).sum()
-    of_average = math.sqrt((weights**2 * np.square(noise)).sum())
-    expected = (table.totals * table.weight).mean() / 5 / of_average
-    assert model.signal_to_noise_ == pytest.approx(expected, rel=1e-4)
 
 
 def test_one_warning_says_both_numbers(corpus):

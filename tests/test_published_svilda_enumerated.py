@@ -18,7 +18,8 @@ from dplda.core._fold_in import e_step, exp_dirichlet_expectation
 from dplda.datasets import make_topic_corpus
 from dplda.document._noisy_table import nearly_equal
 from dplda.privacy import Gaussian, Repeated, epsilon_of
-from dplda.privacy._streams import Purpose, Streams, uniform
+from dplda.privacy._streams import Purpose
+from dplda.privacy.mechanisms import Streams, uniform
 from dplda.published import PublishedPrivateSVILDA
 from dplda.published._svilda import uniform_sample
 

@@ -1,4 +1,4 @@
-"""Estimates from reports: unbiased, stated variances, documents with those counts."""
+"""Enumerations of reports: estimates, weights and made documents, by laws and forms."""
 
 import math
 
@@ -14,7 +14,9 @@ from dplda.local._estimates import (
     set_and_clear,
     weight_of_prior,
 )
-from dplda.privacy._streams import Purpose, Streams
+from dplda.local._memoized_reports import _next_state
+from dplda.privacy._streams import Purpose
+from dplda.privacy.mechanisms import Streams
 
 N_RUNS = 200_000
 every_flip = pytest.mark.parametrize("flip", [0.25, 0.05])  # f = .5, f = .1
@@ -155,3 +157,9 @@ def test_words_that_share_reports_are_seen_and_long_documents_are_not():
         z = common_words(sp.csr_array(bits.astype(float)), np.arange(60).reshape(6, 10))
         assert low < z[0] < high
         assert abs(z[1:]).max() < 5
+
+
+def test_cells_of_other_lengths_are_another_state():
+    """A byte moved from the document to the id would make an id nobody has reported."""
+    key, state = bytes(32), bytes(32)
+    assert _next_state(key, state, b"ab", b"c") != _next_state(key, state, b"a", b"bc")
