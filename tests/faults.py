@@ -192,19 +192,29 @@ def rows_are_not_clipped(original, contributions, norm, radius):
     return np.floor(np.nan_to_num(rows) * (radius / norm)).sum(axis=0).astype(np.int64)
 
 
-@around("document._contributions:Documents.clipping_bound", RESIDUALS)
-def documents_are_clipped_too_wide(original, self, mechanism, norm):
-    bound, radius = original(self, mechanism, norm)
-    return 2 * bound, 2 * radius
+def wider(tables: Any, radius: int) -> Any:
+    """Tables of a round with another radius, in the same unit."""
+    return tables._replace(norm=tables.norm * radius / tables.radius, radius=radius)
+
+
+@found_by(RESIDUALS)
+def documents_are_clipped_too_wide(patch):
+    def sum_words(original, self, units, *, norm, radius, **options):
+        return original(self, units, norm=2 * norm, radius=2 * radius, **options)
+
+    def sum_topics(original, self, units, tables, *more):
+        return original(self, units, wider(tables, 2 * tables.radius), *more)
+
+    documents = module("document._contributions").Documents
+    wrap(patch, documents, "sum_words", sum_words)
+    wrap(patch, documents, "sum_topics", sum_topics)
 
 
 @around("document._contributions:Documents.sum_topics", RESIDUALS)
-def documents_are_clipped_a_little_too_wide(
-    original, self, *args, norm, radius, **options
-):
+def documents_are_clipped_a_little_too_wide(original, self, units, tables, *more):
     """By less than a thousandth."""
-    wider = radius + (radius >> 10)
-    return original(self, *args, norm=norm * wider / radius, radius=wider, **options)
+    radius = tables.radius + (tables.radius >> 10)
+    return original(self, units, wider(tables, radius), *more)
 
 
 @around("kernels._variational:add_words", "tests/test_variational_kernels.py")
@@ -363,12 +373,13 @@ def a_bare_cell_in_every_fifth_release(patch):
 
 
 @around("document._contributions:Documents.sum_topics", RESIDUALS)
-def one_unit_is_clipped_too_wide(original, self, units, *args, **options):
+def one_unit_is_clipped_too_wide(original, self, units, tables, *more):
     """The clip of the seventh unit is ten times too wide."""
-    total, seventh = original(self, units, *args, **options), units[units == 7]
+    total, seventh = original(self, units, tables, *more), units[units == 7]
     if seventh.size:
-        none = original(self, units[:0], *args, **options)
-        alone = original(self, seventh, *args, **options)
+        tables = tables._replace(inference=None)  # that of the sum
+        none = original(self, units[:0], tables, *more)
+        alone = original(self, seventh, tables, *more)
         total = total + 9 * (alone - none)
     return total
 

@@ -7,18 +7,22 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from dplda.core._fold_in import pad
+from dplda.core._fold_in import in_16_bits, pad
 from dplda.document import _table_estimate
 from dplda.document._document_budget import Round
-from dplda.document._noisy_table import ExactTable, NoisyTable
+from dplda.document._noisy_table import NoisyTable, Reading, learn, random_table
 from dplda.document._public_words import PublicWords
+from dplda.document._rules import ExactRules, Rules
 from dplda.document._table_estimate import (
     FACTORS,
-    TableEstimate,
-    WordTotals,
+    NoisyCells,
     add_up,
+    estimated,
     temper,
+    topic_shares,
+    word_probabilities,
 )
+from dplda.document._word_totals import WordTotals
 from dplda.kernels import _sets
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
@@ -67,8 +71,11 @@ def test_estimate_is_the_same_for_any_set_and_number_of_threads(
     for name, n_jobs in itertools.product(instruction_sets, (1, 2)):
         _sets.use(name)
         public = any_public(totals, shape[1]) if is_public else None
-        estimate = TableEstimate(totals, public, n_jobs=n_jobs)
-        results.append([estimate(noisy, noise_scale, renew=n < 1) for n in range(2)])
+        cells, prior, found = NoisyCells(noisy, noise_scale, totals), None, []
+        for n in range(2):
+            table, prior = estimated(cells, prior, public, renew=n < 1, n_jobs=n_jobs)
+            found.append(table)
+        results.append(found)
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
 
@@ -77,12 +84,11 @@ def test_estimate_is_the_same_for_any_set_and_number_of_threads(
 def test_the_estimate_is_the_posterior_mean_of_the_mixture(scale, instruction_set):
     """Within a fiftieth of the noise: between the nodes of a table of means."""
     totals, noisy, noise_scale = any_table(301, 20, scale)
-    estimate = TableEstimate(totals)
-    found = estimate(noisy, noise_scale)
-    center = totals[:, None, None] * estimate.expected[0, :20, None] * FACTORS
+    found, prior = estimated(NoisyCells(noisy, noise_scale, totals))
+    center = totals[:, None, None] * prior.expected[0, :20, None] * FACTORS
     variance = (center / 4) ** 2 + noise_scale[:, None, None] ** 2
     off = noisy[..., None] - center
-    log_joint = np.log(estimate.prior) - 0.5 * (off**2 / variance + np.log(variance))
+    log_joint = np.log(prior.factors) - 0.5 * (off**2 / variance + np.log(variance))
     joint = np.exp(log_joint - log_joint.max(axis=-1, keepdims=True))
     mean = (joint * (center + off * (center / 4) ** 2 / variance)).sum(
         axis=-1
@@ -99,26 +105,35 @@ def test_a_round_enters_the_average(shape, instruction_set):
     noisy = np.random.default_rng(1).integers(-(10**12), 10**12, shape)
     of_words = WordTotals(totals, scale, totals.mean())
     for exact, n_jobs in itertools.product((False, True), (1, 2)):
-        estimate = TableEstimate(totals, read=of_words, n_jobs=n_jobs)
-        kind = ExactTable if exact else NoisyTable
-        released = kind(scale, table.copy(), before.copy(), estimate, of_words)
+        reading = Reading(of_words, totals, totals)
+        known = NoisyTable(scale, table.copy(), before.copy(), of_words, reading)
         step = Round(
             1, 3, DiscreteGaussian.for_noise_multiplier(1.0), 1.0, 2.4, 0.3, 1, 1, False
         )
-        released.update(noisy, step, unit=1e-9, share=0.3, topic_word_prior=0.0)
+        after = learn(
+            known,
+            noisy.copy(),
+            step,
+            unit=1e-9,
+            share=0.3,
+            is_centered=not exact,
+            n_jobs=n_jobs,
+        )
+        np.testing.assert_array_equal(known.table, table)  # it is a value
+        np.testing.assert_array_equal(known.average, before)
         counts = noisy * 1e-9 / scale[:, None]
         if not exact:
             shares = table.astype(float) / table.sum(axis=1, keepdims=True, dtype=float)
             counts += totals[:, None] * shares - counts.mean(axis=1, keepdims=True)
         np.testing.assert_allclose(
-            released.average, 0.7 * before + 0.3 * counts, rtol=1e-12
+            after.average, 0.7 * before + 0.3 * counts, rtol=1e-12
         )
 
 
 @pytest.mark.parametrize("n_topics", [1, 5, 8, 20])
 def test_tables_of_a_round(n_topics):
     totals = rng.gamma(0.5, 100, 40) + 1
-    released = NoisyTable.from_totals(
+    released = random_table(
         WordTotals(totals, np.zeros(40), totals.mean()),
         np.ones(40),
         n_topics,
@@ -126,13 +141,16 @@ def test_tables_of_a_round(n_topics):
     )
     table = released.table.astype(float)
     used = pad(np.full((40, n_topics), 7))
-    phi = released.word_probabilities(used.copy())
+    phi = word_probabilities(released.table, used.copy(), None)
     assert phi[:, n_topics:].sum() == 0
     np.testing.assert_allclose(phi[:, :n_topics], table / table.sum(axis=0), rtol=2e-7)
-    center = released.center(used.copy())
+    center = topic_shares(released.table, used.copy(), None)
     shares = table / table.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(center[:, :n_topics], shares, rtol=2e-7)
-    assert not ExactTable.center(released, used).any()
+    found = Rules().center(released, used.copy())
+    np.testing.assert_array_equal(found, in_16_bits(center, size=0))
+    assert found.any()
+    assert not ExactRules().center(released, used).any()
 
 
 @pytest.mark.parametrize("power", [0.3, 0.75, 1.0])

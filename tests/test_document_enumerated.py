@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, release_word_totals
 from dplda.document._document_budget import document_budget
+from dplda.document._rules import ExactRules, Rules
 from dplda.privacy import (
     epsilon_of,
 )
@@ -62,13 +63,13 @@ def test_documents_are_scaled_to_the_norm_and_short_ones_at_most_five_times(corp
         sp.vstack([corpus, np.eye(2, 60, dtype=int)]), K, None
     )
     weight = np.linspace(0.5, 2, 60)
-    documents.rescale(weight, 6.0, exact=False)
+    documents.rescale(weight, 6.0)
     lengths = np.sqrt(documents.X.toarray() ** 2 @ weight**2)
     np.testing.assert_allclose(
         documents.scale * lengths, np.minimum(6, 5 * lengths), rtol=1e-6
     )
     assert documents.scale.max() == 5
-    documents.rescale(weight, 12.0, exact=True)
+    ExactRules().rescale(documents, 2 * weight)
     assert documents.scale.max() == 5  # without noise the scale stays as it is
 
 
@@ -89,7 +90,7 @@ def test_a_document_reaches_the_radius_of_the_first_totals_and_not_more(n_docs):
             values.append(value.copy())
             return value
 
-    release_word_totals(documents, [mechanism] * 2, Gate(), 6.0, most)
+    release_word_totals(documents, [mechanism] * 2, Gate(), Rules(), most)
     radius, (first, second) = mechanism.radius, values
     one, more = (
         (radius // 10, []) if n_docs == 1 else (radius // 150, [radius // 150 * 10])

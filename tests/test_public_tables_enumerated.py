@@ -9,9 +9,10 @@ import pytest
 
 from dplda import PrivateSVILDA, SubLDA, public_prior
 from dplda.datasets import make_topic_corpus
-from dplda.document._noisy_table import NoisyTable
+from dplda.document._noisy_table import random_table
 from dplda.document._public_words import PublicWords
-from dplda.document._table_estimate import TableEstimate, WordTotals
+from dplda.document._table_estimate import NoisyCells, estimated
+from dplda.document._word_totals import WordTotals
 from dplda.privacy import LowSignalWarning
 from dplda.privacy.mechanisms import Streams
 
@@ -107,11 +108,12 @@ def test_public_frequencies_are_kept_where_releases_say_little(seed):
         np.random.default_rng(seed + 9).poisson(totals / totals.sum() * 50_000)
     )
     found = public.totals(WordTotals(noisy, np.full(800, 3000.0), totals.mean()))
-    assert log_loss(totals, found) < log_loss(totals, public.counts + 1) + 0.005
+    assert log_loss(totals, found) < log_loss(totals, public.topics.counts + 1) + 0.005
 
 
 def test_words_without_public_tokens_are_even_in_all_topics():
-    shares = PublicWords.of(None, np.array([[0.0, 6.0], [0.0, 0.0], [0.0, 0.0]])).shares
+    table = np.array([[0.0, 6.0], [0.0, 0.0], [0.0, 0.0]])
+    shares = PublicWords.of(None, table).topics.shares
     np.testing.assert_allclose(
         shares, [[1 / 3] * 3, [20 / 24, 2 / 24, 2 / 24]], rtol=1e-6
     )
@@ -131,9 +133,8 @@ def test_drowned_cells_are_the_public_ones():
     rng = np.random.default_rng(0)
     totals, shares = rng.gamma(0.3, 500, 301) + 1, rng.dirichlet(np.full(20, 0.3), 301)
     public = PublicWords.of(None, shares.T * 1e6)
-    found = TableEstimate(totals, public)(
-        totals[:, None] * shares, np.full(301, 1e6), last=True
-    )
+    cells = NoisyCells(totals[:, None] * shares, np.full(301, 1e6), totals)
+    found, _ = estimated(cells, public=public, last=True)
     found /= found.sum(axis=1, keepdims=True)
     assert np.abs(found - shares).mean() < 0.1 * np.abs(1 / 20 - shares).mean()
 
@@ -147,12 +148,12 @@ def test_the_first_table_is_public_where_words_have_counts():
         PublicWords.of(None, counts),
     )
     one, other = (
-        NoisyTable.from_totals(
-            exact, np.ones(60), K, Streams.from_random_state(0), p
-        ).average
+        random_table(exact, np.ones(60), K, Streams.from_random_state(0), p).average
         for p in (None, public)
     )
-    np.testing.assert_allclose(other[10:], (totals[:, None] * public.shares)[10:])
+    np.testing.assert_allclose(
+        other[10:], (totals[:, None] * public.topics.shares)[10:]
+    )
     np.testing.assert_array_equal(other[:10], one[:10])
 
 
@@ -160,7 +161,7 @@ def test_the_first_table_is_public_where_words_have_counts():
 def test_what_a_model_keeps_is_public(kind, train, good):
     """Two fits with one table keep equal things of it, whatever the documents are."""
     kept = [
-        fitted(kind, X, prior_components=good, max_iter=1)._released.estimate.public
+        fitted(kind, X, prior_components=good, max_iter=1)._released.public.topics
         for X in (train, train[:9])
     ]
     np.testing.assert_array_equal(kept[0].shares, kept[1].shares)

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from dplda import PrivateSVILDA, SubLDA
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
-from dplda.document import _noisy_table, _sublda
+from dplda.document import _document_lda, _noisy_table, _sublda
 from dplda.document._contributions import Documents, integer_shift
-from dplda.document._noisy_table import NoisyTable
+from dplda.document._rules import ExactRules
 from dplda.document._sublda import frequent_words
 from dplda.gibbs import _gibbslda
 from dplda.privacy import (
@@ -65,7 +65,7 @@ class OneDocument(Curator):
         return np.array([3])
 
     def release(self, value, mechanism, **kwargs):
-        self.value = value
+        self.value = value.copy()
         return super().release(value, mechanism, **kwargs)
 
 
@@ -79,8 +79,10 @@ def test_weights_undo_the_rates(corpus, charged):
         model = SubLDA(4, epsilon=math.inf, subsampling_ratio=ratio, boost=boost)
         budget, streams = model._budget(), Streams.from_random_state(0)
         curator = charged(budget.plan(1, 1), streams, kind=OneDocument)
-        documents, copied = Documents.from_counts(X, 4, None), table.copied(True, None)
-        model._rounds(documents, copied, copied.schedule(budget, 1), curator)
+        rules = model._rules(budget)
+        steps = budget.schedule(1, 1, share_for_totals=0.0, powers=rules.powers)
+        documents = Documents.from_counts(X, 4, None)
+        assert len(list(model._rounds(documents, table, steps, curator, rules))) == 1
         values.append(curator.value)
     share = Documents.from_counts(X, 4, None).share_of(frequent_words(table.table, 0.5))
     rate = np.clip(0.4 * share, 0.2, 0.4)
@@ -99,9 +101,9 @@ def test_many_topics_without_noise_start_from_a_live_sweep(corpus, monkeypatch):
         monkeypatch.setattr(module, "LIVE_START", 4)
     made = []
     monkeypatch.setattr(
-        NoisyTable,
-        "word_probabilities",
-        lambda self, _: made.append(self.average) or 1 / 0,
+        ExactRules,
+        "tables",
+        lambda self, table, *_: made.append(table.average) or 1 / 0,
     )
     seeds = [np.random.RandomState(0) for _ in range(2)]
     with pytest.raises(ZeroDivisionError):
@@ -135,14 +137,15 @@ def test_without_noise_a_document_reads_what_the_others_have_added(corpus, monke
     """With noise its contribution is clipped: its share of the table is unknown."""
     infer, asked = Documents.infer, []
 
-    def noted(self, units, phi, prior, own=None, **options):
+    def noted(self, units, inference):
+        phi, own = inference.table, inference.own
         if own is not None:
             np.testing.assert_allclose(phi[:, :4].sum(axis=0), 1, rtol=1e-4)
             np.testing.assert_allclose(
                 own[0].sum(), corpus.sum() + 50 * 4 * own[1], rtol=0.01
             )
         asked.append(own)
-        return infer(self, units, phi, prior, own=own, **options)
+        return infer(self, units, inference)
 
     monkeypatch.setattr(Documents, "infer", noted)
     SubLDA(4, epsilon=math.inf, max_iter=3, random_state=0).fit(corpus)
@@ -201,8 +204,9 @@ def test_an_interrupt_of_what_learns_leaves_the_rounds_before(kind, monkeypatch)
     """The same as after a release: nothing of the round that was not completed."""
     expected, _, _ = interrupted(kind, monkeypatch, Curator, "release", 6)
     for place in (
-        (_noisy_table._denoise, "learn", 3),
-        (_noisy_table.TableEstimate, "__call__", 3),
+        (_noisy_table._denoise, "learn", 4),
+        (_noisy_table, "estimated", 4),
+        (_document_lda, "learn", 4),
     ):
         model, ledger, _ = interrupted(kind, monkeypatch, *place)
         assert model.n_iter_ == expected.n_iter_ == 3

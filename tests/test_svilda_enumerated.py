@@ -11,10 +11,14 @@ from scipy.stats import binomtest
 from sklearn.decomposition._lda import _update_doc_distribution
 
 from dplda import PrivateSVILDA
+from dplda.core._fold_in import in_16_bits, pad
 from dplda.datasets import make_topic_corpus
+from dplda.document import _document_lda
 from dplda.document._contributions import Documents
-from dplda.document._noisy_table import ExactTable, NoisyTable
-from dplda.document._table_estimate import WordTotals
+from dplda.document._document_budget import document_budget
+from dplda.document._noisy_table import random_table
+from dplda.document._rules import ExactRules, Rules
+from dplda.document._word_totals import WordTotals
 from dplda.privacy import SeededNoiseWarning
 from dplda.privacy.mechanisms import Streams
 from dplda.published._svilda import shorten
@@ -36,45 +40,43 @@ def seeded(model, X):
         return model.set_params(random_state=0).fit(X)
 
 
-PRIORS = True, (0.1, 0.01)  # anew
-
-
-def zeros():
-    return np.zeros((50, 16), np.float32)
+def tables_of(kind, table, power=0.3):
+    """What documents are told in a round, whose inference begins anew."""
+    budget = document_budget(1.0, None, 1e-6, max_iter=1, subsampling_ratio=1.0)
+    (step,) = budget.schedule(0, 1, share_for_totals=0.0, powers=(power, power))
+    room = np.zeros((50, 16), np.float32)
+    return kind(begins_anew=True).tables(table, step, 6.0, room)
 
 
 def start(X, alike=False):
     totals = np.asarray(X.sum(axis=0), float).ravel()
     exact = WordTotals(totals, np.zeros(len(totals)), totals.mean())
-    return NoisyTable.from_totals(
+    return random_table(
         exact, np.ones(len(totals)), K, Streams.from_random_state(0), alike=alike
     )
 
 
 def test_rates_decay_from_the_first_table(corpus, monkeypatch):
     """Round t enters the average with the share (1 + t) ** -learning_decay."""
-    shares, update = [], NoisyTable.update
+    shares, learn = [], _document_lda.learn
 
-    def recorded(self, *args, share, **rest):
+    def recorded(*args, share, **rest):
         shares.append(share)
-        update(self, *args, share=share, **rest)
+        return learn(*args, share=share, **rest)
 
-    monkeypatch.setattr(NoisyTable, "update", recorded)
+    monkeypatch.setattr(_document_lda, "learn", recorded)
     model = PrivateSVILDA(K, epsilon=4.0, learning_decay=0.6, max_iter=5)
     seeded(model, corpus)
     assert shares == pytest.approx([(1 + t) ** -0.6 for t in range(1, 6)])
 
 
-@pytest.mark.parametrize("kind", [NoisyTable, ExactTable])
+@pytest.mark.parametrize("kind", [Rules, ExactRules])
 def test_a_round_starts_every_document_from_scratch(corpus, kind):
-    documents, table, out = (
-        Documents.from_counts(corpus, K, None),
-        start(corpus),
-        zeros(),
-    )
+    documents = Documents.from_counts(corpus, K, None)
+    tables = tables_of(kind, start(corpus), power=1.0)
     rows, thetas = np.arange(0, 400, 2), []
     for _ in range(2):
-        kind.infer(table, documents, rows, 1.0, out, *PRIORS)
+        documents.sum_topics(rows, tables)
         thetas.append(documents.theta.copy())
         documents.theta[rows, :K] = 1e-3
     np.testing.assert_array_equal(*thetas)
@@ -82,19 +84,20 @@ def test_a_round_starts_every_document_from_scratch(corpus, kind):
 
 
 def test_without_noise_topics_are_dirichlet_posteriors(corpus):
-    documents, released, rows = (
-        Documents.from_counts(corpus, K, None),
-        start(corpus),
-        np.arange(9),
-    )
-    factor = ExactTable.infer(released, documents, rows, 0.3, zeros(), *PRIORS)
+    released = start(corpus)
     table = released.table.astype(float)
+    exact, noisy = (tables_of(kind, released) for kind in (ExactRules, Rules))
     expected = np.exp(psi(table) - psi(table.sum(axis=0)))
-    np.testing.assert_allclose(factor[:, :K], expected, rtol=1e-6, atol=1e-30)
-    factor = released.infer(documents, rows, 0.3, zeros(), *PRIORS)
     np.testing.assert_allclose(
-        factor[:, :K], (table / table.sum(axis=0)) ** 0.3, rtol=1e-4
+        exact.inference.table[:, :K], expected, rtol=1e-6, atol=1e-30
     )
+    assert exact.inference.by_e_step
+    assert not noisy.inference.by_e_step
+    shares = table / table.sum(axis=0)
+    np.testing.assert_allclose(noisy.inference.table[:, :K], shares, rtol=1e-6)
+    for found, factor in ((exact, expected), (noisy, shares**0.3)):
+        off = found.factor.astype(int) - in_16_bits(pad(factor))
+        assert np.abs(off).max() <= 3  # of 32767: a relative error of 1e-4
 
 
 def shortened(X, n_tokens, seed=0):

@@ -43,7 +43,7 @@ def test_scale_and_rate_of_a_user_are_those_of_all_words_together(corpus, ids):
     )
     assert_array_equal(documents.unit_counts().toarray(), added)
     lengths = np.sqrt(added**2 @ weight**2)
-    documents.rescale(weight, 60.0, exact=False)
+    documents.rescale(weight, 60.0)
     assert_allclose(documents.scale * lengths, np.minimum(60, 5 * lengths), rtol=1e-6)
 
 
@@ -56,8 +56,9 @@ def test_copies_have_the_word_totals_of_one_longer_document(n_copies, corpus):
     longer = Documents.from_counts(n_copies * row, 4, None)
     sums = []
     for documents in (copies, longer):
-        documents.rescale(np.ones(40), 6.0, exact=False)
-        sums.append(documents.sum_words(weight=np.ones(40), norm=6.0, radius=5000))
+        documents.rescale(np.ones(40), 6.0)
+        total = documents.sum_words(None, weight=np.ones(40), norm=6.0, radius=5000)
+        sums.append(total)
     assert_array_equal(*sums)
     assert 0.98 * 5000**2 < (sums[0] ** 2).sum() <= 5000**2
 

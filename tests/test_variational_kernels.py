@@ -18,6 +18,7 @@ from dplda.core._fold_in import (
 )
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, integer_shift
+from dplda.document._private_side import RoundTables
 from dplda.kernels import _sets, _variational
 
 SIZES = [1, 2, 7, 16, 17, 20, 33]
@@ -98,14 +99,15 @@ def sum_topics(
     ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else np.array(unit_ptr)
     documents = Documents(X, ptr, factor.shape[1], theta=theta)
     documents.scale = scale
-    return documents.sum_topics(
-        np.array(units, np.int64),
-        factor=reference.in_chunks(factor),
-        center=reference.in_chunks(center),
-        weight=weight,
-        norm=norm,
-        radius=radius,
+    tables = RoundTables(
+        None,
+        reference.in_chunks(factor),
+        reference.in_chunks(center),
+        weight,
+        norm,
+        radius,
     )
+    return documents.sum_topics(np.array(units, np.int64), tables)
 
 
 def twin(X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None):
@@ -595,7 +597,7 @@ def word_totals(counts, weight, scale=1.0, norm=1.0, radius=MAX_RADIUS):
     X, theta = single_precision(np.array([counts], np.float32)), pad(np.ones((1, 1)))
     documents = Documents(X, np.arange(2), 1, theta=theta)
     documents.scale = np.array([scale])
-    return documents.sum_words(weight=np.array(weight), norm=norm, radius=radius)
+    return documents.sum_words(None, weight=np.array(weight), norm=norm, radius=radius)
 
 
 @settings(deadline=None, max_examples=200)

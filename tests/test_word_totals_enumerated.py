@@ -7,6 +7,7 @@ import pytest
 
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
+from dplda.document import _document_lda
 from dplda.document._contributions import (
     Documents,
     release_totals_again,
@@ -18,8 +19,9 @@ from dplda.document._document_budget import (
     TOTALS,
     document_budget,
 )
-from dplda.document._noisy_table import MORE_PRECISE, NoisyTable
-from dplda.document._table_estimate import TableEstimate, WordTotals
+from dplda.document._noisy_table import MORE_PRECISE
+from dplda.document._rules import Rules
+from dplda.document._word_totals import WordTotals
 from dplda.metrics import held_out_perplexity
 from dplda.privacy._accounting import gaussian_mu
 from dplda.privacy.mechanisms import Charge, Curator, DiscreteGaussian, Streams, sampled
@@ -59,7 +61,7 @@ def frequencies_alone(X, epsilon, seed):
     with Charge(events, label="test", unit="document") as charge:
         charge.begin()
         released, _ = release_word_totals(
-            Documents.from_counts(X, 1, 1), steps, Curator(charge, streams), 6.0
+            Documents.from_counts(X, 1, 1), steps, Curator(charge, streams), Rules()
         )
     return released.smooth()
 
@@ -95,11 +97,9 @@ def test_rounds_of_totals_are_spread_and_never_the_first(share):
 
 def schedule(n_rounds=80, share_for_totals=0.0):
     budget = document_budget(1.0, None, DELTA, max_iter=n_rounds, subsampling_ratio=1.0)
-    ones, estimate = np.ones((2, 1)), TableEstimate(np.ones(2))
-    table = NoisyTable(
-        ones[:, 0], ones, ones, estimate, share_for_totals=share_for_totals
+    return budget.schedule(
+        0, n_rounds, share_for_totals=share_for_totals, powers=Rules.powers
     )
-    return table.schedule(budget, n_rounds)
 
 
 class Watched(Curator):
@@ -121,7 +121,7 @@ def again(X, ratio, seed, users=None):
         Documents.from_counts(X, 3, 1, users),
         np.linspace(1, 3, X.shape[1]),
     )
-    documents.rescale(weight, 6.0, exact=False)
+    documents.rescale(weight, 6.0)
     with Charge(events, label="test", unit="document") as charge:
         charge.begin()
         curator = Watched(charge, streams)
@@ -154,7 +154,7 @@ def test_a_round_of_totals_estimates_the_totals(corpus):
     X = corpus[0]
     noisy, scale = again(X, 1.0, 1)[2]
     documents, weight = Documents.from_counts(X, 3, 1), np.linspace(1, 3, 300)
-    documents.rescale(weight, 6.0, exact=False)
+    documents.rescale(weight, 6.0)
     expected = documents.scale @ X.toarray()
     standard = (noisy - expected) / scale
     assert abs(standard.mean()) < 0.25
@@ -166,12 +166,13 @@ def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(
     corpus, monkeypatch
 ):
     """To look at the latest ones changes no model."""
-    update, missing = NoisyTable.update, []
+    learn, missing = _document_lda.learn, []
 
     def looked_at(table, *args, **options):
         assert (table.totals > 0).all()
-        update(table, *args, **options)
-        missing.append(table.released.precision / table.estimate.read.precision)
+        after = learn(table, *args, **options)
+        missing.append(after.released.precision / after.reading.of.precision)
+        return after
 
     def fitted():
         public = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(
@@ -183,7 +184,7 @@ def test_rounds_of_topics_read_totals_that_are_nearly_as_precise_as_the_last(
         return model.set_params(random_state=0).fit(corpus[0])
 
     expected = fitted()
-    monkeypatch.setattr(NoisyTable, "update", looked_at)
+    monkeypatch.setattr(_document_lda, "learn", looked_at)
     model = fitted()
     assert 1 < max(missing) < MORE_PRECISE
     np.testing.assert_array_equal(model.components_, expected.components_)

@@ -5,7 +5,7 @@ import pytest
 
 from dplda.datasets import make_topic_corpus
 from dplda.document._public_words import PublicWords, left_out
-from dplda.document._table_estimate import TableEstimate
+from dplda.document._table_estimate import NoisyCells, estimated
 
 pytestmark = pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 
@@ -41,7 +41,7 @@ def test_what_is_expected_of_words_does_not_repeat_the_noise_of_their_rows():
         public = PublicWords.of(random.normal(size=(N_WORDS, 80)), None)
         noise, totals = np.full(N_WORDS, 5.0), np.full(N_WORDS, 100.0)
         noisy = totals[:, None] / K + random.normal(0, 5, (N_WORDS, K))
-        expected = public.expect(noisy, noise, totals, np.full(K, 1 / K), last=True)
+        expected, _ = public.expect(noisy, noise, totals, np.full(K, 1 / K), last=True)
         repeated.append(np.corrcoef(expected.ravel(), noisy.ravel())[0, 1])
     assert np.mean(repeated) < 0.02
 
@@ -60,12 +60,12 @@ def test_rows_that_repeat_the_table_do_not_confirm_what_was_expected(wrong):
             vectors = random.permutation(vectors) if wrong else vectors
             public = None if kind is None else PublicWords.of(vectors, None)
             totals, average = np.full(400, 100.0), 0.0
-            estimate = TableEstimate(totals, public)
-            shares = truth
+            shares, prior = truth, None
             for n in range(1, 41):
                 noisy = 100 * shares + random.normal(0, 100, shares.shape)
                 average += (noisy - average) / n
-                table = estimate(average, np.full(400, 100 / n**0.5), last=n == 40)
+                cells = NoisyCells(average, np.full(400, 100 / n**0.5), totals)
+                table, prior = estimated(cells, prior, public, last=n == 40)
                 shares = 0.9 * table / table.sum(axis=1, keepdims=True) + 0.1 * truth
             found.append(
                 np.abs(table / table.sum(axis=1, keepdims=True) - truth).mean()
@@ -94,11 +94,11 @@ def test_what_is_expected_of_a_word_does_not_depend_on_its_own_row(vectors):
     totals, noise = random.gamma(1, 100, N_WORDS), np.full(N_WORDS, 5.0)
     noisy = totals[:, None] * random.dirichlet(np.ones(K), N_WORDS)
     rows = noisy / totals[:, None] - 1 / K
-    one = left_out(public.directions, rows, np.ones(N_WORDS), 1.0)
+    one = left_out(public.vectors.directions, rows, np.ones(N_WORDS), 1.0)
     rows[7] = 9.0
-    other = left_out(public.directions, rows, np.ones(N_WORDS), 1.0)
+    other = left_out(public.vectors.directions, rows, np.ones(N_WORDS), 1.0)
     np.testing.assert_allclose(other[7], one[7], rtol=1e-6)
     assert not np.allclose(other[8], one[8])
-    expected = public.expect(noisy, noise, totals, np.full(K, 1 / K))
+    expected, _ = public.expect(noisy, noise, totals, np.full(K, 1 / K))
     np.testing.assert_allclose(expected.sum(axis=1), 1)
     assert expected.min() > 0

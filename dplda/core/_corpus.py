@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -210,12 +210,29 @@ def positive_entries(
     return without_zeros(add_duplicates(X))
 
 
-def are_shards(X: Any) -> bool:
-    """Whether `X` is a CountShards.
+class ShardOfUnits(Protocol):
+    """One of the shards."""
 
-    Its class is not loaded, and no column of `X` is looked up.
-    """
-    return "CountShards" in map(attrgetter("__name__"), type(X).__mro__)
+    def users(self) -> npt.NDArray[np.int64]:
+        """Number of the unit of each document."""
+
+
+class Shards(ABC):
+    """A corpus in shards: `dplda.datasets.CountShards`, as far as checks read it."""
+
+    shape: tuple[int, int]
+    unit: str  # what fits and scores protect
+    feature_names: npt.NDArray[np.object_] | None  # the words of the columns
+    shards: Sequence[ShardOfUnits]
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[sp.csr_array]:
+        """The matrix of each shard, in order."""
+
+
+def are_shards(X: object) -> TypeGuard[Shards]:
+    """Whether `X` is a corpus in shards. No column of `X` is looked up."""
+    return isinstance(X, Shards)
 
 
 def unit_of(X: Any, user_ids: Any) -> str:
@@ -230,8 +247,7 @@ def unit_of(X: Any, user_ids: Any) -> str:
             "a CountShards holds the users of its documents: pass user_ids to "
             "write_shards, which keeps the documents of a user together, and none here"
         )
-    unit: str = X.unit
-    return unit
+    return X.unit
 
 
 def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:

@@ -16,7 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dplda.core._corpus import MAX_TOKENS, NOT_COUNTS, positive_entries, whole_counts
+from dplda.core._corpus import (
+    MAX_TOKENS,
+    NOT_COUNTS,
+    Shards,
+    positive_entries,
+    whole_counts,
+)
 from dplda.core._fold_in import LARGEST_COUNT, single_precision
 from dplda.leaf._checks import check_integer
 from dplda.leaf._files import write_atomically
@@ -135,7 +141,7 @@ class Shard:
         ]
 
 
-class CountShards:
+class CountShards(Shards):
     """A count matrix in files of `write_shards`, for corpora larger than the memory.
 
     `SubLDA` and `PrivateSVILDA` train on it as on the matrix itself, with the same
@@ -186,6 +192,8 @@ class CountShards:
     (3, (3, 30))
     """
 
+    shards: list[Shard]
+
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
         path = Path(self.folder, MANIFEST)
@@ -226,9 +234,9 @@ class CountShards:
         self.unit, self.shards, self.n_shards = unit, shards, len(shards)
         self.shape = (sum(shard.n_docs for shard in shards), n_words)
         self.feature_names = None if words is None else np.array(words, dtype=object)
-        self.engine: Any = None
+        self.engine: object = None
 
-    def on(self, client: Any) -> CountShards:
+    def on(self, client: object) -> CountShards:
         """The same corpus, whose shards workers of a cluster visit during `fit`.
 
         The result of a fit is the same to the last bit, on any number of workers, and

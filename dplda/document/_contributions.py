@@ -17,10 +17,8 @@ statistics and has the proof.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,8 +31,17 @@ from dplda.core._fold_in import (
     uniform_theta,
     update_theta,
 )
-from dplda.document._document_budget import COUNTS, TOTALS, Round
-from dplda.document._table_estimate import SCALE_UP, WordTotals
+from dplda.document._document_budget import (
+    COUNTS,
+    NORM,
+    SCALE_UP,
+    TOTALS,
+    Noise,
+    Round,
+)
+from dplda.document._private_side import Inference, PrivateSide, RoundTables
+from dplda.document._rules import Rules
+from dplda.document._word_totals import WordTotals
 from dplda.kernels import _variational
 from dplda.kernels._columns import by_column
 from dplda.leaf._threads import in_threads, n_threads
@@ -51,12 +58,11 @@ N_PIECES = 16  # of the words, which threads share; a public constant
 NEARLY = 1 - 2**-12
 
 
-@dataclass
 class Documents:
-    """Private documents in training: what the rounds of a fit ask of them.
+    """Private documents in memory: a `PrivateSide`.
 
     Every attribute is private. A row of each is a function of that unit and of past
-    releases. Only integer sums are released; rates stay with the curator.
+    releases.
 
     Parameters
     ----------
@@ -66,10 +72,10 @@ class Documents:
         First document of each unit, and the number of documents.
     n_components : int
         Number of topics, without the padding.
-    n_jobs : int or None
+    n_jobs : int or None, default=None
         Number of threads. It never changes a result.
     theta : ndarray of shape (n_docs, padded), float32, or None, default=None
-        Topic weights; equal ones if None.
+        Topic weights, which the rounds improve in place; equal ones if None.
 
     Attributes
     ----------
@@ -79,12 +85,24 @@ class Documents:
         Number of units, private, and size of the vocabulary.
     """
 
-    X: sp.csr_array
-    unit_ptr: np.ndarray
-    n_components: int
-    n_jobs: int | None = None
-    theta: Any = None
-    _all_columns: sp.csc_array | None = field(default=None, repr=False)
+    def __init__(
+        self,
+        X: sp.csr_array,
+        unit_ptr: np.ndarray,
+        n_components: int,
+        n_jobs: int | None = None,
+        theta: np.ndarray | None = None,
+    ) -> None:
+        n_docs, self.n_words = X.shape
+        self.X = X
+        self.unit_ptr = unit_ptr
+        self.n_units = len(unit_ptr) - 1
+        self.n_components = n_components
+        self.n_jobs = n_jobs
+        self.theta = uniform_theta(n_docs, n_components) if theta is None else theta
+        self.scale = np.ones(self.n_units)
+        self._are_documents = bool((np.diff(unit_ptr) == 1).all())
+        self._all_columns: sp.csc_array | None = None  # of `X`, once they were needed
 
     @classmethod
     def from_counts(
@@ -105,26 +123,20 @@ class Documents:
             unit_ptr = np.append(0, np.cumsum(np.bincount(users)))
         return cls(single_precision(X), unit_ptr.astype(np.int64), n_components, n_jobs)
 
-    def __post_init__(self) -> None:
-        (n_docs, self.n_words), self.n_units = self.X.shape, len(self.unit_ptr) - 1
-        self.scale = np.ones(self.n_units)
-        self._are_documents = bool((np.diff(self.unit_ptr) == 1).all())
-        if self.theta is None:
-            self.theta = uniform_theta(n_docs, self.n_components)
-
     def unit_counts(self, units: slice = slice(None)) -> sp.csr_array:
         """Word counts of consecutive units, float32: those of their documents.
 
         The counts of a unit's documents are added.
         """
-        ptr = self.unit_ptr[
-            slice(units.start, None if units.stop is None else units.stop + 1)
-        ]
-        rows = self.X if len(ptr) > self.n_units else self.X[ptr[0] : ptr[-1]]
+        begin, end, _ = units.indices(self.n_units)
+        ptr = self.unit_ptr[begin : end + 1]
+        are_all = len(ptr) > self.n_units
+        rows = self.X if are_all else self.X[ptr[0] : ptr[-1]]
         if self._are_documents:
             return rows
-        ones, columns = np.ones(rows.shape[0]), np.arange(rows.shape[0])
-        return single_precision(sp.csr_array((ones, columns, ptr - ptr[0])) @ rows)
+        n_docs = rows.shape[0]
+        adds = sp.csr_array((np.ones(n_docs), np.arange(n_docs), ptr - ptr[0]))
+        return single_precision(adds @ rows)
 
     def lengths(self, weight: np.ndarray) -> np.ndarray:
         """L2 norms of the word counts of each unit, times word weights, (n_units,)."""
@@ -141,124 +153,41 @@ class Documents:
         """The documents of `units`, in order; `units` itself if each is one."""
         if self._are_documents:
             return units
-        first, n_rows = self.unit_ptr[units], np.diff(self.unit_ptr)[units]
+        first = self.unit_ptr[units]
+        n_rows = np.diff(self.unit_ptr)[units]
         before = np.cumsum(n_rows) - n_rows
         return np.arange(n_rows.sum()) + np.repeat(first - before, n_rows)
 
-    def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
-        """Scale each unit to norm `norm`, short ones at most `SCALE_UP` times longer.
-
-        A long unit is clipped to `norm` in any case, so that a larger scale would
-        change nothing. Without noise (`exact`) units are not scaled.
-        """
-        if exact:
-            return
+    def rescale(self, weight: np.ndarray, norm: float) -> None:
         lengths = np.maximum(self.lengths(weight), norm / SCALE_UP)
         self.scale = np.minimum(SCALE_UP, norm / lengths)
 
-    def infer(
-        self,
-        units: np.ndarray,
-        phi: np.ndarray,
-        doc_topic_prior: float,
-        *,
-        anew: bool = False,
-        own: tuple[np.ndarray, float] | None = None,
-    ) -> None:
-        """Improve the topic weights of `units` under table `phi` (n_words, padded).
-
-        `phi` holds word probabilities.
-
-        They begin with those of the last call. `anew`, they begin with equal ones, and
-        become near to those of `infer_fully`. With `own`, see `update_theta`, a
-        document reads what the others have added to the table.
-        """
-        rows = self.rows_of(units)
-        if anew:
-            self.theta[rows, : self.n_components] = 1.0 / self.n_components
-        update_theta(
-            self.X,
-            self.theta,
-            phi,
-            rows,
-            n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior,
-            max_steps=STEPS_ANEW if anew else INNER_STEPS,
-            tolerance=INNER_TOLERANCE,
-            variational=anew,
-            in_integers=True,
-            own=own,
-            n_jobs=self.n_jobs,
-        )
-
-    def infer_fully(
-        self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float
-    ) -> None:
-        """Infer topic weights of `units` anew: exp(E[log theta]), by an E-step."""
-        rows = self.rows_of(units)
-        everybody = len(rows) == self.X.shape[0]
-        _, self.theta[rows] = e_step(
-            self.X if everybody else self.X[rows],
-            factor,
-            n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior,
-            n_jobs=self.n_jobs,
-        )
-
     def share_of(self, words: np.ndarray) -> np.ndarray:
-        """Share of the tokens of units (n_units,) in the mask `words` (n_words,)."""
         counts = self.unit_counts()
         return (counts @ words.astype(np.float64)) / np.maximum(counts.sum(axis=1), 1)
 
     def longest(self) -> float:
-        """Length of the longest unit. Private: for fits without noise."""
         return float(self.lengths(np.ones(self.n_words)).max(initial=0))
 
     def matrices(self) -> Iterator[sp.csr_array]:
-        """The word counts of all documents, in order. Private: for noiseless fits."""
         yield self.X
 
     def close(self) -> None:
-        """Let go of what the training needs."""
-
-    def clipping_bound(self, mechanism: Any, norm: float) -> tuple[float, int]:
-        """The clipping bound of a release: an L2 norm and its integer radius.
-
-        The radius stands for the norm.
-
-        With noise both are public constants. Without noise, where nothing is protected,
-        the bound is one that no unit reaches, a power of two.
-        """
-        if not mechanism.exact:
-            return norm, mechanism.radius
-        return 2.0 ** np.frexp(1 + self.longest())[1], 2**30
+        """Nothing: they go with the last name of them."""
 
     def sum_words(
-        self,
-        units: np.ndarray | None = None,
-        *,
-        weight: np.ndarray,
-        norm: float,
-        radius: int,
-        each: int = 0,
-        most: int = 1,
+        self, units: np.ndarray | None, *, weight: np.ndarray, norm: float, radius: int
     ) -> np.ndarray:
-        """Integer word totals (n_words,), each unit's L2 norm at most `radius`.
-
-        They are those of `units` (None: all). With `each`, a first cell has this number
-        for each document with words, for at most `most` of a unit. If a unit may have
-        several, a last cell has `each` times `most` for each unit with words.
-        """
-        X, threads = self.unit_counts(), n_threads(self.n_jobs)
-        units = np.arange(X.shape[0]) if units is None else units
+        X = self.unit_counts()
+        threads = n_threads(self.n_jobs)
         longest = int(np.diff(X.indptr).max(initial=0))
         # integer sums have no order: the result does not depend on the threads
-        parts = np.zeros((threads, X.shape[1]), np.int64)
+        parts = np.zeros((threads, self.n_words), np.int64)
         _variational.add_word_totals(
             X.indptr,
             X.indices,
             X.data,
-            units,
+            np.arange(self.n_units) if units is None else units,
             weight.astype(np.float32),
             self.scale,
             norm,
@@ -268,131 +197,233 @@ class Documents:
             np.empty((threads, longest), np.int32),
         )
         total: np.ndarray = parts.sum(axis=0)
-        if each:
-            before = np.append(0, np.cumsum(np.diff(self.X.indptr) > 0))[self.unit_ptr]
-            n_docs = np.minimum(np.diff(before)[units], most)
-            n_units = [] if most == 1 else [each * most * np.count_nonzero(n_docs)]
-            total = np.concatenate([[each * n_docs.sum()], total, n_units]).astype(
-                np.int64
-            )
         return total
 
+    def count_documents(self, most: int) -> np.ndarray:
+        has_words = np.diff(self.X.indptr) > 0
+        before = np.append(0, np.cumsum(has_words))
+        n_docs = np.minimum(np.diff(before[self.unit_ptr]), most)
+        return np.array([n_docs.sum(), np.count_nonzero(n_docs)])
+
+    def infer(self, units: np.ndarray, inference: Inference) -> None:
+        """Improve the topic weights of `units`, as `inference` says."""
+        rows = self.rows_of(units)
+        if inference.by_e_step:
+            are_all = len(rows) == self.X.shape[0]
+            _, self.theta[rows] = e_step(
+                self.X if are_all else self.X[rows],
+                inference.table,
+                n_components=self.n_components,
+                doc_topic_prior=inference.doc_topic_prior,
+                n_jobs=self.n_jobs,
+            )
+            return
+        if inference.anew:
+            self.theta[rows, : self.n_components] = 1.0 / self.n_components
+        update_theta(
+            self.X,
+            self.theta,
+            inference.table,
+            rows,
+            n_components=self.n_components,
+            doc_topic_prior=inference.doc_topic_prior,
+            max_steps=STEPS_ANEW if inference.anew else INNER_STEPS,
+            tolerance=INNER_TOLERANCE,
+            variational=inference.anew,
+            in_integers=True,
+            own=inference.own,
+            n_jobs=self.n_jobs,
+        )
+
     def sum_topics(
-        self,
-        units: np.ndarray,
-        *,
-        factor: np.ndarray,
-        center: np.ndarray,
-        weight: np.ndarray,
-        norm: float,
-        radius: int,
-        upweight: np.ndarray | None = None,
+        self, units: np.ndarray, tables: RoundTables, upweight: np.ndarray | None = None
     ) -> np.ndarray:
-        """Integer sum over `units` of centered counts, (n_words, n_components).
-
-        The counts are word-topic counts.
-
-        Unit u contributes the sum over its documents d of s_u w_v x_dv (r_dvk -
-        center_vk) with r_dvk ~ theta_dk factor_vk, clipped to norm `norm`, which stands
-        for `radius` integer units. s_u is the unit's scale, times `upweight` (n_units,)
-        if that is given. Tables are those of `in_16_bits`, the center relative to 1.
-        """
-        docs = self.rows_of(units)
-        theta, columns = self._columns(docs)
-        total = np.zeros((columns.shape[1], self.n_components), np.int64)
+        if tables.inference is not None:
+            self.infer(units, tables.inference)
+        rows = self.rows_of(units)
+        columns = self._columns(rows)
+        total = np.zeros((self.n_words, self.n_components), np.int64)
         if not columns.nnz:
             return total
-        n_docs, of_entries = np.diff(self.unit_ptr)[units], columns.indices
-        several = n_docs > 1
-        if len(docs) != len(units) or several.any():
-            numbers = np.arange(len(units), dtype=np.int32)
-            of_entries = np.repeat(numbers, n_docs)[of_entries]
-        threads = n_threads(self.n_jobs)
-        arrays = (
-            columns.indptr,
-            columns.indices,
-            columns.data,
-            of_entries,
-            in_16_bits(theta, self.n_jobs),
-            factor,
-            center,
-            weight.astype(np.float32),
-            np.empty(columns.nnz, np.int32),
-        )
-        shift = integer_shift(norm, radius)
-        most = radius >> shift  # a longer contribution is taken out again
-
-        def add(scale, sign):
-            """Add the integers of units to `total`, times `sign`; return squares."""
-            squares = np.zeros((N_PIECES, len(units)), np.int64)
-            _variational.add_words(*arrays, scale, shift, sign, total, squares, threads)
-            return squares.sum(axis=0)
-
-        # One sum of squares for each piece: their order does not depend on the threads,
-        # and which words they hold does not depend on the documents.
-        lengths = np.zeros((N_PIECES, len(units)))
-        # then a column is done at once
-        in_one_chunk = arrays[4].shape[1] in (32, 64, 128, 256)
-        longest = int(np.diff(columns.indptr).max())
-        shape = (threads, 2 * longest) if in_one_chunk else (1, 2 * columns.nnz)
-        scratch = np.empty(shape, np.float32)
-        _variational.measure_words(*arrays, scratch, lengths, threads)
-        relative = self.scale[units] / norm
+        n_docs = np.diff(self.unit_ptr)[units]
+        shift = integer_shift(tables.norm, tables.radius)
+        most = tables.radius >> shift  # a longer contribution is taken out again
+        goal = NEARLY * most
+        # from the length of a unit's counts in floats to its length in the sum
+        factor = self.scale[units] / tables.norm
         if upweight is not None:
-            relative = relative * upweight[units]
+            factor = factor * upweight[units]
+
+        theta = self.theta if len(rows) == self.X.shape[0] else self.theta[rows]
+        theta = in_16_bits(theta, self.n_jobs)
+        adding = Adding(theta, tables, total, shift, len(units), n_threads(self.n_jobs))
+        entries = Entries.of_documents(columns, n_docs)
+        lengths = adding.measure(entries)
         scale = np.empty(len(units), np.float32)
-        _variational.clip_scales(lengths, relative, most, NEARLY * most, scale)
-        # their lengths are bounds: what is missing is known from their squares
-        if several.any():
-            squares = add(np.where(several, scale, np.float32(0)), 0)
-            longer = NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale
-            longer = np.minimum(longer, most * relative)
-            scale = np.where(several, longer, scale).astype(np.float32)
+        _variational.clip_scales(lengths, factor, most, goal, scale)
+        has_several = n_docs > 1
+        if has_several.any():
+            # their lengths are bounds: what is missing is known from their squares
+            squares = adding.squares(entries, np.where(has_several, scale, 0))
+            longer = np.minimum(scaled_to(goal, squares, scale), most * factor)
+            scale = np.where(has_several, longer, scale).astype(np.float32)
         # A unit whose integers exceed the radius is taken out. It gets a second try:
         # its entries alone, of the same copies.
         for _ in range(2):
-            squares = add(scale, 1)
+            squares = adding.add(entries, scale)
             too_long = squares > most**2
             if not too_long.any():
                 break
-            indptr, *of_entries, theta, factor, center, weight, sums = arrays
-            kept = too_long[of_entries[2]]
-            arrays = (
-                np.append(0, np.cumsum(kept))[indptr].astype(np.int32),
-                *(array[kept] for array in of_entries),
-                theta,
-                factor,
-                center,
-                weight,
-                sums[kept],
-            )
-            add(scale, -1)
-            scale = (NEARLY * most / np.sqrt(np.maximum(squares, 1)) * scale).astype(
-                np.float32
-            )
+            entries = entries.of_units(too_long)
+            adding.take_out(entries, scale)
+            scale = scaled_to(goal, squares, scale).astype(np.float32)
         return total
 
-    def _columns(self, docs):
-        """Topic weights of `docs`, and a copy of their counts by column.
-
-        It has one entry for each cell.
+    def _columns(self, rows: np.ndarray) -> sp.csc_array:
+        """A copy of the counts of `rows` by column, with one entry for each cell.
 
         All passes of a sum read this copy. A document whose entry stood twice would be
         longer than its sum of squares says.
         """
-        X, shape = self.X, (len(docs), self.n_words)
-        everybody = len(docs) == X.shape[0]
-        if everybody and self._all_columns is not None:
-            return self.theta, self._all_columns
-        if everybody:
-            columns = self._all_columns = X.tocsc()
-        else:
+        if len(rows) < self.X.shape[0]:
             threads = n_threads(self.n_jobs)
-            arrays = by_column(X.indptr, X.indices, X.data, docs, shape[1], threads)
-            columns = sp.csc_array(arrays, shape=shape)
-        # none, unless the caller's arrays changed during the call
-        columns.sum_duplicates()
-        return self.theta if everybody else self.theta[docs], columns
+            X = self.X
+            arrays = by_column(X.indptr, X.indices, X.data, rows, self.n_words, threads)
+            columns = sp.csc_array(arrays, shape=(len(rows), self.n_words))
+            # none, unless the caller's arrays changed during the call
+            columns.sum_duplicates()
+            return columns
+        if self._all_columns is None:
+            self._all_columns = self.X.tocsc()
+            self._all_columns.sum_duplicates()
+        return self._all_columns
+
+
+class Entries(NamedTuple):
+    """Word counts by column, an entry for each document and each of its words."""
+
+    indptr: np.ndarray  # first entry of each word
+    documents: np.ndarray
+    counts: np.ndarray
+    units: np.ndarray  # of the documents
+    sums: np.ndarray  # of products of an entry's topics, which the measure fills in
+
+    @classmethod
+    def of_documents(cls, columns: sp.csc_array, n_docs: np.ndarray) -> Entries:
+        """Those of the documents of units, which have `n_docs` (n_units,) each."""
+        documents = columns.indices
+        units = documents
+        if (n_docs != 1).any():
+            numbers = np.arange(len(n_docs), dtype=np.int32)
+            units = np.repeat(numbers, n_docs)[documents]
+        sums = np.empty(columns.nnz, np.int32)
+        return cls(columns.indptr, documents, columns.data, units, sums)
+
+    def of_units(self, units: np.ndarray) -> Entries:
+        """Those of the units in the mask `units` (n_units,)."""
+        kept = units[self.units]
+        n_before = np.append(0, np.cumsum(kept))
+        return Entries(
+            n_before[self.indptr].astype(np.int32),
+            self.documents[kept],
+            self.counts[kept],
+            self.units[kept],
+            self.sums[kept],
+        )
+
+
+class Adding:
+    """The passes over entries that make up a sum of topics.
+
+    `theta` has the topic weights of the documents, as of `in_16_bits`. Integers are
+    added to `total`, without the last `shift` bits of the radius.
+    """
+
+    def __init__(
+        self,
+        theta: np.ndarray,
+        tables: RoundTables,
+        total: np.ndarray,
+        shift: int,
+        n_units: int,
+        threads: int,
+    ) -> None:
+        self._theta = theta
+        self._factor = tables.factor
+        self._center = tables.center
+        self._weight = tables.weight.astype(np.float32)
+        self._in_one_chunk = theta.shape[1] in (32, 64, 128, 256)
+        self._total = total
+        self._shift = shift
+        self._n_units = n_units
+        self._threads = threads
+
+    def measure(self, entries: Entries) -> np.ndarray:
+        """Squared lengths of the units, in floats, and the sums of the entries.
+
+        The lengths are (n_pieces, n_units), a sum for each piece of the words: their
+        order does not depend on the threads, and which words they hold does not depend
+        on the documents.
+        """
+        shape = (1, 2 * len(entries.counts))
+        if self._in_one_chunk:  # then a column is done at once
+            longest = int(np.diff(entries.indptr).max())
+            shape = (self._threads, 2 * longest)
+        scratch = np.empty(shape, np.float32)
+        lengths = np.zeros((N_PIECES, self._n_units))
+        _variational.measure_words(
+            entries.indptr,
+            entries.documents,
+            entries.counts,
+            entries.units,
+            self._theta,
+            self._factor,
+            self._center,
+            self._weight,
+            entries.sums,
+            scratch,
+            lengths,
+            self._threads,
+        )
+        return lengths
+
+    def add(self, entries: Entries, scale: np.ndarray) -> np.ndarray:
+        """Add the integers of units to the total; their squared lengths (n_units,)."""
+        return self._pass(entries, scale, 1)
+
+    def take_out(self, entries: Entries, scale: np.ndarray) -> None:
+        """Subtract what `add` has added."""
+        self._pass(entries, scale, -1)
+
+    def squares(self, entries: Entries, scale: np.ndarray) -> np.ndarray:
+        """The squared lengths of the integers that `add` would add."""
+        return self._pass(entries, scale.astype(np.float32), 0)
+
+    def _pass(self, entries: Entries, scale: np.ndarray, sign: int) -> np.ndarray:
+        squares = np.zeros((N_PIECES, self._n_units), np.int64)
+        _variational.add_words(
+            entries.indptr,
+            entries.documents,
+            entries.counts,
+            entries.units,
+            self._theta,
+            self._factor,
+            self._center,
+            self._weight,
+            entries.sums,
+            scale,
+            self._shift,
+            sign,
+            self._total,
+            squares,
+            self._threads,
+        )
+        return squares.sum(axis=0)
+
+
+def scaled_to(length: float, squares: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The scales that bring units to `length`, from their squares at `scale`."""
+    return length / np.sqrt(np.maximum(squares, 1)) * scale
 
 
 def integer_shift(norm: float, radius: int) -> int:
@@ -401,82 +432,108 @@ def integer_shift(norm: float, radius: int) -> int:
     The radius keeps 15 bits: most integers then have 16. Without noise, where the norm
     is that of the longest document, a token keeps 10 bits, and the radius 20 at most.
     """
-    bits, of_norm = radius.bit_length(), int(np.frexp(norm)[1])
+    bits = radius.bit_length()
+    of_norm = int(np.frexp(norm)[1])
     return max(0, min(bits - 15, max(bits - 20, bits - of_norm - 10)))
 
 
 def release_word_totals(
-    documents: Documents,
-    mechanisms: Sequence[Any],
+    documents: PrivateSide,
+    mechanisms: Sequence[Noise],
     curator: Curator,
-    norm: float,
+    rules: Rules,
     most: int = 1,
 ) -> tuple[WordTotals, np.ndarray]:
     """Word totals and word weights (n_words,), from two releases.
 
-    The first release sets the weights, the second uses them. `norm` is the clipping
-    bound of both. The first one also counts the documents, `most` of a unit, and the
-    units, if those are not the documents, with 1 / `COUNT_SHARE` of the bound.
+    The first release sets the weights, the second uses them. The first one also counts
+    the documents, at most `most` of a unit.
+    """
+    one, other = mechanisms
+    first = release_first_totals(documents, one, curator, rules, most)  # public
+    weight = rules.word_weights(first)  # public
+    second = release_second_totals(documents, weight, other, curator, rules)  # public
+    # documents are scaled slightly differently in the two
+    before = max(float(first.noisy.sum()), 1e-12)
+    after = max(float(second.noisy.sum()), 1e-12)
+    ratio = float(np.clip(after / before, 1 / SCALE_UP, SCALE_UP))
+    both = first.times(ratio).and_release(second.noisy, second.noise_scale)
+    return both, weight
+
+
+def release_first_totals(
+    documents: PrivateSide,
+    mechanism: Noise,
+    curator: Curator,
+    rules: Rules,
+    most: int,
+) -> WordTotals:
+    """Word totals where all words weigh the same, and the number of documents.
+
+    The numbers of documents and, where a unit may have several, of units share the
+    bound with the words.
     """
     weight = np.ones(documents.n_words)  # public
-    n_docs = 0.0
-    for step, mechanism in enumerate(mechanisms):
-        documents.rescale(weight, norm, exact=mechanism.exact)  # private
-        bound, radius = documents.clipping_bound(mechanism, norm)  # public
-        share = 0 if step else radius // COUNT_SHARE  # public
-        each = share if most == 1 else (0 if step else radius // (15 * most))  # public
-        words = (
-            radius if mechanism.exact else math.isqrt(radius**2 - share**2)
-        )  # public
-        total = documents.sum_words(
-            weight=weight,
-            norm=bound * words / radius,
-            radius=words,
-            each=each,
-            most=most,
+    rules.rescale(documents, weight)  # private
+    norm = rules.bound(documents, NORM)  # public
+    radius = mechanism.radius  # public
+    share = radius // COUNT_SHARE  # public
+    of_words = rules.rest(radius, share)  # public
+    total = documents.sum_words(
+        None, weight=weight, norm=norm * of_words / radius, radius=of_words
+    )  # private
+    n_docs, n_units = documents.count_documents(most)  # private
+    if most == 1:
+        each = share  # public
+        value = np.concatenate([[each * n_docs], total])  # private
+    else:
+        each = radius // (15 * most)  # public
+        value = np.concatenate(
+            [[each * n_docs], total, [each * most * n_units]]
         )  # private
-        # One unit moves `total` by at most `radius` in L2: its word counts, added over
-        # its documents, are clipped to `words` in integers, and its scale depends on
-        # itself and on released weights only. Its documents, and with users itself,
-        # count at most each * most, the square of which is at most share**2, or half of
-        # it.
-        noisy = curator.release(total, mechanism, label=TOTALS, round=step)  # public
-        # one standard error more: with too few documents, they would seem too long
-        if each:
-            counts = (np.maximum(noisy[[0, -1]], 0) + mechanism.scale) / [
-                each,
-                each * most,
-            ]
-            n_docs = float(counts[0])
-            # a user's documents are scaled to one norm
-            if most > 1 and not mechanism.exact:
-                n_docs = math.sqrt(n_docs * counts[1])
-            noisy = noisy[1 : 1 + len(weight)]
-        unit = bound / radius / weight
-        values, noise_scale = noisy * unit, mechanism.scale * unit
-        if step == 0 or mechanism.exact:
-            totals = WordTotals(values, noise_scale, float(values.mean()), n_docs)
-        else:  # documents are scaled slightly differently in the two
-            before, after = np.maximum([totals.noisy.sum(), values.sum()], 1e-12)
-            ratio = float(np.clip(after / before, 1 / SCALE_UP, SCALE_UP))
-            totals = WordTotals(
-                ratio * totals.noisy,
-                ratio * totals.noise_scale,
-                ratio * totals.mean,
-                n_docs,
-            ).and_release(values, noise_scale)
-        if step == 0 and not mechanism.exact:
-            # The noise of a word grows with the fourth root of its frequency.
-            # Contributions are multiplied by the weights before the clip, and releases
-            # are divided by them.
-            smooth = totals.smooth()
-            shares = np.maximum(smooth / smooth.mean(), 1e-3)
-            weight = np.minimum(4.0, shares**-0.25)  # public
-    return totals, weight
+    # One unit moves `value` by at most `radius` in L2: its word counts, added over its
+    # documents, are clipped to `of_words` in integers, and its scale depends on itself
+    # only. Its documents, and with users itself, count at most each * most, the square
+    # of which is at most share**2, or half of it.
+    noisy = curator.release(value, mechanism, label=TOTALS, round=0)  # public
+    # one standard error more: with too few documents, they would seem too long
+    of_docs = (max(int(noisy[0]), 0) + mechanism.scale) / each
+    of_units = (max(int(noisy[-1]), 0) + mechanism.scale) / (each * most)
+    unit = norm / radius / weight
+    values = noisy[1 : 1 + len(weight)] * unit
+    return WordTotals(
+        values,
+        mechanism.scale * unit,
+        float(values.mean()),
+        of_docs if most == 1 else rules.n_norms(of_docs, of_units),
+    )
+
+
+def release_second_totals(
+    documents: PrivateSide,
+    weight: np.ndarray,
+    mechanism: Noise,
+    curator: Curator,
+    rules: Rules,
+) -> WordTotals:
+    """Word totals where words have the weights of the first release."""
+    rules.rescale(documents, weight)  # private
+    norm = rules.bound(documents, NORM)  # public
+    radius = mechanism.radius  # public
+    total = documents.sum_words(
+        None, weight=weight, norm=norm, radius=radius
+    )  # private
+    # One unit moves `total` by at most `radius` in L2: its word counts, added over its
+    # documents, are clipped to `radius` in integers, and its scale depends on itself
+    # and on released weights only.
+    noisy = curator.release(total, mechanism, label=TOTALS, round=1)  # public
+    unit = norm / radius / weight
+    values = noisy * unit
+    return WordTotals(values, mechanism.scale * unit, float(values.mean()))
 
 
 def release_totals_again(
-    documents: Documents,
+    documents: PrivateSide,
     weight: np.ndarray,
     step: Round,
     curator: Curator,
@@ -484,9 +541,8 @@ def release_totals_again(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Noisy word totals and their noise scale, (n_words,) each, in place of topics."""
     mechanism = step.mechanism  # public
-    units = curator.sample(
-        np.full(documents.n_units, step.rate), round=step.t - 1
-    )  # secret
+    rates = np.full(documents.n_units, step.rate)  # private
+    units = curator.sample(rates, round=step.t - 1)  # secret
     total = documents.sum_words(
         units, weight=weight, norm=step.norm, radius=mechanism.radius
     )  # private

@@ -106,8 +106,10 @@ class DaskEngine:
         for address, version in found.items():
             if version != __version__:
                 raise _other_version(__version__, address, version)
-        self._client, self.n_tasks, self._fit = client, len(found), uuid.uuid4().hex
-        weakref.finalize(self, _wipe_everywhere, client, self._fit)
+        self._client = client
+        self._fit = uuid.uuid4().hex
+        self.n_tasks: float = len(found)
+        self._wipe = weakref.finalize(self, _wipe_everywhere, client, self._fit)
         if not all(address.startswith(LOCAL) for address in found):
             warn_user(
                 "the workers of this client do not use TLS, and exact sums of private "
@@ -139,6 +141,10 @@ class DaskEngine:
         waiting = deque(results)
         while waiting:
             yield waiting.popleft().result().open()
+
+    def close(self) -> None:
+        """Wipe what this process and the scheduler still hold of private values."""
+        self._wipe()
 
 
 def _wipe_everywhere(client: Any, fit: str) -> None:

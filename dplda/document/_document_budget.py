@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import (
     MAX_RADIUS,
     NOISE_VARIANCE,
+    DiscreteGaussian,
     NoNoise,
 )
 from dplda.privacy._sums import ALONE, Shares
@@ -51,7 +52,11 @@ LARGEST_NOISE = 9601.0
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
 # L2 that documents are scaled to; with 3 and 12, perplexity of KOS moves below 0.1%
 NORM = 6.0
+# short documents count at most five times; 1: 0 / 0, where documents are long
+SCALE_UP = 5.0
 CLIP = 0.4  # clipping bound of a round, over NORM; 0.3: -2 / -2, 0.55: -9 / -2
+# of the rounds, in which the power of tempering grows; 1: -1 / -1
+TEMPERED = 0.7
 # round t without sampling gets a budget like t to this power; 0: -2 / -1
 LATER_BUDGET = 0.75
 # of sampling; far below it, accounting takes minutes and then overflows
@@ -72,12 +77,15 @@ OTHER_DOCUMENTS = (
 )
 
 
+Noise: TypeAlias = DiscreteGaussian | NoNoise
+
+
 class Round(NamedTuple):
     """What is fixed before a round begins; public."""
 
     t: int  # its number, from 1
     stream: int  # the number of its noise stream
-    mechanism: Any  # its noise
+    mechanism: Noise  # its noise
     rate: float  # highest probability with which a unit takes part
     norm: float  # its clipping bound, in L2
     power: float  # tempering power of the word factor
@@ -90,29 +98,33 @@ class Round(NamedTuple):
 class DocumentBudget:
     """The mechanisms of a fit."""
 
-    totals: Sequence[Any]  # one for each of the two releases of word totals
-    rounds: Sequence[Any]  # one for each round
+    totals: Sequence[Noise]  # one for each of the two releases of word totals
+    rounds: Sequence[Noise]  # one for each round
     # highest probability with which a unit takes part in a round
     subsampling_ratio: float
     noise_multiplier: float  # of an average round; 0 without noise
-    exact: bool  # whether there is no noise
     # standard deviation of a cell of the average of all rounds, over `NORM`
     noise: float
     # Further attempts that are charged, each as a round without sampling: a unit that
     # is in the sample of a failed attempt is in that of the next one.
     n_spare: int = 0
 
+    @property
+    def exact(self) -> bool:
+        """Whether there is no noise."""
+        return self.rounds[0].exact
+
     def plan(self, n_done: int, n_rounds: int) -> list[tuple[str, Event]]:
         """Labels and events of `n_rounds` rounds after `n_done` earlier ones.
 
         They are in order.
         """
-        events: dict[Any, Event] = {}  # equal events are one object
+        events: dict[Noise, Event] = {}  # equal events are one object
         plan: list[tuple[str, Event]] = []
-        for mechanism in () if n_done else self.totals:
-            plan.append((TOTALS, mechanism.event))
-        for t in range(n_done, n_done + n_rounds):
-            mechanism = self.rounds[min(t, len(self.rounds) - 1)]
+        if n_done == 0:
+            plan = [(TOTALS, mechanism.event) for mechanism in self.totals]
+        for t in range(n_done + 1, n_done + n_rounds + 1):
+            mechanism = self.mechanism_of(t)
             if mechanism not in events:
                 events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
             plan.append((COUNTS, events[mechanism]))
@@ -120,6 +132,50 @@ class DocumentBudget:
             loudest = max(self.rounds, key=lambda mechanism: mechanism.radius)
             plan.extend([(SPARE, loudest.event)] * self.n_spare)
         return plan
+
+    def mechanism_of(self, t: int) -> Noise:
+        """The mechanism of round t, from 1; later ones equal the last of the budget."""
+        return self.rounds[min(t, len(self.rounds)) - 1]
+
+    def schedule(
+        self,
+        n_done: int,
+        n_rounds: int,
+        *,
+        share_for_totals: float,
+        powers: tuple[float, float],
+    ) -> list[Round]:
+        """The next `n_rounds` rounds after `n_done` earlier ones; public.
+
+        `share_for_totals` of the rounds release word totals, spread evenly, but never
+        the first one: an average could be left without any counts. The tempering power
+        grows from the first of `powers` to the second in the first `TEMPERED` of the
+        rounds, so that early noise in a word's row does not reinforce itself.
+        """
+        max_iter = len(self.rounds)
+        low, high = powers
+
+        def n_topics(t: int) -> int:
+            """Rounds of topics among the first t."""
+            return t - int(t * share_for_totals)
+
+        steps = []
+        for t in range(n_done + 1, n_done + n_rounds + 1):
+            for_totals = n_topics(t) == n_topics(t - 1)
+            progress = min(1.0, (t - 1) / max(1.0, TEMPERED * max_iter))
+            step = Round(
+                t=t,
+                stream=len(self.totals) + t,
+                mechanism=self.mechanism_of(t),
+                rate=self.subsampling_ratio,
+                norm=NORM if for_totals else CLIP * NORM,
+                power=low + (high - low) * progress,
+                n=n_topics(t),
+                n_last=n_topics(max_iter),
+                for_totals=for_totals,
+            )
+            steps.append(step)
+        return steps
 
 
 @lru_cache(maxsize=16)  # each call of `partial_fit` asks for the same budget
@@ -141,14 +197,13 @@ def document_budget(
     time (`benchmarks/fits.py`).
     """
     if max_iter is None:
-        max_iter = min(
-            MOST_ROUNDS, max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio))
-        )
+        enough = max(FEWEST_ROUNDS, round(n_passes / subsampling_ratio))
+        max_iter = min(MOST_ROUNDS, enough)
     max_iter = int(max_iter)
     if epsilon == math.inf:
         exact = [NoNoise()] * max_iter
         return DocumentBudget(
-            exact[:1] * 2, exact, subsampling_ratio, 0.0, True, 0.0, shares.n_spare
+            exact[:1] * 2, exact, subsampling_ratio, 0.0, 0.0, shares.n_spare
         )
     if noise_multiplier is not None:
         return _split(float(noise_multiplier), max_iter, subsampling_ratio, shares)
@@ -205,7 +260,6 @@ def _split(
         rounds,
         subsampling_ratio,
         noise_multiplier,
-        False,
         noise,
         shares.n_spare,
     )

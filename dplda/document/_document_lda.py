@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -12,13 +13,12 @@ import numpy as np
 
 from dplda.core._base import MAX_ITER, BaseLDA
 from dplda.core._corpus import (
-    are_shards,
     check_counts,
     check_shards,
     public_tables,
     unit_of,
 )
-from dplda.core._fold_in import aligned_zeros, in_16_bits
+from dplda.core._fold_in import aligned_zeros
 from dplda.core._private_fit import (
     EXPECTED_N_DOCS,
     NOISE_MULTIPLIER,
@@ -38,6 +38,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.core._signal import warn_if_weak
+from dplda.datasets._shards import CountShards
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
     Documents,
@@ -58,9 +59,19 @@ from dplda.document._document_budget import (
     document_budget,
     document_guarantee,
 )
-from dplda.document._noisy_table import CLEAR, ExactTable, NoisyTable
+from dplda.document._noisy_table import (
+    NoisyTable,
+    continued_table,
+    finish,
+    learn,
+    learn_totals,
+    random_table,
+    with_rounds_for_totals,
+)
 from dplda.document._plan import expectation
+from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
+from dplda.document._rules import ExactRules, Rules
 from dplda.document._shards import ShardedDocuments
 from dplda.leaf._calm import undisturbed
 from dplda.leaf._compat import _fit_context
@@ -92,6 +103,7 @@ class Job:
     plan: list[Step]  # what it releases
     n_done: int  # rounds before it
     n_rounds: int  # its own
+    rules: Rules  # with noise, or without
     streams: Streams  # secret
     sums: Sums  # who makes its sums public
     paid: Paid
@@ -296,8 +308,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         job = self._job(unit, n_done=table.n_rounds, n_rounds=1, paid=self._paid)
         with self._charge(job, X, user_ids, earlier=job.paid.own) as charge:
             documents = self._documents(X, user_ids, reset=False)  # private
-            table = table.copied(job.budget.exact, self.n_jobs)  # public
-            documents.rescale(table.weight, NORM, exact=job.budget.exact)  # private
+            job.rules.rescale(documents, table.weight)  # private
             charge.begin()
             curator = Curator(charge, job.streams, sums=job.sums)
             self._train(documents, table, job, charge, curator)
@@ -354,7 +365,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         check_paid(self, plan, paid.own, len(budget.rounds))
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded(name, streams.seeded and not budget.exact)
-        return Job(unit, budget, plan, n_done, n_rounds, streams, sums, paid)
+        rules = self._rules(budget)
+        return Job(unit, budget, plan, n_done, n_rounds, rules, streams, sums, paid)
 
     def _charge(
         self, job: Job, X: Any, user_ids: Any, earlier: Guarantee | None = None
@@ -420,7 +432,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _learn(
         self,
-        documents: Documents,
+        documents: PrivateSide,
         job: Job,
         charge: Charge,
         first: Streams,
@@ -431,13 +443,13 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         curator = Curator(charge, job.streams, plan=job.plan, sums=job.sums)
         with closing(documents):
             table = self._first_table(
-                documents, job.budget, curator, first, public, past, job.unit
+                documents, job, curator, first, public, past
             )  # public
             self._train(documents, table, job, charge, curator)
 
     def _train(
         self,
-        documents: Documents,
+        documents: PrivateSide,
         table: NoisyTable,
         job: Job,
         charge: Charge,
@@ -447,22 +459,28 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
         Whatever ends the rounds early, the model of those so far is there.
         """
-        steps = table.schedule(job.budget, job.n_rounds)  # public
+        steps = job.budget.schedule(
+            job.n_done,
+            job.n_rounds,
+            share_for_totals=min(table.share_for_totals, job.rules.most_for_totals),
+            powers=job.rules.powers,
+        )  # public
         try:
-            self._rounds(documents, table, steps, curator)
+            for learned in self._rounds(documents, table, steps, curator, job.rules):
+                table = learned  # an interrupt leaves this value, or the one before
         finally:
             if table.n_rounds > job.n_done:
                 with undisturbed():
                     self._publish(table, steps, job, charge)
         self._warn_of_result(len(job.budget.rounds))
 
-    def _documents(self, X: Any, user_ids: Any, *, reset: bool) -> Documents:
+    def _documents(self, X: Any, user_ids: Any, *, reset: bool) -> PrivateSide:
         """The checked documents.
 
         The columns of shards are checked here, and their documents when they are
         visited.
         """
-        if are_shards(X):
+        if isinstance(X, CountShards):
             check_shards(self, X, reset=reset)
             return ShardedDocuments(X, int(self.n_components), self.n_jobs)
         counts = check_counts(self, X, reset=reset)
@@ -471,46 +489,34 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _rounds(
         self,
-        documents: Documents,
+        documents: PrivateSide,
         table: NoisyTable,
         steps: list[Round],
         curator: Curator,
-    ) -> None:
-        """The algorithm. Only results of `curator.release` leave `documents`.
+        rules: Rules,
+    ) -> Iterator[NoisyTable]:
+        """The algorithm: gives what is known after each round, which is public.
 
-        The documents are private.
+        The documents are private. Only results of `curator.release` leave them.
         """
-        priors = self.doc_topic_prior, self.topic_word_prior
-        # of the factor, then of the center
         room = aligned_zeros(table.table.shape, np.float32)
         for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
             if step.for_totals:
-                noisy, scale = release_totals_again(
+                totals, noise_scale = release_totals_again(
                     documents, table.weight, step, curator, self.n_jobs
                 )  # public
-                table.learn_totals(noisy, scale)  # public
+                table = learn_totals(table, totals, noise_scale)  # public
+                yield table
                 continue
             rates = self._rates(documents, table, step.rate)  # private
             units = curator.sample(rates, round=step.t - 1)  # secret
-            phi = table.infer(
-                documents, units, step.power, room, self._infers_anew, priors
-            )  # private, except for what is returned
-            bound, radius = documents.clipping_bound(
-                step.mechanism, step.norm
-            )  # public
-            total = documents.sum_topics(
-                units,
-                factor=in_16_bits(phi, self.n_jobs),
-                center=in_16_bits(table.center(room), self.n_jobs, size=0),
-                weight=table.weight,
-                norm=bound,
-                radius=radius,
-                upweight=step.rate / rates,
-            )  # private
-            # One unit moves `total` by at most `radius` in L2: its contribution is
-            # clipped to `radius` in integers. The contribution reads the documents of
-            # the unit, their own topic weights and past releases only, so that no other
-            # unit's contribution changes.
+            norm = rules.bound(documents, step.norm)  # public
+            tables = rules.tables(table, step, norm, room)  # public
+            total = documents.sum_topics(units, tables, step.rate / rates)  # private
+            # One unit moves `total` by at most the radius in L2: its contribution is
+            # clipped to `tables.radius` in integers. The contribution reads the
+            # documents of the unit, their own topic weights and past releases only, so
+            # that no other unit's contribution changes.
             noisy = curator.release(
                 total,
                 step.mechanism,
@@ -520,31 +526,37 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 overwrite_value=True,
                 n_jobs=self.n_jobs,
             )  # public
-            table.update(
+            table = learn(
+                table,
                 noisy,
                 step,
-                unit=bound / radius / step.rate,
+                unit=norm / tables.radius / step.rate,
                 share=self._share(step),
-                topic_word_prior=self.topic_word_prior,
+                is_centered=rules.is_centered,
+                least=self.topic_word_prior,
+                n_jobs=self.n_jobs,
             )  # public
+            yield table
 
     def _publish(
         self, table: NoisyTable, steps: list[Round], job: Job, charge: Charge
     ) -> None:
         """Set the fitted attributes: a model of the rounds so far."""
-        public = table.estimate.public
+        result = finish(
+            table,
+            self.topic_word_prior,
+            is_centered=job.rules.is_centered,
+            n_jobs=self.n_jobs,
+        )
         own = self._guarantee(steps, job, charge)
         own = cut_short(self, own, table.n_rounds, job.n_done + job.n_rounds)
         earlier = job.paid.earlier
         publish(
             self,
             own if earlier is None else guarantee_of_both(own, earlier),
-            **table.finish(self.topic_word_prior),
+            **result,
             n_iter_=table.n_rounds,
             noise_multiplier_=job.budget.noise_multiplier,
-            prior_trust_=public.trust
-            if public is not None and public.has_frequencies
-            else None,
             _released=table,
             _paid=Paid(own, earlier),
         )
@@ -593,55 +605,41 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _first_table(
         self,
-        documents: Documents,
-        budget: DocumentBudget,
+        documents: PrivateSide,
+        job: Job,
         curator: Curator,
         streams: Streams,
         public: PublicWords | None,
         past: Any,
-        unit: str,
     ) -> NoisyTable:
         """The table before round 1, from two releases of word totals; public."""
-        most = 1 if unit == "document" else DOCS_OF_A_USER  # public
+        most = 1 if job.unit == "document" else DOCS_OF_A_USER  # public
         released, weight = release_word_totals(
-            documents, budget.totals, curator, NORM, most
-        )  # public
-        kind = ExactTable if budget.exact else NoisyTable
-        table = kind.from_totals(
-            released,
-            weight,
-            int(self.n_components),
-            streams,
-            public,
-            self._begins_alike,
-            self.n_jobs,
+            documents, job.budget.totals, curator, job.rules, most
         )  # public
         if past is not None:
-            table.add_earlier(past._released)
-        elif (
-            budget.exact
-            and (start := self._exact_start(documents, streams)) is not None
-        ):
-            table.average, table.table = start, start.astype(np.float32)
-        if not budget.exact:
-            earlier_noise = 0.0 if table.earlier is None else table.earlier.noise
-            # of a cell, after all rounds
-            noise = math.hypot(NORM * budget.noise, earlier_noise)
-            # Topics cannot be told from each other where it hides the totals of the
-            # words. Word frequencies can be learned there still.
-            signal = float((table.totals * weight).mean())
-            table.share_for_totals = max(0.0, 1.0 - signal / (CLEAR * noise))
-            # which know the word totals, too
-            if public is not None and public.has_frequencies:
-                table.share_for_totals *= 1 - public.agreement
+            table = continued_table(past._released, released, weight, public)
+        else:
+            table = random_table(
+                released,
+                weight,
+                int(self.n_components),
+                streams,
+                public,
+                self._begins_alike,
+            )
+            if job.budget.exact:
+                table = self._exact_start(documents, streams, table)
+        return with_rounds_for_totals(table, NORM * job.budget.noise)
+
+    def _exact_start(
+        self, documents: PrivateSide, streams: Streams, table: NoisyTable
+    ) -> NoisyTable:
+        """The table that a fit without noise begins with; `table` has random topics."""
         return table
 
-    def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:
-        """The table that a fit without noise begins with; None: random topics."""
-        return None
-
     def _rates(
-        self, documents: Documents, table: NoisyTable, highest: float
+        self, documents: PrivateSide, table: NoisyTable, highest: float
     ) -> np.ndarray:
         """Each unit's probability of joining a round, (n_units,), at most `highest`."""
         return np.full(documents.n_units, highest)
@@ -649,6 +647,16 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def _share(self, step: Round) -> float:
         """Share of a round in the average of the rounds so far, once it is in it."""
         raise NotImplementedError
+
+    def _rules(self, budget: DocumentBudget) -> Rules:
+        """What a fit with this budget does: with noise, or without."""
+        kind = ExactRules if budget.exact else Rules
+        return kind(
+            begins_anew=self._infers_anew,
+            doc_topic_prior=self.doc_topic_prior,
+            topic_word_prior=self.topic_word_prior,
+            n_jobs=self.n_jobs,
+        )
 
     def _budget(self, shares: Shares = ALONE.shares) -> DocumentBudget:
         """The mechanisms of `fit`: a function of public parameters."""

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from dplda.core._base import MAX_ITER
 from dplda.core._private_fit import SMALLEST_DELTA
 from dplda.core._signal import FEWEST_TOPICS
-from dplda.document._document_budget import NORM, SMALLEST_RATIO, document_budget
-from dplda.document._table_estimate import SCALE_UP
+from dplda.document._document_budget import (
+    NORM,
+    SCALE_UP,
+    SMALLEST_RATIO,
+    document_budget,
+)
 from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning

@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._corpus import Corpus, positive_entries
 from dplda.core._texts import column_words, texts_in
-from dplda.document._table_estimate import WordTotals
+from dplda.document._word_totals import WordTotals
 from dplda.gibbs._frozen_table import MAX_COMPONENTS
 from dplda.gibbs._gibbslda import average_counts
 from dplda.leaf._checks import check_integer, check_number

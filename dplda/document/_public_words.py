@@ -8,11 +8,11 @@ equations.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from dplda.document._table_estimate import FLOOR, WordTotals
+from dplda.document._word_totals import WordTotals
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 
@@ -28,9 +28,94 @@ HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 REAL = 0.25
 # variance of the logarithm of a word's total, without noise; 1: -0.8 / 0
 OWN_TOTALS = 0.3
+# least size of a topic, over the mean; least expected share, over the topic's; 0.01: 0
+# / 0
+FLOOR = 0.05
 
 
-@dataclass
+class Vectors(NamedTuple):
+    """What is known of words from their vectors."""
+
+    # of length one, centered, or zeros, (n_words, n_dimensions)
+    directions: np.ndarray
+    # whether a word has a vector; its standardized log length; (n_words, 2)
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, vectors: np.ndarray) -> Vectors:
+        """Of checked vectors (n_words, n_dimensions)."""
+        vectors = vectors / np.abs(vectors).max()  # squares stay finite
+        size = np.linalg.norm(vectors, axis=1, keepdims=True)
+        known = size > 0
+        unit = vectors / np.where(known, size, 1)
+        unit = np.where(known, unit - unit.sum(axis=0) / known.sum(), 0.0)
+        lengths = np.linalg.norm(unit, axis=1, keepdims=True)
+        log_size = np.log(np.where(known, size, 1.0))
+        log_size = np.where(known, log_size - log_size.sum() / known.sum(), 0.0)
+        spread = np.sqrt((log_size**2).sum() / known.sum())
+        return cls(
+            unit / np.maximum(lengths, 1e-9),
+            np.hstack([known, log_size / max(spread, 1e-9)]),
+        )
+
+
+class Topics(NamedTuple):
+    """What is known of words from public tokens in topics."""
+
+    counts: np.ndarray  # tokens of each word, (n_words,)
+    shares: np.ndarray  # p(topic | word) of the tokens, (n_words, n_components)
+
+    @classmethod
+    def of(cls, table: np.ndarray) -> Topics:
+        """Of checked pseudo-counts (n_components, n_words)."""
+        counts = table.sum(axis=0)
+        if np.allclose(table.sum(axis=1), 1):
+            warn_user(
+                "each topic of prior_components sums to 1, so that it counts as one "
+                "public token, and is all but ignored; pass counts, as public_prior "
+                "makes them, or multiply the table by the number of public tokens of "
+                "each topic",
+                LowSignalWarning,
+            )
+        evenly = SMOOTHING / len(table)
+        return cls(counts, (table.T + evenly) / (counts[:, None] + SMOOTHING))
+
+    @property
+    def known(self) -> np.ndarray:
+        """Mask of the words that the public texts have."""
+        return self.counts > 0
+
+    @property
+    def has_frequencies(self) -> bool:
+        """Whether the counts know the words' frequencies, or are a hint.
+
+        A hint has a few words of each topic, as of seed words.
+        """
+        return bool(self.known.mean() >= LEAST_COVERED)
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """Public frequencies of the words, above 0."""
+        smooth = self.counts + SMOOTHING
+        return smooth / smooth.sum()
+
+    def agreement(self, totals: np.ndarray) -> float:
+        """Share of the tokens whose words are near to their public frequencies.
+
+        They are within a factor of 2, by these estimated word totals.
+        """
+        ratios = totals / (self.frequencies * totals.sum())
+        near = np.abs(np.log2(ratios)) < 1
+        return float(totals[near].sum() / totals.sum())
+
+    def contrasts(self, totals: np.ndarray) -> np.ndarray:
+        """Shares less their mean, zero for a word that the public texts lack."""
+        known = self.known
+        mean = np.average(self.shares[known], axis=0, weights=totals[known])
+        return np.where(known[:, None], self.shares - mean, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
 class PublicWords:
     """What is public of the words.
 
@@ -42,64 +127,37 @@ class PublicWords:
     """
 
     held: np.ndarray  # mask of these words, (n_words,)
-    # vectors of length one, centered, or zeros, (n_words, n_dimensions)
-    directions: Any = None
-    # whether a word has one; its standardized log length; (n_words, 2)
-    lengths: Any = None
-    counts: Any = None  # public tokens of each word, (n_words,)
-    known: Any = None  # mask of the words that the public texts have, (n_words,)
-    has_frequencies: bool = False  # whether `counts` know the words' frequencies
-    is_hint: bool = False  # whether they are those of a few words, as of seed words
-    shares: Any = None  # p(topic | word) of the public tokens, (n_words, n_components)
-    trust: float = 1.0  # weight of the public topics, in [0, 1]; `expect` learns it
-    # Share of the tokens whose words are within a factor of 2 of their public
-    # frequencies, by the estimate of `totals`.
-    agreement: float = 1.0
+    vectors: Vectors | None = None
+    topics: Topics | None = None
 
     @classmethod
     def of(
         cls, vectors: np.ndarray | None, table: np.ndarray | None
     ) -> PublicWords | None:
-        """Of checked vectors and pseudo-counts.
+        """Of checked vectors and pseudo-counts; None if there are none.
 
         Shapes are (n_words, n_dimensions) and (n_components, n_words).
         """
         given = vectors if table is None else table.T
         if given is None:
             return None
-        public = cls(np.arange(len(given)) % HELD == HELD // 2)
-        if vectors is not None:
-            vectors = vectors / np.abs(vectors).max()  # squares stay finite
-            size = np.linalg.norm(vectors, axis=1, keepdims=True)
-            known = size > 0
-            unit = vectors / np.where(known, size, 1)
-            unit = np.where(known, unit - unit.sum(axis=0) / known.sum(), 0.0)
-            public.directions = unit / np.maximum(
-                np.linalg.norm(unit, axis=1, keepdims=True), 1e-9
-            )
-            length = np.log(np.where(known, size, 1.0))
-            length = np.where(known, length - length.sum() / known.sum(), 0.0)
-            spread = np.sqrt((length**2).sum() / known.sum())
-            public.lengths = np.hstack([known, length / max(spread, 1e-9)])
-        if table is not None:
-            counts, sizes = table.sum(axis=0), table.sum(axis=1)
-            if np.allclose(sizes, 1):
-                warn_user(
-                    "each topic of prior_components sums to 1, so that it counts as "
-                    "one public token, and is all but ignored; pass counts, as "
-                    "public_prior makes them, or multiply the table by the number of "
-                    "public tokens of each topic",
-                    LowSignalWarning,
-                )
-            public.counts, public.known = counts, counts > 0
-            public.has_frequencies = bool(public.known.mean() >= LEAST_COVERED)
-            public.is_hint = not public.has_frequencies
-            if public.is_hint:  # seed words belong to their topics
-                public.held &= ~public.known
-            public.shares = (table.T + SMOOTHING / len(table)) / (
-                counts[:, None] + SMOOTHING
-            )
-        return public
+        held = np.arange(len(given)) % HELD == HELD // 2
+        topics = None if table is None else Topics.of(table)
+        if topics is not None and not topics.has_frequencies:
+            held &= ~topics.known  # seed words belong to their topics
+        return cls(held, None if vectors is None else Vectors.of(vectors), topics)
+
+    @property
+    def seeds(self) -> np.ndarray | None:
+        """Mask of the seed words; None if public tokens are more than a hint."""
+        if self.topics is None or self.topics.has_frequencies:
+            return None
+        return self.topics.known
+
+    @property
+    def with_frequencies(self) -> Topics | None:
+        """The public tokens, if they know the words' frequencies."""
+        return None if self.seeds is not None else self.topics
 
     def totals(self, released: WordTotals) -> np.ndarray:
         """Posterior means of word totals, positive.
@@ -108,37 +166,21 @@ class PublicWords:
         the vectors and their lengths. What the other words say of a word is its
         expected frequency.
         """
-        if not released.noise_scale.any() or (
-            self.directions is None and not self.has_frequencies
-        ):
+        topics = self.with_frequencies
+        if not released.has_noise or (self.vectors is None and topics is None):
             return released.smooth()
-        expected = np.ones_like(released.noisy)
-        if self.has_frequencies:
-            expected = (self.counts + SMOOTHING) / (self.counts + SMOOTHING).sum()
-        public = expected
-        if self.directions is not None:
-            first = (
-                released.smooth(expected) if self.has_frequencies else released.smooth()
-            )
-            precision = 1 / (OWN_TOTALS + (released.noise_scale / first) ** 2)
-            rest = np.log(first / expected)
-            rest -= np.average(rest, weights=precision)
-            features = np.hstack([self.directions, self.lengths])
-            penalty = 1 / (SHARED * OWN_TOTALS)
-            expected = expected * np.exp(
-                left_out(features, rest[:, None], precision, penalty)[:, 0]
-            )
-        totals = released.smooth(expected)
-        if self.has_frequencies:
-            near = np.abs(np.log2(totals / (public * totals.sum()))) < 1
-            self.agreement = float(totals[near].sum() / totals.sum())
-        return totals
-
-    def _contrasts(self, totals: np.ndarray) -> np.ndarray:
-        """Public shares less their mean, zero for a word that the public texts lack."""
-        known, shares = self.known, self.shares
-        mean = np.average(shares[known], axis=0, weights=totals[known])
-        return np.where(known[:, None], shares - mean, 0.0)
+        public = None if topics is None else topics.frequencies
+        if self.vectors is None:
+            return released.smooth(public)
+        first = released.smooth(public)
+        expected = np.ones_like(first) if public is None else public
+        precision = 1 / (OWN_TOTALS + (released.noise_scale / first) ** 2)
+        rest = np.log(first / expected)
+        rest -= np.average(rest, weights=precision)
+        features = np.hstack(self.vectors)
+        penalty = 1 / (SHARED * OWN_TOTALS)
+        found = left_out(features, rest[:, None], precision, penalty)
+        return released.smooth(expected * np.exp(found[:, 0]))
 
     def expect(
         self,
@@ -147,33 +189,39 @@ class PublicWords:
         totals: np.ndarray,
         shares: np.ndarray,
         last: bool = False,
-    ) -> np.ndarray:
+    ) -> tuple[np.ndarray, float]:
         """The share of each topic expected of each word, (n_words, n_components).
 
         That of the topic, `shares` (n_components,), and what public topics and vectors
         add to it, as far as they are trusted. `noisy` is the released table, and
         `noise_scale` (n_words,) the noise of its cells. Of the words that are held out,
-        that of the topic alone is expected before the `last` table.
+        that of the topic alone is expected before the `last` table. Also returns how
+        far the public topics are trusted, from 0 to 1.
         """
         rows, precision, own = standard(noisy, noise_scale, totals, shares)
-        held, found = self.held, np.zeros_like(rows)
-        if self.shares is not None:
-            public = self._contrasts(totals)
-            self.trust = trust_in(public[held], rows[held], precision[held], 1.0)
+        held = self.held
+        found = np.zeros_like(rows)
+        trust = 1.0
+        if self.topics is not None:
+            public = self.topics.contrasts(totals)
+            trust = trust_in(public[held], rows[held], precision[held], 1.0)
             rows = rows - slope_on(public, rows, precision)[0] * public
-            found += self.trust * public
-        if self.directions is not None:
-            penalty = 1 / (SHARED * own)
+            found += trust * public
+        if self.vectors is not None:
             others = left_out(
-                self.directions, rows, np.where(held, 0, precision), penalty
+                self.vectors.directions,
+                rows,
+                np.where(held, 0, precision),
+                1 / (SHARED * own),
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
         if not last:
             found[held] = 0
-        if self.is_hint:  # seed words belong to their topics, however few these are
-            found[self.known] = self.shares[self.known] - shares
+        if self.topics is not None and self.seeds is not None:
+            # they belong to their topics, however few these are
+            found[self.seeds] = self.topics.shares[self.seeds] - shares
         found = np.maximum(found + shares, FLOOR * shares)
-        return found / found.sum(axis=1, keepdims=True)
+        return found / found.sum(axis=1, keepdims=True), trust
 
 
 def trust_in(
@@ -186,7 +234,8 @@ def trust_in(
     """
     slope, precise = slope_on(expected, rows, precision)
     precise *= REAL**2
-    return min(max((precise * slope / REAL + before) / (precise + 1), 0.0), 1.0)
+    mean = (precise * slope / REAL + before) / (precise + 1)
+    return min(max(mean, 0.0), 1.0)
 
 
 def standard(
@@ -202,10 +251,8 @@ def standard(
     # a released row sums to its word's total, which takes 1 / n_components of the noise
     # away
     noise = (1 - 1 / len(shares)) * (noise_scale / totals) ** 2
-    variance = ((np.square(rows).mean(axis=1) - noise) / noise).sum() / (
-        1 / noise
-    ).sum()
-    variance = max(float(variance), 1e-6)
+    excess = (np.square(rows).mean(axis=1) - noise) / noise
+    variance = max(float(excess.sum() / (1 / noise).sum()), 1e-6)
     return rows, 1 / ((1 - SHARED) * variance + noise), variance
 
 
@@ -214,9 +261,8 @@ def slope_on(
 ) -> tuple[float, float]:
     """Slope of released rows on what is expected, and the precision of its noise."""
     square = float(np.einsum("v,vk,vk->", precision, expected, expected))
-    return float(np.einsum("v,vk,vk->", precision, expected, rows)) / max(
-        square, 1e-12
-    ), square
+    product = float(np.einsum("v,vk,vk->", precision, expected, rows))
+    return product / max(square, 1e-12), square
 
 
 def left_out(
@@ -245,7 +291,11 @@ def inverted(square: np.ndarray, penalty: float) -> np.ndarray:
     """
     a = square + penalty * np.eye(len(square))
     for i in range(len(a)):
-        pivot, row, column = a[i, i], a[i].copy(), a[:, i].copy()
+        pivot = a[i, i]
+        row = a[i].copy()
+        column = a[:, i].copy()
         a -= np.multiply.outer(column, row) / pivot
-        a[i], a[:, i], a[i, i] = row / pivot, -column / pivot, 1 / pivot
+        a[i] = row / pivot
+        a[:, i] = -column / pivot
+        a[i, i] = 1 / pivot
     return a

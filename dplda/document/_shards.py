@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +25,7 @@ from dplda.core._corpus import warn_of_empty_rows
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import DaskEngine
+from dplda.document._private_side import Engine, Inference, RoundTables
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Lane:
 
     Methods are pure functions of the files and of their arguments: they may be called
     again, in any process. `theta` and `scale` hold those of `Documents`, an array for
-    each shard, or are None.
+    each shard; None are those of a fit that begins. `units` hold the chosen units of
+    each shard, or None for all of them.
     """
 
     fit: str  # random digits
@@ -45,33 +47,91 @@ class Lane:
         """The number of documents without a word."""
         return sum(_check(self.fit, shard, shard.state()) for shard in self.shards)
 
-    def results(self, combine: Callable[[Iterable[Any]], Any], *visit: Any) -> Any:
-        """The results of a visit of each shard, combined."""
-        return combine(self._visit(i, *visit) for i in range(len(self.shards)))
+    def rescale(self, weight: np.ndarray, norm: float) -> list[np.ndarray]:
+        """The scales of units, for each shard."""
+        scales = []
+        for documents in self._visits():
+            documents.rescale(weight, norm)
+            scales.append(documents.scale)
+        return scales
 
-    def _visit(
-        self, i: int, theta: Any, scale: Any, kept: str | None, own: Any, *calls: Any
-    ) -> Any:
-        """Call methods of `Documents` on shard i.
+    def sum_words(
+        self,
+        scale: Sequence[np.ndarray] | None,
+        units: Sequence[np.ndarray | None],
+        weight: np.ndarray,
+        norm: float,
+        radius: int,
+    ) -> np.ndarray:
+        """Word totals of the chosen units."""
+        return _total(
+            documents.sum_words(chosen, weight=weight, norm=norm, radius=radius)
+            for documents, chosen in zip(self._visits(scale), units)
+        )
 
-        Returns the attribute `kept`, or what the last one returns.
+    def count_documents(self, most: int) -> np.ndarray:
+        """Documents with words, at most `most` of a unit, and units with words."""
+        return _total(documents.count_documents(most) for documents in self._visits())
 
-        Of `calls` there are a name and options, once or twice. `own` has options of
-        each shard.
+    def infer(
+        self,
+        theta: Sequence[np.ndarray] | None,
+        units: Sequence[np.ndarray | None],
+        inference: Inference,
+    ) -> list[np.ndarray]:
+        """The topic weights of documents, for each shard."""
+        # an argument does not change
+        copies = None if theta is None else (array.copy() for array in theta)
+        inferred = []
+        for documents, chosen in zip(self._visits(theta=copies), units):
+            documents.infer(_these(documents, chosen), inference)
+            inferred.append(documents.theta)
+        return inferred
+
+    def sum_topics(
+        self,
+        theta: Sequence[np.ndarray] | None,
+        scale: Sequence[np.ndarray] | None,
+        units: Sequence[np.ndarray | None],
+        tables: RoundTables,
+        upweight: Sequence[np.ndarray | None],
+    ) -> np.ndarray:
+        """Word-topic counts of the chosen units.
+
+        With `theta`, `tables` say of no inference, which would change it.
         """
-        shard, options = self.shards[i], {} if own is None else dict(own[i])
-        # Each process checks the files that it reads, and again when they change: a
-        # kernel must not meet words that were never checked.
-        _check(self.fit, shard, shard.state())
-        before = None if theta is None else theta[i].copy()
-        documents = Documents(*shard.read(), self.n_components, self.n_jobs, before)
-        if scale is not None:
-            documents.scale = scale[i]
-        if "units" in options and options["units"] is None:
-            options["units"] = np.arange(documents.n_units)
-        for method, message in zip(calls[::2], calls[1::2]):
-            result = getattr(documents, method)(**message, **options)
-        return getattr(documents, kept) if kept else result
+        visits = self._visits(scale, theta)
+        return _total(
+            documents.sum_topics(_these(documents, chosen), tables, weights)
+            for documents, chosen, weights in zip(visits, units, upweight)
+        )
+
+    def share_of(self, words: np.ndarray) -> np.ndarray:
+        """Share of the tokens of each unit in the mask `words`."""
+        return _joined(documents.share_of(words) for documents in self._visits())
+
+    def longest(self) -> float:
+        """Length of the longest unit."""
+        return max(documents.longest() for documents in self._visits())
+
+    def _visits(
+        self,
+        scale: Sequence[np.ndarray] | None = None,
+        theta: Iterable[np.ndarray] | None = None,
+    ) -> Iterator[Documents]:
+        """The documents of each shard, one shard after the other."""
+        thetas = [None] * len(self.shards) if theta is None else theta
+        for i, (shard, of_shard) in enumerate(zip(self.shards, thetas)):
+            # Each process checks the files that it reads, and again when they change: a
+            # kernel must not meet words that were never checked.
+            _check(self.fit, shard, shard.state())
+            counts, unit_ptr = shard.read()
+            documents = Documents(
+                counts, unit_ptr, self.n_components, self.n_jobs, of_shard
+            )
+            if scale is not None:
+                documents.scale = scale[i]
+            yield documents
 
 
 @lru_cache(maxsize=2**16)
@@ -83,139 +143,193 @@ def _check(fit: str, shard: Shard, state: tuple[int, ...]) -> int:
     return shard.check()
 
 
-class InProcess:
-    """Calls functions at once.
+def _these(documents: Documents, units: np.ndarray | None) -> np.ndarray:
+    """The chosen units of a shard."""
+    return np.arange(documents.n_units) if units is None else units
 
-    Whatever runs the tasks of a fit, here or on other machines, has these members. An
-    argument of a task may be what `submit` returned for an earlier one, and stands for
-    its result. A task may be repeated. `gather` yields each result once, in order.
-    """
+
+class InProcess:
+    """Calls functions at once."""
 
     # at a time. One shard each: results are added one after the other
     n_tasks: float = math.inf
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Begin a task."""
+    def submit(self, function: Callable[..., object], *arguments: object) -> object:
         return function(*arguments)
 
-    def gather(self, tasks: Iterable[Any]) -> Iterable[Any]:
-        """The results of tasks."""
+    def gather(self, tasks: Iterable[object]) -> Iterable[object]:
         return tasks
 
 
-class ShardedDocuments(Documents):
-    """Private documents in shards, in training: each method asks all shards."""
+@dataclass
+class LaneTasks:
+    """The tasks of a lane whose results are kept where they were computed."""
+
+    shards: slice  # its shards among all
+    lane: object  # a `Lane`
+    theta: object = None  # topic weights of its documents
+    scale: object = None  # scales of its units
+
+
+class ShardedDocuments:
+    """Private documents in shards: a `PrivateSide`. Tasks of an engine visit them.
+
+    Parameters
+    ----------
+    X : CountShards
+        The shards, and the engine or the Dask client that they were put on.
+    n_components : int
+        Number of topics, without the padding.
+    n_jobs : int or None
+        Number of threads of a task. It never changes a result.
+    """
 
     def __init__(self, X: CountShards, n_components: int, n_jobs: int | None) -> None:
-        self.n_words, self._corpus = X.shape[1], X
+        self.n_words = X.shape[1]
+        self._corpus = X
         self._edges = np.cumsum([0, *(shard.n_units for shard in X.shards)])
         self.n_units = int(self._edges[-1])
-        self._engine: Any = InProcess() if X.engine is None else X.engine
-        if type(X.engine).__module__.partition(".")[0] == "distributed":
-            self._engine = DaskEngine(X.engine)
-        n_lanes, fit = int(min(len(X.shards), self._engine.n_tasks)), uuid.uuid4().hex
-        self._cuts = np.linspace(0, len(X.shards), n_lanes + 1).astype(int).tolist()
-        # results of tasks, which stay where they are: lanes, and for each of them
-        # `theta`, `scale`
-        self._lanes = [
-            self._engine.submit(Lane, fit, X.shards[begin:end], n_components, n_jobs)
-            for begin, end in pairwise(self._cuts)
-        ]
-        self._theta, self._scale = [None] * n_lanes, [None] * n_lanes
-        # a call of `Documents` before that of `sum_topics`
-        self._before: tuple[Any, ...] = ()
-        n_empty = (self._engine.submit(Lane.n_empty, lane) for lane in self._lanes)
-        # an error here cancels the charge: nothing is released yet
-        warn_of_empty_rows(sum(self._engine.gather(n_empty)), X.shape[0])
+        self._ending = ExitStack()
+        self._lanes: list[LaneTasks] = []
+        try:
+            self._engine = self._engine_of(X.engine)
+            self._begin(n_components, n_jobs)
+        except BaseException:
+            self.close()
+            raise
 
-    def rescale(self, weight: np.ndarray, norm: float, *, exact: bool) -> None:
-        if not exact:
-            options = {"weight": weight, "norm": norm, "exact": exact}
-            self._scale = [*self._visits(list, "scale", None, "rescale", options)]
+    def _engine_of(self, given: object) -> Engine:
+        """What runs the tasks: this process, an engine, or the workers of a client."""
+        if given is None:
+            return InProcess()
+        if isinstance(given, Engine):
+            return given
+        return self._ending.enter_context(closing(DaskEngine(given)))
+
+    def _begin(self, n_components: int, n_jobs: int | None) -> None:
+        """Make the lanes, and let them check all files."""
+        shards = self._corpus.shards
+        n_lanes = int(min(len(shards), self._engine.n_tasks))
+        cuts = np.linspace(0, len(shards), n_lanes + 1).astype(int).tolist()
+        fit = uuid.uuid4().hex
+        for begin, end in pairwise(cuts):
+            lane = self._engine.submit(
+                Lane, fit, shards[begin:end], n_components, n_jobs
+            )
+            self._lanes.append(LaneTasks(slice(begin, end), lane))
+        # an error here cancels the charge: nothing is released yet
+        n_empty = sum(self._results(Lane.n_empty))
+        warn_of_empty_rows(n_empty, self._corpus.shape[0])
+
+    def rescale(self, weight: np.ndarray, norm: float) -> None:
+        message = self._sent(weight)
+        for tasks in self._lanes:
+            tasks.scale = self._engine.submit(Lane.rescale, tasks.lane, message, norm)
+
+    def sum_words(
+        self, units: np.ndarray | None, *, weight: np.ndarray, norm: float, radius: int
+    ) -> np.ndarray:
+        message = self._sent(weight)
+        chosen = self._of_shards(units)
+        return self._sum(
+            self._engine.submit(
+                Lane.sum_words,
+                tasks.lane,
+                tasks.scale,
+                chosen[tasks.shards],
+                message,
+                norm,
+                radius,
+            )
+            for tasks in self._lanes
+        )
+
+    def count_documents(self, most: int) -> np.ndarray:
+        return _total(self._results(Lane.count_documents, most))
+
+    def sum_topics(
+        self, units: np.ndarray, tables: RoundTables, upweight: np.ndarray | None = None
+    ) -> np.ndarray:
+        chosen = self._of_shards(units)
+        inference = tables.inference
+        if inference is not None:  # what is sent does not change after the round
+            inference = inference._replace(table=inference.table.copy())
+            tables = tables._replace(inference=inference)
+        if inference is not None and not inference.anew:
+            self._infer(chosen, inference)
+            tables = tables._replace(inference=None)
+        # else the visit that sums infers: topic weights of one shard are enough
+        message = self._engine.submit(RoundTables, *tables)
+        weights = self._weights_of_shards(upweight)
+        return self._sum(
+            self._engine.submit(
+                Lane.sum_topics,
+                tasks.lane,
+                tasks.theta,
+                tasks.scale,
+                chosen[tasks.shards],
+                message,
+                weights[tasks.shards],
+            )
+            for tasks in self._lanes
+        )
+
+    def _infer(self, chosen: Sequence[np.ndarray | None], inference: Inference) -> None:
+        """Improve the topic weights of units, which stay where they are."""
+        message = self._engine.submit(Inference, *inference)
+        for tasks in self._lanes:
+            # at once: the old and the new ones are there for one lane only
+            tasks.theta = self._engine.submit(
+                Lane.infer, tasks.lane, tasks.theta, chosen[tasks.shards], message
+            )
 
     def share_of(self, words: np.ndarray) -> np.ndarray:
-        return self._results(_joined, None, "share_of", {"words": words})
-
-    def close(self) -> None:
-        vars(self).clear()  # a cluster computes no more, and forgets
+        return _joined(self._results(Lane.share_of, self._sent(words)))
 
     def longest(self) -> float:
-        return self._results(max, None, "longest", {})
+        return max(self._results(Lane.longest))
 
     def matrices(self) -> Iterator[sp.csr_array]:
         # this process reads them, whatever the engine: who reads the next one needs the
         # result
         return iter(self._corpus)
 
-    def sum_words(self, units: np.ndarray | None = None, **options: Any) -> np.ndarray:
-        own = None if units is None else self._own(units)
-        return self._results(_total, own, "sum_words", options)
+    def close(self) -> None:
+        """Forget all tasks: a cluster then computes no more, and wipes what it has."""
+        self._lanes.clear()
+        self._ending.close()
 
-    def infer(
-        self, units: np.ndarray, phi: np.ndarray, doc_topic_prior: float, **options: Any
-    ) -> None:
-        # tempered in place
-        options |= {"phi": phi.copy(), "doc_topic_prior": doc_topic_prior}
-        # in the visit that sums: topic weights of one shard are enough
-        if options.get("anew"):
-            self._before = "infer", options
-            return
-        visits = self._visits(list, "theta", self._own(units), "infer", options)
-        for i, theta in enumerate(visits):
-            # at once: the old and the new one are there for one lane only
-            self._theta[i] = theta
+    def _sent(self, array: np.ndarray) -> object:
+        """An array that travels once, and stands for itself in other tasks."""
+        return self._engine.submit(np.array, array)
 
-    def infer_fully(
-        self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float
-    ) -> None:
-        options = {"factor": factor.copy(), "doc_topic_prior": doc_topic_prior}
-        self._before = "infer_fully", options
-
-    def sum_topics(
-        self, units: np.ndarray, *, upweight: np.ndarray | None = None, **options: Any
-    ) -> np.ndarray:
-        own, before, self._before = self._own(units, upweight), self._before, ()
-        return self._results(_total, own, *before, "sum_topics", options)
-
-    def _results(self, combine: Any, own: Any, *calls: Any) -> Any:
-        return combine(self._engine.gather(self._visits(combine, None, own, *calls)))
-
-    def _visits(
-        self, combine: Any, kept: str | None, own: Any, *calls: Any
-    ) -> Iterator[Any]:
-        """A task for each lane.
-
-        The options of `calls` travel once, `own` has those of shards.
-        """
-        calls = tuple(
-            self._engine.submit(dict, each) if isinstance(each, dict) else each
-            for each in calls
+    def _results(self, method: Callable[..., object], *arguments: object) -> Iterable:
+        """The results of a method of all lanes, in order."""
+        return self._engine.gather(
+            self._engine.submit(method, tasks.lane, *arguments) for tasks in self._lanes
         )
-        for i, (begin, end) in enumerate(pairwise(self._cuts)):
-            yield self._engine.submit(
-                Lane.results,
-                self._lanes[i],
-                combine,
-                self._theta[i],
-                self._scale[i],
-                kept,
-                None if own is None else own[begin:end],
-                *calls,
-            )
 
-    def _own(
-        self, units: np.ndarray, upweight: np.ndarray | None = None
-    ) -> list[dict[str, Any]]:
-        """For each shard its units among `units`, from its first, and their weights."""
+    def _sum(self, tasks: Iterable[object]) -> np.ndarray:
+        return _total(self._engine.gather(tasks))
+
+    def _of_shards(self, units: np.ndarray | None) -> list[np.ndarray | None]:
+        """For each shard its units among `units`, from its first; None for all."""
+        if units is None:
+            return [None] * len(self._corpus.shards)
         cuts = np.searchsorted(units, self._edges)
-        own: list[dict[str, Any]] = []
+        chosen: list[np.ndarray | None] = []
         for i, (begin, end) in enumerate(pairwise(self._edges)):
             rows = units[cuts[i] : cuts[i + 1]] - begin
-            # None: all
-            own.append({"units": None if len(rows) == end - begin else rows})
-            if upweight is not None and (upweight != 1).any():
-                own[i]["upweight"] = upweight[begin:end]
-        return own
+            chosen.append(None if len(rows) == end - begin else rows)
+        return chosen
+
+    def _weights_of_shards(
+        self, upweight: np.ndarray | None
+    ) -> list[np.ndarray | None]:
+        """For each shard the weights of its units; None for those that are all 1."""
+        if upweight is None or (upweight == 1).all():
+            return [None] * len(self._corpus.shards)
+        return [upweight[begin:end] for begin, end in pairwise(self._edges)]
 
 
 def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:

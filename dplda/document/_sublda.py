@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
 
 from dplda.core._private_fit import Interval
-from dplda.document._contributions import Documents
 from dplda.document._document_budget import Round
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._noisy_table import NoisyTable
+from dplda.document._private_side import PrivateSide
 from dplda.gibbs._gibbslda import LIVE_START, live_counts
 from dplda.privacy._streams import Streams
 
@@ -137,7 +138,7 @@ class SubLDA(DocumentLDA):
         self._assign(locals())
 
     def _rates(
-        self, documents: Documents, table: NoisyTable, highest: float
+        self, documents: PrivateSide, table: NoisyTable, highest: float
     ) -> np.ndarray:
         """Each unit's probability of joining a round, (n_units,), at most `highest`.
 
@@ -156,23 +157,25 @@ class SubLDA(DocumentLDA):
         Equal weights lose 9 and 14 points of the gap at epsilon 1 and 4. Without noise
         and sampling, there is nothing to average out.
         """
-        if step.mechanism.exact and step.rate == 1:
+        if step.mechanism.scale == 0 and step.rate == 1:
             return 1.0
         n = min(step.n, step.n_last)
-        return n**2 / (n * (n + 1) * (2 * n + 1) // 6 + (step.n - n) * n**2)
+        sum_of_squares = n * (n + 1) * (2 * n + 1) // 6
+        return n**2 / (sum_of_squares + (step.n - n) * n**2)
 
-    def _exact_start(self, documents: Documents, streams: Streams) -> np.ndarray | None:
-        """Counts of a live sweep: where many topics begin if nothing is protected.
-
-        Else None.
+    def _exact_start(
+        self, documents: PrivateSide, streams: Streams, table: NoisyTable
+    ) -> NoisyTable:
+        """Counts of a live sweep, where many topics begin if nothing is protected.
 
         Each of many random topics is near the word frequencies. Rounds that begin with
         them give each document topics of its own.
         """
-        n_components, beta = int(self.n_components), self.topic_word_prior
+        n_components = int(self.n_components)
+        beta = self.topic_word_prior
         if n_components < LIVE_START or self.prior_components is not None:
-            return None
-        return beta + live_counts(
+            return table
+        counts = beta + live_counts(
             documents.matrices(),
             documents.n_words,
             n_components,
@@ -180,14 +183,14 @@ class SubLDA(DocumentLDA):
             doc_topic_prior=self.doc_topic_prior,
             topic_word_prior=beta,
         )  # without privacy
+        return replace(table, average=counts, table=counts.astype(np.float32))
 
 
 def frequent_words(table: np.ndarray, frequent_mass: float) -> np.ndarray:
     """Mask of the fewest words that make up `frequent_mass` of a topic (n_words,)."""
     order = np.argsort(-table, axis=0, kind="stable")
-    cumulative = np.cumsum(
-        np.take_along_axis(table, order, axis=0), axis=0
-    ) / table.sum(axis=0)
+    ordered = np.take_along_axis(table, order, axis=0)
+    cumulative = np.cumsum(ordered, axis=0) / table.sum(axis=0)
     before = np.vstack([np.zeros(table.shape[1]), cumulative[:-1]])
     mask = np.zeros(len(table), bool)
     mask[order[before < frequent_mass]] = True

@@ -190,20 +190,19 @@ DPLDA_INLINE double sum_row(const float *row, ptrdiff_t n) {
     return sum;
 }
 
-/* One round's noisy sum becomes part of the average of the words first, ..., last - 1.
- *
- * A cell becomes kept * average + added * noisy. If `centered`, the mean of a row of `noisy` is
- * subtracted from it first, and of_table * share is added, where the shares are those of the table's
- * row. A row of `noisy` begins every `stride` integers. */
-static void NAME(dplda_learn)(const int64_t *noisy, ptrdiff_t stride, const float *table,
-                              ptrdiff_t n_topics, ptrdiff_t first, ptrdiff_t last, double kept,
-                              const double *added, const double *of_table, int centered,
-                              double *average) {
+/* The rows of the words first, ..., last - 1 of a round's noisy sum become those of the new average.
+ * A cell is kept * average + added * noisy. If `centered`, the mean of a row of `noisy` is subtracted
+ * from it first, and of_table * share is added, where the shares are those of the table's row. The
+ * bits of the new average take the place of the integers: a cell is read before it is written, and
+ * its row has been summed before. */
+static void NAME(dplda_learn)(int64_t *noisy, const float *table, ptrdiff_t n_topics,
+                              ptrdiff_t first, ptrdiff_t last, double kept, const double *added,
+                              const double *of_table, int centered, const double *average) {
     for (ptrdiff_t word = first; word < last; word++) {
-        const int64_t *cells = noisy + word * stride;
+        int64_t *cells = noisy + word * n_topics;
         const float *row = table + word * n_topics;
-        double *mean = average + word * n_topics, middle = 0, share = 0;
-        const double factor = added[word];
+        const double *mean = average + word * n_topics, factor = added[word];
+        double middle = 0, share = 0;
         if (centered) {
             int64_t sum = 0;
             for (ptrdiff_t k = 0; k < n_topics; k++) {
@@ -214,7 +213,8 @@ static void NAME(dplda_learn)(const int64_t *noisy, ptrdiff_t stride, const floa
         }
         for (ptrdiff_t k = 0; k < n_topics; k++) {
             const double counts = share * row[k] + factor * ((double)cells[k] - middle);
-            mean[k] = kept * mean[k] + counts;
+            const double learned = kept * mean[k] + counts;
+            memcpy(&cells[k], &learned, sizeof learned);
         }
     }
 }

@@ -31,9 +31,9 @@ cdef extern from "_denoise.h":
         int set, const noisy_table* t, Py_ssize_t first, Py_ssize_t last, const float* means,
         float least, float* table) noexcept nogil
     void c_learn "dplda_learn"(
-        int set, const int64_t* noisy, Py_ssize_t stride, const float* table, Py_ssize_t n_topics,
-        Py_ssize_t first, Py_ssize_t last, double kept, const double* added,
-        const double* of_table, bint centered, double* average) noexcept nogil
+        int set, int64_t* noisy, const float* table, Py_ssize_t n_topics, Py_ssize_t first,
+        Py_ssize_t last, double kept, const double* added, const double* of_table, bint centered,
+        const double* average) noexcept nogil
     void c_shares "dplda_shares"(
         int set, const float* table, Py_ssize_t n_topics, Py_ssize_t first, Py_ssize_t last,
         const float* factor, Py_ssize_t padded, float* shares) noexcept nogil
@@ -97,13 +97,12 @@ cdef struct Words:
     noisy_table noisy                   # of `estimate`
     const float* means
     float least
-    const int64_t* sums                 # of `learn`
-    Py_ssize_t stride
+    int64_t* sums                       # of `learn`
     double kept
     const double* added
     const double* of_table
     bint centered
-    double* average
+    const double* average
     const float* factor                 # of `shares`
     Py_ssize_t padded
     float* shares
@@ -158,30 +157,28 @@ def estimate(
 
 cdef void learn_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
     cdef Words* a = <Words*>loop
-    c_learn(in_use, a.sums, a.stride, a.table, a.n_topics, first_word(a, piece),
-            first_word(a, piece + 1), a.kept, a.added, a.of_table, a.centered, a.average)
+    c_learn(in_use, a.sums, a.table, a.n_topics, first_word(a, piece), first_word(a, piece + 1),
+            a.kept, a.added, a.of_table, a.centered, a.average)
 
 
 def learn(
-    const int64_t[:, :] noisy,          # in: (n_words, n_components), rows of any stride
+    int64_t[:, ::1] noisy,              # in: (n_words, n_components); out: the bits of the new
+                                        # average, as float64
     const float[:, ::1] table,          # in: (n_words, n_components) the table before
     double kept,                        # in: the weight of the average so far
     const double[::1] added,            # in: (n_words,) the weight of `noisy`
     const double[::1] of_table,         # in: (n_words,) the weight of the table's shares
     bint centered,                      # in: whether to subtract row means and to add the shares
-    double[:, ::1] average,             # in/out: (n_words, n_components)
+    const double[:, ::1] average,       # in: (n_words, n_components) the average so far
     int n_threads,
 ):
-    """One round's noisy sum becomes part of the average."""
+    """One round's noisy sum becomes the average of the rounds, in its own memory."""
     cdef Py_ssize_t n_words = average.shape[0], n_topics = average.shape[1]
     cdef Words loop = words_of(n_words, n_topics)
     check_words(average, table, added.shape[0])
     if noisy.shape[0] != n_words or noisy.shape[1] != n_topics or of_table.shape[0] != n_words:
         raise ValueError("the tables must have one shape")
-    if n_topics > 1 and noisy.strides[1] != sizeof(int64_t):
-        raise ValueError("a row of the noisy sum must be contiguous")
-    loop.sums, loop.stride = &noisy[0, 0], noisy.strides[0] // <Py_ssize_t>sizeof(int64_t)
-    loop.table, loop.average = <float*>&table[0, 0], &average[0, 0]
+    loop.sums, loop.table, loop.average = &noisy[0, 0], <float*>&table[0, 0], &average[0, 0]
     loop.kept, loop.added, loop.of_table = kept, &added[0], &of_table[0]
     loop.centered = centered
     with nogil:
@@ -245,7 +242,7 @@ def topic_sums(const floating[:, ::1] table, int n_threads):  # in: (n_words, n_
     if floating is float:
         loop.table = <float*>&table[0, 0]
     else:
-        loop.average = <double*>&table[0, 0]
+        loop.average = &table[0, 0]
     with nogil:
         run_words(add_floats if floating is float else add_doubles, &loop, n_threads)
     return found

@@ -348,6 +348,7 @@ class NoNoise(Mechanism):
     exact = True
     scale = 0.0
     sensitivity = math.inf
+    radius = MAX_RADIUS  # the grid of its integers, which bounds no unit
 
     @property
     def event(self) -> Event:

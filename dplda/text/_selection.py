@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dplda.document._public_words import SHARED, PublicWords, left_out
+from dplda.document._public_words import SHARED, Vectors, left_out
 from dplda.privacy import ApproximateDP
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
@@ -218,11 +218,8 @@ def _by_meaning(
     """What the noisy weights of all others say of each term, over its prior mean."""
     own, precision = variance / mean**2, mean**2 / (variance + noise**2)
     penalty = 1 / (SHARED * np.average(own, weights=precision))
-    public = PublicWords.of(vectors, None)
-    assert public is not None
-    found = left_out(public.directions, (y / mean - 1)[:, None], precision, penalty)[
-        :, 0
-    ]
+    directions = Vectors.of(vectors).directions
+    found = left_out(directions, (y / mean - 1)[:, None], precision, penalty)[:, 0]
     return np.maximum(1 + found, LEAST)
 
 

@@ -13,7 +13,7 @@ enum {
 
 static void denoise(int set, int one_center) {
     double *average = zeros(N_CELLS, sizeof *average), added[N_WORDS], of_table[N_WORDS];
-    int64_t *noisy = zeros(N_WORDS * PADDED, sizeof *noisy);
+    int64_t *noisy = zeros(N_CELLS, sizeof *noisy), *learned = zeros(N_CELLS, sizeof *learned);
     int64_t *counts = zeros(N_NODES, sizeof *counts);
     float *table = zeros(N_CELLS, sizeof *table), *out = zeros(N_WORDS * PADDED, sizeof *out);
     float *center = shares(N_WORDS * PADDED), *means = shares(N_NODES);
@@ -21,7 +21,7 @@ static void denoise(int set, int one_center) {
     for (int i = 0; i < N_CELLS; i++) {
         average[i] = 1e4 * share() - 400;
     }
-    for (int i = 0; i < N_WORDS * PADDED; i++) {
+    for (int i = 0; i < N_CELLS; i++) {
         noisy[i] = below(1 << 20) - (1 << 19);
     }
     for (int v = 0; v < N_WORDS; v++) {
@@ -37,15 +37,16 @@ static void denoise(int set, int one_center) {
     add_to_digest(counts, N_NODES * sizeof *counts);
     add_to_digest(table, N_CELLS * sizeof *table);
     for (int centered = 0; centered < 2; centered++) {
-        dplda_learn(set, noisy, PADDED, table, N_TOPICS, 1, N_WORDS, 0.75, added, of_table, centered,
+        memcpy(learned, noisy, N_CELLS * sizeof *learned);
+        dplda_learn(set, learned, table, N_TOPICS, 1, N_WORDS, 0.75, added, of_table, centered,
                     average);
         dplda_shares(set, table, N_TOPICS, 0, N_WORDS, centered ? NULL : gains, PADDED, out);
-        add_to_digest(average, N_CELLS * sizeof *average);
+        add_to_digest(learned, N_CELLS * sizeof *learned);
         add_to_digest(out, N_WORDS * PADDED * sizeof *out);
     }
     dplda_temper(set, table, N_CELLS, 0.7f);
     add_to_digest(table, N_CELLS * sizeof *table);
-    free(average), free(noisy), free(counts), free(table), free(out), free(center), free(means);
+    free(average), free(noisy), free(learned), free(counts), free(table), free(out), free(center), free(means);
 }
 
 void run(int set) {

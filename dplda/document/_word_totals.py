@@ -1,0 +1,129 @@
+"""Noisy word totals, and their empirical-Bayes estimate.
+
+Everything here is a function of released values and of public constants. It is
+post-processing and has no privacy cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit
+
+# Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
+SAMPLED_WORDS = 2048  # that the weights are learned from, at most
+LEVELS = 40  # of the totals that a word may have whatever public numbers say
+# of a word's frequency to the expected
+RATIOS = np.geomspace(1 / 16, 16, 17, dtype=np.float32)
+# log likelihood that learned weights may gain over the ratio 1; none: 0 / 0
+CHANCE = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class WordTotals:
+    """Mean of all releases of word totals, weighted by precision."""
+
+    noisy: np.ndarray  # word totals, (n_words,)
+    noise_scale: np.ndarray  # standard deviation of the noise in each, (n_words,)
+    # Mean of the totals. That of `noisy` is too large: a word with much noise in the
+    # first release gets a small weight for the second, and keeps more of that noise.
+    mean: float
+    # Noisy number of documents, and one standard error more. With users, the geometric
+    # mean of documents and users: a user's documents share one norm.
+    n_docs: float = 0.0
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether any total has noise."""
+        return bool(self.noise_scale.any())
+
+    @property
+    def precision(self) -> float:
+        """Precision of a word's total: inverse mean variance; infinite if no noise."""
+        variance = float(np.square(self.noise_scale).mean())
+        return 1 / variance if variance else np.inf
+
+    def times(self, ratio: float) -> WordTotals:
+        """These totals at another scale of the documents."""
+        return replace(
+            self,
+            noisy=ratio * self.noisy,
+            noise_scale=ratio * self.noise_scale,
+            mean=ratio * self.mean,
+        )
+
+    def and_release(self, noisy: np.ndarray, noise_scale: np.ndarray) -> WordTotals:
+        """These totals and one more release of them, at the same scale.
+
+        It says no more of totals that are known without noise.
+        """
+        if not self.has_noise:
+            return self
+        both = 1 / np.square([self.noise_scale, noise_scale])
+        precision = both.sum(axis=0)
+        values = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
+        rates = self.precision, 1 / np.square(noise_scale).mean()
+        mean = float(np.average([self.mean, noisy.mean()], weights=rates))
+        return WordTotals(values, 1 / np.sqrt(precision), mean, self.n_docs)
+
+    def and_documents(self, other: WordTotals) -> WordTotals:
+        """The totals of these documents and of others, at the same scale."""
+        return WordTotals(
+            self.noisy + other.noisy,
+            np.hypot(self.noise_scale, other.noise_scale),
+            self.mean + other.mean,
+            self.n_docs + other.n_docs,
+        )
+
+    def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:
+        """Posterior means of word totals, positive, under a prior learned from all.
+
+        The prior is a mixture of normal distributions. 40 of them are the same for all
+        words: their centers range from a hundredth of the mean total to sixty times the
+        mean total (or the largest total). With `expected` word frequencies (n_words,),
+        17 more have a word's expected total times one of `RATIOS` as center. The width
+        of each is half the distance to the next center. Fifty steps of
+        expectation-maximization fit the weights, to some of the words of a large
+        vocabulary. Unless they fit better than by chance, all words have the ratio 1.
+        Without noise, totals below 1 become 1.
+        """
+        if not self.has_noise:
+            return np.maximum(self.noisy, 1.0)  # later documents may have other words
+        noisy = self.noisy.astype(np.float32)
+        scale = self.noise_scale.astype(np.float32)
+        mean = max(self.mean, 0.01 * float(scale.mean()))
+        largest = max(mean * 60, float(noisy.max()))
+        levels = np.geomspace(mean / 100, largest, LEVELS, dtype=np.float32)
+        centers = np.broadcast_to(levels, (len(noisy), LEVELS))
+        variances = (0.5 * np.log(levels[1] / levels[0]) * centers) ** 2
+        if expected is not None:
+            frequency = expected / expected.sum() * (mean * len(noisy))
+            near = np.outer(frequency.astype(np.float32), RATIOS)
+            near_variances = (0.5 * np.log(RATIOS[1] / RATIOS[0]) * near) ** 2
+            centers = np.hstack([centers, near])
+            variances = np.hstack([variances, near_variances])
+        prior = np.full(centers.shape[1], 1 / centers.shape[1], np.float32)
+        distance = noisy[:, None] - centers
+        variance = scale[:, None] ** 2 + variances
+        likelihood = -0.5 * (distance**2 / variance + np.log(variance))
+        likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+        # also of totals that somebody made up
+        means = centers + distance * (variances / variance)
+        some = likelihood[:: -(-len(noisy) // SAMPLED_WORDS)]
+        # einsum, unlike BLAS, adds in one order whatever the number of threads
+        for _ in range(49):
+            evidence = np.einsum("vg,g->v", some, prior)
+            prior *= np.einsum("vg,v->g", some, 1 / evidence) / len(some)
+        # no level is given up: it may be that of another word
+        prior += np.float32(1e-6)
+        evidence = np.einsum("vg,g->v", likelihood, prior)
+        found = np.einsum("vg,vg,g->v", likelihood, means, prior) / evidence
+        if expected is not None:
+            # the ratio 1, which learned weights beat by chance
+            exactly = LEVELS + len(RATIOS) // 2
+            of_ratio_1 = np.maximum(likelihood[:, exactly], 1e-30)
+            gain = np.log(evidence / of_ratio_1).sum(dtype=float)
+            by_chance = np.float32(expit(CHANCE - gain))
+            found += by_chance * (means[:, exactly] - found)
+        return np.maximum(found, levels[0]).astype(float)
