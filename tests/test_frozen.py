@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import reference
+import twins
 from numpy.testing import assert_array_equal
 from reference import DOCUMENTS, LAST, N_WORDS, random_words
 
@@ -84,7 +85,7 @@ def test_sweep_equals_its_integer_twin(documents, n_components, instruction_set)
     # float
     for seed, alpha in enumerate([1e-30, 0.1, 2.0**24 - 12, 2.0**24 - 8, 1e7, 1e9]):
         rest = alpha, random_words(len(word), seed), random_words(len(word), seed=9)
-        twin = reference.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
+        twin = twins.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
         topics, n_exact = frozen(word, doc_ptr, topics, table, *rest)
         assert_array_equal(topics, twin)
         assert 0 <= n_exact <= len(word)
@@ -107,7 +108,7 @@ def test_topics_do_not_depend_on_which_draws_integers_decide(
     topics = half_assigned(word, n_components)
     drawn, n_exact = frozen(word, doc_ptr, topics, table, *rest, tolerance=tolerance)
     assert_array_equal(
-        drawn, reference.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
+        drawn, twins.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
     )
     if tolerance is None:
         assert n_exact < 0.05 * len(word)
@@ -117,8 +118,8 @@ def test_topics_do_not_depend_on_which_draws_integers_decide(
 
 def ends_of_intervals(table, alpha):
     """For one-token documents of word 0: topics, each with its least 128-bit number."""
-    weight = reference.half_integers(table.half)[0]
-    c = reference.document_weights([0], 1, alpha)[0]
+    weight = twins.half_integers(table.half)[0]
+    c = twins.document_weights([0], 1, alpha)[0]
     order = [
         k for k in sorted(range(len(weight)), key=lambda k: (k % 16, k)) if weight[k]
     ]
@@ -147,7 +148,7 @@ def test_a_topic_has_its_share_of_all_uniform_numbers(
             word, doc_ptr, unassigned(word), table, 0.1, *two_words(numbers)
         )
         assert_array_equal(drawn, order)
-    weight = reference.half_integers(table.half)[0]
+    weight = twins.half_integers(table.half)[0]
     for k, begin, end in zip(order, first, last):
         assert abs(end + 1 - begin - Fraction(weight[k] << 128, sum(weight))) < 1
 

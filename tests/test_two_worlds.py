@@ -12,8 +12,8 @@ from faults import FAULTS
 from hypothesis import HealthCheck, example, given, settings, target
 from hypothesis import strategies as st
 from private_nmf import PrivateNMF
-from reference import document_weights, half_integers
 from sklearn.base import clone
+from twins import document_weights, half_integers
 
 from dplda import (
     HDPLDA,

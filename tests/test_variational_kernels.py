@@ -1,9 +1,12 @@
 """Fold-in and contributions: equal to plain twins bit for bit, within sensitivity."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
+import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -100,8 +103,8 @@ def sum_topics(
     documents.scale = scale
     return documents.sum_topics(
         np.array(units, np.int64),
-        factor=reference.in_chunks(factor),
-        center=reference.in_chunks(center),
+        factor=twins.in_chunks(factor),
+        center=twins.in_chunks(center),
         weight=weight,
         norm=norm,
         radius=radius,
@@ -110,19 +113,12 @@ def sum_topics(
 
 def twin(X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None):
     ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
-    return reference.sum_topics(
-        X,
-        units,
-        reference.narrow(theta),
-        factor,
-        center,
-        weight,
-        scale,
-        norm,
-        radius,
-        integer_shift(norm, radius),
-        ptr,
-    )
+    shift = integer_shift(norm, radius)
+    documents, tables = [range(ptr[u], ptr[u + 1]) for u in units], (factor, center)
+    relative = [float(scale[u] / norm) for u in units]
+    theta, most = twins.narrow(theta), radius >> shift
+    total = twins.sum_topics(X, documents, theta, *tables, weight, relative, most)
+    return total * 2**shift
 
 
 def squared_norm(total):
@@ -185,28 +181,83 @@ def test_steps_in_integers_are_near_the_formulas(variational, leaves_out):
     assert np.abs(found - expected).sum(axis=1).max() < (0.02 if leaves_out else 0.004)
 
 
+def folded_in(X, theta, phi, prior, n_components, *, own=None, form, **steps):
+    """The twin of `fold_in` for all documents; a form of the table: see FORMS."""
+    theta, width = theta.copy(), theta.shape[1]
+    priors = np.zeros(width, np.float32)
+    priors[:n_components] = prior
+    for d in range(len(theta)):
+        span = slice(X.indptr[d], X.indptr[d + 1])
+        counts, rows = X.data[span], phi[X.indices[span]]
+        if own is not None and np.ptp(theta[d, :n_components]) > 0:
+            rows = twins.without_own(rows, counts, theta[d], *own)
+        shares = FORMS[form][0]
+        if form != "floats":
+            rows = twins.narrow(rows, size=255)[:, :width] if len(rows) else rows
+        add = partial(shares, rows, counts)
+        theta[d] = twins.fold_in(theta[d], counts, priors, add, **steps)
+    return theta
+
+
+# of the table that documents read, with the twin of a step, and the kernel's arguments
+FORMS = {
+    "floats": (twins.shares_in_floats, {}),
+    "copies": (partial(twins.shares_in_integers, group=256), {"in_rows": False}),
+    "rows": (partial(twins.shares_in_integers, group=16), {"in_rows": True}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("variational", [False, True])
 @pytest.mark.parametrize(
     ("n_components", "n_words"), [(1, 5), (7, 40), (20, 300), (300, 600)]
 )
-@pytest.mark.parametrize("n_steps", [1, 2])
-def test_steps_in_integers_equal_their_twin(
-    n_components, n_words, n_steps, instruction_set
+@pytest.mark.parametrize(
+    ("max_steps", "tolerance"), [(0, 0.0), (1, 0.0), (2, 0.0), (9, 0.0), (30, 0.01)]
+)
+def test_fold_in_equals_its_twin(
+    n_components, n_words, max_steps, tolerance, variational, form, instruction_set
 ):
-    """Documents of up to three groups of words; sums that come near to 2**31."""
+    """Documents of up to three groups of words; sums that come near to 2**31.
+
+    Enough steps for extrapolations, of which some are undone.
+    """
     rng = np.random.default_rng(n_words)
     X = single_precision(rng.poisson([[3.0], [0.5], [0.0], [1e4]], (4, n_words)))
-    phi, start = (
-        random_topics(n_components, n_words=n_words),
-        random_theta(n_components, n_docs=4),
-    )
-    phi[n_words // 2, :n_components], phi[1, 1:] = 1 / n_words, 1e-9
+    phi = random_topics(n_components, n_words=n_words)
+    start = random_theta(n_components, n_docs=4)
+    phi[n_words // 2, :n_components] = 1 / n_words
+    phi[1, 1:] = 1e-9
+    phi[n_words // 3] = 0
     start[1, :n_components] = 1 / n_components
-    for options in ({}, {"own": own_counts(n_components)}, {"in_rows": True}):
-        arguments = X, range(4), phi, 0.1, n_components, n_steps
-        found = fold_in(*arguments, 0.0, start, table=in_bytes(phi), **options)
-        assert_array_equal(
-            found, reference.steps_in_integers(*arguments, start, **options)
+    table = None if form == "floats" else in_bytes(phi)
+    for own in (None, own_counts(n_components)) if form == "copies" else (None,):
+        options = {"variational": variational, "own": own}
+        found = fold_in(
+            X,
+            range(4),
+            phi,
+            0.1,
+            n_components,
+            max_steps,
+            tolerance,
+            start,
+            table=table,
+            **options,
+            **FORMS[form][1],
         )
+        expected = folded_in(
+            X,
+            start,
+            phi,
+            0.1,
+            n_components,
+            form=form,
+            max_steps=max_steps,
+            tolerance=tolerance,
+            **options,
+        )
+        assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("n_components", [7, 20, 33])
@@ -268,9 +319,9 @@ def test_tables_of_16_bits_equal_their_twin(n_components, size, instruction_set)
     table = random_theta(n_components, n_docs=40)
     table[3], table[4, 0], table[5, 0], table[6] = 0, np.nan, np.inf, -1
     chunks = in_16_bits(table, size=size)
-    assert_array_equal(chunks, reference.in_chunks(reference.narrow(table, size=size)))
+    assert_array_equal(chunks, twins.in_chunks(twins.narrow(table, size=size)))
     if size == 255:
-        assert_array_equal(in_bytes(table), reference.narrow(table, size=size))
+        assert_array_equal(in_bytes(table), twins.narrow(table, size=size))
 
 
 def test_a_table_of_other_topics_is_refused():
@@ -296,8 +347,8 @@ def random_arguments(n_components, seed=0):
         X,
         range(N_DOCS),
         random_theta(n_components, seed),
-        reference.narrow(random_topics(n_components, seed)),
-        reference.narrow(center, size=0),
+        twins.narrow(random_topics(n_components, seed)),
+        twins.narrow(center, size=0),
         weight,
         scale,
     )
@@ -339,7 +390,7 @@ def test_contributions_are_those_of_the_formula(n_components):
     norm, radius, expected = 0.9, 20_000, np.zeros(factor.shape)
     scale = scale + 0.1
     for d in units:
-        shares = reference.narrow(theta)[d] * factor.astype(float)
+        shares = twins.narrow(theta)[d] * factor.astype(float)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
         cells = (scale[d] * weight * X[[d]].toarray()[0])[:, None] * (
             shares - center / 2**15
@@ -415,7 +466,9 @@ def test_integer_norm_never_exceeds_the_radius(arguments):
 def test_integer_norm_never_exceeds_the_radius_whatever_the_numbers(arguments):
     with np.errstate(all="ignore"):
         total = sum_topics(*arguments)
+        expected = twin(*arguments)
     assert squared_norm(total) <= arguments[-1] ** 2
+    assert_array_equal(total, expected)
     if any(np.isnan(x).any() for x in (arguments[0].data, *arguments[5:8])):
         assert not total.any()
 
