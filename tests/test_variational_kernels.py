@@ -651,6 +651,27 @@ def word_totals(counts, weight, scale=1.0, norm=1.0, radius=MAX_RADIUS):
     return documents.sum_words(weight=np.array(weight), norm=norm, radius=radius)
 
 
+def clipped(counts, weight, scale=1.0, norm=1.0, radius=MAX_RADIUS):
+    """The twin of `word_totals`."""
+    X = single_precision(np.array([counts], np.float32))
+    values = np.array(weight, np.float32)[X.indices] * X.data
+    length = np.sqrt(twins.added_up((values * values).tolist()))
+    cells = twins.clip(values, length, np.float64(scale) / norm, radius)
+    total = np.zeros(len(counts), np.int64)
+    if cells is not None:
+        total[X.indices] = cells
+    return total
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("radius", [64, 12345, 2**24 + 1, MAX_RADIUS])
+def test_word_totals_equal_their_twin(seed, radius):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 9, 200) * rng.uniform(0.1, 1e3)
+    arguments = counts, rng.uniform(0.1, 3, 200), rng.uniform(0.5, 2), 700.0, radius
+    assert_array_equal(word_totals(*arguments), clipped(*arguments))
+
+
 @settings(deadline=None, max_examples=200)
 @given(st.data(), st.lists(wild_floats, min_size=1, max_size=6), radii)
 def test_word_totals_never_exceed_the_radius_whatever_the_numbers(data, counts, radius):
@@ -660,7 +681,9 @@ def test_word_totals_never_exceed_the_radius_whatever_the_numbers(data, counts, 
     scale, norm = data.draw(wild_floats), data.draw(wild_floats)
     with np.errstate(all="ignore"):
         total = word_totals(counts, weight, scale, norm, radius)
+        expected = clipped(counts, weight, scale, norm, radius)
     assert squared_norm(total) <= radius**2
+    assert_array_equal(total, expected)
 
 
 @pytest.mark.parametrize(
@@ -673,6 +696,7 @@ def test_word_totals_that_rounding_leaves_too_long_are_shrunk(cells):
     assert sum(x**2 for x in cells) > MAX_RADIUS**2
     total = word_totals(np.ones(len(cells)), cells)
     assert squared_norm(total) <= MAX_RADIUS**2
+    assert_array_equal(total, clipped(np.ones(len(cells)), cells))
     assert_allclose(np.sqrt(float(squared_norm(total))), MAX_RADIUS, rtol=2e-5)
 
 
