@@ -41,7 +41,7 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr(_corpus, "BLOCK_TOKENS", 300)
     monkeypatch.setattr(_corpus.row_blocks, "__defaults__", (200, 1))
     monkeypatch.setattr(_curator, "BLOCK_CELLS", 64)
-    monkeypatch.setattr(_fold_in, "PIECE", 100)
+    monkeypatch.setattr(_fold_in, "BLOCK_ENTRIES", 100)
     monkeypatch.setattr(_frozen_table, "BLOCK_TOKENS", 300)
     monkeypatch.setattr(_frozen_table, "PIECE_TOKENS", 70)
     monkeypatch.setattr(_frozen_table, "PIECE_CELLS", 64)

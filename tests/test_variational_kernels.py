@@ -13,6 +13,9 @@ from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda.core._fold_in import (
+    Inference,
+    OwnCounts,
+    Steps,
     in_16_bits,
     in_bytes,
     pad,
@@ -72,25 +75,10 @@ def fold_in(
         table = copies
     elif not in_rows:
         copies = np.full((2, (longest + 31) * table.shape[1]), 255, np.uint8)
-    inverse_size, least = (np.zeros(0, np.float32), 0.0) if own is None else own
-    _variational.fold_in(
-        X.indptr,
-        X.indices,
-        X.data,
-        np.array(rows, np.int64),
-        phi,
-        table,
-        inverse_size,
-        least,
-        prior,
-        n_components,
-        max_iter,
-        tol,
-        variational,
-        theta,
-        scratch,
-        copies,
-    )
+    steps = Steps(max_iter, tol)
+    inference = Inference(phi, n_components, prior, steps, variational, own=own)
+    rows = np.array(rows, np.int64)
+    _variational.fold_in(X, rows, theta, inference, table, scratch, copies)
     return theta
 
 
@@ -131,7 +119,7 @@ def squared_norm(total):
 
 def own_counts(n_components):
     """1 / topic sizes, and the smallest count of a cell."""
-    return pad(1 / np.linspace(50, 500, n_components)[None])[0], 0.02
+    return OwnCounts.of_sizes(np.linspace(50, 500, n_components), 0.02)
 
 
 @pytest.mark.parametrize("n_components", [*SIZES, 49])
@@ -290,8 +278,9 @@ def test_a_table_that_does_not_fit_the_topics_is_refused():
     for table in (in_bytes(random_topics(40)), in_bytes(phi)[1:]):
         with pytest.raises(ValueError, match="bytes must have the shape of phi"):
             fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, table=table)
-    for own, table in [((phi[0, :16], 0.1), in_bytes(phi)), ((phi[0], 0.1), None)]:
-        with pytest.raises(ValueError, match="inverse_size the topics"):
+    for sizes, table in [(phi[0, :16], in_bytes(phi)), (phi[0], None)]:
+        own = OwnCounts(sizes, 0.1)
+        with pytest.raises(ValueError, match="inverse_sizes the topics"):
             fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, table=table, own=own)
 
 

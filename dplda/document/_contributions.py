@@ -27,6 +27,9 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import row_blocks
 from dplda.core._fold_in import (
+    Inference,
+    OwnCounts,
+    Steps,
     e_step,
     in_16_bits,
     single_precision,
@@ -41,8 +44,8 @@ from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._curator import Curator
 
 # accelerated, from the weights of the last round
-INNER_STEPS, INNER_TOLERANCE = 5, 0.01
-STEPS_ANEW = 15  # accelerated, from equal weights
+INNER_STEPS = Steps(5, 0.01)
+STEPS_ANEW = Steps(15, INNER_STEPS.tolerance)  # accelerated, from equal weights
 # a tenth of the bound: the words of the first release keep 99.5% of it
 COUNT_SHARE = 10
 DOCS_OF_A_USER = 10  # that are counted
@@ -170,26 +173,23 @@ class Documents:
         `phi` holds word probabilities.
 
         They begin with those of the last call. `anew`, they begin with equal ones, and
-        become near to those of `infer_fully`. With `own`, see `update_theta`, a
-        document reads what the others have added to the table.
+        become near to those of `infer_fully`. With `own`, topic sizes and the
+        smallest count of a cell, a document reads what the others have added to the
+        table.
         """
         rows = self.rows_of(units)
         if anew:
             self.theta[rows, : self.n_components] = 1.0 / self.n_components
-        update_theta(
-            self.X,
-            self.theta,
+        inference = Inference(
             phi,
-            rows,
-            n_components=self.n_components,
-            doc_topic_prior=doc_topic_prior,
-            max_steps=STEPS_ANEW if anew else INNER_STEPS,
-            tolerance=INNER_TOLERANCE,
+            self.n_components,
+            doc_topic_prior,
+            STEPS_ANEW if anew else INNER_STEPS,
             variational=anew,
             in_integers=True,
-            own=own,
-            n_jobs=self.n_jobs,
+            own=None if own is None else OwnCounts.of_sizes(*own),
         )
+        update_theta(self.X, rows, self.theta, inference, self.n_jobs)
 
     def infer_fully(
         self, units: np.ndarray, factor: np.ndarray, doc_topic_prior: float
