@@ -16,7 +16,7 @@ from reference import DOCUMENTS, LAST, N_WORDS, random_words
 
 import dplda.gibbs._frozen_table as gibbs
 from dplda.core._corpus import Corpus
-from dplda.gibbs._frozen_table import NO_WORDS, HalfTable, draw_topics, pieces_of
+from dplda.gibbs._frozen_table import HalfTable, draw_topics, pieces_of
 from dplda.kernels import _frozen
 from dplda.privacy._streams import Purpose
 
@@ -38,7 +38,7 @@ def random_table(n_components, *, largest=TOP, n_words=N_WORDS, seed=0):
 
 
 def frozen(
-    word, doc_ptr, topics, table, alpha, bits, refinement=NO_WORDS, *, tolerance=None
+    word, doc_ptr, topics, table, alpha, bits, refinement=None, *, tolerance=None
 ):
     """The kernel on a copy of `topics`, as its twin; count of draws by integers."""
     topics, doc_ptr = topics.copy(), np.asarray(doc_ptr)
@@ -192,15 +192,16 @@ class Words:
         return SimpleNamespace(words=words)
 
 
-@pytest.mark.parametrize("n_tokens", [1 << 15, 20])
+@pytest.mark.parametrize("n_tokens", [1 << 17, 80])
 def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
-    monkeypatch.setattr(gibbs, "PIECE_TOKENS", n_tokens)
+    monkeypatch.setattr(gibbs, "BLOCK_TOKENS", n_tokens)
     table = random_table(37, n_words=1)
     order, first = ends_of_intervals(table, 0.1)
     word, doc_ptr = repeated([0], len(order))
     streams = Words(*two_words(first))
     corpus, start = Corpus(word, doc_ptr, 1), half_assigned(word, 37)
     pieces = pieces_of(corpus, 2)
+    assert len(pieces) == max(1, -(-len(order) * 4 // n_tokens))
     drawn = draw_topics(pieces, start, table, doc_topic_prior=0.1, streams=streams, t=5)
     assert drawn is start
     assert_array_equal(drawn, order)
@@ -208,9 +209,7 @@ def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
         (Purpose.TOPICS, 5, 0, False),
         (Purpose.TOPICS, 5, 0, True),
     }
-    assert len(streams.asked) == (
-        2 if n_tokens > len(order) else 2 * -(-len(order) // n_tokens)
-    )
+    assert len(streams.asked) == (2 * len(pieces))
 
 
 def test_every_topic_stays_possible(instruction_set):

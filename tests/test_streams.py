@@ -170,7 +170,6 @@ def addresses(monkeypatch):
     """Every stream that is begun, as (key, address); blocks and pieces are small."""
     monkeypatch.setattr("dplda.privacy._mechanisms.BLOCK_BITS", 400)
     monkeypatch.setattr("dplda.gibbs._frozen_table.BLOCK_TOKENS", 300)
-    monkeypatch.setattr("dplda.gibbs._frozen_table.PIECE_TOKENS", 120)
     monkeypatch.setattr("dplda.federated._tokens.BLOCK_TOKENS", 300)
     begun = []
 

@@ -43,7 +43,6 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr(_curator, "BLOCK_CELLS", 64)
     monkeypatch.setattr(_fold_in, "BLOCK_ENTRIES", 100)
     monkeypatch.setattr(_frozen_table, "BLOCK_TOKENS", 300)
-    monkeypatch.setattr(_frozen_table, "PIECE_TOKENS", 70)
     monkeypatch.setattr(_frozen_table, "PIECE_CELLS", 64)
     monkeypatch.setattr(_table_estimate, "PIECE", 64)
     monkeypatch.setattr(_table_estimate, "SAMPLE", 500)
