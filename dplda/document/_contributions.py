@@ -24,7 +24,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import row_blocks
+from dplda.core._fold_in import Inference as FoldIn
 from dplda.core._fold_in import (
+    OwnCounts,
+    Steps,
     e_step,
     in_16_bits,
     single_precision,
@@ -49,8 +52,8 @@ from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._curator import Curator
 
 # accelerated, from the weights of the last round
-INNER_STEPS, INNER_TOLERANCE = 5, 0.01
-STEPS_ANEW = 15  # accelerated, from equal weights
+INNER_STEPS = Steps(5, 0.01)
+STEPS_ANEW = Steps(15, INNER_STEPS.tolerance)  # accelerated, from equal weights
 # a tenth of the bound: the words of the first release keep 99.5% of it
 COUNT_SHARE = 10
 DOCS_OF_A_USER = 10  # that are counted
@@ -221,20 +224,17 @@ class Documents:
             return
         if inference.anew:
             self.theta[rows, : self.n_components] = 1.0 / self.n_components
-        update_theta(
-            self.X,
-            self.theta,
+        own = inference.own
+        fold_in = FoldIn(
             inference.table,
-            rows,
-            n_components=self.n_components,
-            doc_topic_prior=inference.doc_topic_prior,
-            max_steps=STEPS_ANEW if inference.anew else INNER_STEPS,
-            tolerance=INNER_TOLERANCE,
+            self.n_components,
+            inference.doc_topic_prior,
+            STEPS_ANEW if inference.anew else INNER_STEPS,
             variational=inference.anew,
             in_integers=True,
-            own=inference.own,
-            n_jobs=self.n_jobs,
+            own=None if own is None else OwnCounts.of_sizes(*own),
         )
+        update_theta(self.X, rows, self.theta, fold_in, self.n_jobs)
 
     def sum_topics(
         self, units: np.ndarray, tables: RoundTables, upweight: np.ndarray | None = None
