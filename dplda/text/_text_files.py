@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
-
+from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._files import check_unpacked, largest_size, opened
 
 # Kind of file by suffix. All but Parquet may be compressed by gzip.
@@ -205,7 +204,7 @@ def _rows_of_csv(
     file: io.StringIO, path: Path, columns: list[str], separator: str
 ) -> Rows:
     # characters of a cell; the default of the module is 131,072
-    csv.field_size_limit(np.iinfo(np.int32).max)
+    csv.field_size_limit(LARGEST_INTEGER)
     reader = csv.DictReader(file, delimiter=separator, strict=True)
     try:
         _check_header(list(reader.fieldnames or []), path, columns)
