@@ -26,7 +26,7 @@ from utility import Gap, Points, prior_of, sublda
 from dplda import SubLDA
 from dplda.datasets import load_word_vectors
 from dplda.document import _document_budget, _public_words, _table_estimate
-from dplda.document._noisy_table import NoisyTable
+from dplda.document._rules import Rules
 
 EPSILONS = 1.0, 4.0
 TEXTS = 300
@@ -71,7 +71,7 @@ CHANGES = [
     ("CHANCE", "gain of likelihood by chance, 10", "-1000: none", -1000.0, TEXTS),
     ("SCALE_UP", "most that a short document counts, 5", "1", 1.0, 0),
 ]
-OWNERS = {"powers": NoisyTable, "_share": SubLDA}
+OWNERS = {"powers": Rules, "_share": SubLDA}
 
 
 def main() -> None:

@@ -23,10 +23,10 @@ private ones.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from sklearn.linear_model import LogisticRegression
 
 from dplda import GibbsLDA, SubLDA, public_prior
 from dplda.datasets import load_word_vectors
+from dplda.document._noisy_table import Reading, finish
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 
 K, DELTA = 20, 1e-5
@@ -363,15 +364,14 @@ def with_totals(split: Split, epsilon: float, seed: int) -> list[float]:
     """Perplexity of a fit's word totals alone, of the fit, of it with exact totals."""
     vectors = load_word_vectors(list(map(str, split.words)))
     model = sublda(epsilon, seed, word_vectors=vectors).fit(split.train)
-    table, exact = (
-        copy.deepcopy(model._released),
-        np.asarray(split.train.sum(axis=0)).ravel(),
-    )
+    table = model._released
+    exact = np.asarray(split.train.sum(axis=0)).ravel()
     frequencies = float(held_out_perplexity(table.totals[None], split.test))
     fitted = float(model.perplexity(split.test))
     exact = np.maximum(exact, 0.5) * (table.totals.sum() / exact.sum())
-    table.estimate.totals, table.estimate.read = exact, table.released
-    model.components_ = table.finish(model.topic_word_prior)["components_"]
+    known = replace(table, reading=Reading(table.released, exact, exact))
+    result = finish(known, model.topic_word_prior, is_centered=True)
+    model.components_ = result["components_"]
     return [frequencies, fitted, float(model.perplexity(split.test))]
 
 

@@ -10,8 +10,7 @@ from typing import Any
 from measuring import cpu_seconds
 
 from dplda import HDPLDA, GibbsLDA, PrivateSVILDA, SubLDA
-from dplda.document import _document_lda
-from dplda.document._noisy_table import NoisyTable
+from dplda.document import _document_lda, _rules
 from dplda.gibbs import _gibbslda
 from dplda.word import _hdplda
 
@@ -100,6 +99,4 @@ for module in (_document_lda, _gibbslda, _hdplda):
 
 # A corpus that is too small for its epsilon gets rounds that release word totals again.
 # They are far cheaper than rounds of topics, which are what is timed here.
-NoisyTable.share_for_totals = property(  # type: ignore[assignment]
-    lambda table: 0.0, lambda table, share: None
-)
+_rules.Rules.most_for_totals = 0.0
