@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import textwrap
+import threading
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from dplda._version import __version__
 from dplda.cli import _federation, _fit, _ledger, _options
@@ -21,9 +23,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for a file that cannot be read.
     """
     options = parse(argv)
-    usual, warnings.formatwarning = warnings.formatwarning, _without_line
+    usual = warnings.formatwarning
+    warnings.formatwarning = _without_line
     try:
-        return options.command(options) or 0
+        with ended_by_signals():
+            return options.command(options) or 0
+    except Ended as end:
+        print(f"error: ended by {end.signal.name}", file=sys.stderr)
+        return 128 + end.signal
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
@@ -34,6 +41,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         warnings.formatwarning = usual
     return 1
+
+
+class Ended(KeyboardInterrupt):
+    """A service manager, or a closed terminal, has asked the process to end."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        super().__init__(self.signal.name)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does: it says what is spent.
+
+    A signal that the caller ignores stays ignored, as under nohup.
+    """
+
+    def end(number: int, frame: object) -> None:
+        raise Ended(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    names = ("SIGTERM", "SIGHUP")
+    asked = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in asked}
+    heard = [number for number in asked if before[number] is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, before[number])
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -47,7 +88,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="command")
     for module in (_fit, _options, _ledger, _federation):
-        module.add_commands(commands)
+        module.add_commands(commands.add_parser)
     return parser.parse_args(argv)
 
 
@@ -57,7 +98,7 @@ def _close_output() -> None:
 
 
 def _without_line(
-    message: Warning | str, category: type[Warning], *_: Any, **__: Any
+    message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> str:
     """A warning of a command: its place in the code says nothing to a user."""
     return textwrap.fill(f"{category.__name__}: {message}", 96) + "\n"

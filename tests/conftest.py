@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from dplda.core import _base
 from dplda.kernels import _sets, _team
 
 if fault := os.environ.get("DPLDA_FAULT"):  # before the tests import what it patches
@@ -28,10 +27,22 @@ settings.register_profile("dplda", deadline=None)
 settings.load_profile("dplda")
 
 
+def dplda_modules():
+    return [m for name, m in [*sys.modules.items()] if name.startswith("dplda.")]
+
+
 @pytest.fixture(autouse=True)
 def fresh_process():
     """What a process is told once, each test is told: their order changes nothing."""
-    _base._warn_of_exact_scores.cache_clear()
+
+    def forget():
+        for module in dplda_modules():
+            for name, function in vars(module).items():
+                if "warn" in name and hasattr(function, "cache_clear"):
+                    function.cache_clear()
+
+    forget()
+    return forget
 
 
 @pytest.fixture
@@ -65,7 +76,7 @@ def instruction_set(request, instruction_sets):
     return request.param
 
 
-SMALL = {"BLOCK": 128, "PIECE": 64, "SAMPLE": 500}
+SMALL = {"BLOCK": 128, "PIECE": 64, "SAMPLE": 500, "CELLS": 120}
 
 
 @pytest.fixture
@@ -76,11 +87,10 @@ def tiny_pieces(monkeypatch):
     and the defaults of functions that are such constants.
     """
     n_found = 0
-    modules = [m for name, m in sys.modules.items() if name.startswith("dplda.")]
-    for module in modules:
+    for module in dplda_modules():
         sizes = {}
         for name, value in vars(module).items():
-            first = name.split("_")[0]
+            first = name.lstrip("_").split("_")[0]
             if first in SMALL and isinstance(value, int):
                 sizes[value] = SMALL[first]
                 monkeypatch.setattr(module, name, SMALL[first])

@@ -20,8 +20,6 @@ from sklearn.base import BaseEstimator, clone
 
 from dplda import HDPLDA, LPLDA, OLPLDA, RandomizedResponse, SubLDA
 from dplda.audit import observe_releases
-from dplda.core._base import BaseLDA, BaseTopicModel
-from dplda.core._private_fit import PrivateEstimator
 from dplda.federated import IFTMParty
 from dplda.published import (
     PublishedHDPLDA,
@@ -106,7 +104,7 @@ def discovered():
     return [
         kind
         for kind in kinds
-        if (issubclass(kind, BaseTopicModel) and "n_components" in parameters(kind))
+        if (hasattr(kind, "perplexity") and "n_components" in parameters(kind))
         or kind in SETTINGS
     ]
 
@@ -118,7 +116,8 @@ def parameters(kind):
 def cases_of(kind):
     """The configurations of a class."""
     room, known = kind.__module__.split(".")[1], parameters(kind)
-    sound = issubclass(kind, PrivateEstimator) and room != "published"
+    promise = getattr(kind, "_promise", None)
+    sound = promise is not None and room != "published"
     simple = {"n_components": K, "max_iter": 6}
     for n, setting in enumerate(SETTINGS.get(kind, [{}])):
         budget = (
@@ -129,7 +128,7 @@ def cases_of(kind):
         options = {name: simple[name] for name in simple if name in known}
         options |= dict.fromkeys(budget, 3.0) | setting
         name = "-".join([kind.__name__, *(list(setting)[-1:] if n else [])])
-        yield Case(name, kind(**options), kind._promise.unit if sound else None)
+        yield Case(name, kind(**options), promise.unit if sound else None)
 
 
 CASES = [case for kind in discovered() for case in cases_of(kind)]
@@ -142,7 +141,7 @@ LOCAL = [case for case in MODELS if case.room == "local"]
 LITERAL = [case for case in MODELS if case.room == "published"]
 SOUND = [case for case in MODELS if case not in LITERAL]
 # what `components_` says is a table of words in topics
-LDA = [case for case in SOUND if isinstance(case.estimator, BaseLDA)]
+LDA = [case for case in SOUND if hasattr(case.estimator, "perplexity")]
 # `fit` may protect users
 USERS = [
     case

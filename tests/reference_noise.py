@@ -1,6 +1,6 @@
-"""Slow twins of the noise, in Python integers, and its distance to the ideal laws.
+"""The tables of the noise in Python integers, and its distance to the ideal laws.
 
-The distance is computed at 80 digits.
+The distance is computed at 80 digits. Twins of the draws are in ``twins.py``.
 
 Nothing here comes from the package but the integers of the tables.
 """
@@ -10,10 +10,7 @@ from __future__ import annotations
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 
-import numpy as np
-
 N_COLUMNS = 4096
-FIELD = 2**21 - 1
 DIGITS = Context(prec=80)
 
 
@@ -35,39 +32,6 @@ def weights_of(thresholds, aliases):
         weights[column] += threshold
         weights[alias] += 2**137 - threshold
     return weights
-
-
-def look_up(field, table, spare):
-    """One look-up by comparing 137-bit integers; `spare` is an iterator of words."""
-    thresholds, aliases = table
-    column, first_bits = field % N_COLUMNS, field >> 12
-    fraction = first_bits << 128
-    if first_bits == thresholds[column] >> 128:
-        fraction += (int(next(spare)) << 64) + int(next(spare))
-    return column if fraction < thresholds[column] else aliases[column]
-
-
-def gaussian_draws(words, spare, tables):
-    (table,) = unpack(tables)
-    spare = iter(spare)
-    draws = []
-    for word in map(int, words):
-        levels = [
-            look_up(word >> 21 * i & FIELD, table, spare) - 2048 for i in range(3)
-        ]
-        draws.append(sum(64**i * level for i, level in enumerate(levels)))
-    return np.array(draws, dtype=np.int64)
-
-
-def laplace_draws(words, spare, tables):
-    low_table, high_table = unpack(tables)
-    spare = iter(spare)
-    draws = []
-    for word in map(int, words):
-        low = look_up(word & FIELD, low_table, spare)
-        m = low + N_COLUMNS * look_up(word >> 21 & FIELD, high_table, spare)
-        draws.append(-1 - m if word >> 63 else m)
-    return np.array(draws, dtype=np.int64)
 
 
 def discrete_gaussian(width, end):

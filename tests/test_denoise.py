@@ -5,6 +5,8 @@ import math
 
 import numpy as np
 import pytest
+import twins
+from numpy.testing import assert_array_equal
 from scipy.optimize import brentq
 
 from dplda.core._fold_in import in_16_bits, pad
@@ -23,7 +25,7 @@ from dplda.document._table_estimate import (
     word_probabilities,
 )
 from dplda.document._word_totals import WordTotals
-from dplda.kernels import _sets
+from dplda.kernels import _denoise, _sets
 from dplda.privacy._mechanisms import DiscreteGaussian
 from dplda.privacy._streams import Streams
 
@@ -208,3 +210,84 @@ def test_a_total_below_the_rounding_errors_of_its_row(n_topics):
     assert (table >= 0).all()
     np.testing.assert_allclose(table.sum(axis=1), totals, atol=1e-8 * 30 * n_topics)
     assert (table.sum(axis=1) > 0).all()
+
+
+# ---------------------------------------------------------------- twins of the kernels
+
+
+def test_nodes_are_those_of_the_kernel():
+    """One layout: the kernel's nodes, their twin, and the tables that Python makes."""
+    u, y = (nodes.astype(float) for nodes in twins.node_values())
+    for found, expected in zip(_denoise.nodes(), (u, y - 8)):
+        assert_array_equal(found, expected)
+    likelihood, weighted = _table_estimate.nodes()
+    assert likelihood.shape == weighted.shape == (len(FACTORS), len(u), len(y))
+
+    def log_density(factor):
+        center = factor * u[:, None]
+        variance = 1 + (center / 4) ** 2
+        return -0.5 * ((y - 8 - center) ** 2 / variance + np.log(variance))
+
+    half, one = (likelihood[FACTORS.tolist().index(factor)] for factor in (0.5, 1))
+    known = (half > 1e-30) & (one > 1e-30)
+    assert known.mean() > 0.2
+    expected = (log_density(0.5) - log_density(1))[known]
+    np.testing.assert_allclose(np.log(half[known] / one[known]), expected, atol=1e-5)
+
+
+def cells_at(seed, n_words, n_topics):
+    """Cells at, near and between nodes, at both ends of both axes, and beyond."""
+    random = np.random.default_rng(seed)
+    shape, (of_u, of_y) = (n_words, n_topics), twins.node_values()
+    scale = (2.0 ** random.integers(-3, 4, n_words)).astype(np.float32)
+    center = pad(random.choice(of_u, shape).astype(np.float32))
+    seen = random.choice(of_y, shape) - 8.0
+    center *= random.choice(np.float32([0, 1e-9, 0.5, 1, 1.0625, 1.125, 9]), (1, 1))
+    seen += random.choice([-1e6, -9, 0, 0, 2**-7, 2**-6, 1, 900, 1e7], shape)
+    rate = random.choice(np.float32([1, 1, 0.3, 1e-5, 7e4]), n_words)
+    return (seen * scale[:, None]).astype(float), rate, scale, center
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("shape", SHAPES[:-2])
+def test_counts_and_means_at_nodes_equal_their_twins(shape, seed, instruction_set):
+    average, rate, scale, center = cells = cells_at(seed, *shape)
+    n_nodes = [len(nodes) for nodes in twins.node_values()]
+    means = np.random.default_rng(9).normal(3, 2, n_nodes).astype(np.float32)
+    table, counts = np.empty(shape, np.float32), np.zeros(n_nodes, np.int64)
+    _denoise.estimate(*cells, means, 0.25, table, 1)
+    of_topics = average, rate, scale, center[:, : shape[1]]
+    assert_array_equal(table, twins.posterior_means(*of_topics, means, 0.25))
+    for every in (1, 3):
+        counts[:] = 0
+        _denoise.count(*cells, every, counts)
+        assert_array_equal(counts, twins.count_at_nodes(*of_topics, every))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("centered", [False, True])
+def test_averages_and_shares_equal_their_twins(shape, centered, instruction_set):
+    random = np.random.default_rng(1)
+    noisy = random.integers(-(2**62) // shape[1], 2**62 // shape[1], shape)
+    table = random.gamma(0.3, 50, shape).astype(np.float32) + np.float32(1e-6)
+    average = random.normal(size=shape)
+    added, of_table = random.uniform(1e-12, 1e-9, (2, shape[0]))
+    arguments = noisy, table, 0.7, added, of_table, centered
+    expected = twins.learned(*arguments, average)
+    _denoise.learn(*arguments, average, 1)
+    assert_array_equal(average, expected)
+    for factor in (None, random.gamma(1, 1, shape[1]).astype(np.float32)):
+        shares = pad(np.zeros(shape))
+        _denoise.shares(table, factor, shares, 1)
+        assert_array_equal(shares[:, : shape[1]], twins.shares_of_rows(table, factor))
+
+
+@pytest.mark.parametrize("power", [0.3, 0.75, 0.999, 1.0])
+def test_powers_equal_their_twin(power, instruction_set):
+    random = np.random.default_rng(3)
+    x = 2.0 ** random.uniform(-140, 100, (31, 23))
+    x[0], x[1], x[2] = 0, 1, 2.0 ** -random.integers(0, 127, 23)
+    x = x.astype(np.float32)
+    expected = twins.power(x, power)
+    _denoise.temper(x, power, 1)
+    assert_array_equal(x, expected)

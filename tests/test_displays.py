@@ -17,7 +17,6 @@ from sklearn.utils import estimator_html_repr
 
 from dplda import GibbsLDA, SubLDA, load_release, save_release
 from dplda.__main__ import main
-from dplda.cli._options import show_topics
 from dplda.datasets import make_topic_corpus
 from dplda.displays import plot_topics, top_words
 
@@ -178,7 +177,9 @@ def test_words_that_are_noise_are_gray():
     assert sorted(word for word in marked[1] if "?" in word) == ["a?", "b?", "c?", "d?"]
 
 
-def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(capsys):
+def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(
+    capsys, tmp_path
+):
     model = Table([[1.0, 2.0], [3.0, 3.0], [0.5, 0.5]])
     model.topic_evidence_ = np.array([1.0, 3.0, 9.0])
     model.weak_topics_ = np.array([True, False, False])
@@ -187,8 +188,13 @@ def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(caps
         "topic 1 (60.0%)",
         "topic 0 (30.0%), weak",
     ]
-    show_topics(model)
+    fitted = SubLDA(3, epsilon=1.0, max_iter=1).fit(np.ones((9, 2)))
+    for name in ("components_", "topic_evidence_", "weak_topics_"):
+        setattr(fitted, name, getattr(model, name))
+    save_release(fitted, tmp_path / "topics.dplda")
+    assert main(["topics", str(tmp_path / "topics.dplda")]) == 0
     lines = capsys.readouterr().out.splitlines()
+    print(lines)
     assert [line.split()[0] for line in lines[1:4]] == ["2", "1", "0"]
     assert ["%? " in line for line in lines[1:4]] == [False, False, True]
     assert "? marks 1 of 3 topics" in lines[4]

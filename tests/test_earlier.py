@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dplda import PrivateSVILDA, SubLDA
+from dplda import PrivateSVILDA, SubLDA, load_release, save_release
 from dplda.audit._replay import fit_watched
 from dplda.datasets import make_topic_corpus
-from dplda.privacy import Ledger
+from dplda.privacy import Ledger, epsilon_of
+from dplda.privacy.mechanisms import TOTAL_VARIATION
 
 both = pytest.mark.parametrize("kind", [SubLDA, PrivateSVILDA])
 OPTIONS = {"n_components": 3, "max_iter": 4, "delta": 1e-5}
@@ -73,3 +74,75 @@ def test_another_model_is_refused_before_anything_is_charged(kind, X):
     with pytest.raises(ValueError, match="fitted to 20 words, and X has 30"):
         model.fit(X, earlier=narrow)
     assert ledger.epsilon_spent == 0
+
+
+# ---- what the sum of two fits guarantees ---------------------------------------------
+
+
+@both
+@pytest.mark.parametrize(("before", "today"), [(4.0, 1.0), (1.0, 4.0), (2.0, 2.0)])
+def test_a_document_pays_the_larger_of_the_two(kind, before, today, X):
+    earlier = kind(epsilon=before, **OPTIONS).fit(X[:30])
+    model = kind(epsilon=today, **OPTIONS).fit(X[30:], earlier=earlier)
+    alone = kind(epsilon=today, **OPTIONS).fit(X[30:])
+    larger = max((earlier.privacy_, alone.privacy_), key=lambda card: card.epsilon)
+    assert model.epsilon_ == pytest.approx(larger.epsilon, rel=1e-9)
+    for delta in (1e-5, 1e-4, 1e-3):  # and at no smaller delta less
+        costs = [card.epsilon_at(delta) for card in (earlier.privacy_, alone.privacy_)]
+        assert model.privacy_.epsilon_at(delta) >= max(costs) * (1 - 1e-9)
+    assert not model.privacy_.seeded
+
+
+@both
+def test_a_third_day_pays_for_the_dearest_of_three(kind, X):
+    model = None
+    for epsilon in (1.0, 4.0, 2.0):
+        model = kind(epsilon=epsilon, **OPTIONS).fit(X[:20], earlier=model)
+    assert 3.9 < model.epsilon_ <= 4.0
+    more = kind(noise_multiplier=0.5, **OPTIONS).fit(X[:20], earlier=model)
+    before = more.epsilon_
+    assert more.partial_fit(X[:20]).epsilon_ > before > 4.0  # of its own documents
+
+
+@both
+def test_users_return_and_pay_the_sum(kind, X):
+    ids = np.arange(30)
+    earlier = kind(epsilon=1.0, **OPTIONS).fit(X[:30], user_ids=ids)
+    model = kind(epsilon=1.0, **OPTIONS).fit(X[30:], user_ids=ids, earlier=earlier)
+    alone = kind(epsilon=1.0, **OPTIONS).fit(X[30:], user_ids=ids)
+    events = (*earlier.privacy_.events, *alone.privacy_.events)
+    together = epsilon_of(events, OPTIONS["delta"], total_variation=2 * TOTAL_VARIATION)
+    assert model.epsilon_ == pytest.approx(together, rel=1e-9)
+    assert model.epsilon_ > 1.3
+    with pytest.raises(ValueError, match="earlier protects one user"):
+        kind(epsilon=1.0, **OPTIONS).fit(X[30:], earlier=earlier)
+
+
+@both
+def test_a_seed_of_yesterday_is_on_the_card_of_today(kind, X):
+    earlier = kind(epsilon=1.0, random_state=0, **OPTIONS).fit(X[:30])
+    model = kind(epsilon=1.0, **OPTIONS).fit(X[30:], earlier=earlier)
+    assert model.privacy_.seeded
+    assert "a given seed" in str(model.privacy_)
+
+
+@both
+def test_exact_counts_of_yesterday_are_refused_before_anything_is_charged(kind, X):
+    ledger = Ledger()
+    earlier = kind(epsilon=math.inf, **OPTIONS).fit(X[:30])
+    with pytest.raises(ValueError, match="would publish its counts"):
+        kind(epsilon=1.0, ledger=ledger, **OPTIONS).fit(X[30:], earlier=earlier)
+    assert ledger.entries() == []
+    private = kind(epsilon=1.0, **OPTIONS).fit(X[:30])
+    both_days = kind(epsilon=math.inf, **OPTIONS).fit(X[30:], earlier=private)
+    assert both_days.epsilon_ == math.inf
+
+
+@both
+def test_the_file_of_the_sum_states_what_the_model_states(kind, X, tmp_path):
+    earlier = kind(epsilon=4.0, subsampling_ratio=0.5, **OPTIONS).fit(X[:30])
+    model = kind(epsilon=1.0, **OPTIONS).fit(X[30:], earlier=earlier)
+    save_release(model, tmp_path / "sum")
+    published = load_release(tmp_path / "sum").privacy_
+    assert published.epsilon == model.epsilon_ == pytest.approx(4.0, rel=0.02)
+    assert str(published) == str(model.privacy_)

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import reference
+import twins
 from numpy.testing import assert_array_equal
 from reference import DOCUMENTS, LAST, N_WORDS, random_words
 
 import dplda.gibbs._frozen_table as gibbs
 from dplda.core._corpus import Corpus
-from dplda.gibbs._frozen_table import NO_WORDS, HalfTable, draw_topics, pieces_of
+from dplda.gibbs._frozen_table import HalfTable, draw_topics, pieces_of
 from dplda.kernels import _frozen
 from dplda.privacy._streams import Purpose
 
@@ -37,7 +38,7 @@ def random_table(n_components, *, largest=TOP, n_words=N_WORDS, seed=0):
 
 
 def frozen(
-    word, doc_ptr, topics, table, alpha, bits, refinement=NO_WORDS, *, tolerance=None
+    word, doc_ptr, topics, table, alpha, bits, refinement=None, *, tolerance=None
 ):
     """The kernel on a copy of `topics`, as its twin; count of draws by integers."""
     topics, doc_ptr = topics.copy(), np.asarray(doc_ptr)
@@ -84,7 +85,7 @@ def test_sweep_equals_its_integer_twin(documents, n_components, instruction_set)
     # float
     for seed, alpha in enumerate([1e-30, 0.1, 2.0**24 - 12, 2.0**24 - 8, 1e7, 1e9]):
         rest = alpha, random_words(len(word), seed), random_words(len(word), seed=9)
-        twin = reference.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
+        twin = twins.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
         topics, n_exact = frozen(word, doc_ptr, topics, table, *rest)
         assert_array_equal(topics, twin)
         assert 0 <= n_exact <= len(word)
@@ -107,7 +108,7 @@ def test_topics_do_not_depend_on_which_draws_integers_decide(
     topics = half_assigned(word, n_components)
     drawn, n_exact = frozen(word, doc_ptr, topics, table, *rest, tolerance=tolerance)
     assert_array_equal(
-        drawn, reference.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
+        drawn, twins.frozen_sweep(word, doc_ptr, topics, table.half, *rest)
     )
     if tolerance is None:
         assert n_exact < 0.05 * len(word)
@@ -117,8 +118,8 @@ def test_topics_do_not_depend_on_which_draws_integers_decide(
 
 def ends_of_intervals(table, alpha):
     """For one-token documents of word 0: topics, each with its least 128-bit number."""
-    weight = reference.half_integers(table.half)[0]
-    c = reference.document_weights([0], 1, alpha)[0]
+    weight = twins.half_integers(table.half)[0]
+    c = twins.document_weights([0], 1, alpha)[0]
     order = [
         k for k in sorted(range(len(weight)), key=lambda k: (k % 16, k)) if weight[k]
     ]
@@ -147,7 +148,7 @@ def test_a_topic_has_its_share_of_all_uniform_numbers(
             word, doc_ptr, unassigned(word), table, 0.1, *two_words(numbers)
         )
         assert_array_equal(drawn, order)
-    weight = reference.half_integers(table.half)[0]
+    weight = twins.half_integers(table.half)[0]
     for k, begin, end in zip(order, first, last):
         assert abs(end + 1 - begin - Fraction(weight[k] << 128, sum(weight))) < 1
 
@@ -191,15 +192,16 @@ class Words:
         return SimpleNamespace(words=words)
 
 
-@pytest.mark.parametrize("n_tokens", [1 << 15, 20])
+@pytest.mark.parametrize("n_tokens", [1 << 17, 80])
 def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
-    monkeypatch.setattr(gibbs, "PIECE_TOKENS", n_tokens)
+    monkeypatch.setattr(gibbs, "BLOCK_TOKENS", n_tokens)
     table = random_table(37, n_words=1)
     order, first = ends_of_intervals(table, 0.1)
     word, doc_ptr = repeated([0], len(order))
     streams = Words(*two_words(first))
     corpus, start = Corpus(word, doc_ptr, 1), half_assigned(word, 37)
     pieces = pieces_of(corpus, 2)
+    assert len(pieces) == max(1, -(-len(order) * 4 // n_tokens))
     drawn = draw_topics(pieces, start, table, doc_topic_prior=0.1, streams=streams, t=5)
     assert drawn is start
     assert_array_equal(drawn, order)
@@ -207,9 +209,7 @@ def test_a_piece_is_drawn_again_with_refinements(n_tokens, monkeypatch):
         (Purpose.TOPICS, 5, 0, False),
         (Purpose.TOPICS, 5, 0, True),
     }
-    assert len(streams.asked) == (
-        2 if n_tokens > len(order) else 2 * -(-len(order) // n_tokens)
-    )
+    assert len(streams.asked) == (2 * len(pieces))
 
 
 def test_every_topic_stays_possible(instruction_set):

@@ -1,17 +1,22 @@
 """Enumerations of HDPLDA: counts of tokens, and what each draw of topics reads."""
 
+import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from reference import document_weights, half_integers
 
 import dplda.word._hdplda as module
-from dplda import HDPLDA
+from dplda import (
+    HDPLDA,
+)
 from dplda.audit import observe_releases
 from dplda.audit._replay import fit_watched
 from dplda.core._corpus import Corpus
 from dplda.datasets import make_topic_corpus
-from dplda.gibbs._frozen_table import TokensByWord
+from dplda.gibbs._frozen_table import HalfTable, TokensByWord
 from dplda.privacy import Laplace, Repeated, epsilon_of
 from dplda.privacy._events import BoundedRange
 
@@ -85,3 +90,48 @@ def test_what_is_drawn_and_released_is_what_is_charged(max_iter, corpus, monkeyp
         model.delta,
         total_variation=model.privacy_.total_variation,
     )
+
+
+def sweep_law(words, topics, table, prior):
+    """Exact law of topics after a frozen sweep over one document.
+
+    It is {topics: probability}.
+    """
+    n_components, values = table.n_components, half_integers(table.half)
+    law = {}
+    for drawn in itertools.product(range(n_components), repeat=len(words)):
+        probability, current = Fraction(1), list(topics)
+        for i, word in enumerate(words):
+            others = [z for j, z in enumerate(current) if j != i and z >= 0]
+            counts = np.bincount(others, minlength=n_components).tolist()
+            c = document_weights(counts, len(words), prior)
+            weight = [a * b for a, b in zip(values[word], c)]
+            probability *= Fraction(weight[drawn[i]], sum(weight))
+            current[i] = drawn[i]
+        law[drawn] = probability
+    return law
+
+
+def test_replacing_a_word_changes_the_law_of_a_sweep_by_the_bound_at_most():
+    """Over random orders; in a sorted row's order other tokens' laws change too."""
+    rng = np.random.default_rng(0)
+    clip, prior = 1.0, 0.05
+    bound = (Fraction(clip) / Fraction(prior) + 1) ** 2
+    worst = 0
+    for _ in range(40):
+        table = HalfTable.from_counts(
+            rng.choice([-1, 0, 0.5, 1, 2], (3, 2)), clip, prior
+        )
+        topics = rng.integers(-1, 2, 3).tolist()
+        mixtures = []
+        for words in ((0, 1, 2), (0, 1, 0)):
+            orders = list(itertools.permutations(range(3)))
+            laws = [
+                sweep_law([words[i] for i in o], topics, table, 0.2) for o in orders
+            ]
+            mixtures.append(
+                {z: sum(law[z] for law in laws) / len(orders) for z in laws[0]}
+            )
+        one, other = mixtures
+        worst = max(worst, *(max(one[z] / other[z], other[z] / one[z]) for z in one))
+    assert 10 < worst <= bound

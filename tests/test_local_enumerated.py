@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import chisquare
 
-from dplda.local._lplda import (
+from dplda.local._estimates import (
     common_words,
     estimate_counts,
     false_ones,

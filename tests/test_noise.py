@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 import reference_noise as reference
+import twins
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
@@ -34,9 +35,9 @@ from dplda.privacy._streams import Purpose, Streams
 SCALES = [0.05, 0.1, 0.3, 0.7, 1.0, 4.0, 20.0, 100.0, 1000.5, 20000.0, 90000.0]
 
 KERNELS = {
-    "gaussian": (add_gaussian, gaussian_tables(), reference.gaussian_draws),
-    "laplace-4": (add_laplace, geometric_tables(4.0), reference.laplace_draws),
-    "laplace-1000.5": (add_laplace, geometric_tables(1000.5), reference.laplace_draws),
+    "gaussian": (add_gaussian, gaussian_tables(), twins.gaussian_draws),
+    "laplace-4": (add_laplace, geometric_tables(4.0), twins.laplace_draws),
+    "laplace-1000.5": (add_laplace, geometric_tables(1000.5), twins.laplace_draws),
 }
 
 
@@ -232,8 +233,8 @@ def test_cells_of_both_widths_get_the_same_draws(
 @pytest.mark.parametrize(
     ("mechanism", "tables", "twin"),
     [
-        (DiscreteGaussian(5000), gaussian_tables(), reference.gaussian_draws),
-        (FlooredLaplace(4.0), geometric_tables(4.0), reference.laplace_draws),
+        (DiscreteGaussian(5000), gaussian_tables(), twins.gaussian_draws),
+        (FlooredLaplace(4.0), geometric_tables(4.0), twins.laplace_draws),
     ],
     ids=["gaussian", "laplace"],
 )

@@ -7,7 +7,6 @@ kind may name the insides of its room; all others ask public calls.
 import json
 import math
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -15,10 +14,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from mpmath import mp
 from numpy.testing import assert_array_equal
 from oracle import Oracle
-from scipy.special import ndtr
 from scipy.stats import binom, norm
 from test_accounting import ONE_OF_EACH, ROOTS
 
@@ -33,29 +30,21 @@ from dplda.privacy import (
     _accounting,
     _mechanisms,
     calibrate,
-    epsilon_bounds,
     epsilon_of,
 )
-from dplda.privacy._accounting import delta_charge, epsilon_of_mu, gaussian_mu
+from dplda.privacy._accounting import delta_charge, gaussian_mu
 from dplda.privacy._charge import MAX_WORDS
 from dplda.privacy._composition import (
     TILTS,
-    Composition,
     cumulants,
-    law_above,
-    law_below,
     renyi_epsilons,
-    summed_cumulants,
 )
 from dplda.privacy._curves import (
     bounded_range_divergence,
-    bounded_ranges_curve,
-    curve_of,
-    gaussian,
 )
 from dplda.privacy._events import BoundedRange, from_record, to_record
 from dplda.privacy._filters import Filter, choose_filter
-from dplda.privacy._guarantee import _of_group
+from dplda.privacy._groups import event_of_step
 from dplda.privacy._mechanisms import (
     MAX_FLIP,
     MIN_FLIP,
@@ -91,229 +80,7 @@ EVENTS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def many_digits():
-    with mp.workdps(60):
-        yield
-
-
-def exact_gaussian(epsilon, s):
-    """Balle and Wang 2018, theorem 8."""
-    e, s = mp.mpf(epsilon), mp.mpf(s)
-    return mp.ncdf(1 / (2 * s) - e * s) - mp.exp(e) * mp.ncdf(-1 / (2 * s) - e * s)
-
-
-def exact_sampled(epsilon, q, s, *, added):
-    e, q = mp.mpf(epsilon), mp.mpf(q)
-    t = mp.exp(e)
-    if added:
-        a = 1 - (1 - q) * t
-        return a * exact_gaussian(mp.log(q * t / a), s) if a > 0 else mp.mpf(0)
-    inner = 1 + (t - 1) / q
-    return q * exact_gaussian(mp.log(inner), s) if inner > 0 else 1 - t
-
-
-@pytest.mark.parametrize("s", [0.05, 0.3, 1.0, 17.0, 450.0, 1e6])
-def test_delta_of_gaussian_noise_is_within_its_error(s):
-    losses = (0.5 / s + np.linspace(-25.0, 25.0, 41)) / s
-    epsilons = np.unique(np.concatenate([losses, -losses, [0.0]]))
-    epsilons = epsilons[np.abs(epsilons) < 600.0]
-    delta, _, error = gaussian(epsilons, s)
-    for epsilon, found, bound in zip(epsilons, delta, error, strict=True):
-        assert abs(found - exact_gaussian(epsilon, s)) <= bound, epsilon
-    near = np.abs(epsilons) < 8.0 / s
-    assert (error[near] < 1e-10 * max(1.0, s) * delta[near]).all()
-
-
-@pytest.mark.parametrize("added", [False, True])
-@pytest.mark.parametrize(
-    ("q", "s"), [(1e-6, 0.5), (0.01, 1.0), (0.3, 40.0), (0.999, 2.0)]
-)
-def test_delta_of_a_sampled_step_is_within_its_error(q, s, added):
-    curve = curve_of(PoissonSampled(q, Gaussian(s)), added=added, upper=True)
-    low, high = curve.span(1e-40)
-    edge = -math.log1p(-q) if added else math.log1p(-q)
-    epsilons = np.sort(
-        [*np.linspace(low - 1.0, high, 61), edge, edge * (1 - 1e-9), 0.0, 1e-9]
-    )
-    delta, error, _ = curve.at(epsilons)
-    for epsilon, found, bound in zip(epsilons, delta, error, strict=True):
-        assert abs(found - exact_sampled(epsilon, q, s, added=added)) <= bound, epsilon
-
-
-def curve_of_law(masses, infinite, knots, epsilons):
-    inside = np.maximum(-np.expm1(epsilons[:, None] - knots), 0.0)
-    return infinite + inside @ masses
-
-
-@pytest.mark.parametrize("h", [0.01, 1 / 4])
-@pytest.mark.parametrize("added", [False, True])
-@pytest.mark.parametrize("event", EVENTS, ids=repr)
-def test_laws_on_a_grid_are_above_and_below_the_curve_everywhere(event, added, h):
-    for upper in (True, False):
-        curve = curve_of(event, added=added, upper=upper)
-        if not upper and isinstance(event, Repeated):
-            continue
-        low, high = curve.span(1e-12)
-        knots = np.arange(math.floor(low / h) - 1, math.ceil(high / h) + 2) * h
-        epsilons = np.sort([*np.linspace(low - 3.0, high + 1.0, 2001), *knots])
-        exact = curve.at(epsilons)[0]
-        if upper:
-            law = curve_of_law(*law_above(curve, knots), knots, epsilons)
-            assert (law >= exact - 1e-14).all()
-        else:
-            law = curve_of_law(law_below(curve, knots), 0.0, knots, epsilons)
-            assert (law <= exact + 1e-14).all()
-
-
-def binomial_delta(n, loss, right, epsilon):
-    """Delta of n responses with losses -loss and loss, in exact rational numbers."""
-    total = mp.mpf(0)
-    for k in range(n + 1):
-        gap = mp.mpf(loss) * (2 * k - n) - mp.mpf(epsilon)
-        if gap > 0:
-            p = math.comb(n, k) * right**k * (1 - right) ** (n - k)
-            total += mp.mpf(p.numerator) / p.denominator * (1 - mp.exp(-gap))
-    return total
-
-
-@pytest.mark.parametrize(("flip", "n"), [(0.5, 20), (0.9, 100), (0.02, 3), (0.99, 400)])
-@pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-15])
-def test_bounds_of_many_bits_enclose_the_exact_law(flip, n, delta):
-    right = 1 - Fraction(flip) / 2
-    loss = mp.log(mp.mpf(right.numerator) / right.denominator / (mp.mpf(flip) / 2))
-    below, above = epsilon_bounds(Repeated(RandomizedResponseEvent(flip), n), delta)
-    assert binomial_delta(n, loss, right, above) <= delta
-    assert below == 0.0 or binomial_delta(n, loss, right, below) >= delta
-    assert above - below < 1e-4 * above
-
-
-@pytest.mark.parametrize("n", [1, 1000, 10**5])
-@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-100])
-def test_bounds_of_a_composition_enclose_gaussian_noise(n, delta):
-    """At a rate of nearly 1, steps are unsampled: convolutions have a closed form."""
-    s = 2.0 * math.sqrt(n)
-    below, above = epsilon_bounds(
-        Repeated(PoissonSampled(1 - 1e-13, Gaussian(s)), n), delta
-    )
-    assert exact_gaussian(above, 2.0) <= delta * (1 + 1e-6 * n)
-    assert exact_gaussian(below, 2.0) >= delta * (1 - 1e-6 * n)
-    assert 0.999 * above < below <= above
-
-
-def test_two_kinds_of_steps_are_enclosed_by_integration():
-    """A Gaussian and a Laplace step: the Laplace curve, averaged over Gaussian loss."""
-    s, b, epsilon = mp.mpf(1.5), mp.mpf(2), mp.mpf("1.7")
-
-    def laplace(e):
-        if e >= 1 / b:
-            return mp.mpf(0)
-        return 1 - mp.exp(e) if e <= -1 / b else 1 - mp.exp((e - 1 / b) / 2)
-
-    def density(x):  # of the loss under P
-        return mp.npdf(x, 1 / (2 * s * s), 1 / s)
-
-    cuts = [-10, epsilon - 1 / b, epsilon + 1 / b, 10]
-    delta = mp.quad(lambda x: density(x) * laplace(epsilon - x), cuts)
-    below, above = epsilon_bounds([Gaussian(1.5), Laplace(2.0)], float(delta))
-    assert below <= epsilon <= above < epsilon * (1 + 1e-3)
-
-
-@pytest.mark.parametrize(
-    "event", [BoundedRange(2.0), RandomizedResponseEvent(0.5)], ids=repr
-)
-def test_a_bound_that_no_float_holds_bounds_nothing(event):
-    """At a tilt far too large for a bounded loss, NaN was taken for a lower bound."""
-    groups = ((event, 1),)
-    logs = summed_cumulants(groups, False)
-    for upper, useless in ((True, 1.0), (False, 0.0)):
-        law = Composition(groups, 1e-12, len(TILTS) - 1, logs, added=False, upper=upper)
-        deltas = np.array([law.delta(epsilon) for epsilon in np.linspace(0.0, 1.0, 11)])
-        assert ((deltas >= useless) if upper else (deltas <= useless)).all()
-    delta = 1e-12
-    below, above = epsilon_bounds(BoundedRange(2.0), delta)
-    y = 1.0 - math.sqrt(-delta * math.expm1(-2.0))  # the worst choice, in closed form
-    assert below <= 2.0 + 2.0 * math.log(y) <= above
-
-
-def brute_force(e, count, t, steps=40):
-    """The best adaptive choice of ranges on a grid of ends: an attack, from below."""
-    if count == 0:
-        return max(0.0, 1.0 - t)
-    best = 0.0
-    for k in range(steps + 1):
-        u = math.exp(k * e / steps)
-        p = (1.0 - u * math.exp(-e)) / -math.expm1(-e)
-        best = max(
-            best,
-            p * brute_force(e, count - 1, t / u, steps)
-            + (1.0 - p) * brute_force(e, count - 1, t * math.exp(e) / u, steps),
-        )
-    return best
-
-
-@pytest.mark.parametrize("e", [0.2, 1.0, 3.0])
-def test_no_adaptive_choice_of_ranges_costs_more_than_is_charged(e):
-    for count in (1, 2):
-        curve = bounded_ranges_curve(e, count)
-        for epsilon in np.linspace(-count * e, count * e, 9)[1:-1]:
-            charged = float(curve.at(np.array([epsilon]))[0][0])
-            attack = brute_force(e, count, math.exp(epsilon))
-            assert attack <= charged <= attack + 2e-3
-            if count == 1:
-                y = math.exp((epsilon - e) / 2)
-                assert attack <= (1 - y) ** 2 / -math.expm1(-e) * (1 + 1e-9)
-
-
-def test_assumed_errors_of_special_functions_hold():
-    """What the proof assumes of exp, erfcx and ndtr, at points over all ranges."""
-    from scipy.special import erfcx
-
-    x = np.concatenate([np.geomspace(1e-12, 26.0, 200), np.linspace(0.0, 600.0, 101)])
-    for y, found in zip(x, np.exp(-x), strict=True):
-        assert abs(found / mp.exp(-mp.mpf(y)) - 1) < 8 * 2.0**-53
-    for y, found in zip(x, erfcx(x), strict=True):
-        exact = mp.exp(mp.mpf(y) ** 2) * mp.erfc(mp.mpf(y))
-        assert abs(found / exact - 1) < 64 * 2.0**-53
-    for y, found in zip(x, ndtr(x), strict=True):
-        assert abs(found / mp.ncdf(mp.mpf(y)) - 1) < 64 * 2.0**-53
-
-
-@pytest.mark.parametrize(
-    ("event", "delta"),
-    [
-        (Gaussian(1.0), 1e-201),
-        (Repeated(PoissonSampled(0.1, Gaussian(1.0)), 2**36), 1e-6),
-    ],
-)
-def test_what_cannot_be_bounded_is_refused_or_never_too_small(event, delta):
-    assert epsilon_of(event, delta) > 1e5
-    assert epsilon_of_mu(1.0, 1e-310) == math.inf  # which no computed delta is below
-    with pytest.raises(ValueError, match=r"at most 2\*\*36"):
-        epsilon_of([Repeated(Laplace(1.0), 2**36), Laplace(1.0)], delta)
-    with pytest.raises(ValueError, match=r"2\*\*36|68719476736"):
-        Repeated(Gaussian(1.0), 2**36 + 1)
-
-
 STEPS = [(0.05, 1.2, 300, 1e-5), (0.3, 4.0, 100, 1e-6)]
-
-
-@pytest.mark.parametrize(("q", "s", "n", "delta"), STEPS)
-def test_upper_bounds_of_other_libraries_are_not_below_ours(q, s, n, delta):
-    """Below the certified lower bound, neither they nor we could be right.
-
-    This holds at a moderate delta.
-    """
-    below, above = epsilon_bounds(Repeated(PoissonSampled(q, Gaussian(s)), n), delta)
-    step = dp_event.PoissonSampledDpEvent(q, dp_event.GaussianDpEvent(s))
-    event = dp_event.SelfComposedDpEvent(step, n)
-    others = [
-        PLDAccountant().compose(event).get_epsilon(delta),
-        RdpAccountant().compose(event).get_epsilon(delta),
-    ]
-    assert below <= min(others) * (1 + 1e-6)
-    assert above <= others[1]
-    assert above <= others[0] * (1 + 2e-3)
 
 
 def bounded_range_in_decimals(epsilon, order):
@@ -478,7 +245,7 @@ def group_densities(rate, m, size):
     ("rate", "m", "size"), [(0.1, 0.2, 3), (0.5, 2.0, 2), (0.01, 0.8, 10)]
 )
 def test_the_event_of_a_group_dominates_its_exact_law(rate, m, size):
-    sampled = _of_group(PoissonSampled(rate, Gaussian(m)), size)
+    sampled = event_of_step(PoissonSampled(rate, Gaussian(m)), size)
     step, absent, present = group_densities(rate, m, size)
     y = np.linspace(-12 * m, size + 12 * m, 20_001)
     shifted = norm.pdf(y, size, size * sampled.event.noise_multiplier)

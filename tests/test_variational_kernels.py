@@ -1,15 +1,21 @@
 """Fold-in and contributions: equal to plain twins bit for bit, within sensitivity."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
+import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dplda.core._fold_in import (
+    Inference,
+    OwnCounts,
+    Steps,
     in_16_bits,
     in_bytes,
     pad,
@@ -70,25 +76,10 @@ def fold_in(
         table = copies
     elif not in_rows:
         copies = np.full((2, (longest + 31) * table.shape[1]), 255, np.uint8)
-    inverse_size, least = (np.zeros(0, np.float32), 0.0) if own is None else own
-    _variational.fold_in(
-        X.indptr,
-        X.indices,
-        X.data,
-        np.array(rows, np.int64),
-        phi,
-        table,
-        inverse_size,
-        least,
-        prior,
-        n_components,
-        max_iter,
-        tol,
-        variational,
-        theta,
-        scratch,
-        copies,
-    )
+    steps = Steps(max_iter, tol)
+    inference = Inference(phi, n_components, prior, steps, variational, own=own)
+    rows = np.array(rows, np.int64)
+    _variational.fold_in(X, rows, theta, inference, table, scratch, copies)
     return theta
 
 
@@ -101,8 +92,8 @@ def sum_topics(
     documents.scale = scale
     tables = RoundTables(
         None,
-        reference.in_chunks(factor),
-        reference.in_chunks(center),
+        twins.in_chunks(factor),
+        twins.in_chunks(center),
         weight,
         norm,
         radius,
@@ -112,19 +103,12 @@ def sum_topics(
 
 def twin(X, units, theta, factor, center, weight, scale, norm, radius, unit_ptr=None):
     ptr = range(X.shape[0] + 1) if unit_ptr is None else unit_ptr
-    return reference.sum_topics(
-        X,
-        units,
-        reference.narrow(theta),
-        factor,
-        center,
-        weight,
-        scale,
-        norm,
-        radius,
-        integer_shift(norm, radius),
-        ptr,
-    )
+    shift = integer_shift(norm, radius)
+    documents, tables = [range(ptr[u], ptr[u + 1]) for u in units], (factor, center)
+    relative = [float(scale[u] / norm) for u in units]
+    theta, most = twins.narrow(theta), radius >> shift
+    total = twins.sum_topics(X, documents, theta, *tables, weight, relative, most)
+    return total * 2**shift
 
 
 def squared_norm(total):
@@ -137,7 +121,7 @@ def squared_norm(total):
 
 def own_counts(n_components):
     """1 / topic sizes, and the smallest count of a cell."""
-    return pad(1 / np.linspace(50, 500, n_components)[None])[0], 0.02
+    return OwnCounts.of_sizes(np.linspace(50, 500, n_components), 0.02)
 
 
 @pytest.mark.parametrize("n_components", [*SIZES, 49])
@@ -187,28 +171,83 @@ def test_steps_in_integers_are_near_the_formulas(variational, leaves_out):
     assert np.abs(found - expected).sum(axis=1).max() < (0.02 if leaves_out else 0.004)
 
 
+def folded_in(X, theta, phi, prior, n_components, *, own=None, form, **steps):
+    """The twin of `fold_in` for all documents; a form of the table: see FORMS."""
+    theta, width = theta.copy(), theta.shape[1]
+    priors = np.zeros(width, np.float32)
+    priors[:n_components] = prior
+    for d in range(len(theta)):
+        span = slice(X.indptr[d], X.indptr[d + 1])
+        counts, rows = X.data[span], phi[X.indices[span]]
+        if own is not None and np.ptp(theta[d, :n_components]) > 0:
+            rows = twins.without_own(rows, counts, theta[d], *own)
+        shares = FORMS[form][0]
+        if form != "floats":
+            rows = twins.narrow(rows, size=255)[:, :width] if len(rows) else rows
+        add = partial(shares, rows, counts)
+        theta[d] = twins.fold_in(theta[d], counts, priors, add, **steps)
+    return theta
+
+
+# of the table that documents read, with the twin of a step, and the kernel's arguments
+FORMS = {
+    "floats": (twins.shares_in_floats, {}),
+    "copies": (partial(twins.shares_in_integers, group=256), {"in_rows": False}),
+    "rows": (partial(twins.shares_in_integers, group=16), {"in_rows": True}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("variational", [False, True])
 @pytest.mark.parametrize(
     ("n_components", "n_words"), [(1, 5), (7, 40), (20, 300), (300, 600)]
 )
-@pytest.mark.parametrize("n_steps", [1, 2])
-def test_steps_in_integers_equal_their_twin(
-    n_components, n_words, n_steps, instruction_set
+@pytest.mark.parametrize(
+    ("max_steps", "tolerance"), [(0, 0.0), (1, 0.0), (2, 0.0), (9, 0.0), (30, 0.01)]
+)
+def test_fold_in_equals_its_twin(
+    n_components, n_words, max_steps, tolerance, variational, form, instruction_set
 ):
-    """Documents of up to three groups of words; sums that come near to 2**31."""
+    """Documents of up to three groups of words; sums that come near to 2**31.
+
+    Enough steps for extrapolations, of which some are undone.
+    """
     rng = np.random.default_rng(n_words)
     X = single_precision(rng.poisson([[3.0], [0.5], [0.0], [1e4]], (4, n_words)))
-    phi, start = (
-        random_topics(n_components, n_words=n_words),
-        random_theta(n_components, n_docs=4),
-    )
-    phi[n_words // 2, :n_components], phi[1, 1:] = 1 / n_words, 1e-9
+    phi = random_topics(n_components, n_words=n_words)
+    start = random_theta(n_components, n_docs=4)
+    phi[n_words // 2, :n_components] = 1 / n_words
+    phi[1, 1:] = 1e-9
+    phi[n_words // 3] = 0
     start[1, :n_components] = 1 / n_components
-    for options in ({}, {"own": own_counts(n_components)}, {"in_rows": True}):
-        arguments = X, range(4), phi, 0.1, n_components, n_steps
-        found = fold_in(*arguments, 0.0, start, table=in_bytes(phi), **options)
-        assert_array_equal(
-            found, reference.steps_in_integers(*arguments, start, **options)
+    table = None if form == "floats" else in_bytes(phi)
+    for own in (None, own_counts(n_components)) if form == "copies" else (None,):
+        options = {"variational": variational, "own": own}
+        found = fold_in(
+            X,
+            range(4),
+            phi,
+            0.1,
+            n_components,
+            max_steps,
+            tolerance,
+            start,
+            table=table,
+            **options,
+            **FORMS[form][1],
         )
+        expected = folded_in(
+            X,
+            start,
+            phi,
+            0.1,
+            n_components,
+            form=form,
+            max_steps=max_steps,
+            tolerance=tolerance,
+            **options,
+        )
+        assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("n_components", [7, 20, 33])
@@ -241,8 +280,9 @@ def test_a_table_that_does_not_fit_the_topics_is_refused():
     for table in (in_bytes(random_topics(40)), in_bytes(phi)[1:]):
         with pytest.raises(ValueError, match="bytes must have the shape of phi"):
             fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, table=table)
-    for own, table in [((phi[0, :16], 0.1), in_bytes(phi)), ((phi[0], 0.1), None)]:
-        with pytest.raises(ValueError, match="inverse_size the topics"):
+    for sizes, table in [(phi[0, :16], in_bytes(phi)), (phi[0], None)]:
+        own = OwnCounts(sizes, 0.1)
+        with pytest.raises(ValueError, match="inverse_sizes the topics"):
             fold_in(X, [0], phi, 0.1, 20, 1, 0.0, start, table=table, own=own)
 
 
@@ -270,9 +310,9 @@ def test_tables_of_16_bits_equal_their_twin(n_components, size, instruction_set)
     table = random_theta(n_components, n_docs=40)
     table[3], table[4, 0], table[5, 0], table[6] = 0, np.nan, np.inf, -1
     chunks = in_16_bits(table, size=size)
-    assert_array_equal(chunks, reference.in_chunks(reference.narrow(table, size=size)))
+    assert_array_equal(chunks, twins.in_chunks(twins.narrow(table, size=size)))
     if size == 255:
-        assert_array_equal(in_bytes(table), reference.narrow(table, size=size))
+        assert_array_equal(in_bytes(table), twins.narrow(table, size=size))
 
 
 def test_a_table_of_other_topics_is_refused():
@@ -298,8 +338,8 @@ def random_arguments(n_components, seed=0):
         X,
         range(N_DOCS),
         random_theta(n_components, seed),
-        reference.narrow(random_topics(n_components, seed)),
-        reference.narrow(center, size=0),
+        twins.narrow(random_topics(n_components, seed)),
+        twins.narrow(center, size=0),
         weight,
         scale,
     )
@@ -341,7 +381,7 @@ def test_contributions_are_those_of_the_formula(n_components):
     norm, radius, expected = 0.9, 20_000, np.zeros(factor.shape)
     scale = scale + 0.1
     for d in units:
-        shares = reference.narrow(theta)[d] * factor.astype(float)
+        shares = twins.narrow(theta)[d] * factor.astype(float)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
         cells = (scale[d] * weight * X[[d]].toarray()[0])[:, None] * (
             shares - center / 2**15
@@ -417,7 +457,9 @@ def test_integer_norm_never_exceeds_the_radius(arguments):
 def test_integer_norm_never_exceeds_the_radius_whatever_the_numbers(arguments):
     with np.errstate(all="ignore"):
         total = sum_topics(*arguments)
+        expected = twin(*arguments)
     assert squared_norm(total) <= arguments[-1] ** 2
+    assert_array_equal(total, expected)
     if any(np.isnan(x).any() for x in (arguments[0].data, *arguments[5:8])):
         assert not total.any()
 
@@ -600,6 +642,27 @@ def word_totals(counts, weight, scale=1.0, norm=1.0, radius=MAX_RADIUS):
     return documents.sum_words(None, weight=np.array(weight), norm=norm, radius=radius)
 
 
+def clipped(counts, weight, scale=1.0, norm=1.0, radius=MAX_RADIUS):
+    """The twin of `word_totals`."""
+    X = single_precision(np.array([counts], np.float32))
+    values = np.array(weight, np.float32)[X.indices] * X.data
+    length = np.sqrt(twins.added_up((values * values).tolist()))
+    cells = twins.clip(values, length, np.float64(scale) / norm, radius)
+    total = np.zeros(len(counts), np.int64)
+    if cells is not None:
+        total[X.indices] = cells
+    return total
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("radius", [64, 12345, 2**24 + 1, MAX_RADIUS])
+def test_word_totals_equal_their_twin(seed, radius):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 9, 200) * rng.uniform(0.1, 1e3)
+    arguments = counts, rng.uniform(0.1, 3, 200), rng.uniform(0.5, 2), 700.0, radius
+    assert_array_equal(word_totals(*arguments), clipped(*arguments))
+
+
 @settings(deadline=None, max_examples=200)
 @given(st.data(), st.lists(wild_floats, min_size=1, max_size=6), radii)
 def test_word_totals_never_exceed_the_radius_whatever_the_numbers(data, counts, radius):
@@ -609,7 +672,9 @@ def test_word_totals_never_exceed_the_radius_whatever_the_numbers(data, counts, 
     scale, norm = data.draw(wild_floats), data.draw(wild_floats)
     with np.errstate(all="ignore"):
         total = word_totals(counts, weight, scale, norm, radius)
+        expected = clipped(counts, weight, scale, norm, radius)
     assert squared_norm(total) <= radius**2
+    assert_array_equal(total, expected)
 
 
 @pytest.mark.parametrize(
@@ -622,6 +687,7 @@ def test_word_totals_that_rounding_leaves_too_long_are_shrunk(cells):
     assert sum(x**2 for x in cells) > MAX_RADIUS**2
     total = word_totals(np.ones(len(cells)), cells)
     assert squared_norm(total) <= MAX_RADIUS**2
+    assert_array_equal(total, clipped(np.ones(len(cells)), cells))
     assert_allclose(np.sqrt(float(squared_norm(total))), MAX_RADIUS, rtol=2e-5)
 
 

@@ -7,10 +7,10 @@ samples. The bound is valid for any scores. Better scores give a larger bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 
 from dplda.audit._replay import Tape, fit_watched
 from dplda.document._document_budget import NORM
+from dplda.federated._tokens import Tokens
 from dplda.gibbs._frozen_table import HalfTable
 from dplda.privacy import Repeated, epsilon_of
 from dplda.privacy._recorder import Release
@@ -31,8 +32,13 @@ TOKENS_OVER_NORM = 16
 # Weight of the topic that a canary's word favors in the first table; others have 1. The
 # bound on an epsilon of 4 is 2.0 with 2, 1.8 with 1, and 1.4 with 16.
 FAVOR = 2.0
-UNCAPPED_WORDS = 50  # of a canary where no cap says how many words are reported
-MAX_CANARY_WORDS = 1000  # of a canary whose cap is larger: few reports hold more
+# Words of a canary whose reports have no cap, or a larger one: few reports hold more.
+MAX_CANARY_WORDS = 1000
+
+# Arguments of a fit: "X" and perhaps "user_ids".
+FitData: TypeAlias = dict[str, sp.csr_array | np.ndarray]
+# What a randomizer makes of its documents.
+Reports = TypeVar("Reports")
 
 
 @dataclass
@@ -46,25 +52,24 @@ class Target:
 
     def planted(
         self, X: sp.csr_array, words: np.ndarray, n_more: int, n_tokens: int = 1
-    ) -> dict[str, Any]:
+    ) -> FitData:
         """The canaries, one row of `words` each, `n_tokens` times, then the others.
 
         Their words are in a vocabulary that has `n_more` words that no other document
         has.
         """
         rows = np.repeat(np.arange(self.n_canaries), words.shape[1])
+        counts = np.full(words.size, n_tokens)
         shape = (self.n_canaries, self.n_words + n_more)
-        canaries = count_matrix(
-            rows, words.ravel(), np.full(words.size, n_tokens), shape
-        )
-        return {"X": sp.csr_array(sp.vstack([canaries, widened(X, n_more)]))}
+        canaries = count_matrix(rows, words.ravel(), counts, shape)
+        return {"X": stacked(canaries, widened(X, n_more))}
 
     def planted_words(
         self, X: sp.csr_array, coins: np.ndarray, n_tokens: int = 1
-    ) -> dict[str, Any]:
+    ) -> FitData:
         """The canaries, each with one of two words of its own; the first is coin 1."""
-        words = (self.n_words + 2 * np.arange(self.n_canaries) + (1 - coins))[:, None]
-        return self.planted(X, words, 2 * self.n_canaries, n_tokens)
+        words = self.n_words + 2 * np.arange(self.n_canaries) + (1 - coins)
+        return self.planted(X, words[:, None], 2 * self.n_canaries, n_tokens)
 
 
 def declared_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> float:
@@ -73,9 +78,8 @@ def declared_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> float
     The steps are those of the relation between neighbors.
     """
     events = [Repeated(event, n_steps) for event in model.privacy_.events]
-    return epsilon_of(
-        events, delta, total_variation=n_steps * model.privacy_.total_variation
-    )
+    distance = n_steps * model.privacy_.total_variation
+    return epsilon_of(events, delta, total_variation=distance)
 
 
 @dataclass(frozen=True)
@@ -110,13 +114,13 @@ class Attack:
 
     unit: str
     relation: str
-    plant: Callable[[Target, sp.csr_array, np.ndarray], dict[str, Any]]
+    plant: Callable[[Target, sp.csr_array, np.ndarray], FitData]
     scores: Callable[[Target, BaseEstimator, Tape], np.ndarray]
     prepare: Callable[[Target], None] | None = None
     cost: Callable[[BaseEstimator, float], float] = declared_cost
 
 
-def train(model: BaseEstimator, data: dict[str, Any]) -> None:
+def train(model: BaseEstimator, data: Mapping[str, sp.csr_array | np.ndarray]) -> None:
     """Fit; a randomizer releases reports.
 
     A second round of a party must release nothing.
@@ -141,17 +145,18 @@ def _prepare_documents(target: Target) -> None:
                 "must know; pass random_state to the audit"
             )
         return
-    n_components, others = int(model.n_components), model.prior_components
+    n_components = int(model.n_components)
+    others = model.prior_components
     if others is None:
         size = n_components * target.n_words
         words = target.streams.reader(Purpose.AUDIT, 1).words(size)
-        others = -np.log(uniform(words, positive=True)).reshape(
-            n_components, target.n_words
-        )
+        exponential = -np.log(uniform(words, positive=True))
+        others = exponential.reshape(n_components, target.n_words)
     # Each canary's word favors one topic, on which its documents agree. Contributions
     # are differences between a document's topics and those of its words in the table;
     # with a stronger preference the table would predict the topics.
-    own, each = np.ones((n_components, target.n_canaries)), np.arange(target.n_canaries)
+    own = np.ones((n_components, target.n_canaries))
+    each = np.arange(target.n_canaries)
     own[each % n_components, each] = FAVOR
     model.set_params(prior_components=others)
     add_words(model, own)
@@ -163,21 +168,24 @@ def _documents(target: Target, n_each: int) -> tuple[sp.csr_array, np.ndarray]:
     rows = np.arange(target.n_canaries * n_each)
     # the first documents of all canaries, then the second
     owners = rows % target.n_canaries
+    words = target.n_words + owners
+    counts = np.full(len(rows), n_tokens)
     shape = (len(rows), target.n_words + target.n_canaries)
-    return count_matrix(
-        rows, target.n_words + owners, np.full(len(rows), n_tokens), shape
-    ), owners
+    return count_matrix(rows, words, counts, shape), owners
 
 
-def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
+def _attack_on_documents(unit: str, relation: str, n_each: int = 1) -> Attack:
     """Canaries of `n_each` documents, which are one user if there are several."""
 
-    def plant(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
+    def fit_data(X: sp.csr_array, owners: np.ndarray) -> FitData:
+        return {"X": X, "user_ids": owners} if n_each > 1 else {"X": X}
+
+    def plant(target: Target, X: sp.csr_array, coins: np.ndarray) -> FitData:
         canaries, owners = _documents(target, n_each)
         present = coins[owners] == 1
         ids = np.append(np.arange(X.shape[0]), X.shape[0] + owners[present])
-        X = sp.csr_array(sp.vstack([widened(X, target.n_canaries), canaries[present]]))
-        return {"X": X} | ({"user_ids": ids} if n_each > 1 else {})
+        together = stacked(widened(X, target.n_canaries), canaries[present])
+        return fit_data(together, ids)
 
     def scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
         """Exact log-likelihood ratios of all noisy sums.
@@ -186,21 +194,31 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
         canaries alone and with the released sums, computes them.
         """
         canaries, owners = _documents(target, n_each)
-        data = {"X": canaries} | ({"user_ids": owners} if n_each > 1 else {})
-        n, total = target.n_canaries, np.zeros(target.n_canaries)
-        everybody = lambda i, rates: np.arange(n)  # noqa: E731
+        n_canaries = target.n_canaries
+
+        def everybody(i: int, rates: np.ndarray) -> np.ndarray:
+            return np.arange(n_canaries)
+
+        def of_canaries(released: np.ndarray) -> np.ndarray:
+            """The cells of their words, which are the last ones in every release."""
+            n_cells = released.size // canaries.shape[1] * n_canaries
+            return released.reshape(-1)[-n_cells:].reshape(n_canaries, -1).astype(float)
+
         _, own = fit_watched(
-            model, seed=model.random_state, first=tape, members=everybody, **data
+            model,
+            seed=model.random_state,
+            first=tape,
+            members=everybody,
+            **fit_data(canaries, owners),
         )
+        total = np.zeros(n_canaries)
         for step, first in zip(own.steps, tape.steps):
-            # the canaries' words are the last ones in every release
-            cells = step.value.size // canaries.shape[1] * n
-            value, noisy = (
-                part.reshape(-1)[-cells:].reshape(n, -1).astype(float)
-                for part in (step.value, first.noisy)
-            )
+            value = of_canaries(step.value)
+            noisy = of_canaries(first.noisy)
             ratio = ((noisy - value / 2) * value).sum(axis=1) / step.mechanism.scale**2
-            rates = np.ones(n) if step.sample is None else step.sample[0][:n]
+            rates = np.ones(n_canaries)
+            if step.sample is not None:
+                rates = step.sample[0][:n_canaries]
             # the sample is secret: a mixture of both cases
             with np.errstate(divide="ignore"):
                 total += np.logaddexp(np.log1p(-rates), np.log(rates) + ratio)
@@ -209,7 +227,7 @@ def _attack_on_documents(unit: str, relation: str, n_each: int) -> Attack:
     return Attack(unit, relation, plant, scores, prepare=_prepare_documents)
 
 
-DOCUMENT = _attack_on_documents("document", "a document is there or not", 1)
+DOCUMENT = _attack_on_documents("document", "a document is there or not")
 # All documents of a canary have the same word. If each document is clipped by itself, a
 # canary moves the sums three times as far as it may.
 USER = _attack_on_documents("user", "a user with eight documents is there or not", 8)
@@ -226,8 +244,12 @@ def word_ratios(
     A release holds the noisy counts of both words, or topics that were drawn under
     them. This is the topic-based attack of HDP-LDA in its strongest form.
     """
-    mechanisms, each = model._mechanisms(), np.arange(target.n_canaries)
-    table, topics, ratios = np.zeros(0), None, []
+    mechanisms = model._mechanisms()
+    noise = mechanisms.mechanism
+    each = np.arange(target.n_canaries)
+    table = np.zeros(0)  # of the release before
+    topics: np.ndarray | None = None
+    ratios = []
 
     def pairs(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows of each canary's word if its coin is 1, and if it is 0."""
@@ -241,35 +263,32 @@ def word_ratios(
                 table,
                 mechanisms.count_clip,
                 model.topic_word_prior,
-                mean=mechanisms.mechanism.mean,
+                mean=noise.mean,
             )
-            one, zero = (
-                r[each, topics] / r.sum(axis=1) for r in pairs(drawn_under.values)
-            )
-            ratios.append(np.log(one / zero))
+            one, zero = pairs(drawn_under.values)
+            one_shares = one[each, topics] / one.sum(axis=1)
+            zero_shares = zero[each, topics] / zero.sum(axis=1)
+            ratios.append(np.log(one_shares / zero_shares))
             continue
         table = release.value
-        # noise x has probability exp(-|x + 1/2| / scale), up to a factor
-        one, zero = (
-            (np.abs(rows + 0.5) - np.abs(rows - 0.5)) / mechanisms.mechanism.scale
-            for rows in pairs(table)
-        )
+        # gain of a cell that holds the token; noise x has probability
+        # exp(-|x + 1/2| / scale), up to a factor
+        gain = (np.abs(table + 0.5) - np.abs(table - 0.5)) / noise.scale
+        one, zero = pairs(gain)
         if topics is None:  # all are equally likely
-            ratios.append(
-                np.logaddexp.reduce(one, axis=1) - np.logaddexp.reduce(zero, axis=1)
-            )
+            one_sums = np.logaddexp.reduce(one, axis=1)
+            ratios.append(one_sums - np.logaddexp.reduce(zero, axis=1))
         else:
             ratios.append(one[each, topics] - zero[each, topics])
     return ratios
 
 
+def _scores_of_words(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
+    return np.sum(word_ratios(target, model, tape.releases), axis=0)
+
+
 WORD = Attack(
-    "word",
-    "a word is one or another",
-    Target.planted_words,
-    lambda target, model, tape: np.sum(
-        word_ratios(target, model, tape.releases), axis=0
-    ),
+    "word", "a word is one or another", Target.planted_words, _scores_of_words
 )
 
 
@@ -278,11 +297,11 @@ WORD = Attack(
 
 def _n_own_words(target: Target) -> int:
     """Words of a canary: as many as one row of the estimator reports; a token has 1."""
-    n = getattr(target.estimator, "max_doc_words", 1)
-    return min(int(n or UNCAPPED_WORDS), MAX_CANARY_WORDS)
+    n_words = getattr(target.estimator, "max_doc_words", 1)
+    return min(int(n_words or MAX_CANARY_WORDS), MAX_CANARY_WORDS)
 
 
-def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str, Any]:
+def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> FitData:
     """The canaries have the words of one of two sets; the first stands for coin 1."""
     n = _n_own_words(target)
     words = (target.n_words + n * (1 - coins))[:, None] + np.arange(n)
@@ -290,7 +309,7 @@ def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> dict[str,
 
 
 def _scores_of_rows(
-    ratios: Callable[[Target, BaseEstimator, Any], np.ndarray],
+    ratios: Callable[[Target, BaseEstimator, Reports], np.ndarray],
 ) -> Callable[[Target, BaseEstimator, Tape], np.ndarray]:
     """Scores of the first rows, the canaries: all that was released of one adds up."""
 
@@ -305,7 +324,9 @@ def _scores_of_rows(
     return scores
 
 
-def _set_ratios(target: Target, model: BaseEstimator, reports: Any) -> np.ndarray:
+def _set_ratios(
+    target: Target, model: BaseEstimator, reports: sp.csr_array
+) -> np.ndarray:
     """Log-likelihood ratios of the bits; both sets have as many words as a report."""
     bits = sp.csr_array(reports)[: target.n_canaries, target.n_words :].toarray() > 0
     present = np.where(bits, model.bit_epsilon_, -model.bit_epsilon_)
@@ -318,7 +339,7 @@ REPORT = Attack(
 )
 
 
-def _token_ratios(target: Target, model: BaseEstimator, tokens: Any) -> np.ndarray:
+def _token_ratios(target: Target, model: BaseEstimator, tokens: Tokens) -> np.ndarray:
     n = target.n_canaries
     token = np.repeat(np.arange(n), np.diff(tokens.ptr[: n + 1]))
     word = tokens.word[: len(token)]
@@ -343,11 +364,15 @@ TOKEN = Attack(
 ATTACKS = {attack.unit: attack for attack in (DOCUMENT, USER, WORD, TOKEN, REPORT)}
 
 
+def stacked(above: sp.csr_array, below: sp.csr_array) -> sp.csr_array:
+    """The rows of one matrix, then those of another."""
+    return sp.csr_array(sp.vstack([above, below]))
+
+
 def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:
     """Append `n_more` words that occur in no document."""
-    return sp.csr_array(
-        (X.data, X.indices, X.indptr), (X.shape[0], X.shape[1] + n_more)
-    )
+    shape = (X.shape[0], X.shape[1] + n_more)
+    return sp.csr_array((X.data, X.indices, X.indptr), shape)
 
 
 def add_words(model: BaseEstimator, rows: np.ndarray) -> None:
@@ -357,9 +382,11 @@ def add_words(model: BaseEstimator, rows: np.ndarray) -> None:
     cell.
     """
     parameters = model.get_params()
-    if (table := parameters.get("prior_components")) is not None:
+    table = parameters.get("prior_components")
+    if table is not None:
         model.set_params(prior_components=np.hstack([table, rows * np.mean(table)]))
-    if (vectors := parameters.get("word_vectors")) is not None:
+    vectors = parameters.get("word_vectors")
+    if vectors is not None:
         model.set_params(word_vectors=np.pad(vectors, ((0, rows.shape[1]), (0, 0))))
 
 

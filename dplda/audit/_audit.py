@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -15,15 +14,13 @@ from sklearn.base import BaseEstimator, clone
 from dplda.audit._attacks import ATTACKS, Attack, Target, train
 from dplda.audit._replay import CheckResult, watched
 from dplda.audit._residuals import can_be_watched, residual_check
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import Matrix, check_counts
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
 
-MAX_CANARIES, MAX_RUNS = 10**7, 10**6  # more would not fit in memory
 # Shares of the canaries that are guessed; the bounds divide the error among them. A
 # strong attack is surest of few, a weak one needs many.
 GUESSED = (0.02, 0.1, 0.2, 0.5)
-LARGEST = 50.0  # no number of guesses that fits in memory shows a larger epsilon
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,14 +98,14 @@ class AuditResult:
 
 def audit_epsilon(
     estimator: BaseEstimator,
-    X: Any,
+    X: Matrix,
     *,
     attack: str | Attack | None = None,
     n_canaries: int = 1000,
     n_runs: int = 1,
     delta: float | None = None,
     confidence: float = 0.95,
-    random_state: Any = None,
+    random_state: object = None,
 ) -> AuditResult:
     """Attack fits of an estimator, and bound the epsilon that they spend from below.
 
@@ -184,8 +181,8 @@ def audit_epsilon(
     True
     """
     attack = _attack_on(estimator, attack)
-    n_canaries = check_integer("n_canaries", n_canaries, 1, MAX_CANARIES)
-    n_runs = check_integer("n_runs", n_runs, 1, MAX_RUNS)
+    n_canaries = check_integer("n_canaries", n_canaries, 1)
+    n_runs = check_integer("n_runs", n_runs, 1)
     delta = getattr(estimator, "delta", 1e-5) if delta is None else delta
     check_probability("delta", delta)
     check_number("confidence", confidence, 0.0, 1.0, closed="neither")
@@ -195,27 +192,29 @@ def audit_epsilon(
     target = Target(clone(estimator), X.shape[1], n_canaries, streams)
     if attack.prepare is not None:
         attack.prepare(target)
-    all_coins, all_scores = [], []
+    all_coins = []
+    all_scores = []
     for run in range(n_runs):
         words = streams.reader(Purpose.AUDIT, 0, run).words(n_canaries + 1)
         coins = (words[1:] >> np.uint64(63)).astype(np.int64)
-        data, model = attack.plant(target, X, coins), clone(target.estimator)
+        data = attack.plant(target, X, coins)
+        model = clone(target.estimator)
         if "random_state" in model.get_params():
-            model.set_params(
-                random_state=None if random_state is None else int(words[0] >> 33)
-            )
+            seed = None if random_state is None else _seed(words[0])
+            model.set_params(random_state=seed)
         with watched() as tape:
             train(model, data)
         claim = attack.cost(model, float(delta))
         _check_claim(estimator, claim)
         all_coins.append(coins == 1)
         all_scores.append(attack.scores(target, model, tape))
-    coins, scores = np.concatenate(all_coins), np.concatenate(all_scores)
-    seed = (
-        None
-        if random_state is None
-        else int(streams.reader(Purpose.AUDIT, 5).words(1)[0] >> 33)
-    )
+    coins = np.concatenate(all_coins)
+    scores = np.concatenate(all_scores)
+    residuals = None
+    if can_be_watched(estimator):
+        word = streams.reader(Purpose.AUDIT, 5).words(1)[0]
+        seed = None if random_state is None else _seed(word)
+        residuals = residual_check(estimator, X, random_state=seed)
     sure = np.where(coins, 1.0, -1.0)  # of all guesses, which are right
     return AuditResult(
         name=type(estimator).__name__,
@@ -228,10 +227,13 @@ def audit_epsilon(
         coins=coins,
         n_runs=n_runs,
         ceiling=bound_of_guesses(sure, coins, delta, confidence),
-        residuals=residual_check(estimator, X, random_state=seed)
-        if can_be_watched(estimator)
-        else None,
+        residuals=residuals,
     )
+
+
+def _seed(word: np.uint64) -> int:
+    """A seed of a fit from one random word."""
+    return int(word >> np.uint64(33))
 
 
 def _attack_on(estimator: BaseEstimator, attack: str | Attack | None) -> Attack:
@@ -267,13 +269,16 @@ def bound_of_guesses(
     confidence = 1.0 - (1.0 - confidence) / len(GUESSED)
     surest = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == coins)[surest]
-    sizes = [max(1, round(share * len(scores))) for share in GUESSED]
-    return max(
-        one_run_lower_bound(
-            len(coins), n, int(right[:n].sum()), delta=delta, confidence=confidence
+    bounds = []
+    for share in GUESSED:
+        n = max(1, round(share * len(scores)))
+        n_right = int(right[:n].sum())
+        bounds.append(
+            one_run_lower_bound(
+                len(coins), n, n_right, delta=delta, confidence=confidence
+            )
         )
-        for n in sizes
-    )
+    return max(bounds)
 
 
 def one_run_lower_bound(
@@ -296,15 +301,17 @@ def one_run_lower_bound(
     def excess(epsilon: float) -> float:
         """Upper bound on the probability of so many right guesses, minus an error's."""
         # of at least n_right, n_right - 1, ..., 0
-        tail = binom.sf(np.arange(n_right, -1, -1) - 1, n_guesses, expit(epsilon))
+        at_least = np.arange(n_right, -1, -1)
+        tail = binom.sf(at_least - 1, n_guesses, expit(epsilon))
         gains = (tail[1:] - tail[0]) / np.arange(1, n_right + 1)
-        return float(tail[0] + 2.0 * n_canaries * delta * gains.max()) - (
-            1.0 - confidence
-        )
+        probability = tail[0] + 2.0 * n_canaries * delta * gains.max()
+        return float(probability) - (1.0 - confidence)
 
     if n_right == 0 or excess(0.0) >= 0.0:
         return 0.0
-    if excess(LARGEST) < 0.0:
-        return LARGEST
+    # All n guesses are right with probability 1 - n exp(-epsilon) or more: the excess
+    # is positive at this epsilon, and the bound is below it.
+    largest = math.log(n_guesses / confidence) + 1.0
     # one step of the search is subtracted, so that the bound is never rounded up
-    return float(brentq(excess, 0.0, LARGEST, xtol=1e-9)) - 1e-9
+    step = 1e-9
+    return float(brentq(excess, 0.0, largest, xtol=step)) - step

@@ -21,8 +21,10 @@ from typing import Any, NamedTuple, TypeAlias
 import joblib
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
+from dplda.core._corpus import Matrix
 from dplda.leaf._users import number_users
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Mechanism
@@ -61,7 +63,10 @@ class Tape:
 
     first: Tape | None = None  # what is given out in place of this fit's releases
     members: Members | None = None
-    plans: list[Any] = field(default_factory=list)  # names and steps of each
+    # label, unit and steps of each
+    plans: list[tuple[str, str, tuple[tuple[str, Event], ...]]] = field(
+        default_factory=list
+    )
     steps: list[Step] = field(default_factory=list)
     # what became public without noise
     published: list[Any] = field(default_factory=list)
@@ -158,9 +163,9 @@ def watched(
 
 
 def fit_watched(
-    estimator: Any,
-    X: Any,
-    seed: Any = None,
+    estimator: BaseEstimator | Callable[..., object],
+    X: Matrix,
+    seed: object = None,
     first: Tape | None = None,
     members: Members | None = None,
     **fit_params: Any,
@@ -197,10 +202,11 @@ class Check(NamedTuple):
         return self.low <= self.statistic <= self.high
 
     def __str__(self) -> str:
+        verdict = "passed" if self.passed else "FAILED"
+        note = f" ({self.note})" if self.note else ""
         return (
             f"{self.name}: {self.statistic:.4g}, expected {self.low:.4g} to "
-            f"{self.high:.4g}: "
-            f"{'passed' if self.passed else 'FAILED'}{self.note and f' ({self.note})'}"
+            f"{self.high:.4g}: {verdict}{note}"
         )
 
 
@@ -236,15 +242,17 @@ class CheckResult:
     def __str__(self) -> str:
         found = "; ".join(check.name for check in self.failures)
         verdict = f"not as declared: {found}" if found else "all is as declared"
-        return "\n".join(
-            [
-                f"{self.name}, releases: {len(self.distances)}: {verdict}.",
-                *(f"* {check}" for check in self.checks),
-            ]
-        )
+        lines = [f"{self.name}, releases: {len(self.distances)}: {verdict}."]
+        lines += [f"* {check}" for check in self.checks]
+        return "\n".join(lines)
 
 
-def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> CheckResult:
+def replay(
+    estimator: BaseEstimator | Callable[..., object],
+    X: Matrix,
+    X_neighbour: Matrix,
+    **fit_params: Any,
+) -> CheckResult:
     """Fit an estimator to two neighboring data sets with one history; compare releases.
 
     The releases of the first fit are recorded, and the second fit gets them in place of
@@ -300,9 +308,8 @@ def replay(estimator: Any, X: Any, X_neighbour: Any, **fit_params: Any) -> Check
         seed = int(secret.reader(Purpose.AUDIT, 4).words(1)[0] >> np.uint64(33))
     model, first = fit_watched(estimator, X, seed, **fit_params)
     again, second = fit_watched(estimator, X_neighbour, seed, first, **fit_params)
-    distances, violations = compared(
-        first, second, _changed_units(X, X_neighbour, fit_params)
-    )
+    changed = _changed_units(X, X_neighbour, fit_params.get("user_ids"))
+    distances, violations = compared(first, second, changed)
     name = getattr(estimator, "__name__", type(estimator).__name__)
     checks = (
         *neighbor_checks("a neighbor", distances, violations),
@@ -315,14 +322,11 @@ def neighbor_checks(
     what: str, distances: Sequence[float], violations: set[str], note: str = ""
 ) -> list[Check]:
     """The lines of what `compared` has found of one neighbor or of several."""
-    largest, found = max(distances, default=0.0), "; ".join(sorted(violations))
+    largest = float(max(distances, default=0.0))
+    changes = f"what {what} changes, over the sensitivity"
+    found = "; ".join(sorted(violations))
     return [
-        Check(
-            f"what {what} changes, over the sensitivity",
-            float(largest),
-            high=1.0,
-            note=note,
-        ),
+        Check(changes, largest, high=1.0, note=note),
         Check(f"what {what} must not change", len(violations), note=found),
     ]
 
@@ -338,9 +342,8 @@ def compared(
     distances = []
     if first.plans != second.plans:
         violations.add("the plan depends on the data")
-    if len(first.steps) != len(second.steps) or len(first.published) != len(
-        second.published
-    ):
+    n_released = (len(first.steps), len(first.published))
+    if n_released != (len(second.steps), len(second.published)):
         violations.add("the number of releases depends on the data")
     for one, other in zip(first.steps, second.steps):
         where = f"{one.label}, round {one.round}"
@@ -350,7 +353,8 @@ def compared(
         distances.append(distance(one, other))
         if changed is None or one.sample is None or other.sample is None:
             continue
-        (rates, rows), (other_rates, other_rows) = one.sample, other.sample
+        rates, rows = one.sample
+        other_rates, other_rows = other.sample
         same = np.ones(max(len(rates), len(other_rates)), bool)
         same[changed] = False
         if len(rates) == len(other_rates) and (rates != other_rates)[same].any():
@@ -367,21 +371,21 @@ def distance(one: Step, other: Step) -> float:
     It exceeds 1 if and only if the exact integers are further apart than what is
     charged.
     """
-    mechanism, moved = one.mechanism, _difference(one, other)
+    mechanism = one.mechanism
+    moved = _difference(one, other)
     if mechanism.exact:
         return 0.0
     # `n_cells` cells are charged, by the unit each
     if isinstance(mechanism, FlooredLaplace):
         n_moved = int(np.count_nonzero(moved))
         return max(int(np.abs(moved).max(initial=0)), n_moved / mechanism.n_cells)
-    squares, radius = (
-        sum(int(m) ** 2 for m in moved[moved != 0]),
-        int(mechanism.sensitivity),
-    )
+    squares = sum(int(m) ** 2 for m in moved[moved != 0])
+    radius = int(mechanism.sensitivity)
     ratio = math.sqrt(squares) / radius
-    return (
-        max(ratio, np.nextafter(1.0, 2.0)) if squares > radius**2 else min(ratio, 1.0)
-    )
+    # the integers decide, and not the rounded ratio
+    if squares > radius**2:
+        return max(ratio, math.nextafter(1.0, 2.0))
+    return min(ratio, 1.0)
 
 
 def _difference(one: Step, other: Step) -> np.ndarray:
@@ -393,35 +397,41 @@ def _difference(one: Step, other: Step) -> np.ndarray:
     return np.array(list(both.values()), np.int64)
 
 
-def attribute_check(one: Any, other: Any) -> Check:
+def attribute_check(one: object, other: object) -> Check:
     """Attributes, or results, that two fits with the same releases do not share."""
-    one, other = _contents(one), _contents(other)
-    names = sorted(
-        name for name in one.keys() | other.keys() if one.get(name) != other.get(name)
-    )
-    name = "fitted attributes that the releases do not determine"
-    return Check(name, len(names), note=", ".join(names))
+    # pairs of a name and a hash that one of the fits has, and the other has not
+    unshared = _contents(one).items() ^ _contents(other).items()
+    names = sorted({name for name, _ in unshared})
+    title = "fitted attributes that the releases do not determine"
+    return Check(title, len(names), note=", ".join(names))
 
 
-def _contents(result: Any) -> dict[str, str]:
+def _contents(result: object) -> dict[str, str]:
     """Hashes of the attributes that a fit has set, or of the result of a function."""
     if not isinstance(result, BaseEstimator):
         return {"the result": joblib.hash(result)}
     parameters = result.get_params(deep=False)
     return {
-        k: joblib.hash(value)
-        for k, value in vars(result).items()
-        if k not in parameters
+        name: joblib.hash(value)
+        for name, value in vars(result).items()
+        if name not in parameters
     }
 
 
-def _changed_units(X: Any, other: Any, fit_params: dict[str, Any]) -> np.ndarray | None:
+def _changed_units(
+    X: Matrix,
+    other: Matrix,
+    user_ids: ArrayLike | None,
+) -> np.ndarray | None:
     """Numbers of the units that differ; None if data are no matrices of one shape."""
-    if isinstance(X, list) or not hasattr(X, "shape") or X.shape != np.shape(other):
+    shape = getattr(X, "shape", None)
+    if shape is None or shape != np.shape(other):
         return None
-    one, two = (
-        sp.csr_array(np.asarray(m) if not sp.issparse(m) else m) for m in (X, other)
-    )
-    rows = np.flatnonzero(np.diff(sp.csr_array(one != two).indptr))
-    users = number_users(fit_params.get("user_ids"), X.shape[0])
+    differences = sp.csr_array(_sparse(X) != _sparse(other))
+    rows = np.flatnonzero(np.diff(differences.indptr))
+    users = number_users(user_ids, shape[0])
     return rows if users is None else np.unique(users[rows])
+
+
+def _sparse(X: Matrix) -> sp.csr_array:
+    return sp.csr_array(X if sp.issparse(X) else np.asarray(X))

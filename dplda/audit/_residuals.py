@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.fft
 import scipy.sparse as sp
-from scipy.stats import binom, chi2, kstest, laplace, norm
+from scipy.stats import binom, chi2, kstest, laplace, norm, rv_continuous
 from sklearn.base import BaseEstimator, clone
 
-from dplda.audit._attacks import add_words, widened
+from dplda.audit._attacks import add_words, stacked, widened
 from dplda.audit._replay import (
     Check,
     CheckResult,
+    Members,
     Step,
     Tape,
     attribute_check,
@@ -31,22 +32,18 @@ from dplda.audit._replay import (
     fit_watched,
     neighbor_checks,
 )
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import Matrix, check_counts
 from dplda.privacy import Repeated
+from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose, uniform_integers
 from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Streams, uniform
 
-FALSE_ALARM = 1e-6  # of all checks of a fit together
-# checks that can fail by chance; each gets an equal part of FALSE_ALARM
-N_STATISTICAL = 8
-LEVEL = FALSE_ALARM / N_STATISTICAL
-ROUNDING = 1e-9  # of a ratio of two norms
-
+# Probability that chance alone fails one check: 1e-6 for the eight checks that it can
+# fail together.
+LEVEL = 1e-6 / 8
 # empty documents, sampled like all others: a rate 0.04 off 0.3 shows in 10 rounds
 N_EMPTY = 500
 N_CELLS = 60_000  # of noise: a noise 3% too small is then 9 standard deviations away
-# with one topic and one round, N_CELLS would need ten times as many
-MAX_MORE_WORDS = 6000
 N_LOUD = 20  # invented documents whose contributions reach the clipping bound
 MOST_FITS = 12  # to show what each unit adds alone: all of 480 units in 40 rounds
 REACHED = 0.99  # of the sensitivity: less than this shows nothing about the clip
@@ -62,7 +59,10 @@ def can_be_watched(estimator: BaseEstimator) -> bool:
 
 
 def residual_check(
-    estimator: BaseEstimator, X: Any, *, random_state: Any = None
+    estimator: BaseEstimator,
+    X: Matrix,
+    *,
+    random_state: object = None,
 ) -> CheckResult:
     """Compare the noise of a fit, and all that its guarantee rests on, with its claims.
 
@@ -124,20 +124,17 @@ def residual_check(
             "finite epsilon"
         )
     streams = Streams.from_random_state(random_state)
-    estimator, X = _with_more(
-        estimator, check_counts(clone(estimator), X, reset=True), streams
-    )
+    counts = check_counts(clone(estimator), X, reset=True)
+    estimator, X = _with_more(estimator, counts, streams)
     seed = int(streams.reader(Purpose.AUDIT, 4).words(1)[0] >> np.uint64(33))
     model, tape = fit_watched(estimator, X, seed)
     neutral = _neutral(model, X)
     public, _ = fit_watched(estimator, neutral, seed, tape)
     others = [fit_watched(estimator, neutral, None, tape)[1] for _ in range(2)]
-    scores = [
-        normal_scores(
-            step, uniform(streams.reader(Purpose.AUDIT, 3, i).words(step.value.size))
-        )
-        for i, step in enumerate(tape.steps)
-    ]
+    scores = []
+    for i, step in enumerate(tape.steps):
+        words = streams.reader(Purpose.AUDIT, 3, i).words(step.value.size)
+        scores.append(normal_scores(step, uniform(words)))
     noisy = [step for one in (tape, *others) for step in one.steps]
     if model._attack == "word":
         moved = _moved_by_a_word(tape, X)
@@ -150,7 +147,7 @@ def residual_check(
         *noise_checks(scores),
         repeat_check(noisy),
         bare_check(noisy),
-        *sample_checks([step.sample for step in tape.steps if step.sample]),
+        *sample_checks([step.sample for step in tape.steps if step.sample is not None]),
         *neighbors,
         _event_check(model, tape),
         attribute_check(model, public),
@@ -166,7 +163,7 @@ class NoiseOfRelease(NamedTuple):
     high: float
 
 
-def noise_of_release(model: Any) -> NoiseOfRelease:
+def noise_of_release(model: BaseEstimator) -> NoiseOfRelease:
     """Count the shares of noise in a published model, one for each curator or party.
 
     What a document adds to a word sums to zero over the topics. The row sums of the
@@ -234,18 +231,21 @@ def _with_more(
 
     No document has these words: their cells are noise only.
     """
-    model, parameters = clone(estimator), estimator.get_params()
+    model = clone(estimator)
+    parameters = estimator.get_params()
+    n_words = X.shape[1]
+    n_components = int(parameters.get("n_components", 1))
     # `max_iter`, or what None stands for; 1 without such a parameter
     n_rounds = parameters.get("max_iter", 1) or len(model._budget().rounds)
-    # of a word; some rounds have one
-    cells = int(parameters.get("n_components", 1)) + n_rounds
-    n_more = min(-(-N_CELLS // cells), MAX_MORE_WORDS)
-    add_words(model, np.ones((int(parameters.get("n_components", 1)), n_more)))
-    words = streams.reader(Purpose.AUDIT, 2).words(N_LOUD * X.shape[1])
-    loud = sp.csr_array(uniform_integers(words, 2).reshape(N_LOUD, X.shape[1]) * 20)
+    # the cells of a word: a round of topics has n_components, and another one has one
+    n_more = math.ceil(N_CELLS / (n_components + n_rounds))
+    add_words(model, np.ones((n_components, n_more)))
+    words = streams.reader(Purpose.AUDIT, 2).words(N_LOUD * n_words)
+    coins = uniform_integers(words, 2)
+    loud = sp.csr_array(coins.reshape(N_LOUD, n_words) * 20)
     sampled = float(parameters.get("subsampling_ratio", 1.0)) < 1
-    empty = sp.csr_array((N_EMPTY if sampled else 0, X.shape[1]), dtype=X.dtype)
-    return model, widened(sp.csr_array(sp.vstack([X, empty, loud])), n_more)
+    empty = sp.csr_array((N_EMPTY if sampled else 0, n_words), dtype=X.dtype)
+    return model, widened(stacked(stacked(X, empty), loud), n_more)
 
 
 def _neutral(model: BaseEstimator, X: sp.csr_array) -> sp.csr_array:
@@ -263,7 +263,7 @@ def _neutral(model: BaseEstimator, X: sp.csr_array) -> sp.csr_array:
 # noise
 
 
-def _law(mechanism: Any) -> tuple[Any, float]:
+def _law(mechanism: Mechanism) -> tuple[rv_continuous, float]:
     """The symmetric law whose rounding is the noise, and where the cell of 0 begins."""
     if isinstance(mechanism, FlooredLaplace):
         return laplace(scale=mechanism.scale), 0.0
@@ -272,7 +272,7 @@ def _law(mechanism: Any) -> tuple[Any, float]:
     raise ValueError(f"a residual check knows no law of the noise of {mechanism}")
 
 
-def _peak(mechanism: Any) -> float:
+def _peak(mechanism: Mechanism) -> float:
     """Probability of the noise 0: no other integer is more likely."""
     law, edge = _law(mechanism)
     return float(law.cdf(edge + 1) - law.cdf(edge))
@@ -286,8 +286,10 @@ def normal_scores(step: Step, draws: np.ndarray) -> np.ndarray:
     """
     law, edge = _law(step.mechanism)
     start = step.noise + edge
-    low, high = law.cdf(start), law.cdf(start + 1)
-    return norm.ppf(np.clip(low + draws * (high - low), 1e-300, 1.0 - 2.0**-53))
+    low = law.cdf(start)
+    high = law.cdf(start + 1)
+    below = low + draws * (high - low)
+    return norm.ppf(np.clip(below, 1e-300, 1.0 - 2.0**-53))
 
 
 def noise_checks(scores: list[np.ndarray]) -> list[Check]:
@@ -308,8 +310,10 @@ def noise_checks(scores: list[np.ndarray]) -> list[Check]:
 
 
 def _variance_check(name: str, scores: np.ndarray, n_tests: int = 1) -> Check:
-    n, level = len(scores), LEVEL / n_tests
-    low, high = float(chi2.ppf(level / 2, n)), float(chi2.isf(level / 2, n))
+    n = len(scores)
+    level = LEVEL / n_tests
+    low = float(chi2.ppf(level / 2, n))
+    high = float(chi2.isf(level / 2, n))
     return Check(name, float((scores**2).mean()), low / n, high / n)
 
 
@@ -339,19 +343,21 @@ def repeat_check(steps: list[Step]) -> Check:
     n = sum(len(step.noise) for step in steps)
     peak = max(_peak(step.mechanism) for step in steps)
     length = max(1, math.ceil(math.log(n * n / 2 / LEVEL) / -math.log(peak)))
-    seen = [
-        hash(cells[8 * i : 8 * (i + length)])
-        for step in steps
-        for cells in (step.noise.astype(np.int64).tobytes(),)
-        for i in range(len(step.noise) - length + 1)
-    ]
+    seen = []
+    for step in steps:
+        cells = step.noise.astype(np.int64).tobytes()  # 8 bytes each
+        seen += [
+            hash(cells[8 * i : 8 * (i + length)])
+            for i in range(len(step.noise) - length + 1)
+        ]
     name = f"stretches of {length} cells whose noise occurs twice"
     return Check(name, len(seen) - len(set(seen)))
 
 
 def bare_check(steps: list[Step]) -> Check:
     """The cell that most often has the noise 0, among releases of one size."""
-    sizes, tests = {len(step.noise) for step in steps}, []
+    sizes = {len(step.noise) for step in steps}
+    tests = []
     for size in sorted(sizes):
         same = [step for step in steps if len(step.noise) == size]
         n_bare = np.sum([step.noise == 0 for step in same], axis=0)
@@ -359,13 +365,18 @@ def bare_check(steps: list[Step]) -> Check:
         most = binom.isf(LEVEL / len(sizes) / size, len(same), peak)
         name = "releases in which one cell has no noise"
         tests.append(Check(name, float(n_bare.max()), high=float(most)))
-    return max(tests, key=lambda check: check.statistic - check.high)
+    return max(tests, key=_excess)
+
+
+def _excess(check: Check) -> float:
+    """By how much a statistic is above its range."""
+    return check.statistic - check.high
 
 
 # samples
 
 
-def sample_checks(samples: list[tuple[np.ndarray, np.ndarray]]) -> list[Check]:
+def sample_checks(samples: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Check]:
     """Rates of the secret samples, and how often a document is in two of them."""
     drawn = [
         (rates, np.isin(np.arange(len(rates)), rows))
@@ -374,25 +385,25 @@ def sample_checks(samples: list[tuple[np.ndarray, np.ndarray]]) -> list[Check]:
     ]
     if not drawn:
         return []
-    rates, members = (np.concatenate(parts) for parts in zip(*drawn))
-    tests = [
-        _rate_check("share of documents that a round samples", rates, members, LEVEL)
-    ]
+    all_rates = np.concatenate([rates for rates, _ in drawn])
+    members = np.concatenate([member for _, member in drawn])
+    name = "share of documents that a round samples"
+    share = _rate_check(name, all_rates, members, LEVEL)
+    if len(drawn) == 1:
+        return [share]
     pairs = list(itertools.combinations(drawn, 2))
     name = "share of a round's sample that another round samples again"
     again = [  # given one sample, the other one is coins at their rates
         _rate_check(name, rates[one], member[one], LEVEL / len(pairs))
         for (_, one), (rates, member) in pairs
     ]
-    return tests + ([max(again, key=_distance)] if again else [])
+    return [share, max(again, key=_distance)]
 
 
 def _distance(check: Check) -> float:
     """How far a statistic is from the middle of its range, in half widths."""
     half = (check.high - check.low) / 2
-    return (
-        abs(check.statistic - (check.high + check.low) / 2) / half if half > 0 else 0.0
-    )
+    return abs(check.statistic - (check.low + half)) / half if half > 0 else 0.0
 
 
 def _rate_check(
@@ -404,15 +415,14 @@ def _rate_check(
     binomial law (W. Hoeffding, "On the distribution of the number of successes in
     independent trials", 1956).
     """
-    rates, member = rates[rates < 1], member[rates < 1]
-    n = len(rates)
+    is_coin = rates < 1
+    n = int(np.count_nonzero(is_coin))
     if n == 0:
         return Check(name, 0.0, 0.0, 1.0)
-    low, high = (
-        binom.ppf(level / 2, n, rates.mean()),
-        binom.isf(level / 2, n, rates.mean()),
-    )
-    return Check(name, float(member.mean()), float(low) / n, float(high) / n)
+    law = binom(n, rates[is_coin].mean())
+    low = float(law.ppf(level / 2)) / n
+    high = float(law.isf(level / 2)) / n
+    return Check(name, float(member[is_coin].mean()), low, high)
 
 
 # contributions
@@ -423,16 +433,20 @@ def _moved_by_a_word(tape: Tape, X: sp.csr_array) -> list[float]:
 
     A token adds to a cell of its word's row, and to no other row.
     """
-    words, changes = np.asarray(X.sum(axis=0)).reshape(-1), []
+    n_tokens = np.asarray(X.sum(axis=0)).reshape(-1)
+    changes = []
     for step in tape.steps:
         # a word without tokens: 0
-        each = np.abs(step.value).sum(axis=1) / np.maximum(words, 0.5)
+        each = np.abs(step.value).sum(axis=1) / np.maximum(n_tokens, 0.5)
         # two cells change by this at most
         moved = np.full(2, np.ceil(each.max()), np.int64)
-        changes.append(
-            distance(replace(step, value=moved), replace(step, value=0 * moved))
-        )
+        changes.append(_length(replace(step, value=moved)))
     return changes
+
+
+def _length(step: Step) -> float:
+    """Length of what was computed, over the sensitivity."""
+    return distance(step, replace(step, value=np.zeros_like(step.value)))
 
 
 def _moved_by_documents(
@@ -448,13 +462,14 @@ def _moved_by_documents(
         return np.arange(i % 2, len(rates), 2)
 
     _, first = fit_watched(estimator, X, seed, tape, half)
-    largest, violations = np.zeros(len(first.steps)), set()
+    largest = np.zeros(len(first.steps))
+    violations: set[str] = set()
     longest = np.argsort(-np.diff(X.indptr), kind="stable")
     for unit in {*longest[:2], *range(X.shape[0])[-4:]}:  # the last ones are loud
         kept = X.copy()
         kept.data[X.indptr[unit] : X.indptr[unit + 1]] = 0
         kept.eliminate_zeros()
-        again = fit_watched(estimator, kept, seed, tape, half)[1]
+        _, again = fit_watched(estimator, kept, seed, tape, half)
         distances, others = compared(first, again, np.array([unit]))
         violations |= others
         if len(distances) == len(largest):
@@ -490,13 +505,20 @@ def _lengths_alone(
     units = units[np.linspace(0, len(units) - 1, n_shown).astype(int)]
     loud = X[len(X.indptr) - 2 - np.arange(X.shape[0]) % N_LOUD]
     for start in range(0, n_shown, n):
-        chosen = np.resize(units[start : start + n], n)
-        members = lambda i, rates, chosen=chosen: chosen[i : i + 1]  # noqa: E731
-        for step in fit_watched(estimator, loud, seed, Tape(steps=many), members)[
-            1
-        ].steps:
+        shown = _one_by_one(np.resize(units[start : start + n], n))
+        _, alone = fit_watched(estimator, loud, seed, Tape(steps=many), shown)
+        for step in alone.steps:
             if step.sample is not None:
-                yield distance(step, replace(step, value=np.zeros_like(step.value)))
+                yield _length(step)
+
+
+def _one_by_one(units: np.ndarray) -> Members:
+    """Samples of one unit each."""
+
+    def members(i: int, rates: np.ndarray) -> np.ndarray:
+        return units[i : i + 1]
+
+    return members
 
 
 # the guarantee
@@ -504,13 +526,15 @@ def _lengths_alone(
 
 def _event_check(model: BaseEstimator, tape: Tape) -> Check:
     """Releases that cost another event than is stated, or have less noise than that."""
-    stated, missing = list(model.privacy_.events), 0
+    stated = list(model.privacy_.events)
+    missing = 0
     for step in tape.steps:
         event = step.mechanism.event
         event = event.event if isinstance(event, Repeated) else event
         noise = getattr(event, "noise_multiplier", getattr(event, "scale", math.inf))
-        there = step.mechanism.scale / step.mechanism.sensitivity * (1 + ROUNDING)
-        if step.event in stated and noise <= there:
+        there = step.mechanism.scale / step.mechanism.sensitivity
+        is_enough = noise <= there or math.isclose(noise, there)  # but for rounding
+        if step.event in stated and is_enough:
             stated.remove(step.event)
         else:
             missing += 1

@@ -9,11 +9,12 @@ import ssl
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 # loads a name at its first use: options and --help need nothing of it
 import dplda.federated
 from dplda.cli._options import (
+    AddParser,
     add_texts,
     check_ledger,
     check_output,
@@ -23,16 +24,21 @@ from dplda.cli._options import (
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import PUBLIC, reserved, write_atomically
 
-log, LOG = logging.getLogger("dplda.federated"), "%(asctime)s %(name)s: %(message)s"
+if TYPE_CHECKING:
+    import numpy as np
+    import scipy.sparse as sp
+
+log = logging.getLogger("dplda.federated")
+LOG = "%(asctime)s %(name)s: %(message)s"
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(add_parser: AddParser) -> None:
     """Add the commands of ``dplda federation``."""
     add_command = command_group(
-        commands,
+        add_parser,
         "federation",
         "train together over a network",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        argparse.ArgumentDefaultsHelpFormatter,
     )
     plan = add_command(
         "plan", _plan, "Write the plan of a fit, which all parties sign off."
@@ -43,14 +49,13 @@ def add_commands(commands: Any) -> None:
     party = add_command(
         "party", _fit_together, "Fit the model of a plan with the other parties."
     )
-    add = plan.add_argument
-    add(
+    plan.add_argument(
         "--vocabulary",
         type=Path,
         required=True,
         help="public file with one word per line",
     )
-    add(
+    plan.add_argument(
         "--parties",
         type=Path,
         nargs="+",
@@ -58,75 +63,92 @@ def add_commands(commands: Any) -> None:
         metavar="CERTIFICATE",
         help="certificates (PEM), whose file names are those of the parties",
     )
-    add("--out", type=Path, default=Path("plan.json"), help="file of the plan")
-    add(
+    plan.add_argument(
+        "--out", type=Path, default=Path("plan.json"), help="file of the plan"
+    )
+    plan.add_argument(
         "--model",
         choices=["SubLDA", "PrivateSVILDA"],
         default="SubLDA",
         help="what is fitted",
     )
-    add(
+    plan.add_argument(
         "--unit",
         choices=["document", "user"],
         default="document",
         help="what is protected",
     )
-    add("--epsilon", type=float, required=True, help="total epsilon of a unit")
-    add("--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy")
-    add(
+    plan.add_argument(
+        "--epsilon", type=float, required=True, help="total epsilon of a unit"
+    )
+    plan.add_argument(
+        "--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy"
+    )
+    plan.add_argument(
         "--n-components", type=int, default=20, help="number of topics, also of --prior"
     )
-    add(
+    plan.add_argument(
         "--prior",
         type=Path,
         metavar="MODEL",
         help="release file of a model of public texts of "
         "the same kind, in whose topics the fit begins",
     )
-    add(
+    plan.add_argument(
         "--word-vectors",
         action="store_true",
         help="take the vectors of English words that dplda holds",
     )
-    add("--max-iter", type=int, help="number of rounds; default: that of the model")
-    add(
+    plan.add_argument(
+        "--max-iter", type=int, help="number of rounds; default: that of the model"
+    )
+    plan.add_argument(
         "--subsampling-ratio",
         type=float,
         help="share of units in a round; default: the model's",
     )
-    add("--colluding", type=int, default=1, help="parties that may share all they know")
-    add("--lost", type=int, default=0, help="parties that may drop out of the fit")
-    add = coordinator.add_argument
-    add("--host", default="127.0.0.1", help="address to listen at")
-    add("--port", type=int, default=8000, help="port to listen at")
-    add(
+    plan.add_argument(
+        "--colluding", type=int, default=1, help="parties that may share all they know"
+    )
+    plan.add_argument(
+        "--lost", type=int, default=0, help="parties that may drop out of the fit"
+    )
+    coordinator.add_argument("--host", default="127.0.0.1", help="address to listen at")
+    coordinator.add_argument("--port", type=int, default=8000, help="port to listen at")
+    coordinator.add_argument(
         "--round-timeout",
         type=float,
         default=600.0,
         help="seconds that a round may take",
     )
     add_texts(party, "--user-column", "column that says whose text it is")
-    add = party.add_argument
-    add("--coordinator", required=True, metavar="HOST:PORT", help="where it listens")
-    add(
+    party.add_argument(
+        "--coordinator", required=True, metavar="HOST:PORT", help="where it listens"
+    )
+    party.add_argument(
         "--coordinator-certificate",
         type=Path,
         required=True,
         help="its certificate, or its authority's (PEM)",
     )
-    add("--ledger", type=Path, required=True, help="file of the budget that is charged")
-    add(
+    party.add_argument(
+        "--ledger", type=Path, required=True, help="file of the budget that is charged"
+    )
+    party.add_argument(
         "--out",
         type=Path,
         default=Path("together.model"),
         help="release file of the model",
     )
-    add("--n-jobs", type=int, help="threads")
+    party.add_argument("--n-jobs", type=int, help="threads")
     for parser in (coordinator, party):
-        add = parser.add_argument
-        add("--plan", type=Path, required=True, help="file of the plan")
-        add("--certificate", type=Path, required=True, help="own TLS certificate (PEM)")
-        add("--key", type=Path, required=True, help="its private key (PEM)")
+        parser.add_argument("--plan", type=Path, required=True, help="file of the plan")
+        parser.add_argument(
+            "--certificate", type=Path, required=True, help="own TLS certificate (PEM)"
+        )
+        parser.add_argument(
+            "--key", type=Path, required=True, help="its private key (PEM)"
+        )
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -134,15 +156,17 @@ def _plan(options: argparse.Namespace) -> None:
     from dplda.federated._network import Plan
 
     check_output(options.out, options.vocabulary, options.prior)
-    words, tables = _words(options.vocabulary), {}
+    words = _words(options.vocabulary)
+    tables = {}
     if options.prior is not None:
         tables["prior_components"] = _prior(options.prior, words).tolist()
     if options.word_vectors:
         tables["word_vectors"] = dplda.datasets.load_word_vectors(words).tolist()
-    given = ("epsilon", "delta", "n_components", "max_iter", "subsampling_ratio")
-    parameters = {
-        name: value for name in given if (value := getattr(options, name)) is not None
-    }
+    parameters = {}
+    for name in ("epsilon", "delta", "n_components", "max_iter", "subsampling_ratio"):
+        value = getattr(options, name)
+        if value is not None:
+            parameters[name] = value
     parties = {path.stem: path.read_text("utf-8") for path in options.parties}
     if len(parties) < len(options.parties):
         raise ValueError("two of --parties have one name, as which the files are named")
@@ -219,11 +243,11 @@ def _fit_together(options: argparse.Namespace) -> None:
     line = Line(options.coordinator, plan.max_bytes, tls)
     logging.basicConfig(level=logging.INFO, format=LOG)
     log.info("plan %s", plan.digest.hex())
+    # tables; words, escaped twice; the guarantee
+    text = plan.text().encode()
+    room = plan.max_bytes + 4 * len(text) + 2**17
     try:
-        # tables; words, escaped twice; the guarantee
-        with reserved(
-            options.out, plan.max_bytes + 4 * len(plan.text().encode()) + 2**17
-        ):
+        with reserved(options.out, room):
             model = party.fit(line)
     except BaseException:
         if options.ledger.exists():
@@ -240,7 +264,9 @@ def _fit_together(options: argparse.Namespace) -> None:
     print(f"{options.out}: the model that all parties have. It may be published.")
 
 
-def _load(options: argparse.Namespace, words: list[str]) -> tuple[Any, Any]:
+def _load(
+    options: argparse.Namespace, words: list[str]
+) -> tuple[sp.csr_array, list[str] | None]:
     """The party's own documents, and the users of their rows or None.
 
     They are texts, as `dplda fit` reads them, or sparse counts (.npz).
@@ -263,14 +289,15 @@ def _words(path: Path) -> list[str]:
     try:
         words = path.read_text("utf-8").removesuffix("\n").split("\n")
         dplda.federated.vocabulary_hash(words)
-        if not all(word.strip() and len(word.splitlines()) == 1 for word in words):
-            raise ValueError("a line is blank, or has a line separator in it")
+        for word in words:
+            if not word.strip() or len(word.splitlines()) != 1:
+                raise ValueError("a line is blank, or has a line separator in it")
     except ValueError as error:
         raise ValueError(f"--vocabulary {path}: {error}") from error
     return words
 
 
-def _prior(path: Path, words: list[str]) -> Any:
+def _prior(path: Path, words: list[str]) -> np.ndarray:
     """The topics of a release in these words, (n_components, n_words); else zeros."""
     import numpy as np
 
@@ -279,6 +306,9 @@ def _prior(path: Path, words: list[str]) -> Any:
         raise ValueError(
             f"--prior {path} does not say its words; save it with a vocabulary"
         )
-    place = {word: j for j, word in enumerate(model.vocabulary_)}
-    topics = np.hstack([model.components_, np.zeros((len(model.components_), 1))])
-    return topics[:, [place.get(word, -1) for word in words]]
+    place = {word: column for column, word in enumerate(model.vocabulary_)}
+    prior = np.zeros((len(model.components_), len(words)))
+    for column, word in enumerate(words):
+        if word in place:
+            prior[:, column] = model.components_[:, place[word]]
+    return prior

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._options import (
+    AddParser,
     add_texts,
     check_ledger,
     check_output,
@@ -30,15 +31,17 @@ from dplda.leaf._checks import check_number
 from dplda.leaf._files import PUBLIC, reserved, write_atomically
 from dplda.leaf._messages import warn_user
 
+if TYPE_CHECKING:
+    from dplda.document._plan import Plan
+
 # how programs write a missing id, or so in small
 MISSING = {"NA", "N/A", "NAN", "NULL", "NONE"}
 NOTHING = "Nothing was charged."
-USUAL = 1000  # texts, where no number is given
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(add_parser: AddParser) -> None:
     """Add the options of ``dplda fit`` and ``dplda plan``."""
-    parser = commands.add_parser(
+    parser = add_parser(
         "fit",
         help="fit a private topic model to files, and write a file that may be "
         "published",
@@ -74,7 +77,6 @@ def add_commands(commands: Any) -> None:
         action="store_true",
         help="take public texts that dplda holds, and epsilon 4 unless it is given",
     )
-    add = parser.add_argument
     add(
         "--public-texts",
         type=Path,
@@ -92,7 +94,7 @@ def add_commands(commands: Any) -> None:
     )
     either("--no-ledger", action="store_true", help="count no other fit of these texts")
     group.add_argument("--budget", type=float, help="epsilon of a new ledger, if more")
-    parser = commands.add_parser(
+    parser = add_parser(
         "plan",
         help="say what to expect of a fit, before any data are read",
         description="Say what to expect of a topic model of texts, before any data are "
@@ -150,7 +152,7 @@ def _plan(options: argparse.Namespace) -> None:
     print(plan(options, options.n_docs))
 
 
-def plan(options: argparse.Namespace, n_docs: int) -> Any:
+def plan(options: argparse.Namespace, n_docs: int) -> Plan:
     """What to expect of these options, of which the words are paid first."""
     from dplda.text._topic_model import what_to_expect  # not for options and --help
 
@@ -177,9 +179,9 @@ def _fit(options: argparse.Namespace) -> int:
     check_output(
         options.out, options.texts, options.ledger, options.public_texts, is_new=True
     )
-    public = (
-        texts_of(options, options.public_texts).texts if options.public_texts else []
-    )
+    public: list[str] = []
+    if options.public_texts:
+        public = texts_of(options, options.public_texts).texts
     model = dplda.PrivateTopicModel(
         options.n_components,
         epsilon=options.epsilon,
@@ -205,9 +207,9 @@ def _fit(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(NOTHING, file=sys.stderr)
         raise
+    # tables, and long words; the guarantee
+    size = 8 * (options.n_components + 8) * options.max_features + 2**17
     with ExitStack() as room:
-        # and long words
-        size = 8 * (options.n_components + 8) * options.max_features + 2**17
         room.enter_context(reserved(options.out, size))
         model.ledger = open_ledger(options)
         with accounted(model, options.out):
@@ -236,9 +238,8 @@ def choose_ledger(options: argparse.Namespace) -> None:
     if not options.no_ledger:
         options.ledger = options.ledger or beside
         check_ledger(options.ledger, options.budget)
-    if beside.exists() and (
-        options.ledger is None or options.ledger.resolve() != beside
-    ):
+    is_charged = options.ledger is not None and options.ledger.resolve() == beside
+    if beside.exists() and not is_charged:
         warn_user(
             f"{beside} counts what was spent on these texts before, and this fit is "
             "not added to it: together they cost more than either; leave --ledger and "
@@ -257,12 +258,14 @@ def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
 
 def is_wanted(options: argparse.Namespace) -> bool:
     """Say what to expect, from public options; on a terminal, ask before spending."""
+    from dplda.document._plan import FEWEST_DOCS  # not for options and --help
+
     unit = "texts" if options.id_column is None else "users"
-    n_docs, hint = (
-        (options.n_docs, "")
-        if options.n_docs
-        else (USUAL, "; give --n-docs for others")
-    )
+    n_docs = options.n_docs
+    hint = ""
+    if not n_docs:
+        n_docs = FEWEST_DOCS
+        hint = "; give --n-docs for others"
     say(f"Expected of {n_docs:,} {unit}, from public numbers alone{hint}:")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # which the fit gives
@@ -274,14 +277,11 @@ def is_wanted(options: argparse.Namespace) -> bool:
         )
     if options.yes or options.example or not sys.stdin.isatty():
         return True
-    wanted = (
-        input(f"Spend epsilon {options.epsilon:g} on these {unit}? [y/N] ")
-        .strip()
-        .lower()
-    )
-    if wanted not in ("y", "yes"):
+    answer = input(f"Spend epsilon {options.epsilon:g} on these {unit}? [y/N] ")
+    is_yes = answer.strip().lower() in ("y", "yes")
+    if not is_yes:
         say(NOTHING)
-    return wanted in ("y", "yes")
+    return is_yes
 
 
 @contextmanager
@@ -309,9 +309,12 @@ def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
     """Write the model, or its words if that is all there is; elsewhere if needed."""
     if not hasattr(model, "vectorizer_"):
         return None
-    path, save = out, model.save
-    if not hasattr(model, "components_"):
-        data = "\n".join([*model.vectorizer_.get_feature_names_out(), ""]).encode()
+    if hasattr(model, "components_"):
+        path = out
+        save = model.save
+    else:
+        lines = [f"{word}\n" for word in model.vectorizer_.get_feature_names_out()]
+        data = "".join(lines).encode()
         path = out.with_name(f"{out.name}.words")
         save = partial(write_atomically, data=data, permissions=PUBLIC)
     try:
@@ -330,7 +333,7 @@ def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
 def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | None]:
     """Texts and their users, None if each text is protected by itself."""
     if options.example:
-        corpus: Any = dplda.datasets.load_wordnet_glosses()
+        corpus = dplda.datasets.load_wordnet_glosses()
         say(corpus.DESCR)
         return corpus.data, None
     found = texts_of(options, options.texts, options.id_column)
@@ -342,7 +345,9 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
             "Each text is protected by itself. Persons with several texts are "
             "protected less: --user-column protects persons."
         )
-    elif n_missing := sum(user.upper() in MISSING for user in users):
+        return found.texts, None
+    n_missing = sum(user.upper() in MISSING for user in users)
+    if n_missing:
         warn_user(
             f"{n_missing} texts have an id such as NA or NULL, as which programs write "
             "a missing one, and count as those of one user: each of several persons "

@@ -6,10 +6,9 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
-from dplda.cli._options import command_group, say
+from dplda.cli._options import AddParser, command_group, say
 from dplda.leaf._checks import escaped
 
 FILE = "file of the ledger"
@@ -26,30 +25,32 @@ COLUMNS = (
 )
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(add_parser: AddParser) -> None:
     """Add the commands of ``dplda ledger``."""
-    add_command = command_group(commands, "ledger", "look into a privacy ledger")
-    add = add_command(
-        "show", _show, "Print what was spent, on what and when."
-    ).add_argument
-    add("file", help=FILE)
-    add(
+    add_command = command_group(add_parser, "ledger", "look into a privacy ledger")
+    show = add_command("show", _show, "Print what was spent, on what and when.")
+    show.add_argument("file", help=FILE)
+    show.add_argument(
         "--delta",
         type=float,
         help="state epsilons at this delta instead of the ledger's",
     )
-    add = add_command(
+    check = add_command(
         "check",
         _check,
         "Compare a ledger with a limit, and with what was released. Exit code 0: all "
         "is well. 1: more was spent, or the ledger does not know a release or a "
         "receipt, for instance because an old copy was put in its place. 2: a file "
         "cannot be read, or an option is wrong.",
-    ).add_argument
-    add("file", help=FILE)
-    add("--max-epsilon", type=float, help="most that may be spent; default: the budget")
-    add("--delta", type=float, help="delta of the limit; default: the ledger's")
-    add(
+    )
+    check.add_argument("file", help=FILE)
+    check.add_argument(
+        "--max-epsilon", type=float, help="most that may be spent; default: the budget"
+    )
+    check.add_argument(
+        "--delta", type=float, help="delta of the limit; default: the ledger's"
+    )
+    check.add_argument(
         "--releases",
         nargs="+",
         type=Path,
@@ -57,22 +58,24 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="release files of models that this ledger was charged for",
     )
-    add(
+    check.add_argument(
         "--receipt",
         action="append",
         default=[],
         metavar="TEXT",
         help="receipt that `show` or a log printed before; may be given several times",
     )
-    add = add_command(
+    cancel = add_command(
         "cancel",
         _cancel,
         "Cancel an entry that is reserved, whose fit has released nothing. If the fit "
         "still runs, it ends with an error before its first release. An entry whose "
         "releases have begun is not canceled.",
-    ).add_argument
-    add("file", help=FILE)
-    add("number", type=int, help="number of the entry, as `show` prints it")
+    )
+    cancel.add_argument("file", help=FILE)
+    cancel.add_argument(
+        "number", type=int, help="number of the entry, as `show` prints it"
+    )
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -81,10 +84,11 @@ def _check(options: argparse.Namespace) -> int:
         delta = ledger.delta if options.delta is None else options.delta
         limit = ledger.epsilon if options.max_epsilon is None else options.max_epsilon
         spent = ledger.epsilon_at(delta)
-        asked = [
-            (str(p), dplda.load_release(p).privacy_.receipt) for p in options.releases
-        ]
-        asked += [("receipt", receipt) for receipt in options.receipt]
+        asked = []
+        for path in options.releases:
+            asked.append((str(path), dplda.load_release(path).privacy_.receipt))
+        for receipt in options.receipt:
+            asked.append(("receipt", receipt))
         unknown = [
             receipt for _, receipt in asked if not (receipt and ledger.has(receipt))
         ]
@@ -130,21 +134,22 @@ def _existing(file: str) -> dplda.privacy.Ledger:
 def _show(options: argparse.Namespace) -> None:
     ledger = _existing(options.file)
     delta = ledger.delta if options.delta is None else options.delta
-    spent, rows = ledger.epsilon_at(delta), [list(COLUMNS)]
-    for e in ledger.entries():
+    spent = ledger.epsilon_at(delta)
+    rows = [list(COLUMNS)]
+    for entry in ledger.entries():
         alone = dplda.privacy.epsilon_of(
-            e.events, delta, total_variation=e.total_variation
+            entry.events, delta, total_variation=entry.total_variation
         )
         values = (
-            e.id,
-            e.created,
-            e.label,
-            e.unit,
-            e.status,
+            entry.id,
+            entry.created,
+            entry.label,
+            entry.unit,
+            entry.status,
             f"{alone:.6g}",
-            "yes" if e.seeded else "no",
-            e.process,
-            e.part or "-",
+            "yes" if entry.seeded else "no",
+            entry.process,
+            entry.part or "-",
         )
         rows.append([escaped(str(value)) for value in values])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -163,5 +168,6 @@ def _show(options: argparse.Namespace) -> None:
         )
     print(f"remaining  epsilon {ledger.remaining:.6g} at delta {ledger.delta:g}")
     for name in ("receipt", "caveat"):
-        if value := getattr(ledger, name):
+        value = getattr(ledger, name)
+        if value:
             print(f"{name:10} {value}")

@@ -8,27 +8,37 @@ import io
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.leaf._checks import escaped
 from dplda.leaf._files import check_writable, write_atomically
 from dplda.text._text_files import Texts, read_texts
 
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
 MODEL = "file that dplda fit or save_release wrote"
+
+# ``add_parser(name, help=..., ...)`` of the object that `add_subparsers` returns
+AddParser: TypeAlias = Callable[..., argparse.ArgumentParser]
+# What a command does with its options; None is exit code 0.
+Run: TypeAlias = Callable[[argparse.Namespace], int | None]
 
 
 def command_group(
-    commands: Any, name: str, text: str, **form: Any
-) -> Callable[..., Any]:
+    add_parser: AddParser,
+    name: str,
+    text: str,
+    form: type[argparse.HelpFormatter] = argparse.HelpFormatter,
+) -> Callable[[str, Run, str], argparse.ArgumentParser]:
     """Add a command that has commands; ``add_command(name, run, text)`` adds one."""
-    inner = commands.add_parser(name, help=text).add_subparsers(
-        required=True, metavar="command"
-    )
+    group = add_parser(name, help=text)
+    inner = group.add_subparsers(required=True, metavar="command")
 
-    def add_command(name: str, run: Any, text: str) -> Any:
+    def add_command(name: str, run: Run, text: str) -> argparse.ArgumentParser:
         parser = inner.add_parser(
-            name, help=text.partition(".")[0], description=text, **form
+            name, help=text.partition(".")[0], description=text, formatter_class=form
         )
         parser.set_defaults(command=run)
         return parser
@@ -108,7 +118,7 @@ def say(text: str) -> None:
     print(textwrap.fill(text, 96))
 
 
-def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
+def show_topics(model: BaseEstimator, words: Sequence[str] | None = None) -> None:
     """Print share and typical words of each topic, those with most evidence first."""
     from dplda.reading._displays import list_topics  # not for options and --help
 
@@ -121,7 +131,8 @@ def show_topics(model: Any, words: Sequence[str] | None = None) -> None:
         mark = "?" if topic["weak"] else " "
         listed = " ".join(map(escaped, topic["words"]))
         print(f"  {topic['topic']:3d} {topic['share']:6.1%}{mark} {listed}")
-    if n_weak := sum(topic["weak"] for topic in topics):
+    n_weak = sum(topic["weak"] for topic in topics)
+    if n_weak:
         say(
             f"? marks {n_weak} of {len(topics)} topics as weak: likely noise, or "
             "mixtures."
@@ -135,9 +146,9 @@ def show_card(card: str) -> None:
         print(textwrap.fill(line, 96, subsequent_indent=" " * 13))
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(add_parser: AddParser) -> None:
     """Add the options of ``dplda topics`` and ``dplda transform``."""
-    parser = commands.add_parser(
+    parser = add_parser(
         "topics", help="print the topics and the guarantee of a published model"
     )
     parser.set_defaults(command=_topics)
@@ -145,7 +156,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument(
         "--picture", type=Path, metavar="FILE", help="draw the topics to this file"
     )
-    parser = commands.add_parser(
+    parser = add_parser(
         "transform",
         help="write topic weights of texts, for a published model",
         description="Write the topic weights of texts, one row a text and in their "
@@ -180,11 +191,11 @@ def _transform(options: argparse.Namespace) -> None:
         )
     found = texts_of(options, options.texts, options.id_column)  # private
     weights = model.transform(found.texts)  # private
-    table: list[list[Any]] = [[f"topic_{k}" for k in range(weights.shape[1])]]
-    table += ([f"{weight:.6g}" for weight in row] for row in weights)
+    table = [[f"topic_{k}" for k in range(weights.shape[1])]]
+    table += [[f"{weight:.6g}" for weight in row] for row in weights]
     if found.ids:
         ids = [options.id_column or "file", *found.ids]
-        table = [[i, *row] for i, row in zip(ids, table)]
+        table = [[text_id, *row] for text_id, row in zip(ids, table)]
     file = io.StringIO(newline="")
     csv.writer(file).writerows(table)
     write_atomically(options.out, file.getvalue().encode())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from numbers import Integral, Real
-from typing import Any
+from typing import TypeAlias, cast
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import are_shards, check_counts, check_shards
+from dplda.core._corpus import Matrix, are_shards, check_counts, check_shards
 from dplda.core._fold_in import LARGEST_PRIOR, fold_in
 from dplda.core._perplexity import held_out_log_likelihood
 from dplda.core._private_fit import Described, Interval
@@ -21,6 +21,8 @@ from dplda.privacy import PrivacyLeakWarning
 
 MAX_COMPONENTS = 2**16  # a table of 100,000 words has 52 GB then
 MAX_ITER = 10**6  # a plan lists all rounds before the first one
+# What each parameter may be, in the form of scikit-learn.
+Constraints: TypeAlias = Mapping[str, Sequence[object]]
 
 
 class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Described):
@@ -40,7 +42,7 @@ class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Describe
         Size of the vocabulary.
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: Constraints = {
         "n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")],
         "max_iter": [Interval(Integral, 1, MAX_ITER, closed="both")],
         "n_jobs": [
@@ -91,13 +93,13 @@ class BaseLDA(BaseTopicModel):
         alone counts, and all topics are weak or none.
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: Constraints = {
         **BaseTopicModel._parameter_constraints,
         "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
     }
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Matrix) -> np.ndarray:
         """Topic weights of documents, by fold-in.
 
         Parameters
@@ -124,22 +126,28 @@ class BaseLDA(BaseTopicModel):
         not cover it. The same holds for `fit_transform`.
         """
         check_is_fitted(self)
-        prior, n_jobs = self.doc_topic_prior, self.n_jobs
         weights = [
-            fold_in(x, self.components_, prior, n_jobs, x.dtype) for x in self._read(X)
+            fold_in(
+                counts,
+                self.components_,
+                self.doc_topic_prior,
+                self.n_jobs,
+                counts.dtype,
+            )
+            for counts in self._read(X)
         ]
         theta = np.concatenate(weights)
         theta /= theta.sum(axis=1, keepdims=True)
         return theta
 
-    def _read(self, X: Any) -> Iterable[csr_array]:
+    def _read(self, X: Matrix) -> Iterable[sp.csr_array]:
         """The checked counts of new documents, shard after shard."""
         if are_shards(X):
             check_shards(self, X, reset=False)
-            return X
+            return cast(Iterable[sp.csr_array], X)
         return [check_counts(self, X, reset=False, whole=False)]
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Matrix, y: object = None) -> float:
         """Mean held-out log-likelihood per token, by document completion.
 
         Higher is better.
@@ -164,7 +172,7 @@ class BaseLDA(BaseTopicModel):
         """
         return self._log_likelihood(X, completion=True)
 
-    def perplexity(self, X: Any, *, completion: bool = True) -> float:
+    def perplexity(self, X: Matrix, *, completion: bool = True) -> float:
         """Held-out perplexity, ``exp(-score(X))``; lower is better.
 
         Parameters
@@ -188,7 +196,7 @@ class BaseLDA(BaseTopicModel):
         """
         return float(np.exp(-self._log_likelihood(X, completion=completion)))
 
-    def _log_likelihood(self, X: Any, *, completion: bool) -> float:
+    def _log_likelihood(self, X: Matrix, *, completion: bool) -> float:
         check_is_fitted(self)
         if getattr(self, "epsilon_", np.inf) < np.inf:
             _warn_of_exact_scores()

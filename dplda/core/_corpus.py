@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from dplda.kernels import _release
@@ -20,17 +21,19 @@ from dplda.leaf._messages import warn_user
 from dplda.leaf._sparse import add_duplicates, unsummed
 from dplda.leaf._threads import in_threads
 from dplda.privacy import PrivateDataWarning
+from dplda.privacy._mechanisms import SPARE_PIECE
 from dplda.privacy._streams import Purpose, Streams
 
-MAX_TOKENS = 2**31 - 1  # indices of the kernels are int32
-# tokens that share a stream of their order; enters seeded results
-BLOCK_TOKENS = 1 << 16
-SPARE_PIECE = 16  # one spare word is needed in 2**33 draws, or fewer
-# what is computed at a time from the entries of X: it stays in the cache
-BLOCK_ENTRIES = 1 << 16
-LARGEST_PSEUDO_COUNT = (
-    1e12  # public tokens of a word in a topic; squares of sums are finite
-)
+# What a fit is given: documents by words. A data frame is one: NumPy reads its table.
+Matrix: TypeAlias = npt.ArrayLike | sp.sparray | sp.spmatrix
+
+MAX_TOKENS = int(np.iinfo(np.int32).max)  # indices of the kernels are int32
+# Tokens that share a stream of their order, which enters seeded results, and entries of
+# X that are computed at a time: they stay in the cache.
+BLOCK = 1 << 16
+CELLS_AT_ONCE = 1 << 22  # of a dense table of 8-byte numbers, at most: 32 MB
+# public tokens of a word in a topic; squares of sums are finite
+LARGEST_PSEUDO_COUNT = 1e12
 # share of the cells that must survive rounding: tf-idf keeps next to none
 LEAST_KEPT = 0.25
 NOT_COUNTS = (
@@ -61,17 +64,17 @@ class Corpus:
     @classmethod
     def from_counts(cls, X: sp.csr_array) -> Corpus:
         """Token stream of a CSR count matrix (documents by words)."""
-        if X.data.sum(dtype=np.float64) > MAX_TOKENS:
+        n_tokens = X.data.sum(dtype=np.float64)
+        if n_tokens > MAX_TOKENS:
             raise ValueError(
                 f"a token-level sampler takes at most {MAX_TOKENS} tokens, and X holds "
                 "more; split the corpus, or use a document-level estimator such as "
                 "SubLDA"
             )
-        word = np.empty(int(X.data.sum(dtype=np.float64)), np.int32)
+        word = np.empty(int(n_tokens), np.int32)
         doc_ptr = np.zeros(X.shape[0] + 1, np.int64)
-        indptr, indices = (
-            x.astype(np.int32, copy=False) for x in (X.indptr, X.indices)
-        )
+        indptr = X.indptr.astype(np.int32, copy=False)
+        indices = X.indices.astype(np.int32, copy=False)
         _release.list_tokens(indptr, indices, X.data, doc_ptr, word)
         return cls(word, doc_ptr, X.shape[1])
 
@@ -88,13 +91,14 @@ class Corpus:
         word would move many tokens.
         """
         word = self.word.copy()
-        blocks = self.blocks(BLOCK_TOKENS)
+        blocks = self.blocks(BLOCK)
         ends = np.cumsum([block.n_tokens for block in blocks])
 
         def run(index: int) -> None:
             block = blocks[index]
             reader = streams.reader(Purpose.ORDER, round, index)
-            bits, spare = reader.words(block.n_tokens), np.empty(0, np.uint64)
+            bits = reader.words(block.n_tokens)
+            spare = np.empty(0, np.uint64)
             part = word[ends[index] - block.n_tokens : ends[index]]
             state = np.zeros(2, np.int64)
             while state[0] < len(block.doc_ptr) - 1:
@@ -107,12 +111,16 @@ class Corpus:
     def blocks(self, n_tokens: int) -> list[Corpus]:
         """Whole documents in blocks of about `n_tokens`, for any number of jobs."""
         rows = row_blocks(self.doc_ptr, n_tokens, per_row=0)
-        parts = [self.doc_ptr[block.start : block.stop + 1] for block in rows]
-        return [Corpus(self.word[p[0] : p[-1]], p - p[0], self.n_words) for p in parts]
+        blocks = []
+        for block in rows:
+            doc_ptr = self.doc_ptr[block.start : block.stop + 1]
+            word = self.word[doc_ptr[0] : doc_ptr[-1]]
+            blocks.append(Corpus(word, doc_ptr - doc_ptr[0], self.n_words))
+        return blocks
 
 
 def keep_at_most(
-    n: int, ptr: npt.NDArray[Any], streams: Streams, purpose: int
+    n: int, ptr: npt.NDArray[np.integer], streams: Streams, purpose: int
 ) -> npt.NDArray[np.bool_]:
     """Mask of at most `n` entries of each row.
 
@@ -127,7 +135,7 @@ def keep_at_most(
 
 
 def check_counts(
-    estimator: Any, X: Any, *, reset: bool, whole: bool = True
+    estimator: BaseEstimator, X: Matrix, *, reset: bool, whole: bool = True
 ) -> sp.csr_array:
     """Validate a document-term matrix.
 
@@ -142,24 +150,29 @@ def check_counts(
         that of the fitted model. With `whole`, also if rounding would empty most cells.
     """
     name = type(estimator).__name__
-    X = positive_entries(X, name, partial(validate_data, estimator), reset=reset)
+    check = partial(validate_data, estimator)
+    counts = positive_entries(X, name, check, reset=reset)
     if not reset:
-        _check_width(estimator, X)
+        _check_width(estimator, counts)
     if whole:
-        X = whole_counts(X, name)
+        counts = whole_counts(counts, name)
+    n_words = np.diff(counts.indptr)
     if reset:
-        warn_of_empty_rows(int(np.count_nonzero(np.diff(X.indptr) == 0)), X.shape[0])
-    if X.nnz > MAX_TOKENS:
+        warn_of_empty_rows(int(np.count_nonzero(n_words == 0)), len(n_words))
+    if counts.nnz > MAX_TOKENS:
         raise ValueError(
             f"X may hold at most {MAX_TOKENS} non-zero counts; split the corpus"
         )
-    X.indptr = X.indptr.astype(np.int32, copy=False)
-    X.indices = X.indices.astype(np.int32, copy=False)
-    return X
+    counts.indptr = counts.indptr.astype(np.int32, copy=False)
+    counts.indices = counts.indices.astype(np.int32, copy=False)
+    return counts
 
 
 def positive_entries(
-    X: Any, name: str, check: Callable[..., Any] = check_array, **options: Any
+    X: Matrix,
+    name: str,
+    check: Callable[..., np.ndarray | sp.csr_array] = check_array,
+    **options: bool | int,
 ) -> sp.csr_array:
     """Validate any matrix: CSR of floats, with one positive entry for each cell.
 
@@ -171,7 +184,8 @@ def positive_entries(
     """
     if are_shards(X):
         raise ValueError(IN_SHARDS)
-    if sp.issparse(X):
+    values: np.ndarray | sp.sparray | sp.spmatrix
+    if isinstance(X, (sp.sparray, sp.spmatrix)):
         _check_structure(X)
         values = X
     else:  # errors of NumPy and scikit-learn print data
@@ -199,15 +213,16 @@ def positive_entries(
     # of the columns; a frame may have one that is named dtype
     types = getattr(X, "dtypes", None)
     one_type = hasattr(X, "dtype") if types is None else len(set(map(str, types))) == 1
-    X = check(
+    table = check(
         unsummed(X),
         accept_sparse="csr",
         dtype=[np.float64, np.float32] if one_type else np.float64,
         **options,
     )
-    X = X if X.shape[0] else sp.csr_array(X.shape)  # no number is the smallest of none
-    check_non_negative(X, f"{name} (it takes word counts)")
-    return without_zeros(add_duplicates(X))
+    if table.shape[0] == 0:
+        table = sp.csr_array(table.shape)  # no number is the smallest of none
+    check_non_negative(table, f"{name} (it takes word counts)")
+    return without_zeros(add_duplicates(table))
 
 
 class ShardOfUnits(Protocol):
@@ -235,7 +250,7 @@ def are_shards(X: object) -> TypeGuard[Shards]:
     return isinstance(X, Shards)
 
 
-def unit_of(X: Any, user_ids: Any) -> str:
+def unit_of(X: Any, user_ids: npt.ArrayLike | None) -> str:
     """What is protected, as shards know it.
 
     Nothing of `X` is touched if it is something else.
@@ -250,7 +265,7 @@ def unit_of(X: Any, user_ids: Any) -> str:
     return X.unit
 
 
-def check_shards(estimator: Any, X: Any, *, reset: bool) -> None:
+def check_shards(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
     """Compare columns of a CountShards, whose counts were checked, with the model's.
 
     Raises
@@ -284,7 +299,7 @@ def without_zeros(X: sp.csr_array) -> sp.csr_array:
 
 
 def row_blocks(
-    indptr: npt.NDArray[Any], size: int = BLOCK_ENTRIES, per_row: int = 1
+    indptr: npt.NDArray[np.integer], size: int = BLOCK, per_row: int = 1
 ) -> list[slice]:
     """Consecutive rows of a CSR matrix in blocks of about `size` numbers.
 
@@ -303,8 +318,8 @@ def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
 
     Warns if that changed it, and raises an error if little would be left.
     """
-    for start in range(0, X.nnz, BLOCK_ENTRIES):
-        block = X.data[start : start + BLOCK_ENTRIES]
+    for start in range(0, X.nnz, BLOCK):
+        block = X.data[start : start + BLOCK]
         if not np.array_equal(np.rint(block), block):
             break
     else:
@@ -334,13 +349,14 @@ def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
         )
 
 
-def warn_of_coverage(n_known: npt.NDArray[Any], n_tokens: int) -> None:
+def warn_of_coverage(n_known: npt.NDArray[np.integer], n_tokens: int) -> None:
     """Tell the person at the keyboard that a vocabulary misses most of the texts.
 
     `n_known` (n_texts,) are the tokens of each text that the vocabulary has, `n_tokens`
     are all.
     """
-    known, n_empty = int(n_known.sum()), np.count_nonzero(n_known == 0)
+    known = int(n_known.sum())
+    n_empty = np.count_nonzero(n_known == 0)
     # function words, which most vocabularies leave out, are half of all tokens
     if n_tokens and (5 * known < n_tokens or 2 * n_empty > len(n_known)):
         warn_user(
@@ -352,40 +368,39 @@ def warn_of_coverage(n_known: npt.NDArray[Any], n_tokens: int) -> None:
         )
 
 
-def check_table(table: Any, name: str, **options: Any) -> npt.NDArray[np.float64]:
+def check_table(
+    table: npt.ArrayLike, name: str, *, ensure_2d: bool = True
+) -> npt.NDArray[np.float64]:
     """Return `table` as a float64 array of finite numbers.
 
-    Options are those of `check_array`.
+    With `ensure_2d` it has rows and columns.
     """
     try:
         array: npt.NDArray[np.float64] = check_array(
-            table, dtype=np.float64, input_name=name, **options
+            table, dtype=np.float64, input_name=name, ensure_2d=ensure_2d
         )
     except (ValueError, TypeError, OverflowError) as error:
         # most of these errors print the array
         if str(error).startswith(f"Input {name} contains"):
             raise
-        model = (
-            "; pass components_ of the model" if hasattr(table, "components_") else ""
-        )
-        kind, shape = type(table).__name__, getattr(table, "shape", None)
-        found = kind if shape is None else f"{kind} of shape {shape}"
+        found = type(table).__name__
+        if hasattr(table, "shape"):
+            found += f" of shape {table.shape}"
+        if hasattr(table, "components_"):
+            found += "; pass components_ of the model"
         raise ValueError(
-            f"{name} must be a table of finite numbers, got {found}{model}"
+            f"{name} must be a table of finite numbers, got {found}"
         ) from None
     return array
 
 
 def check_topics(
-    table: Any, name: str = "table", n_words: int | None = None
+    table: npt.ArrayLike, name: str = "table", n_words: int | None = None
 ) -> npt.NDArray[np.float64]:
     """Return `table` as an array (n_topics, n_words); each topic has a weight."""
     array = check_table(table, name)
-    if (
-        n_words not in (None, array.shape[1])
-        or array.min() < 0
-        or not array.any(axis=1).all()
-    ):
+    has_width = n_words is None or n_words == array.shape[1]
+    if not has_width or array.min() < 0 or not array.any(axis=1).all():
         columns = "" if n_words is None else f" {n_words} columns (words),"
         raise ValueError(
             f"{name} must have{columns} no negative entry and no empty row (topic), "
@@ -394,13 +409,16 @@ def check_topics(
     return array
 
 
-def public_tables(estimator: Any, n_words: int) -> tuple[Any, Any]:
+def public_tables(
+    estimator: BaseEstimator, n_words: int
+) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
     """The checked `word_vectors` and `prior_components` of an estimator, or None each.
 
     Vectors (n_words, n_dimensions) are zeros for words without one. The prior has the
     shape of the topics.
     """
-    vectors, prior = estimator.word_vectors, estimator.prior_components
+    vectors = estimator.word_vectors
+    prior = estimator.prior_components
     if vectors is not None:
         vectors = check_table(vectors, "word_vectors")
         if vectors.shape[0] != n_words or not vectors.any():
@@ -410,11 +428,10 @@ def public_tables(estimator: Any, n_words: int) -> tuple[Any, Any]:
                 "makes the rows of the vocabulary in its order"
             )
     if prior is not None:
-        prior, shape = (
-            check_table(prior, "prior_components"),
-            (int(estimator.n_components), n_words),
-        )
-        low, high = prior.min(), prior.max()
+        prior = check_table(prior, "prior_components")
+        shape = (int(estimator.n_components), n_words)
+        low = prior.min()
+        high = prior.max()
         if prior.shape != shape or low < 0 or not 0 < high <= LARGEST_PSEUDO_COUNT:
             raise ValueError(
                 f"prior_components must be a table of shape {shape} (topics by words) "
@@ -424,7 +441,7 @@ def public_tables(estimator: Any, n_words: int) -> tuple[Any, Any]:
     return vectors, prior
 
 
-def _check_structure(X: Any) -> None:
+def _check_structure(X: sp.sparray | sp.spmatrix) -> None:
     """Refuse a sparse matrix whose index arrays point outside of it.
 
     SciPy does not check them, and would read and write other memory.
@@ -434,10 +451,10 @@ def _check_structure(X: Any) -> None:
             # which replaces arrays of its matrix
             copy.copy(X).check_format(full_check=True)
         else:
-            if X.format == "lil" and any(
-                len(r) != len(x) for r, x in zip(X.rows, X.data)
-            ):
-                raise ValueError
+            if X.format == "lil":
+                n_words = [len(words) for words in X.rows]
+                if n_words != [len(values) for values in X.data]:
+                    raise ValueError
             entries = X.tocoo()
             # which checks them
             sp.coo_array((entries.data, entries.coords), shape=X.shape)
@@ -448,7 +465,7 @@ def _check_structure(X: Any) -> None:
         ) from None
 
 
-def _check_width(estimator: Any, X: Any) -> None:
+def _check_width(estimator: BaseEstimator, X: sp.csr_array) -> None:
     """Compare the width of `X` with the fitted table.
 
     `n_features_in_` is not used: a failed `fit` may have left another width there.

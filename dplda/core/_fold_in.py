@@ -2,50 +2,91 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike, DTypeLike
 
-from dplda.core._corpus import row_blocks
+from dplda.core._corpus import BLOCK, row_blocks
 from dplda.kernels import _e_step, _variational
 from dplda.leaf._sparse import add_duplicates
 from dplda.leaf._threads import in_threads, n_threads
 
+
+class Steps(NamedTuple):
+    """When the inference of a document stops."""
+
+    most: int
+    tolerance: float  # L1 change of the topic weights of a document that has settled
+
+
 # Deterministic for each row: its result depends on that row and on the table only.
-MAX_STEPS = 100  # of documents that do not settle: a bound on the time of a row
-TOLERANCE = 1e-4  # L1 change of the topic weights of a document that has settled
+UNTIL_SETTLED = Steps(100, 1e-4)
 # scikit-learn's, of the mean change of a document's Dirichlet parameters
 E_STEP_TOLERANCE = 1e-3
 
 LANES = 16  # floats of the widest vector, to which topics are padded
-LINE = 64  # bytes of a cache line
 LARGEST_COUNT = 1e12  # squares of the sum of 1e7 such counts are finite in float32
 # entries and topic weights of the documents that are inferred at a time
 BATCH = 1 << 18
-# the same of the documents, or cells of the table, that a thread takes at a time
-PIECE = 1 << 15
 MOST_COPIED = 256  # topics, of which documents copy the rows of their words
 LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
-def pad(table: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
+class OwnCounts(NamedTuple):
+    """What a document needs to leave out of a table what it has added to it."""
+
+    inverse_sizes: np.ndarray  # (padded,) 1 / topic sizes, and 0 on the padding
+    least: float  # count of a cell, which stays
+
+    @classmethod
+    def of_sizes(cls, sizes: np.ndarray, least: float) -> OwnCounts:
+        """From topic sizes (n_components,)."""
+        return cls(pad(1 / sizes[None])[0], least)
+
+
+class Inference(NamedTuple):
+    """What topic weights are inferred from, and by which steps."""
+
+    phi: np.ndarray  # (n_words, padded) word probabilities of topics, float32
+    n_components: int
+    doc_topic_prior: float
+    steps: Steps
+    # Find the Dirichlet posterior: weights go from its mean to exp(E[log theta]).
+    variational: bool = False
+    # Round `phi` to 8 bits, relative to the largest of each row, and the weights of a
+    # step to 15 bits: faster.
+    in_integers: bool = False
+    # In integers: a document reads the counts of the others. Its own, by its present
+    # weights, are left out of `phi`. A document with equal weights has had no inference
+    # yet, and has added nothing.
+    own: OwnCounts | None = None
+
+
+def pad(table: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Append zero columns up to a multiple of 16 topics, the kernels' vector length."""
     padded = aligned_zeros(table.shape, dtype)
     padded[:, : table.shape[1]] = table
     return padded
 
 
-def aligned_zeros(shape: tuple[int, int], dtype: Any) -> np.ndarray:
+def aligned_zeros(shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
     """Zeros, padded as by `pad`, whose rows begin on a cache line.
 
     Kernels read them faster.
     """
-    shape = shape[0], -(-shape[1] // LANES) * LANES
+    shape = shape[0], whole(shape[1], LANES)
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
-    memory = np.zeros(size + LINE, np.uint8)
-    skipped = -memory.ctypes.data % LINE
+    line = LANES * np.dtype(np.float32).itemsize  # bytes, also those of a vector
+    memory = np.zeros(size + line, np.uint8)
+    skipped = -memory.ctypes.data % line
     return memory[skipped : skipped + size].view(dtype).reshape(shape)
+
+
+def whole(n: int, size: int) -> int:
+    """The least multiple of `size` that is at least `n`."""
+    return -(-n // size) * size
 
 
 def topic_word_probabilities(
@@ -54,17 +95,18 @@ def topic_word_probabilities(
     """The padded (V, K) table of word probabilities, from pseudo-counts (K, V)."""
     n_components, n_words = components.shape
     phi = aligned_zeros((n_words, n_components), np.float32)
-    sizes = in_threads(
-        lambda topics: components[topics].sum(axis=1, keepdims=True),
-        slices(n_components, LANES),
-        n_jobs,
-    )
-    size = np.concatenate(sizes)
+
+    def size_of(topics: slice) -> np.ndarray:
+        sizes: np.ndarray = components[topics].sum(axis=1, keepdims=True)
+        return sizes
+
+    size = np.concatenate(in_threads(size_of, slices(n_components, LANES), n_jobs))
 
     def divide(words: slice) -> None:
         phi[words, :n_components] = (components[:, words] / size).T
 
-    in_threads(divide, slices(n_words, max(LANES, PIECE // n_components)), n_jobs)
+    n_rows = max(LANES, BLOCK // n_components)
+    in_threads(divide, slices(n_words, n_rows), n_jobs)
     return phi
 
 
@@ -77,7 +119,7 @@ def in_16_bits(
     chunk of topics after the other: see ``_contributions.h``.
     """
     n_rows, padded = table.shape
-    chunks = aligned_zeros((n_rows, -(-padded // (2 * LANES)) * 2 * LANES), np.int16)
+    chunks = aligned_zeros((n_rows, whole(padded, 2 * LANES)), np.int16)
     _variational.narrow(table, size, chunks, n_threads(n_jobs))
     return chunks
 
@@ -85,7 +127,7 @@ def in_16_bits(
 def in_bytes(table: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
     """A table (n_rows, padded) in integers from 0 to 255, the largest of each row."""
     n_rows, padded = table.shape
-    rows = aligned_zeros((n_rows, -(-padded // (2 * LANES)) * 2 * LANES), np.uint8)
+    rows = aligned_zeros((n_rows, whole(padded, 2 * LANES)), np.uint8)
     _variational.narrow(table, 255, rows, n_threads(n_jobs))
     return rows
 
@@ -96,7 +138,7 @@ def slices(n: int, size: int) -> list[slice]:
     return list(map(slice, edges, edges[1:]))
 
 
-def single_precision(X: Any) -> sp.csr_array:
+def single_precision(X: ArrayLike | sp.spmatrix | sp.sparray) -> sp.csr_array:
     """The CSR form of the kernels: float32 counts, int32 indices, without duplicates.
 
     Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows. The
@@ -116,61 +158,27 @@ def single_precision(X: Any) -> sp.csr_array:
 
 def update_theta(
     X: sp.csr_array,
-    theta: np.ndarray,
-    phi: np.ndarray,
     rows: np.ndarray,
-    *,
-    n_components: int,
-    doc_topic_prior: float,
-    max_steps: int,
-    tolerance: float = 0.0,
-    variational: bool = False,
-    in_integers: bool = False,
-    own: tuple[np.ndarray, float] | None = None,
+    theta: np.ndarray,
+    inference: Inference,
     n_jobs: int | None = None,
 ) -> None:
     """Improve `theta` (n_docs, padded), in place, for documents `rows` of float32 X.
 
-    A document gets `max_steps` steps of expectation-maximization, or fewer: until one
-    changes its weights by less than `tolerance` in L1. An extrapolation follows every
-    two steps. The weights sum to 1. `variational` steps find the Dirichlet posterior
-    instead; `theta` goes from its mean to exp(E[log theta]). `in_integers` is faster:
-    it rounds `phi` to 8 bits, relative to the largest of each row, and the weights of a
-    step to 15 bits.
-
-    With `own`, topic sizes (n_components,) and the smallest count of a cell, a document
-    reads the counts of the others, in integers: its own, by its present weights, are
-    left out of `phi`. A document with equal weights has had no inference yet, and has
-    added nothing.
+    A document gets steps of expectation-maximization until one changes its weights by
+    less than the tolerance. An extrapolation follows every two steps. The weights sum
+    to 1.
     """
     threads, padded = n_threads(n_jobs), theta.shape[1]
     integers = copies = np.zeros((0, 0), np.uint8)
-    if in_integers:
-        integers = in_bytes(phi, n_jobs)
-        if own is not None or n_components <= MOST_COPIED:
+    if inference.in_integers:
+        integers = in_bytes(inference.phi, n_jobs)
+        if inference.own is not None or inference.n_components <= MOST_COPIED:
             longest = int(np.diff(X.indptr).max(initial=0)) + 2 * LANES
             copies = aligned_zeros((threads, longest * integers.shape[1]), np.uint8)
-    inverse_sizes, least = np.zeros(0, np.float32), 0.0
-    if own is not None:
-        inverse_sizes, least = pad(1 / own[0][None])[0], own[1]
-    _variational.fold_in(
-        X.indptr,
-        X.indices,
-        X.data,
-        rows.astype(np.int64, copy=False),
-        phi,
-        integers,
-        inverse_sizes,
-        least,
-        doc_topic_prior,
-        n_components,
-        max_steps,
-        tolerance,
-        variational,
-        theta,
-        aligned_zeros((threads, 7 * padded), np.float32),
-        copies,
-    )
+    scratch = aligned_zeros((threads, 7 * padded), np.float32)
+    rows = rows.astype(np.int64, copy=False)
+    _variational.fold_in(X, rows, theta, inference, integers, scratch, copies)
 
 
 def uniform_theta(n_docs: int, n_components: int) -> np.ndarray:
@@ -192,17 +200,8 @@ def infer_topics(
     The probabilities have shape (n_words, padded).
     """
     theta = uniform_theta(X.shape[0], n_components)
-    update_theta(
-        single_precision(X),
-        theta,
-        phi,
-        np.arange(X.shape[0]),
-        n_components=n_components,
-        doc_topic_prior=doc_topic_prior,
-        max_steps=MAX_STEPS,
-        tolerance=TOLERANCE,
-        n_jobs=n_jobs,
-    )
+    inference = Inference(phi, n_components, doc_topic_prior, UNTIL_SETTLED)
+    update_theta(single_precision(X), np.arange(X.shape[0]), theta, inference, n_jobs)
     return theta[:, :n_components]
 
 
@@ -211,14 +210,15 @@ def fold_in(
     components: np.ndarray,
     doc_topic_prior: float,
     n_jobs: int | None = None,
-    dtype: Any = np.float32,
+    dtype: DTypeLike = np.float32,
 ) -> np.ndarray:
     """Topic weights of new documents (n_docs, n_components), by positive `components`.
 
     Rows sum to 1, and an empty document gets equal weights. They are computed in single
     precision.
     """
-    phi, n_components = topic_word_probabilities(components, n_jobs), len(components)
+    phi = topic_word_probabilities(components, n_jobs)
+    n_components = len(components)
     theta = np.empty((X.shape[0], n_components), dtype)
 
     def infer(rows: slice) -> None:
@@ -226,12 +226,12 @@ def fold_in(
             X[rows], phi, n_components, doc_topic_prior, n_jobs=1
         )
 
-    in_threads(infer, row_blocks(X.indptr, PIECE, per_row=phi.shape[1]), n_jobs)
+    in_threads(infer, row_blocks(X.indptr, per_row=phi.shape[1]), n_jobs)
     return theta
 
 
 def exp_dirichlet_expectation(
-    table: np.ndarray, dtype: Any, n_jobs: int | None = None
+    table: np.ndarray, dtype: DTypeLike, n_jobs: int | None = None
 ) -> np.ndarray:
     """exp(E[log beta]) for topics with Dirichlet `table` (n_words, n_components).
 
@@ -272,7 +272,7 @@ def e_step(
         exp_topic_word,
         doc_topic_prior,
         n_components,
-        MAX_STEPS,
+        UNTIL_SETTLED.most,
         E_STEP_TOLERANCE,
         gamma,
         exp_doc_topic,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from dplda.core._corpus import (
+    Matrix,
     are_shards,
     check_table,
     positive_entries,
@@ -23,8 +25,6 @@ from dplda.core._fold_in import (
 )
 from dplda.leaf._checks import check_number
 from dplda.leaf._sparse import add_duplicates
-
-CHUNK = 1 << 18  # numbers at a time: 2 MB
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
@@ -44,24 +44,27 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     other rows. Of a count that is not whole, the fraction goes to one half.
     """
     X = without_zeros(add_duplicates(X))
-    halves = np.empty_like(X.data), np.empty_like(X.data)
+    observed = np.empty_like(X.data)
+    held_out = np.empty_like(X.data)
     for rows in row_blocks(X.indptr):
         ptr = X.indptr[rows.start : rows.stop + 1]
         cells = slice(ptr[0], ptr[-1])
-        halves[0][cells], halves[1][cells] = _split(
+        observed[cells], held_out[cells] = _split(
             X.data[cells], X.indices[cells], np.diff(ptr)
         )
-    parts = [
-        sp.csr_array((h, X.indices.copy(), X.indptr.copy()), X.shape) for h in halves
-    ]
-    for part in parts:
-        part.eliminate_zeros()
-    return parts[0], parts[1]
+    return _with_counts(X, observed), _with_counts(X, held_out)
+
+
+def _with_counts(X: sp.csr_array, counts: np.ndarray) -> sp.csr_array:
+    """A matrix with other counts in the cells of `X`, of which some are zero."""
+    part = sp.csr_array((counts, X.indices.copy(), X.indptr.copy()), X.shape)
+    part.eliminate_zeros()
+    return part
 
 
 def _split(
     data: np.ndarray, words: np.ndarray, n_entries: np.ndarray
-) -> tuple[np.ndarray, ...]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Both halves of documents' entries.
 
     `n_entries` (n_docs,) divides them into documents.
@@ -81,31 +84,35 @@ def _split(
     masked = bits & ((np.uint64(1) << coins.astype(np.uint64)) - np.uint64(1))
     observed = np.bitwise_count(masked).astype(np.int64) + (counts - coins) // 2
     coin = (bits >> np.uint64(63)).astype(data.dtype)  # for the fraction
-    return (
-        observed.astype(data.dtype) + coin * fraction,
-        (counts - observed).astype(data.dtype) + (1 - coin) * fraction,
-    )
+    held_out = (counts - observed).astype(data.dtype) + (1 - coin) * fraction
+    return observed.astype(data.dtype) + coin * fraction, held_out
 
 
-def check_inputs(components: Any, X: Any) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
+def check_inputs(
+    components: ArrayLike, X: Matrix
+) -> tuple[np.ndarray, Iterable[sp.csr_array]]:
     """Return a table, and documents of its words: a matrix, or shards one by one."""
     components = check_table(components, "components")
     # the counts of shards were checked when they were written
-    X = X if are_shards(X) else positive_entries(X, "a metric")
-    if X.shape[1] != components.shape[1]:
+    if are_shards(X):
+        blocks = cast(Iterable[sp.csr_array], X)
+    else:
+        X = positive_entries(X, "a metric")
+        blocks = [X]
+    n_words = np.shape(X)[1]
+    if n_words != components.shape[1]:
         raise ValueError(
-            f"X has {X.shape[1]} words and components has {components.shape[1]}; "
+            f"X has {n_words} words and components has {components.shape[1]}; "
             "vectorize X with the vocabulary that the model was trained on"
         )
-    return components, X if are_shards(X) else [X]
+    return components, blocks
 
 
 def check_possible(components: np.ndarray) -> None:
     """Refuse a table of which documents could be impossible."""
-    if not (
-        components.min() >= 0
-        and all(components.any(axis=axis).all() for axis in (0, 1))
-    ):
+    has_all_words = components.any(axis=0).all()
+    has_all_topics = components.any(axis=1).all()
+    if not (components.min() >= 0 and has_all_words and has_all_topics):
         raise ValueError(
             "components must be non-negative, with no topic empty and no word "
             "impossible in all topics; add a small positive prior to every cell"
@@ -115,8 +122,10 @@ def check_possible(components: np.ndarray) -> None:
 def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> float:
     """Sum over tokens of log(theta_d . phi_w), double precision; phi (n_words, K)."""
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    step, total = max(1, CHUNK // phi.shape[1]), 0.0
-    for part in (slice(start, start + step) for start in range(0, X.nnz, step)):
+    step = max(1, BATCH // phi.shape[1])
+    total = 0.0
+    for start in range(0, X.nnz, step):
+        part = slice(start, start + step)
         p = np.einsum("ik,ik->i", theta[row[part]].astype(float), phi[X.indices[part]])
         # a probability below the smallest number is 0
         with np.errstate(divide="ignore"):
@@ -134,15 +143,16 @@ def held_out_log_likelihood(
     """Mean log-likelihood per token of documents; see `held_out_perplexity`."""
     check_possible(components)
     n_components = len(components)
-    phi = np.ascontiguousarray((components / components.sum(axis=1, keepdims=True)).T)
+    topics = components / components.sum(axis=1, keepdims=True)
+    phi = np.ascontiguousarray(topics.T)
     padded = topic_word_probabilities(components)
-    total = n_tokens = 0.0
+    total = 0.0
+    n_tokens = 0.0
     for counts in blocks:
         for rows in row_blocks(counts.indptr, BATCH, per_row=padded.shape[1]):
-            documents = counts[rows]
-            observed, scored = (
-                split_documents(documents) if completion else (documents, documents)
-            )
+            observed = scored = counts[rows]
+            if completion:
+                observed, scored = split_documents(scored)
             theta = infer_topics(
                 observed, padded, n_components, doc_topic_prior, n_jobs
             )
@@ -156,8 +166,8 @@ def held_out_log_likelihood(
 
 
 def held_out_perplexity(
-    components: Any,
-    X: Any,
+    components: ArrayLike,
+    X: Matrix,
     *,
     doc_topic_prior: float = 0.1,
     completion: bool = True,
@@ -226,7 +236,10 @@ def held_out_perplexity(
 
 
 def unigram_perplexity(
-    X_train: Any, X: Any, *, topic_word_prior: float = 0.01
+    X_train: Matrix,
+    X: Matrix,
+    *,
+    topic_word_prior: float = 0.01,
 ) -> float:
     """Compute the perplexity of a single topic, the word frequencies of `X_train`.
 

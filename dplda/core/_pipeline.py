@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TypeAlias
 
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from dplda.core._private_fit import COLUMNS, UNKNOWN_WORDS, VOCABULARY
-from dplda.core._texts import check_model, flat_steps, thawed, words_after, words_of
+from dplda.core._texts import (
+    Step,
+    check_model,
+    flat_steps,
+    thawed,
+    words_after,
+    words_of,
+)
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, epsilon_of
 from dplda.privacy._events import Event
 
 __all__ = ["pipeline_guarantee"]
+
+Origin: TypeAlias = tuple[str, str]  # an input of a fit, and where it comes from
 
 
 def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
@@ -70,75 +80,33 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
 
 def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Guarantee:
     """`pipeline_guarantee`, also for steps whose seeds are known to differ."""
-    check_model(pipeline, "a fitted Pipeline")
-    pipeline = thawed(pipeline)
-    if not isinstance(pipeline, Pipeline):
-        raise TypeError(
-            f"pipeline must be a Pipeline, got {type(pipeline).__name__}; a single "
-            "model states its guarantee in privacy_"
-        )
-    steps = list(_all_steps(pipeline))
-    # one after the other: what a step says of its columns is about those of the step
-    # before
-    straight = len(steps) == sum(1 for _ in flat_steps(pipeline))
-    parts: list[Guarantee] = []
-    leaks, settings, origins = [], [], []
-    chose_columns = False
-    for name, step in steps:
-        if hasattr(step, "privacy_"):
-            parts.append(step.privacy_)
-            chose_columns |= isinstance(getattr(step, "vocabulary_", None), Mapping)
-            continue
-        is_given = getattr(step, "fixed_vocabulary_", False) and not hasattr(
-            step, "idf_"
-        )
-        if get_tags(step).requires_fit and not is_given:
-            leaks.append(
-                f"{name!r} was fitted to the documents without privacy: publish the "
-                "steps before it, or fit it to public data"
-            )
-        elif not _only_counts(step):
-            settings.append(
-                f"the settings of {name!r} are public, and it treats each document by "
-                "itself"
-            )
-        if hasattr(step, "vocabulary_"):
-            origin = (
-                f"given to {name!r}, public by assumption"
-                if is_given
-                else f"learned from the documents, not private; give {name!r} a public "
-                "vocabulary, or take PrivateCountVectorizer"
-            )
-            origins.append((VOCABULARY, origin))
+    steps = list(_all_steps(_checked_pipeline(pipeline)))
+    private = [(name, step) for name, step in steps if hasattr(step, "privacy_")]
+    others = [(name, step) for name, step in steps if not hasattr(step, "privacy_")]
+    parts: list[Guarantee] = [step.privacy_ for _, step in private]
     if not parts:
         raise ValueError(
             f"no step has a guarantee: {', '.join(name for name, _ in steps)}"
         )
-    for what in ("unit", "relation"):
-        values = dict.fromkeys(getattr(part, what) for part in parts)
-        if len(values) > 1:
-            raise ValueError(
-                f"the steps state guarantees for different {what}s "
-                f"({'; '.join(values)}), which do not add up; fit all steps with "
-                "user_ids, or none"
-            )
-    if sum(part.seeded for part in parts) > 1 and not seeds_differ:
+    _check_alike(parts)
+    leaks = [_leak(name) for name, step in others if _learned_in_the_open(step)]
+    if not seeds_differ and sum(part.seeded for part in parts) > 1:
         leaks.append(
             "the noise of two steps was drawn from a given seed, and cancels if the "
             "seeds are equal: leave random_state=None"
         )
-    assumptions = dict.fromkeys(
-        sentence for part in parts for sentence in part.assumptions
-    )
+    assumptions = [sentence for part in parts for sentence in part.assumptions]
+    origins = _origins_of_words(others)
     origins += [origin for part in parts for origin in part.provenance]
-    if straight and chose_columns:  # a model takes columns as they are
-        assumptions.pop(COLUMNS, None)
-    if straight and any(o[0] == VOCABULARY and o not in UNKNOWN_WORDS for o in origins):
-        origins = [origin for origin in origins if origin not in UNKNOWN_WORDS]
+    if _is_straight(pipeline):
+        # one after the other: what a step says of its columns is about those of the
+        # step before, and a model takes columns as they are
+        if any(_chose_words(step) for _, step in private):
+            assumptions = [each for each in assumptions if each != COLUMNS]
+        origins = _known(origins)
     delta = max(part.delta for part in parts)
-    events = [event for part in parts for event in _charged(part)] + [
-        NonPrivate()
-    ] * len(leaks)
+    events = [event for part in parts for event in _charged(part)]
+    events += [NonPrivate() for _ in leaks]
     distance = math.fsum(part.total_variation for part in parts)
     return Guarantee(
         unit=parts[0].unit,
@@ -149,7 +117,7 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
         sensitivity=1.0,
         noise_scale=None,
         seeded=any(part.seeded for part in parts),
-        assumptions=(*assumptions, *settings),
+        assumptions=(*dict.fromkeys(assumptions), *_public_settings(others)),
         events=tuple(events),
         total_variation=distance,
         provenance=tuple(dict.fromkeys(origins)),
@@ -160,20 +128,80 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
     )
 
 
-def _all_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+# ---- the steps of a pipeline ---------------------------------------------------------
+
+
+def _checked_pipeline(pipeline: object) -> Pipeline:
+    check_model(pipeline, "a fitted Pipeline")
+    pipeline = thawed(pipeline)
+    if not isinstance(pipeline, Pipeline):
+        raise TypeError(
+            f"pipeline must be a Pipeline, got {type(pipeline).__name__}; a single "
+            "model states its guarantee in privacy_"
+        )
+    return pipeline
+
+
+def _all_steps(estimator: BaseEstimator, prefix: str = "") -> Iterator[Step]:
     """Names and estimators of all steps, also of those side by side."""
     steps = list(flat_steps(estimator, prefix))
     _check_words(steps)
     for name, step in steps:
-        if isinstance(step, FeatureUnion):
-            parts = step.transformer_list
-        elif isinstance(step, ColumnTransformer):
-            parts = [part[:2] for part in step.transformers_]
-        else:
+        branches = _branches(step)
+        if branches is None:
             yield name, step
             continue
-        for part, inner in parts:
-            yield from _all_steps(inner, f"{name}__{part}__")
+        for branch, inner in branches:
+            yield from _all_steps(inner, f"{name}__{branch}__")
+
+
+def _branches(step: BaseEstimator) -> list[Step] | None:
+    """The steps that a step runs side by side; None if it is a step of its own."""
+    if isinstance(step, FeatureUnion):
+        return list(step.transformer_list)
+    if isinstance(step, ColumnTransformer):
+        return [(name, inner) for name, inner, _ in step.transformers_]
+    return None
+
+
+def _is_straight(pipeline: Pipeline) -> bool:
+    """Whether all steps follow each other."""
+    return all(_branches(step) is None for _, step in flat_steps(pipeline))
+
+
+def _check_words(steps: list[Step]) -> None:
+    """Refuse a model of other words: its columns would be counts of the wrong words."""
+    for i, (name, model) in enumerate(steps):
+        if _branches(model) is not None:
+            return  # columns of several steps have no words
+        known = words_of(model) if hasattr(model, "components_") else None
+        if known is None:
+            continue
+        counted = words_after(steps[:i])
+        if counted is not None and counted != known:
+            raise ValueError(
+                f"{name!r} was trained on other words than {steps[i - 1][0]!r} counts "
+                f"({len(known)} and {len(counted)} columns); give the vectorizer "
+                "the words of the model as its vocabulary, in the same order"
+            )
+
+
+# ---- what they say of themselves -----------------------------------------------------
+
+
+def _check_alike(parts: list[Guarantee]) -> None:
+    """Refuse guarantees for different units, which do not add up."""
+    stated = {
+        "unit": [part.unit for part in parts],
+        "relation": [part.relation for part in parts],
+    }
+    for what, values in stated.items():
+        if len(set(values)) > 1:
+            raise ValueError(
+                f"the steps state guarantees for different {what}s "
+                f"({'; '.join(dict.fromkeys(values))}), which do not add up; fit all "
+                "steps with user_ids, or none"
+            )
 
 
 def _charged(part: Guarantee) -> tuple[Event, ...]:
@@ -183,31 +211,72 @@ def _charged(part: Guarantee) -> tuple[Event, ...]:
     """
     if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
         return part.events
+    if math.isinf(part.epsilon):
+        return (NonPrivate(),)
+    return (ApproximateDP(part.epsilon, part.delta),)
+
+
+def _chose_words(step: BaseEstimator) -> bool:
+    """Whether a private step chose the columns of the next one."""
+    return isinstance(getattr(step, "vocabulary_", None), Mapping)
+
+
+def _known(origins: list[Origin]) -> list[Origin]:
+    """The origins, without "not known" of words whose origin another step knows."""
+    known = [origin for origin in origins if origin not in UNKNOWN_WORDS]
+    return known if any(name == VOCABULARY for name, _ in known) else origins
+
+
+# ---- steps without a guarantee -------------------------------------------------------
+
+
+def _has_given_words(step: BaseEstimator) -> bool:
+    """Whether a vectorizer learned nothing: neither its words nor their weights."""
+    return getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
+
+
+def _learned_in_the_open(step: BaseEstimator) -> bool:
+    """Whether a step learned from the documents, without privacy."""
+    return get_tags(step).requires_fit and not _has_given_words(step)
+
+
+def _leak(name: str) -> str:
     return (
-        NonPrivate()
-        if math.isinf(part.epsilon)
-        else ApproximateDP(part.epsilon, part.delta),
+        f"{name!r} was fitted to the documents without privacy: publish the steps "
+        "before it, or fit it to public data"
     )
 
 
-def _check_words(steps: list[tuple[str, Any]]) -> None:
-    """Refuse a model of other words: its columns would be counts of the wrong words."""
-    for i, (name, model) in enumerate(steps):
-        if isinstance(model, FeatureUnion | ColumnTransformer):
-            return  # columns of several steps have no words
-        known = words_of(model) if hasattr(model, "components_") else None
-        counted = None if known is None else words_after(steps[:i])
-        if counted is not None and counted != known:
-            raise ValueError(
-                f"{name!r} was trained on other words than {steps[i - 1][0]!r} counts "
-                f"({len(known or ())} and {len(counted)} columns); give the vectorizer "
-                "the words of the model as its vocabulary, in the same order"
-            )
+def _public_settings(others: list[Step]) -> list[str]:
+    """An assumption for each step that its caller set up to treat documents."""
+    return [
+        f"the settings of {name!r} are public, and it treats each document by itself"
+        for name, step in others
+        if not _learned_in_the_open(step) and not _only_counts(step)
+    ]
 
 
-def _only_counts(step: Any) -> bool:
+def _origins_of_words(others: list[Step]) -> list[Origin]:
+    """Where the words of steps without a guarantee come from."""
+    origins = []
+    for name, step in others:
+        if not hasattr(step, "vocabulary_"):
+            continue
+        origin = (
+            f"learned from the documents, not private; give {name!r} a public "
+            "vocabulary, or take PrivateCountVectorizer"
+        )
+        if _has_given_words(step):
+            origin = f"given to {name!r}, public by assumption"
+        origins.append((VOCABULARY, origin))
+    return origins
+
+
+def _only_counts(step: BaseEstimator) -> bool:
     """Whether a step counts words without functions or stop words of the caller."""
     if type(step) is not CountVectorizer:
         return False
     functions = (step.preprocessor, step.tokenizer, step.analyzer)
-    return not any(map(callable, functions)) and isinstance(step.stop_words, str | None)
+    if any(callable(function) for function in functions):
+        return False
+    return isinstance(step.stop_words, str | None)

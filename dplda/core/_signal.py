@@ -7,10 +7,9 @@ measures its errors.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import ndtri
+from sklearn.base import BaseEstimator
 
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
@@ -28,7 +27,6 @@ ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 CHANCE, CHANCE_WITHOUT_NOISE, GROWTH = 9.0, 36.0, 1.2
 FEWEST_TOPICS = 0.5  # share of the topics that are not weak, below which a fit warns
 SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
-MOSTLY = 0.5  # trust in public texts, from which a weak topic is mostly theirs
 
 
 def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.ndarray:
@@ -43,24 +41,20 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
     each word.
     """
     n_components, n_words = components.shape
-    variance, sizes = (
-        np.square(components_std, dtype=np.float64),
-        components.sum(axis=1),
-    )
+    variance = np.square(components_std, dtype=np.float64)
+    sizes = components.sum(axis=1)
     p = components.sum(axis=0) / sizes.sum()
     threshold = -ndtri(FALSE_POSITIVES / n_words)
     mask = np.empty(components.shape, np.bool_)
     for k, q in enumerate(sizes / sizes.sum()):
-        # largest share of a word's counts under the null
+        # largest share of a word's counts, and of all counts, under the null
         border = ODDS * q / (1 + (ODDS - 1) * q)
+        share = border / q * p
         # The expectation is border times the word's counts. Their noise is zero where
         # the noise of a word sums to zero over topics, and that of all its cells where
         # cells are independent. The second term is the noise of q, that is of the
         # topic's cells.
-        of_word, share = (
-            max(1.0, 1 - 2 * border + n_components * border**2),
-            border / q * p,
-        )
+        of_word = max(1.0, 1 - 2 * border + n_components * border**2)
         std = np.sqrt(variance * of_word + share**2 * variance.sum())
         mask[k] = components[k] - share * sizes[k] > threshold * std
     return mask
@@ -82,48 +76,53 @@ def with_signal(
     topic is weak if its evidence is no larger. Without noise, no topic is noise, and
     all are weak together if they are chance.
     """
-    frequencies, found = (
-        components.sum(axis=0) / components.sum(),
-        np.zeros(len(components)),
-    )
+    n_components = len(components)
+    frequencies = components.sum(axis=0) / components.sum()
+    evidence = np.zeros(n_components)
     for k, mask in enumerate(standing_words(components, components_std)):
-        f, p = components[k, mask] / components[k].sum(), frequencies[mask]
-        found[k] = doc_words * (f * np.log(f / p) - f + p).sum()
-    growth = min(len(found) / 20, (len(found) / 20) ** GROWTH)
-    if len(found) == 1:  # which has no others to be compared with
+        f = components[k, mask] / components[k].sum()
+        p = frequencies[mask]
+        information = f * np.log(f / p) - f + p
+        evidence[k] = doc_words * information.sum()
+    number = n_components / 20  # over that of the limits
+    growth = min(number, number**GROWTH)
+    if n_components == 1:  # which has no others to be compared with
         weak = np.zeros(1, bool)
     elif components_std.any():
-        weak = found < CHANCE * growth
+        weak = evidence < CHANCE * growth
     else:
-        weak = np.full(len(found), found.mean() < CHANCE_WITHOUT_NOISE * growth)
+        is_chance = evidence.mean() < CHANCE_WITHOUT_NOISE * growth
+        weak = np.full(n_components, is_chance)
     return {
         "components_": components,
         "components_std_": components_std,
-        "topic_evidence_": found,
+        "topic_evidence_": evidence,
         "weak_topics_": weak,
     }
 
 
-def warn_if_weak(estimator: Any) -> None:
+def warn_if_weak(estimator: BaseEstimator) -> None:
     """Warn if most topics of a full fit are weak, or counts are far below the noise."""
-    name, weak = type(estimator).__name__, estimator.weak_topics_
-    signal, n_read = (
-        getattr(estimator, "signal_to_noise_", None),
-        np.count_nonzero(~weak),
-    )
+    name = type(estimator).__name__
+    weak = estimator.weak_topics_
+    signal = getattr(estimator, "signal_to_noise_", None)
+    n_read = np.count_nonzero(~weak)
     is_noisy = signal is not None and signal < SMALLEST_SIGNAL
     if len(weak) == 1 or not (is_noisy or n_read < FEWEST_TOPICS * len(weak)):
         return
     facts = f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak"
-    meaning, first = "their words may be noise, chance, or frequent words", ""
+    meaning = "their words may be noise, chance, or frequent words"
+    first = ""
     if is_noisy:
         facts += (
             f", and signal_to_noise_ of {name} is {signal:.2g}, below {SMALLEST_SIGNAL}"
         )
         meaning = "the model knows word frequencies, and little of topics"
         first = "public texts (public_prior), "
-        if (getattr(estimator, "prior_trust_", None) or 0) >= MOSTLY:
-            meaning, first = "its topics are mostly those of prior_components", ""
+        trust = getattr(estimator, "prior_trust_", None) or 0.0
+        if trust >= 1.0 - trust:
+            meaning = "its topics are mostly those of prior_components"
+            first = ""
     if 2 <= n_read < len(weak):
         first += f"n_components={n_read} in a new fit (which costs, too), "
     plan = "" if signal is None else ". dplda.plan says before a fit what to expect"

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+Step: TypeAlias = tuple[str, BaseEstimator]  # of a pipeline: its name, its estimator
 
-def texts_in(X: Any) -> list[str] | None:
+
+def texts_in(X: object) -> list[str] | None:
     """The texts of a list or a column.
 
     None if X is something else, such as a matrix of counts.
     """
     if isinstance(X, (str, bytes)):
         raise ValueError("X is a single text; pass [text]")
-    if sp.issparse(X) or (
-        not isinstance(X, (list, tuple)) and len(getattr(X, "shape", ())) != 1
-    ):
+    is_column = not sp.issparse(X) and len(getattr(X, "shape", ())) == 1
+    if not isinstance(X, Iterable) or not (is_column or isinstance(X, (list, tuple))):
         return None
     documents = list(X)
     if not any(_may_be_text(document) for document in documents):
@@ -29,7 +31,7 @@ def texts_in(X: Any) -> list[str] | None:
     return only_texts("X", documents)
 
 
-def only_texts(name: str, documents: Iterable[Any]) -> list[str]:
+def only_texts(name: str, documents: Iterable[object]) -> list[str]:
     """The documents, all of which must be texts."""
     kinds = {
         type(document).__name__
@@ -44,7 +46,7 @@ def only_texts(name: str, documents: Iterable[Any]) -> list[str]:
     return [str(document) for document in documents]
 
 
-def _may_be_text(document: Any) -> bool:
+def _may_be_text(document: object) -> bool:
     """Whether a document is no row of counts.
 
     Then it is a text, words, or what stands for a missing text.
@@ -56,7 +58,7 @@ def _may_be_text(document: Any) -> bool:
 
 
 def check_model(
-    model: Any, expected: str = "a fitted topic model", *, holds: str | None = None
+    model: object, expected: str = "a fitted topic model", *, holds: str | None = None
 ) -> None:
     """Refuse what is no fitted estimator.
 
@@ -69,7 +71,7 @@ def check_model(
         raise TypeError(f"expected {expected}, got {type(model).__name__}")
 
 
-def column_words(vocabulary: Any) -> list[str]:
+def column_words(vocabulary: BaseEstimator | Iterable[object]) -> list[str]:
     """The words of the columns, from a vectorizer, a list, or a dict to columns."""
     if isinstance(vocabulary, str):
         raise TypeError(
@@ -93,7 +95,7 @@ def column_words(vocabulary: Any) -> list[str]:
     return [str(word) for word in vocabulary]
 
 
-def words_of(estimator: Any) -> list[str] | None:
+def words_of(estimator: object) -> list[str] | None:
     """The words of the columns a fitted topic model was trained on; None if unknown."""
     for name in ("vocabulary_", "feature_names_in_"):
         words = getattr(estimator, name, None)
@@ -102,12 +104,12 @@ def words_of(estimator: Any) -> list[str] | None:
     return None
 
 
-def thawed(estimator: Any) -> Any:
+def thawed(estimator: object) -> BaseEstimator:
     """The estimator in a `FrozenEstimator`; any other estimator as it is."""
     return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
 
 
-def flat_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat_steps(estimator: object, prefix: str = "") -> Iterator[Step]:
     """Names and estimators of the steps of pipelines; a lone estimator is one step."""
     step = thawed(estimator)
     if isinstance(step, Pipeline):
@@ -117,10 +119,17 @@ def flat_steps(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix.removesuffix("__") or type(step).__name__, step
 
 
-def words_after(steps: Iterable[tuple[str, Any]]) -> list[str] | None:
+def words_after(steps: Iterable[Step]) -> list[str] | None:
     """Names of the columns that fitted transformers give together; None if unknown."""
     names = None
     for _, step in steps:
         named = hasattr(step, "get_feature_names_out")
         names = step.get_feature_names_out(names) if named else None
     return None if names is None else [str(name) for name in names]
+
+
+class CountsBySettings:
+    """A vectorizer that counts as a CountVectorizer of its settings does.
+
+    A class says so of itself: what inherits from it may count in another way.
+    """

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ import scipy.sparse as sp
 from dplda.core._corpus import (
     MAX_TOKENS,
     NOT_COUNTS,
+    Matrix,
     Shards,
     positive_entries,
     whole_counts,
@@ -59,9 +59,8 @@ class Shard:
         read-only.
         """
         data, words, ends, units = self._arrays()
-        return sp.csr_array((data, words, ends), shape=self.shape), units.astype(
-            np.int64
-        )
+        counts = sp.csr_array((data, words, ends), shape=self.shape)
+        return counts, units.astype(np.int64)
 
     def users(self) -> npt.NDArray[np.int64]:
         """Number of the unit of each document."""
@@ -72,32 +71,25 @@ class Shard:
 
         Return the number of documents without a word, which is private.
         """
+        arrays = self._arrays()
         digest = hashlib.sha256()
-        for array in (arrays := self._arrays()):
+        for array in arrays:
             digest.update(array.data)
         if digest.hexdigest() != self.sha256:
             raise self.fail("is damaged: its SHA-256 is not the one of the list")
         data, words, ends, units = arrays
         # comparisons, because a difference of int32 could wrap around
-        rows_fit = (
-            (ends[1:] >= ends[:-1]).all()
-            and ends[0] == 0
-            and ends[-1] == self.n_entries
-        )
-        units_fit = (
-            (units[1:] > units[:-1]).all()
-            and units[0] == 0
-            and units[-1] == self.n_docs
-        )
+        rows_grow = (ends[1:] >= ends[:-1]).all()
+        rows_fit = rows_grow and ends[0] == 0 and ends[-1] == self.n_entries
+        units_grow = (units[1:] > units[:-1]).all()
+        units_fit = units_grow and units[0] == 0 and units[-1] == self.n_docs
         if not (rows_fit and units_fit):
             raise self.fail("is damaged: its rows do not fit its entries")
         first_of_row = np.zeros(self.n_entries + 1, bool)
         first_of_row[ends] = True
         in_order = ((words[1:] > words[:-1]) | first_of_row[1:-1]).all()
-        least, most = words.min(initial=0), words.max(initial=0)
-        if not (
-            in_order and least >= 0 and (most < self.n_words or not self.n_entries)
-        ):
+        known = ((words >= 0) & (words < self.n_words)).all()
+        if not (in_order and known):
             raise self.fail(
                 "is damaged: the words of a row are not in order, or unknown"
             )
@@ -126,19 +118,21 @@ class Shard:
             "the shards again with write_shards, or restore the file from a copy"
         )
 
-    def _arrays(self) -> list[npt.NDArray[Any]]:
+    def _arrays(self) -> list[np.ndarray]:
         """Counts, words, ends of rows and ends of units."""
         lengths = [self.n_entries, self.n_entries, self.n_docs + 1, self.n_units + 1]
         ends = np.cumsum([0, *lengths])
         if self.state()[2] != 4 * ends[-1]:
             raise self.fail("is damaged: its file does not have the size of the list")
         # one map for each: SciPy would copy a part of a larger array
-        return [
-            np.asarray(np.memmap(self.path, dtype, "r", 4 * begin, (length,)))
-            if length
-            else np.empty(0, dtype)
-            for dtype, begin, length in zip(("<f4", "<i4", "<i4", "<i4"), ends, lengths)
-        ]
+        arrays = []
+        for dtype, begin, length in zip(("<f4", "<i4", "<i4", "<i4"), ends, lengths):
+            if length:
+                mapped = np.memmap(self.path, dtype, "r", 4 * begin, (length,))
+                arrays.append(np.asarray(mapped))
+            else:
+                arrays.append(np.empty(0, dtype))
+        return arrays
 
 
 class CountShards(Shards):
@@ -199,7 +193,8 @@ class CountShards(Shards):
         path = Path(self.folder, MANIFEST)
         try:
             content = json.loads(path.read_bytes())
-            unit, words = content["unit"], content["words"]
+            unit = content["unit"]
+            words = content["words"]
             shards = [
                 Shard(os.path.join(self.folder, f"{i:06d}.counts"), **found)
                 for i, found in enumerate(content["shards"])
@@ -231,7 +226,9 @@ class CountShards(Shards):
                 )
             seen.add(shard.sha256)
             shard.state()  # an error if the file is missing
-        self.unit, self.shards, self.n_shards = unit, shards, len(shards)
+        self.unit = unit
+        self.shards = shards
+        self.n_shards = len(shards)
         self.shape = (sum(shard.n_docs for shard in shards), n_words)
         self.feature_names = None if words is None else np.array(words, dtype=object)
         self.engine: object = None
@@ -269,10 +266,10 @@ class CountShards(Shards):
 
 
 def write_shards(
-    source: Any,
+    source: Matrix | Iterable[Matrix],
     folder: str | os.PathLike[str],
     *,
-    user_ids: Any = None,
+    user_ids: npt.ArrayLike | None = None,
     rows_per_shard: int = 10_000,
     feature_names: Sequence[str] | None = None,
 ) -> CountShards:
@@ -375,7 +372,7 @@ def write_shards(
 
 
 def _in_shards(
-    blocks: Iterable[Any], size: int, words: list[str] | None
+    blocks: Iterable[Matrix], size: int, words: list[str] | None
 ) -> Iterator[sp.csr_array]:
     """Checked rows in shards of `size` documents, the last one smaller."""
     waiting: list[sp.csr_array] = []
@@ -391,7 +388,8 @@ def _in_shards(
                 )
             named = columns
         X = positive_entries(block, "write_shards", ensure_min_samples=0)
-        X, n_words = whole_counts(X, "write_shards"), X.shape[1]
+        X = whole_counts(X, "write_shards")
+        n_words = X.shape[1]
         # a release file could not hold one word twice
         if words is not None and not len(set(words)) == len(words) == n_words:
             raise ValueError(
@@ -409,47 +407,53 @@ def _in_shards(
             continue
         rows = waiting[0] if len(waiting) == 1 else sp.vstack(waiting, format="csr")
         whole = n_rows - n_rows % size
-        yield from (rows[start : start + size] for start in range(0, whole, size))
+        for start in range(0, whole, size):
+            yield rows[start : start + size]
         waiting = [rows[whole:]]
     if waiting and (waiting[0].shape[0] or len(waiting) > 1):
         yield sp.vstack(waiting, format="csr")
 
 
 def _by_user(
-    parts: list[Shard], user_ids: Any, size: int
-) -> Iterator[tuple[sp.csr_array, npt.NDArray[Any]]]:
+    parts: list[Shard], user_ids: npt.ArrayLike, size: int
+) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
     """Rows of whole users, in order of occurrence, and the first row of each user."""
     edges = np.cumsum([0, *(part.n_docs for part in parts)])
     users = number_users(user_ids, int(edges[-1]))
     assert users is not None
-    order, ends = np.argsort(users, kind="stable"), np.cumsum(np.bincount(users))
-    begin = first = 0
+    order = np.argsort(users, kind="stable")
+    ends = np.cumsum(np.bincount(users))
+    begin = 0  # row, in the order of users
+    first = 0  # user
     while begin < len(order):
         last = max(first + 1, int(np.searchsorted(ends, begin + size, side="right")))
         rows = order[begin : ends[last - 1]]
         sorted_rows = np.sort(rows)
         cuts = np.searchsorted(sorted_rows, edges)
-        found = [
-            part.read()[0][sorted_rows[a:b] - edge]
-            for part, edge, a, b in zip(parts, edges, cuts, cuts[1:])
-            if b > a
-        ]
+        found = []
+        for part, edge, low, high in zip(parts, edges, cuts, cuts[1:]):
+            if high > low:
+                counts, _ = part.read()
+                found.append(counts[sorted_rows[low:high] - edge])
         X = sp.vstack(found, format="csr")[np.searchsorted(sorted_rows, rows)]
         yield X, np.append(0, ends[first:last] - begin)
-        begin, first = int(ends[last - 1]), last
+        begin = int(ends[last - 1])
+        first = last
 
 
 def _write(
-    folder: Path, index: int, X: sp.csr_array, unit_ptr: npt.NDArray[Any] | None = None
+    folder: Path, index: int, X: sp.csr_array, unit_ptr: np.ndarray | None = None
 ) -> Shard:
     """Write counts in the form of the kernels to a file only the owner can read."""
     if X.nnz > MAX_TOKENS:
         raise ValueError(
             f"a shard may hold at most {MAX_TOKENS} counts; lower rows_per_shard"
         )
-    X, path = single_precision(X), str(folder / f"{index:06d}.counts")
-    unit_ptr = np.arange(X.shape[0] + 1) if unit_ptr is None else unit_ptr
-    integers = (array.astype("<i4").data for array in (X.indices, X.indptr, unit_ptr))
+    X = single_precision(X)
+    path = str(folder / f"{index:06d}.counts")
+    if unit_ptr is None:
+        unit_ptr = np.arange(X.shape[0] + 1)
+    integers = [array.astype("<i4").data for array in (X.indices, X.indptr, unit_ptr)]
     content = b"".join([X.data.astype("<f4").data, *integers])
     write_atomically(path, content)
     digest = hashlib.sha256(content).hexdigest()

@@ -6,11 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch, check_random_state
 
+from dplda.core._corpus import CELLS_AT_ONCE, MAX_TOKENS
+from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.leaf._checks import check_integer, check_number
-
-_LARGEST = 1e9  # of means and priors: sums of draws stay finite
-_LARGEST_SIZE = 2**31 - 1  # indices are int32
-_CELLS_AT_ONCE = 1 << 22  # dense counts held at a time while drawing: 32 MB
 
 
 def make_topic_corpus(
@@ -76,12 +74,12 @@ def make_topic_corpus(
     >>> corpus.data.shape, corpus.components.shape, corpus.doc_topic.shape
     ((20, 30), (3, 30), (20, 3))
     """
-    check_integer("n_docs", n_docs, 1, _LARGEST_SIZE)
-    check_integer("n_words", n_words, 1, _LARGEST_SIZE)
-    check_integer("n_components", n_components, 1, _LARGEST_SIZE)
-    check_number("doc_length", doc_length, 0, _LARGEST, closed="right")
-    check_number("doc_topic_prior", doc_topic_prior, 0, _LARGEST, closed="right")
-    check_number("topic_word_prior", topic_word_prior, 0, _LARGEST, closed="right")
+    check_integer("n_docs", n_docs, 1, MAX_TOKENS)
+    check_integer("n_words", n_words, 1, MAX_TOKENS)
+    check_integer("n_components", n_components, 1, MAX_TOKENS)
+    check_number("doc_length", doc_length, 0, LARGEST_PRIOR, closed="right")
+    check_number("doc_topic_prior", doc_topic_prior, 0, LARGEST_PRIOR, closed="right")
+    check_number("topic_word_prior", topic_word_prior, 0, LARGEST_PRIOR, closed="right")
     seed = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     generator = np.random.default_rng(seed)
     components = generator.dirichlet(
@@ -89,12 +87,13 @@ def make_topic_corpus(
     )
     doc_topic = generator.dirichlet(np.full(n_components, doc_topic_prior), size=n_docs)
     lengths = generator.poisson(doc_length, size=n_docs)
-    step, blocks = max(1, _CELLS_AT_ONCE // n_words), []  # which changes no draw
-    for rows in (slice(start, start + step) for start in range(0, n_docs, step)):
+    blocks = []
+    step = max(1, CELLS_AT_ONCE // n_words)  # which changes no draw
+    for start in range(0, n_docs, step):
+        rows = slice(start, start + step)
         word_probabilities = doc_topic[rows] @ components
         word_probabilities /= word_probabilities.sum(axis=1, keepdims=True)
-        blocks.append(
-            sp.csr_matrix(generator.multinomial(lengths[rows], word_probabilities))
-        )
+        drawn = generator.multinomial(lengths[rows], word_probabilities)
+        blocks.append(sp.csr_matrix(drawn))
     counts = sp.vstack(blocks, format="csr", dtype=np.int64)
     return Bunch(data=counts, components=components, doc_topic=doc_topic)

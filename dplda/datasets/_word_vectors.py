@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from dplda.core._texts import column_words
 
@@ -21,13 +23,23 @@ SOURCE = (
 )
 
 
-def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
+class VectorsByWord(Protocol):
+    """A mapping, or gensim's KeyedVectors."""
+
+    def __getitem__(self, word: str, /) -> ArrayLike: ...
+
+    def __contains__(self, word: object, /) -> bool: ...
+
+
+def load_word_vectors(
+    vocabulary: BaseEstimator | Sequence[str] | Mapping[str, int],
+    source: VectorsByWord | None = None,
+) -> np.ndarray:
     """Load public vectors of words, for `word_vectors` of a private model.
 
-    They say what the words mean.
-
-    Words with similar vectors go together in topics. The embedded table is a file of
-    the package: the same on every machine, and nothing is downloaded.
+    They say what the words mean. Words with similar vectors go together in topics. The
+    embedded table is a file of the package: the same on every machine, and nothing is
+    downloaded.
 
     Parameters
     ----------
@@ -83,37 +95,7 @@ def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
     True
     """
     words = column_words(vocabulary)
-    if source is None:
-        place, table = _embedded()
-        vectors = np.array(
-            [
-                table[place[w]] / (place[w] + 1)
-                if w in place
-                else np.zeros(table.shape[1])
-                for w in words
-            ]
-        )
-    elif (
-        hasattr(source, "__getitem__")
-        and hasattr(source, "__contains__")
-        and not isinstance(source, (str, bytes, list, tuple))
-    ):
-        found = {
-            word: np.asarray(source[word], float) for word in words if word in source
-        }
-        shapes = {vector.shape for vector in found.values()}
-        if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
-            raise ValueError(
-                "all vectors of source must have one dimension and length, got "
-                f"{sorted(shapes)}"
-            )
-        zeros = np.zeros(shapes.pop() if shapes else 1)
-        vectors = np.array([found.get(word, zeros) for word in words])
-    else:
-        raise TypeError(
-            "source must be a mapping of words to vectors, gensim's KeyedVectors or "
-            f"None, got {type(source).__name__}"
-        )
+    vectors = _embedded_vectors(words) if source is None else _vectors_in(source, words)
     if not vectors.any():
         raise ValueError(
             f"the source has a vector of none of the {len(words)} words; take one of "
@@ -121,6 +103,33 @@ def load_word_vectors(vocabulary: Any, source: Any = None) -> np.ndarray:
             "lower case)"
         )
     return vectors.astype(np.float32)
+
+
+def _embedded_vectors(words: list[str]) -> np.ndarray:
+    rank, directions = _embedded()
+    vectors = np.zeros((len(words), directions.shape[1]))
+    for row, word in enumerate(words):
+        if word in rank:
+            vectors[row] = directions[rank[word]] / (rank[word] + 1)
+    return vectors
+
+
+def _vectors_in(source: VectorsByWord, words: list[str]) -> np.ndarray:
+    is_mapping = hasattr(source, "__getitem__") and hasattr(source, "__contains__")
+    if not is_mapping or isinstance(source, (str, bytes, list, tuple)):
+        raise TypeError(
+            "source must be a mapping of words to vectors, gensim's KeyedVectors or "
+            f"None, got {type(source).__name__}"
+        )
+    found = {word: np.asarray(source[word], float) for word in words if word in source}
+    shapes = {vector.shape for vector in found.values()}
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        raise ValueError(
+            "all vectors of source must have one dimension and length, got "
+            f"{sorted(shapes)}"
+        )
+    zeros = np.zeros(shapes.pop() if shapes else 1)
+    return np.array([found.get(word, zeros) for word in words])
 
 
 @lru_cache(maxsize=1)
@@ -131,7 +140,8 @@ def _embedded() -> tuple[Mapping[str, int], np.ndarray]:
     if hashlib.sha256(data).hexdigest() != _DIGEST:
         raise OSError(f"the table {file} is damaged; install dplda again")
     with np.load(io.BytesIO(data)) as arrays:
-        words, table = arrays["words"].item().decode().split("\n"), arrays["vectors"]
-    table = table.astype(np.float64)
+        text = arrays["words"].item().decode()
+        table = arrays["vectors"].astype(np.float64)
     table /= np.linalg.norm(table, axis=1, keepdims=True)
+    words = text.split("\n")
     return {word: rank for rank, word in enumerate(words)}, table

@@ -16,10 +16,8 @@ from dplda.datasets._word_vectors import _embedded
 from dplda.leaf._checks import check_integer
 
 # `scripts/wordnet_glosses` writes the file. The text of a version never changes.
-_VERSION, _DIGEST = (
-    1,
-    "b7b2956dc706b4b5b07cf241fa3241bcacec32d18ff1f3aef67a66133e610e21",
-)
+_VERSION = "1"
+_DIGEST = "b7b2956dc706b4b5b07cf241fa3241bcacec32d18ff1f3aef67a66133e610e21"
 LONGEST = 20_000  # words of a list of another language
 _WORD = re.compile("[a-z]{3,}")
 
@@ -76,8 +74,9 @@ def load_wordnet_glosses() -> Bunch:
     if hashlib.sha256(content).hexdigest() != _DIGEST:
         raise OSError(f"the corpus {file} is damaged; install dplda again")
     # mixed by their checksums: the file has the documents in the order of their fields
-    lines = (line.decode() for line in sorted(content.split(b"\n"), key=zlib.crc32))
-    fields, texts = zip(*(line.split("\t") for line in lines))
+    mixed = sorted(content.split(b"\n"), key=zlib.crc32)
+    documents = [line.decode().split("\t") for line in mixed]
+    fields, texts = zip(*documents)
     target_names, target = np.unique(fields, return_inverse=True)
     n_words = sum(len(text.split()) for text in texts)
     return Bunch(
@@ -162,15 +161,13 @@ def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
     if language == "en":
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-        ranked, stop_words = (
-            list(filter(_WORD.fullmatch, _embedded()[0])),
-            ENGLISH_STOP_WORDS,
-        )
+        rank, _ = _embedded()
+        ranked = [word for word in rank if _WORD.fullmatch(word)]
+        stop_words = set(ENGLISH_STOP_WORDS)
     else:
         ranked, stop_words = _by_wordfreq(language)
-    return tuple(word for word in ranked if word not in stop_words), frozenset(
-        stop_words
-    )
+    words = tuple(word for word in ranked if word not in stop_words)
+    return words, frozenset(stop_words)
 
 
 def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
@@ -183,9 +180,8 @@ def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
             "stopwordsiso (dplda's extra 'languages'); without them there is English, "
             "language='en'"
         ) from error
-    known = sorted(
-        {"en", *(stopwordsiso.langs() & wordfreq.available_languages().keys())}
-    )
+    in_both = stopwordsiso.langs() & wordfreq.available_languages().keys()
+    known = sorted({"en", *in_both})
     if language not in known:
         raise ValueError(f"language must be one of {known}, got {language!r}")
     stop_words = stopwordsiso.stopwords(language)

@@ -24,7 +24,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import row_blocks
+from dplda.core._fold_in import Inference as FoldIn
 from dplda.core._fold_in import (
+    OwnCounts,
+    Steps,
     e_step,
     in_16_bits,
     single_precision,
@@ -44,12 +47,13 @@ from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _variational
 from dplda.kernels._columns import by_column
+from dplda.leaf._calm import interruptible
 from dplda.leaf._threads import in_threads, n_threads
 from dplda.privacy._curator import Curator
 
 # accelerated, from the weights of the last round
-INNER_STEPS, INNER_TOLERANCE = 5, 0.01
-STEPS_ANEW = 15  # accelerated, from equal weights
+INNER_STEPS = Steps(5, 0.01)
+STEPS_ANEW = Steps(15, INNER_STEPS.tolerance)  # accelerated, from equal weights
 # a tenth of the bound: the words of the first release keep 99.5% of it
 COUNT_SHARE = 10
 DOCS_OF_A_USER = 10  # that are counted
@@ -220,20 +224,17 @@ class Documents:
             return
         if inference.anew:
             self.theta[rows, : self.n_components] = 1.0 / self.n_components
-        update_theta(
-            self.X,
-            self.theta,
+        own = inference.own
+        fold_in = FoldIn(
             inference.table,
-            rows,
-            n_components=self.n_components,
-            doc_topic_prior=inference.doc_topic_prior,
-            max_steps=STEPS_ANEW if inference.anew else INNER_STEPS,
-            tolerance=INNER_TOLERANCE,
+            self.n_components,
+            inference.doc_topic_prior,
+            STEPS_ANEW if inference.anew else INNER_STEPS,
             variational=inference.anew,
             in_integers=True,
-            own=inference.own,
-            n_jobs=self.n_jobs,
+            own=None if own is None else OwnCounts.of_sizes(*own),
         )
+        update_theta(self.X, rows, self.theta, fold_in, self.n_jobs)
 
     def sum_topics(
         self, units: np.ndarray, tables: RoundTables, upweight: np.ndarray | None = None
@@ -479,9 +480,10 @@ def release_first_totals(
     radius = mechanism.radius  # public
     share = radius // COUNT_SHARE  # public
     of_words = rules.rest(radius, share)  # public
-    total = documents.sum_words(
-        None, weight=weight, norm=norm * of_words / radius, radius=of_words
-    )  # private
+    with interruptible():
+        total = documents.sum_words(
+            None, weight=weight, norm=norm * of_words / radius, radius=of_words
+        )  # private
     n_docs, n_units = documents.count_documents(most)  # private
     if most == 1:
         each = share  # public
@@ -520,9 +522,10 @@ def release_second_totals(
     rules.rescale(documents, weight)  # private
     norm = rules.bound(documents, NORM)  # public
     radius = mechanism.radius  # public
-    total = documents.sum_words(
-        None, weight=weight, norm=norm, radius=radius
-    )  # private
+    with interruptible():
+        total = documents.sum_words(
+            None, weight=weight, norm=norm, radius=radius
+        )  # private
     # One unit moves `total` by at most `radius` in L2: its word counts, added over its
     # documents, are clipped to `radius` in integers, and its scale depends on itself
     # and on released weights only.
@@ -543,9 +546,10 @@ def release_totals_again(
     mechanism = step.mechanism  # public
     rates = np.full(documents.n_units, step.rate)  # private
     units = curator.sample(rates, round=step.t - 1)  # secret
-    total = documents.sum_words(
-        units, weight=weight, norm=step.norm, radius=mechanism.radius
-    )  # private
+    with interruptible():
+        total = documents.sum_words(
+            units, weight=weight, norm=step.norm, radius=mechanism.radius
+        )  # private
     # One unit moves `total` by at most `radius` in L2: its word counts are clipped to
     # `radius` in integers, and its scale depends on itself and on released weights
     # only. That the round is one for totals depends on past releases only.

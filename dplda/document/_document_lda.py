@@ -73,7 +73,7 @@ from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
 from dplda.document._rules import ExactRules, Rules
 from dplda.document._shards import ShardedDocuments
-from dplda.leaf._calm import undisturbed
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
@@ -470,8 +470,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 table = learned  # an interrupt leaves this value, or the one before
         finally:
             if table.n_rounds > job.n_done:
-                with undisturbed():
-                    self._publish(table, steps, job, charge)
+                self._publish(table, steps, job, charge)
         self._warn_of_result(len(job.budget.rounds))
 
     def _documents(self, X: Any, user_ids: Any, *, reset: bool) -> PrivateSide:
@@ -497,17 +496,16 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ) -> Iterator[NoisyTable]:
         """The algorithm: gives what is known after each round, which is public.
 
-        The documents are private. Only results of `curator.release` leave them.
+        The documents are private. Only results of `curator.release` leave them. From a
+        release until it is learned, signals wait.
         """
         room = aligned_zeros(table.table.shape, np.float32)
         for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
             if step.for_totals:
-                table = learn_totals(
-                    table,
-                    *release_totals_again(
-                        documents, table.weight, step, curator, self.n_jobs
-                    ),
+                totals, noise_scale = release_totals_again(
+                    documents, table.weight, step, curator, self.n_jobs
                 )  # public
+                table = learn_totals(table, totals, noise_scale)  # public
             else:
                 table = self._topics_round(
                     documents, table, step, curator, rules, room
@@ -528,7 +526,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         units = curator.sample(rates, round=step.t - 1)  # secret
         norm = rules.bound(documents, step.norm)  # public
         tables = rules.tables(table, step, norm, room)  # public
-        total = documents.sum_topics(units, tables, step.rate / rates)  # private
+        with interruptible():
+            total = documents.sum_topics(units, tables, step.rate / rates)  # private
         # One unit moves `total` by at most the radius in L2: its contribution is
         # clipped to `tables.radius` in integers. The contribution reads the documents
         # of the unit, their own topic weights and past releases only, so that no other

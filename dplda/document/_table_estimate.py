@@ -172,14 +172,12 @@ def estimated(
 def nodes() -> tuple[np.ndarray, np.ndarray]:
     """Likelihood of a cell under each factor, and that times the posterior mean.
 
-    Both are (n_factors, 97, 320), at the nodes of ``_denoise.h``: of what is expected
-    (u) and of what is seen (z), in units of the noise. The likelihood is relative to
-    that of the most likely factor.
+    Both are (n_factors, n_expected, n_seen), at the nodes of ``_denoise.h``: of what is
+    expected (u) and of what is seen (z), in units of the noise. The likelihood is
+    relative to that of the most likely factor.
     """
-    of_expected = (np.arange(97) + (115 << 2)) << 21
-    of_seen = (np.arange(320) + (127 << 5)) << 18
-    u = of_expected.astype(np.int32).view(np.float32).astype(float)
-    z = of_seen.astype(np.int32).view(np.float32) - 8.0
+    expected, z = _denoise.nodes()
+    u = expected.astype(float)
     center = FACTORS[:, None, None].astype(float) * u[:, None]
     variance = (WIDTH * center) ** 2
     off = z - center

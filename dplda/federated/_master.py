@@ -7,31 +7,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from dplda.core._corpus import Matrix
 from dplda.core._private_fit import COLUMNS, TRUSTED_PARTY
 from dplda.federated._messages import (
     MAX_BYTES,
-    MAX_OVERHEAD,
-    MAX_ROUND,
     LocalModel,
     MessageError,
     NextModel,
+    most_bytes,
     vocabulary_hash,
 )
+from dplda.federated._party import IFTMParty
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import warn_user
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate
-from dplda.release._released_model import ReleasedModel
+from dplda.privacy._events import Event
+from dplda.release._released_model import ReleasedModel, released_model
 
-LARGEST = 2**31 - 1  # of a number of topics, words or parties
 # of a word in a topic of the released model: any document has a score
 LEAST_PROBABILITY = 1e-9
-DOC_TOPIC_PRIOR = 0.1  # of the released model: the default of `IFTMParty`
 FloatTable = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
@@ -41,6 +41,14 @@ class RoundError(RuntimeError):
 
     The round did not happen and may be repeated.
     """
+
+
+class Stated(NamedTuple):
+    """What a party has stated: its unit, and the largest costs of all rounds."""
+
+    unit: str
+    epsilon: float
+    delta: float
 
 
 class IFTMMaster:
@@ -133,22 +141,21 @@ class IFTMMaster:
         self.similarity_threshold = check_number(
             "similarity_threshold", similarity_threshold, 0, 1, closed="right"
         )
-        self.n_top_words = check_integer("n_top_words", n_top_words, 1, LARGEST)
-        self.max_topics = check_integer("max_topics", max_topics, 1, LARGEST)
-        self.min_parties = check_integer("min_parties", min_parties, 1, LARGEST)
+        self.n_top_words = check_integer("n_top_words", n_top_words, 1)
+        self.max_topics = check_integer("max_topics", max_topics, 1)
+        self.min_parties = check_integer("min_parties", min_parties, 1)
         self.max_weight = check_number(
             "max_weight", max_weight, 0, math.inf, closed="right"
         )
         self.round_ = 0
         self.refused_: dict[str, str] = {}
         self.next_models_: dict[str, NextModel] = {}
-        # unit of each party, and the largest epsilon and delta that it ever stated
-        self._stated: dict[str, tuple[str, float, float]] = {}
+        self._stated: dict[str, Stated] = {}
 
     @property
     def max_bytes(self) -> int:
         """Size in bytes of the largest local model that this master reads."""
-        return min(MAX_BYTES, 4 * self.max_topics * self.n_words + MAX_OVERHEAD)
+        return most_bytes(self.max_topics * self.n_words)
 
     def request(self, party: str) -> NextModel:
         """The message to a party that starts its next round.
@@ -164,9 +171,9 @@ class IFTMMaster:
             The model of `next_models_`, or one without topics for a party that has none
             there.
         """
-        return self.next_models_.get(party) or self._message(
-            np.zeros((0, self.n_words))
-        )
+        if party in self.next_models_:
+            return self.next_models_[party]
+        return self._message(np.zeros((0, self.n_words)))
 
     def update(self, local_models: Mapping[str, LocalModel | bytes]) -> None:
         """Make a round from the models that arrived, in any order.
@@ -190,47 +197,53 @@ class IFTMMaster:
                 "local_models must be a mapping of names to messages, got "
                 f"{type(local_models).__name__}"
             )
-        models, self.refused_ = {}, {}
-        for party in sorted(local_models, key=str):
+        models = self._valid_models(local_models)
+        tables = [model.table.astype(np.float64) for model in models.values()]
+        n_topics = [len(table) for table in tables]
+        weights = [min(model.weight, self.max_weight) for model in models.values()]
+        all_topics = np.concatenate(tables)
+        labels = redundant_topics(
+            TopWords.from_table(all_topics, self.n_top_words),
+            self.similarity_threshold,
+            np.repeat(np.arange(len(models)), n_topics),
+        )
+        merged, self.topic_weights_ = merge_topics(
+            all_topics, np.repeat(weights, n_topics), labels
+        )
+        words = TopWords.from_table(merged, self.n_top_words)
+        self.components_ = merged
+        self.next_models_ = {}
+        self.round_ += 1
+        for (party, model), table in zip(models.items(), tables):
+            composed = compose_model(merged, table, self.similarity_threshold, words)
+            self.next_models_[party] = self._message(composed)
+            before = self._stated.get(party, Stated(model.unit, 0.0, 0.0))
+            self._stated[party] = Stated(
+                model.unit,
+                max(before.epsilon, model.epsilon),
+                max(before.delta, model.delta),
+            )
+
+    def _valid_models(
+        self, local_models: Mapping[str, LocalModel | bytes]
+    ) -> dict[str, LocalModel]:
+        """The models of a round by party; RoundError if there are too few."""
+        models = {}
+        self.refused_ = {}
+        for party in sorted(local_models):
             try:
                 models[party] = self._check(party, local_models[party])
             except MessageError as error:
                 self.refused_[party] = str(error)
         if len(models) < self.min_parties:
-            raise RoundError(
+            facts = [
                 f"round {self.round_} has {len(models)} valid models of at least "
                 f"{self.min_parties}"
-                + "".join(
-                    f"; {name} was refused: {why}"
-                    for name, why in self.refused_.items()
-                )
-            )
-        table = np.concatenate([model.table for model in models.values()]).astype(
-            np.float64
-        )
-        n_topics = [len(model.table) for model in models.values()]
-        weights = [min(model.weight, self.max_weight) for model in models.values()]
-        labels = redundant_topics(
-            TopWords.from_table(table, self.n_top_words),
-            self.similarity_threshold,
-            np.repeat(np.arange(len(models)), n_topics),
-        )
-        table, self.topic_weights_ = merge_topics(
-            table, np.repeat(weights, n_topics), labels
-        )
-        words = TopWords.from_table(table, self.n_top_words)
-        self.components_, self.next_models_ = table, {}
-        self.round_ += 1
-        for party, model in models.items():
-            own = model.table.astype(np.float64)
-            composed = compose_model(table, own, self.similarity_threshold, words)
-            self.next_models_[party] = self._message(composed)
-            _, epsilon, delta = self._stated.get(party, (model.unit, 0.0, 0.0))
-            self._stated[party] = (
-                model.unit,
-                max(epsilon, model.epsilon),
-                max(delta, model.delta),
-            )
+            ]
+            for name, why in self.refused_.items():
+                facts.append(f"{name} was refused: {why}")
+            raise RoundError("; ".join(facts))
+        return models
 
     def released_model(self) -> ReleasedModel:
         """The global model as an ordinary released model, which `save_release` writes.
@@ -259,20 +272,24 @@ class IFTMMaster:
             raise ValueError(
                 "the master has made no round, and has no global model yet"
             )
-        names = ("similarity_threshold", "n_top_words", "max_weight")
         weights = np.maximum(self.topic_weights_, 1.0)
-        return ReleasedModel._of(
+        doc_topic_prior = IFTMParty().doc_topic_prior  # type: ignore[no-untyped-call]
+        return released_model(
             np.maximum(self.components_, LEAST_PROBABILITY) * weights[:, None],
             _stated_guarantee(self._stated),
-            doc_topic_prior=DOC_TOPIC_PRIOR,
+            doc_topic_prior=doc_topic_prior,
             vocabulary=self._words,
-            n_iter_=self.round_,
-            estimator_name_=type(self).__name__,
-            parameters_={name: getattr(self, name) for name in names}
-            | {"doc_topic_prior": DOC_TOPIC_PRIOR},
+            n_iter=self.round_,
+            estimator_name=type(self).__name__,
+            parameters={
+                "similarity_threshold": self.similarity_threshold,
+                "n_top_words": self.n_top_words,
+                "max_weight": self.max_weight,
+                "doc_topic_prior": doc_topic_prior,
+            },
         )
 
-    def _check(self, sender: str, message: Any) -> LocalModel:
+    def _check(self, sender: str, message: object) -> LocalModel:
         """The model in a message for this round; MessageError if `update` refuses."""
         if isinstance(message, (bytes, bytearray)):
             message = LocalModel.from_bytes(message, max_bytes=self.max_bytes)
@@ -280,7 +297,9 @@ class IFTMMaster:
             raise MessageError(
                 f"expected a LocalModel or its bytes, got {type(message).__name__}"
             )
-        model, (n_topics, n_words) = message, message.table.shape
+        model = message
+        n_topics, n_words = model.table.shape
+        stated = self._stated.get(model.party)
         reason = ""
         if model.party != sender:
             reason = "the message names another party than the one that sent it"
@@ -295,7 +314,7 @@ class IFTMMaster:
             )
         elif n_topics > self.max_topics:
             reason = f"it has {n_topics} topics, at most {self.max_topics} are read"
-        elif self._stated.get(model.party, (model.unit,))[0] != model.unit:
+        elif stated is not None and stated.unit != model.unit:
             reason = (
                 f"it protects one {model.unit}, and the party has stated before what "
                 "another unit pays, which says nothing of this one; protect the same "
@@ -305,22 +324,35 @@ class IFTMMaster:
             raise MessageError(reason)
         return model
 
-    def _message(self, table: Any) -> NextModel:
+    def _message(self, table: FloatTable) -> NextModel:
         return NextModel(
-            round=self.round_, vocabulary=self.vocabulary_hash, table=table
+            round=self.round_,
+            vocabulary=self.vocabulary_hash,
+            table=table.astype(np.float32),
         )
 
 
-def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarantee:
+def _stated_guarantee(stated: Mapping[str, Stated]) -> Guarantee:
     """The guarantee of what was computed from messages: each party's unit and costs.
 
     Each unit is with one party. If it changes, the messages of that party change as its
     own guarantee allows, and all else is post-processing.
     """
-    each, epsilons, deltas = zip(*stated.values())
-    units, epsilon, delta = " or ".join(sorted({*each})), max(epsilons), max(deltas)
-    if not (epsilon < math.inf and delta < 1.0):
-        epsilon, delta = math.inf, 0.0
+    units = " or ".join(sorted({each.unit for each in stated.values()}))
+    epsilon = max(each.epsilon for each in stated.values())
+    delta = max(each.delta for each in stated.values())
+    event: Event
+    if epsilon < math.inf and delta < 1.0:
+        event = ApproximateDP(epsilon, delta)
+    else:
+        event = NonPrivate()
+        epsilon = math.inf
+        delta = 0.0
+    statements = [
+        f"the statement of party {party!r}, which nobody else can check, is true: "
+        f"epsilon {each.epsilon:.6g} at delta {each.delta:g} for one {each.unit}"
+        for party, each in sorted(stated.items())
+    ]
     return Guarantee(
         unit=units,
         relation=f"one {units} of one party differs, in the sense of that party's own "
@@ -336,20 +368,21 @@ def _stated_guarantee(stated: Mapping[str, tuple[str, float, float]]) -> Guarant
             COLUMNS,
             f"each {units} is with one party (of what is with several parties the "
             "costs add up)",
-            *(
-                f"the statement of party {party!r}, which nobody else can check, is "
-                f"true: epsilon {own:.6g} at delta {at:g} for one {unit}"
-                for party, (unit, own, at) in sorted(stated.items())
-            ),
+            *statements,
         ),
-        events=(ApproximateDP(epsilon, delta) if epsilon < math.inf else NonPrivate(),),
+        events=(event,),
         trusted=TRUSTED_PARTY,
         theorem="docs/federated.md",
     )
 
 
 def answer_request(
-    estimator: Any, X: Any, request: NextModel | bytes, *, party: str, vocabulary: str
+    estimator: IFTMParty,
+    X: Matrix,
+    request: NextModel | bytes,
+    *,
+    party: str,
+    vocabulary: str,
 ) -> LocalModel:
     """Answer a master: fit in the first round, and refine what it sent in later ones.
 
@@ -391,19 +424,18 @@ def answer_request(
     _check_party(party, estimator)
     is_fitted = hasattr(estimator, "components_")
     if not isinstance(request, NextModel):
-        most = 4 * estimator.components_.size + MAX_OVERHEAD if is_fitted else MAX_BYTES
         # a master keeps a party's topics
+        most = most_bytes(estimator.components_.size) if is_fitted else MAX_BYTES
         request = NextModel.from_bytes(request, max_bytes=most)
     if request.vocabulary != vocabulary:
         raise MessageError("the master has another vocabulary than this party")
     n_topics, n_words = request.table.shape
     names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
+    has_other_names = bool(names) and vocabulary_hash(names) != vocabulary
     if is_fitted:
         if n_topics:
             estimator.refine(request.table)
-    elif np.shape(X)[1:] != (n_words,) or (
-        names and vocabulary_hash(names) != vocabulary
-    ):
+    elif np.shape(X)[1:] != (n_words,) or has_other_names:
         raise ValueError(
             f"the documents, of shape {np.shape(X)}, have other columns than the "
             f"vocabulary, of {n_words} words; count the words of this vocabulary"
@@ -430,7 +462,9 @@ def _check_party(name: str, estimator: object) -> None:
 
 
 def run_rounds(
-    master: IFTMMaster, parties: Mapping[str, tuple[Any, Any]], n_rounds: int
+    master: IFTMMaster,
+    parties: Mapping[str, tuple[IFTMParty, Matrix]],
+    n_rounds: int,
 ) -> IFTMMaster:
     """Run the rounds of iFTM in one process, for experiments.
 
@@ -454,10 +488,9 @@ def run_rounds(
     RoundError
         If too few parties answered.
     """
-    check_integer("n_rounds", n_rounds, 1, MAX_ROUND)
-    for name, pair in (
-        parties if isinstance(parties, Mapping) else {"parties": parties}
-    ).items():
+    check_integer("n_rounds", n_rounds, 1)
+    pairs = parties if isinstance(parties, Mapping) else {"parties": parties}
+    for name, pair in pairs.items():
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
                 f"party {name!r} must be a pair (IFTMParty, X) in a mapping of names, "
@@ -545,7 +578,7 @@ def redundant_topics(
     labels: Indices = np.arange(len(owners))
     parties = [{int(owner)} for owner in owners]  # of each set, by the label of the set
     for pair in np.argsort(-rho[first, second], kind="stable"):
-        low, high = sorted((int(labels[first[pair]]), int(labels[second[pair]])))
+        low, high = sorted([int(labels[first[pair]]), int(labels[second[pair]])])
         if parties[low].isdisjoint(parties[high]):
             labels[labels == high] = low
             parties[low] |= parties[high]
@@ -562,15 +595,14 @@ def merge_topics(
     of each, from `redundant_topics`. Returns the merged topics (n_sets, n_words), whose
     rows sum to 1, and the sums of their weights.
     """
+    n_topics = len(labels)
     n_sets = labels.max() + 1
     total = np.bincount(labels, weights, n_sets).astype(np.float64)
     # a set whose topics all have weight 0 is merged evenly
     share = np.where(total[labels] > 0, weights, 1.0)
     share /= np.bincount(labels, share, n_sets)[labels]
-    sums = (
-        sp.csr_array((share, (labels, np.arange(len(labels)))), (n_sets, len(labels)))
-        @ table
-    )
+    cells = (share, (labels, np.arange(n_topics)))
+    sums = sp.csr_array(cells, (n_sets, n_topics)) @ table
     return sums / sums.sum(axis=1, keepdims=True), total
 
 
@@ -590,16 +622,17 @@ def compose_model(
     `global_words` are the top words of `global_table`, which are the same for all
     parties.
     """
-    composed = table.copy()
-    rho = similarity(
-        TopWords.from_table(table, global_words.words.shape[1]), global_words
-    )
+    n_top_words = global_words.words.shape[1]
+    rho = similarity(TopWords.from_table(table, n_top_words), global_words)
     topics, candidates = np.nonzero(rho >= similarity_threshold)
-    replaced, used = set[int](), set[int]()
+    composed = table.copy()
+    replaced = set[int]()
+    used = set[int]()
     for pair in np.argsort(-rho[topics, candidates], kind="stable"):
-        k, g = int(topics[pair]), int(candidates[pair])
-        if k not in replaced and g not in used:
-            composed[k] = global_table[g]
-            replaced.add(k)
-            used.add(g)
+        topic = int(topics[pair])
+        global_topic = int(candidates[pair])
+        if topic not in replaced and global_topic not in used:
+            composed[topic] = global_table[global_topic]
+            replaced.add(topic)
+            used.add(global_topic)
     return composed

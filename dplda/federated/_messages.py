@@ -10,13 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from functools import partial
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
 from dplda.core._corpus import check_topics
 from dplda.core._texts import check_model, words_of
@@ -31,13 +34,16 @@ from dplda.release._release import warn_of_leaks
 # float.
 MAX_BYTES = 2**28  # 300 topics of 200,000 words
 MAX_HEADER = 4096  # the fields of a valid message need at most 1,376
-MAX_OVERHEAD = MAX_HEADER + 8  # bytes of a message besides its table
-MAX_ROUND = 2**31 - 1  # one a second for 68 years
 MAX_WEIGHT = 2.0**53  # all whole numbers below are floats
 MAX_NAME = 64  # characters of the name of a party
 # rows that were normalized in float32 miss 1 by about 1e-5 at most
 ROW_SUM_TOLERANCE = 1e-4
 UNITS = ("word", "token", "document", "user")
+
+
+def most_bytes(n_cells: int) -> int:
+    """Size of the largest message with a table of so many cells, in float32."""
+    return min(MAX_BYTES, 8 + MAX_HEADER + 4 * n_cells)  # the header's length has 8
 
 
 class MessageError(ValueError):
@@ -70,9 +76,8 @@ class _Message:
         data : bytes
             Every field, and the table in float32.
         """
-        values = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name != "table"
-        }
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        del values["table"]
         return pack(self.kind, values, {"table": self.table}, max_header=MAX_HEADER)
 
     @classmethod
@@ -101,16 +106,13 @@ class _Message:
             values, tables = unpack(cls.kind, bytes(data), max_header=MAX_HEADER)
         except ValueError as error:
             raise MessageError(f"the data are no {cls.__name__}: {error}") from None
+        table = tables.pop("table", np.zeros(0))
         names = {field.name for field in fields(cls)} - {"table"}
-        if (
-            set(values) != names
-            or set(tables) != {"table"}
-            or tables["table"].dtype != np.float32
-        ):
+        if set(values) != names or tables or table.dtype != np.float32:
             raise MessageError(
                 f"this {cls.__name__} has wrong fields, or another table"
             )
-        return cls(**values, table=tables["table"])
+        return cls(**values, table=table)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Message) and self.to_bytes() == other.to_bytes()
@@ -177,7 +179,7 @@ class LocalModel(_Message):
 
     @classmethod
     def from_estimator(
-        cls, model: Any, party: str, round_number: int, vocabulary: str
+        cls, model: BaseEstimator, party: str, round_number: int, vocabulary: str
     ) -> LocalModel:
         """Make the message of a fitted model. Any private model can join a federation.
 
@@ -230,7 +232,8 @@ class LocalModel(_Message):
                 "the model was trained on other words than those of this vocabulary; "
                 "count the words of the federation, in its order, and fit again"
             )
-        ledger, epsilon = getattr(model, "ledger", None), guarantee.epsilon
+        ledger = getattr(model, "ledger", None)
+        epsilon = guarantee.epsilon
         if ledger is not None:
             epsilon = max(epsilon, as_ledger(ledger).epsilon_at(guarantee.delta))
         elif round_number > 0 and not hasattr(model, "refine"):
@@ -241,14 +244,14 @@ class LocalModel(_Message):
                 PrivacyLeakWarning,
             )
         return cls(
-            round_number,
-            vocabulary,
-            (components / totals).astype(np.float32),
-            party,
-            float(totals.sum()),
-            epsilon,
-            guarantee.delta,
-            guarantee.unit,
+            round=round_number,
+            vocabulary=vocabulary,
+            table=(components / totals).astype(np.float32),
+            party=party,
+            weight=float(totals.sum()),
+            epsilon=epsilon,
+            delta=guarantee.delta,
+            unit=guarantee.unit,
         )
 
 
@@ -270,11 +273,8 @@ def vocabulary_hash(words: Sequence[str]) -> str:
     MessageError
         If there are no words, or if one of them is repeated or is not a string.
     """
-    found = (
-        list(words)
-        if np.iterable(words) and not isinstance(words, (str, bytes))
-        else []
-    )
+    is_list = np.iterable(words) and not isinstance(words, (str, bytes))
+    found = list(words) if is_list else []
     if not found or not all(isinstance(word, str) for word in found):
         raise MessageError(
             "words must be a sequence of strings, one per column, and at least one"
@@ -286,7 +286,7 @@ def vocabulary_hash(words: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
-def _table(table: Any) -> npt.NDArray[np.float32]:
+def _table(table: npt.ArrayLike) -> npt.NDArray[np.float32]:
     """A read-only copy in float32 whose rows are probabilities."""
     try:
         if np.iscomplexobj(table):
@@ -313,35 +313,38 @@ def _table(table: Any) -> npt.NDArray[np.float32]:
     return array
 
 
-def _text(
-    name: str, allowed: str, is_allowed: Callable[[str], bool]
-) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        if isinstance(value, str) and is_allowed(value):
-            return value
-        # a text of unknown origin is cut
-        shown = reprlib.repr(value) if isinstance(value, str) else type(value).__name__
-        raise MessageError(f"{name} must be {allowed}, got {shown}")
-
-    return check
+def _check_text(name: str, value: object, pattern: str, allowed: str) -> str:
+    """The text of a field, all of which is in the form of a regular expression."""
+    if isinstance(value, str) and re.fullmatch(pattern, value) and value.isprintable():
+        return value
+    # a text of unknown origin is cut
+    shown = reprlib.repr(value) if isinstance(value, str) else type(value).__name__
+    raise MessageError(f"{name} must be {allowed}, got {shown}")
 
 
-check_name = _text(
-    "party",
-    f"a name of 1 to {MAX_NAME} printable characters",
-    lambda name: 1 <= len(name) <= MAX_NAME and name.isprintable(),
-)
-_CHECKED: dict[str, Callable[[Any], Any]] = {
-    "round": lambda value: check_integer("round", value, 0, MAX_ROUND),
-    "vocabulary": _text(
-        "vocabulary",
-        "the 64 hexadecimal digits that vocabulary_hash returns",
-        lambda text: len(text) == 64 and set(text) <= set("0123456789abcdef"),
-    ),
+def check_name(name: object) -> str:
+    """The name of a party."""
+    allowed = f"a name of 1 to {MAX_NAME} printable characters"
+    return _check_text("party", name, f".{{1,{MAX_NAME}}}", allowed)
+
+
+def _vocabulary(digest: object) -> str:
+    allowed = "the 64 hexadecimal digits that vocabulary_hash returns"
+    return _check_text("vocabulary", digest, "[0-9a-f]{64}", allowed)
+
+
+def _unit(unit: object) -> str:
+    return _check_text("unit", unit, "|".join(UNITS), f"one of {UNITS}")
+
+
+# What each field may be: the checked value, or TypeError or ValueError.
+_CHECKED: dict[str, Callable[..., object]] = {
+    "round": partial(check_integer, "round", low=0),
+    "vocabulary": _vocabulary,
     "table": _table,
     "party": check_name,
-    "weight": lambda value: check_number("weight", value, 0.0, MAX_WEIGHT),
-    "epsilon": lambda value: check_number("epsilon", value, 0.0, math.inf),
-    "delta": lambda value: check_number("delta", value, 0.0, 1.0),
-    "unit": _text("unit", f"one of {UNITS}", UNITS.__contains__),
+    "weight": partial(check_number, "weight", low=0.0, high=MAX_WEIGHT),
+    "epsilon": partial(check_number, "epsilon", low=0.0, high=math.inf),
+    "delta": partial(check_number, "delta", low=0.0, high=1.0),
+    "unit": _unit,
 }

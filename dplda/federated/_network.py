@@ -27,18 +27,24 @@ from functools import cached_property
 from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from aiohttp import web
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDSA,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+)
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from dplda._version import __version__
-from dplda.core._corpus import public_tables
+from dplda.core._corpus import Matrix, public_tables
+from dplda.document._document_lda import DocumentLDA
 from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
 from dplda.federated._messages import check_name, vocabulary_hash
@@ -57,7 +63,13 @@ from dplda.leaf._files import check_kept_secret
 
 log = logging.getLogger("dplda.federated")
 
-MODELS: dict[str, Any] = {"SubLDA": SubLDA, "PrivateSVILDA": PrivateSVILDA}
+# Documents of a party, and the user of each row or None.
+PartyData: TypeAlias = tuple[Matrix, npt.ArrayLike | None]
+
+MODELS: dict[str, type[DocumentLDA]] = {
+    "SubLDA": SubLDA,
+    "PrivateSVILDA": PrivateSVILDA,
+}
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
 DOMAIN = b"dplda: keys of a party for one fit\0"
 # bytes besides keys: a signature of P-521 in DER has 139, two lengths and a digest 40
@@ -79,14 +91,14 @@ class Plan:
     version: str  # of dplda
     fit: str  # random digits: each fit has a plan of its own
     model: str  # SubLDA or PrivateSVILDA
-    parameters: dict[str, Any]  # of the model
+    parameters: dict[str, float | str | None]  # of the model
     unit: str  # document or user
     colluding: int  # this one, the next one and kem: as in `Terms`
     lost: int
     parties: dict[str, str]  # the certificate of each by its name (PEM)
     words: list[str]  # the vocabulary: public
     # prior_components, word_vectors: public
-    tables: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, list[list[float]]] = field(default_factory=dict)
     kem: bool = HAS_KEM
 
     def __post_init__(self) -> None:
@@ -99,7 +111,8 @@ class Plan:
             raise ValueError(
                 "the plan names another model than SubLDA and PrivateSVILDA, or unit"
             )
-        if own := OF_A_PARTY & {*self.parameters, *self.tables}:
+        own = OF_A_PARTY & {*self.parameters, *self.tables}
+        if own:
             raise ValueError(
                 f"it sets {', '.join(sorted(own))}, which is up to each party; with "
                 "one random_state, everybody could compute the noise of all"
@@ -152,7 +165,7 @@ class Plan:
             len(self.parties), self.colluding, self.lost, self.digest, self.kem
         )
 
-    def estimator(self, **own: Any) -> Any:
+    def estimator(self, **own: object) -> DocumentLDA:
         """The model that a party fits; `own` are parameters of the party alone."""
         model = MODELS[self.model](**self.parameters, **self.tables, **own)
         model._validate_params()
@@ -162,13 +175,12 @@ class Plan:
     @property
     def max_bytes(self) -> int:
         """Size of the longest message, of either side."""
-        m, cells = (
-            len(self.parties),
-            len(self.words) * int(self.estimator().n_components),
-        )
-        return 8 * (cells + len(self.words) + 1) + m * (
-            KEY + KEM_KEY + SIGNED + m * KEM_TEXT
-        )
+        n_parties = len(self.parties)
+        n_words = len(self.words)
+        n_cells = n_words * int(self.estimator().n_components)
+        sums = 8 * (n_cells + n_words + 1)
+        keys = n_parties * (KEY + KEM_KEY + SIGNED + n_parties * KEM_TEXT)
+        return sums + keys
 
 
 class Party:
@@ -181,11 +193,14 @@ class Party:
     """
 
     def __init__(
-        self, plan: Plan, name: str, key: Path, data: tuple[Any, Any], **own: Any
+        self, plan: Plan, name: str, key: Path, data: PartyData, **own: object
     ) -> None:
-        self.plan, self.model, self._data = plan, plan.estimator(**own), data
-        self._names, self._me = [*plan.parties], [*plan.parties].index(name)
-        self._key: Any = load_pem_private_key(key.read_bytes(), None)
+        self.plan = plan
+        self.model = plan.estimator(**own)
+        self._data = data
+        self._names = [*plan.parties]
+        self._me = self._names.index(name)
+        self._key = private_key(key)
         X, users = data
         if np.shape(X)[1:] != (len(plan.words),):
             raise ValueError(
@@ -197,7 +212,7 @@ class Party:
                 f"the plan protects one {plan.unit}: give --user-column for users only"
             )
 
-    def fit(self, line: Line) -> Any:
+    def fit(self, line: Line) -> DocumentLDA:
         """The model that all parties fit; ConnectionError if there is none."""
         last_word = "interrupted"
         try:
@@ -221,15 +236,15 @@ class Party:
 
     def _prove(self, keys: bytes) -> bytes:
         """Keys of this fit, signed with that of the certificate."""
-        return keys + bytes(
-            self._key.sign(DOMAIN + self.plan.digest + keys, ECDSA(SHA256()))
-        )
+        return keys + self._key.sign(DOMAIN + self.plan.digest + keys, ECDSA(SHA256()))
 
     def _check(self, party: int, message: bytes) -> bytes:
         """The keys of a party, whose signature is right."""
         size = KEY + KEM_KEY * self.plan.kem
-        keys, signature = message[:size], message[size:]
-        signed, name = DOMAIN + self.plan.digest + keys, self._names[party]
+        keys = message[:size]
+        signature = message[size:]
+        signed = DOMAIN + self.plan.digest + keys
+        name = self._names[party]
         try:
             self.plan.public_key(name).verify(signature, signed, ECDSA(SHA256()))
         except InvalidSignature:
@@ -255,11 +270,15 @@ class Coordinator:
         max_bytes: int,
         timeout: float,
     ) -> None:
-        self._adder, self._max_bytes, self._timeout = adder, max_bytes, timeout
+        self._adder = adder
+        self._max_bytes = max_bytes
+        self._timeout = timeout
         self._parties = {certificate: i for i, certificate in enumerate(certificates)}
+        self._number = 0  # of the round
         self._messages = dict[int, bytes]()  # of this round, by party
-        self._number, self._reply = 0, b""  # of the round, and of the one before
-        self._is_over, self._news = False, asyncio.Condition()
+        self._reply = b""  # of the round before
+        self._is_over = False
+        self._news = asyncio.Condition()
 
     @asynccontextmanager
     async def listening(
@@ -297,20 +316,24 @@ class Coordinator:
 
     async def add_up(self) -> None:
         """Take messages and give replies, until the parties have no more to say."""
-        adder, names, is_done = self._adder, self._adder.names, False
+        adder = self._adder
+        is_done = False
+
+        def all_are_there() -> bool:
+            return adder.present <= self._messages.keys()
+
         try:
             while not is_done:
-                await self._until(
-                    lambda: adder.present <= self._messages.keys(), self._timeout
-                )
-                if late := [names[i] for i in adder.present - self._messages.keys()]:
-                    log.warning(
-                        "no message within %g s: %s", self._timeout, ", ".join(late)
-                    )
-                reply = adder.reply(self._messages)
-                self._messages, self._number, self._reply = {}, self._number + 1, reply
+                await self._until(all_are_there, self._timeout)
+                late = adder.present - self._messages.keys()
+                if late:
+                    names = ", ".join(adder.names[party] for party in late)
+                    log.warning("no message within %g s: %s", self._timeout, names)
+                self._reply = adder.reply(self._messages)
+                self._number += 1
+                self._messages = {}
                 log.info("reply %d, to %d parties", self._number, len(adder.present))
-                is_done = not reply
+                is_done = not self._reply
         finally:
             self._is_over = True
             await self._until(lambda: is_done, END_SECONDS)
@@ -323,14 +346,12 @@ class Coordinator:
                 await self._news.wait_for(condition)
 
     async def _call(self, request: web.Request) -> web.Response:
-        tls = request.transport and request.transport.get_extra_info("ssl_object")
-        party = (
-            self._parties.get(tls.getpeercert(binary_form=True) or b"") if tls else None
-        )
+        party = self._party_of(request)
         # the handshake also admits what a party's certificate has signed
         if party is None:
             raise web.HTTPForbidden
-        number, message = int(request.match_info["number"]), await request.read()
+        number = int(request.match_info["number"])
+        message = await request.read()
 
         def is_its_turn() -> bool:
             is_in = party in self._adder.present and not self._is_over
@@ -346,34 +367,50 @@ class Coordinator:
             return web.Response(status=HTTPStatus.NO_CONTENT)
         raise web.HTTPGone
 
+    def _party_of(self, request: web.Request) -> int | None:
+        """The party whose certificate the TLS handshake has shown."""
+        if request.transport is None:
+            return None
+        tls = request.transport.get_extra_info("ssl_object")
+        if tls is None:
+            return None
+        return self._parties.get(tls.getpeercert(binary_form=True))
+
 
 class Line:
     """A party's line to the coordinator at ``host:port``, for one fit."""
 
     def __init__(self, address: str, max_bytes: int, tls: ssl.SSLContext) -> None:
-        self._address, self._max_bytes, self._tls = address, max_bytes, tls
-        self._number, self._is_connected = 0, True
+        self._address = address
+        self._max_bytes = max_bytes
+        self._tls = tls
+        self._number = 0  # of the next message
+        self._is_connected = True
 
     def exchange(self, message: bytes) -> bytes:
         """Give the next message, and wait for the reply, despite broken lines."""
-        method, body = "PUT", message
+        method = "PUT"
+        body = message
         while True:
             try:
                 status, reply = self._call(method, body)
             except (OSError, HTTPException) as error:
                 if self._is_connected:
+                    reason = ascii(error)  # it may quote what the other side sent
                     log.info(
                         "a call to the coordinator failed (%s): it is not running, or "
                         "one side does not know the other's certificate; trying again "
                         "every %g s",
-                        # it may quote what the other side sent
-                        ascii(error)[:MAX_REASON],
+                        reason[:MAX_REASON],
                         RETRY_SECONDS,
                     )
                 self._is_connected = False
                 time.sleep(RETRY_SECONDS)
                 continue
-            self._is_connected, method, body = True, "GET", b""
+            self._is_connected = True
+            # the message is there: from here, only its reply is asked for
+            method = "GET"
+            body = b""
             if status == HTTPStatus.OK:
                 self._number += 1
                 return reply
@@ -407,6 +444,14 @@ class Line:
 def binary(pem: bytes) -> bytes:
     """The first certificate in a PEM text, in binary form."""
     return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+
+
+def private_key(path: Path) -> EllipticCurvePrivateKey:
+    """The key of a file, which signs for the certificate of a party."""
+    key = load_pem_private_key(path.read_bytes(), None)
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise ValueError(f"{path} holds no elliptic curve key (openssl -newkey ec)")
+    return key
 
 
 def certificate_of(path: Path) -> bytes:

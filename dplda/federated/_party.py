@@ -26,6 +26,7 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.federated._tokens import Tokens, check_size, privatize, sweep_tokens
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy import Guarantee, NonPrivate, epsilon_of
@@ -214,6 +215,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             corpus, kept = _kept(corpus, self.max_doc_tokens, streams)  # private
             check_size(corpus, bits)  # public: the number of tokens
             sentence_ptr = np.unique(kept[rows.doc_ptr])  # public: no sentence is empty
+            table = self._random_topics(rows.n_words, streams)  # public
+            guarantee = self._guarantee(bits, rows.n_words, streams.seeded, charge)
             charge.begin()
             # One blanked token changes one coordinate of one one-hot vector by 1: the
             # positions of all tokens depend on lengths and coins only. Each coordinate
@@ -226,21 +229,36 @@ class IFTMParty(PrivateEstimator, BaseLDA):
                 round=0,
             )  # public
             del corpus, rows, counts, X  # everything below is post-processing
-            guarantee = self._guarantee(tokens, streams.seeded, charge)
-            sentences = None if documents is None else sentence_ptr
-            self._start(tokens, sentences, streams, guarantee)
+            table = tokens.word_weights() * table
+            # whatever ends the sweeps, `refine` goes on from these
+            self._publish(guarantee, table, 0, tokens)
+            n_split = 0
+            if documents is not None:
+                # whole sentences hardly change their topic while topics are random
+                n_split = self.max_iter // 2
+                if n_split:
+                    with interruptible():
+                        table = self._learn(
+                            tokens, table, streams, range(1, n_split + 1)
+                        )
+                tokens = replace(tokens, unit_ptr=sentence_ptr)
+            sweeps = range(n_split + 1, self.max_iter + 1)
+            with interruptible():
+                table = self._learn(tokens, table, streams, sweeps)
+            self._publish(guarantee, table, self.max_iter, tokens)
         return self
 
-    def _guarantee(self, tokens: Tokens, seeded: bool, charge: Charge) -> Guarantee:
+    def _guarantee(
+        self, bits: RandomizedBits | None, n_words: int, seeded: bool, charge: Charge
+    ) -> Guarantee:
         """What a blanked token costs."""
-        mechanism = (
-            f"randomized response on each of the {tokens.n_words} bits of each token's "
-            "one-hot vector (a bit is reported wrongly with probability "
-            f"{tokens.flip:.3g}), once"
-        )
-        is_private = NonPrivate() not in charge.events
-        if not is_private:
-            mechanism = "the words themselves, without noise"
+        mechanism = "the words themselves, without noise"
+        if bits is not None:
+            mechanism = (
+                f"randomized response on each of the {n_words} bits of each token's "
+                "one-hot vector (a bit is reported wrongly with probability "
+                f"{bits.probability:.3g}), once"
+            )
         return make_guarantee(
             charge.events,
             promise=self._promise,
@@ -249,50 +267,32 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             unit="token",
             relation=TOKEN_RELATION,
             mechanism=mechanism,
-            sensitivity=1.0 if is_private else math.inf,
-            noise_scale=None if is_private else 0.0,
+            sensitivity=math.inf if bits is None else 1.0,
+            noise_scale=0.0 if bits is None else None,
             seeded=seeded,
             assumptions=TOKEN_ASSUMPTIONS,
         )
 
-    def _start(
-        self,
-        tokens: Tokens,
-        sentence_ptr: np.ndarray | None,
-        streams: Streams,
-        guarantee: Guarantee,
-    ) -> None:
-        """Train on noisy tokens from random topics, and publish the model; all public.
-
-        The tokens are published first: whatever ends the sweeps, `refine` goes on.
-        """
-        # random topics around the word weights
+    def _random_topics(self, n_words: int, streams: Streams) -> np.ndarray:
+        """Exponential weights of words in topics, which those of words multiply."""
         n_components = int(self.n_components)
         reader = streams.reader(Purpose.INITIAL_TABLE, 0)
-        words = reader.words(n_components * tokens.n_words)
-        scale = -np.log(uniform(words, positive=True)).reshape(n_components, -1)
-        table = tokens.word_weights() * scale
+        words = reader.words(n_components * n_words)
+        return -np.log(uniform(words, positive=True)).reshape(n_components, -1)
+
+    def _publish(
+        self, guarantee: Guarantee, table: np.ndarray, n_iter: int, tokens: Tokens
+    ) -> None:
+        """Set the fitted attributes, all public."""
         epsilon = epsilon_of(guarantee.events, 0.0)
-        cost = {
-            "token_epsilon_": epsilon,
-            "document_epsilon_": epsilon * (self.max_doc_tokens or math.inf),
-        }
-        publish(self, guarantee, components_=table, n_iter_=0, _tokens=tokens, **cost)
-        n_split = 0
-        if sentence_ptr is not None:
-            # whole sentences hardly change their topic while the topics are random
-            n_split = self.max_iter // 2
-            if n_split:
-                table = self._learn(tokens, table, streams, range(1, n_split + 1))
-            tokens = replace(tokens, unit_ptr=sentence_ptr)
-        sweeps = range(n_split + 1, self.max_iter + 1)
         publish(
             self,
             guarantee,
-            components_=self._learn(tokens, table, streams, sweeps),
-            n_iter_=self.max_iter,
+            components_=table,
+            n_iter_=n_iter,
+            token_epsilon_=epsilon,
+            document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
             _tokens=tokens,
-            **cost,
         )
 
     @_fit_context(prefer_skip_nested_validation=True)

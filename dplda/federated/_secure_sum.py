@@ -35,6 +35,7 @@ from sklearn.utils import check_random_state
 
 from dplda.core._private_fit import TRUSTED_PARTY
 from dplda.document._document_lda import DocumentLDA
+from dplda.leaf._calm import interruptible
 from dplda.leaf._checks import check_integer
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import visible
@@ -228,7 +229,8 @@ class SecureSum:
             if j != self._me:
                 mask = self._mask(j, place, total.size)
                 total = total + mask if self._me < j else total - mask  # modulo 2**64
-        reply = self._exchange(self._transcript + total.astype("<u8").tobytes())
+        with interruptible():  # others may be late
+            reply = self._exchange(self._transcript + total.astype("<u8").tobytes())
         self._transcript = hashlib.sha256(self._transcript + place + reply).digest()
         kind, body = reply[:1], reply[1:]
         if kind == SUM and len(body) == 8 * cells.size:

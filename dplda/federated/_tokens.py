@@ -76,7 +76,8 @@ class Tokens:
         """
         # words whose estimate is lost in the noise can still be proposed
         noise = self.n_tokens * (self.flip * (1 - self.flip) / (1 - 2 * self.flip) ** 2)
-        return np.maximum(self.word_scores(), max(1.0, 0.5 * noise**0.5))
+        floor = max(1.0, 0.5 * noise**0.5)
+        return np.maximum(self.word_scores(), floor)
 
 
 def check_size(corpus: Corpus, bits: RandomizedBits | None) -> None:
@@ -98,7 +99,8 @@ def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> 
     # coordinate of another token, because the order and the number of tokens do not
     # depend on words. Every coordinate of every token gets independent noise, so that
     # this costs the mechanism's epsilon.
-    word, n_words = corpus.word, corpus.n_words
+    word = corpus.word
+    n_words = corpus.n_words
     each = np.arange(len(word) + 1)
     if bits is None:
         return Tokens(each, corpus.doc_ptr, each, word.copy(), n_words, 0.0)
@@ -121,18 +123,14 @@ class Topics:
     @classmethod
     def from_weights(cls, table: NDArray[np.float64]) -> Topics:
         """Make the tables of non-negative weights (n_components, n_words)."""
-        phi = np.maximum(table / table.sum(axis=1, keepdims=True), SMALLEST).astype(
-            np.float32
-        )
+        phi = _shares(table)
         weight = np.ascontiguousarray(phi.T)
-        threshold, alias = (
-            np.empty(weight.shape, np.uint32),
-            np.empty(weight.shape, np.int32),
-        )
-        n = weight.shape[1]
-        _metropolis.build_alias(
-            weight, threshold, alias, np.empty(n), np.empty(n, np.int32)
-        )
+        threshold = np.empty(weight.shape, np.uint32)
+        alias = np.empty(weight.shape, np.int32)
+        n_components = weight.shape[1]
+        left = np.empty(n_components)
+        stack = np.empty(n_components, np.int32)
+        _metropolis.build_alias(weight, threshold, alias, left, stack)
         return cls(phi, threshold, alias)
 
 
@@ -155,20 +153,23 @@ def sweep_tokens(
     number of times that each word was drawn with each topic, (n_components, n_words).
     """
     model = Topics.from_weights(table)
-    prior = np.maximum(word_prior / word_prior.sum(), SMALLEST).astype(np.float32)
+    prior = _shares(word_prior)
     # likelihood ratio of a word not reported
     base = (tokens.flip / (1 - tokens.flip)) ** 2
     blocks = tokens.blocks()
     n_shares = max(1, min(len(blocks), joblib.effective_n_jobs(n_jobs)))
 
     def run(share: NDArray[np.int64]) -> NDArray[np.int32]:
-        counts, n = np.zeros(table.shape, np.int32), len(table)
+        counts = np.zeros(table.shape, np.int32)
+        n_components = len(table)
         for block in map(int, share):
-            doc_ptr = tokens.doc_ptr[blocks[block][0] : blocks[block][1] + 1]
+            first_doc, last_doc = blocks[block]
+            doc_ptr = tokens.doc_ptr[first_doc : last_doc + 1]
             ptr = tokens.ptr[doc_ptr[0] : doc_ptr[-1] + 1]
             # where each document's units begin
             units = np.searchsorted(tokens.unit_ptr, doc_ptr)
-            first, last = int(units[0]), int(units[-1])
+            first = int(units[0])
+            last = int(units[-1])
             reader = streams.reader(Purpose.PROPOSALS, t, block)
             _metropolis.sweep(
                 units,
@@ -187,14 +188,21 @@ def sweep_tokens(
                 reader.words(2 * (last - first)),
                 reader.words(4 * len(ptr) - 4),
                 counts,
-                np.empty(n, np.int32),
-                np.empty(n),
-                np.empty(n, np.int64),
+                np.empty(n_components, np.int32),
+                np.empty(n_components),
+                np.empty(n_components, np.int64),
             )
         return counts
 
     parts = in_threads(run, np.array_split(np.arange(len(blocks)), n_shares), n_jobs)
     # integer sums do not depend on the order
-    return sum(
-        (part.astype(np.int64) for part in parts), np.zeros(table.shape, np.int64)
-    )
+    total = np.zeros(table.shape, np.int64)
+    for part in parts:
+        total += part
+    return total
+
+
+def _shares(weights: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Each row over its sum, as probabilities that float32 can hold."""
+    shares = weights / weights.sum(axis=-1, keepdims=True)
+    return np.maximum(shares, SMALLEST).astype(np.float32)

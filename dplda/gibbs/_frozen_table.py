@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from numbers import Integral
-from typing import Any
 
 import joblib
 import numpy as np
@@ -21,21 +20,19 @@ from dplda.core._fold_in import LANES, aligned_zeros
 from dplda.core._private_fit import Interval
 from dplda.kernels import _frozen, _release
 from dplda.leaf._threads import in_threads, n_threads
+from dplda.privacy._mechanisms import PIECE as PIECE_WORDS
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
-PIECE_TOKENS = 1 << 15  # tokens that a thread takes at a time when few are left
 # for which docs/proofs_word.md bounds the distance of a draw: 2**-118
-MAX_COMPONENTS = 2048
+MAX_COMPONENTS = _frozen.MAX_TOPICS
 N_COMPONENTS = {"n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")]}
 TOPIC = np.int16  # of a token; -1 for none yet
-NO_WORDS = np.empty(0, np.uint64)
 # cells whose sizes are added up in single precision; enters results
 PIECE_CELLS = 1 << 16
-PIECE_WORDS = 1 << 16  # random words at a time: 512 kB
-SMALLEST, LARGEST = 2.0**-14, 65504.0  # of the normal halves
-BITS_OF_LARGEST = 0x7BFF  # of 65504
-FRACTION = 1023  # mask of the last ten bits of a half
+HALF = np.finfo(np.float16)  # its normal numbers are the table's
+BITS_OF_LARGEST = int(HALF.max.view(np.uint16))
+FRACTION = (1 << HALF.nmant) - 1  # mask of the last bits of a half
 # in units of the prior; halves have 30 binary orders of magnitude
 LARGEST_CLIP = 1 << 22
 SMALLEST_PRIOR = 2.0**-60  # in units of a count
@@ -56,7 +53,7 @@ class HalfTable:
     @classmethod
     def from_counts(
         cls,
-        counts: npt.NDArray[Any],
+        counts: npt.NDArray[np.generic],
         count_clip: float,
         prior: float,
         *,
@@ -76,27 +73,26 @@ class HalfTable:
         threads = n_threads(n_jobs)
         # weights are in units of the prior
         factor = 1.0 / max(unit * prior, SMALLEST_PRIOR)
-        weight = factor, -mean * factor, min(count_clip / prior, 1e30)
+        weight = (factor, -mean * factor, min(count_clip / prior, 1e30))
 
         n_rows = max(1, PIECE_CELLS // n_components)  # of a piece
-        sums, largest = np.zeros((2, -(-n_words // n_rows), padded), np.float32)
-        largest += 1
+        n_pieces = -(-n_words // n_rows)
+        sums = np.zeros((n_pieces, padded), np.float32)
+        largest = np.ones((n_pieces, padded), np.float32)
         _release.add_weights(counts, *weight, n_rows, sums, largest, threads)
         sizes = sum(sums.astype(np.float64), np.zeros(padded))  # row after row
         # smallest and largest half of each topic, and what a weight of 1 becomes
-        low, high, scale = columns = np.zeros((3, padded), np.float32)
+        low, high, scale = np.zeros((3, padded), np.float32)
         topics = slice(n_components)
-        exact = (
-            LARGEST
-            / (largest.max(axis=0)[topics] / sizes[topics]).max()
-            / sizes[topics]
-        )
-        smallest = np.maximum(exact, SMALLEST).astype(np.float16)
+        shares = largest.max(axis=0)[topics] / sizes[topics]
+        exact = float(HALF.max) / shares.max() / sizes[topics]
+        smallest = np.maximum(exact, float(HALF.smallest_normal)).astype(np.float16)
         bits = smallest.view(np.uint16).astype(np.int64)
-        bits = np.minimum(
-            bits + _steps(count_clip, prior)[bits & FRACTION], BITS_OF_LARGEST
-        )
-        columns[:, topics] = smallest, bits.astype(np.uint16).view(np.float16), exact
+        steps = _steps(count_clip, prior)[bits & FRACTION]
+        bits = np.minimum(bits + steps, BITS_OF_LARGEST).astype(np.uint16)
+        low[topics] = smallest
+        high[topics] = bits.view(np.float16)
+        scale[topics] = exact
         half = aligned_zeros((n_words, padded), np.uint16)
         _release.write_halves(counts, *weight, scale, low, high, half, threads)
         return cls(half, n_components)
@@ -119,8 +115,9 @@ def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
     steps = []
     for m in range(FRACTION + 1, 2 * FRACTION + 2):
         product = ratio.numerator * m // ratio.denominator
-        exponent = product.bit_length() - 11
-        steps.append(min((exponent << 10) + (product >> exponent) - m, 1 << 15))
+        exponent = product.bit_length() - (FRACTION + 1).bit_length()
+        largest = (exponent << HALF.nmant) + (product >> exponent)
+        steps.append(min(largest - m, BITS_OF_LARGEST))  # no half has more above it
     return np.array(steps, np.int64)
 
 
@@ -133,10 +130,8 @@ class TokensByWord:
 
     @classmethod
     def from_corpus(cls, corpus: Corpus) -> TokensByWord:
-        ptr, token = (
-            np.empty(corpus.n_words + 1, np.int64),
-            np.empty(corpus.n_tokens, np.int32),
-        )
+        ptr = np.empty(corpus.n_words + 1, np.int64)
+        token = np.empty(corpus.n_tokens, np.int32)
         _release.list_by_word(corpus.word, ptr, token)
         return cls(ptr, token)
 
@@ -177,12 +172,15 @@ def pieces_of(corpus: Corpus, n_jobs: int | None) -> list[Piece]:
     Small pieces are slower, because fewer documents are swept side by side. Documents
     of about one length are begun one after the other: none is left over at the end.
     """
-    blocks, start, pieces = corpus.blocks(BLOCK_TOKENS), 0, []
+    blocks = corpus.blocks(BLOCK_TOKENS)
     threads = joblib.effective_n_jobs(n_jobs)
     n_whole = len(blocks) - (threads if threads > 1 else 0)
+    pieces: list[Piece] = []
+    start = 0
     for stream, block in enumerate(blocks):
         first = start
-        for documents in [block] if stream < n_whole else block.blocks(PIECE_TOKENS):
+        parts = [block] if stream < n_whole else block.blocks(BLOCK_TOKENS // 4)
+        for documents in parts:
             order = np.argsort(-np.diff(documents.doc_ptr), kind="stable")
             pieces.append(Piece(documents, order, start, stream, start - first))
             start += documents.n_tokens
@@ -207,13 +205,15 @@ def draw_topics(
     tolerance = _frozen.tolerance(table.half.shape[1])
 
     def run(piece: Piece) -> None:
-        documents, n = piece.documents, piece.documents.n_tokens
+        documents = piece.documents
+        n = documents.n_tokens
         part = topics[piece.start : piece.start + n]
         before = part.copy()
         reader = partial(
             streams.reader, Purpose.TOPICS, t, piece.stream, skip=piece.skip
         )
-        bits, refinement = reader().words(n), NO_WORDS
+        bits = reader().words(n)
+        refinement: npt.NDArray[np.uint64] | None = None
         while True:
             n_exact = _frozen.sweep(
                 documents.word,

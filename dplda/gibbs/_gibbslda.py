@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts, row_blocks
+from dplda.core._corpus import BLOCK, Corpus, Matrix, check_counts, row_blocks
 from dplda.core._fold_in import pad
 from dplda.core._private_fit import no_guarantee, publish
 from dplda.gibbs._frozen_table import (
@@ -30,7 +30,6 @@ from dplda.privacy._streams import Purpose, Reader, Streams
 # documents hardly leave the topics that they begin with (docs/decisions.md, record 16).
 # With fewer topics, a uniform start ends better.
 LIVE_START = 256
-PIECE_TOKENS = 1 << 16  # whose random words are drawn at a time; changes no result
 NO_GUARANTEE = no_guarantee(
     "document", "one document is added or removed", "exact word-topic counts"
 )
@@ -104,7 +103,7 @@ class GibbsLDA(BaseLDA):
     (50, 3)
     """
 
-    _parameter_constraints = BaseLDA._parameter_constraints | N_COMPONENTS
+    _parameter_constraints = {**BaseLDA._parameter_constraints, **N_COMPONENTS}
 
     def __init__(
         self,
@@ -120,12 +119,10 @@ class GibbsLDA(BaseLDA):
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> GibbsLDA:
+    def fit(self, X: Matrix, y: object = None) -> GibbsLDA:
         """Train on documents: `max_iter` sweeps."""
-        corpus, n_sweeps = (
-            Corpus.from_counts(check_counts(self, X, reset=True)),
-            int(self.max_iter),
-        )
+        corpus = Corpus.from_counts(check_counts(self, X, reset=True))
+        n_sweeps = int(self.max_iter)
         counts = average_counts(
             corpus,
             int(self.n_components),
@@ -183,7 +180,8 @@ def average_counts(
     if before is None:
         by_word.count(topics, counts, n_jobs)
     largest = max(1.0, float(frequencies.max(initial=0)))
-    total, n_averaged = np.zeros_like(counts, np.int64), -(-max_iter // 4)
+    total = np.zeros_like(counts, np.int64)
+    n_averaged = math.ceil(max_iter / 4)
     pieces = pieces_of(corpus, n_jobs)
     for t, n_left in zip(sweeps, range(max_iter - 1, -1, -1)):
         table = HalfTable.from_counts(
@@ -220,12 +218,12 @@ def live_counts(
     counts as the next whole number.
     """
     counts = pad(np.broadcast_to(np.int32(0), (n_words, n_components)), np.int32)
-    totals, reader = np.zeros(n_components, np.int64), streams.reader(Purpose.TOPICS, 0)
+    totals = np.zeros(n_components, np.int64)
+    reader = streams.reader(Purpose.TOPICS, 0)
     for X in matrices:
         for rows in row_blocks(X.indptr):  # the tokens of a block are in memory
-            live_sweep(
-                Corpus.from_counts(X[rows].ceil()), counts, totals, reader, **priors
-            )
+            corpus = Corpus.from_counts(X[rows].ceil())
+            live_sweep(corpus, counts, totals, reader, **priors)
     return counts[:, :n_components]
 
 
@@ -247,9 +245,10 @@ def live_sweep(
     """
     topics = np.full(corpus.n_tokens, -1, np.int32)
     scratch = np.empty((4, counts.shape[1]), np.float32)
-    end = 0
-    for block in corpus.blocks(PIECE_TOKENS):
-        start, end = end, end + block.n_tokens
+    start = 0
+    # whose random words are drawn at a time; changes no result
+    for block in corpus.blocks(BLOCK):
+        end = start + block.n_tokens
         _gibbs.collapsed_sweep(
             block.word,
             block.doc_ptr,
@@ -261,4 +260,5 @@ def live_sweep(
             reader.words(block.n_tokens),
             scratch,
         )
+        start = end
     return topics

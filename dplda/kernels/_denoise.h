@@ -8,20 +8,36 @@
 #define DPLDA_DENOISE_H
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "_sets.h"
 
 /* Nodes of the table of posterior means, at whole numbers of the leading bits of two floats: u, what
- * a cell is expected to be, from 2**-12 on, 4 an octave; and z, what is seen, as z + 8 from 1 on, 32
- * an octave. Both are in units of the noise of the cell. */
+ * a cell is expected to be, from 2**-12 to 2**12, 4 an octave; and z, what is seen, as y = z + 8 from
+ * 1 on, 32 an octave, for 10 octaves. Both are in units of the noise of the cell. This is the only
+ * place that says so: Python reads the nodes from `dplda_node`. */
 enum {
-    DPLDA_EXPECTED = 97,
-    DPLDA_SEEN = 320,
-    DPLDA_EXPECTED_SHIFT = 21,
-    DPLDA_SEEN_SHIFT = 18,
-    DPLDA_FIRST_EXPECTED = (127 - 12) << 2,
-    DPLDA_FIRST_SEEN = 127 << 5
+    DPLDA_EXPECTED_BITS = 2, /* of the fraction that stay: 4 nodes an octave */
+    DPLDA_SEEN_BITS = 5,
+    DPLDA_EXPECTED = (24 << DPLDA_EXPECTED_BITS) + 1, /* 97 */
+    DPLDA_SEEN = 10 << DPLDA_SEEN_BITS,               /* 320 */
+    DPLDA_EXPECTED_SHIFT = 23 - DPLDA_EXPECTED_BITS,
+    DPLDA_SEEN_SHIFT = 23 - DPLDA_SEEN_BITS,
+    DPLDA_FIRST_EXPECTED = (127 - 12) << DPLDA_EXPECTED_BITS,
+    DPLDA_FIRST_SEEN = 127 << DPLDA_SEEN_BITS,
+    /* Just before the last nodes, 4096 and 1008: a cell lies between its node and the next one. */
+    DPLDA_MOST_EXPECTED = 4095,
+    DPLDA_MOST_SEEN = 1007,
+    DPLDA_SEEN_OFFSET = 8 /* y - z */
 };
+
+/* The value of node number `node` of an axis: the float whose leading bits it counts. */
+static inline float dplda_node(int32_t node, int32_t first, int shift) {
+    const int32_t bits = (first + node) << shift;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 /* A noisy table (n_words, n_topics), and what is known of its cells. */
 typedef struct {
@@ -111,8 +127,8 @@ DPLDA_INLINE void nodes_of(const dplda_noisy_table *t, ptrdiff_t word, ptrdiff_t
     const double *cells = t->average + word * t->n_topics + topic;
     const vec share = v_load(t->center + word * t->stride + topic);
     *seen = v_mul(load_cells(cells, t->n_topics - topic), v_all(1 / t->scale[word]));
-    *u = v_min(v_mul(v_all(t->rate[word]), share), v_all(4095));
-    *y = v_max(v_min(v_add(*seen, v_all(8)), v_all(1007)), v_all(1));
+    *u = v_min(v_mul(v_all(t->rate[word]), share), v_all(DPLDA_MOST_EXPECTED));
+    *y = v_max(v_min(v_add(*seen, v_all(DPLDA_SEEN_OFFSET)), v_all(DPLDA_MOST_SEEN)), v_all(1));
 }
 
 /* counts (DPLDA_EXPECTED, DPLDA_SEEN) += the cells of every `stride`-th word at their nearest nodes.
@@ -166,7 +182,7 @@ static void NAME(dplda_estimate)(const dplda_noisy_table *t, ptrdiff_t first, pt
             low = v_add(low, v_mul(p, v_sub(v_load(corner[1]), low)));
             high = v_add(high, v_mul(p, v_sub(v_load(corner[3]), high)));
             low = v_mul(v_add(low, v_mul(q, v_sub(high, low))), below);
-            low = v_add(low, v_max(v_sub(seen, v_all(999)), v_all(0)));
+            low = v_add(low, v_max(v_sub(seen, v_all(DPLDA_MOST_SEEN - DPLDA_SEEN_OFFSET)), v_all(0)));
             low = v_add(v_max(v_mul(v_all(t->scale[word]), low), v_all(0)), v_all(least));
             store_some(table + word * t->n_topics + k, low, t->n_topics - k);
         }

@@ -5,6 +5,7 @@ F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
+def nodes() -> tuple[F32, F32]: ...
 def count(
     average: F64, rate: F32, scale: F32, center: F32, stride: int, out: I64
 ) -> None: ...

@@ -6,7 +6,7 @@ Results are the same for every instruction set and number of threads. The loops 
 """
 
 from cython cimport floating
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 import numpy as np
 
@@ -17,6 +17,12 @@ cdef extern from "_denoise.h":
     enum:
         EXPECTED "DPLDA_EXPECTED"
         SEEN "DPLDA_SEEN"
+        EXPECTED_SHIFT "DPLDA_EXPECTED_SHIFT"
+        SEEN_SHIFT "DPLDA_SEEN_SHIFT"
+        FIRST_EXPECTED "DPLDA_FIRST_EXPECTED"
+        FIRST_SEEN "DPLDA_FIRST_SEEN"
+        SEEN_OFFSET "DPLDA_SEEN_OFFSET"
+    float node "dplda_node"(int32_t node, int32_t first, int shift) noexcept nogil
     ctypedef struct noisy_table "dplda_noisy_table":
         const double* average
         Py_ssize_t n_topics
@@ -38,6 +44,16 @@ cdef extern from "_denoise.h":
         int set, const float* table, Py_ssize_t n_topics, Py_ssize_t first, Py_ssize_t last,
         const float* factor, Py_ssize_t padded, float* shares) noexcept nogil
     void c_temper "dplda_temper"(int set, float* x, Py_ssize_t n, float power) noexcept nogil
+
+
+def nodes():
+    """Where the means of `estimate` stand: what is expected (97,), and what is seen (320,).
+
+    Both are in units of the noise of the cell.
+    """
+    expected = [node(i, FIRST_EXPECTED, EXPECTED_SHIFT) for i in range(EXPECTED)]
+    seen = [node(i, FIRST_SEEN, SEEN_SHIFT) - SEEN_OFFSET for i in range(SEEN)]
+    return np.array(expected, np.float32), np.array(seen, np.float32)
 
 
 cdef noisy_table bind(

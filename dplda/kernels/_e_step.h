@@ -55,8 +55,8 @@ DPLDA_INLINE void NAME(transpose_double)(const double *const *from, ptrdiff_t k,
 #undef VEC
 #undef OP
 #define REAL double
-#define VEC vd
-#define OP(name) vd_##name
+#define VEC NAME(vd)
+#define OP(name) NAME(vd_##name)
 #include "_digamma.h"
 #include "_e_step_loops.h"
 #undef REAL

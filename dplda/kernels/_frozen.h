@@ -25,7 +25,8 @@ enum {
     DPLDA_LANES = 16,     /* the interval order: topics modulo 16 */
     DPLDA_SHORT = 12,     /* vectors of 16 topics of the longest short row */
     DPLDA_GROUP = 4,      /* vectors between two stored sums of a longer row */
-    DPLDA_MOST_SUMS = 32, /* of 2048 topics */
+    DPLDA_MOST_SUMS = 32, /* of a row */
+    DPLDA_MOST_TOPICS = DPLDA_MOST_SUMS * DPLDA_GROUP * DPLDA_LANES,
     DPLDA_IN_FLIGHT = 16, /* documents that are swept side by side, or fewer with long rows */
     DPLDA_AHEAD = 32,     /* tokens between a prefetch and its use */
     DPLDA_COUNTERS = 4    /* counts of one topic, so that equal topics do not wait for each other */

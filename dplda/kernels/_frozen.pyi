@@ -1,6 +1,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+MAX_TOPICS: int
+
 def tolerance(padded: int) -> float: ...
 def sweep(
     word: NDArray[np.int32],
@@ -10,6 +12,6 @@ def sweep(
     half: NDArray[np.uint16],
     doc_topic_prior: float,
     bits: NDArray[np.uint64],
-    refinement: NDArray[np.uint64],
+    refinement: NDArray[np.uint64] | None,
     tolerance: float,
 ) -> int: ...

@@ -26,9 +26,14 @@ cdef extern from "_frozen.h" nogil:
         float* scratch
         int64_t n_exact
         int unrefined
+    enum:
+        MOST_TOPICS "DPLDA_MOST_TOPICS"
     float proven_tolerance "dplda_tolerance"(int64_t padded)
     int64_t scratch_floats "dplda_scratch_floats"(int64_t padded)
     void sweep_documents "dplda_sweep_documents"(Sweep* sweep, int set)
+
+
+MAX_TOPICS = MOST_TOPICS
 
 
 def tolerance(padded):
@@ -44,19 +49,20 @@ def sweep(
     const uint16_t[:, ::1] half,         # in: (n_words, padded) normal halves, 0 on the padding
     double doc_topic_prior,
     const uint64_t[::1] bits,            # in: first 64 bits of each token's uniform number
-    const uint64_t[::1] refinement,      # in: the next 64 bits of each, or empty
+    const uint64_t[::1] refinement,      # in: the next 64 bits of each, or None
     double tolerance,
 ):
     """Draw the topic of every token; the order of the documents does not matter.
 
-    Returns how many draws integers decided, or -1 if a draw needs `refinement` and it is empty:
+    Returns how many draws integers decided, or -1 if a draw needs `refinement` and it is None:
     then `topics` has to be restored. Below the tolerance that `tolerance` returns, topics may be
     wrong.
     """
     cdef Sweep s
-    if half.shape[1] % 16 or half.shape[1] > 2048 or order.shape[0] != doc_ptr.shape[0] - 1:
+    if half.shape[1] % 16 or half.shape[1] > MOST_TOPICS or order.shape[0] != doc_ptr.shape[0] - 1:
         raise ValueError(
-            "the table must be padded to a multiple of 16, at most 2048, and the order complete"
+            f"the table must be padded to a multiple of 16, at most {MOST_TOPICS}, "
+            "and the order complete"
         )
     if not word.shape[0]:
         return 0
@@ -66,7 +72,7 @@ def sweep(
     s.topics, s.half, s.padded = &topics[0], &half[0, 0], half.shape[1]
     s.doc_topic_prior, s.tolerance = doc_topic_prior, <float>tolerance
     s.bits = &bits[0]
-    s.refinement = &refinement[0] if refinement.shape[0] else NULL
+    s.refinement = &refinement[0] if refinement is not None else NULL
     s.scratch = &scratch[0]
     s.n_exact, s.unrefined = 0, 0
     with nogil:

@@ -1,4 +1,5 @@
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 F32 = NDArray[np.float32]
@@ -9,20 +10,11 @@ I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
 def fold_in(
-    indptr: I32,
-    indices: I32,
-    data: F32,
+    X: sp.csr_array,
     rows: I64,
-    phi: F32,
-    bytes: U8,
-    inverse_size: F32,
-    least: float,
-    prior: float,
-    n_components: int,
-    max_iter: int,
-    tol: float,
-    variational: bool,
     theta: F32,
+    inference: object,  # `Inference` of dplda.core._fold_in, which may import kernels
+    bytes: U8,
     scratch: F32,
     copies: U8,
 ) -> None: ...

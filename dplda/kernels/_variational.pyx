@@ -109,20 +109,11 @@ cdef void infer_documents(void* loop, Py_ssize_t piece, int thread) noexcept nog
 
 @cython.boundscheck(False)  # even under sanitizers: the function takes the address of empty arrays
 def fold_in(
-    const int32_t[::1] indptr,           # in: CSR of the documents
-    const int32_t[::1] indices,          # in
-    const float[::1] data,               # in: counts
+    X,                                   # in: CSR of the documents; float32, int32 indices
     const int64_t[::1] rows,             # in: the documents to work on, each at most once
-    const float[:, ::1] phi,             # in: (n_words, padded) word probabilities
-    const uint8_t[:, ::1] bytes,         # in: the same from `narrow`; empty: phi is read
-    const float[::1] inverse_size,       # in: (padded,) 1 / topic sizes; empty: nothing is left out
-    float least,                         # in: counts of a cell at least, if something is
-    float prior,                         # in: doc_topic_prior
-    Py_ssize_t n_components,
-    Py_ssize_t max_iter,
-    float tol,                           # in: stop below this L1 change of theta; 0: never
-    bint variational,                    # in: whether to find a Dirichlet posterior
     float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
+    inference,                           # in: the `Inference` of ``dplda.core._fold_in``
+    const uint8_t[:, ::1] bytes,         # in: its table from `narrow`; empty: that of floats is read
     float[:, ::1] scratch,               # scratch: (n_threads, 7 * padded)
     uint8_t[:, ::1] copies,              # scratch: (n_threads, words + 31, padded to 32); empty:
                                          # rows are read
@@ -130,9 +121,12 @@ def fold_in(
     """Infer the topic weights of documents under a fixed table, in as many threads as scratch has.
 
     In the end `theta` holds weights that sum to 1, or exp(E[log theta]) if `variational`. With
-    `inverse_size`, a document whose weights differ reads the table less what it has added to it
+    `own` counts, a document whose weights differ reads the table less what it has added to it
     with these weights.
     """
+    cdef const int32_t[::1] indptr = X.indptr, indices = X.indices
+    cdef const float[::1] data = X.data, inverse_sizes = None
+    cdef const float[:, ::1] phi = inference.phi
     cdef Inference loop
     cdef int n_threads = <int>scratch.shape[0]
     cdef Py_ssize_t r, longest = 0, padded = theta.shape[1], n_topics = (padded + 31) // 32 * 32
@@ -147,18 +141,27 @@ def fold_in(
             bytes.shape[0] == 0 or copies.shape[0] != n_threads or
             copies.shape[1] < (longest + 31) * n_topics):
         raise ValueError("copies must have room for the bytes of the longest document")
-    if inverse_size.shape[0] and (inverse_size.shape[0] != padded or copies.shape[0] == 0):
-        raise ValueError("bytes must have copies, and inverse_size the topics")
+    loop.all.inverse_size, loop.all.least = NULL, 0
+    if inference.own is not None:
+        inverse_sizes = inference.own.inverse_sizes
+        if inverse_sizes.shape[0] != padded or copies.shape[0] == 0:
+            raise ValueError("bytes must have copies, and inverse_sizes the topics")
+        loop.all.inverse_size = &inverse_sizes[0]
+        loop.all.least = inference.own.least
     loop.indptr, loop.indices, loop.data = &indptr[0], &indices[0], &data[0]
-    loop.rows, loop.n_rows, loop.theta = &rows[0], rows.shape[0], &theta[0, 0]
-    loop.scratch, loop.size = &scratch[0, 0], copies.shape[1]
+    loop.rows, loop.n_rows = &rows[0], rows.shape[0]
+    loop.theta = &theta[0, 0]
+    loop.scratch = &scratch[0, 0]
     loop.copies = &copies[0, 0] if copies.shape[0] else NULL
+    loop.size = copies.shape[1]
     loop.all.phi, loop.all.padded = &phi[0, 0], padded
     loop.all.bytes = &bytes[0, 0] if bytes.shape[0] else NULL
-    loop.all.inverse_size = &inverse_size[0] if inverse_size.shape[0] else NULL
-    loop.all.n_components, loop.all.prior, loop.all.least = n_components, prior, least
-    loop.all.n_blocks = (n_components + 7) // 8
-    loop.all.max_iter, loop.all.tol, loop.all.variational = max_iter, tol, variational
+    loop.all.n_components = inference.n_components
+    loop.all.n_blocks = (loop.all.n_components + 7) // 8
+    loop.all.prior = inference.doc_topic_prior
+    loop.all.max_iter = inference.steps.most
+    loop.all.tol = inference.steps.tolerance
+    loop.all.variational = inference.variational
     with nogil:
         run_pieces(
             infer_documents, &loop, (loop.n_rows + DOCUMENTS - 1) // DOCUMENTS, n_threads)

@@ -1,46 +1,89 @@
-"""What surrounds a process must neither end paid work nor hide what it has found."""
+"""What surrounds a process must neither end paid work nor hide what it has found.
+
+A `Calm` begins when something is paid for. Until it ends, words of this package wait,
+floating-point errors of NumPy are silent, and signals wait: a result that was paid for
+is kept before a warning, which the caller may have made an error, or Ctrl-C is heard.
+Work that may be ended without a loss runs inside of `interruptible`.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
+from types import FrameType
 from typing import TypeAlias
 
 Word: TypeAlias = tuple[str, type[Warning]]  # a message and its category
+Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
 # What waits to be said, in this thread; None: words are said at once.
 _WAITING: ContextVar[list[Word] | None] = ContextVar("_WAITING", default=None)
-# An operator or a timer sends these, and Python turns them into exceptions.
-_SIGNALS = {
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
-    if hasattr(signal, name)
-}
+
+
+class _Signals:
+    """Lets the signals of the process wait whose handlers are Python code.
+
+    Python runs such handlers in the main thread alone: no other thread needs this.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Handler] = {}  # those that wait, by signal
+        self._heard: list[int] = []
+
+    def hold(self) -> bool:
+        """Let signals wait; False if they do already, or never reach this thread."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._handlers or not is_main:
+            return False
+        found = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        for number, handler in found.items():
+            if callable(handler) and not isinstance(handler, signal.Handlers):
+                self._handlers[number] = handler
+                signal.signal(number, self._note)
+        return bool(self._handlers)
+
+    def let_go(self) -> None:
+        """Give the handlers back, and let them hear what came meanwhile."""
+        while self._handlers:
+            number, handler = self._handlers.popitem()
+            signal.signal(number, handler)
+        while self._heard:
+            signal.raise_signal(self._heard.pop(0))
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number not in self._heard:
+            self._heard.append(number)
+
+
+_signals = _Signals()
 
 
 class Calm:
-    """A stretch of work that the caller's warnings and NumPy modes leave alone.
+    """Work that warnings, NumPy modes and signals of the caller leave alone.
 
-    From `begin` on, words of this package wait, and floating-point errors are silent.
-    `end` gives the caller's mode back, and returns the words.
+    From `begin` on, all of these wait. `end` gives the caller's modes back, and returns
+    the words. `hear` then lets signals be heard.
     """
 
     def __init__(self) -> None:
         self._token: Token[list[Word] | None] | None = None
+        self._holds_signals = False
 
     def begin(self) -> None:
-        """Let words wait from now on."""
+        """Let words and signals wait from now on."""
         import numpy as np  # the command line needs none for its help
 
+        self._holds_signals = _signals.hold()
         self._mode = np.errstate(all="ignore")
         self._mode.__enter__()
         self._token = _WAITING.set([])
 
     def end(self) -> list[Word]:
-        """Stop to wait, and return the words; none if nothing has begun."""
+        """Stop to wait for words, and return them; none if nothing has begun."""
         if self._token is None:
             return []
         words = _WAITING.get() or []
@@ -49,6 +92,31 @@ class Calm:
         self._mode.__exit__(None, None, None)
         return words
 
+    def hear(self) -> None:
+        """Let signals be heard again, those that have waited first."""
+        if self._holds_signals:
+            self._holds_signals = False
+            _signals.let_go()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Hear signals in this block, although work is paid for: ending it loses nothing.
+
+    An exception leaves the block with signals waiting again.
+    """
+    was_held = bool(_signals._handlers) and (
+        threading.current_thread() is threading.main_thread()
+    )
+    if not was_held:
+        yield
+        return
+    try:
+        _signals.let_go()
+        yield
+    finally:
+        _signals.hold()
+
 
 def wait_with(message: str, category: type[Warning]) -> bool:
     """Whether a word waits: it is then said at the end of the work."""
@@ -56,22 +124,6 @@ def wait_with(message: str, category: type[Warning]) -> bool:
     if waiting is not None:
         waiting.append((message, category))
     return waiting is not None
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let signals wait for a moment: between a release and where its value is kept.
-
-    Where a system cannot block signals, nothing changes.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def say_progress(line: str) -> None:

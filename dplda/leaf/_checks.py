@@ -6,15 +6,16 @@ import html
 import math
 import re
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Literal
 
 # A mechanism that publishes each unit with probability delta satisfies it: one in a
 # hundred is no protection.
 LARGEST_DELTA = 0.01
+LARGEST_INTEGER = 2**31 - 1  # indices are int32
 
 
 def check_number(
-    name: str, value: Any, low: float, high: float, *, closed: str = "both"
+    name: str, value: object, low: float, high: float, *, closed: str = "both"
 ) -> float:
     """Return `value` as a float in an interval; `closed` says which ends belong to it.
 
@@ -27,11 +28,13 @@ def check_number(
         number = float(value)
     except OverflowError:  # an int beyond the largest float
         number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
-    above = number >= low if closed in ("both", "left") else number > low
-    below = number <= high if closed in ("both", "right") else number < high
+    takes_low = closed in ("both", "left")
+    takes_high = closed in ("both", "right")
+    above = number >= low if takes_low else number > low
+    below = number <= high if takes_high else number < high
     if not (above and below):
-        left = "[" if closed in ("both", "left") else "("
-        right = "]" if closed in ("both", "right") else ")"
+        left = "[" if takes_low else "("
+        right = "]" if takes_high else ")"
         raise ValueError(
             f"{name} must be a number in {left}{low:.10g}, {high:.10g}{right}, got "
             f"{number:.10g}"
@@ -39,7 +42,9 @@ def check_number(
     return number
 
 
-def check_integer(name: str, value: Any, low: int, high: int) -> int:
+def check_integer(
+    name: str, value: object, low: int, high: int = LARGEST_INTEGER
+) -> int:
     """Return `value` as an int from `low` to `high`, included; a bool: TypeError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
@@ -50,12 +55,12 @@ def check_integer(name: str, value: Any, low: int, high: int) -> int:
     return number
 
 
-def check_probability(name: str, value: Any) -> float:
+def check_probability(name: str, value: object) -> float:
     """Return `value` as a float in [0, 1)."""
     return check_number(name, value, 0.0, 1.0, closed="left")
 
 
-def check_delta(value: Any, least: float = 0.0) -> float:
+def check_delta(value: object, least: float = 0.0) -> float:
     """Return a delta of a budget as a float."""
     return check_number("delta", value, least, LARGEST_DELTA)
 

@@ -15,19 +15,19 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO
 
-OWNER_ONLY = 0o600
-PUBLIC = 0o666  # less what the umask removes
+OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
+# less what the umask removes
+PUBLIC = OWNER_ONLY | stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 # Limits against files made to exhaust the memory: real texts shrink by a factor of 3 to
 # 10.
 FREE_SIZE = 1 << 24  # bytes that any file may unpack to
 MAX_EXPANSION = 100  # times the size of a larger file
 
-# follows no link
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 # of waiting for a database: a first charge to 1,000 sampled fits takes 16 s
 BUSY_SECONDS = 600.0
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -70,9 +70,7 @@ def write_atomically(
 
 @contextmanager
 def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
-    """Hold `size` bytes on disk for a file whose content costs privacy.
-
-    This happens before that is paid.
+    """Hold `size` bytes on disk for a file whose content costs privacy, before it does.
 
     The file itself is not changed, and is not created.
     """
@@ -98,9 +96,11 @@ def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator
     the next one.
     """
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
-    descriptor = os.open(draft, _NEW_FILE, permissions)
+    opener = partial(os.open, mode=permissions)
+    # A new file, which follows no link. Nothing is removed if there is one already.
+    file = open(draft, "xb", opener=opener)  # noqa: SIM115
     try:
-        with open(descriptor, "wb") as file:
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -111,17 +111,21 @@ def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
+def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """The bytes of a plain or gzip file. Errors quote nothing of it."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         try:
-            if packed:  # unpacked once before, as far as its content may go
-                most = largest_size(path)
-                check_unpacked(gzip.GzipFile(fileobj=file).seek(most + 1) <= most, path)
-                file.seek(0)
-            yield gzip.GzipFile(fileobj=file) if packed else file
+            if not packed:
+                yield file
+                return
+            # unpacked once before, as far as its content may go
+            most = largest_size(path)
+            size = gzip.GzipFile(fileobj=file).seek(most + 1)
+            check_unpacked(size <= most, path)
+            file.seek(0)
+            yield gzip.GzipFile(fileobj=file)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise ValueError(f"{path} is not a whole gzip file; get it again") from None
 
@@ -141,10 +145,7 @@ def check_unpacked(is_within: bool, name: str | os.PathLike[str]) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Find out whether `write_atomically` could write a file.
-
-    Before there is something to lose.
-    """
+    """Find out whether a file could be written, before there is something to lose."""
     with reserved(path):
         pass
 
@@ -253,9 +254,8 @@ class Database:
                 f"the {self.noun} {self.path} is gone; {self.if_gone}"
             )
         with self._connection(self.path) as connection:
-            if connection.execute("PRAGMA application_id").fetchone() != (
-                self.application_id,
-            ):
+            (found,) = connection.execute("PRAGMA application_id").fetchone()
+            if found != self.application_id:
                 raise ValueError(
                     f"{self.path} is not a {self.kind} of this version of dplda, or "
                     "its content was lost; choose a path where there is no file, or "
@@ -268,14 +268,13 @@ class Database:
     @contextmanager
     def _connection(self, path: str) -> Iterator[sqlite3.Connection]:
         where = f"{Path(path).as_uri()}?mode=rw"
+        connect = partial(
+            sqlite3.connect, uri=True, timeout=BUSY_SECONDS, isolation_level=None
+        )
         with (
             self._explained(path),
             _CONNECTED,
-            closing(
-                sqlite3.connect(
-                    where, uri=True, timeout=BUSY_SECONDS, isolation_level=None
-                )
-            ) as connection,
+            closing(connect(where)) as connection,
         ):
             # A commit must survive a power cut: it stands for something that was
             # released. SQLite therefore removes its journal after each commit and then

@@ -15,11 +15,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any, Literal
+from types import FrameType
+from typing import Literal, Protocol
 
 from dplda.leaf._calm import say_progress, wait_with
 
-INFO, WARNING = logging.INFO, logging.WARNING
+INFO = logging.INFO
+WARNING = logging.WARNING
 # All that an event may hold. None of it is a function of the documents but through
 # releases: labels and files are named by the caller, and the rest is in the ledger and
 # in the guarantee.
@@ -96,15 +98,26 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """
     if wait_with(message, category):
         return
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
-        _WITHIN
-    ):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level + 1)
+    frame = sys._getframe(1)
+    level = 2
+    while _is_within(frame) and frame.f_back is not None:
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
 
 
-def rounds(estimator: Any, first: int, last: int) -> Iterator[int]:
+def _is_within(frame: FrameType) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.startswith(_WITHIN)
+
+
+class Verbose(Protocol):
+    """An estimator that says how far it is if `verbose` is above 0."""
+
+    verbose: int
+
+
+def rounds(estimator: Verbose, first: int, last: int) -> Iterator[int]:
     """The round numbers ``first, ..., last``, with about ten lines if verbose."""
     every = max(1, (last - first + 1) // 10)
     for t in range(first, last + 1):

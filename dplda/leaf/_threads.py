@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import joblib
 
@@ -56,9 +56,7 @@ def n_threads(n_jobs: int | None) -> int:
 def in_threads(
     run: Callable[[Piece], Result], pieces: Sequence[Piece], n_jobs: int | None
 ) -> list[Result]:
-    """Call `run` on each piece, in `n_jobs` threads at most.
-
-    Results are in the order of the pieces.
+    """Call `run` on each piece, in `n_jobs` threads; results in the pieces' order.
 
     The calling thread is one of them, and the others, which are those of the kernels,
     have its context variables (`np.errstate`). Many small pieces keep all threads busy
@@ -67,11 +65,11 @@ def in_threads(
     number = n_threads(n_jobs) if len(pieces) > 1 else 1
     if number == 1:
         return list(map(run, pieces))
-    results: list[Any] = [None] * len(pieces)
+    results: dict[int, Result] = {}
     context = copy_context()
 
     def call(index: int) -> None:
         results[index] = context.copy().run(run, pieces[index])
 
     _kernel.run_calls(call, len(pieces), number)
-    return results
+    return [results[index] for index in range(len(pieces))]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from numbers import Integral
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 RELATIONS = {
     "document": "one document is added, removed, or replaced by an empty one",
@@ -27,7 +27,7 @@ ROWS_OF_A_UNIT = {
 }
 
 
-def protected_unit(user_ids: Any) -> str:
+def protected_unit(user_ids: ArrayLike | None) -> str:
     """What the guarantee protects.
 
     It depends on whether ids are given, and not on the ids.
@@ -35,24 +35,20 @@ def protected_unit(user_ids: Any) -> str:
     return "document" if user_ids is None else "user"
 
 
-def charged_unit(user_ids: Any, unit: str | None = None) -> str:
-    """The unit of a charge.
-
-    Ids with another name, as a column has, are those of another unit.
+def charged_unit(user_ids: ArrayLike | None, unit: str | None = None) -> str:
+    """The unit of a charge: ids with another name are those of another unit.
 
     Persons and households are both users, and what one of them costs is not what the
-    other does.
+    other does. A column of a table has a name.
     """
     unit = protected_unit(user_ids) if unit is None else unit
     name = getattr(user_ids, "name", None)
-    return (
-        f"{unit} by {name!r}"
-        if unit == "user" and isinstance(name, str) and name
-        else unit
-    )
+    if unit == "user" and isinstance(name, str) and name:
+        return f"{unit} by {name!r}"
+    return unit
 
 
-def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
+def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
     """Number of each row's user, from 0, in order of occurrence; None without ids.
 
     Ids are compared as they are. A conversion could make two ids equal: numbers to
@@ -88,10 +84,10 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
             "user_ids must not be empty texts, as which tables are read that lack an "
             "id; leave out rows without an id, or find out whose they are"
         )
-    number: dict[Any, int] = {}
-    users = np.fromiter(
-        (number.setdefault(i, len(number)) for i in ids), np.int64, len(ids)
-    )
+    number: dict[object, int] = {}
+    users = np.empty(len(ids), np.int64)
+    for row, user in enumerate(ids):
+        users[row] = number.setdefault(user, len(number))
     if len(set(map(visible, number))) < len(number):
         raise ValueError(
             "user_ids holds ids that look the same: they differ in spaces around them, "
@@ -102,21 +98,18 @@ def number_users(user_ids: Any, n_docs: int) -> np.ndarray | None:
     return users
 
 
-def visible(user_id: Any) -> Any:
+def visible(user_id: object) -> object:
     """What can be seen of a text: NFC, without format characters or outer spaces."""
     if not isinstance(user_id, str):
         return user_id
     if not user_id.isascii():
-        kept = (
-            c
-            for c in unicodedata.normalize("NFC", user_id)
-            if unicodedata.category(c) != "Cf"
-        )
+        composed = unicodedata.normalize("NFC", user_id)
+        kept = [c for c in composed if unicodedata.category(c) != "Cf"]
         user_id = unicodedata.normalize("NFC", "".join(kept))
     return user_id.strip()
 
 
-def _as_objects(user_ids: Any) -> np.ndarray:
+def _as_objects(user_ids: ArrayLike) -> np.ndarray:
     """An array of the ids themselves; masked ids become None."""
     if isinstance(user_ids, np.ma.MaskedArray):
         ids = user_ids.data.astype(object)

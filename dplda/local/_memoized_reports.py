@@ -10,23 +10,30 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import Matrix, check_counts
 from dplda.leaf._files import Database
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Ledger
 from dplda.privacy._ledger import as_ledger
-from dplda.privacy._streams import Purpose, Streams
+from dplda.privacy._streams import KEY_BYTES, Purpose, Streams
 
-_APPLICATION_ID = 0x6470_7272  # marks an SQLite file as reports
-_KEY_BYTES = 32  # of BLAKE2b
-# digest of the document, and report, by id
-Stored: TypeAlias = dict[bytes, tuple[bytes, bytes]]
+_APPLICATION_ID = int.from_bytes(b"dprr")  # marks an SQLite file as reports
+
+
+class Cells(NamedTuple):
+    """What is stored of a document."""
+
+    document: bytes  # its digest
+    report: bytes
+
+
+Stored: TypeAlias = dict[bytes, Cells]  # by the digest of the id
 
 
 class MemoizedReports:
@@ -103,13 +110,14 @@ class MemoizedReports:
             "second time",
         )
         self._key = b""
-        self._seen = 0, b""  # number of reports, and the state of the file with them
+        self._n_seen = 0  # reports
+        self._seen = b""  # the state of the file with them
         if not os.path.exists(self._path):
             self._file.create(self._fill)
         with self._transaction():
             pass  # checks the file
 
-    def reports(self, ids: Iterable[str | int], X: Any) -> sp.csr_array:
+    def reports(self, ids: Iterable[str | int], X: Matrix) -> sp.csr_array:
         """Return the stored report of each document, or draw and store a new one.
 
         Parameters
@@ -151,16 +159,16 @@ class MemoizedReports:
                 f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}"
             )
         with self._transaction() as (connection, stored):
-            state = self._seen[1]
             names = [_digest(self._key, label) for label in labels]
             documents = [
                 _digest(self._key, row.astype("<i4").tobytes()) for row in _rows(X)
             ]
-            first = {name: stored[name][0] for name in names if name in stored}
+            first = {name: stored[name].document for name in names if name in stored}
             new_rows: dict[bytes, int] = {}  # the first row of each id without a report
             for row, name in enumerate(names):
                 if name not in first:
-                    new_rows[name], first[name] = row, documents[row]
+                    new_rows[name] = row
+                    first[name] = documents[row]
             n_changed = sum(first[name] != now for name, now in zip(names, documents))
             if n_changed:
                 raise ValueError(
@@ -170,6 +178,7 @@ class MemoizedReports:
                     "report, at no cost. Under a new id a document is reported again, "
                     "and its privacy cost doubles"
                 )
+            state = self._seen
             if new_rows:
                 # The release: one report for each document without a stored one.
                 # Returning a stored report is post-processing.
@@ -179,19 +188,22 @@ class MemoizedReports:
                     label=self._label,
                 )
                 for name, report in zip(new_rows, _rows(reports)):
-                    stored[name] = cells = first[name], report.astype("<i4").tobytes()
+                    cells = Cells(first[name], report.astype("<i4").tobytes())
+                    stored[name] = cells
                     connection.execute(
                         "INSERT INTO reports (id, document, report) VALUES (?, ?, ?)",
                         (name, *cells),
                     )
                     state = _next_state(self._key, state, name, *cells)
                 connection.execute("UPDATE settings SET state = ?", (state,))
-        self._seen = len(stored), state  # now they are in the file
-        rows = [np.frombuffer(stored[name][1], "<i4") for name in names]  # public
-        indices, indptr = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
-        return sp.csr_array(
-            (np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape
-        )
+        # now they are in the file
+        self._n_seen = len(stored)
+        self._seen = state
+        rows = [np.frombuffer(stored[name].report, "<i4") for name in names]  # public
+        indices = np.concatenate(rows)
+        indptr = np.cumsum([0, *map(len, rows)])
+        ones = np.ones(len(indices), X.dtype)
+        return sp.csr_array((ones, indices, indptr), shape=X.shape)
 
     @property
     def _label(self) -> str:
@@ -230,7 +242,7 @@ class MemoizedReports:
     def _fill(self, connection: sqlite3.Connection) -> None:
         """Write a file without reports, with a new key."""
         streams = Streams.from_random_state(None)
-        key = streams.reader(Purpose.HASH_KEY, 0).words(_KEY_BYTES // 8).tobytes()
+        key = streams.reader(Purpose.HASH_KEY, 0).words(KEY_BYTES // 8).tobytes()
         response = json.dumps(self.randomizer._law)
         connection.execute(
             "CREATE TABLE settings (response TEXT, key BLOB, state BLOB)"
@@ -239,7 +251,7 @@ class MemoizedReports:
             "CREATE TABLE reports (number INTEGER PRIMARY KEY, id BLOB, document BLOB, "
             "report BLOB)"
         )
-        settings = response, key, _digest(key, response.encode())
+        settings = (response, key, _digest(key, response.encode()))
         connection.execute("INSERT INTO settings VALUES (?, ?, ?)", settings)
 
     def _check(self, connection: sqlite3.Connection) -> Stored:
@@ -248,12 +260,8 @@ class MemoizedReports:
         The state after a report is the digest of the state before it and of the report:
         a file that lost a report, or another file, has another state.
         """
-        settings = connection.execute("SELECT * FROM settings").fetchone() or (
-            "",
-            b"",
-            b"",
-        )
-        response, key, last = settings
+        found = connection.execute("SELECT * FROM settings").fetchone()
+        response, key, last = found or ("", b"", b"")
         if response != json.dumps(self.randomizer._law):
             raise ValueError(
                 "the stored reports come from a randomizer with other parameters or "
@@ -264,15 +272,16 @@ class MemoizedReports:
         rows = connection.execute(
             "SELECT id, document, report FROM reports ORDER BY number"
         )
-        n_seen, seen = self._seen
         try:
             states = [_digest(key, response.encode())]
-            for name, *cells in rows:
-                states.append(_next_state(key, states[-1], name, *cells))
-                stored[name] = cells[0], cells[1]
-            same_file = not self._key or (key == self._key and states[n_seen] == seen)
-            if states[-1] != last or not same_file:
+            for name, document, report in rows:
+                states.append(_next_state(key, states[-1], name, document, report))
+                stored[name] = Cells(document, report)
+            if states[-1] != last:
                 raise ValueError("a report is lost or changed")
+            was_opened = self._key != b""
+            if was_opened and (key != self._key or states[self._n_seen] != self._seen):
+                raise ValueError("it is another file, or an older copy")
         except (TypeError, ValueError, IndexError) as error:
             # a value may have another type
             raise ValueError(
@@ -280,7 +289,9 @@ class MemoizedReports:
                 "that was opened, or an older copy; what that one held was reported: "
                 "restore the newest file"
             ) from error
-        self._key, self._seen = key, (len(stored), last)
+        self._key = key
+        self._n_seen = len(stored)
+        self._seen = last
         return stored
 
 
@@ -290,7 +301,10 @@ def _digest(key: bytes, message: bytes) -> bytes:
 
 def _next_state(key: bytes, state: bytes, *cells: bytes) -> bytes:
     """State of a file after a report: id, document and bits, each with its length."""
-    return _digest(key, state + b"".join(len(c).to_bytes(8, "big") + c for c in cells))
+    message = state
+    for cell in cells:
+        message += len(cell).to_bytes(8, "big") + cell
+    return _digest(key, message)
 
 
 def _rows(X: sp.csr_array) -> list[np.ndarray]:

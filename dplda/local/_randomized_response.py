@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable
 from functools import lru_cache, partial
 from numbers import Integral, Real
-from typing import Any
+from os import PathLike
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dplda.core._corpus import check_counts, keep_at_most
+from dplda.core._corpus import Matrix, check_counts, keep_at_most
 from dplda.core._private_fit import (
     BIT_EPSILON,
     COLUMNS,
@@ -32,14 +32,14 @@ from dplda.core._private_fit import (
 )
 from dplda.leaf._checks import LARGEST_DELTA
 from dplda.leaf._compat import _fit_context
-from dplda.privacy import NonPrivate, epsilon_of
+from dplda.privacy import Ledger, NonPrivate, epsilon_of
 from dplda.privacy._charge import TOTAL_VARIATION, Charge
 from dplda.privacy._curator import Curator
+from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import MAX_FLIP, MIN_FLIP, RandomizedBits
 from dplda.privacy._streams import Purpose, Streams
 
 BUDGETS = ("epsilon", "bit_epsilon")  # exactly one of them is given
-LEAST_ODDS, MOST_ODDS = (math.log(1.0 / flip - 1.0) for flip in (MAX_FLIP, MIN_FLIP))
 N_HALVINGS = 28  # of the search for a flip probability: 6e-8 of its log-odds remain
 MAX_FLIPS = 2**28  # expected false ones of a call: reports of 3 GB
 
@@ -165,7 +165,7 @@ class RandomizedResponse(
         self._assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> RandomizedResponse:
+    def fit(self, X: Matrix, y: object = None) -> RandomizedResponse:
         """Compute the flip probability and the privacy cost of a report.
 
         `X` is validated. Only its number of columns and their names are used.
@@ -174,24 +174,22 @@ class RandomizedResponse(
             type(self).__name__, **{name: getattr(self, name) for name in BUDGETS}
         )
         n_words = check_counts(self, X, reset=True).shape[1]  # public
-        max_ones = (
-            n_words
-            if self.max_doc_words is None
-            else min(int(self.max_doc_words), n_words)
-        )
-        bits = None  # no privacy
-        if math.inf not in (self.epsilon, self.bit_epsilon):
-            if self.epsilon is None:
-                bits = RandomizedBits.for_epsilon(float(self.bit_epsilon))
-            else:
-                epsilon, delta = float(self.epsilon), float(self.delta)
-                bits = calibrated_bits(epsilon, delta, max_ones, n_words)
-        flip = 0.0 if bits is None else bits.probability
+        max_ones = n_words
+        if self.max_doc_words is not None:
+            max_ones = min(int(self.max_doc_words), n_words)
+        bits = self._bits_of(max_ones, n_words)
         # One document moves at most 2 * max_ones bits: max_ones words leave, max_ones
         # others come. No pair of documents differs in more than all n_words bits. Every
         # bit has its own coins, so that the cost is that of one randomized response for
         # each bit that differs.
-        events = (NonPrivate(),) if bits is None else bits.events(max_ones, n_words)
+        flip = 0.0
+        bit_epsilon = word_epsilon = math.inf
+        events: tuple[Event, ...] = (NonPrivate(),)
+        if bits is not None:
+            flip = bits.probability
+            bit_epsilon = bits.epsilon
+            word_epsilon = bits.element_epsilon(max_ones, n_words)
+            events = bits.events(max_ones, n_words)
         guarantee = make_guarantee(
             events,
             promise=self._promise,
@@ -208,10 +206,8 @@ class RandomizedResponse(
         publish(
             self,
             guarantee,
-            bit_epsilon_=math.inf if bits is None else bits.epsilon,
-            word_epsilon_=math.inf
-            if bits is None
-            else bits.element_epsilon(max_ones, n_words),
+            bit_epsilon_=bit_epsilon,
+            word_epsilon_=word_epsilon,
             document_epsilon_=epsilon_of(events, 0.0),
             flip_probability_=flip,
             _bits=bits,
@@ -220,7 +216,17 @@ class RandomizedResponse(
         )
         return self
 
-    def transform(self, X: Any) -> sp.csr_array:
+    def _bits_of(self, max_ones: int, n_words: int) -> RandomizedBits | None:
+        """How the bits of a document are flipped; None without privacy."""
+        if math.inf in (self.epsilon, self.bit_epsilon):
+            return None
+        if self.epsilon is None:
+            return RandomizedBits.for_epsilon(float(self.bit_epsilon))
+        return calibrated_bits(
+            float(self.epsilon), float(self.delta), max_ones, n_words
+        )
+
+    def transform(self, X: Matrix) -> sp.csr_array:
         """Report each document, with fresh randomness.
 
         Parameters
@@ -252,7 +258,11 @@ class RandomizedResponse(
         return self._report(lambda: check_counts(self, X, reset=False), self.ledger)
 
     def _report(
-        self, read: Callable[[], sp.csr_array], ledger: Any, *, label: str | None = None
+        self,
+        read: Callable[[], sp.csr_array],
+        ledger: Ledger | str | PathLike[str] | None,
+        *,
+        label: str | None = None,
     ) -> sp.csr_array:
         """Charge the ledger, then read the valid documents, and report each one."""
         streams = Streams.from_random_state(self._random_state)
@@ -307,8 +317,9 @@ def calibrated_bits(
 ) -> RandomizedBits:
     """The smallest flip probability for which a report costs at most (epsilon, delta).
 
-    The search halves a fixed interval of log-odds: a larger `epsilon` never gets a
-    larger flip probability, and client and server find the same number.
+    The search halves a fixed interval of log-odds, which are the epsilon of a bit: a
+    larger `epsilon` never gets a larger flip probability, and client and server find
+    the same number.
     """
 
     def cost(bits: RandomizedBits) -> float:
@@ -316,7 +327,9 @@ def calibrated_bits(
         return epsilon_of(events, delta, total_variation=TOTAL_VARIATION)
 
     best = RandomizedBits(MAX_FLIP)
-    least, most = cost(best), cost(RandomizedBits(MIN_FLIP))
+    rarest = RandomizedBits(MIN_FLIP)
+    least = cost(best)
+    most = cost(rarest)
     if not least <= epsilon <= most:
         advice = "lower max_doc_words" if epsilon < least else "give inf for no privacy"
         raise ValueError(
@@ -324,12 +337,14 @@ def calibrated_bits(
             f"with at most {max_ones} of {n_words} words in a document, got "
             f"{epsilon:g}; choose an epsilon in this range, or {advice}"
         )
-    low, high = LEAST_ODDS, MOST_ODDS
+    low = best.epsilon
+    high = rarest.epsilon
     for _ in range(N_HALVINGS):
         middle = math.sqrt(low * high)
         bits = RandomizedBits.for_epsilon(middle)
         if cost(bits) <= epsilon:
-            low, best = middle, bits
+            low = middle
+            best = bits
         else:
             high = middle
     return best
@@ -347,9 +362,9 @@ def randomize(
     # charges.
     keep = keep_at_most(max_ones, X.indptr, streams, Purpose.KEPT_WORDS)  # private
     indices = X.indices[keep]  # private
-    indptr = np.concatenate([[0], np.cumsum(keep, dtype=np.int32)])[X.indptr]  # private
+    n_kept = np.concatenate([[0], np.cumsum(keep, dtype=np.int32)])  # private
+    indptr = n_kept[X.indptr]  # private
     if bits is not None:
         indptr, indices = bits.in_rows(indptr, indices, X.shape[1], streams)  # public
-    return sp.csr_array(
-        (np.ones(len(indices), X.dtype), indices, indptr), shape=X.shape
-    )
+    ones = np.ones(len(indices), X.dtype)
+    return sp.csr_array((ones, indices, indptr), shape=X.shape)

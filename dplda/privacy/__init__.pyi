@@ -9,12 +9,12 @@ from ._events import NonPrivate as NonPrivate
 from ._events import PoissonSampled as PoissonSampled
 from ._events import RandomizedResponseEvent as RandomizedResponseEvent
 from ._events import Repeated as Repeated
+from ._groups import limit_rows as limit_rows
 from ._guarantee import Guarantee as Guarantee
-from ._guarantee import LowSignalWarning as LowSignalWarning
-from ._guarantee import PrivacyLeakWarning as PrivacyLeakWarning
-from ._guarantee import PrivateDataWarning as PrivateDataWarning
-from ._guarantee import SeededNoiseWarning as SeededNoiseWarning
-from ._guarantee import limit_rows as limit_rows
 from ._ledger import BudgetError as BudgetError
 from ._ledger import Ledger as Ledger
 from ._ledger import user_part as user_part
+from ._warnings import LowSignalWarning as LowSignalWarning
+from ._warnings import PrivacyLeakWarning as PrivacyLeakWarning
+from ._warnings import PrivateDataWarning as PrivateDataWarning
+from ._warnings import SeededNoiseWarning as SeededNoiseWarning

@@ -10,15 +10,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 
 import numpy as np
 
 from dplda.leaf._checks import check_delta, check_number, check_probability
 from dplda.privacy._composition import (
     SMALLEST_DELTA,
-    Composition,
     Groups,
+    compose,
     renyi_epsilons,
     summed_cumulants,
     ways,
@@ -27,8 +27,10 @@ from dplda.privacy._curves import (
     LARGEST_LOSS,
     FloatArray,
     curve_of,
+    down,
     gaussian,
     response_loss,
+    up,
 )
 from dplda.privacy._events import (
     MAX_COUNT,
@@ -44,9 +46,9 @@ from dplda.privacy._events import (
 )
 
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
-_UP = 1.0 + 2.0**-46  # margin on the rounding errors of a few steps together
-# of delta, up to which the distance from the ideal law is charged to it
-_CHARGEABLE_SHARE = 1e-3
+_UP = 1.0 + 2.0**-46  # up: above the rounding errors of a few steps together
+# of delta, which distances from the ideal law may take
+DISTANCE_SHARE = 1e-3
 
 
 def epsilon_of(
@@ -116,10 +118,12 @@ def epsilon_bounds(
 
 def charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
     """Epsilon at a delta reduced by the charge, with a margin of two on the charge."""
-    epsilon, charge = bound_epsilon(groups, delta), 0.0
+    epsilon = bound_epsilon(groups, delta)
     if not is_chargeable(total_variation, epsilon, delta):
         return epsilon
+    charge = 0.0
     while delta_charge(total_variation, epsilon) > charge:
+        # up: a smaller delta has a larger epsilon, and that a larger charge
         charge = 2.0 * delta_charge(total_variation, epsilon)
         if charge >= delta:
             return math.inf
@@ -132,8 +136,10 @@ def delta_charge(total_variation: float, epsilon: float) -> float:
 
     It adds (1 + exp(epsilon)) * total_variation.
     """
-    if total_variation == 0.0 or epsilon > 700.0:  # whose exponential may be no float
-        return math.inf if total_variation else 0.0
+    if total_variation == 0.0:
+        return 0.0
+    if epsilon > 700.0:  # whose exponential may be no float
+        return math.inf
     return (1.0 + math.exp(epsilon)) * total_variation
 
 
@@ -143,7 +149,7 @@ def is_chargeable(total_variation: float, epsilon: float, delta: float) -> bool:
     Otherwise the release is only within this total variation of an (epsilon, delta)-DP
     one.
     """
-    return delta_charge(total_variation, epsilon) <= _CHARGEABLE_SHARE * delta
+    return delta_charge(total_variation, epsilon) <= DISTANCE_SHARE * delta
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -173,31 +179,45 @@ def grouped(events: Event | Iterable[Event]) -> Groups:
     if not isinstance(events, (Event, Iterable)):
         raise TypeError(f"expected privacy events, got {type(events).__name__}")
     counts: Counter[Event] = Counter()
-    for event in (events,) if isinstance(events, Event) else events:
-        n = 1
-        while isinstance(event, Repeated):
-            n, event = n * event.count, event.event
-        if isinstance(event, PoissonSampled) and event.sampling_probability == 1.0:
-            event = event.event
-        if not isinstance(event, Event):
-            raise TypeError(f"expected privacy events, got {type(event).__name__}")
-        counts[event] += n
-    if sum(counts.values()) > MAX_COUNT:
+    for given in (events,) if isinstance(events, Event) else events:
+        event, count = _flat(given)
+        counts[event] += count
+    if counts.total() > MAX_COUNT:
         raise ValueError(
             f"a composition may have at most 2**36 = {MAX_COUNT} steps, got "
-            f"{sum(counts.values())}"
+            f"{counts.total()}"
         )
-    noises = sorted(
-        (e.noise_multiplier, n) for e, n in counts.items() if isinstance(e, Gaussian)
-    )
-    others = [
-        (event, n) for event, n in counts.items() if not isinstance(event, Gaussian)
-    ]
-    others.sort(key=lambda group: repr(group[0]))
-    if len(noises) > 1 or any(n > 1 for _, n in noises):  # one alone keeps all digits
-        mu = math.hypot(*(math.sqrt(n) * (1.0 / noise) for noise, n in noises))
+    noises = []
+    others = []
+    for event, count in counts.items():
+        if isinstance(event, Gaussian):
+            noises.append((event.noise_multiplier, count))
+        else:
+            others.append((event, count))
+    noises.sort()
+    if len(noises) > 1 or any(count > 1 for _, count in noises):
+        # one alone keeps all digits
+        mu = math.hypot(*(math.sqrt(count) * (1.0 / noise) for noise, count in noises))
         noises = [(1.0 / mu, 1)]
-    return *((Gaussian(noise), n) for noise, n in noises), *others
+    gaussians = [(Gaussian(noise), count) for noise, count in noises]
+    return (*gaussians, *sorted(others, key=_shown))
+
+
+def _flat(event: Event) -> tuple[Event, int]:
+    """What is repeated, and how often."""
+    count = 1
+    while isinstance(event, Repeated):
+        count *= event.count
+        event = event.event
+    if isinstance(event, PoissonSampled) and event.sampling_probability == 1.0:
+        event = event.event
+    if not isinstance(event, Event):
+        raise TypeError(f"expected privacy events, got {type(event).__name__}")
+    return event, count
+
+
+def _shown(group: tuple[Event, int]) -> str:
+    return repr(group[0])
 
 
 def without_statements(groups: Groups) -> tuple[Groups, float, float]:
@@ -206,13 +226,15 @@ def without_statements(groups: Groups) -> tuple[Groups, float, float]:
     This is basic composition: of the steps with a statement only, and of these with all
     others.
     """
-    others, lost, shift = [], Fraction(0), Fraction(0)
-    for event, n in groups:
+    others = []
+    lost = Fraction(0)
+    shift = Fraction(0)
+    for event, count in groups:
         if isinstance(event, ApproximateDP):
-            lost += n * Fraction(event.delta)
-            shift += n * Fraction(event.epsilon)
+            lost += count * Fraction(event.delta)
+            shift += count * Fraction(event.epsilon)
         else:
-            others.append((event, n))
+            others.append((event, count))
     return tuple(others), float(lost), float(shift)
 
 
@@ -233,10 +255,10 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
         return math.inf
     if all_gaussian(groups):
         return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
-    bound = max(
-        _side(groups, delta, added=added, upper=upper) for added in ways(groups)
-    )
-    return min(bound, _closed_epsilon(groups, delta)) if upper else bound
+    sides = [_side(groups, delta, added=added, upper=upper) for added in ways(groups)]
+    if not upper:
+        return max(sides)
+    return min(max(sides), _closed_epsilon(groups, delta))
 
 
 def _closed_epsilon(groups: Groups, delta: float) -> float:
@@ -250,7 +272,8 @@ def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, Float
     if not np.isfinite(each).all():
         return math.inf, 0, logs
     # of a bounded loss, ever larger tilts may have ever smaller bounds
-    best = int(np.flatnonzero(each <= each.min() + 1e-5 * abs(each.min()))[0])
+    least = float(each.min())
+    best = int(np.argmax(each <= least + 1e-5 * abs(least)))
     return max(0.0, float(each[best])) * _UP, best, logs
 
 
@@ -259,22 +282,18 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     known, place, logs = _renyi(groups, delta, added)
     if known > _LARGEST_EPSILON:
         return known if upper else 0.0
-    (event, count), *others = groups
-    many = count > 1 or others or known > LARGEST_LOSS
-    curve = None if many else curve_of(event, added=added, upper=upper)
-    if curve is None:
-        composed = Composition(groups, delta, place, logs, added=added, upper=upper)
+    delta_at = _delta_of_one_step(groups, added=added, upper=upper)
+    tolerance = 0.0
+    if delta_at is None or known > LARGEST_LOSS:
+        composed = compose(groups, delta, place, logs, added=added, upper=upper)
+        if composed is None:
+            return known if upper else 0.0
+        delta_at = composed.delta
         # the logarithm of delta is nearly a line with this slope
         tolerance = 1e-7 / composed.tilt
-    else:  # a single step needs no grid
-        tolerance = 0.0
 
     def excess(epsilon: float) -> float:
-        if curve is None:
-            bound = composed.delta(epsilon)
-        else:
-            value, error, _ = curve.at(np.array([epsilon]))
-            bound = float((value + error if upper else value - error)[0])
+        bound = delta_at(epsilon)
         if math.isnan(bound):  # losses that no float holds
             bound = math.inf if upper else 0.0
         return _log_ratio(bound, delta)
@@ -291,7 +310,30 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     low = max(0.0, known * (1.0 - gap))
     if gap >= 1.0 or excess(known) >= 0.0:
         return 0.0
-    return _last(lambda epsilon: -excess(epsilon), low, known, tolerance)
+
+    def shortfall(epsilon: float) -> float:
+        return -excess(epsilon)
+
+    return _last(shortfall, low, known, tolerance)
+
+
+def _delta_of_one_step(
+    groups: Groups, *, added: bool, upper: bool
+) -> Callable[[float], float] | None:
+    """Delta at an epsilon of a single step, which needs no grid; None of several."""
+    (event, count), *others = groups
+    if count > 1 or others:
+        return None
+    curve = curve_of(event, added=added, upper=upper)
+    if curve is None:
+        return None
+
+    def delta_at(epsilon: float) -> float:
+        value, error, _ = curve.at(np.array([epsilon]))
+        # up or down: by the error of the curve
+        return float((value + error if upper else value - error)[0])
+
+    return delta_at
 
 
 # ---- searches ------------------------------------------------------------------------
@@ -310,8 +352,6 @@ def _last(
     excess: Callable[[float], float], good: float, bad: float, tolerance: float = 0.0
 ) -> float:
     """The last point from `good` towards `bad` where an excess is at most 0.
-
-    It is never above 0.
 
     It is found within the tolerance, or a relative 1e-14; a last look makes it certain.
     """
@@ -339,18 +379,26 @@ def _least(
     A number below `low` if the excess is not above 0 there, and infinity if it is up to
     `high`.
     """
-    x, step = math.log(guess), tolerance
+    x = math.log(guess)
+    step = tolerance
     good = bad = math.nan
     while math.isnan(good) or math.isnan(bad):
         value = excess(math.exp(x))
         step = min(max(2.0 * step, abs(value)), math.log(2.0))
-        good, bad = (good, x) if value > 0.0 else (x, bad)
+        if value > 0.0:
+            bad = x
+        else:
+            good = x
         if math.isnan(good) and x > math.log(high):
             return math.inf
         if math.isnan(bad) and x < math.log(low):
             return math.exp(x)
         x += step if value > 0.0 else -step
-    return math.exp(_last(lambda x: excess(math.exp(x)), good, bad, tolerance))
+
+    def excess_at_log(x: float) -> float:
+        return excess(math.exp(x))
+
+    return math.exp(_last(excess_at_log, good, bad, tolerance))
 
 
 # ---- closed forms --------------------------------------------------------------------
@@ -373,6 +421,7 @@ def pure_epsilon(groups: Groups) -> float:
         nearest = float(exact)
     except OverflowError:
         return math.inf
+    # up: the float at or above the exact sum
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
@@ -395,9 +444,10 @@ def all_gaussian(groups: Groups) -> bool:
 
 def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
     """Epsilon of Gaussian differential privacy (Balle and Wang 2018, theorem 8)."""
-    if mu == 0.0 or mu == math.inf or delta < SMALLEST_DELTA:
-        return 0.0 if mu == 0.0 else math.inf
-
+    if mu == 0.0:
+        return 0.0
+    if mu == math.inf or delta < SMALLEST_DELTA:
+        return math.inf
     if _gaussian_delta(0.0, mu, upper=upper) <= delta:
         return 0.0
     sign = 1.0 if upper else -1.0
@@ -411,9 +461,9 @@ def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
 
 def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
     # several noises became one, whose multiplier has a few roundings
-    value, _, error = gaussian(
-        np.array([epsilon]), (1.0 - 1e-15 if upper else 1.0 + 1e-15) / mu
-    )
+    noise = (down(1.0, 1e-15) if upper else up(1.0, 1e-15)) / mu
+    # up or down: less noise has a larger delta
+    value, _, error = gaussian(np.array([epsilon]), noise)
     return float(value[0] + error[0] if upper else value[0] - error[0])
 
 
@@ -422,7 +472,9 @@ def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it
 # hardly matters.
 THRESHOLD_SHARE = 0.1
-_LARGEST, _SMALLEST = 1e9, 1e-6  # noise multipliers: of no use beyond
+# noise multipliers: of no use beyond
+_LARGEST = 1e9
+_SMALLEST = 1e-6
 
 
 def calibrate(
@@ -471,7 +523,8 @@ def calibrate(
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_delta(delta, SMALLEST_DELTA)
     groups, lost, shift = without_statements(grouped(make_events(1.0)))
-    epsilon, delta = epsilon - shift, delta - lost
+    epsilon -= shift
+    delta -= lost
     if (lost or shift) and (epsilon <= 0.0 or delta <= 0.0):
         raise ValueError(
             "no noise meets this target: the ApproximateDP events alone cost all of "
@@ -479,6 +532,15 @@ def calibrate(
         )
 
     mu = gaussian_mu(epsilon, delta)
+
+    def closed(groups: Groups) -> float:
+        return epsilon / mu * gaussian_mu_of(groups)
+
+    def renyi(groups: Groups) -> float:
+        return min(_renyi(groups, delta, False)[0], _closed_epsilon(groups, delta))
+
+    def charged(groups: Groups) -> float:
+        return charged_epsilon(groups, delta, total_variation)
 
     def least_noise(
         cost: Callable[[Groups], float], guess: float, tolerance: float
@@ -490,28 +552,23 @@ def calibrate(
 
         return _least(excess, guess, tolerance, low=_SMALLEST, high=_LARGEST)
 
-    if all_gaussian(groups):  # a closed form finds the place
-        tolerance, rough = 1e-9, lambda groups: epsilon / mu * gaussian_mu_of(groups)
-    else:
-        tolerance, rough = (
-            1e-4,
-            lambda groups: min(
-                _renyi(groups, delta, False)[0], _closed_epsilon(groups, delta)
-            ),
-        )
+    # a rough cost finds the place
+    rough, tolerance = (closed, 1e-9) if all_gaussian(groups) else (renyi, 1e-4)
     start = least_noise(rough, 1.0, 100.0 * tolerance)
     if not _SMALLEST < start < _LARGEST:  # where the better bound may be small enough
         start = 1.0
-    exact = partial(charged_epsilon, delta=delta, total_variation=total_variation)
-    noise = least_noise(exact, start, tolerance)
+    noise = least_noise(charged, start, tolerance)
     if not _SMALLEST <= noise <= _LARGEST:
-        raise ValueError(
-            "no noise meets this target: some events do not depend on the noise and "
-            "cost too much; raise epsilon, or use fewer or less expensive steps"
-            if noise > _LARGEST
-            else "any noise, however small, meets this target; lower epsilon, or give "
+        reason = (
+            "any noise, however small, meets this target; lower epsilon, or give "
             "epsilon=inf for no privacy"
         )
+        if noise > _LARGEST:
+            reason = (
+                "no noise meets this target: some events do not depend on the noise "
+                "and cost too much; raise epsilon, or use fewer or less expensive steps"
+            )
+        raise ValueError(reason)
     return noise
 
 
@@ -555,7 +612,7 @@ def split_epsilon(
     delta = check_delta(delta, SMALLEST_DELTA)
     # what is kept covers the threshold, and the distance of the noise from its ideal
     # law
-    mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - 1e-3) * delta)
+    mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - DISTANCE_SHARE) * delta)
     return tuple(
         epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts
     )

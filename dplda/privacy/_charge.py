@@ -20,15 +20,15 @@ from os import PathLike
 from types import TracebackType
 from typing import TypeAlias
 
-from dplda.leaf._calm import Calm, Word, undisturbed
+from dplda.leaf._calm import Calm, Word
 from dplda.leaf._messages import warn_user
 from dplda.privacy._accounting import grouped
 from dplda.privacy._events import Event, repeated
-from dplda.privacy._guarantee import PrivacyLeakWarning
 from dplda.privacy._ledger import Ledger, as_ledger
 from dplda.privacy._mechanisms import WORD_VARIATION
 from dplda.privacy._recorder import recorders
 from dplda.privacy._streams import keystream_total_variation
+from dplda.privacy._warnings import PrivacyLeakWarning
 
 # Limit on the random words of a fit, and the distance from ideal randomness that the
 # fit is charged for them. Both are constants, because the charge depends on nothing
@@ -161,11 +161,10 @@ class Charge:
             raise RuntimeError(
                 "this charge has begun before; a second fit needs its own"
             )
-        with undisturbed():
-            if self._ledger is not None and self._is_written:
-                self._ledger.begin_release(self._entry)
-            self._has_begun = True
-            self._calm.begin()
+        self._calm.begin()
+        if self._ledger is not None and self._is_written:
+            self._ledger.begin_release(self._entry)
+        self._has_begun = True
 
     def claim(self, plan: tuple[Step, ...]) -> None:
         """Hand the next steps of the plan to a curator, who releases them once.
@@ -206,7 +205,10 @@ class Charge:
                 f"{self._n_released} of {len(self.plan)} releases have begun, and the "
                 f"whole plan is spent{ledger}"
             )
-        self._say(words, error)
+        try:
+            self._say(words, error)
+        finally:
+            self._calm.hear()
 
     @staticmethod
     def _say(words: Iterable[Word], error: BaseException | None) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,12 @@ from dplda.privacy._curves import (
     TINY,
     Curve,
     FloatArray,
+    Number,
     U,
     bounded_range_divergence,
     curve_of,
+    down,
+    up,
 )
 from dplda.privacy._events import (
     BoundedRange,
@@ -43,8 +46,8 @@ _NO_LAW = np.full(len(TILTS), math.inf)
 _N_COARSE = 800  # knots of the law from which the tilt is chosen
 # below it, only pure epsilons count: its exponentials are floats
 SMALLEST_DELTA = 1e-200
-# of its masses that count as infinite losses: 2**36 are below all deltas
-_COARSE_TAIL = 1e-240
+# of masses that count as infinite losses: 2**36 are below all deltas
+_SMALLEST_TAIL = 1e-240
 # Orders of the bounds on what wraps around, as shares of the tilt.
 _SHARES = (-4.0, -2.0, -1.0, -0.5, -0.25, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0)
 _TAIL = 1e-12  # of a tilted law, beyond the window of the transforms
@@ -52,13 +55,12 @@ _STEP_TAIL = 1e-7  # share of delta that may be an infinite loss, of all steps t
 _FAR = 200.0  # exponents of the tilt beyond which masses enter an error alone
 _NOTHING = 1e-26  # below it, a power of a transform is not kept
 # Cells for each standard deviation of a loss. The excess of epsilon falls with the
-# square: at 64 it is 1e-5 to 1e-4, at 16 it is 16 times as much. A ledger of many kinds
-# would wait for seconds.
-_CELLS, _CELLS_OF_MANY, _MANY = 64.0, 16.0, 200
-# error of a value of a transform for each level, as a share of the input
-_PER_LEVEL = 10.0 * U
-# of a law and of a window: 4 and 32 MB a vector
-_MOST_KNOTS, _MOST_CELLS = 2**19, 2**22
+# square: at 64 it is 1e-5 to 1e-4, at 16 it is 16 times as much. At 64, the
+# transforms of a ledger of 1,000 kinds would keep 1.9 GB, instead of 0.5.
+_CELLS = 64.0
+_CELLS_OF_MANY = 16.0
+_MANY = 200
+_MOST_CELLS = 2**22  # of a window: 32 MB a vector; of a law, an eighth of it
 
 
 @lru_cache(maxsize=8192)
@@ -73,31 +75,31 @@ def cumulants(event: Event, added: bool) -> FloatArray:
             event.epsilon, 1.0 + TILTS
         )
         return of_choice
-    reach = _reach(event, added, True, 0.5 * _COARSE_TAIL)
+    reach = _reach(event, added, True, 0.5 * _SMALLEST_TAIL)
     if reach is None:
         return _NO_LAW
     curve, (low, high) = reach
     unit = 0.1 * min(curve.deviation, high - low)
-    knots = unit * np.sinh(
-        np.linspace(np.arcsinh(low / unit), np.arcsinh(high / unit), _N_COARSE)
-    )
+    places = np.linspace(np.arcsinh(low / unit), np.arcsinh(high / unit), _N_COARSE)
+    knots = unit * np.sinh(places)
     masses, infinite = law_above(curve, knots)
-    if not (infinite <= _COARSE_TAIL and np.isfinite(masses).all()):
+    if not (infinite <= _SMALLEST_TAIL and np.isfinite(masses).all()):
         return _NO_LAW
     with np.errstate(divide="ignore"):
         exponents = np.log(masses) + TILTS[:, None] * knots
     values = _log_sum(exponents)
-    values += 8.0 * U * (600.0 + TILTS * np.abs(knots).max())
+    # up: each logarithm of a mass is above -600, each exponent below tilt times loss
+    values += 8.0 * U * (LARGEST_LOSS + TILTS * np.abs(knots).max())
     values.flags.writeable = False
     return values
 
 
 def summed_cumulants(groups: Groups, added: bool) -> FloatArray:
-    """The cumulants of a composition."""
-    total = sum(
-        (n * cumulants(event, added) for event, n in groups), np.zeros(len(TILTS))
-    )
-    return total * (1.0 + 4.0 * U * len(groups))
+    """The cumulants of a composition, never too small."""
+    total = np.zeros(len(TILTS))
+    for event, count in groups:
+        total = total + count * cumulants(event, added)
+    return up(total, 4.0 * U * len(groups))  # up: a product and a sum for each kind
 
 
 def ways(groups: Groups) -> set[bool]:
@@ -107,10 +109,9 @@ def ways(groups: Groups) -> set[bool]:
 
 def largest_cumulants(groups: Groups) -> FloatArray:
     """Those of the direction in which they are larger, for each tilt."""
-    both: FloatArray = np.maximum.reduce(
-        [summed_cumulants(groups, a) for a in ways(groups)]
-    )
-    return both
+    both = [summed_cumulants(groups, added) for added in ways(groups)]
+    largest: FloatArray = np.maximum.reduce(both)
+    return largest
 
 
 def renyi_epsilons(logs: FloatArray, delta: float) -> FloatArray:
@@ -120,8 +121,15 @@ def renyi_epsilons(logs: FloatArray, delta: float) -> FloatArray:
 
     The masses at infinity take a share of 1e-25 of delta at most.
     """
+    # up: 1e-14 is above that share and the roundings of the two logarithms
     each: FloatArray = (logs + log_peak(TILTS) - math.log(delta) + 1e-14) / TILTS
     return each
+
+
+# ---- one kind of step ----------------------------------------------------------------
+
+
+Reach: TypeAlias = tuple[Curve, tuple[float, float]]  # a step, and where its losses are
 
 
 @dataclass(frozen=True)
@@ -153,20 +161,27 @@ def _power(
     h: float,
     n: int,
 ) -> _Power:
+    """The power `count` of a step's law, in n cells of length h."""
     from scipy import fft
 
     low, high = ends
-    first, last = math.floor(low / h) - 1, math.ceil(high / h) + 1
+    first = math.floor(low / h) - 1
+    last = math.ceil(high / h) + 1
     places = np.arange(first, last + 1, dtype=np.float64)
     losses = places * h
-    masses, infinite = (
-        law_above(curve, losses) if upper else (law_below(curve, losses), 0.0)
-    )
+    infinite = 0.0
+    if upper:
+        masses, infinite = law_above(curve, losses)
+    else:
+        masses = law_below(curve, losses)
     kept = masses > 0.0
-    places, losses, logs = places[kept], losses[kept], np.log(masses[kept])
+    places = places[kept]
+    losses = losses[kept]
+    logs = np.log(masses[kept])
     exponents = logs + tilt * losses
     log_mass = float(_log_sum(exponents))
     tilted = np.exp(exponents - log_mass)
+    # up: the roundings of each exponent, weighted by its mass
     spread = (
         4.0 + 2.0 * np.abs(logs) + 3.0 * np.abs(tilt * losses) + 2.0 * abs(log_mass)
     )
@@ -177,15 +192,17 @@ def _power(
     # one transform: a law that is longer than the window is folded
     cells = np.bincount((places - first).astype(np.int64) % n, tilted, n)
     transform = fft.rfft(cells)
-    error = _PER_LEVEL * math.log2(n)
+    # up: the masses add up to 1, so that the transform's error is that of each value
     with np.errstate(divide="ignore"):
-        log_bounds = count * (np.log(np.abs(transform) + error) + 4.0 * U)
-    small = np.flatnonzero(log_bounds > math.log(_NOTHING))
-    n_kept = int(small[-1]) + 1 if len(small) else 1
+        sizes = np.log(np.abs(transform) + _transform_error(n))
+    log_bounds = count * (sizes + 4.0 * U)
+    large = np.flatnonzero(log_bounds > math.log(_NOTHING))
+    n_kept = int(large[-1]) + 1 if len(large) else 1
     return _Power(
         first=count * first,
         width=count * (last - first),
         values=_raised(transform[:n_kept], count),
+        # up: of negative logarithms, and of the power by squaring
         bounds=np.exp(log_bounds[:n_kept] * (1.0 - 4.0 * U) + 4.0 * U * count),
         log_mass=count * log_mass,
         mean=count * float((tilted * places).sum()),
@@ -195,15 +212,18 @@ def _power(
     )
 
 
-def _reach(
-    event: Event, added: bool, upper: bool, tail: float
-) -> tuple[Curve, tuple[float, float]] | None:
+def _transform_error(n: int) -> float:
+    """Relative error of a fast transform of n values: 10 roundings for each level."""
+    return 10.0 * U * math.log2(n)
+
+
+def _reach(event: Event, added: bool, upper: bool, tail: float) -> Reach | None:
     """The curve of a step, and the range of its losses; None if no float holds them."""
     curve = curve_of(event, added=added, upper=upper)
     if curve is None:
         return None
-    ends = curve.span(tail)
-    return (curve, ends) if -LARGEST_LOSS < ends[0] < ends[1] < LARGEST_LOSS else None
+    low, high = curve.span(tail)
+    return (curve, (low, high)) if -LARGEST_LOSS < low < high < LARGEST_LOSS else None
 
 
 def _log_sum(exponents: FloatArray) -> FloatArray:
@@ -225,160 +245,249 @@ def _raised(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128
     return result
 
 
+# ---- all steps together --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
 class Composition:
     """Delta of a composition in one direction, from one side, near one tilt's epsilon.
 
-    `place` is that of the tilt in `TILTS`, and `logs` are the composition's cumulants
-    there.
+    The tilted law is `masses` on cells of length `h`, from the cell `first` on. All
+    errors are upper bounds: `delta` adds them for a bound from above, and subtracts
+    them for one from below.
     """
 
-    def __init__(
-        self,
-        groups: Groups,
-        delta: float,
-        place: int,
-        logs: FloatArray,
-        *,
-        added: bool,
-        upper: bool,
-    ) -> None:
-        from scipy import fft
-
-        # A smaller tilt where rare losses take over soon: the window would be long. The
-        # variance of the tilted law comes from smaller tilts for the same reason.
-        place = min(max(place, 3), len(logs) - 3)
-        while place > 3 and logs[place + 2] - logs[place] > 6.0 * (
-            logs[place] - logs[place - 2]
-        ):
-            place -= 1
-        (a, b, c), (x, y, z) = TILTS[place - 2 : place + 1], logs[place - 2 : place + 1]
-        spread = math.sqrt(
-            max(2.0 * ((z - y) / (c - b) - (y - x) / (b - a)) / (c - a), 0.0)
-        )
-        # the mass of one step that may count as an infinite loss
-        tail = _STEP_TAIL * delta / sum(count for _, count in groups)
-        tail = max(2.0 ** (8 * math.floor(math.log2(tail) / 8.0)), 1e-240)
-        if upper:  # all bounded-range choices of a kind are one step, which has a curve
-            groups = tuple(
-                (Repeated(event, n), 1)
-                if isinstance(event, BoundedRange)
-                else (event, n)
-                for event, n in groups
-            )
-        tilt = float(c)
-        self._upper, self.tilt, self.eta = upper, tilt, math.inf
-        found = (_reach(event, added, upper, tail) for event, _ in groups)
-        reaches = [reach for reach in found if reach is not None]
-        if len(reaches) < len(groups):
-            return
-        variances = [
-            n * curve.deviation**2 for (_, n), (curve, _) in zip(groups, reaches)
-        ]
-        unit = reaches[int(np.argmax(variances))][0].unit
-        cells = _CELLS if len(groups) <= _MANY else _CELLS_OF_MANY
-        typical = math.sqrt(sum(variances) / sum(count for _, count in groups))
-        self.h = unit * 2.0 ** math.floor(math.log2(typical / cells / unit))
-        widest = max(high - low for _, (low, high) in reaches)
-        while max(widest / _MOST_KNOTS, 20.0 * spread / _MOST_CELLS) > self.h:
-            self.h *= 2.0
-        n = 1 << max(4, math.ceil(math.log2(20.0 * spread / self.h + 1.0)))
-        longest = max(self.h, spread)
-        while True:  # longer windows, and then longer cells
-            if n > _MOST_CELLS:
-                self.h, n = 2.0 * self.h, n // 2
-            if self.h > longest:
-                return
-            parts = [
-                _power(*reach, count, upper, tilt, self.h, n)
-                for reach, (_, count) in zip(reaches, groups)
-            ]
-            outside = self._place(parts, n)
-            if outside <= _TAIL:
-                break
-            n *= 2
-        n_kept = min(len(part.values) for part in parts)
-        product, bounds = np.ones(n_kept, complex), np.ones(n_kept)
-        with np.errstate(under="ignore"):
-            for part in parts:
-                product, bounds = (
-                    product * part.values[:n_kept],
-                    bounds * part.bounds[:n_kept],
-                )
-        sizes = np.abs(product)
-        wrong = np.maximum(bounds - sizes, 0.0) + 8.0 * U * len(parts) * bounds
-        spectrum = np.zeros(n // 2 + 1, complex)
-        spectrum[:n_kept] = product
-        masses = np.roll(
-            fft.irfft(spectrum, n), -((self._first - sum(p.first for p in parts)) % n)
-        )
-        self._masses = masses
-        self._infinite = math.fsum(part.infinite for part in parts) * 1.001
-        self.log_mass = math.fsum(part.log_mass for part in parts)
-        entries = math.expm1(min(sum(part.entries for part in parts), 1.0))
-        self.eta = outside + 2.0 * float(wrong.sum()) + n * _NOTHING
-        self.eta += 2.0 * _PER_LEVEL * math.log2(n) * float(sizes.sum()) + entries
-        self.eta *= 1.0 + 1e-6 + 8.0 * U * sum(count for _, count in groups)
-        self._scale_error = 4.0 * U * sum(abs(part.log_mass) for part in parts)
-
-    def _place(self, parts: list[_Power], n: int) -> float:
-        """Choose the window around the mean; return a bound on the mass outside."""
-        if sum(part.width for part in parts) < n:
-            self._first = sum(part.first for part in parts)
-            return 0.0
-        self._first = round(sum(part.mean for part in parts) - n / 2)
-        ends = self._first * self.h, (self._first + n - 1) * self.h
-        moments = np.sum([part.log_moments for part in parts], axis=0)
-        logs = [
-            moment - share * self.tilt * ends[share > 0.0]
-            for share, moment in zip(_SHARES, moments, strict=True)
-        ]
-        below = min(x for x, share in zip(logs, _SHARES, strict=True) if share < 0.0)
-        above = min(x for x, share in zip(logs, _SHARES, strict=True) if share > 0.0)
-        return 2.0 * (math.exp(min(below, 0.0)) + math.exp(min(above, 0.0)))
+    upper: bool
+    tilt: float
+    h: float
+    first: int
+    masses: FloatArray
+    log_mass: float  # logarithm of what the tilted masses were divided by
+    infinite: float  # mass of infinite losses
+    masses_error: float  # in l1, of the tilted masses
+    scale_error: float  # relative, of the exponential of `log_mass`
 
     def delta(self, epsilon: float) -> float:
         """Delta of the composition at an epsilon: never too small, or too large."""
-        if not self.eta < math.inf:
-            return math.inf if self._upper else 0.0
-        i = max(0, math.floor(epsilon / self.h) - self._first)
+        i = max(0, math.floor(epsilon / self.h) - self.first)
         end = i + math.ceil(min(_FAR / self.tilt / self.h, 2.0**40)) + 2
-        masses = self._masses[i:end]
-        losses = (np.arange(i, i + len(masses)) + self._first) * self.h - epsilon
+        masses = self.masses[i:end]
+        losses = (np.arange(i, i + len(masses)) + self.first) * self.h - epsilon
         losses = np.maximum(losses, 0.0)
         with np.errstate(under="ignore"):
             weights = np.exp(-self.tilt * losses) * -np.expm1(-losses)
             inner = float((np.maximum(masses, 0.0) * weights).sum())
-        theta, peak = self.tilt, math.exp(log_peak(self.tilt))
-        exponent = self.log_mass - theta * epsilon
+        exponent = self.log_mass - self.tilt * epsilon
         if exponent > 700.0:
-            return math.inf if self._upper else -math.inf
+            return math.inf if self.upper else -math.inf
         scale = math.exp(exponent)
+        value = scale * inner
+        # up: roundings of the scale, of each weight, and of their sum
         relative = (
-            self._scale_error
-            + 4.0 * U * theta * abs(epsilon)
+            self.scale_error
+            + 4.0 * U * self.tilt * abs(epsilon)
             + len(losses) * 2.0 * U
             + 1e-13
         )
-        value = scale * inner
-        error = (
-            scale * (peak * self.eta + math.exp(-_FAR)) * (1.0 + 1e-9)
-            + value * relative
-        )
-        return value + error + self._infinite if self._upper else value - error
+        # up: no weight is above the peak; those that were left out are below exp(-far)
+        peak = math.exp(log_peak(self.tilt))
+        of_masses = scale * (peak * self.masses_error + math.exp(-_FAR))
+        error = up(of_masses, 1e-9) + value * relative
+        return value + error + self.infinite if self.upper else value - error
 
 
-def log_peak(tilt: float | FloatArray) -> Any:
+def compose(
+    groups: Groups,
+    delta: float,
+    place: int,
+    logs: FloatArray,
+    *,
+    added: bool,
+    upper: bool,
+) -> Composition | None:
+    """The composition near the epsilon of this delta; None if no bound is computed.
+
+    `place` is that of the tilt in `TILTS`, and `logs` are the composition's cumulants
+    there.
+    """
+    place = _useful_place(logs, place)
+    tilt = float(TILTS[place])
+    spread = _deviation_at(logs, place)
+    n_steps = sum(count for _, count in groups)
+    if upper:
+        groups = tuple(_ranges_as_one_step(event, count) for event, count in groups)
+    # the mass of one step that may count as an infinite loss
+    tail = _STEP_TAIL * delta / n_steps
+    tail = max(2.0 ** (8 * math.floor(math.log2(tail) / 8.0)), _SMALLEST_TAIL)
+    reaches = _reaches(groups, added, upper, tail)
+    if reaches is None:
+        return None
+    counts = [count for _, count in groups]
+    h = _cell_length(reaches, counts, spread)
+    n = 1 << max(4, math.ceil(math.log2(20.0 * spread / h + 1.0)))
+    longest = max(h, spread)
+    while True:  # longer windows, and then longer cells
+        if n > _MOST_CELLS:
+            h *= 2.0
+            n //= 2
+        if h > longest:
+            return None
+        parts = [
+            _power(curve, ends, count, upper, tilt, h, n)
+            for (curve, ends), count in zip(reaches, counts)
+        ]
+        first, outside = _window(parts, tilt, h, n)
+        if outside <= _TAIL:
+            break
+        n *= 2
+    masses, masses_error = _multiplied(parts, first, n, outside)
+    # up: the errors themselves were rounded, and so were the powers, step by step
+    masses_error *= 1.0 + 1e-6 + 8.0 * U * sum(counts)
+    return Composition(
+        upper=upper,
+        tilt=tilt,
+        h=h,
+        first=first,
+        masses=masses,
+        log_mass=math.fsum(part.log_mass for part in parts),
+        infinite=up(math.fsum(part.infinite for part in parts), 1e-3),
+        masses_error=masses_error,
+        scale_error=4.0 * U * sum(abs(part.log_mass) for part in parts),
+    )
+
+
+def _useful_place(logs: FloatArray, place: int) -> int:
+    """The place of a smaller tilt where rare losses take over soon.
+
+    The window would be long. Any tilt is valid.
+    """
+    place = min(max(place, 3), len(logs) - 3)
+    while place > 3:
+        above = logs[place + 2] - logs[place]
+        below = logs[place] - logs[place - 2]
+        if above <= 6.0 * below:
+            break
+        place -= 1
+    return place
+
+
+def _deviation_at(logs: FloatArray, place: int) -> float:
+    """Standard deviation of the tilted law, by second differences of smaller tilts.
+
+    Smaller ones, for the same reason as above.
+    """
+    a, b, c = TILTS[place - 2 : place + 1]
+    x, y, z = logs[place - 2 : place + 1]
+    variance = 2.0 * ((z - y) / (c - b) - (y - x) / (b - a)) / (c - a)
+    return math.sqrt(max(variance, 0.0))
+
+
+def _ranges_as_one_step(event: Event, count: int) -> tuple[Event, int]:
+    """All bounded-range choices of a kind are one step, which has a curve."""
+    if isinstance(event, BoundedRange):
+        return Repeated(event, count), 1
+    return event, count
+
+
+def _reaches(
+    groups: Groups, added: bool, upper: bool, tail: float
+) -> list[Reach] | None:
+    """The reach of each step; None if one has none."""
+    reaches = []
+    for event, _ in groups:
+        reach = _reach(event, added, upper, tail)
+        if reach is None:
+            return None
+        reaches.append(reach)
+    return reaches
+
+
+def _cell_length(reaches: list[Reach], counts: list[int], spread: float) -> float:
+    """The length of a cell: corners of the main curve are multiples of it."""
+    variances = [
+        count * curve.deviation**2 for (curve, _), count in zip(reaches, counts)
+    ]
+    unit = reaches[int(np.argmax(variances))][0].unit
+    cells = _CELLS if len(reaches) <= _MANY else _CELLS_OF_MANY
+    typical = math.sqrt(sum(variances) / sum(counts))
+    h = unit * 2.0 ** math.floor(math.log2(typical / cells / unit))
+    widest = max(high - low for _, (low, high) in reaches)
+    while max(8.0 * widest, 20.0 * spread) / _MOST_CELLS > h:
+        h *= 2.0
+    return h
+
+
+def _window(parts: list[_Power], tilt: float, h: float, n: int) -> tuple[int, float]:
+    """The first cell of a window around the mean, and a bound on the mass outside."""
+    if sum(part.width for part in parts) < n:
+        return sum(part.first for part in parts), 0.0
+    first = round(sum(part.mean for part in parts) - n / 2)
+    low = first * h
+    high = (first + n - 1) * h
+    moments = np.sum([part.log_moments for part in parts], axis=0)
+    # up: by Chernoff's inequality, the mass below the first cell and above the last one
+    below = [
+        moment - share * tilt * low
+        for share, moment in zip(_SHARES, moments, strict=True)
+        if share < 0.0
+    ]
+    above = [
+        moment - share * tilt * high
+        for share, moment in zip(_SHARES, moments, strict=True)
+        if share > 0.0
+    ]
+    return first, 2.0 * (math.exp(min(*below, 0.0)) + math.exp(min(*above, 0.0)))
+
+
+def _multiplied(
+    parts: list[_Power], first: int, n: int, outside: float
+) -> tuple[FloatArray, float]:
+    """The tilted masses of all steps in the window, and a bound on their l1 error."""
+    from scipy import fft
+
+    n_kept = min(len(part.values) for part in parts)
+    product = np.ones(n_kept, complex)
+    bounds = np.ones(n_kept)
+    with np.errstate(under="ignore"):
+        for part in parts:
+            product = product * part.values[:n_kept]
+            bounds = bounds * part.bounds[:n_kept]
+    sizes = np.abs(product)
+    spectrum = np.zeros(n // 2 + 1, complex)
+    spectrum[:n_kept] = product
+    begin = sum(part.first for part in parts)
+    masses = np.roll(fft.irfft(spectrum, n), -((first - begin) % n))
+    # up: a value is off by what its bound is above it, and by the product's roundings
+    wrong = np.maximum(bounds - sizes, 0.0) + 8.0 * U * len(parts) * bounds
+    # up: each step is off by its own share
+    entries = math.expm1(min(sum(part.entries for part in parts), 1.0))
+    # up: what wraps around, and frequencies that were left out
+    error = outside + 2.0 * float(wrong.sum()) + n * _NOTHING
+    # up: the transform back
+    error += 2.0 * _transform_error(n) * float(sizes.sum()) + entries
+    return masses, error
+
+
+def log_peak(tilt: Number) -> Number:
     """Logarithm of the largest exp(-tilt x) (1 - exp(-x)) of any x > 0."""
-    return tilt * np.log(tilt) - (1.0 + tilt) * np.log1p(tilt)
+    peak: Number = tilt * np.log(tilt) - (1.0 + tilt) * np.log1p(tilt)
+    return peak
 
 
 # ---- laws on knots -------------------------------------------------------------------
 
 # A law is a mass under P at each knot, and a mass at an infinite loss.
 # docs/accounting.md proves that its curve is on the stated side everywhere, for the
-# numbers as they were rounded. Roundings of a mass, relative: its knot enters by
-# exponentials of losses up to 600.
-_PER_LOSS, _CONSTANT = 8.0 * U, 16.0 * ELEMENTARY
+# numbers as they were rounded.
+
+
+Tangent: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]  # t, delta and slope
+
+
+def _mass_error(losses: Number) -> Number:
+    """Relative rounding error of a mass, whose knot enters by exponentials."""
+    error: Number = ELEMENTARY * (16.0 + np.abs(losses))
+    return error
 
 
 def law_above(curve: Curve, knots: FloatArray) -> tuple[FloatArray, float]:
@@ -386,15 +495,17 @@ def law_above(curve: Curve, knots: FloatArray) -> tuple[FloatArray, float]:
 
     Chords of a convex curve are above it.
     """
-    rounding = _CONSTANT + _PER_LOSS * np.abs(knots)
     t = np.exp(knots)
     delta, error, slope = curve.at(knots)
+    # up: each value, by its own error and by that of its knot
     delta = delta + error + 2.0 * U * np.abs(knots) * t * slope
     falls = np.maximum(-np.diff(delta), 0.0) / (t[:-1] * np.expm1(np.diff(knots)))
     falls = np.maximum.accumulate(falls[::-1])[::-1]  # convex, and nowhere smaller
-    masses = (np.append(0.0, falls) - np.append(falls, 0.0)) * t * (1.0 + rounding)
+    corners = np.append(0.0, falls) - np.append(falls, 0.0)
+    masses = up(corners * t, _mass_error(knots))  # up: a larger mass only adds
     infinite = float(delta[-1])
-    masses[0] = max(0.0, 1.0 - infinite - float(masses[1:].sum())) + _CONSTANT
+    rest = 1.0 - infinite - float(masses[1:].sum())
+    masses[0] = max(0.0, rest) + _mass_error(0.0)  # up: all masses are at least 1
     return masses, infinite
 
 
@@ -406,39 +517,74 @@ def law_below(curve: Curve, knots: FloatArray) -> FloatArray:
     """
     from scipy.optimize import isotonic_regression
 
-    rounding = _CONSTANT + _PER_LOSS * np.abs(knots)
     middles = 0.5 * (knots[:-1] + knots[1:])
-    (d, e, q), (dm, em, qm) = curve.at(knots), curve.at(middles)
-    t, tm = np.exp(knots), np.exp(middles)
+    t = np.exp(knots)
+    t_middle = np.exp(middles)
+    delta, error, slope = curve.at(knots)
+    delta_middle, error_middle, slope_middle = curve.at(middles)
+    # up: the errors, by those of the knots
+    error = error + 2.0 * U * np.abs(knots) * t * slope
+    error_middle = error_middle + 2.0 * U * np.abs(middles) * t_middle * slope_middle
     width = t[:-1] * np.expm1(np.diff(knots))
-    e = e + 2.0 * U * np.abs(knots) * t * q
-    em = em + 2.0 * U * np.abs(middles) * tm * qm
-    excess = np.zeros(len(width))
-    left, right = (t[:-1], d[:-1], q[:-1]), (t[1:], d[1:], q[1:])
-    for (ta, da, qa), (tb, db, qb) in ((left, (tm, dm, qm)), ((tm, dm, qm), right)):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            x = (da - db + qa * ta - qb * tb) / (qa - qb)  # where two tangents meet
-        x = np.where((qa > qb) & np.isfinite(x), np.clip(x, ta, tb), 0.5 * (ta + tb))
-        tangent = np.maximum(da - qa * (x - ta), db - qb * (x - tb))
-        chord = d[:-1] + (d[1:] - d[:-1]) * (x - t[:-1]) / width
-        excess = np.maximum(excess, chord - tangent)
-    excess += e[:-1] + e[1:] + em
-    excess += (_CONSTANT + _PER_LOSS * np.abs(middles)) * (width * q[:-1] + d[:-1])
-    lowered = d - e - np.maximum(np.append(excess, 0.0), np.append(0.0, excess)) - TINY
-    lowered = lowered * (1.0 - 8.0 * len(knots) * U)
+    left = (t[:-1], delta[:-1], slope[:-1])
+    middle = (t_middle, delta_middle, slope_middle)
+    right = (t[1:], delta[1:], slope[1:])
+    excess = _excess_of_chords(left, middle, right, width)
+    # up: by the errors of the three points, and of the chord
+    excess += error[:-1] + error[1:] + error_middle
+    excess += _mass_error(middles) * (width * slope[:-1] + delta[:-1])
+    # down: each value, by its error and by the larger excess of its two cells
+    lowered = delta - error
+    lowered -= np.maximum(np.append(excess, 0.0), np.append(0.0, excess))
+    sums = 8.0 * U * len(knots)  # of as many masses as there are knots
+    lowered = down(lowered - TINY, sums)
     # The curve is also above its tangent at the first knot whose value is not above 0,
     # which is moved down to 0 there: the last chord stays below this line.
-    end = int((np.append(lowered[:-1], 0.0) <= 0.0).argmax())
+    lowered[-1] = 0.0
+    end = int(np.argmax(lowered <= 0.0))
     lowered[end:] = 0.0
     if end > 0:
-        lowered[end - 1] = min(
-            lowered[end - 1], q[end] * width[end - 1] * (1.0 - _CONSTANT)
-        )
+        line = down(slope[end] * width[end - 1], _mass_error(0.0))
+        lowered[end - 1] = min(lowered[end - 1], line)
     falls = -isotonic_regression(np.diff(lowered) / width, weights=width).x
-    bound = q[0] * (1.0 - _CONSTANT)  # the curve's own slope at the first knot
-    falls = np.clip(falls, 0.0, bound)
-    masses = np.append(bound, falls) - np.append(falls, 0.0)
-    lower: FloatArray = (
-        np.maximum(masses, 0.0) * t * (1.0 - rounding - 8.0 * len(knots) * U)
+    # down: the curve's own slope at the first knot
+    steepest = down(slope[0], _mass_error(0.0))
+    falls = np.clip(falls, 0.0, steepest)
+    corners = np.append(steepest, falls) - np.append(falls, 0.0)
+    # down: a smaller mass only takes away
+    masses: FloatArray = (
+        np.maximum(corners, 0.0) * t * (1.0 - _mass_error(knots) - sums)
     )
-    return lower
+    return masses
+
+
+def _excess_of_chords(
+    left: Tangent, middle: Tangent, right: Tangent, width: FloatArray
+) -> FloatArray:
+    """How far the chord of each cell is above the largest of three tangents at most.
+
+    They are those at both ends and in the middle, and the curve is above them. The
+    chord is furthest above them where two of them meet.
+    """
+    t, delta, _ = left
+    rise = right[1] - delta
+    excess = np.zeros(len(width))
+    for one, two in ((left, middle), (middle, right)):
+        x, tangent = _meeting_point(one, two)
+        chord = delta + rise * (x - t) / width
+        excess = np.maximum(excess, chord - tangent)
+    return excess
+
+
+def _meeting_point(one: Tangent, two: Tangent) -> tuple[FloatArray, FloatArray]:
+    """Where two tangents of a convex curve meet, and their value there."""
+    t_one, delta_one, slope_one = one
+    t_two, delta_two, slope_two = two
+    rise = delta_one - delta_two + slope_one * t_one - slope_two * t_two
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x = rise / (slope_one - slope_two)
+    meet = (slope_one > slope_two) & np.isfinite(x)
+    x = np.where(meet, np.clip(x, t_one, t_two), 0.5 * (t_one + t_two))
+    of_one = delta_one - slope_one * (x - t_one)
+    of_two = delta_two - slope_two * (x - t_two)
+    return x, np.maximum(of_one, of_two)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +26,34 @@ from dplda.privacy._events import (
 )
 
 FloatArray: TypeAlias = NDArray[np.float64]
+Number = TypeVar("Number", float, FloatArray)
 
-U = 2.0**-53  # unit roundoff
+U = float(np.finfo(np.float64).epsneg)  # unit roundoff, 2**-53
 # Assumed relative errors, which the tests compare with 40 digits: of exp, log and their
 # relatives, and of ndtr and erfcx at the arguments that occur here.
-ELEMENTARY, SPECIAL = 8.0 * U, 64.0 * U
+ELEMENTARY = 8.0 * U
+SPECIAL = 64.0 * U
 _MOST_WORK = 1e8  # of knots, choices and places of a range: about a second
 TINY = 1e-300  # above everything that underflows
 # exp of it, and products of such numbers with probabilities, are floats
 LARGEST_LOSS = 600.0
-# Above the relative rounding errors of a divergence: the tests compare 60 digits.
-_MARGIN = 1.0 + 1e-9
+# Above the relative rounding errors of a divergence (the tests compare 60 digits), of a
+# sum of costs, and of what a group of units costs.
+MARGIN = 1.0 + 1e-9
+
+
+def up(value: Number, relative: Number | float) -> Number:
+    """A number above the exact one, of a number >= 0 with this relative error.
+
+    Costs are rounded up, so that no stated guarantee is too small; `down` is for bounds
+    from below alone.
+    """
+    return value * (1.0 + relative)
+
+
+def down(value: Number, relative: Number | float) -> Number:
+    """A number below the exact one, of a number >= 0 with this relative error."""
+    return value * (1.0 - relative)
 
 
 @dataclass(frozen=True)
@@ -70,13 +87,13 @@ def curve_of(event: Event, *, added: bool, upper: bool) -> Curve | None:
         case PoissonSampled(q, Gaussian(s)):
             return _added_curve(q, s) if added else _removed_curve(q, s)
         case Laplace(scale):
-            return _laplace_curve((1.0 + 2.0 * U if upper else 1.0 - 2.0 * U) / scale)
+            # up or down: the largest loss
+            one = up(1.0, 2.0 * U) if upper else down(1.0, 2.0 * U)
+            return _laplace_curve(one / scale)
+        case BoundedRange(epsilon) if upper:
+            return bounded_ranges_curve(epsilon, 1)
         case BoundedRange(epsilon):
-            return (
-                bounded_ranges_curve(epsilon, 1)
-                if upper
-                else _response_curve(0.5 * epsilon)
-            )
+            return _response_curve(0.5 * epsilon)
         case Repeated(BoundedRange(epsilon), count):
             return bounded_ranges_curve(epsilon, count)
         case RandomizedResponseEvent():
@@ -88,7 +105,7 @@ def curve_of(event: Event, *, added: bool, upper: bool) -> Curve | None:
 def response_loss(event: RandomizedResponseEvent, *, upper: bool) -> float:
     """Largest loss of a randomized response, rounded up or down."""
     e = math.log1p(2.0 * (1.0 - event.flip_mixture) / event.flip_mixture)
-    return e * (1.0 + 2.0 * ELEMENTARY if upper else 1.0 - 2.0 * ELEMENTARY)
+    return up(e, 2.0 * ELEMENTARY) if upper else down(e, 2.0 * ELEMENTARY)
 
 
 # ---- Gaussian noise ------------------------------------------------------------------
@@ -105,8 +122,10 @@ def gaussian(
     from scipy.special import erf, erfcx, ndtr
 
     x = np.abs(epsilons)
-    far, near = np.minimum(x, 1e150) * np.minimum(s, 1e150), np.minimum(0.5 / s, 1e300)
-    a, shift = near - far, 4.0 * U * (near + far)  # shift: the error of a
+    far = np.minimum(x, 1e150) * np.minimum(s, 1e150)
+    near = np.minimum(0.5 / s, 1e300)
+    a = near - far
+    shift = 4.0 * U * (near + far)  # up: the error of a
     # far out, delta is 0
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):
         factor = 0.5 * np.exp(-0.5 * a * a)
@@ -119,6 +138,7 @@ def gaussian(
         # relative error of the factor
         slant = np.abs(a) * shift + a * a * U + ELEMENTARY
         slant = np.minimum(slant, 1e300)
+        # up: of both terms, by their functions, their factor and their argument
         error = (SPECIAL + ELEMENTARY + shift) * (first + second)
         error += slant * np.where(tail, delta, second) + TINY
         # at epsilon 0
@@ -145,9 +165,9 @@ def _removed_curve(q: float, s: float) -> Curve:
         ratio = np.where(inside, ratio, 0.0)
         r = np.log1p(ratio)
         delta, second, error = gaussian(r, s)
-        moved = ELEMENTARY * np.abs(r) + 2.0 * ELEMENTARY * np.abs(ratio) / (
-            1.0 + ratio
-        )
+        # up: the error of r, and what it moves delta by
+        moved = ELEMENTARY * np.abs(r)
+        moved += 2.0 * ELEMENTARY * np.abs(ratio) / (1.0 + ratio)
         error = q * (error + second * moved + 2.0 * U * delta)
         least = ELEMENTARY * np.abs(growth) + q * 1e-12 * (growth > -q * (1.0 + 1e-11))
         slope = second * np.exp(-r)
@@ -179,10 +199,10 @@ def _added_curve(q: float, s: float) -> Curve:
         log_a = np.log(a)
         r = np.where(inside, math.log(q) + epsilons - log_a, 0.0)
         delta, second, error = gaussian(r, s)
+        # up: the errors of r and a, and what they move delta by
         moved = ELEMENTARY * (1.0 - math.log(q) + np.abs(epsilons) + np.abs(log_a))
-        error = (
-            a * (error + second * moved + 2.0 * U * delta) + (delta + second) * rounding
-        )
+        error = a * (error + second * moved + 2.0 * U * delta)
+        error += (delta + second) * rounding
         slope = (1.0 - q) * (delta + second) + q * second * np.exp(-r)
         outside = q - (1.0 - q) * growth + rounding
         return (
@@ -192,11 +212,13 @@ def _added_curve(q: float, s: float) -> Curve:
         )
 
     def span(tail: float) -> tuple[float, float]:
-        # no loss is above
-        z, most = _quantile(tail), -math.log1p(-q) * (1.0 + 1e-12) + 1e-15
+        z = _quantile(tail)
+        most = up(-math.log1p(-q), 1e-12) + 1e-15  # up: no loss is above
         high = -_mixture_loss(-z * s, q, s)
-        high = most if high > most * (1.0 - 1e-9) else high
-        return min(-_mixture_loss(z * s, q, s), 0.5 * high), high
+        if high > most * (1.0 - 1e-9):
+            high = most
+        low = -_mixture_loss(z * s, q, s)
+        return min(low, 0.5 * high), high
 
     return Curve(at, span, q / s)
 
@@ -229,22 +251,27 @@ def _between(
         error = np.where(beyond, 0.0, 2.0 * ELEMENTARY * delta + 2.0 * U * e)
         return delta, error, slope
 
-    # computed deltas are 0 a little above e
-    return Curve(at, lambda tail: (-e, e * (1.0 + 1e-12)), deviation=e, unit=e)
+    def span(tail: float) -> tuple[float, float]:
+        return -e, up(e, 1e-12)  # up: computed deltas are 0 a little above e
+
+    return Curve(at, span, deviation=e, unit=e)
 
 
 def _laplace_curve(e: float) -> Curve:
-    return _between(
-        e, lambda x: (-np.expm1(0.5 * (x - e)), 0.5 * np.exp(-0.5 * (x + e)))
-    )
+    def inner(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return -np.expm1(0.5 * (x - e)), 0.5 * np.exp(-0.5 * (x + e))
+
+    return _between(e, inner)
 
 
 def _response_curve(e: float) -> Curve:
     """Losses -e and e alone."""
     right = 1.0 / (1.0 + math.exp(-e))
-    return _between(
-        e, lambda x: (-right * np.expm1(x - e), np.full(len(x), right * math.exp(-e)))
-    )
+
+    def inner(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return -right * np.expm1(x - e), np.full(len(x), right * math.exp(-e))
+
+    return _between(e, inner)
 
 
 def bounded_ranges_curve(e: float, count: int) -> Curve | None:
@@ -260,46 +287,62 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
     m = min(16, int(math.sqrt(_MOST_WORK / count / (count + below))))
     if m < 4 or count * e > LARGEST_LOSS:
         return None
-    g, first, last = e / m, -m * min(count, below), m * count
-    n = last - first + 1
-    values: FloatArray = np.maximum(-np.expm1(np.arange(first, last + 1) * g), 0.0)
-    q, shrink = math.exp(-e), -math.expm1(-g)
+    g = e / m
+    first = -m * min(count, below)
+    knots = np.arange(first, m * count + 1) * g
+    n = len(knots)
+    values: FloatArray = np.maximum(-np.expm1(knots), 0.0)
     # Below the first knot, delta is 1 - t, or more by t times delta of the opposite
     # epsilon, which has a bound because the choices are (count e^2 / 8)-zCDP.
-    lowest, rho = np.arange(first - m - 1, first) * g, count * e * e / 8.0
+    lowest = np.arange(first - m - 1, first) * g
+    rho = count * e * e / 8.0
     more = np.exp(lowest - np.maximum(-lowest - rho, 0.0) ** 2 / (4.0 * rho))
-    padding = -np.expm1(lowest) + (more if count > below else 0.0), np.zeros(m)
+    before = -np.expm1(lowest) + (more if count > below else 0.0)
+    after = np.zeros(m)
     for _ in range(count):
-        every = np.concatenate([padding[0], values, padding[1]])
-        drops = np.maximum(np.append(0.0, every[:-1] - every[1:]), 0.0) / shrink
-        best = np.zeros(n)
-        for i in range(m):  # a from i g to (i + 1) g
-            one, two = (
-                slice(m + 1 - i, m + 1 - i + n),
-                slice(2 * m + 1 - i, 2 * m + 1 - i + n),
-            )
-            gap = drops[one] * math.exp(i * g) - drops[two] * math.exp((i - m) * g)
-            slant = q * (every[one] + drops[one] - every[two] - drops[two])
-            with np.errstate(divide="ignore", invalid="ignore"):
-                u = np.sqrt(gap / slant)
-            least = math.exp(i * g)
-            u = np.clip(np.nan_to_num(u, nan=least), least, math.exp((i + 1) * g))
-            share = np.maximum(1.0 - least / u, 0.0)
-            high, low = every[one] + drops[one] * share, every[two] + drops[two] * share
-            p = np.clip((1.0 - u * q) / (1.0 - q), 0.0, 1.0)
-            best = np.maximum(best, p * high + (1.0 - p) * low)
-        values = np.minimum(best * (1.0 + 1e-13), 1.0)
-    knots = np.arange(first, last + 1, dtype=np.float64) * g
-    t_values, values = np.append(0.0, np.exp(knots)), np.append(1.0, values)
+        best = _after_one_choice(np.concatenate([before, values, after]), e, m, n)
+        values = np.minimum(up(best, 1e-13), 1.0)  # up: a dozen roundings
+    t_values = np.append(0.0, np.exp(knots))
+    values = np.append(1.0, values)
 
     def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        # down: delta falls, so that a smaller t has a larger one
         t = np.exp(epsilons) * (1.0 - 2.0 * ELEMENTARY - 4.0 * U * np.abs(epsilons))
         delta = np.interp(t, t_values, values)
         delta = np.where(epsilons > knots[-1] * (1.0 + 8.0 * U), 0.0, delta)
         return delta, 1e-12 * delta, np.zeros(len(delta))
 
-    ends = float(knots[0]), float(knots[-1])
-    return Curve(at, lambda tail: ends, 0.5 * e * math.sqrt(count))
+    def span(tail: float) -> tuple[float, float]:
+        return float(knots[0]), float(knots[-1])
+
+    return Curve(at, span, 0.5 * e * math.sqrt(count))
+
+
+def _after_one_choice(values: FloatArray, e: float, m: int, n: int) -> FloatArray:
+    """Delta at n knots before the worst choice, from delta of what is left after it.
+
+    `values` has m + 1 knots more below, and m more above.
+    """
+    g = e / m
+    q = math.exp(-e)
+    falls = np.maximum(np.append(0.0, values[:-1] - values[1:]), 0.0)
+    drops = falls / -math.expm1(-g)
+    best = np.zeros(n)
+    for i in range(m):  # a from i g to (i + 1) g
+        least = math.exp(i * g)
+        one = slice(m + 1 - i, m + 1 - i + n)
+        two = slice(2 * m + 1 - i, 2 * m + 1 - i + n)
+        gap = drops[one] * least - drops[two] * math.exp((i - m) * g)
+        slant = q * (values[one] + drops[one] - values[two] - drops[two])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            u = np.sqrt(gap / slant)
+        u = np.clip(np.nan_to_num(u, nan=least), least, math.exp((i + 1) * g))
+        share = np.maximum(1.0 - least / u, 0.0)
+        high = values[one] + drops[one] * share
+        low = values[two] + drops[two] * share
+        p = np.clip((1.0 - u * q) / (1.0 - q), 0.0, 1.0)
+        best = np.maximum(best, p * high + (1.0 - p) * low)
+    return best
 
 
 def bounded_range_divergence(e: float, a: FloatArray) -> FloatArray:
@@ -309,12 +352,11 @@ def bounded_range_divergence(e: float, a: FloatArray) -> FloatArray:
     orders: what rounding may take from them is added.
     """
     sharp = (a * _log_sinhc(a * e) - _log_sinhc(np.array(e))) / (a - 1.0)
-    sharp = (
-        sharp - _log_sinhc((a - 1.0) * e) + 64.0 * U * e * np.where(a > 1024.0, a, 0.0)
-    )
-    values: FloatArray = np.minimum(
-        sharp * _MARGIN, np.minimum(a * e * e / 8.0 * _MARGIN, e)
-    )
+    sharp = sharp - _log_sinhc((a - 1.0) * e)
+    sharp = sharp + 64.0 * U * e * np.where(a > 1024.0, a, 0.0)  # up: what cancels
+    of_zcdp = a * e * e / 8.0
+    # up: by the margin; e itself is exact
+    values: FloatArray = np.minimum(sharp * MARGIN, np.minimum(of_zcdp * MARGIN, e))
     return values
 
 
@@ -322,7 +364,8 @@ def _log_sinhc(x: FloatArray) -> FloatArray:
     """log(sinh(x / 2) / (x / 2)) for x > 0, to nearly all digits."""
     y = 0.5 * x
     small = np.minimum(y, 1.0) ** 2
-    term, series = np.ones_like(small), np.zeros_like(small)
+    term = np.ones_like(small)
+    series = np.zeros_like(small)
     for k in range(1, 12):  # the power series of sinh(y) / y - 1: positive terms
         term = term * small / ((2 * k) * (2 * k + 1))
         series = series + term

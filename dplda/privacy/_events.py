@@ -9,9 +9,9 @@ know a neighboring relation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TypeAlias
 
 from dplda.leaf._checks import check_integer, check_number
 
@@ -175,7 +175,11 @@ class NonPrivate(Event):
     """A step without protection. Its epsilon is infinite."""
 
 
-_BY_NAME = {cls.__name__: cls for cls in Event.__subclasses__()}
+Record: TypeAlias = dict[str, object]  # of an event, as JSON has it
+
+_BY_NAME: dict[str, Callable[..., Event]] = {
+    kind.__name__: kind for kind in Event.__subclasses__()
+}
 
 
 def repeated(event: Event, count: int) -> Event:
@@ -183,13 +187,13 @@ def repeated(event: Event, count: int) -> Event:
     return event if count == 1 else Repeated(event, count)
 
 
-def to_record(event: Event) -> dict[str, Any]:
+def to_record(event: Event) -> Record:
     """Write an event as a dictionary that JSON can hold without loss.
 
     The class is under ``"event"``, an inner event under ``"of"``, other fields have
     their names.
     """
-    record: dict[str, Any] = {"event": type(event).__name__}
+    record: Record = {"event": type(event).__name__}
     for field in fields(event):  # type: ignore[arg-type]
         value = getattr(event, field.name)
         inner = field.name == "event"
@@ -197,20 +201,21 @@ def to_record(event: Event) -> dict[str, Any]:
     return record
 
 
-def from_record(record: Mapping[str, Any]) -> Event:
+def from_record(record: Mapping[str, object]) -> Event:
     """Read an event back from what `to_record` wrote; equal to the last bit."""
     values = dict(record)
     name = values.pop("event", None)
-    if name not in _BY_NAME:
+    if not isinstance(name, str) or name not in _BY_NAME:
         raise ValueError(
             f"unknown privacy event {name!r}; known are {', '.join(_BY_NAME)}"
         )
-    if "of" in values:
-        values["event"] = from_record(values.pop("of"))
+    inner = values.get("of")
+    if isinstance(inner, Mapping):
+        values["event"] = from_record(inner)
+        del values["of"]
     try:
-        event: Event = _BY_NAME[name](**values)
+        return _BY_NAME[name](**values)
     except TypeError as error:
         raise ValueError(
             f"the record of a {name} event has the wrong fields"
         ) from error
-    return event

@@ -15,8 +15,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dplda.privacy import _accounting as composition
-from dplda.privacy._accounting import delta_charge, gaussian_mu, gaussian_mu_of, grouped
+from dplda.privacy._accounting import (
+    DISTANCE_SHARE,
+    all_gaussian,
+    bound_epsilon,
+    delta_charge,
+    gaussian_mu,
+    gaussian_mu_of,
+    grouped,
+    without_statements,
+)
 from dplda.privacy._composition import (
     SMALLEST_DELTA,
     TILTS,
@@ -24,12 +32,8 @@ from dplda.privacy._composition import (
     largest_cumulants,
     renyi_epsilons,
 )
-from dplda.privacy._curves import FloatArray
+from dplda.privacy._curves import MARGIN, TINY, FloatArray
 from dplda.privacy._events import Event, Gaussian, from_record, to_record
-
-_DISTANCE_SHARE = 1e-3  # of delta, for distances from ideal noise
-# Margin on the rounding errors of a cost that no limit equals.
-_UP = 1.0 + 1e-12
 
 # What is counted, and its limit: an event, how often it is allowed; None, the sum of
 # ``1 / noise_multiplier**2`` of all other steps, which are Gaussian, sampled or not; a
@@ -51,45 +55,44 @@ class Filter:
 
     def cost(self, events: tuple[Event, ...], total_variation: float) -> FloatArray:
         """Costs of a charge: numbers that add up, in the order of the limits."""
-        groups, lost, shift = composition.without_statements(grouped(events))
-        counted, named = dict(groups), {what for what, _ in self.limits}
+        groups, lost, shift = without_statements(grouped(events))
         costs = [total_variation, lost, shift]
-        for what, _ in self.limits:
-            if isinstance(what, int):
-                costs.append(float(largest_cumulants(groups)[what]) * _UP)
-            elif what is None:
-                costs.append(
-                    gaussian_mu_of(g for g in groups if g[0] not in named) ** 2
-                )
-            else:
-                costs.append(float(counted.get(what, 0)))
+        costs += [self._counted(what, groups) for what, _ in self.limits]
         return np.array(costs)
+
+    def _counted(self, what: Event | int | None, groups: Groups) -> float:
+        """What a charge takes of one limit."""
+        if isinstance(what, int):
+            return float(largest_cumulants(groups)[what]) * MARGIN
+        if what is not None:
+            return float(dict(groups).get(what, 0))
+        named = {event for event, _ in self.limits}
+        return gaussian_mu_of(group for group in groups if group[0] not in named) ** 2
 
     def used(self, costs: FloatArray) -> float:
         """Used share of the budget; above 1 is refused."""
         if (costs[:3] > self.reserved).any():
             return math.inf
-        return max(map(_share, costs[3:].tolist(), (limit for _, limit in self.limits)))
+        limits = [limit for _, limit in self.limits]
+        return max(map(_share, costs[3:].tolist(), limits))
 
     def to_text(self) -> str:
         """Write the filter down as JSON, without loss."""
         limits = [
-            (to_record(w) if isinstance(w, Event) else w, limit)
-            for w, limit in self.limits
+            (to_record(what) if isinstance(what, Event) else what, limit)
+            for what, limit in self.limits
         ]
         return json.dumps([self.reserved, limits])
 
     @classmethod
     def from_text(cls, text: str) -> Filter:
         """Read what `to_text` wrote."""
-        reserved, limits = json.loads(text)
-        return cls(
-            tuple(reserved),
-            tuple(
-                (from_record(w) if isinstance(w, dict) else w, limit)
-                for w, limit in limits
-            ),
+        reserved, records = json.loads(text)
+        limits = tuple(
+            (from_record(what) if isinstance(what, dict) else what, limit)
+            for what, limit in records
         )
+        return cls(tuple(reserved), limits)
 
 
 def _share(spent: float, limit: float) -> float:
@@ -108,19 +111,15 @@ def choose_filter(
     A filter that leaves room for other plans has the precedence. None if the plan
     exceeds the budget.
     """
-    groups, lost, shift = composition.without_statements(grouped(events))
-    distances = (
-        _DISTANCE_SHARE * delta / delta_charge(1.0, epsilon),
-        2.0 * total_variation,
-    )
-    for distance, copies in product(distances, (2.0, 1.0) if lost or shift else (1.0,)):
+    groups, lost, shift = without_statements(grouped(events))
+    kept = DISTANCE_SHARE * delta / delta_charge(1.0, epsilon)
+    many_copies = (2.0, 1.0) if lost or shift else (1.0,)
+    for distance, copies in product((kept, 2.0 * total_variation), many_copies):
         epsilon_left = epsilon - copies * shift
         delta_left = delta - copies * lost - delta_charge(distance, epsilon)
-        if (
-            total_variation > distance
-            or epsilon_left <= 0.0
-            or delta_left < SMALLEST_DELTA
-        ):
+        if total_variation > distance or epsilon_left <= 0.0:
+            continue
+        if delta_left < SMALLEST_DELTA:
             continue
         for limits in _candidates(groups, epsilon_left, delta_left):
             chosen = Filter((distance, copies * lost, copies * shift), limits)
@@ -130,14 +129,20 @@ def choose_filter(
 
 
 def _candidates(groups: Groups, epsilon: float, delta: float) -> Iterator[Limits]:
-    if composition.all_gaussian(groups):
+    if all_gaussian(groups):
         yield ((None, gaussian_mu(epsilon, delta) ** 2),)
     else:  # the tilt that allows the largest number of copies of the plan
-        allowed = TILTS * (epsilon / _UP - renyi_epsilons(np.zeros(len(TILTS)), delta))
-        best = int(np.argmax(allowed / np.maximum(largest_cumulants(groups), 1e-300)))
+        without_steps = renyi_epsilons(np.zeros(len(TILTS)), delta)
+        allowed = TILTS * (epsilon / MARGIN - without_steps)
+        copies = allowed / np.maximum(largest_cumulants(groups), TINY)
+        best = int(np.argmax(copies))
         yield ((best, max(0.0, float(allowed[best]))),)
     # the steps of the plan, in any order
-    if composition.bound_epsilon(groups, delta) <= epsilon:
+    if bound_epsilon(groups, delta) <= epsilon:
         plain = [group for group in groups if isinstance(group[0], Gaussian)]
-        others = ((e, float(n)) for e, n in groups if not isinstance(e, Gaussian))
+        others = [
+            (event, float(count))
+            for event, count in groups
+            if not isinstance(event, Gaussian)
+        ]
         yield ((None, gaussian_mu_of(plain) ** 2), *others)

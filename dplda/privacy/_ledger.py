@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,14 +128,16 @@ class Ledger:
             raise ValueError(
                 f"composition must be 'planned' or 'adaptive', got {composition!r}"
             )
-        given = {"epsilon": epsilon, "delta": delta, "composition": composition}
-        stated: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         self._part: str | None = None
-        new = Budget(math.inf, 1e-6, "planned")._replace(**stated)
+        new = Budget(
+            epsilon=math.inf if epsilon is None else epsilon,
+            delta=1e-6 if delta is None else delta,
+            composition=composition or "planned",
+        )
         self._store = Store(None if path is None else os.fspath(path), new)
-        for name, value in stated.items():
-            written = getattr(self._store.budget, name)
-            if value != written:
+        given = (epsilon, delta, composition)
+        for name, value, written in zip(new._fields, given, self._store.budget):
+            if value not in (None, written):
                 raise ValueError(
                     f"the ledger {self.path} has {name} {written}, not {value}; leave "
                     f"{name} out to use it as it is, or choose another path for a new "
@@ -178,7 +179,8 @@ class Ledger:
         counted = self._read().counted()
         if not counted:
             return None
-        unit, stated = counted[0].unit, "changes as the guarantee of each entry states"
+        unit = counted[0].unit
+        stated = "changes as the guarantee of each entry states"
         has_rows = unit.startswith(("document", "user"))
         if not has_rows or all(is_of_users(entry.part) for entry in counted):
             return f"one {unit} {stated}"
@@ -203,11 +205,9 @@ class Ledger:
 
         Several fits cost less than the sum of their epsilons.
         """
-        return (
-            math.inf
-            if self.epsilon == math.inf
-            else max(0.0, self.epsilon - self.epsilon_spent)
-        )
+        if self.epsilon == math.inf:
+            return math.inf
+        return max(0.0, self.epsilon - self.epsilon_spent)
 
     @property
     def caveat(self) -> str | None:
@@ -240,14 +240,12 @@ class Ledger:
         counted = self._read().counted()
         if self.composition == "planned" or not counted:
             return _total(counted, delta)
-        return (
-            self.epsilon
-            if check_probability("delta", delta) >= self.delta
-            else math.inf
-        )
+        if check_probability("delta", delta) < self.delta:
+            return math.inf
+        return self.epsilon
 
     def part(
-        self, name: Any, *, by: str | None = None, of: int | None = None
+        self, name: str | int, *, by: str | None = None, of: int | None = None
     ) -> Ledger:
         """Charge one part of the data, disjoint from all other parts.
 
@@ -299,11 +297,11 @@ class Ledger:
         if of is not None:
             by = f"{USERS}{check_integer('of', of, 1, 2**31)}"
             name = str(check_integer("name", name, 0, of - 1))
-        elif "=" in _check_name("by", by) or by.startswith(USERS):  # type: ignore[union-attr]
-            raise ValueError(f"by must be a word such as 'day', got {by!r}")
-        part = Ledger.__new__(Ledger)
-        part.__dict__ |= self.__dict__ | {"_part": f"{by}={_check_name('name', name)}"}
-        return part
+        else:
+            by = _check_name("by", by)
+            if "=" in by or by.startswith(USERS):
+                raise ValueError(f"by must be a word such as 'day', got {by!r}")
+        return _PartOfLedger(self._store, f"{by}={_check_name('name', name)}")
 
     def entries(self) -> list[Entry]:
         """List all entries, oldest first, canceled ones included.
@@ -437,11 +435,10 @@ class Ledger:
     ) -> None:
         check_integer("entry_id", entry_id, 1, 10**18)
         with self._store.transaction(write=True) as page:
-            entry = next(
-                (entry for entry in page.entries() if entry.id == entry_id), None
-            )
-            if entry is None:
+            found = [entry for entry in page.entries() if entry.id == entry_id]
+            if not found:
                 raise ValueError(f"this ledger has no entry {entry_id}")
+            entry = found[0]
             if entry.status not in allowed:
                 raise ValueError(
                     f"entry {entry_id} of the ledger is {entry.status}, and cannot "
@@ -476,17 +473,19 @@ class Ledger:
                 budget=self.epsilon,
             )
 
-    def __deepcopy__(self, memo: Any = None) -> Ledger:
+    def __deepcopy__(self, memo: dict[int, object] | None = None) -> Ledger:
         return self
 
-    __copy__ = __sklearn_clone__ = __deepcopy__
+    __copy__ = __deepcopy__
+    __sklearn_clone__ = __deepcopy__
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
         if self._part is not None:
             where += f", part {self._part!r}"
         try:
-            spent, n_entries = self.epsilon_spent, len(self._read().counted())
+            spent = self.epsilon_spent
+            n_entries = len(self._read().counted())
         except (OSError, ValueError, RuntimeError):
             return f"<Ledger {where}: unreadable>"
         used = "spent" if self.composition == "planned" else "used up"
@@ -496,12 +495,20 @@ class Ledger:
         )
 
 
+class _PartOfLedger(Ledger):
+    """The same ledger, for charges to one part of the data: see `Ledger.part`."""
+
+    def __init__(self, store: Store, part: str) -> None:
+        self._store = store
+        self._part = part
+
+
 def as_ledger(given: Ledger | str | os.PathLike[str]) -> Ledger:
     """The `ledger` of an estimator, which may be the path of one."""
     return given if isinstance(given, Ledger) else Ledger(given)
 
 
-def _check_name(name: str, value: Any) -> str:
+def _check_name(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, got {type(value).__name__}")
     if not (value.strip() and value.isprintable()):
@@ -517,7 +524,10 @@ def _check_name(name: str, value: Any) -> str:
 def _by_part(entries: list[Entry]) -> list[list[Entry]]:
     """What each part of the data pays: its own entries, and those all parts pay."""
     parts = {entry.charged_part for entry in entries} or {None}
-    return [[e for e in entries if e.charged_part in (None, part)] for part in parts]
+    return [
+        [entry for entry in entries if entry.charged_part in (None, part)]
+        for part in parts
+    ]
 
 
 def _why_infinite(entries: list[Entry], delta: float) -> str | None:
@@ -543,14 +553,13 @@ def _total(entries: list[Entry], delta: float) -> float:
     """Epsilon of all entries: the largest among the parts of the data."""
     if _why_infinite(entries, delta):
         return math.inf
-    return max(
-        epsilon_of(
-            [event for entry in paid for event in entry.events],
-            delta,
-            total_variation=math.fsum(entry.total_variation for entry in paid),
-        )
-        for paid in _by_part(entries)
-    )
+    return max(_total_of_part(paid, delta) for paid in _by_part(entries))
+
+
+def _total_of_part(paid: list[Entry], delta: float) -> float:
+    events = [event for entry in paid for event in entry.events]
+    distance = math.fsum(entry.total_variation for entry in paid)
+    return epsilon_of(events, delta, total_variation=distance)
 
 
 def _used(entries: list[Entry], filter_text: str) -> float:
@@ -561,16 +570,16 @@ def _used(entries: list[Entry], filter_text: str) -> float:
     """
     if not (filter_text and entries):
         return 0.0
-    chosen, shares = Filter.from_text(filter_text), []
+    chosen = Filter.from_text(filter_text)
+    shares = []
     for paid in _by_part(entries):
         costs = np.array(
             [chosen.cost(entry.events, entry.total_variation) for entry in paid]
         )
         total = np.array([math.fsum(column) for column in costs.T])
         several = np.count_nonzero(costs, axis=0) > 1
-        shares.append(
-            chosen.used(np.where(several, np.nextafter(total, math.inf), total))
-        )
+        total = np.where(several, np.nextafter(total, math.inf), total)
+        shares.append(chosen.used(total))
     return max(shares)
 
 
@@ -589,7 +598,8 @@ def check_affordable(new: Entry, page: Page) -> None:
     With adaptive composition, the first entry chooses the filter, which the page keeps:
     docs/accounting.md has the theorem.
     """
-    (epsilon, delta, composition), counted = page.budget, page.counted()
+    epsilon, delta, composition = page.budget
+    counted = page.counted()
     if counted and counted[0].unit != new.unit:
         raise ValueError(
             f"this ledger protects one {counted[0].unit}, and {new.label!r} protects "
@@ -598,18 +608,19 @@ def check_affordable(new: Entry, page: Page) -> None:
             "of the results is never published: who sees both may learn more of a user "
             "than either epsilon says (docs/persons.md)"
         )
-    for part in (
-        {entry.part for entry in counted} - {None} if new.part is not None else ()
-    ):
-        if part.partition("=")[0] != new.part.partition("=")[0]:  # type: ignore[union-attr]
+    for entry in counted:
+        if entry.part is None or new.part is None:
+            continue  # charged to all parts
+        if entry.part.partition("=")[0] != new.part.partition("=")[0]:
             raise ValueError(
-                f"{new.part!r} may overlap with {part!r}, which was charged before; "
-                "divide the data in one way, or charge this to the whole ledger"
+                f"{new.part!r} may overlap with {entry.part!r}, which was charged "
+                "before; divide the data in one way, or charge this to the whole ledger"
             )
     if epsilon == math.inf:
         return
     entries = [*counted, new]
-    if reason := _why_infinite(entries, delta):
+    reason = _why_infinite(entries, delta)
+    if reason is not None:
         raise BudgetError(
             f"{new.label!r} has no finite epsilon in this ledger: {reason}"
         )
@@ -619,15 +630,14 @@ def check_affordable(new: Entry, page: Page) -> None:
         is_allowed = _used(entries, page.filter) <= 1.0
     else:  # the first entry, before any release
         chosen = choose_filter(new.events, new.total_variation, epsilon, delta)
-        page.filter, is_allowed = (
-            "" if chosen is None else chosen.to_text(),
-            chosen is not None,
-        )
+        is_allowed = chosen is not None
+        page.filter = "" if chosen is None else chosen.to_text()
     if not is_allowed:
-        total, before = _spent(entries, page), _spent(counted, page)
-        advice = (
-            _DELTA_ADVICE if total == math.inf and composition == "planned" else _ADVICE
-        )
+        total = _spent(entries, page)
+        before = _spent(counted, page)
+        advice = _ADVICE
+        if total == math.inf and composition == "planned":
+            advice = _DELTA_ADVICE
         raise BudgetError(
             f"{new.label!r} would spend epsilon {total:.6g} of {epsilon:g} (delta "
             f"{delta:g}), {before:.4g} of it spent before; {advice}"
@@ -659,7 +669,8 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     >>> user_part(["ada", "bob", "ada"], 5).tolist()
     [3, 0, 3]
     """
-    n_parts, parts = check_integer("n_parts", n_parts, 1, 2**31), []
+    n_parts = check_integer("n_parts", n_parts, 1, 2**31)
+    parts = []
     for user in user_ids:
         if isinstance(user, bool) or not isinstance(user, (str, numbers.Integral)):
             raise TypeError(
@@ -668,5 +679,6 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
             )
         # an error would show the id
         text = str(visible(user)).encode("utf-8", "surrogatepass")
-        parts.append(int.from_bytes(hashlib.sha256(text).digest()[:16]) % n_parts)
+        digest = hashlib.sha256(text).digest()
+        parts.append(int.from_bytes(digest[:16]) % n_parts)
     return np.array(parts, dtype=np.int64)

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dplda.kernels._noise import add_gaussian, add_laplace
 from dplda.leaf._checks import check_integer, check_number
@@ -38,10 +38,15 @@ from dplda.privacy._events import (
     RandomizedResponseEvent,
     repeated,
 )
-from dplda.privacy._streams import Purpose, Reader, Streams
+from dplda.privacy._streams import Purpose, Reader, Streams, Words
 
 Integers: TypeAlias = NDArray[np.int64]
 Cells: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+Table: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
+# A kernel: words, spare words, two tables and cells to the numbers of draws and spares.
+Draw: TypeAlias = Callable[
+    [Words, Words, NDArray[np.uint32], NDArray[np.uint64], Cells], tuple[int, int]
+]
 
 # removes at most 2**-16 of a vector that rounding left too long
 SHRINK = 1.0 - 2.0**-16
@@ -54,10 +59,12 @@ ROUNDING_VARIANCE = 9
 MIN_RADIUS = 64  # a coarser grid would round most of a contribution away
 MAX_RADIUS = 2**30  # one contribution must fit in 32 bits
 # Of Laplace noise: the range in which the distance of the tables is tested.
-MIN_SCALE, MAX_SCALE = 0.05, 90000.0
+MIN_SCALE = 0.05
+MAX_SCALE = 90000.0
 # Probability of a flip: its scale is at most MAX_SCALE, and rounding does not exceed
 # one half.
-MIN_FLIP, MAX_FLIP = 1.2e-5, 0.4999999
+MIN_FLIP = 1.2e-5
+MAX_FLIP = 0.4999999
 # Total variation between what is drawn with one word, by at most three look-ups, and
 # its ideal law.
 WORD_VARIATION = 1.73e-41
@@ -66,13 +73,13 @@ WORD_VARIATION = 1.73e-41
 BLOCK_BITS = 2**20
 PIECE = 65536  # draws at a time: their words, 512 KB, stay in the second-level cache
 # spare words at a time: more than a piece takes on average, which is 768
-SPARE_PIECE = 1024
+SPARE_PIECE = PIECE // 64
 
 
 # ---- sensitivity ---------------------------------------------------------------------
 
 
-def sum_clipped(contributions: Any, norm: float, radius: int) -> NDArray[np.int64]:
+def sum_clipped(contributions: Table, norm: float, radius: int) -> NDArray[np.int64]:
     """Sum a matrix's rows, clipped to L2 norm `norm`, in units of ``norm / radius``.
 
     Parameters
@@ -178,7 +185,7 @@ class Mechanism(ABC):
     def event(self) -> Event:
         """Privacy cost of one call."""
 
-    def _kernel(self) -> tuple[Callable[..., Any], AliasTables] | None:
+    def _kernel(self) -> tuple[Draw, AliasTables] | None:
         """What draws the noise, and its tables."""
         return None
 
@@ -203,10 +210,14 @@ class Mechanism(ABC):
             words = reader.words(piece.size)
             while True:
                 n_done, n_used = draw(words, spare, tables.fast, tables.slow, piece)
-                words, piece, spare = words[n_done:], piece[n_done:], spare[n_used:]
+                words = words[n_done:]
+                piece = piece[n_done:]
+                spare = spare[n_used:]
                 if not piece.size:
                     break
-                spare = np.concatenate([spare, reader.words(SPARE_PIECE, spare=True)])
+                # a piece takes 768 of 65536 on average
+                more = reader.words(SPARE_PIECE, spare=True)
+                spare = np.concatenate([spare, more])
 
 
 @dataclass(frozen=True)
@@ -260,9 +271,13 @@ class DiscreteGaussian(Mechanism):
         DiscreteGaussian
             Its `noise_multiplier` is at least the given one.
         """
-        radius, variance = 0, cls(MAX_RADIUS, n_honest, n_parties).event_variance
+        variance = cls(MAX_RADIUS, n_honest, n_parties).event_variance
+        radius = 0
         if 0 < noise_multiplier < math.inf:
-            radius = math.isqrt(variance // Fraction(min(noise_multiplier, 10**9)) ** 2)
+            exact = Fraction(min(noise_multiplier, 10**9))
+            radius = math.isqrt(
+                variance // exact**2
+            )  # down: the noise is at least the given one
         if radius < MIN_RADIUS:
             largest = math.sqrt(variance) / MIN_RADIUS
             raise ValueError(
@@ -297,7 +312,7 @@ class DiscreteGaussian(Mechanism):
         """Privacy cost of one call: a `Gaussian` event."""
         return Gaussian(self.noise_multiplier)
 
-    def _kernel(self) -> tuple[Callable[..., Any], AliasTables]:
+    def _kernel(self) -> tuple[Draw, AliasTables]:
         return add_gaussian, gaussian_tables()
 
 
@@ -337,7 +352,7 @@ class FlooredLaplace(Mechanism):
         """Privacy cost of one call: `n_cells` `Laplace` events."""
         return repeated(Laplace(self.scale), self.n_cells)
 
-    def _kernel(self) -> tuple[Callable[..., Any], AliasTables]:
+    def _kernel(self) -> tuple[Draw, AliasTables]:
         return add_laplace, geometric_tables(self.scale)
 
 
@@ -409,9 +424,8 @@ class RandomizedBits:
         kept = max_ones / (max_ones + 1.0)  # probability that the new element is chosen
         two_bits = 2.0 * self.epsilon
         # log(1 - kept + kept * exp(two_bits)), without overflow
-        return max(
-            self.epsilon, two_bits + math.log(kept + (1.0 - kept) * math.exp(-two_bits))
-        )
+        share = kept + (1.0 - kept) * math.exp(-two_bits)
+        return max(self.epsilon, two_bits + math.log(share))
 
     def events(self, max_ones: int, n_bits: int) -> tuple[Event]:
         """State the privacy cost of replacing a vector of `n_bits` bits by another one.
@@ -431,13 +445,14 @@ class RandomizedBits:
         """
         both = np.concatenate([ones, self._flipped(n_bits, flips)])
         both.sort(kind="stable")  # merges the two in linear time
-        alone, differs = np.ones(both.size, np.bool_), both[1:] != both[:-1]
+        alone = np.ones(both.size, np.bool_)
+        differs = both[1:] != both[:-1]
         alone[1:] &= differs
         alone[:-1] &= differs
         return both[alone]
 
     def in_rows(
-        self, ptr: NDArray[Any], ones: NDArray[Any], n_bits: int, streams: Streams
+        self, ptr: Cells, ones: Cells, n_bits: int, streams: Streams
     ) -> tuple[Integers, NDArray[np.int32]]:
         """Reports of many vectors of `n_bits` bits, as row pointers and columns.
 
@@ -446,19 +461,21 @@ class RandomizedBits:
         Each block of whole rows has a stream of its own. No two rows share a random
         number, and the result is all that is held in memory.
         """
-        parts, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+        parts = [np.zeros(0, np.int32)]
+        lengths = [np.zeros(1, np.int64)]
         n_rows = max(1, BLOCK_BITS // n_bits)
         for block, first in enumerate(range(0, len(ptr) - 1, n_rows)):
             own = ptr[first : first + n_rows + 1]
+            # the rows of a block are one vector, and each begins at its place in it
             start = np.arange(len(own), dtype=np.int64) * n_bits
-            cells = np.repeat(start[:-1], np.diff(own)) + ones[own[0] : own[-1]]
-            reported = self(
-                cells, int(start[-1]), streams.reader(Purpose.BIT_FLIPS, 0, block)
-            )
-            lengths.append(np.diff(np.searchsorted(reported, start)))
-            parts.append(
-                (reported - np.repeat(start[:-1], lengths[-1])).astype(np.int32)
-            )
+            begin = start[:-1]
+            cells = np.repeat(begin, np.diff(own)) + ones[own[0] : own[-1]]
+            flips = streams.reader(Purpose.BIT_FLIPS, 0, block)
+            reported = self(cells, int(start[-1]), flips)
+            n_reported = np.diff(np.searchsorted(reported, start))
+            columns = reported - np.repeat(begin, n_reported)
+            lengths.append(n_reported)
+            parts.append(columns.astype(np.int32))
         return np.cumsum(np.concatenate(lengths)), np.concatenate(parts)
 
     def _flipped(self, n_bits: int, reader: Reader) -> Integers:
@@ -466,8 +483,10 @@ class RandomizedBits:
 
         Each bit is flipped with the same probability.
         """
-        pieces, last = [], -1
-        noise, zeros = FlooredLaplace(self.scale), np.zeros(PIECE, np.int64)
+        noise = FlooredLaplace(self.scale)
+        zeros = np.zeros(PIECE, np.int64)
+        pieces = []
+        last = -1
         while last < n_bits:
             skips = noise(zeros, reader)
             skips ^= skips >> 63  # -1 - m becomes m
@@ -484,8 +503,8 @@ class RandomizedBits:
 # The weights of a law on 4096 values are integers P_i with sum 2**149. The table draws
 # value i with probability exactly P_i / 2**149. docs/proofs_document.md bounds the
 # distance to the ideal law.
-N_COLUMNS, COLUMN_TOTAL = 4096, 2**137
-CENTER = 2048  # the column of the value 0 in the Gaussian table
+N_COLUMNS = 4096
+COLUMN_TOTAL = 2**137
 # Thousands of successive multiplications lose a dozen digits at worst; 2**149 has 45.
 DIGITS = Context(prec=90)
 
@@ -518,13 +537,15 @@ def geometric_tables(scale: float) -> AliasTables:
 def gaussian_weights() -> list[int]:
     """Weights of -2048, ..., 2047 under the discrete Gaussian of width 150."""
     with localcontext(DIGITS):
+        center = N_COLUMNS // 2  # the column of the value 0
         rate = Decimal(1) / (2 * LEVEL_WIDTH**2)
-        ratio, step = (-rate).exp(), (-2 * rate).exp()
+        ratio = (-rate).exp()
+        step = (-2 * rate).exp()
         half = [Decimal(1)]  # exp(-rate i**2) for i = 0, ..., 2048
-        for _ in range(CENTER):
+        for _ in range(center):
             half.append(half[-1] * ratio)
             ratio *= step
-        return _integers(half[:0:-1] + half[:-1], remainder_to=CENTER)
+        return _integers(half[:0:-1] + half[:-1], remainder_to=center)
 
 
 def geometric_weights(scale: float) -> tuple[list[int], list[int]]:
@@ -535,7 +556,8 @@ def geometric_weights(scale: float) -> tuple[list[int], list[int]]:
     """
     with localcontext(DIGITS):
         rate = 1 / Decimal(scale)  # the float, exactly
-        low, high = _powers(rate), _powers(N_COLUMNS * rate)
+        low = _powers(rate)
+        high = _powers(N_COLUMNS * rate)
         high[-1] /= 1 - (-N_COLUMNS * rate).exp()
         return _integers(low, remainder_to=0), _integers(high, remainder_to=0)
 
@@ -546,13 +568,16 @@ def alias(weights: Sequence[int]) -> tuple[list[int], list[int]]:
     Column i returns i with probability threshold / 2**137, and its alias otherwise. A
     full column is its own alias.
     """
-    thresholds, aliases = [0] * N_COLUMNS, list(range(N_COLUMNS))
+    thresholds = [0] * N_COLUMNS
+    aliases = list(range(N_COLUMNS))
     left = list(weights)
     small = [i for i in range(N_COLUMNS) if left[i] < COLUMN_TOTAL]
     large = [i for i in range(N_COLUMNS) if left[i] > COLUMN_TOTAL]
     while small:
-        i, giver = small.pop(), large[-1]
-        thresholds[i], aliases[i] = left[i], giver
+        i = small.pop()
+        giver = large[-1]
+        thresholds[i] = left[i]
+        aliases[i] = giver
         left[giver] -= COLUMN_TOTAL - left[i]
         if left[giver] <= COLUMN_TOTAL:
             large.pop()
@@ -563,7 +588,8 @@ def alias(weights: Sequence[int]) -> tuple[list[int], list[int]]:
 
 def pack(laws: Iterable[Sequence[int]]) -> AliasTables:
     """Alias tables of several laws, in the kernel's format and read-only."""
-    fast, slow = [], []
+    fast = []
+    slow = []
     for weights in laws:
         for threshold, other in zip(*alias(weights)):
             fast.append(threshold >> 128 << 12 | other)
@@ -571,13 +597,15 @@ def pack(laws: Iterable[Sequence[int]]) -> AliasTables:
     tables = AliasTables(
         np.array(fast, dtype=np.uint32), np.array(slow, dtype=np.uint64)
     )
-    tables.fast.flags.writeable = tables.slow.flags.writeable = False
+    tables.fast.flags.writeable = False
+    tables.slow.flags.writeable = False
     return tables
 
 
 def _powers(rate: Decimal) -> list[Decimal]:
     """exp(-rate i), i = 0, ..., 4095."""
-    ratio, powers = (-rate).exp(), [Decimal(1)]
+    ratio = (-rate).exp()
+    powers = [Decimal(1)]
     while len(powers) < N_COLUMNS:
         powers.append(powers[-1] * ratio)
     return powers

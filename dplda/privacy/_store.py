@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from dplda.leaf._files import Database
 from dplda.privacy._composition import SMALLEST_DELTA
@@ -110,11 +110,9 @@ class Page:
                 "hand and start a new ledger"
             )
         budget, ledger_id, chosen = json.loads(self._rows[0][1])
-        self.budget, self.ledger_id, self.filter = (
-            Budget(*budget),
-            str(ledger_id),
-            str(chosen),
-        )
+        self.budget = Budget(*budget)
+        self.ledger_id = str(ledger_id)
+        self.filter = str(chosen)
         self._added: _Row | None = None
 
     def entries(self) -> list[Entry]:
@@ -133,20 +131,18 @@ class Page:
         The digest includes the id, most of which is secret: nobody can try out what
         records say.
         """
-        n = len(self._rows) - 1 if n is None else n
-        content = self.ledger_id, [row[:2] for row in self._rows[1 : n + 1]]
+        if n is None:
+            n = len(self._rows) - 1
+        content = (self.ledger_id, [row[:2] for row in self._rows[1 : n + 1]])
         digest = hashlib.sha256(repr(content).encode()).hexdigest()
         return f"{self.ledger_id[:8]}-{n}-{digest[:16]}"
 
     def add(self, entry: Entry) -> int:
         """Append an entry and return its number."""
-        fields: dict[str, Any] = {name: getattr(entry, name) for name in _RECORDED}
+        fields: dict[str, object] = {name: getattr(entry, name) for name in _RECORDED}
         fields["events"] = [to_record(event) for event in entry.events]
-        self._added = (
-            len(self._rows),
-            json.dumps(fields).encode(),
-            entry.status.encode(),
-        )
+        record = json.dumps(fields).encode()
+        self._added = (len(self._rows), record, entry.status.encode())
         self._rows.append(self._added)
         self._connection.execute(_INSERT, self._added)
         return self._added[0]
@@ -187,7 +183,9 @@ def _rows(connection: sqlite3.Connection) -> list[_Row]:
 
 def _head(record: bytes, rows: list[_Row]) -> _Row:
     """Row 0 with the digest of all rows: SQLite does not detect a changed number."""
-    return 0, record, hashlib.sha256(repr((record, rows)).encode()).hexdigest().encode()
+    content = repr((record, rows)).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    return 0, record, digest.encode()
 
 
 @lru_cache(maxsize=2**16)  # records never change, and many transactions read them
@@ -209,7 +207,8 @@ class Store:
         self.path = None if path is None else os.path.abspath(path)
         self._identity: tuple[Budget, str] | None = None
         if self.path is None:
-            self._process, self._lock = os.getpid(), threading.RLock()
+            self._process = os.getpid()
+            self._lock = threading.RLock()
             self._memory = sqlite3.connect(
                 ":memory:", isolation_level=None, check_same_thread=False
             )
@@ -226,7 +225,9 @@ class Store:
             if not os.path.exists(self.path):
                 self._file.create(partial(_fill, budget=budget))
         with self.transaction(write=False) as page:
-            self.budget, self.ledger_id = self._identity = page.budget, page.ledger_id
+            self.budget = page.budget
+            self.ledger_id = page.ledger_id
+        self._identity = (self.budget, self.ledger_id)
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Page]:
@@ -265,7 +266,7 @@ class Store:
         with self._file.connected() as connection:
             yield connection
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         if self.path is None:
             raise TypeError(
                 "a ledger in memory cannot be sent to another process or saved; give "
@@ -276,9 +277,8 @@ class Store:
 
 def _fill(connection: sqlite3.Connection, budget: Budget) -> None:
     """Write a ledger without entries."""
-    if budget.composition == "adaptive" and not (
-        budget.epsilon <= 1e9 and budget.delta >= SMALLEST_DELTA
-    ):
+    is_finite = budget.epsilon <= 1e9 and budget.delta >= SMALLEST_DELTA
+    if budget.composition == "adaptive" and not is_finite:
         raise ValueError(
             "adaptive composition needs a budget with epsilon up to 1e9 and delta from "
             f"{SMALLEST_DELTA:g}, got epsilon {budget.epsilon:g} and delta "

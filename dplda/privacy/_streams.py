@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, NoReturn
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import (
@@ -24,7 +24,7 @@ from sklearn.utils import check_random_state
 
 from dplda.leaf._checks import check_integer
 
-Words = NDArray[np.uint64]
+Words: TypeAlias = NDArray[np.uint64]
 
 KEY_BYTES = 32  # of AES-256
 ZEROS = bytes(2**19)  # as many as the words of a block of noise: one call of the cipher
@@ -80,13 +80,14 @@ class Streams:
         if len(key) != KEY_BYTES:
             raise ValueError(f"the key must have {KEY_BYTES} bytes, got {len(key)}")
         self._algorithm = algorithms.AES(key)
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
         self._used: set[tuple[int, int]] = set()
         self.n_words = 0
         self.seeded = seeded
 
     @classmethod
-    def from_random_state(cls, random_state: Any) -> Streams:
+    def from_random_state(cls, random_state: object) -> Streams:
         """Make secret streams from None, and reproducible ones from others.
 
         Reproducible ones are not private.
@@ -194,12 +195,12 @@ class Reader:
                 self._address + bytes([spare]) + (self._skip // 2).to_bytes(5, "big")
             )
             cipher = Cipher(self._streams._algorithm, modes.CTR(counter)).encryptor()
-            self._running[spare] = cipher, self._skip - half
+            self._running[spare] = (cipher, self._skip - half)
             if half:
                 self.words(1, spare=spare)
         cipher, position = self._running[spare]
         check_integer("n", n, 0, MAX_WORDS - position)
-        self._running[spare] = cipher, position + n
+        self._running[spare] = (cipher, position + n)
         with self._streams._lock:
             self._streams.n_words += n + n % 2
         # Some versions of the library require room for one block more than they write.

@@ -1,29 +1,46 @@
-"""What the published models share: parameters, the warning, no proven guarantee.
-
-The record says that nothing is proved.
-"""
+"""What the published models share: what is wrong in a paper, and its warning."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, check_counts
+from dplda.core._corpus import Corpus, Matrix, check_counts
 from dplda.core._private_fit import Interval, no_guarantee, publish
 from dplda.leaf._compat import Options, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.privacy import PrivacyLeakWarning
 from dplda.privacy._streams import Streams
 
-COUNTS, TOPICS = "word-topic counts", "topics"  # what an observer of the training sees
+# what an observer of the training sees
+COUNTS = "word-topic counts"
+TOPICS = "topics"
 
 
-def noise_range(low: float, high: float) -> list:
+@dataclass(frozen=True)
+class Flaw:
+    """What is wrong in a paper."""
+
+    hole: str  # in words
+    instead: str  # the sound estimator
+    unit: str = "word"  # that the paper means to protect
+    relation: str = "one word is replaced by another of the vocabulary"
+
+    def warn(self, model: PublishedLDA, what: str = "is not private") -> None:
+        name = type(model).__name__
+        warn_user(
+            f"dplda.published.{name} {what}: {self.hole}; use {self.instead}",
+            PrivacyLeakWarning,
+        )
+
+
+def noise_range(low: float, high: float) -> list[Interval | Options]:
     """The constraint of a parameter that states the noise; infinity is no noise."""
     return [Interval(Real, low, high, closed="both"), Options(Real, {math.inf})]
 
@@ -40,13 +57,10 @@ class PublishedLDA(BaseLDA):
         normalized.
     """
 
-    _unit: ClassVar[str] = "word"
-    _relation: ClassVar[str] = "one word is replaced by another of the vocabulary"
-    _instead: ClassVar[str]  # the sound estimator
-    _hole: ClassVar[str]  # what is wrong in the paper
+    _flaw: ClassVar[Flaw]
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> PublishedLDA:
+    def fit(self, X: Matrix, y: object = None) -> PublishedLDA:
         """Train on documents from scratch, as the paper prints it.
 
         Raises
@@ -66,26 +80,21 @@ class PublishedLDA(BaseLDA):
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
         raise NotImplementedError
 
-    def _warn(self, what: str = "is not private") -> None:
-        name = type(self).__name__
-        message = f"dplda.published.{name} {what}: {self._hole}; use {self._instead}"
-        warn_user(message, PrivacyLeakWarning)
-
     def _publish(
         self,
         streams: Streams,
         noise: str,
         scale: float,
         components: np.ndarray,
-        **attributes: Any,
+        **attributes: object,
     ) -> None:
         """Set the fitted attributes; `noise` of a scale above 0 proves nothing."""
         mechanism = "exact word-topic counts"
         if scale > 0:
-            mechanism = f"{noise}, which proves nothing, because {self._hole}"
+            mechanism = f"{noise}, which proves nothing, because {self._flaw.hole}"
         record = no_guarantee(
-            self._unit,
-            self._relation,
+            self._flaw.unit,
+            self._flaw.relation,
             mechanism,
             noise_scale=scale,
             seeded=streams.seeded,

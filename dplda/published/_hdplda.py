@@ -14,18 +14,23 @@ from dplda.core._private_fit import Interval
 from dplda.gibbs._frozen_table import uniform_topics
 from dplda.kernels import _published_hdp
 from dplda.leaf._messages import rounds
-from dplda.privacy._mechanisms import Mechanism
+from dplda.privacy._mechanisms import MAX_SCALE, MIN_SCALE, Mechanism
 from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy.mechanisms import FlooredLaplace, NoNoise
-from dplda.published._base import COUNTS, TOPICS, PublishedLDA, count_words, noise_range
+from dplda.published._base import (
+    COUNTS,
+    TOPICS,
+    Flaw,
+    PublishedLDA,
+    count_words,
+    noise_range,
+)
 from dplda.word._hdplda import inherent_epsilon
 
 # Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a
 # large epsilon.
 GRID = 256
-# the noise tables reach 2 GRID / epsilon
-SMALLEST_EPSILON, LARGEST_EPSILON = 0.006, 10000.0
 
 
 class PublishedHDPLDA(PublishedLDA):
@@ -39,7 +44,7 @@ class PublishedHDPLDA(PublishedLDA):
     ----------
     n_components
     noise_epsilon : float
-        Epsilon of the noise of one sweep (epsilon_L), from 0.006 to 10000; must be
+        Epsilon of the noise of one sweep (epsilon_L), from 0.0057 to 10240; must be
         given. The noise has scale ``2 / noise_epsilon``, without a guarantee. ``inf``
         adds no noise ("limited inherent" in [1]_).
     count_clip : float
@@ -89,15 +94,15 @@ class PublishedHDPLDA(PublishedLDA):
        IV, Algorithm 1.
     """
 
-    _hole = (
-        "later draws read live counts, which a replaced word continues to change; "
+    _flaw = Flaw(
+        hole="later draws read live counts, which a replaced word continues to change; "
         "noise is added in place, so that changes are released twice; and the changes "
-        "of the last sweep are published without noise"
+        "of the last sweep are published without noise",
+        instead="dplda.HDPLDA",
     )
-    _instead = "dplda.HDPLDA"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
-        "noise_epsilon": noise_range(SMALLEST_EPSILON, LARGEST_EPSILON),
+        "noise_epsilon": noise_range(2 * GRID / MAX_SCALE, 2 * GRID / MIN_SCALE),
         "count_clip": [Interval(Real, 0, 1e18, closed="right")],
     }
 
@@ -120,7 +125,7 @@ class PublishedHDPLDA(PublishedLDA):
         mechanism: Mechanism = NoNoise()
         if self.noise_epsilon != math.inf:
             mechanism = FlooredLaplace(2 * GRID / float(self.noise_epsilon))
-            self._warn()
+            self._flaw.warn(self)
         corpus = Corpus.from_counts(X)  # private
         n_components = int(self.n_components)
         topics = uniform_topics(corpus, n_components, streams)  # lines 1 to 6; private

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,22 +24,33 @@ from dplda.leaf._messages import rounds
 from dplda.privacy._charge import MAX_WORDS, TOO_MANY_WORDS
 from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
-from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
+from dplda.published._base import COUNTS, Flaw, PublishedLDA, count_words, noise_range
 
-# below, 95% of the noise is cut; above, one
-SMALLEST_EPSILON, LARGEST_EPSILON = 0.0114, 100.0
-# standard deviation is less than 15 of the steps that noise is rounded to
+SMALLEST_EPSILON = 0.0114  # below, 95% of the noise is cut
+# above, a standard deviation is less than 15 of the steps that noise is rounded to
+LARGEST_EPSILON = 100.0
 LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
-STEP, LEVELS = 2.0**-10, 4096  # noisy values above the threshold are rounded down
+# noisy values above the threshold are rounded down to so many steps
+STEP = 2.0**-10
+LEVELS = 4096
 PIECE_CELLS = 2**20  # that are drawn at a time; enters seeded results
 MAX_DIVISOR = 1000  # `recover_counts` tries smallest counts up to this one
 
 
-# The coordinates of noisy one-hot vectors above the threshold, token by token: where
-# each token's begin, their words and levels, and the value of each level.
-Vectors: TypeAlias = tuple[
-    NDArray[Any], NDArray[np.int32], NDArray[np.uint16], NDArray[np.float64]
-]
+class Vectors(NamedTuple):
+    """The coordinates of noisy one-hot vectors above the threshold, token by token."""
+
+    ptr: NDArray[np.int64]  # where those of each token begin, and their number
+    word: NDArray[np.int32]
+    level: NDArray[np.uint16]
+    value: NDArray[np.float64]  # of each level
+
+
+class Data(NamedTuple):
+    """What `refine` needs. Private."""
+
+    corpus: Corpus
+    vectors: Vectors
 
 
 class PublishedIFTMParty(PublishedLDA):
@@ -110,13 +121,14 @@ class PublishedIFTMParty(PublishedLDA):
     >>> party = PublishedIFTMParty(n_components=3, published_epsilon=8.0, max_iter=5)
     """
 
-    _unit, _relation = "token", "one token is blanked, its position stays"
-    _hole = (
-        "raw words propose and weigh the topics, and the exact counts of words in "
+    _flaw = Flaw(
+        unit="token",
+        relation="one token is blanked, its position stays",
+        hole="raw words propose and weigh the topics, and the exact counts of words in "
         "topics are sent; dividing each topic by its sum is no encryption, because the "
-        "smallest entry of a row gives its counts (recover_counts)"
+        "smallest entry of a row gives its counts (recover_counts)",
+        instead="dplda.federated.IFTMParty",
     )
-    _instead = "dplda.federated.IFTMParty"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         "published_epsilon": noise_range(SMALLEST_EPSILON, LARGEST_EPSILON),
@@ -140,29 +152,22 @@ class PublishedIFTMParty(PublishedLDA):
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
         """First global iteration: noise, `max_iter` sweeps from random topics."""
-        if self.published_epsilon != math.inf:
-            self._warn()
         corpus = Corpus.from_counts(X)  # private
         if self.published_epsilon == math.inf:
-            ptr, level = (
-                np.arange(corpus.n_tokens + 1),
-                np.zeros(corpus.n_tokens, np.uint16),
-            )
-            vectors = ptr, corpus.word, level, np.ones(1)  # private
-        else:  # equation (9)
-            scale, threshold = (
-                1 / float(self.published_epsilon),
-                float(self.noise_threshold),
-            )
+            vectors = _exact_vectors(corpus)  # private
+        else:
+            self._flaw.warn(self)
+            scale = 1 / float(self.published_epsilon)
+            threshold = float(self.noise_threshold)
             # lines 2 to 6; private
             vectors = _noisy_vectors(corpus, scale, threshold, streams)
         n_components = int(self.n_components)
         bits = streams.reader(Purpose.FIRST_TOPICS, 1).words(corpus.n_tokens)  # secret
         topics = (_uniform(bits) * n_components).astype(np.int32)  # line 7; secret
-        self._sweeps((corpus, vectors), topics, n_components, streams, 1)
+        self._sweeps(Data(corpus, vectors), topics, n_components, streams, 1)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def refine(self, table: Any) -> PublishedIFTMParty:
+    def refine(self, table: ArrayLike) -> PublishedIFTMParty:
         """Run a later global iteration: `max_iter` sweeps from the master's table.
 
         Parameters
@@ -182,38 +187,36 @@ class PublishedIFTMParty(PublishedLDA):
                 "call fit, or refine the original"
             )
         if self.published_epsilon != math.inf:
-            self._warn()
+            self._flaw.warn(self)
         table = check_topics(table, n_words=self.components_.shape[1])
         streams = Streams.from_random_state(self.random_state)  # secret
-        corpus, first = self._data[0], self.n_iter_ + 1  # private
-        bits = streams.reader(Purpose.FIRST_TOPICS, first).words(
-            corpus.n_tokens
-        )  # secret
+        word = self._data.corpus.word  # private
+        first = self.n_iter_ + 1
+        bits = streams.reader(Purpose.FIRST_TOPICS, first).words(len(word))  # secret
         model = Topics.from_weights(table)  # line 9; public
         # the table is public, but this line reads the raw word of each token
-        topics = _draw_topics(model, corpus.word, bits)  # line 10; private
+        topics = _draw_topics(model, word, bits)  # line 10; private
         self._sweeps(self._data, topics, len(table), streams, first)
         return self
 
     def _sweeps(
         self,
-        data: tuple[Corpus, Vectors],
+        data: Data,
         topics: NDArray[np.int32],
         n_components: int,
         streams: Streams,
         first: int,
     ) -> None:
         """Lines 11 to 24 of Algorithm 1; `topics` (n_tokens,) is changed in place."""
-        corpus, noisy = data  # private
-        alpha, last = float(self.doc_topic_prior), first + self.max_iter - 1
+        corpus = data.corpus  # private
+        alpha = float(self.doc_topic_prior)
+        last = first + self.max_iter - 1
         weights = self._weights(corpus, topics, n_components)  # private
         for t in rounds(self, first, last):
             log_phi = _draw_log_phi(weights, streams, t)  # line 22; private
             omega = Topics.from_weights(weights)  # line 13; private
-            n_bits = 4 * corpus.n_tokens
-            bits = (
-                streams.reader(Purpose.PROPOSALS, t).words(n_bits).reshape(4, -1)
-            )  # secret
+            reader = streams.reader(Purpose.PROPOSALS, t)
+            bits = reader.words(4 * corpus.n_tokens).reshape(4, -1)  # secret
             # 12, 16
             by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])
             by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18; private
@@ -229,7 +232,7 @@ class PublishedIFTMParty(PublishedLDA):
                 by_doc,
                 by_word,
                 log_uniform,
-                *noisy,
+                *data.vectors,
                 log_phi,
                 omega.phi,
                 alpha,
@@ -255,19 +258,14 @@ class PublishedIFTMParty(PublishedLDA):
     def _weights(
         self, corpus: Corpus, topics: NDArray[np.int32], n_components: int
     ) -> NDArray[np.float64]:
-        """C^KW + beta: tokens of each raw word in topics, (n_components, n_words).
-
-        It is private.
-        """
+        """C^KW + beta: tokens of each raw word in topics, (n_components, n_words)."""
         counts = count_words(corpus, topics, n_components)
         return np.ascontiguousarray(counts.T) + float(self.topic_word_prior)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """State without the raw tokens that `refine` needs.
-
-        Pickles are often shared.
-        """
-        return {k: v for k, v in super().__getstate__().items() if k != "_data"}
+    def __getstate__(self) -> dict[str, object]:
+        """State without the raw tokens of `refine`: pickles are often shared."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_data"}
 
 
 def recover_counts(
@@ -308,7 +306,9 @@ def recover_counts(
     return np.array([_recover_row(row, beta, rounding) for row in table])
 
 
-def _recover_row(row: NDArray[Any], beta: float, rounding: float) -> NDArray[np.int64]:
+def _recover_row(
+    row: NDArray[np.float64], beta: float, rounding: float
+) -> NDArray[np.int64]:
     """Counts of one topic, (n_words,), or -1 where no whole numbers fit."""
     smallest = row[row > 0].min()
     if row.max() / LARGEST_COUNT > smallest:
@@ -316,11 +316,18 @@ def _recover_row(row: NDArray[Any], beta: float, rounding: float) -> NDArray[np.
     for count in range(0 if beta else 1, MAX_DIVISOR + 1):
         weights = row / smallest * (count + beta)
         whole = np.rint(weights - beta)
-        if weights.max() < LARGEST_COUNT and np.all(
-            np.abs(weights - beta - whole) <= np.minimum(rounding * weights, 0.1)
-        ):
+        error = np.abs(weights - beta - whole)
+        fits = error <= np.minimum(rounding * weights, 0.1)
+        if weights.max() < LARGEST_COUNT and fits.all():
             return whole.astype(np.int64)
     return np.full(len(row), -1)
+
+
+def _exact_vectors(corpus: Corpus) -> Vectors:
+    """The one-hot vector of each token."""
+    ptr = np.arange(corpus.n_tokens + 1)
+    level = np.zeros(corpus.n_tokens, np.uint16)
+    return Vectors(ptr, corpus.word, level, np.ones(1))
 
 
 def _noisy_vectors(
@@ -331,7 +338,9 @@ def _noisy_vectors(
     if corpus.n_tokens * n_words > MAX_WORDS:
         raise ValueError(TOO_MANY_WORDS)
     size = max(1, PIECE_CELLS // n_words)
-    lengths, words, levels = [np.zeros(1, int)], [np.zeros(0, int)], [np.zeros(0, int)]
+    lengths = [np.zeros(1, int)]
+    words = [np.zeros(0, int)]
+    levels = [np.zeros(0, int)]
     for piece, first in enumerate(range(0, corpus.n_tokens, size)):
         own = corpus.word[first : first + size]
         bits = streams.reader(Purpose.SURVIVORS, 0, piece).words(len(own) * n_words)
@@ -340,10 +349,11 @@ def _noisy_vectors(
         noisy = np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u)) * scale
         noisy[np.arange(len(own)), own] += 1
         token, word = np.nonzero(noisy > threshold)
-        levels.append(np.minimum((noisy[token, word] - threshold) / STEP, LEVELS - 1))
+        steps = (noisy[token, word] - threshold) / STEP
+        levels.append(np.minimum(steps, LEVELS - 1))
         lengths.append(np.bincount(token, minlength=len(own)))
         words.append(word)
-    return (
+    return Vectors(
         np.cumsum(np.concatenate(lengths)),
         np.concatenate(words, dtype=np.int32, casting="unsafe"),
         np.concatenate(levels, dtype=np.uint16, casting="unsafe"),
@@ -362,9 +372,7 @@ def _draw_log_phi(
     bits = streams.reader(Purpose.INITIAL_TABLE, t).words(2 * prior.size)
     quantile, power = _uniform(bits).reshape(2, *prior.shape)
     log_gamma = np.log(gammaincinv(prior + 1, quantile)) + np.log(power) / prior
-    log_phi: NDArray[np.float64] = log_gamma - logsumexp(
-        log_gamma, axis=1, keepdims=True
-    )
+    log_phi = log_gamma - logsumexp(log_gamma, axis=1, keepdims=True)
     # finite, and its exponential is 0
     return np.maximum(log_phi, -1e30).astype(np.float32)
 
@@ -387,7 +395,8 @@ def _propose_by_document(
 ) -> NDArray[np.int32]:
     """A topic per token by (17): that of a token of its document, or a uniform one."""
     lengths = np.diff(corpus.doc_ptr)
-    length, start = np.repeat(lengths, lengths), np.repeat(corpus.doc_ptr[:-1], lengths)
+    length = np.repeat(lengths, lengths)
+    start = np.repeat(corpus.doc_ptr[:-1], lengths)
     position = _uniform(bits) * (length + n_components * alpha)
     other = start + np.minimum(position.astype(np.int64), length - 1)
     with np.errstate(over="ignore"):  # of a tiny alpha

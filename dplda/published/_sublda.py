@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.special import gammaln
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus
+from dplda.core._corpus import CELLS_AT_ONCE, Corpus
 from dplda.core._private_fit import Interval
 from dplda.document._document_budget import SMALLEST_RATIO
 from dplda.gibbs._frozen_table import uniform_topics
@@ -21,10 +21,9 @@ from dplda.privacy._mechanisms import MIN_RADIUS
 from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Reader, Streams
 from dplda.privacy.mechanisms import DiscreteGaussian
-from dplda.published._base import COUNTS, PublishedLDA, count_words, noise_range
+from dplda.published._base import COUNTS, Flaw, PublishedLDA, count_words, noise_range
 
 SMALLEST_EPSILON = 1e-100  # a smaller one makes the noise infinite
-NOISE_CELLS = 1 << 22  # drawn at a time, at most: 32 MB
 
 
 class PublishedSubLDA(PublishedLDA):
@@ -102,15 +101,15 @@ class PublishedSubLDA(PublishedLDA):
        Training Under Differential Privacy", Findings of EMNLP 2021, Algorithm 1.
     """
 
-    _relation = "a document gets one word more"
-    _hole = (
-        "words that are not sampled are counted and shown like the others, so sampling "
-        "amplifies nothing, and a word changes the topics, and thus the counts, of "
-        "other words; with noise_placement='token', words that are not sampled get no "
-        "noise, so anyone can tell a word that no document contains from one that a "
-        "document contains"
+    _flaw = Flaw(
+        relation="a document gets one word more",
+        hole="words that are not sampled are counted and shown like the others, so "
+        "sampling amplifies nothing, and a word changes the topics, and thus the "
+        "counts, of other words; with noise_placement='token', words that are not "
+        "sampled get no noise, so anyone can tell a word that no document contains "
+        "from one that a document contains",
+        instead="dplda.SubLDA to protect documents",
     )
-    _instead = "dplda.SubLDA to protect documents"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         "rdp_epsilon": noise_range(SMALLEST_EPSILON, 1e30),
@@ -160,25 +159,23 @@ class PublishedSubLDA(PublishedLDA):
         # largest word that selects a token
         threshold = np.uint64(int(rate * 2**64) - 1)
         if self.rdp_epsilon != math.inf:
-            self._warn()
+            self._flaw.warn(self)
         corpus = Corpus.from_counts(X)  # private
-        n_components, n_docs = int(self.n_components), len(corpus.doc_ptr) - 1
+        n_components = int(self.n_components)
+        n_docs = len(corpus.doc_ptr) - 1
         in_place = self.noise_placement == "token"
-        document = np.repeat(
-            np.arange(n_docs, dtype=np.int32), np.diff(corpus.doc_ptr)
-        )  # private
-        topics = uniform_topics(corpus, n_components, streams).astype(
-            np.int32
-        )  # private
+        documents = np.arange(n_docs, dtype=np.int32)
+        document = np.repeat(documents, np.diff(corpus.doc_ptr))  # private
+        topics = uniform_topics(corpus, n_components, streams)  # private
+        topics = topics.astype(np.int32)
         counts = count_words(corpus, topics, n_components)  # private
         doc_counts = np.zeros((n_docs, n_components), np.int32)
         np.add.at(doc_counts, (document, topics), 1)  # private
         noisy = counts.astype(float)  # private
-        no_rows, scratch = np.empty((0, n_components)), np.empty((2, n_components))
-        membership, bits, noise = (
-            streams.reader(purpose, 1)  # secret
-            for purpose in (Purpose.MEMBERSHIP, Purpose.TOPICS, Purpose.NOISE)
-        )
+        scratch = np.empty((2, n_components))
+        membership = streams.reader(Purpose.MEMBERSHIP, 1)  # secret
+        bits = streams.reader(Purpose.TOPICS, 1)  # secret
+        noise = streams.reader(Purpose.NOISE, 1)  # secret
         for t in rounds(self, 1, self.max_iter):
             sampled = membership.words(corpus.n_tokens) <= threshold  # secret
             if self.boost > 1:
@@ -187,16 +184,17 @@ class PublishedSubLDA(PublishedLDA):
                 sampled &= frequent[corpus.word, topics]  # private
             sampled_tokens = np.flatnonzero(sampled)  # secret
             # a new array: the announced one must not change any more
-            noisy = (
-                noisy.copy() if in_place else counts + self._draw(counts.shape, noise)
-            )
+            if in_place:
+                noisy = noisy.copy()
+                size = max(CELLS_AT_ONCE // n_components, 1)
+            else:
+                noisy = counts + self._draw(counts.shape, noise)
+                size = max(len(sampled_tokens), 1)
             sizes = np.maximum(noisy, 0).sum(axis=0)
-            size = max(
-                NOISE_CELLS // n_components if in_place else len(sampled_tokens), 1
-            )
             # the noise of a part fits in memory
             for start in range(0, len(sampled_tokens), size):
                 part = sampled_tokens[start : start + size]
+                rows = len(part) if in_place else 0  # that get noise
                 _published.subsampled_sweep(  # private
                     corpus.word,
                     document,
@@ -205,9 +203,7 @@ class PublishedSubLDA(PublishedLDA):
                     noisy,
                     sizes,
                     doc_counts,
-                    self._draw((len(part), n_components), noise)
-                    if in_place
-                    else no_rows,
+                    self._draw((rows, n_components), noise),
                     self.count_clip,
                     self.doc_topic_prior,
                     self.topic_word_prior,
@@ -238,9 +234,8 @@ class PublishedSubLDA(PublishedLDA):
         if self._noise_scale == 0:
             return np.zeros(shape)
         mechanism = DiscreteGaussian(MIN_RADIUS)
-        return mechanism(np.zeros(shape, np.int64), reader) * (
-            self._noise_scale / mechanism.scale
-        )
+        steps = mechanism(np.zeros(shape, np.int64), reader)
+        return steps * (self._noise_scale / mechanism.scale)
 
 
 def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
@@ -266,7 +261,8 @@ def iteration_epsilon(
     step whose divergence without sampling is `rdp_epsilon`. It holds where a token that
     is not sampled leaves no trace, which is not the case in SUB-LDA.
     """
-    order, ratio = int(rdp_order), float(subsampling_ratio)
+    order = int(rdp_order)
+    ratio = float(subsampling_ratio)
     chosen = np.arange(2.0, order + 1.0)
     exponent = (chosen - 1.0) * (float(rdp_epsilon) * chosen / order)
     if ratio == 1.0:

@@ -1,7 +1,4 @@
-"""Private topic modeling as published, not private.
-
-Algorithm 1 of Park et al. and its errors.
-"""
+"""Private topic modeling as Park et al. publish it, with its errors: not private."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._recorder import announce
 from dplda.privacy._streams import Purpose, Streams, uniform
 from dplda.privacy.mechanisms import DiscreteGaussian, NoNoise
-from dplda.published._base import PublishedLDA, noise_range
+from dplda.published._base import Flaw, PublishedLDA, noise_range
 
 LARGEST_COUNT = 1e28  # 2**31 of them still have a finite sum as float32
 
@@ -105,12 +102,12 @@ class PublishedPrivateSVILDA(PublishedLDA):
        allocation", NIPS, 2010.
     """
 
-    _hole = (
-        "the noise is calibrated for the mean over all documents, which one document "
-        "changes by max_doc_tokens / n_docs, but the release is the mean over a "
-        "minibatch, which one document changes by max_doc_tokens / batch_size"
+    _flaw = Flaw(
+        hole="the noise is calibrated for the mean over all documents, which one "
+        "document changes by max_doc_tokens / n_docs, but the release is the mean over "
+        "a minibatch, which one document changes by max_doc_tokens / batch_size",
+        instead="dplda.PrivateSVILDA",
     )
-    _instead = "dplda.PrivateSVILDA"
     _parameter_constraints = {
         **BaseLDA._parameter_constraints,
         "published_epsilon": noise_range(1e-9, 1e9),
@@ -142,6 +139,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
 
     def _train(self, X: sp.csr_array, streams: Streams) -> None:
         n_docs, n_words = X.shape  # public: the relation replaces a document
+        n_components = int(self.n_components)
+        batch_size = int(self.batch_size)
         if self.batch_size > n_docs:
             raise ValueError(
                 f"batch_size must be at most the number of documents: batch_size is "
@@ -159,9 +158,10 @@ class PublishedPrivateSVILDA(PublishedLDA):
             mechanism = DiscreteGaussian.for_noise_multiplier(multiplier)
         guarantee = self._guarantee(multiplier, n_docs, streams.seeded)
         if guarantee.epsilon > self.published_epsilon:
-            self._warn(
+            self._flaw.warn(
+                self,
                 f"has epsilon = {guarantee.epsilon:.3g}, not the stated epsilon "
-                f"{self.published_epsilon:g}"
+                f"{self.published_epsilon:g}",
             )
         X = shorten(X.astype(float), int(self.max_doc_tokens), streams)  # private
         # The statistics of a document have L2 norm at most N, its number of tokens.
@@ -171,24 +171,19 @@ class PublishedPrivateSVILDA(PublishedLDA):
         steps = getattr(mechanism, "radius", 2**30)  # many if there is no noise
         grid = float(steps) * n_docs / int(self.max_doc_tokens)
         # Dirichlet parameters around 1, of standard deviation 0.1
-        words = streams.reader(Purpose.INITIAL_TABLE, 0).words(
-            n_words * int(self.n_components)
-        )
-        table = nearly_equal(uniform(words, positive=True)).reshape(
-            n_words, -1
-        )  # public
+        bits = streams.reader(Purpose.INITIAL_TABLE, 0).words(n_words * n_components)
+        first = nearly_equal(uniform(bits, positive=True))
+        table = first.reshape(n_words, n_components)  # public
         for t in rounds(self, 1, self.max_iter):
-            rows = uniform_sample(n_docs, int(self.batch_size), streams, t)  # secret
-            statistics = self._expected_statistics(X[rows], table) / int(
-                self.batch_size
-            )  # private
-            value = np.rint(statistics * grid).astype(np.int64)  # private
+            rows = uniform_sample(n_docs, batch_size, streams, t)  # secret
+            statistics = self._expected_statistics(X[rows], table)  # private
+            mean = statistics / batch_size  # private
+            value = np.rint(mean * grid).astype(np.int64)  # private
             noisy = mechanism(value, streams.reader(Purpose.NOISE, t)) / grid  # public
             announce(STATISTICS, t, noisy)  # public
             rate = (self.learning_offset + t) ** -self.learning_decay
-            step = float(self.topic_word_prior) + n_docs * np.maximum(
-                noisy, 0
-            )  # public
+            counts = n_docs * np.maximum(noisy, 0)  # public
+            step = float(self.topic_word_prior) + counts  # public
             table = (1 - rate) * table + rate * step  # public
         publish(  # public
             self,
@@ -252,8 +247,6 @@ def uniform_sample(n_docs: int, size: int, streams: Streams, t: int) -> np.ndarr
 def vips_noise(epsilon: float, delta: float, *, ratio: float, max_iter: int) -> float:
     """The noise multiplier of Park et al. (2016): equations (5), (6), (3).
 
-    The paper is "Private Topic Modeling".
-
     It is a standard deviation over the sensitivity (sigma over Delta s). `ratio` is the
     share of the documents in a round (nu), `max_iter` the number of rounds (J). **The
     equations are not a proof.** (epsilon, delta)-DP of a round does not imply the zCDP
@@ -267,7 +260,8 @@ def vips_noise(epsilon: float, delta: float, *, ratio: float, max_iter: int) -> 
         )
     # (5): rho + 2 sqrt(rho log(1/delta)) = epsilon, shared by the rounds
     log_delta = math.log(1.0 / delta)
-    rho = (epsilon / (math.sqrt(log_delta + epsilon) + math.sqrt(log_delta))) ** 2
+    roots = math.sqrt(log_delta + epsilon) + math.sqrt(log_delta)
+    rho = (epsilon / roots) ** 2
     epsilon_round = math.sqrt(4.0 * rho / max_iter * math.log(1.25 / delta_round))
     # (6) solved for epsilon_iter: log(1 + (exp(epsilon_round) - 1) / ratio)
     if epsilon_round < 1.0:

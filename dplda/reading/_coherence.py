@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from dplda.core._corpus import check_table, check_topics
+from dplda.core._corpus import Matrix, check_table, check_topics
 from dplda.core._perplexity import check_inputs
 from dplda.leaf._checks import check_integer
 
@@ -18,7 +17,11 @@ SMALL = 1e-12  # added to a joint probability, as in [3]_ of `coherence`
 
 
 def coherence(
-    components: Any, X: Any, *, measure: str = "c_npmi", n_top_words: int = 10
+    components: ArrayLike,
+    X: Matrix,
+    *,
+    measure: str = "c_npmi",
+    n_top_words: int = 10,
 ) -> np.ndarray:
     r"""Compute the coherence of each topic: how often its top words occur together.
 
@@ -85,29 +88,31 @@ def coherence(
         raise ValueError(
             f"measure must be one of {', '.join(MEASURES)}, got {measure!r}"
         )
-    components, blocks = check_inputs(components, X)
-    X = sp.vstack(list(blocks), format="csr")
-    top = _top_words(components, n_top_words, least=2)
+    table, blocks = check_inputs(components, X)
+    counts = sp.vstack(list(blocks), format="csr")
+    n_texts = counts.shape[0]
+    top = _top_words(table, n_top_words, least=2)
     words, place = np.unique(top, return_inverse=True)
     place = place.reshape(top.shape)
-    held = sp.csr_array(X[:, words] > 0, dtype=np.float64)
-    p = held.sum(axis=0) / X.shape[0]
-    joint = (held.T @ held).toarray() / X.shape[0]
-    # the first word is the more probable one
+    held = sp.csr_array(counts[:, words] > 0, dtype=np.float64)
+    share = held.sum(axis=0) / n_texts
+    joint = (held.T @ held).toarray() / n_texts
+    # of the pair v, w, the word w is the more probable one
     first, second = np.triu_indices(top.shape[1], 1)
-    v, w = place[:, second], place[:, first]
-    known = (p[v] > 0) & (p[w] > 0)
+    v = place[:, second]
+    w = place[:, first]
+    known = (share[v] > 0) & (share[w] > 0)
     together = joint[v, w] + SMALL
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0: no pair is known
-        scores = np.log(together / p[w])
+        scores = np.log(together / share[w])
         if measure == "c_npmi":
-            scores = (scores - np.log(p[v])) / -np.log(together)
+            scores = (scores - np.log(share[v])) / -np.log(together)
             # the limit, if all texts hold both
             scores = np.where(joint[v, w] == 1, 1.0, scores)
         return np.where(known, scores, 0.0).sum(axis=1) / known.sum(axis=1)
 
 
-def topic_diversity(components: Any, *, n_top_words: int = 25) -> float:
+def topic_diversity(components: ArrayLike, *, n_top_words: int = 25) -> float:
     """Compute the share of different words among the top words of all topics [1]_.
 
     Noise makes topics different. A diversity near 1 is a good sign only next to a good
@@ -141,7 +146,9 @@ def topic_diversity(components: Any, *, n_top_words: int = 25) -> float:
     return len(np.unique(top)) / top.size
 
 
-def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
+def match_topics(
+    components: ArrayLike, other: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
     """Find the topic of another table that corresponds to each topic of a table.
 
     Topics are paired one to one, so that the sum of the Hellinger distances of their
@@ -175,8 +182,8 @@ def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
     >>> order.tolist(), distance.round(2).tolist()
     ([1, 0], [0.1, 0.0])
     """
-    tables = check_topics(components, "components"), check_topics(other, "other")
-    one, two = (np.sqrt(table / table.sum(axis=1, keepdims=True)) for table in tables)
+    one = _square_roots(check_topics(components, "components"))
+    two = _square_roots(check_topics(other, "other"))
     if one.shape[1] != two.shape[1]:
         raise ValueError(
             f"components has {one.shape[1]} words and other has {two.shape[1]}; only "
@@ -184,12 +191,19 @@ def match_topics(components: Any, other: Any) -> tuple[np.ndarray, np.ndarray]:
         )
     distances = cdist(one, two) / np.sqrt(2)
     rows, columns = linear_sum_assignment(distances)
-    order, distance = np.full(len(one), -1), np.full(len(one), np.nan)
-    order[rows], distance[rows] = columns, distances[rows, columns]
+    order = np.full(len(one), -1)
+    order[rows] = columns
+    distance = np.full(len(one), np.nan)
+    distance[rows] = distances[rows, columns]
     return order, distance
+
+
+def _square_roots(table: np.ndarray) -> np.ndarray:
+    """Square roots of the probabilities of words in topics."""
+    return np.sqrt(table / table.sum(axis=1, keepdims=True))
 
 
 def _top_words(components: np.ndarray, n_top_words: int, *, least: int) -> np.ndarray:
     """Indices of the largest cells of each row, the largest first."""
-    check_integer("n_top_words", n_top_words, least, 2**31 - 1)
+    check_integer("n_top_words", n_top_words, least)
     return np.argsort(-components, axis=1, kind="stable")[:, :n_top_words]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from dplda.core._pipeline import pipeline_guarantee
@@ -21,12 +22,25 @@ from dplda.core._texts import (
 )
 from dplda.leaf._checks import check_integer, escaped
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 # Okabe and Ito's, which color-blind readers can distinguish
 COLORS = ("#0072B2", "#D55E00")
 GRAY = "#595959"
 LIGHT_GRAY = "#8c8c8c"
 BAR = "probability in the topic"
 COLUMNS = 4  # of small charts next to each other
+
+
+class TopicRow(TypedDict):
+    """One topic in a list: its row in the table, and what to know of it."""
+
+    topic: int
+    share: float
+    weak: bool
+    words: list[str]
 
 
 def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
@@ -37,14 +51,14 @@ def rank_words(components: np.ndarray, n_top_words: int) -> np.ndarray:
     The product ranks like the relevance of LDAvis (C. Sievert, K. Shirley, 2014) with
     weight 1/2.
     """
-    check_integer("n_top_words", n_top_words, 1, 2**31 - 1)
+    check_integer("n_top_words", n_top_words, 1)
     marginal = components.sum(axis=0) / components.sum()
     relevance = 2 * np.log(_word_probabilities(components)) - np.log(marginal)
     return np.argsort(-relevance, axis=1, kind="stable")[:, :n_top_words]
 
 
 def top_words(
-    estimator: Any,
+    estimator: BaseEstimator,
     feature_names: Sequence[str] | Mapping[str, int] | None = None,
     n_top_words: int = 10,
     *,
@@ -91,38 +105,36 @@ def top_words(
     >>> sorted(sorted(words) for words in top_words(model, names, 2))
     [['bread', 'oven'], ['sea', 'ship']]
     """
-    estimator, names = _with_names(estimator, feature_names)
-    order = rank_words(estimator.components_, n_top_words)
-    noise = _noise(estimator) & mark_noise
+    model, names = _with_names(estimator, feature_names)
+    marked = _noise(model) & mark_noise
     return [
-        [f"{names[v]}?" if noise[k, v] else str(names[v]) for v in topic]
-        for k, topic in enumerate(order)
+        [f"{names[v]}?" if marked[k, v] else str(names[v]) for v in topic]
+        for k, topic in enumerate(rank_words(model.components_, n_top_words))
     ]
 
 
-def _steps(estimator: Any) -> list[tuple[str, Any]]:
+def _steps(estimator: BaseEstimator) -> list[tuple[str, BaseEstimator]]:
     """The steps of a pipeline up to its topic model; a model alone is one step."""
     check_model(estimator)
     steps = list(flat_steps(estimator))
     for i, (_, step) in enumerate(steps, start=1):
         if hasattr(step, "components_"):
             return steps[:i]
+    found = ", ".join(name for name, _ in steps)
     raise TypeError(
-        "expected a topic model, or a pipeline with one as a step, got "
-        f"{', '.join(name for name, _ in steps)}"
+        f"expected a topic model, or a pipeline with one as a step, got {found}"
     )
 
 
 def _with_names(
-    estimator: Any, feature_names: Sequence[str] | Mapping[str, int] | None
-) -> tuple[Any, list[str]]:
+    estimator: BaseEstimator, feature_names: Sequence[str] | Mapping[str, int] | None
+) -> tuple[BaseEstimator, list[str]]:
     """The topic model, which may be a pipeline's step, and the words of its columns."""
     *before, (_, model) = _steps(estimator)
     n_words = model.components_.shape[1]
     if feature_names is None:
-        names = (
-            words_after(before) or words_of(model) or [f"x{v}" for v in range(n_words)]
-        )
+        numbers = [f"x{v}" for v in range(n_words)]
+        names = words_after(before) or words_of(model) or numbers
     else:
         names = column_words(feature_names)
     if len(names) != n_words:
@@ -133,7 +145,7 @@ def _with_names(
     return model, names
 
 
-def _noise(estimator: Any) -> np.ndarray:
+def _noise(estimator: BaseEstimator) -> np.ndarray:
     """Mask (n_components, n_words) of words that do not stand out of the noise."""
     std = getattr(estimator, "components_std_", None)
     if std is None or not np.any(std):
@@ -141,7 +153,7 @@ def _noise(estimator: Any) -> np.ndarray:
     return ~standing_words(estimator.components_, std)
 
 
-def by_evidence(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
+def by_evidence(estimator: BaseEstimator) -> tuple[np.ndarray, np.ndarray]:
     """The topics in order of their evidence, best first, and a mask of the weak ones.
 
     A model without `topic_evidence_`, such as a baseline, keeps its order and has no
@@ -154,12 +166,13 @@ def by_evidence(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def list_topics(
-    estimator: Any, feature_names: Sequence[str] | None = None
-) -> list[dict[str, Any]]:
+    estimator: BaseEstimator, feature_names: Sequence[str] | None = None
+) -> list[TopicRow]:
     """Row, share, flag and ten words of each topic, most evidence first."""
     order, weak = by_evidence(estimator)
-    share = estimator.components_.sum(axis=1) / estimator.components_.sum()
-    words = top_words(estimator, feature_names, min(10, estimator.components_.shape[1]))
+    components = estimator.components_
+    share = components.sum(axis=1) / components.sum()
+    words = top_words(estimator, feature_names)
     return [
         {
             "topic": int(k),
@@ -175,7 +188,7 @@ def _word_probabilities(components: np.ndarray) -> np.ndarray:
     return components / components.sum(axis=1, keepdims=True)
 
 
-def _title(estimator: Any) -> str:
+def _title(estimator: BaseEstimator) -> str:
     """Class, number of topics, and the guarantee of the steps up to the model."""
     steps = _steps(estimator)
     model = steps[-1][1]
@@ -187,21 +200,24 @@ def _title(estimator: Any) -> str:
     privacy = model.privacy_ if len(steps) == 1 else pipeline_guarantee(Pipeline(steps))
     if math.isinf(privacy.epsilon):
         return f"{name}, not private"
-    alone = UNKNOWN_WORDS[0] in privacy.provenance
-    return (
+    title = (
         f"{name}, epsilon = {privacy.epsilon:.4g} at delta = {privacy.delta:.2g} for "
-        f"one {privacy.unit}{' (topics without their words)' if alone else ''}"
-        f"{' (seeded noise)' if privacy.seeded else ''}"
+        f"one {privacy.unit}"
     )
+    if UNKNOWN_WORDS[0] in privacy.provenance:
+        title += " (topics without their words)"
+    if privacy.seeded:
+        title += " (seeded noise)"
+    return title
 
 
 def plot_topics(
-    estimator: Any,
+    estimator: BaseEstimator,
     feature_names: Sequence[str] | Mapping[str, int] | None = None,
     n_top_words: int = 10,
     *,
     topics: Sequence[int] | None = None,
-) -> Any:
+) -> Figure:
     """Draw the top words of topics, one small bar chart for each topic.
 
     A bar shows a word's probability in the topic, and a tick that in all topics. A word
@@ -237,7 +253,8 @@ def plot_topics(
     >>> plot_topics(model).savefig("topics.svg")  # doctest: +SKIP
     """
     model, names = _with_names(estimator, feature_names)
-    components, (order, weak) = model.components_, by_evidence(model)
+    components = model.components_
+    order, weak = by_evidence(model)
     chosen = order.tolist() if topics is None else list(topics)
     if not chosen:
         raise ValueError("topics must name at least one topic; None draws all of them")
@@ -249,26 +266,28 @@ def plot_topics(
             "plot_topics needs matplotlib; install it with: pip install matplotlib"
         ) from error
     columns = min(COLUMNS, len(chosen))
-    rows = -(-len(chosen) // columns)
+    rows = math.ceil(len(chosen) / columns)
     figure = plt.figure(figsize=(3.0 * columns, 2.7 * rows + 0.9), layout="constrained")
     figure.suptitle(_title(estimator), parse_math=False)
-    best, noise = rank_words(components, n_top_words), _noise(model)
-    share, marginal = (components.sum(axis=axis) / components.sum() for axis in (1, 0))
+    best = rank_words(components, n_top_words)
+    noise = _noise(model)
+    share = components.sum(axis=1) / components.sum()
+    marginal = components.sum(axis=0) / components.sum()
     probability = _word_probabilities(components)
-    for place, k in enumerate(chosen, start=1):
+    for place, topic in enumerate(chosen, start=1):
         axes = figure.add_subplot(rows, columns, place)
+        mark = ", weak" if weak[topic] else ""
         axes.set_title(
-            f"topic {k} ({share[k]:.1%}){', weak' if weak[k] else ''}",
-            fontsize=11,
-            loc="left",
+            f"topic {topic} ({share[topic]:.1%}){mark}", fontsize=11, loc="left"
         )
-        words = best[k][np.argsort(-probability[k, best[k]], kind="stable")]
+        likeliest_first = np.argsort(-probability[topic, best[topic]], kind="stable")
+        words = best[topic][likeliest_first]
         _draw_words(
             axes,
             [escaped(names[v]) for v in words],
-            probability[k, words],
+            probability[topic, words],
             marginal[words],
-            noise[k, words],
+            noise[topic, words],
         )
     handles, labels = axes.get_legend_handles_labels()
     legend = dict(zip(labels[::-1], handles[::-1]))
@@ -288,13 +307,14 @@ def plot_topics(
 
 
 def _draw_words(
-    axes: Any,
+    axes: Axes,
     words: list[str],
     probability: np.ndarray,
     marginal: np.ndarray,
     noise: np.ndarray,
 ) -> None:
-    place, colors = np.arange(len(words)), np.where(noise, LIGHT_GRAY, COLORS[0])
+    place = np.arange(len(words))
+    colors = np.where(noise, LIGHT_GRAY, COLORS[0])
     axes.barh(place, probability, height=0.75, color=colors, label=BAR)
     axes.plot(
         marginal,

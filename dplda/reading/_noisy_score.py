@@ -9,13 +9,17 @@ constant, which is checked in integers. ``docs/proofs_document.md`` has the proo
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
-from dplda.core._corpus import are_shards, check_table, row_blocks, unit_of
+from dplda.core._corpus import Matrix, are_shards, check_table, row_blocks, unit_of
 from dplda.core._fold_in import (
     BATCH,
     LARGEST_PRIOR,
@@ -27,7 +31,7 @@ from dplda.core._private_fit import release_sum
 from dplda.core._texts import check_model
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._users import number_users
-from dplda.privacy import Guarantee
+from dplda.privacy import Guarantee, Ledger
 
 SCORE = "summed gains and number of held-out tokens"
 # The number of tokens needs less precision than the gain, which is a small part of its
@@ -35,7 +39,15 @@ SCORE = "summed gains and number of held-out tokens"
 # of 1.5.
 TOKEN_WEIGHT = 0.6
 NORM = math.hypot(1.0, TOKEN_WEIGHT)
-LARGEST_LENGTH = 10**6  # of max_tokens: a long book
+
+
+class _Shard(Protocol):
+    def users(self) -> np.ndarray | None:
+        """The user of each document, by number; None if documents are protected."""
+
+
+class _Shards(Protocol):
+    shards: Sequence[_Shard]
 
 
 @dataclass(frozen=True)
@@ -49,17 +61,17 @@ class NoisyScore:
 
 
 def noisy_score(
-    model: Any,
-    X: Any,
+    model: BaseEstimator,
+    X: Matrix,
     *,
     epsilon: float,
     delta: float = 1e-6,
-    public_unigram: Any = None,
+    public_unigram: ArrayLike | None = None,
     max_tokens: int = 50,
     clip: float = 1.5,
-    user_ids: Any = None,
-    ledger: Any = None,
-    random_state: Any = None,
+    user_ids: ArrayLike | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    random_state: object = None,
 ) -> NoisyScore:
     """Score a topic model on private documents, with differential privacy per unit.
 
@@ -81,7 +93,7 @@ def noisy_score(
         public. None takes the word totals of the model. To compare models, pass the
         same reference for all.
     max_tokens : int, default=50
-        Number of held-out tokens, from 1 to 1e6, from which on a document, or a user,
+        Number of held-out tokens, at least 1, from which on a document, or a user,
         weighs no more; about half of all are held out. A public constant.
     clip : float, default=1.5
         Bound on the gain per token of a document, or of a user, in nats, from 0.001 to
@@ -145,7 +157,7 @@ def noisy_score(
         "doc_topic_prior", model.doc_topic_prior, 0, LARGEST_PRIOR, closed="right"
     )
     clip = check_number("clip", clip, 1e-3, 1e3)
-    max_tokens = check_integer("max_tokens", max_tokens, 1, LARGEST_LENGTH)
+    max_tokens = check_integer("max_tokens", max_tokens, 1)
     unit = unit_of(X, user_ids)  # public
 
     def read() -> np.ndarray:
@@ -153,11 +165,10 @@ def noisy_score(
         public = (components, reference, prior, clip, max_tokens)
         rows = []  # private
         for i, counts in enumerate(blocks):
-            users = (
-                X.shards[i].users()
-                if are_shards(X)
-                else number_users(user_ids, counts.shape[0])
-            )  # private
+            if are_shards(X):
+                users = cast(_Shards, X).shards[i].users()  # private
+            else:
+                users = number_users(user_ids, counts.shape[0])  # private
             rows.append(contributions(counts, *public, users=users))  # private
         return np.concatenate(rows)  # private
 
@@ -176,7 +187,10 @@ def noisy_score(
     gain, error = _ratio(noisy, guarantee.noise_scale)  # type: ignore[arg-type]
     entropy = -float(reference @ np.log(reference))
     return NoisyScore(
-        clip * gain, clip * error, math.exp(entropy - clip * gain), guarantee
+        gain=clip * gain,
+        standard_error=clip * error,
+        perplexity=math.exp(entropy - clip * gain),
+        privacy_=guarantee,
     )
 
 
@@ -197,26 +211,27 @@ def contributions(
     most `max_tokens`.
     """
     n_units = X.shape[0] if users is None else users.max(initial=-1) + 1
-    length, gain = np.zeros((2, n_units))
+    length = np.zeros(n_units)
+    gain = np.zeros(n_units)
     phi = components / components.sum(axis=1, keepdims=True)
     padded = topic_word_probabilities(components)
     for rows in row_blocks(X.indptr, BATCH, per_row=padded.shape[1]):
         observed, held_out = split_documents(X[rows])
         theta = infer_topics(observed, padded, len(components), doc_topic_prior)
+        words = held_out.indices
         row = np.repeat(np.arange(len(theta)), np.diff(held_out.indptr))
         p = np.zeros(held_out.nnz)
         # in this order for every token, wherever it is
         for topic, weights in zip(phi, theta.T):
-            p += weights[row] * topic[held_out.indices]
+            p += weights[row] * topic[words]
         # the logarithm of one number at a time: in an array it may depend on the
         # number's place
-        logs = map(
-            math.log, np.maximum(p / reference[held_out.indices], 1e-300).tolist()
-        )
+        ratios = np.maximum(p / reference[words], 1e-300).tolist()
+        gains = np.fromiter(map(math.log, ratios), float, len(p))
         unit = row + rows.start if users is None else users[row + rows.start]
         # token after token: the sum of a unit reads no other unit
         np.add.at(length, unit, held_out.data)
-        np.add.at(gain, unit, np.fromiter(logs, float, len(p)) * held_out.data)
+        np.add.at(gain, unit, gains * held_out.data)
     gain = np.clip(gain / clip, -length, length)
     kept = np.minimum(1.0, max_tokens / np.maximum(length, max_tokens))
     return np.column_stack([gain * kept, TOKEN_WEIGHT * length * kept])
@@ -224,7 +239,8 @@ def contributions(
 
 def _ratio(noisy: np.ndarray, scale: float) -> tuple[float, float]:
     """The gain per token in [-1, 1], and its standard error by the delta method."""
-    gain, length = float(noisy[0]), float(noisy[1]) / TOKEN_WEIGHT
+    gain = float(noisy[0])
+    length = float(noisy[1]) / TOKEN_WEIGHT
     if length <= max(0.0, scale / TOKEN_WEIGHT):
         return 0.0, math.inf
     ratio = min(1.0, max(-1.0, gain / length))
@@ -232,21 +248,22 @@ def _ratio(noisy: np.ndarray, scale: float) -> tuple[float, float]:
 
 
 def _public_tables(
-    components: Any, public_unigram: Any
+    components: ArrayLike, public_unigram: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The checked topic-word table, and the reference as probabilities."""
-    components = check_table(components, "components_")
-    check_possible(components)
-    reference = components.sum(axis=0)
+    table = check_table(components, "components_")
+    check_possible(table)
+    n_words = table.shape[1]
+    reference = table.sum(axis=0)
     if public_unigram is not None:
         # sums of sparse matrices are 1 x n_words
         flat = np.asarray(public_unigram).reshape(-1)
         reference = check_table(flat, "public_unigram", ensure_2d=False)
-        if reference.shape != (components.shape[1],) or not reference.min() > 0:
+        if reference.shape != (n_words,) or not reference.min() > 0:
             raise ValueError(
-                f"public_unigram must hold {components.shape[1]} positive frequencies, "
+                f"public_unigram must hold {n_words} positive frequencies, "
                 f"one for each word, got shape {reference.shape} and a smallest value "
                 f"of {reference.min(initial=np.inf):g}; add a small number to words "
                 "that it lacks"
             )
-    return components, reference / reference.sum()
+    return table, reference / reference.sum()

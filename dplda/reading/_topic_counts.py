@@ -7,31 +7,33 @@ on every cell. ``docs/proofs_document.md`` has the proof.
 
 from __future__ import annotations
 
-from typing import Any
+import os
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import Matrix, check_counts
 from dplda.core._fold_in import fold_in
 from dplda.core._private_fit import release_sum
 from dplda.core._texts import check_model
 from dplda.leaf._users import number_users, protected_unit
-from dplda.privacy import Guarantee
+from dplda.privacy import Guarantee, Ledger
 
 COUNTS = "number of documents in each topic"
 
 
 def private_topic_counts(
-    model: Any,
-    X: Any,
+    model: BaseEstimator,
+    X: Matrix,
     *,
     epsilon: float,
     delta: float = 1e-6,
     soft: bool = False,
-    user_ids: Any = None,
-    ledger: Any = None,
-    random_state: Any = None,
+    user_ids: ArrayLike | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    random_state: object = None,
 ) -> tuple[np.ndarray, Guarantee]:
     """Release how many private documents each topic has, with noise.
 
@@ -126,9 +128,9 @@ def private_topic_counts(
             counted, model.components_, model.doc_topic_prior, model.n_jobs
         )  # private
         if not soft:
-            rows = (rows.argmax(axis=1)[:, None] == np.arange(rows.shape[1])).astype(
-                float
-            )
+            largest = rows.argmax(axis=1)
+            rows = np.zeros(rows.shape)
+            rows[np.arange(len(rows)), largest] = 1.0
         rows = np.where(np.diff(counted.indptr)[:, None] > 0, rows, 0.0)
         if users is None:
             return rows

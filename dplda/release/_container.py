@@ -10,14 +10,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import safetensors.numpy
 from safetensors import SafetensorError
 
-Tables = Mapping[str, npt.NDArray[Any]]
+Tables: TypeAlias = Mapping[str, np.ndarray]
 
 _METADATA = "dplda"  # the one key: the order of several is not fixed
 # ends the name of a table in Fortran order: other sums differ in the last bit
@@ -25,17 +24,16 @@ _BY_COLUMNS = ".T"
 
 
 def pack(
-    kind: str, fields: Mapping[str, Any], tables: Tables, *, max_header: int
+    kind: str, fields: Mapping[str, object], tables: Tables, *, max_header: int
 ) -> bytes:
     """Write values that JSON can hold, in at most `max_header` bytes, and tables."""
     stored = {}
     for name, table in tables.items():
         by_columns = table.flags.f_contiguous and not table.flags.c_contiguous
-        table = table.T if by_columns else table
-        little = np.ascontiguousarray(table, table.dtype.newbyteorder("<")).reshape(
-            table.shape
-        )
-        stored[name + _BY_COLUMNS * by_columns] = little
+        rows = table.T if by_columns else table
+        little = np.ascontiguousarray(rows, rows.dtype.newbyteorder("<"))
+        key = name + _BY_COLUMNS if by_columns else name
+        stored[key] = little.reshape(rows.shape)
     try:
         content = json.loads(json.dumps(dict(fields), default=_plain))
     except (TypeError, RecursionError) as error:
@@ -47,7 +45,7 @@ def pack(
 
 def unpack(
     kind: str, data: bytes, *, max_header: int
-) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The values and tables of untrusted bytes.
 
     ValueError if `pack` did not write them.
@@ -55,9 +53,11 @@ def unpack(
     length = _header_length(data, max_header)
     try:
         stored = safetensors.numpy.load(data)
-        text = json.loads(data[8 : 8 + length])["__metadata__"][_METADATA]
+        header = json.loads(data[8 : 8 + length])
+        text = header["__metadata__"][_METADATA]
         content = json.loads(text, parse_constant=_infinity)
-        found, fields = content["kind"], dict(content["fields"])
+        found = content["kind"]
+        fields = dict(content["fields"])
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"it is no file of dplda, or was cut off ({error})") from None
     if found != kind:
@@ -67,8 +67,10 @@ def unpack(
     tables = {}
     for name, table in stored.items():
         native = table.astype(table.dtype.newbyteorder("="), copy=False)
-        plain = name.removesuffix(_BY_COLUMNS)
-        tables[plain] = native.T if plain != name else native
+        if name.endswith(_BY_COLUMNS):
+            tables[name.removesuffix(_BY_COLUMNS)] = native.T
+        else:
+            tables[name] = native
     return fields, tables
 
 
@@ -79,7 +81,7 @@ def _header_length(data: bytes, most: int) -> int:
     return length
 
 
-def _text(kind: str, fields: Mapping[str, Any], stored: Tables) -> str:
+def _text(kind: str, fields: Mapping[str, object], stored: Tables) -> str:
     """The metadata, with a SHA-256 of everything that a reader can see."""
     names = sorted(stored)
     layout = [(name, stored[name].dtype.str, stored[name].shape) for name in names]
@@ -89,7 +91,7 @@ def _text(kind: str, fields: Mapping[str, Any], stored: Tables) -> str:
     return json.dumps({"kind": kind, "sha256": digest.hexdigest(), "fields": fields})
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"it holds a {type(value).__name__}")

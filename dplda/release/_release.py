@@ -5,38 +5,52 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline
 
 from dplda._version import __version__
+from dplda.core._base import MAX_ITER, BaseTopicModel
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._pipeline import pipeline_guarantee
-from dplda.core._private_fit import VOCABULARY
-from dplda.core._texts import check_model, column_words, flat_steps, thawed, words_of
+from dplda.core._private_fit import UNKNOWN_WORDS, VOCABULARY
+from dplda.core._texts import (
+    CountsBySettings,
+    check_model,
+    column_words,
+    flat_steps,
+    thawed,
+    words_of,
+)
 from dplda.leaf._checks import check_integer, check_number
-from dplda.leaf._files import PUBLIC, check_writable, write_atomically
+from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._accounting import grouped
-from dplda.privacy._events import from_record, to_record
+from dplda.privacy._card import PerRound
+from dplda.privacy._events import Event, from_record, to_record
 from dplda.release._container import pack, unpack
-from dplda.release._released_model import ReleasedModel
+from dplda.release._released_model import ReleasedModel, released_model
+
+Value = TypeVar("Value")
 
 KIND = "dplda-release"
 # Limits on files of unknown origin, beyond what a fit can have made: tables of 1,000
 # topics and 250,000 words with their names, and statements of some pages.
-MAX_BYTES, MAX_HEADER, MAX_TEXT = 2**31, 2**24, 10_000
+MAX_BYTES = 2**31
+MAX_HEADER = FREE_SIZE
+MAX_TEXT = 10_000
 MAX_NGRAM = 20  # letters or words
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
-MAX_STEPS, MAX_KINDS = 1_000_000, 50
+MAX_STEPS = MAX_ITER
+MAX_KINDS = 50
 
 # A seed would remove the noise, a path would describe the owner, and the guarantee
 # alone states the budget. The others do not define the model.
@@ -60,12 +74,20 @@ _FIELDS = {
     "vectorizer",
     "guarantee",
 }
-# Attributes that a model may have, without "_": their numbers, and the axis of
-# components_.
+
+
+@dataclass(frozen=True)
+class Table:
+    """An attribute that a model may have, besides `components_`."""
+
+    dtype: type[np.generic]
+    each: Literal["topic", "word"]  # what it has a number for
+
+
 _TABLES = {
-    "row_noise": (np.float32, 1),
-    "topic_evidence": (np.float64, 0),
-    "weak_topics": (np.bool_, 0),
+    "row_noise": Table(np.float32, "word"),
+    "topic_evidence": Table(np.float64, "topic"),
+    "weak_topics": Table(np.bool_, "topic"),
 }
 _SETTINGS = (
     "analyzer",
@@ -80,7 +102,7 @@ _FUNCTIONS = ("preprocessor", "tokenizer", "analyzer", "strip_accents")
 
 
 def save_release(
-    model: Any,
+    model: BaseEstimator,
     path: str | os.PathLike[str],
     *,
     vocabulary: Sequence[str] | None = None,
@@ -144,7 +166,7 @@ def save_release(
 
 
 def release_bytes(
-    model: Any, vocabulary: Sequence[str] | None = None
+    model: BaseEstimator, vocabulary: Sequence[str] | None = None
 ) -> tuple[bytes, ReleasedModel]:
     """What `save_release` writes, and what `load_release` makes of it."""
     check_model(
@@ -152,25 +174,31 @@ def release_bytes(
         "a fitted model or pipeline, or released_model() of an IFTMMaster, before the "
         "path",
     )
-    vectorizer, model, guarantee = _parts(model)
-    settings = None if vectorizer is None else settings_of(vectorizer)
-    words = _words(model, vocabulary, vectorizer)
-    is_released = isinstance(model, ReleasedModel)
+    parts = _parts(model)
+    topics = parts.topics
+    guarantee = parts.guarantee
+    settings = None if parts.vectorizer is None else settings_of(parts.vectorizer)
+    words = _words(parts, vocabulary)
+    if isinstance(topics, ReleasedModel):
+        estimator = topics.estimator_name_
+        parameters = topics.parameters_
+    else:
+        estimator = type(topics).__name__
+        parameters = _public_parameters(topics)
+    stated = {field.name: getattr(guarantee, field.name) for field in fields(Guarantee)}
+    stated["events"] = [to_record(event) for event in guarantee.events]
     content = {
         "dplda": __version__,
-        "estimator": model.estimator_name_ if is_released else type(model).__name__,
-        "parameters": model.parameters_ if is_released else _public_parameters(model),
-        "n_iter": int(model.n_iter_),
+        "estimator": estimator,
+        "parameters": parameters,
+        "n_iter": int(topics.n_iter_),
         "vocabulary": words,
         "vectorizer": settings,
-        "guarantee": {
-            field.name: getattr(guarantee, field.name) for field in fields(Guarantee)
-        }
-        | {"events": [to_record(event) for event in guarantee.events]},
+        "guarantee": stated,
     }
-    given = {name: getattr(model, f"{name}_", None) for name in _TABLES}
+    given = {name: getattr(topics, f"{name}_", None) for name in _TABLES}
     tables = {name: table for name, table in given.items() if table is not None}
-    tables["components"] = np.asarray(model.components_, np.float64)
+    tables["components"] = np.asarray(topics.components_, np.float64)
     try:
         data = pack(KIND, content, tables, max_header=MAX_HEADER)
         again = read_release(data)  # what cannot be read is not written
@@ -180,7 +208,7 @@ def release_bytes(
         raise ValueError(
             f"the model cannot be represented in a release file: {error}{advice}"
         ) from error
-    warn_of_leaks(type(model).__name__, guarantee)
+    warn_of_leaks(type(topics).__name__, guarantee)
     return data, again
 
 
@@ -231,7 +259,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     return model
 
 
-def _public_parameters(model: Any) -> dict[str, Any]:
+def _public_parameters(model: BaseEstimator) -> dict[str, object]:
     given = model.get_params(deep=False)
     if "doc_topic_prior" not in given:
         raise TypeError(
@@ -256,10 +284,18 @@ def _log(event: str, path: str | os.PathLike[str], model: ReleasedModel) -> None
     )
 
 
-def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
+@dataclass(frozen=True)
+class _Parts:
+    """What a release states of."""
+
+    vectorizer: BaseEstimator | None
+    topics: BaseTopicModel
+    guarantee: Guarantee  # of both
+
+
+def _parts(model: BaseEstimator) -> _Parts:
     """The vectorizer, if there is one, the topic model, and the guarantee of both."""
     model = thawed(model)
-    is_pipeline = isinstance(model, Pipeline)
     *before, (name, last) = flat_steps(model)
     is_private = isinstance(getattr(last, "privacy_", None), Guarantee)
     if not (is_private and hasattr(last, "components_")):
@@ -275,33 +311,39 @@ def _parts(model: Any) -> tuple[Any, Any, Guarantee]:
             "before the pipeline, and for presence instead of counts use "
             "CountVectorizer(binary=True)"
         )
-    vectorizer = before[0][1] if before else getattr(last, "vectorizer_", None)
-    guarantee = pipeline_guarantee(model) if is_pipeline else last.privacy_
     # a model of texts holds both
-    return vectorizer, getattr(last, "model_", last), guarantee
+    vectorizer = before[0][1] if before else getattr(last, "vectorizer_", None)
+    topics = getattr(last, "model_", last)
+    guarantee = last.privacy_
+    if isinstance(model, Pipeline):
+        guarantee = pipeline_guarantee(model)
+    return _Parts(vectorizer, topics, guarantee)
 
 
-def _words(model: Any, vocabulary: Any, vectorizer: Any) -> list[str] | None:
+def _words(parts: _Parts, vocabulary: Sequence[str] | None) -> list[str] | None:
     """The vocabulary to save, one word a column."""
-    known = words_of(model) if vectorizer is None else column_words(vectorizer)
+    if parts.vectorizer is None:
+        known = words_of(parts.topics)
+    else:
+        known = column_words(parts.vectorizer)
     if vocabulary is None:
         return known
     words = column_words(vocabulary)
-    if known not in (None, words):
+    if known is not None and known != words:
         raise ValueError(
             "vocabulary differs from the column names of the data that the model was "
             "trained on; leave it out to save those"
         )
-    return check_vocabulary(words, model.components_.shape[1])
+    return check_vocabulary(words, parts.topics.components_.shape[1])
 
 
 def warn_of_leaks(name: str, guarantee: Guarantee) -> None:
     """Tell somebody who is about to show a model what its guarantee lacks."""
     if guarantee.epsilon == math.inf:
         reason = "was trained without privacy (epsilon is infinite)"
-        origin = dict(guarantee.provenance).get(VOCABULARY, "")
-        if "not private" in origin:
-            reason += f"; its vocabulary: {origin}"
+        for source in guarantee.provenance:
+            if source[0] == VOCABULARY and source not in UNKNOWN_WORDS:
+                reason += f"; its vocabulary: {source[1]}"
     elif guarantee.seeded:
         reason = (
             "drew its noise from a random_state: who knows or guesses it removes the "
@@ -316,17 +358,17 @@ def warn_of_leaks(name: str, guarantee: Guarantee) -> None:
     )
 
 
-def settings_of(vectorizer: Any) -> dict[str, Any]:
+def settings_of(vectorizer: BaseEstimator) -> dict[str, object]:
     """Settings with which a fitted vectorizer of texts finds words, in plain values.
 
     Stop words are listed, because a name such as "english" may stand for other words in
     another version of scikit-learn.
     """
-    kind = type(vectorizer).__name__
-    if type(vectorizer) is not CountVectorizer and kind != "PrivateCountVectorizer":
+    kind = type(vectorizer)
+    if kind is not CountVectorizer and CountsBySettings not in kind.__bases__:
         raise TypeError(
             "the step before the model must be a PrivateCountVectorizer or "
-            f"CountVectorizer, got {kind}; publish the model alone, "
+            f"CountVectorizer, got {kind.__name__}; publish the model alone, "
             "save_release(pipeline[-1], path, vocabulary=...), and describe how you "
             "count"
         )
@@ -340,9 +382,8 @@ def settings_of(vectorizer: Any) -> dict[str, Any]:
             )
     stop_words = CountVectorizer(stop_words=given["stop_words"]).get_stop_words()
     given["stop_words"] = None if stop_words is None else sorted(stop_words)
-    return {name: given[name] for name in _SETTINGS} | {
-        "ngram_range": [*given["ngram_range"]]
-    }
+    given["ngram_range"] = list(given["ngram_range"])
+    return {name: given[name] for name in _SETTINGS}
 
 
 # ---- reading what may come from anyone ----------------------------------------
@@ -351,27 +392,53 @@ def settings_of(vectorizer: Any) -> dict[str, Any]:
 def read_release(data: bytes) -> ReleasedModel:
     """The model in a file that may come from anyone."""
     content, tables = unpack(KIND, data, max_header=MAX_HEADER)
-    if set(content) != _FIELDS or not {"components"} <= tables.keys() <= {
-        "components",
-        *_TABLES,
-    }:
+    unknown = tables.keys() - {"components", *_TABLES}
+    if set(content) != _FIELDS or "components" not in tables or unknown:
         raise ValueError(
             f"it must have the fields {', '.join(sorted(_FIELDS))}, and the table "
             f"components, with or without {', '.join(_TABLES)}"
         )
     components = _checked_counts(tables.pop("components"))
+    n_topics, n_words = components.shape
     for name, table in tables.items():
-        kind, axis = _TABLES[name]
-        fits = table.dtype == kind and table.shape == components.shape[axis : axis + 1]
-        if not (fits and np.isfinite(table).all()):
-            each = ("topic", "word")[axis]
-            raise ValueError(
-                f"{name} must have one finite {np.dtype(kind)} for each {each}"
-            )
-    words, settings = content["vocabulary"], content["vectorizer"]
-    words = None if words is None else check_vocabulary(words, components.shape[1])
-    vectorizer = None if settings is None else vectorizer_from(settings, words)
-    parameters = content["parameters"]
+        _check_table(name, table, n_topics, n_words)
+    words = None
+    if content["vocabulary"] is not None:
+        words = check_vocabulary(content["vocabulary"], n_words)
+    vectorizer = None
+    if content["vectorizer"] is not None:
+        vectorizer = vectorizer_from(content["vectorizer"], words)
+    parameters = _read_parameters(content["parameters"])
+    guarantee = read_guarantee(content["guarantee"])
+    prior = parameters.get("doc_topic_prior")
+    return released_model(
+        components,
+        guarantee,
+        doc_topic_prior=check_number(
+            "doc_topic_prior", prior, 0.0, LARGEST_PRIOR, closed="right"
+        ),
+        vocabulary=words,
+        n_iter=check_integer("n_iter", content["n_iter"], 0, 2**63),
+        vectorizer=vectorizer,
+        estimator_name=_text("estimator", content["estimator"]),
+        version=_text("dplda", content["dplda"]),
+        parameters=parameters,
+        tables=tables,
+    )
+
+
+def _check_table(name: str, table: np.ndarray, n_topics: int, n_words: int) -> None:
+    expected = _TABLES[name]
+    length = n_topics if expected.each == "topic" else n_words
+    fits = table.dtype == expected.dtype and table.shape == (length,)
+    if not (fits and np.isfinite(table).all()):
+        raise ValueError(
+            f"{name} must have one finite {np.dtype(expected.dtype)} for each "
+            f"{expected.each}"
+        )
+
+
+def _read_parameters(parameters: object) -> dict[str, object]:
     if not isinstance(parameters, dict) or set(parameters) & set(NOT_RELEASED):
         raise ValueError("parameters must be public parameters by their names")
     for name, value in parameters.items():
@@ -379,24 +446,10 @@ def read_release(data: bytes) -> ReleasedModel:
             raise ValueError(
                 f"the parameter {name[:40]!r} must be a number or a string"
             )
-    guarantee = read_guarantee(content["guarantee"])
-    prior = parameters.get("doc_topic_prior")
-    prior = check_number("doc_topic_prior", prior, 0.0, LARGEST_PRIOR, closed="right")
-    return ReleasedModel._of(
-        components,
-        guarantee,
-        doc_topic_prior=prior,
-        vocabulary=words,
-        n_iter_=check_integer("n_iter", content["n_iter"], 0, 2**63),
-        vectorizer_=vectorizer,
-        estimator_name_=_text("estimator", content["estimator"]),
-        version_=_text("dplda", content["dplda"]),
-        parameters_=parameters,
-        **{f"{name}_": table for name, table in tables.items()},
-    )
+    return parameters
 
 
-def vectorizer_from(settings: Any, words: list[str] | None) -> CountVectorizer:
+def vectorizer_from(settings: object, words: list[str] | None) -> CountVectorizer:
     """The vectorizer of settings of unknown origin; it takes texts, not file names."""
     if (
         not isinstance(settings, dict)
@@ -407,31 +460,46 @@ def vectorizer_from(settings: Any, words: list[str] | None) -> CountVectorizer:
             "the vectorizer must have a vocabulary and the fields "
             f"{', '.join(_SETTINGS)}"
         )
-    span, listed = settings["ngram_range"], settings["stop_words"]
-    pattern = settings["token_pattern"]
     try:
-        is_valid = (
-            list(map(type, span)) == [int, int]
-            and 1 <= span[0] <= span[1] <= MAX_NGRAM
-            and (listed is None or all(isinstance(word, str) for word in listed))
-            and len(pattern or "") <= MAX_TEXT
-            and re.compile(pattern or "").groups <= 1
-            and not (pattern is None and settings["analyzer"] == "word")
-        )
+        _check_settings(**settings)
+        span = tuple(settings["ngram_range"])
         vectorizer = CountVectorizer(
-            vocabulary=words, **settings | {"ngram_range": tuple(span)}
+            vocabulary=words, **settings | {"ngram_range": span}
         )
         vectorizer._validate_params()
     except (TypeError, ValueError, re.error, OverflowError, RecursionError):
-        is_valid = False
-    if not is_valid or isinstance(listed, str):  # a name, such as "english"
         raise ValueError(
             "the settings of its vectorizer are none that a release can have"
-        )
+        ) from None
     return vectorizer
 
 
-def _checked_counts(table: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _check_settings(
+    *,
+    ngram_range: Sequence[int],
+    stop_words: Iterable[str] | None,
+    token_pattern: str | None,
+    analyzer: str,
+    **others: object,
+) -> None:
+    """ValueError or TypeError for settings that scikit-learn lets pass."""
+    if [type(n) for n in ngram_range] != [int, int]:
+        raise ValueError("ngram_range must be two integers")
+    least, most = ngram_range
+    if not 1 <= least <= most <= MAX_NGRAM:
+        raise ValueError(f"ngram_range must be from 1 to {MAX_NGRAM}")
+    if isinstance(stop_words, str):  # a name, such as "english"
+        raise ValueError("stop_words must be a list")
+    if stop_words is not None and not all(isinstance(word, str) for word in stop_words):
+        raise ValueError("stop_words must be words")
+    if token_pattern is None:
+        if analyzer == "word":
+            raise ValueError("words need a token_pattern")
+    elif len(token_pattern) > MAX_TEXT or re.compile(token_pattern).groups > 1:
+        raise ValueError("token_pattern must be short, with at most one group")
+
+
+def _checked_counts(table: np.ndarray) -> npt.NDArray[np.float64]:
     if table.dtype != np.float64 or table.ndim != 2 or 0 in table.shape:
         raise ValueError(
             "components_ must be a table of topics and words, in double precision"
@@ -446,7 +514,7 @@ def _checked_counts(table: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return table
 
 
-def check_vocabulary(words: Any, n_words: int) -> list[str]:
+def check_vocabulary(words: object, n_words: int) -> list[str]:
     """Refuse what is not one word a column, all different."""
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
         raise ValueError("the vocabulary must be a list of words")
@@ -458,7 +526,7 @@ def check_vocabulary(words: Any, n_words: int) -> list[str]:
     return words
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     """Check a text; it is printed as it is, so it may hold no control characters."""
     if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
         raise ValueError(
@@ -467,56 +535,82 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def read_guarantee(record: Any) -> Guarantee:
+def read_guarantee(record: object) -> Guarantee:
     """Make the guarantee; it refuses an epsilon below the cost of the events."""
-    kinds = {field.name: field.type for field in fields(Guarantee)}
-    if not isinstance(record, dict) or set(record) != set(kinds):
+    names = {field.name for field in fields(Guarantee)}
+    if not isinstance(record, dict) or set(record) != names:
         raise ValueError(
-            f"the guarantee must have the fields {', '.join(sorted(kinds))}"
+            f"the guarantee must have the fields {', '.join(sorted(names))}"
         )
-    values = {name: _READERS[kind](name, record[name]) for name, kind in kinds.items()}
     try:
-        return Guarantee(**values)
+        return _read_fields(record)
     except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
         raise ValueError(
             f"its guarantee cannot be computed ({type(error).__name__})"
         ) from None
 
 
-def _number(name: str, value: Any) -> float:
+def _read_fields(record: Mapping[str, object]) -> Guarantee:
+    """A reader for each field of a guarantee."""
+    return Guarantee(
+        unit=_text("unit", record["unit"]),
+        relation=_text("relation", record["relation"]),
+        epsilon=_number("epsilon", record["epsilon"]),
+        delta=_number("delta", record["delta"]),
+        mechanism=_text("mechanism", record["mechanism"]),
+        sensitivity=_number("sensitivity", record["sensitivity"]),
+        noise_scale=_per_round("noise_scale", record["noise_scale"]),
+        seeded=_flag("seeded", record["seeded"]),
+        assumptions=_list("assumptions", record["assumptions"], _text),
+        events=_events("events", record["events"]),
+        total_variation=_number("total_variation", record["total_variation"]),
+        trusted=_text("trusted", record["trusted"]),
+        provenance=_list("provenance", record["provenance"], _pair),
+        ledger=_text("ledger", record["ledger"]),
+        receipt=_text("receipt", record["receipt"]),
+        theorem=_text("theorem", record["theorem"]),
+    )
+
+
+def _number(name: str, value: object) -> float:
     number = check_number(name, value, 0.0, math.inf)
     if number != value:  # an integer of hundreds of digits
         raise ValueError(f"{name} must be a float")
     return number
 
 
-def _flag(name: str, value: Any) -> bool:
+def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false")
     return value
 
 
-def _list(name: str, values: Any, read: Callable[[str, Any], Any]) -> tuple[Any, ...]:
+def _list(
+    name: str, values: object, read: Callable[[str, object], Value]
+) -> tuple[Value, ...]:
     if not isinstance(values, list):
         raise ValueError(f"{name} must be a list")
     return tuple(read(name, value) for value in values)
 
 
-def _per_round(name: str, value: Any) -> Any:
+def _per_round(name: str, value: object) -> PerRound:
     """One number for each round, one for all, or none."""
     if isinstance(value, list):
         return _list(name, value, _number)
     return None if value is None else _number(name, value)
 
 
-def _pair(name: str, value: Any) -> tuple[Any, ...]:
+def _pair(name: str, value: object) -> tuple[str, str]:
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError(f"{name} must be a list of pairs")
-    return _list(name, value, _text)
+    first, second = value
+    return _text(name, first), _text(name, second)
 
 
-def _events(name: str, records: Any) -> tuple[Any, ...]:
+def _events(name: str, records: object) -> tuple[Event, ...]:
     try:
+        if not isinstance(records, list):
+            raise TypeError
         events = tuple(from_record(record) for record in records)
         groups = grouped(events)
         n_steps = sum(count for _, count in groups)
@@ -530,15 +624,3 @@ def _events(name: str, records: Any) -> tuple[Any, ...]:
             "different kinds"
         )
     return events
-
-
-# How a field of `Guarantee` is read, by its annotation there.
-_READERS: dict[Any, Callable[[str, Any], Any]] = {
-    "str": _text,
-    "float": _number,
-    "bool": _flag,
-    "PerRound": _per_round,
-    "tuple[str, ...]": partial(_list, read=_text),
-    "tuple[Event, ...]": _events,
-    "tuple[tuple[str, str], ...]": partial(_list, read=_pair),
-}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._version import __version__
@@ -63,74 +65,46 @@ class ReleasedModel(BaseLDA):
         self.doc_topic_prior = doc_topic_prior
         self.n_jobs = n_jobs
 
-    @classmethod
-    def _of(
-        cls,
-        components: npt.NDArray[np.float64],
-        guarantee: Guarantee,
-        *,
-        vocabulary: Sequence[str] | None = None,
-        **attributes: Any,
-    ) -> ReleasedModel:
-        """A model of checked public values."""
-        model = cls()
-        words = None if vocabulary is None else np.array(vocabulary, dtype=object)
-        model.__dict__.update(
-            {
-                "vectorizer_": None,
-                "row_noise_": None,
-                "version_": __version__,
-                "vocabulary_": words,
-                **attributes,
-            },
-            privacy_=guarantee,
-            epsilon_=guarantee.epsilon,
-            delta_=guarantee.delta,
-            components_=components,
-            n_features_in_=components.shape[1],
-        )
-        return model
-
-    def fit(self, X: Any = None, y: Any = None) -> ReleasedModel:
+    def fit(self, X: object = None, y: object = None) -> ReleasedModel:
         """Do nothing: a released model is not trained."""
         check_is_fitted(self)
         return self
 
-    def _read(self, X: Any) -> Any:
+    def _read(self, X: object) -> Iterable[sp.csr_array]:
         return super()._read(self._counts(X))
 
-    def _counts(self, X: Any) -> Any:
+    def _counts(self, X: object) -> object:
         """Counts of texts and of tables whose columns are words; the rest as it is."""
-        texts = None if self.vectorizer_ is None else texts_in(X)
-        if texts is not None:
-            return self.vectorizer_.transform(texts)
-        names = X.feature_names if are_shards(X) else getattr(X, "columns", None)
+        if self.vectorizer_ is not None:
+            texts = texts_in(X)
+            if texts is not None:
+                return self.vectorizer_.transform(texts)
+        in_shards = are_shards(X)
+        names = getattr(X, "feature_names" if in_shards else "columns", None)
         if self.vocabulary_ is None or names is None:
             return X
         self._check_words(names)
-        if are_shards(X):
+        if in_shards:
             return X
         return X.sparse.to_coo() if hasattr(X, "sparse") else np.asarray(X)
 
-    def _check_words(self, names: Any) -> None:
+    def _check_words(self, names: Iterable[object]) -> None:
         names = list(names)
-        if (
-            all(isinstance(name, str) for name in names)
-            and names != self.vocabulary_.tolist()
-        ):
-            texts = (
-                ""
-                if self.vectorizer_ is None
-                else "; of a table of texts, pass df['column']"
-            )
+        if not all(isinstance(name, str) for name in names):
+            return
+        if names != self.vocabulary_.tolist():
+            advice = "CountVectorizer(vocabulary=model.vocabulary_)"
+            if self.vectorizer_ is not None:
+                advice += "; of a table of texts, pass df['column']"
             raise ValueError(
                 f"the {len(names)} columns of X are not the {len(self.vocabulary_)} "
                 "words of this model in their order; count with "
-                f"{self.estimator_name_}'s own words, "
-                f"CountVectorizer(vocabulary=model.vocabulary_){texts}"
+                f"{self.estimator_name_}'s own words, {advice}"
             )
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(
+        self, input_features: Iterable[object] | None = None
+    ) -> np.ndarray:
         check_is_fitted(self)
         if input_features is not None and self.vocabulary_ is not None:
             self._check_words(input_features)
@@ -144,3 +118,37 @@ class ReleasedModel(BaseLDA):
         text = super().__repr__(N_CHAR_MAX)
         trained = getattr(self, "estimator_name_", None)
         return text if trained is None else f"<{text} of {trained}, {self.privacy_!r}>"
+
+
+def released_model(
+    components: npt.NDArray[np.float64],
+    guarantee: Guarantee,
+    *,
+    doc_topic_prior: float,
+    n_iter: int,
+    estimator_name: str,
+    parameters: dict[str, object],
+    vocabulary: Sequence[str] | None = None,
+    vectorizer: CountVectorizer | None = None,
+    version: str = __version__,
+    tables: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> ReleasedModel:
+    """A model of checked public values; `tables` have names of attributes, less "_"."""
+    model = ReleasedModel(doc_topic_prior)
+    model.components_ = components
+    model.n_features_in_ = components.shape[1]
+    model.n_iter_ = n_iter
+    model.privacy_ = guarantee
+    model.epsilon_ = guarantee.epsilon
+    model.delta_ = guarantee.delta
+    model.vocabulary_ = None
+    if vocabulary is not None:
+        model.vocabulary_ = np.array(vocabulary, dtype=object)
+    model.vectorizer_ = vectorizer
+    model.estimator_name_ = estimator_name
+    model.parameters_ = parameters
+    model.version_ = version
+    model.row_noise_ = None
+    for name, table in tables.items():
+        setattr(model, f"{name}_", table)
+    return model

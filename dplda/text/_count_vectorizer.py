@@ -35,8 +35,9 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
+from dplda.core._texts import CountsBySettings
 from dplda.datasets import load_public_vocabulary, load_word_vectors
-from dplda.leaf._calm import undisturbed
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import (
@@ -93,7 +94,9 @@ class OfTexts(TransformerMixin):
 
 # counts are sparse, which no data frame is made of: like CountVectorizer, without
 # set_output
-class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=None):
+class PrivateCountVectorizer(
+    OfTexts, CountsBySettings, PrivateEstimator, auto_wrap_output_keys=None
+):
     r"""Word counts in a vocabulary that is chosen with differential privacy.
 
     A vocabulary that :class:`~sklearn.feature_extraction.text.CountVectorizer` learns
@@ -295,24 +298,24 @@ class PrivateCountVectorizer(OfTexts, PrivateEstimator, auto_wrap_output_keys=No
         # One unit spreads a vector of L2 norm `radius` over its own terms, in integers.
         # Its terms that nobody else has pass the threshold with probability
         # `failure.delta`, all together.
-        with undisturbed():
-            found, weights = selection.release(counts, curator)  # public
-            heaviest = np.argsort(-weights, kind="stable")[: self.max_features]
-            if len(found):
-                self._set_words(found, weights, heaviest, selection, guarantee)
+        found, weights = selection.release(counts, curator)  # public
+        heaviest = np.argsort(-weights, kind="stable")[: self.max_features]
+        if len(found):
+            self._set_words(found, weights, heaviest, selection, guarantee)
         if not len(found):
             raise ValueError(
                 "no word passed the threshold, and the charge stands; use more "
                 "documents, a larger epsilon, or a public list of words as candidates"
             )
-        best = best_terms(
-            found,
-            weights,
-            selection.noise_multiplier,
-            choice.candidates,
-            self.max_features,
-            choice.vectors,
-        )  # public
+        with interruptible():
+            best = best_terms(
+                found,
+                weights,
+                selection.noise_multiplier,
+                choice.candidates,
+                self.max_features,
+                choice.vectors,
+            )  # public
         self._set_words(found, weights, best, selection, guarantee)
 
     def _set_words(

@@ -12,25 +12,47 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dplda.core._fold_in import BATCH
 from dplda.document._public_words import SHARED, Vectors, left_out
 from dplda.privacy import ApproximateDP
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
-from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, count_unit
+from dplda.privacy._mechanisms import (
+    MAX_RADIUS,
+    DiscreteGaussian,
+    NoNoise,
+    count_unit,
+)
 from dplda.privacy._streams import Purpose, Streams
 
 WORDS = "words"  # of the two steps in the plan
 ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
-# of the list: at epsilon 0.5 words miss 47.8% of KOS; 48.7 with 5, 50.3 with 100
+
+# Numbers of the prior of weights. All of it is post-processing of a release.
+# bins of the list: at epsilon 0.5 words miss 47.8% of KOS; 48.7 with 5, 50.3 with 100
 N_BINS = 30
+FIRST_BIN = 20  # places of the list in the first bin; the sizes of others grow
+SHIFT = 50  # of ranks in Zipf's law, weight ~ 1 / (rank + SHIFT): its top is flat
+SURE_LAW = 0.5  # least scale of this law, in its standard errors
+LEAST_MEAN = 0.05  # of a bin, over that of the law: noise may make it negative
+# least and largest standard deviation of weights in a bin, over their mean
+LEAST_SPREAD = 0.3
+LARGEST_SPREAD = 5.0
+# standard errors above which a bin's variance is its own: a few words of the subject
+SURE_VARIANCE = 4
 LEAST = 0.1  # of the weight at a place, which a term of any meaning is expected to have
-CELLS = 2000  # of the list whose posterior means are computed at a time
+
+# Grid of the posterior means: its first point over the prior mean, its last one over
+# the larger of the prior mean and the noisy weight, and the number of points.
+GRID_START = 1e-3
+GRID_END = 1.5
+GRID_POINTS = 160
 
 
 class Counts(NamedTuple):
@@ -45,7 +67,7 @@ class Counts(NamedTuple):
 class Selection:
     """One release: which terms of the units pass, and their noisy weights."""
 
-    mechanism: Any  # source of the noise
+    mechanism: DiscreteGaussian | NoNoise  # source of the noise
     failure: Event  # price of the threshold
     discover: bool  # whether terms outside of the public list may pass
     max_terms: int  # number of terms of a unit that count
@@ -56,7 +78,9 @@ class Selection:
 
     @property
     def radius(self) -> int:
-        return MAX_RADIUS if self.mechanism.exact else self.mechanism.radius
+        if isinstance(self.mechanism, NoNoise):
+            return MAX_RADIUS
+        return self.mechanism.radius
 
     @property
     def noise_multiplier(self) -> float:
@@ -67,9 +91,11 @@ class Selection:
         """Least integer that a term outside of the public list has to reach."""
         if not self.discover:
             return math.inf
-        if not isinstance(self.failure, ApproximateDP):
+        mechanism = self.mechanism
+        failure = self.failure
+        if isinstance(mechanism, NoNoise) or not isinstance(failure, ApproximateDP):
             return 1
-        return selection_threshold(self.mechanism, self.failure.delta, self.max_terms)
+        return selection_threshold(mechanism, failure.delta, self.max_terms)
 
     def count(
         self, sets: Sequence[set[str]], asked: Sequence[str], streams: Streams
@@ -140,8 +166,11 @@ def best_terms(
         mean, variance = _prior(y, noise)
         if vectors is not None:
             ratio = _by_meaning(y, noise, mean, variance, vectors[places[order]])
-            mean, variance = mean * ratio, variance * ratio**2
-        for piece in np.array_split(np.arange(len(order)), -(-len(order) // CELLS)):
+            mean = mean * ratio
+            variance = variance * ratio**2
+        at_once = BATCH // GRID_POINTS  # terms, whose grids are in memory together
+        for start in range(0, len(order), at_once):
+            piece = slice(start, start + at_once)
             means = _posterior(y[piece], noise, mean[piece], variance[piece])
             expected[order[piece]] = means
     return np.argsort(-expected, kind="stable")[:n_terms]
@@ -170,7 +199,7 @@ def selection_threshold(
     return math.ceil(float(reach.max()) * (1 + 1e-12)) + 1
 
 
-def _prior(y: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+def _prior(weights: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of the true weight at each place of the list.
 
     The list has the most frequent term first.
@@ -179,33 +208,38 @@ def _prior(y: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     the list remains. Where noise hides the variance, it leans on that of the other
     bins.
     """
-    rank = np.arange(1.0, len(y) + 1)
-    zipf = 1 / (rank + 50)
-    precision = (zipf**2).sum() / noise**2
-    zipf *= max((zipf * y).sum() / noise**2 / precision, 0.5 / math.sqrt(precision))
-    edges = np.unique(np.geomspace(min(20, len(y)), len(y), N_BINS).round().astype(int))
-    starts, sizes = np.concatenate([[0], edges[:-1]]), np.diff(edges, prepend=0)
+    rank = np.arange(1.0, len(weights) + 1)
+    law = 1 / (rank + SHIFT)
+    # its scale by least squares
+    precision = (law**2).sum() / noise**2
+    scale = (law * weights).sum() / noise**2 / precision
+    law *= max(scale, SURE_LAW / math.sqrt(precision))
+    ends = np.geomspace(min(FIRST_BIN, len(weights)), len(weights), N_BINS).round()
+    edges = np.unique(ends.astype(int))
+    starts = np.concatenate([[0], edges[:-1]])
+    sizes = np.diff(edges, prepend=0)
 
     def average(values: np.ndarray) -> np.ndarray:
         return np.add.reduceat(values, starts) / sizes
 
-    law = average(zipf)
-    mean = _combined(average(y), noise**2 / sizes, law, law**2)
-    mean = np.maximum(mean, 0.05 * law)
-    excess = average((y - np.repeat(mean, sizes)) ** 2) - noise**2
+    law_mean = average(law)
+    mean = _combined(average(weights), noise**2 / sizes, law_mean, law_mean**2)
+    mean = np.maximum(mean, LEAST_MEAN * law_mean)
+    excess = average((weights - np.repeat(mean, sizes)) ** 2) - noise**2
     error = 2 * (noise**2 + np.maximum(excess, 0)) ** 2 / sizes
-    weight = mean**4 / error
-    common = (
-        np.clip((weight * excess / mean**2).sum() / weight.sum(), 0.3**2, 5.0**2)
-        * mean**2
-    )
+    # variances over squared means: of all bins together, then of each
+    certainty = mean**4 / error
+    of_all = (certainty * excess / mean**2).sum() / certainty.sum()
+    common = np.clip(of_all, LEAST_SPREAD**2, LARGEST_SPREAD**2) * mean**2
     variance = _combined(np.maximum(excess, 0), error, common, common**2)
-    is_sure = excess > 4 * noise**2 * np.sqrt(2 / sizes)  # a few words of the subject
+    is_sure = excess > SURE_VARIANCE * noise**2 * np.sqrt(2 / sizes)
     variance = np.where(is_sure, excess, variance)
-    variation = np.maximum(variance / mean**2, 0.3**2)
-    place, log_rank = average(np.log(rank)), np.log(rank)
+    variation = np.maximum(variance / mean**2, LEAST_SPREAD**2)
+    log_rank = np.log(rank)
+    place = average(log_rank)
     means = np.exp(np.interp(log_rank, place, np.log(mean)))
-    return means, means**2 * np.exp(np.interp(log_rank, place, np.log(variation)))
+    variations = np.exp(np.interp(log_rank, place, np.log(variation)))
+    return means, means**2 * variations
 
 
 def _by_meaning(
@@ -216,11 +250,13 @@ def _by_meaning(
     vectors: np.ndarray,
 ) -> np.ndarray:
     """What the noisy weights of all others say of each term, over its prior mean."""
-    own, precision = variance / mean**2, mean**2 / (variance + noise**2)
+    own = variance / mean**2
+    precision = mean**2 / (variance + noise**2)
     penalty = 1 / (SHARED * np.average(own, weights=precision))
     directions = Vectors.of(vectors).directions
-    found = left_out(directions, (y / mean - 1)[:, None], precision, penalty)[:, 0]
-    return np.maximum(1 + found, LEAST)
+    deviations = (y / mean - 1)[:, None]
+    found = left_out(directions, deviations, precision, penalty)
+    return np.maximum(1 + found[:, 0], LEAST)
 
 
 def _combined(
@@ -234,9 +270,12 @@ def _posterior(
     y: np.ndarray, noise: float, mean: np.ndarray, variance: np.ndarray
 ) -> np.ndarray:
     """Posterior means under gamma priors and normal noise, on a grid for each cell."""
-    y, mean, variance = (values[:, None] for values in (y, mean, variance))
-    largest = 1.5 * np.maximum(y, mean)
-    grid = 1e-3 * mean * (largest / (1e-3 * mean)) ** np.linspace(0, 1, 160)
+    y = y[:, None]
+    mean = mean[:, None]
+    variance = variance[:, None]
+    smallest = GRID_START * mean
+    largest = GRID_END * np.maximum(y, mean)
+    grid = smallest * (largest / smallest) ** np.linspace(0, 1, GRID_POINTS)
     # one power is the step
     log_joint = mean**2 / variance * np.log(grid) - grid * mean / variance
     log_joint -= 0.5 * ((y - grid) / noise) ** 2

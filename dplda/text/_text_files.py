@@ -12,10 +12,12 @@ import csv
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._files import check_unpacked, largest_size, opened
 
 # Kind of file by suffix. All but Parquet may be compressed by gzip.
@@ -28,9 +30,11 @@ KINDS = {
     ".parquet": "Parquet",
 }
 ALLOWED = "a folder of text files (.txt), or .csv, .tsv, .jsonl, .ndjson or .parquet"
-# rows that are read at a time; bytes of a row without text
-PARQUET_ROWS, LEAST_ROW = 32, 64
-LARGEST_CELL = 2**31 - 1  # characters; the default of the module csv is 131,072
+PARQUET_ROWS = 32  # that are read at a time
+
+
+# of a table: where each one is, and its cells by their columns
+Rows: TypeAlias = Iterator[tuple[str, dict[str, object]]]
 
 
 class Texts(NamedTuple):
@@ -73,25 +77,27 @@ def read_texts(
             "table"
         )
     columns = [text_column] if id_column is None else [text_column, id_column]
-    texts, ids = [], []
+    texts: list[str] = []
+    ids: list[str] = []
     for file in files:
+        rows: Rows
         if kind == "text":
-            rows: Rows = iter(
-                [(f"{file}", {text_column: _read(file, encoding).read()})]
-            )
-            ids.append(
-                file.relative_to(path).as_posix() if path.is_dir() else file.name
-            )
+            rows = iter([(f"{file}", {text_column: _read(file, encoding).read()})])
+            name = file.relative_to(path).as_posix() if path.is_dir() else file.name
+            ids.append(name)
         elif kind == "Parquet":
             rows = _rows_of_parquet(file, columns)
         elif kind == "CSV":
-            is_tsv = ".tsv" in (suffix.lower() for suffix in file.suffixes)
-            between = separator or ("\t" if is_tsv else ",")
-            rows = _rows_of_csv(_read(file, encoding), file, columns, between)
+            is_tsv = ".tsv" in [suffix.lower() for suffix in file.suffixes]
+            usual = "\t" if is_tsv else ","
+            rows = _rows_of_csv(
+                _read(file, encoding), file, columns, separator or usual
+            )
         else:
             rows = _rows_of_json(_read(file, encoding), file)
         for where, row in rows:
-            if missing := [column for column in columns if column not in row]:
+            missing = [column for column in columns if column not in row]
+            if missing:
                 raise ValueError(
                     f"{where} has no column {missing[0]!r}: name columns by "
                     "--text-column, --user-column or --id-column, and see whether "
@@ -127,11 +133,9 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
     files = sorted(file for file in inside if _kind(file))
     kinds = sorted({_kind(file) for file in files})
     if len(kinds) != 1:
-        found = (
-            f"files of several kinds ({', '.join(kinds)})"
-            if kinds
-            else "nothing to be read"
-        )
+        found = "nothing to be read"
+        if kinds:
+            found = f"files of several kinds ({', '.join(kinds)})"
         raise ValueError(
             f"{path} is of an unknown kind, or holds {found}; give {ALLOWED}, all of "
             "one kind"
@@ -152,7 +156,7 @@ def _files(path: Path) -> tuple[list[Path], str, int]:
 
 def _kind(path: Path) -> str:
     """The kind of a file by its name; empty if it is none of those that are read."""
-    *_, last = ["", *(suffix.lower() for suffix in path.suffixes)]
+    last = path.suffix.lower()
     if last != ".gz":
         return KINDS.get(last, "")
     kind = _kind(path.with_suffix(""))
@@ -171,7 +175,7 @@ def _read(path: Path, encoding: str) -> io.StringIO:
         ) from None
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: object, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -185,7 +189,7 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _id(value: Any, where: str) -> str:
+def _id(value: object, where: str) -> str:
     """An id as text. Values that become equal are one user, which protects more."""
     text = str(value).strip() if isinstance(value, (str, int)) else ""
     if not text or isinstance(value, bool):
@@ -196,14 +200,11 @@ def _id(value: Any, where: str) -> str:
     return text
 
 
-# where each one is, and its cells by their columns
-Rows = Iterator[tuple[str, dict[str, Any]]]
-
-
 def _rows_of_csv(
     file: io.StringIO, path: Path, columns: list[str], separator: str
 ) -> Rows:
-    csv.field_size_limit(LARGEST_CELL)
+    # characters of a cell; the default of the module is 131,072
+    csv.field_size_limit(LARGEST_INTEGER)
     reader = csv.DictReader(file, delimiter=separator, strict=True)
     try:
         _check_header(list(reader.fieldnames or []), path, columns)
@@ -241,7 +242,7 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
         raise ImportError(
             f"reading {path} needs pyarrow (dplda's extra 'files')"
         ) from None
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     left = largest_size(path)
     try:
         file = parquet.ParquetFile(path)
@@ -250,16 +251,19 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
         # a cell may be as large as all that is stored, and stand in many rows: few at a
         # time
         batches = file.iter_batches(batch_size=PARQUET_ROWS, columns=columns)
-        while left >= 0 and (batch := next(batches, None)) is not None:
-            left -= batch.nbytes + LEAST_ROW * batch.num_rows
+        while left >= 0:
+            batch = next(batches, None)
+            if batch is None:
+                break
+            # a row without text is a dict, too
+            left -= batch.nbytes + sys.getsizeof({}) * batch.num_rows
             rows += batch.to_pylist()
     except (OSError, ValueError):
         raise ValueError(f"{path} is not a valid Parquet file") from None
     _check_header(file.schema_arrow.names, path, columns)
     check_unpacked(left >= 0, path)
-    yield from (
-        (f"{path}, row {number}", row) for number, row in enumerate(rows, start=1)
-    )
+    for number, row in enumerate(rows, start=1):
+        yield f"{path}, row {number}", row
 
 
 def _check_header(header: list[str], path: Path, columns: list[str]) -> None:

@@ -34,12 +34,12 @@ from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import Plan, plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
-from dplda.leaf._calm import undisturbed
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import split_epsilon
-from dplda.reading._displays import list_topics
+from dplda.reading._displays import TopicRow, list_topics
 from dplda.release._release import save_release
 from dplda.text._count_vectorizer import (
     OfTexts,
@@ -237,14 +237,14 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             self.vectorizer_ = words
             if is_chosen:
                 words._fit_paid(texts, user_ids, charge)  # public
-            self._add_public_inputs(topics)
-            counts = words.transform(texts)  # private
+            with interruptible():
+                self._add_public_inputs(topics)
+                counts = words.transform(texts)  # private
             try:
                 topics._fit_paid(counts, user_ids, charge)  # public
             finally:
                 if hasattr(topics, "components_"):
-                    with undisturbed():
-                        self._publish(topics)
+                    self._publish(topics)
         return self
 
     def transform(self, raw_documents: Iterable[str]) -> np.ndarray:
@@ -294,7 +294,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         save_release(self, path)
 
     @property
-    def topics_(self) -> list[dict[str, Any]]:
+    def topics_(self) -> list[TopicRow]:
         """Row, share, flag and ten words of each topic, most evidence first."""
         check_is_fitted(self, "components_")
         return list_topics(self.model_, self.vocabulary_)

@@ -37,7 +37,7 @@ from dplda.gibbs._frozen_table import (
     pieces_of,
     uniform_topics,
 )
-from dplda.leaf._calm import undisturbed
+from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy import Guarantee, NonPrivate, Repeated, calibrate
@@ -167,7 +167,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         theorem="docs/proofs_word.md",
     )
     _parameter_constraints = {
-        **BaseLDA._parameter_constraints | N_COMPONENTS,
+        **BaseLDA._parameter_constraints,
+        **N_COMPONENTS,
         **PRIVACY_CONSTRAINTS,
         "noise_epsilon": [
             None,
@@ -285,34 +286,38 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             last = n_done
             try:
                 for t in rounds(self, n_done + 1, n_done + n_sweeps):
-                    if released is not None:
-                        table = HalfTable.from_counts(
-                            released.total,
-                            mechanisms.count_clip,
-                            self.topic_word_prior,
-                            mean=released.noise_mean,
-                            unit=released.n,
-                            n_jobs=self.n_jobs,
-                        )  # public
-                        # Two words' probabilities of a topic differ at most by
-                        # exp(sampling_epsilon), because the clip bounds the ratio of
-                        # their weights. One draw depends on the replaced word; all
-                        # other draws read public topics and the table only.
-                        n_drawn += 1
-                        draw = partial(
-                            draw_topics,
-                            pieces,
-                            topics,
-                            table,
-                            doc_topic_prior=self.doc_topic_prior,
-                            streams=streams,
-                            t=n_drawn,
-                            n_jobs=self.n_jobs,
-                        )
-                        topics = curator.publish(
-                            draw, [mechanisms.topic_event], label=TOPICS, round=n_drawn
-                        )  # public
-                    counts = by_word.count(topics, cells, self.n_jobs)  # private
+                    with interruptible():
+                        if released is not None:
+                            table = HalfTable.from_counts(
+                                released.total,
+                                mechanisms.count_clip,
+                                self.topic_word_prior,
+                                mean=released.noise_mean,
+                                unit=released.n,
+                                n_jobs=self.n_jobs,
+                            )  # public
+                            # Two words' probabilities of a topic differ at most by
+                            # exp(sampling_epsilon), because the clip bounds the ratio
+                            # of their weights. One draw depends on the replaced word;
+                            # all other draws read public topics and the table only.
+                            n_drawn += 1
+                            draw = partial(
+                                draw_topics,
+                                pieces,
+                                topics,
+                                table,
+                                doc_topic_prior=self.doc_topic_prior,
+                                streams=streams,
+                                t=n_drawn,
+                                n_jobs=self.n_jobs,
+                            )
+                            topics = curator.publish(
+                                draw,
+                                [mechanisms.topic_event],
+                                label=TOPICS,
+                                round=n_drawn,
+                            )  # public
+                        counts = by_word.count(topics, cells, self.n_jobs)  # private
                     # A replaced word moves two counts by one each: the two cells that
                     # the mechanism charges. The noisy counts take the place of the
                     # counts, until the next count.
@@ -325,18 +330,16 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                         n_jobs=self.n_jobs,
                     )  # public
                     released = NoisyCounts(noisy, 1, mechanisms)  # public
-                    with undisturbed():
-                        if t == begin_anew:
-                            total[:] = 0
-                            n = 0
-                        total += noisy  # public
-                        n += 1
-                        last = t
+                    if t == begin_anew:
+                        total[:] = 0
+                        n = 0
+                    total += noisy  # public
+                    n += 1
+                    last = t
             finally:
                 if last > n_done:
                     average = NoisyCounts(total, n, mechanisms)
-                    with undisturbed():
-                        self._publish(average, last, earlier, streams, charge)
+                    self._publish(average, last, earlier, streams, charge)
             if last >= self.max_iter:
                 warn_if_weak(self)
         return self

@@ -1,0 +1,268 @@
+"""The card of a guarantee: what it means, in words and short lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Protocol, TypeAlias
+from urllib.parse import quote
+
+from dplda.leaf._checks import escaped
+from dplda.privacy._accounting import is_chargeable
+from dplda.privacy._events import ApproximateDP, Event
+from dplda.privacy._groups import has_parts
+
+Row: TypeAlias = tuple[str, str]  # label and text of a line of the card
+# One number for all rounds, or one for each.
+PerRound: TypeAlias = float | tuple[float, ...] | None
+
+# Largest epsilon of each grade that the text names: a convention.
+_GRADES = {"strong": 1.0, "reasonable": 3.0, "weak": 8.0, "very weak": 20.0}
+_SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
+# of a grade better than nominal: above it, some units may be published whole
+_LARGEST_DELTA = 1e-3
+_PARTS = 100  # of a document: a mean one of the corpus KOS has as many words
+_LIMIT_OF_PART = "; neither a document nor a person"
+# What the first line of the card says of those who may take it for more.
+_LIMITS = {
+    "document": "; a part of one is protected less, and a person with several less or "
+    "not at all",
+    "user": " with all documents; a part of a user, such as one text, is protected "
+    "less",
+}
+NOT_COVERED = (
+    "the texts themselves; what many of them have in common, such as a frequent name; "
+    "words learned without noise; scores, perplexities and transforms of private "
+    "documents; other results from the same texts; running time and memory"
+)
+PAGES = "https://github.com/dplda/dplda/blob/main/docs/"
+
+
+class Part(Protocol):
+    """What the card says of a part of the unit."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+
+class Stated(Protocol):
+    """What the card reads of a guarantee; `Guarantee` says what the fields are."""
+
+    @property
+    def unit(self) -> str: ...
+    @property
+    def relation(self) -> str: ...
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def mechanism(self) -> str: ...
+    @property
+    def sensitivity(self) -> float: ...
+    @property
+    def noise_scale(self) -> PerRound: ...
+    @property
+    def seeded(self) -> bool: ...
+    @property
+    def assumptions(self) -> tuple[str, ...]: ...
+    @property
+    def events(self) -> tuple[Event, ...]: ...
+    @property
+    def total_variation(self) -> float: ...
+    @property
+    def trusted(self) -> str: ...
+    @property
+    def provenance(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def ledger(self) -> str: ...
+    @property
+    def theorem(self) -> str: ...
+    @property
+    def gaussian_mu(self) -> float | None: ...
+    def detection_rate(self) -> float: ...
+    def for_part_of_unit(self) -> Part: ...
+
+
+# ---- the forms of the card -----------------------------------------------------------
+
+
+def summary(guarantee: Stated) -> str:
+    """The first lines: who is protected, how much, and what is not."""
+    return _plain(_first_rows(guarantee))
+
+
+def text(guarantee: Stated) -> str:
+    """All lines, with an empty one after the first ones."""
+    return f"{summary(guarantee)}\n\n{_plain(_other_rows(guarantee))}"
+
+
+def markdown(guarantee: Stated) -> str:
+    """A table with one row for each line."""
+    lines = ["| | |", "| --- | --- |"]
+    for label, words in (*_first_rows(guarantee), *_other_rows(guarantee)):
+        cell = escaped(words, "markdown")
+        if label == "theorem":
+            page = quote(words.removeprefix("docs/"), safe="/#")
+            cell = f"[{cell}]({PAGES}{page})"
+        lines.append(f"| {label} | {cell} |")
+    return "\n".join(lines)
+
+
+def _plain(rows: Iterable[Row]) -> str:
+    return "\n".join(f"{label:13}{words}".rstrip() for label, words in rows)
+
+
+# ---- its lines -----------------------------------------------------------------------
+
+
+def _is_private(guarantee: Stated) -> bool:
+    return guarantee.epsilon < math.inf
+
+
+def _first_rows(guarantee: Stated) -> Iterator[Row]:
+    unit = guarantee.unit
+    if not _is_private(guarantee):
+        yield "protects", f"no {unit}: there is no privacy guarantee"
+        return
+    limit = _LIMITS.get(unit, "") if has_parts(unit) else _LIMIT_OF_PART
+    much = (
+        f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g}: "
+        f"{_grade(guarantee)} protection"
+    )
+    if not has_parts(unit):
+        much += " of a document"
+    if guarantee.seeded:
+        much += "; none against anyone who knows or guesses the given seed"
+    yield "protects", f"every single {unit}{limit}"
+    yield "how much", much
+    yield "not covered", NOT_COVERED
+
+
+def _other_rows(guarantee: Stated) -> Iterator[Row]:
+    private = _is_private(guarantee)
+    if private:
+        yield from _meaning(guarantee)
+        yield from _noise(guarantee)
+    else:
+        yield (
+            "strength",
+            "none: anyone who sees it may be able to read parts of the data in it",
+        )
+        yield "mechanism", guarantee.mechanism
+    if guarantee.trusted:
+        yield "trusted", guarantee.trusted
+    for name, origin in guarantee.provenance:
+        yield "inputs", f"{name}: {origin}"
+    if private:
+        for condition in guarantee.assumptions:
+            yield "holds if", condition
+    if guarantee.ledger:
+        yield "ledger", guarantee.ledger
+    if guarantee.theorem and private:
+        yield "theorem", guarantee.theorem
+
+
+def _grade(guarantee: Stated) -> str:
+    """The word of the scale, which is for documents and persons."""
+    cost = guarantee.epsilon
+    if not has_parts(guarantee.unit):
+        cost *= _PARTS
+    if guarantee.delta <= _LARGEST_DELTA:
+        for word, most in _GRADES.items():
+            if cost <= most:
+                return word
+    return "nominal"
+
+
+def _scale(guarantee: Stated) -> str:
+    """What the grade is measured by."""
+    if guarantee.delta > _LARGEST_DELTA:
+        return (
+            f"a delta above {_LARGEST_DELTA:g} allows that some units are published "
+            "whole"
+        )
+    if has_parts(guarantee.unit):
+        return _SCALE
+    return (
+        f"a document of {_PARTS} {guarantee.unit}s pays up to {_PARTS} times as much, "
+        f"and for it {_SCALE}"
+    )
+
+
+def _meaning(guarantee: Stated) -> Iterator[Row]:
+    """What epsilon and delta promise, in several ways."""
+    unit = guarantee.unit
+    yield (
+        "meaning",
+        "epsilon and delta limit how much more likely the release is from one of "
+        f"two data sets that differ in one {unit} only: {guarantee.relation}.",
+    )
+    yield "strength", f"{_grade(guarantee)} protection ({_scale(guarantee)})"
+    if guarantee.gaussian_mu is not None:
+        mu = _rounded(guarantee.gaussian_mu, 3)
+        yield "strength", f"Gaussian differential privacy with mu = {mu}"
+    if has_parts(unit) and not unit.startswith(("part", "group")):
+        part = guarantee.for_part_of_unit().epsilon
+        bound = "no proved epsilon"
+        if part < math.inf:
+            bound = f"epsilon = {_rounded(part)}"
+        yield (
+            "a part",
+            f"of one {unit}, such as one of several texts or persons in it, is "
+            f"protected with {bound} while the rest of the {unit} stays.",
+        )
+    found = _rounded(100.0 * guarantee.detection_rate(), 3)
+    yield (
+        "detection",
+        "Someone sees everything that was released, knows all other data, and "
+        f"tests for one particular {unit} with a false alarm in 1 of 100 cases. "
+        f"The best such test finds it in at most {found} of 100 cases in which it "
+        "is present (blind guessing: 1).",
+    )
+
+
+def _noise(guarantee: Stated) -> Iterator[Row]:
+    """The noise behind the promise."""
+    events = guarantee.events
+    # if others drew the noise, its scale and its key are not known here
+    of_others = bool(events) and all(isinstance(e, ApproximateDP) for e in events)
+    mechanism = guarantee.mechanism
+    if guarantee.noise_scale is not None and not of_others:
+        mechanism += (
+            f"; one {guarantee.unit} changes all numbers of a release together by at "
+            f"most {guarantee.sensitivity:.4g}, the noise has scale "
+            f"{_spread(guarantee.noise_scale)}"
+        )
+    yield "mechanism", mechanism
+    distance = guarantee.total_variation
+    if distance > 0.0:
+        effect = "delta leaves out that distance, and the numbers above hold up to it."
+        if is_chargeable(distance, guarantee.epsilon, guarantee.delta):
+            effect = "delta includes the effect."
+        yield (
+            "randomness",
+            "The random numbers of the computer differ from the ideal ones of the "
+            f"theorem by at most {distance:.2g} in total variation; {effect}",
+        )
+    if not of_others:
+        key = "a secret key that was not kept"
+        if guarantee.seeded:
+            key = (
+                "a given seed: none of this holds against anyone who knows or guesses "
+                "it"
+            )
+        yield "key", f"The noise was drawn from {key}."
+
+
+def _spread(value: float | tuple[float, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"between {min(value):.4g} and {max(value):.4g}, round by round"
+    return f"{value:.4g}"
+
+
+def _rounded(number: float, digits: int = 5) -> str:
+    """So many digits, and never too small."""
+    upwards = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{Decimal(number).normalize(upwards):f}"

@@ -1,0 +1,205 @@
+"""Groups of units, such as the rows of one person, and parts of a unit.
+
+docs/proofs_document.md proves what holds for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplda.leaf._checks import check_integer
+from dplda.leaf._users import visible
+from dplda.privacy._accounting import (
+    all_gaussian,
+    delta_charge,
+    epsilon_of,
+    is_chargeable,
+)
+from dplda.privacy._composition import Groups
+from dplda.privacy._curves import MARGIN
+from dplda.privacy._events import (
+    ApproximateDP,
+    Event,
+    Gaussian,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+)
+
+_WITHOUT_PARTS = ("word", "token", "bit")
+
+
+def has_parts(unit: str) -> bool:
+    """Whether a part of a unit is a thing of its own, such as a text of a user."""
+    return unit not in _WITHOUT_PARTS
+
+
+# ---- what so many units can change ---------------------------------------------------
+
+
+def group_events(
+    groups: Groups,
+    size: int,
+    delta: float,
+    total_variation: float,
+    *,
+    whole: bool = True,
+) -> tuple[Event, ...]:
+    """Events that dominate what `size` units can change.
+
+    Either each step has an event of its own, or one event states the (epsilon, delta)
+    of a chain of neighbors at this delta. The cheaper ones are taken. `whole`: units
+    come or go, and are not those of one data set in the place of others.
+    """
+
+    def cost(events: tuple[Event, ...]) -> float:
+        return epsilon_of(events, delta, total_variation=total_variation)
+
+    options: list[tuple[Event, ...]] = []
+    of_steps = events_of_steps(groups, size, whole=whole)
+    if of_steps is not None:
+        options.append(of_steps)
+    if not all_gaussian(groups):
+        epsilon = _chain(groups, size, delta, total_variation)
+        options.append((statement(epsilon, delta),))
+    return min(options, key=cost)
+
+
+def events_of_steps(
+    groups: Groups, size: int, *, whole: bool
+) -> tuple[Event, ...] | None:
+    """An event for the `size` units of each step; None if some step has none."""
+    events = []
+    for event, count in groups:
+        step = event_of_step(event, size, whole=whole)
+        if step is None:
+            return None
+        events.append(Repeated(step, count))
+    return tuple(events)
+
+
+def event_of_step(event: Event, size: int, *, whole: bool = True) -> Event | None:
+    """The event of a step for `size` units, if it has one of the same kind."""
+    match event:
+        case Gaussian(noise_multiplier):
+            return Gaussian(noise_multiplier / size)
+        case PoissonSampled(rate, Gaussian(noise_multiplier)):
+            anyone = 1.0
+            if whole:  # a secret sample hides who comes or goes
+                anyone = -math.expm1(size * math.log1p(-rate)) * MARGIN
+            return PoissonSampled(min(1.0, anyone), Gaussian(noise_multiplier / size))
+        case ApproximateDP(epsilon, delta) if not whole:
+            # a threshold bounds terms of one unit alone
+            return statement(size * epsilon, delta * _n_deltas(epsilon, size))
+        case _:
+            return None
+
+
+def statement(epsilon: float, delta: float) -> Event:
+    """The event of something that is (epsilon, delta)-differentially private."""
+    if epsilon < math.inf and delta < 1.0:
+        return ApproximateDP(epsilon, delta)
+    return NonPrivate()
+
+
+def _n_deltas(epsilon: float, size: int) -> float:
+    """1 + exp(epsilon) + ... + exp((size - 1) epsilon), infinite if it is no float."""
+    if epsilon == 0.0:
+        return float(size)
+    if size * epsilon > 700.0:
+        return math.inf
+    return math.expm1(size * epsilon) / math.expm1(epsilon) * MARGIN
+
+
+def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> float:
+    """Epsilon of a chain of neighbors, each with the same delta; infinite if none.
+
+    A larger delta of each has a smaller epsilon. The search starts above the largest
+    that the chain can pay for, and each step stays above it until the chain can pay.
+    """
+    events = [Repeated(event, count) for event, count in groups]
+    single = delta
+    for _ in range(100):
+        step = epsilon_of(events, single)
+        epsilon = size * step * MARGIN
+        if epsilon == math.inf:
+            return math.inf
+        left = delta
+        if is_chargeable(total_variation, epsilon, delta):
+            left -= delta_charge(total_variation, epsilon)
+        if single == 0.0 or single * _n_deltas(step, size) <= left:
+            return epsilon
+        # a little more, so that the search ends
+        single = 0.99 * left / _n_deltas(step, size)
+    return size * epsilon_of(events, 0.0) * MARGIN
+
+
+# ---- rows of several persons ---------------------------------------------------------
+
+
+def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[np.intp]:
+    """Choose rows so that every person is an owner of at most `max_rows` of them.
+
+    Rows are taken in their order. A row is left out if one of its owners, such as the
+    sender and the recipients of a mail, has `max_rows` rows already.
+
+    Parameters
+    ----------
+    owners : iterable of iterable of hashable
+        The persons of each row. A row without owners is kept. A string, which would be
+        taken for its letters, is a TypeError; a missing owner, such as NaN, a
+        ValueError.
+    max_rows : int
+        Largest number of kept rows of one person, at least 1.
+
+    Returns
+    -------
+    rows : ndarray of int
+        Increasing indices of the rows that are kept. No further row could be added.
+
+    Notes
+    -----
+    **Privacy.** The unit is a person, and neighbors differ in the words of all rows of
+    one person, which become empty. *The lists of owners and the order of the rows are
+    public*. Then ``model.privacy_.for_groups(max_rows)`` is the guarantee
+    (``docs/proofs_document.md``). It says nothing about who wrote to whom.
+
+    Examples
+    --------
+    >>> from dplda.privacy import limit_rows
+    >>> people = [["ann", "bob"], ["ann", "cid"], ["ann", "bob"], ["bob", "cid"]]
+    >>> limit_rows(people, max_rows=2)
+    array([0, 1, 3])
+    """
+    max_rows = check_integer("max_rows", max_rows, 1, 2**31)
+    n_kept: Counter[Hashable] = Counter()
+    rows = []
+    for row, given in enumerate(owners):
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise TypeError(
+                'the owners of a row must be a list of persons, such as ["ann"], got '
+                f"{type(given).__name__}"
+            )
+        persons = set(map(visible, given))
+        if any(map(_is_missing, persons)):
+            raise ValueError(
+                "an owner is missing (None or NaN), and a missing owner bounds "
+                "nobody's rows; leave these rows out, or name their owners"
+            )
+        if all(n_kept[person] < max_rows for person in persons):
+            n_kept.update(persons)
+            rows.append(row)
+    return np.array(rows, dtype=np.intp)
+
+
+def _is_missing(person: Hashable) -> bool:
+    """Whether a person is None, NaN, or pandas' NaT or NA."""
+    try:
+        return person is None or bool(person != person)
+    except TypeError:  # NA is neither equal to itself nor different
+        return True
