@@ -506,40 +506,51 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                     documents, table.weight, step, curator, self.n_jobs
                 )  # public
                 table = learn_totals(table, totals, noise_scale)  # public
-                yield table
-                continue
-            rates = self._rates(documents, table, step.rate)  # private
-            units = curator.sample(rates, round=step.t - 1)  # secret
-            norm = rules.bound(documents, step.norm)  # public
-            tables = rules.tables(table, step, norm, room)  # public
-            with interruptible():
-                total = documents.sum_topics(
-                    units, tables, step.rate / rates
-                )  # private
-            # One unit moves `total` by at most the radius in L2: its contribution is
-            # clipped to `tables.radius` in integers. The contribution reads the
-            # documents of the unit, their own topic weights and past releases only, so
-            # that no other unit's contribution changes.
-            noisy = curator.release(
-                total,
-                step.mechanism,
-                label=COUNTS,
-                round=step.stream,
-                sampling_probability=step.rate,
-                overwrite_value=True,
-                n_jobs=self.n_jobs,
-            )  # public
-            table = learn(
-                table,
-                noisy,
-                step,
-                unit=norm / tables.radius / step.rate,
-                share=self._share(step),
-                is_centered=rules.is_centered,
-                least=self.topic_word_prior,
-                n_jobs=self.n_jobs,
-            )  # public
+            else:
+                table = self._topics_round(
+                    documents, table, step, curator, rules, room
+                )  # public
             yield table
+
+    def _topics_round(
+        self,
+        documents: PrivateSide,
+        table: NoisyTable,
+        step: Round,
+        curator: Curator,
+        rules: Rules,
+        room: np.ndarray,
+    ) -> NoisyTable:
+        """What is known after a round of topics, which is public."""
+        rates = self._rates(documents, table, step.rate)  # private
+        units = curator.sample(rates, round=step.t - 1)  # secret
+        norm = rules.bound(documents, step.norm)  # public
+        tables = rules.tables(table, step, norm, room)  # public
+        with interruptible():
+            total = documents.sum_topics(units, tables, step.rate / rates)  # private
+        # One unit moves `total` by at most the radius in L2: its contribution is
+        # clipped to `tables.radius` in integers. The contribution reads the documents
+        # of the unit, their own topic weights and past releases only, so that no other
+        # unit's contribution changes.
+        noisy = curator.release(
+            total,
+            step.mechanism,
+            label=COUNTS,
+            round=step.stream,
+            sampling_probability=step.rate,
+            overwrite_value=True,
+            n_jobs=self.n_jobs,
+        )  # public
+        return learn(
+            table,
+            noisy,
+            step,
+            unit=norm / tables.radius / step.rate,
+            share=self._share(step),
+            is_centered=rules.is_centered,
+            least=self.topic_word_prior,
+            n_jobs=self.n_jobs,
+        )  # public
 
     def _publish(
         self, table: NoisyTable, steps: list[Round], job: Job, charge: Charge
