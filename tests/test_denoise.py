@@ -22,6 +22,7 @@ from dplda.document._table_estimate import (
     estimated,
     temper,
     topic_shares,
+    topic_sizes,
     word_probabilities,
 )
 from dplda.document._word_totals import WordTotals
@@ -143,7 +144,8 @@ def test_tables_of_a_round(n_topics):
     )
     table = released.table.astype(float)
     used = pad(np.full((40, n_topics), 7))
-    phi = word_probabilities(released.table, used.copy(), None)
+    sizes = topic_sizes(released.table, None)
+    phi = word_probabilities(released.table, sizes, used.copy(), None)
     assert phi[:, n_topics:].sum() == 0
     np.testing.assert_allclose(phi[:, :n_topics], table / table.sum(axis=0), rtol=2e-7)
     center = topic_shares(released.table, used.copy(), None)

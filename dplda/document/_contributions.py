@@ -24,8 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._corpus import row_blocks
-from dplda.core._fold_in import Inference as FoldIn
 from dplda.core._fold_in import (
+    Inference,
     OwnCounts,
     Steps,
     e_step,
@@ -42,7 +42,7 @@ from dplda.document._document_budget import (
     Noise,
     Round,
 )
-from dplda.document._private_side import Inference, PrivateSide, RoundTables
+from dplda.document._private_side import PrivateSide, RoundInference, RoundTables
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _variational
@@ -209,7 +209,7 @@ class Documents:
         n_docs = np.minimum(np.diff(before[self.unit_ptr]), most)
         return np.array([n_docs.sum(), np.count_nonzero(n_docs)])
 
-    def infer(self, units: np.ndarray, inference: Inference) -> None:
+    def infer(self, units: np.ndarray, inference: RoundInference) -> None:
         """Improve the topic weights of `units`, as `inference` says."""
         rows = self.rows_of(units)
         if inference.by_e_step:
@@ -225,7 +225,7 @@ class Documents:
         if inference.anew:
             self.theta[rows, : self.n_components] = 1.0 / self.n_components
         own = inference.own
-        fold_in = FoldIn(
+        fold_in = Inference(
             inference.table,
             self.n_components,
             inference.doc_topic_prior,

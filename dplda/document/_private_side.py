@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 
-class Inference(NamedTuple):
+class RoundInference(NamedTuple):
     """How the units of a round infer the topic weights of their documents; public."""
 
     # p(word | topic), or exp(E[log beta]) by the E-step, (n_words, padded) float32
@@ -29,7 +29,9 @@ class Inference(NamedTuple):
 class RoundTables(NamedTuple):
     """What the units of a round are told; public."""
 
-    inference: Inference | None  # None: their topic weights are those of the last one
+    inference: (
+        RoundInference | None
+    )  # None: their topic weights are those of the last one
     factor: np.ndarray  # tempered p(word | topic), as of `in_16_bits`
     center: np.ndarray  # p(topic | word), as of `in_16_bits` relative to 1
     weight: np.ndarray  # word weights, (n_words,)

@@ -13,7 +13,7 @@ import numpy as np
 from dplda.core._fold_in import exp_dirichlet_expectation, in_16_bits
 from dplda.document._document_budget import NORM, Round
 from dplda.document._noisy_table import NoisyTable
-from dplda.document._private_side import Inference, PrivateSide, RoundTables
+from dplda.document._private_side import RoundInference, PrivateSide, RoundTables
 from dplda.document._table_estimate import (
     temper,
     topic_shares,
@@ -80,16 +80,15 @@ class Rules:
         twice.
         """
         n_jobs = self.n_jobs
-        tempered = temper(
-            word_probabilities(table.table, room, n_jobs), step.power, n_jobs
-        )
-        factor = in_16_bits(tempered, n_jobs)
+        sizes = topic_sizes(table.table, n_jobs)
+        phi = word_probabilities(table.table, sizes, room, n_jobs)
+        factor = in_16_bits(temper(phi, step.power, n_jobs), n_jobs)
         center = self.center(table, room)
-        inference = Inference(
-            word_probabilities(table.table, room, n_jobs),
+        inference = RoundInference(
+            word_probabilities(table.table, sizes, room, n_jobs),
             self.doc_topic_prior,
             self.begins_anew,
-            self.own(table),
+            self.own(sizes),
         )
         radius = step.mechanism.radius
         return RoundTables(inference, factor, center, table.weight, norm, radius)
@@ -99,7 +98,7 @@ class Rules:
         shares = topic_shares(table.table, room, self.n_jobs)
         return in_16_bits(shares, self.n_jobs, size=0)
 
-    def own(self, table: NoisyTable) -> tuple[np.ndarray, float] | None:
+    def own(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
         """What a document needs to leave out what it has added itself; None: nothing.
 
         Its contribution is clipped: its share of the table is unknown.
@@ -127,7 +126,7 @@ class ExactRules(Rules):
     """What a fit without noise and privacy does better.
 
     Units count as they are: they are not scaled, weighted or clipped. Tempering begins
-    higher, and ends below 1: rare words keep several topics. Inference is that of
+    higher, and ends below 1: rare words keep several topics. RoundInference is that of
     online variational Bayes if it begins anew, and collapsed inference otherwise.
     """
 
@@ -153,7 +152,7 @@ class ExactRules(Rules):
             return super().tables(table, step, norm, room)
         expected = exp_dirichlet_expectation(table.table, np.float32, self.n_jobs)
         return RoundTables(
-            Inference(expected, self.doc_topic_prior, anew=True, by_e_step=True),
+            RoundInference(expected, self.doc_topic_prior, anew=True, by_e_step=True),
             in_16_bits(expected, self.n_jobs),
             self.center(table, room),
             table.weight,
@@ -165,8 +164,8 @@ class ExactRules(Rules):
         room[:] = 0
         return in_16_bits(room, self.n_jobs, size=0)
 
-    def own(self, table: NoisyTable) -> tuple[np.ndarray, float] | None:
-        return topic_sizes(table.table, self.n_jobs), self.topic_word_prior
+    def own(self, sizes: np.ndarray) -> tuple[np.ndarray, float] | None:
+        return sizes, self.topic_word_prior
 
     def word_weights(self, first: WordTotals) -> np.ndarray:
         return np.ones(len(first.noisy))

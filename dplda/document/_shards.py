@@ -25,7 +25,7 @@ from dplda.core._corpus import warn_of_empty_rows
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import DaskEngine
-from dplda.document._private_side import Engine, Inference, RoundTables
+from dplda.document._private_side import Engine, RoundInference, RoundTables
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Lane:
         self,
         theta: Sequence[np.ndarray] | None,
         units: Sequence[np.ndarray | None],
-        inference: Inference,
+        inference: RoundInference,
     ) -> list[np.ndarray]:
         """The topic weights of documents, for each shard."""
         # an argument does not change
@@ -274,9 +274,11 @@ class ShardedDocuments:
             for tasks in self._lanes
         )
 
-    def _infer(self, chosen: Sequence[np.ndarray | None], inference: Inference) -> None:
+    def _infer(
+        self, chosen: Sequence[np.ndarray | None], inference: RoundInference
+    ) -> None:
         """Improve the topic weights of units, which stay where they are."""
-        message = self._engine.submit(Inference, *inference)
+        message = self._engine.submit(RoundInference, *inference)
         for tasks in self._lanes:
             # at once: the old and the new ones are there for one lane only
             tasks.theta = self._engine.submit(

@@ -239,10 +239,10 @@ def temper(factor: np.ndarray, power: float, n_jobs: int | None = None) -> np.nd
 
 
 def word_probabilities(
-    table: np.ndarray, out: np.ndarray, n_jobs: int | None
+    table: np.ndarray, sizes: np.ndarray, out: np.ndarray, n_jobs: int | None
 ) -> np.ndarray:
-    """p(word | topic), (n_words, padded) float32, in `out`."""
-    inverse = (1 / topic_sizes(table, n_jobs)).astype(np.float32)
+    """p(word | topic), (n_words, padded) float32, in `out`; `sizes` are the topics'."""
+    inverse = (1 / sizes).astype(np.float32)
     _denoise.shares(table, inverse, out, n_threads(n_jobs))
     return out
 
