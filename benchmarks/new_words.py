@@ -64,9 +64,7 @@ def new_word_gain(
     for documents in blocks:
         observed, held_out = split_documents(documents)
         scored = new_words(observed, held_out)
-        theta = infer_topics(
-            observed, padded, len(components), doc_topic_prior, n_jobs
-        )
+        theta = infer_topics(observed, padded, len(components), doc_topic_prior, n_jobs)
         gain += _log_likelihood(scored, theta, phi)
         gain -= float(scored.sum(axis=0) @ log_frequencies)
         n_tokens += float(scored.sum())

@@ -1,4 +1,4 @@
-"""The benchmarks' log-likelihood of words that the observed half of a document lacks."""
+"""The log-likelihood of words that the observed half of a document lacks."""
 
 import sys
 from pathlib import Path
