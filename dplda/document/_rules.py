@@ -13,7 +13,7 @@ import numpy as np
 from dplda.core._fold_in import exp_dirichlet_expectation, in_16_bits
 from dplda.document._document_budget import NORM, Round
 from dplda.document._noisy_table import NoisyTable
-from dplda.document._private_side import RoundInference, PrivateSide, RoundTables
+from dplda.document._private_side import PrivateSide, RoundInference, RoundTables
 from dplda.document._table_estimate import (
     temper,
     topic_shares,
@@ -126,7 +126,7 @@ class ExactRules(Rules):
     """What a fit without noise and privacy does better.
 
     Units count as they are: they are not scaled, weighted or clipped. Tempering begins
-    higher, and ends below 1: rare words keep several topics. RoundInference is that of
+    higher, and ends below 1: rare words keep several topics. Inference is that of
     online variational Bayes if it begins anew, and collapsed inference otherwise.
     """
 
