@@ -1,5 +1,6 @@
 """Enumerations of SubLDA: rates, weights, live starts and interrupts, inside a fit."""
 
+import copy
 import math
 import sys
 import warnings
@@ -259,7 +260,7 @@ def test_an_interrupt_at_any_instruction_leaves_a_whole_value(noise, monkeypatch
 
             def noted(*args, learn=learn, **options):
                 after = learn(*args, **options)
-                values[after.n_rounds] = after
+                values[after.n_rounds] = copy.deepcopy(after)
                 return after
 
             patch.setattr(_document_lda, name, noted)
