@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 from reference_noise import unpack, weights_of
 from sklearn.base import clone
-from test_two_worlds import sweep_law
+from test_hdplda_enumerated import sweep_law
 
 import dplda.local._randomized_response as randomize_module
 import dplda.privacy._mechanisms as mechanisms_module

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from reference import document_weights, half_integers
+from twins import document_weights, half_integers
 
 import dplda.word._hdplda as module
 from dplda import (
