@@ -1,6 +1,8 @@
 """Enumerations of SubLDA: rates, weights, live starts and interrupts, inside a fit."""
 
+import copy
 import math
+import sys
 import warnings
 
 import numpy as np
@@ -215,3 +217,78 @@ def test_an_interrupt_of_what_learns_leaves_the_rounds_before(kind, monkeypatch)
             model._released.average, expected._released.average
         )
         np.testing.assert_array_equal(model.components_std_, expected.components_std_)
+
+
+class InterruptAt:
+    """Raises KeyboardInterrupt before the n-th instruction of the rounds of a fit."""
+
+    FUNCTIONS = ("_train", "_rounds", "_topics_round", "learn", "learn_totals")
+
+    def __init__(self, n):
+        self.n, self.n_seen, self.is_over = n, 0, False
+
+    def __call__(self, frame, event, arg):
+        name, path = frame.f_code.co_name, frame.f_code.co_filename
+        self.is_over |= name == "_publish"
+        if name in self.FUNCTIONS and "document" in path and not self.is_over:
+            frame.f_trace_opcodes = True
+            return self.instruction
+        return None
+
+    def instruction(self, frame, event, arg):
+        if event == "opcode" and not self.is_over:
+            self.n_seen += 1
+            if self.n_seen == self.n:
+                self.is_over = True
+                raise KeyboardInterrupt
+        return self.instruction
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("noise", [0.02, 2.0])  # without and with rounds of totals
+def test_an_interrupt_at_any_instruction_leaves_a_whole_value(noise, monkeypatch):
+    """What is known after a round is that of the round before, or that of the round."""
+    X, values = MADE.data[:20], {}
+
+    def fit():
+        model = SubLDA(3, noise_multiplier=noise, max_iter=4, random_state=0)
+        return model.fit(X)
+
+    with monkeypatch.context() as patch:
+        for name in ("learn", "learn_totals"):
+            learn = getattr(_document_lda, name)
+
+            def noted(*args, learn=learn, **options):
+                after = learn(*args, **options)
+                values[after.n_rounds] = copy.deepcopy(after)
+                return after
+
+            patch.setattr(_document_lda, name, noted)
+        fit()
+    counter, before = InterruptAt(0), sys.gettrace()
+    try:
+        sys.settrace(counter)
+        fit()
+    finally:
+        sys.settrace(before)
+    found = set()
+    for n in range(1, counter.n_seen, 1 + counter.n_seen // 150):
+        model = SubLDA(3, noise_multiplier=noise, max_iter=4, random_state=0)
+        try:
+            sys.settrace(InterruptAt(n))
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(X)
+        finally:
+            sys.settrace(before)
+        n_rounds = getattr(model, "n_iter_", 0)
+        found.add(n_rounds)
+        if n_rounds:
+            known, whole = model._released, values[n_rounds]
+            assert known.n_rounds == n_rounds
+            for name in ("average", "table", "row_noise"):
+                np.testing.assert_array_equal(
+                    getattr(known, name), getattr(whole, name)
+                )
+            np.testing.assert_array_equal(known.released.noisy, whole.released.noisy)
+            assert known.variance == whole.variance
+    assert found == set(range(5))

@@ -126,7 +126,7 @@ class ExactRules(Rules):
     """What a fit without noise and privacy does better.
 
     Units count as they are: they are not scaled, weighted or clipped. Tempering begins
-    higher, and ends below 1: rare words keep several topics. RoundInference is that of
+    higher, and ends below 1: rare words keep several topics. Inference is that of
     online variational Bayes if it begins anew, and collapsed inference otherwise.
     """
 
