@@ -723,6 +723,20 @@ def test_counts_that_change_during_a_sum_do_not_change_it(step, monkeypatch):
     assert_array_equal(sum_topics(X, *rest, 1e-3, 64), expected)
 
 
+@pytest.mark.parametrize("bad", [0, 260, 290])
+def test_a_word_with_an_impossible_center_in_one_chunk_adds_nothing(
+    bad, instruction_set
+):
+    """Also if the center is one in the chunks before and after: 256, 32 and 32."""
+    X, *rest = random_arguments(320)
+    rest[3][:3, bad : bad + 2] = 32767
+    arguments = X, *rest, 3.0, 10**6
+    total = sum_topics(*arguments)
+    assert not total[:3].any()
+    assert total[3:].any()
+    assert_array_equal(total, twin(*arguments))
+
+
 def test_an_entry_that_stands_twice_is_one_cell():
     """Two entries of one word are as long as their sum, not as two words."""
     X, *rest = along([300, 400])

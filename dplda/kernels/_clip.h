@@ -1,4 +1,5 @@
-/* Clipping to integers of bounded L2 norm: the C form of dplda/privacy/_clipping.py.
+/* Clipping to integers of bounded L2 norm: the C form of `clip_rows` in dplda/privacy/_mechanisms.py.
+   Its definition is `clip` in tests/twins.py.
 
    A vector is scaled and rounded toward zero. Its length is then checked in integers, so that
    floating-point errors cannot exceed the bound. */
@@ -25,9 +26,11 @@ static inline int dplda_clip(const float *value, int64_t size, double length, do
                              int64_t radius, int32_t *out) {
     const int64_t limit = radius * radius;
     float scale;
-    /* false for NaN too; inside of these bounds no integer can overflow */
+    /* False for NaN, too. No integer can overflow: the scale is at most radius / length, so a cell is
+     * at most radius (1 + 2^-20); below 1e-15, squares that underflow would make a length too short. */
     if (!(1e-15 < length && length < INFINITY && 0 <= relative && relative < INFINITY)) return 0;
     scale = (float)(radius * (relative * length < 1 ? relative : 1 / length));
+    /* The bound holds by this comparison of integers alone, whatever the floats before were. */
     if (dplda_round_to_grid(value, size, scale, out) <= limit) return 1;
     /* rounding left it too long: a little less */
     scale *= (float)(1 - 1.0 / 65536);

@@ -3,11 +3,12 @@
  * A document d contributes u (p_k / S - c_k) to cell k of the row of each of its words: p_k is
  * theta_dk f_k, S the sum of all p_k, c the center, and u = weight * count * scale. Tables are
  * integers from 0 to 32767: theta and f relative to the largest of a row, c in units of 2^-15. So
- * are p_k, rounded: S is their exact sum. With A = u 2^15 / S, the integer of the cell is
+ * are p_k, rounded: S is their exact sum. With A = u 2^15 / S (`times_p`) and U = u, rounded
+ * (`times_c`), the integer of the cell is
  *
- *     t_k = round(p_k A / 2^15) - round(c_k u / 2^15).
+ *     t_k = round(p_k A / 2^15) - round(c_k U / 2^15).
  *
- * Where A is small, 2^e A and p_k / 2^e stand for A and p_k. The integers of a unit's documents are
+ * Where A is small, 2^e A and p_k / 2^e stand for A and p_k (`n_bits` is e). The integers of a unit's documents are
  * added in each cell before they are squared.
  *
  * `measure` finds S and the length of each unit, from floats. `add` adds the integers, and their
@@ -16,6 +17,9 @@
  *
  * Rows are cut into chunks of 256 topics or fewer, which fit into registers. Tables are stored
  * chunk by chunk: all rows of the first one, then those of the second.
+ *
+ * The definition is `sum_topics` in tests/twins.py, the proof of the bounds in
+ * docs/proofs_document.md.
  */
 #ifndef DPLDA_CONTRIBUTIONS_H
 #define DPLDA_CONTRIBUTIONS_H
@@ -30,12 +34,12 @@ typedef struct {
     const int16_t *theta;  /* (n_docs, width) */
     const int16_t *factor; /* (width,) of the word */
     const int16_t *center; /* (width,) */
-    const int32_t *doc;    /* (n,) in increasing order */
-    const int32_t *unit;   /* (n,) of each entry, increasing */
+    const int32_t *doc;    /* (n_entries,) in increasing order */
+    const int32_t *unit;   /* (n_entries,) of each entry, increasing */
     int several;           /* whether a unit may have several entries */
-    const float *count;    /* (n,) */
+    const float *count;    /* (n_entries,) */
     float weight;
-    ptrdiff_t n;
+    ptrdiff_t n_entries;
 } dplda_word;
 
 /* Where the integers of a word go. */
@@ -48,53 +52,56 @@ typedef struct {
     int64_t *square;    /* of each unit, exact up to 2^56, and no less beyond */
 } dplda_sum;
 
-/* Integers up to here have 16 bits: U + 4 is no less than an integer of the entry. */
+/* Multipliers A and U up to here make integers of 16 bits, |t| <= U + 2: p <= S, so p A / 2^15 is
+ * at most u and its roundings, and so is the difference of that and of c U / 2^15. */
 #define DPLDA_MOST_16 32760
-/* No center of probabilities has a larger sum. */
+/* No center of probabilities has a larger sum in a chunk. A word with a larger one adds nothing. */
 #define DPLDA_MOST_CENTER 49152
 
 /* Whether entries j and j + 1 belong to one unit. */
 DPLDA_INLINE int dplda_goes_on(const dplda_word *word, ptrdiff_t j) {
-    return word->several && j + 1 < word->n && word->unit[j] == word->unit[j + 1];
+    return word->several && j + 1 < word->n_entries && word->unit[j] == word->unit[j + 1];
 }
 
 DPLDA_INLINE int64_t dplda_rounded(int64_t a, int64_t b) { return (a * b + (1 << 14)) >> 15; }
 
 /* Add the integers of the documents j, ..., end - 1, one unit, of any size.
  *
- * u < 2^26 bounds an integer, A < 2^42 a product. Documents beyond are left out. */
+ * With u < 2^26, A < 2^42, and p < 2^15 no product leaves 64 bits. Entries beyond are left out. */
 DPLDA_INLINE void dplda_add_wide(const dplda_word *word, const dplda_sum *to, ptrdiff_t width,
-                                 const int32_t *sum, ptrdiff_t j, ptrdiff_t end) {
-    const int32_t unit = word->unit[j];
+                                 const int32_t *sum, ptrdiff_t entry, ptrdiff_t end) {
+    const int32_t unit = word->unit[entry];
     int64_t cell[256] = {0}, square = 0;
-    for (; j < end; j++) {
-        const float u = word->weight * word->count[j] * to->scale[unit];
-        const int16_t *theta = word->theta + word->doc[j] * width;
-        float a;
-        int32_t bits, e;
-        int64_t A, U;
-        if (!(u >= 0 && u < 0x1p26f) || sum[j] <= 0) {
+    for (; entry < end; entry++) {
+        const float size = word->weight * word->count[entry] * to->scale[unit];
+        const int16_t *theta = word->theta + word->doc[entry] * width;
+        float quotient;
+        int32_t bits, n_bits;
+        int64_t times_p, times_c;
+        if (!(size >= 0 && size < 0x1p26f) || sum[entry] <= 0) {
             continue;
         }
-        a = u * 32768 / (float)sum[j];
-        memcpy(&bits, &a, sizeof bits);
-        e = 134 - (bits >> 23);
-        e = e < 0 ? 0 : e > 10 ? 10 : e;
-        A = (int64_t)(a * (float)(1 << e) + 0.5f), U = (int64_t)(u + 0.5f);
+        quotient = size * 32768 / (float)sum[entry];
+        memcpy(&bits, &quotient, sizeof bits);
+        n_bits = 134 - (bits >> 23);
+        n_bits = n_bits < 0 ? 0 : n_bits > 10 ? 10 : n_bits;
+        times_p = (int64_t)(quotient * (float)(1 << n_bits) + 0.5f);
+        times_c = (int64_t)(size + 0.5f);
         for (ptrdiff_t k = 0; k < width; k++) {
             int64_t p = dplda_rounded(theta[k], word->factor[k] > 0 ? word->factor[k] : 0);
-            if (e > 0) {
-                p = dplda_rounded(p, 32768 >> e);
+            if (n_bits > 0) {
+                p = dplda_rounded(p, 32768 >> n_bits);
             }
-            cell[k] += dplda_rounded(p, A);
-            cell[k] -= dplda_rounded(word->center[k] > 0 ? word->center[k] : 0, U);
+            cell[k] += dplda_rounded(p, times_p);
+            cell[k] -= dplda_rounded(word->center[k] > 0 ? word->center[k] : 0, times_c);
         }
     }
     for (ptrdiff_t k = 0; k < width; k++) {
-        const int64_t size = cell[k] < 0 ? -cell[k] : cell[k];
-        square += size < 1 << 24 ? size * size : (int64_t)1 << 48; /* above any bound */
+        const int64_t length = cell[k] < 0 ? -cell[k] : cell[k];
+        square += length < 1 << 24 ? length * length : (int64_t)1 << 48; /* above any bound */
     }
-    for (ptrdiff_t k = 0; k < to->n_topics; k++) { /* modulo 2^64: taken out again if too long */
+    /* Modulo 2^64: a unit that is too long is taken out again by the same integers. */
+    for (ptrdiff_t k = 0; k < to->n_topics; k++) {
         to->total[k] =
             (int64_t)((uint64_t)to->total[k] + ((uint64_t)(to->sign * cell[k]) << to->shift));
     }
@@ -168,40 +175,46 @@ DPLDA_INLINE int NAME(load_tables)(int n, const dplda_word *word, vs *factor, vs
 }
 
 /* S, sums of (p / 8)^2 / 16 and of p c / 8 of a word's entries, in n vectors; added unless first. */
-DPLDA_INLINE void NAME(measure)(const int n, const dplda_word *word, int first, int32_t *sum,
-                                float *squares, float *products) {
-    const ptrdiff_t n_entries = word->n;
+DPLDA_INLINE void NAME(measure)(const int n_vectors, const dplda_word *word, int first,
+                                int32_t *sum, float *squares, float *products) {
+    const ptrdiff_t n_entries = word->n_entries;
     vs factor[8], center[8];
-    if (!NAME(load_tables)(n, word, factor, center)) {
-        memset(sum, 0, n_entries * sizeof *sum);
+    if (!NAME(load_tables)(n_vectors, word, factor, center)) {
+        for (ptrdiff_t entry = 0; entry < n_entries; entry++) {
+            sum[entry] = INT32_MIN; /* and below 1 whatever at most 2^16 topics of others add */
+            squares[entry] = products[entry] = 0;
+        }
         return;
     }
-    for (ptrdiff_t j = 0; j < n_entries; j += 4) {
-        const int m = n_entries - j < 4 ? (int)(n_entries - j) : 4;
+    for (ptrdiff_t entry = 0; entry < n_entries; entry += 4) {
+        const int n_together = n_entries - entry < 4 ? (int)(n_entries - entry) : 4;
         int32_t found[12];
-        veci s[4], q[4], r[4];
+        veci of_p[4], of_squares[4], of_products[4];
         for (int i = 0; i < 4; i++) {
-            const int16_t *theta = word->theta + word->doc[j + (i < m ? i : 0)] * 32 * n;
-            s[i] = q[i] = r[i] = vi_all(0);
-            for (int k = 0; k < n; k++) {
+            const int32_t doc = word->doc[entry + (i < n_together ? i : 0)];
+            const int16_t *theta = word->theta + (ptrdiff_t)doc * 32 * n_vectors;
+            of_p[i] = of_squares[i] = of_products[i] = vi_all(0);
+            for (int k = 0; k < n_vectors; k++) {
                 const vs p = vs_mul(vs_load(theta + 32 * k), factor[k]);
                 const vs eighth = vs_mul(p, vs_all(4096));
-                s[i] = vi_add_products(s[i], p, vs_all(1));
-                q[i] = vi_add_products(q[i], eighth, eighth);
-                r[i] = vi_add_products(r[i], eighth, center[k]);
+                of_p[i] = vi_add_products(of_p[i], p, vs_all(1));
+                of_squares[i] = vi_add_products(of_squares[i], eighth, eighth);
+                of_products[i] = vi_add_products(of_products[i], eighth, center[k]);
             }
-            q[i] = vi_shift_right(q[i], 4);
+            of_squares[i] = vi_shift_right(of_squares[i], 4);
         }
-        vi_sums4(s, found), vi_sums4(q, found + 4), vi_sums4(r, found + 8);
+        vi_sums4(of_p, found), vi_sums4(of_squares, found + 4), vi_sums4(of_products, found + 8);
         if (first) {
-            memcpy(sum + j, found, m * sizeof *sum);
-            for (int i = 0; i < m; i++) {
-                squares[j + i] = (float)found[4 + i], products[j + i] = (float)found[8 + i];
+            memcpy(sum + entry, found, n_together * sizeof *sum);
+            for (int i = 0; i < n_together; i++) {
+                squares[entry + i] = (float)found[4 + i];
+                products[entry + i] = (float)found[8 + i];
             }
         } else {
-            for (int i = 0; i < m; i++) {
-                sum[j + i] += found[i];
-                squares[j + i] += (float)found[4 + i], products[j + i] += (float)found[8 + i];
+            for (int i = 0; i < n_together; i++) {
+                sum[entry + i] += found[i];
+                squares[entry + i] += (float)found[4 + i];
+                products[entry + i] += (float)found[8 + i];
             }
         }
     }
@@ -232,27 +245,29 @@ static float NAME(center_square)(const int16_t *center, ptrdiff_t width) {
  * bound. center: the squared length of the center. */
 static void NAME(add_lengths)(const dplda_word *word, float center, const int32_t *sum,
                               const float *squares, const float *products, double *length) {
-    const ptrdiff_t n = word->n;
+    const ptrdiff_t n_entries = word->n_entries;
     double of_unit = 0; /* root of it */
-    for (ptrdiff_t j = 0; j < n; j += 16) {
-        const int m = n - j < 16 ? (int)(n - j) : 16;
+    for (ptrdiff_t entry = 0; entry < n_entries; entry += 16) {
+        const int n_together = n_entries - entry < 16 ? (int)(n_entries - entry) : 16;
         float count[16] = {0}, Q[16] = {0}, R[16] = {0}, square[16];
         int32_t S[16] = {0};
-        memcpy(count, word->count + j, m * sizeof *count), memcpy(S, sum + j, m * sizeof *S);
-        memcpy(Q, squares + j, m * sizeof *Q), memcpy(R, products + j, m * sizeof *R);
+        memcpy(count, word->count + entry, n_together * sizeof *count);
+        memcpy(S, sum + entry, n_together * sizeof *S);
+        memcpy(Q, squares + entry, n_together * sizeof *Q);
+        memcpy(R, products + entry, n_together * sizeof *R);
         const vec s = v_float(vi_load(S)), inverse = v_div(v_all(1), v_max(s, v_all(1)));
         const vec r = v_mul(v_mul(v_mul(v_load(Q), v_all(1024)), inverse), inverse);
         const vec both = v_mul(v_mul(v_load(R), v_all(0x1p-11f)), inverse);
         const vec cells = v_max(v_add(v_sub(r, both), v_all(center)), v_all(0));
         const vec size = v_mul(v_all(word->weight), v_load(count));
         v_store(square, v_mul(v_mul(size, size), v_above(s, v_all(0), cells)));
-        for (int i = 0; i < m; i++) {
-            double *of = length + word->unit[j + i];
-            if (of_unit != 0 || dplda_goes_on(word, j + i)) {
+        for (int i = 0; i < n_together; i++) {
+            double *of = length + word->unit[entry + i];
+            if (of_unit != 0 || dplda_goes_on(word, entry + i)) {
                 of_unit += sqrt(square[i]);
                 square[i] = 0;
             }
-            if (of_unit != 0 && !dplda_goes_on(word, j + i)) {
+            if (of_unit != 0 && !dplda_goes_on(word, entry + i)) {
                 *of += of_unit * of_unit, of_unit = 0;
             }
             *of += square[i];
@@ -263,33 +278,34 @@ static void NAME(add_lengths)(const dplda_word *word, float center, const int32_
 /* Multipliers A 2^e, U and e of 16 entries, twice each; whether an entry is not one of 16 bits, or
  * not all of its unit; whether some are, or have e > 0. Entries from m on get 0. */
 DPLDA_INLINE int NAME(multipliers)(const dplda_word *word, const float *scale, const int32_t *sum,
-                                   ptrdiff_t j, int m, int32_t *A, int32_t *U, int32_t *e,
-                                   float *is_wide) {
-    const float weight = word->weight, *count = word->count + j;
-    const int32_t *of = word->unit + j;
-    int32_t S[16] = {0};
+                                   ptrdiff_t entry, int n_together, int32_t *times_p,
+                                   int32_t *times_c, int32_t *n_bits, float *is_wide) {
+    const float weight = word->weight, *count = word->count + entry;
+    const int32_t *of = word->unit + entry;
+    int32_t of_p[16] = {0};
     float unit[16] = {0};
-    for (int i = 0; i < m; i++) {
+    for (int i = 0; i < n_together; i++) {
         unit[i] = weight * count[i] * scale[of[i]];
     }
-    memcpy(S, sum + j, m * sizeof *S);
-    const vec s = v_float(vi_load(S));
-    const vec u = v_max(v_above(s, v_all(0), v_min(v_load(unit), v_all(0x1p26f))), v_all(0));
-    const vec a = v_div(v_mul(u, v_all(32768)), v_max(s, v_all(1)));
-    vec exponent = v_float(vi_sub(vi_all(134), vi_shift_right(v_as_int(a), 23)));
+    memcpy(of_p, sum + entry, n_together * sizeof *of_p);
+    const vec of_p_floats = v_float(vi_load(of_p));
+    const vec bounded = v_min(v_load(unit), v_all(0x1p26f));
+    const vec sizes = v_max(v_above(of_p_floats, v_all(0), bounded), v_all(0));
+    const vec quotient = v_div(v_mul(sizes, v_all(32768)), v_max(of_p_floats, v_all(1)));
+    vec exponent = v_float(vi_sub(vi_all(134), vi_shift_right(v_as_int(quotient), 23)));
     exponent = v_min(v_max(exponent, v_all(0)), v_all(10));
     const veci shift = v_truncate(exponent);
     const vec power = v_as_float(vi_shift_left(vi_add(shift, vi_all(127)), 23));
-    const vec scaled = v_mul(a, power), most = v_all(DPLDA_MOST_16);
+    const vec scaled = v_mul(quotient, power), most = v_all(DPLDA_MOST_16);
     const veci of_a = v_truncate(v_add(v_min(scaled, most), v_all(0.5f)));
-    const veci of_u = v_truncate(v_add(v_min(u, most), v_all(0.5f)));
-    const vec wide = v_above(v_max(scaled, u), most, v_all(1));
-    vi_store(A, vi_add(of_a, vi_shift_left(of_a, 16)));
-    vi_store(U, vi_add(of_u, vi_shift_left(of_u, 16)));
-    vi_store(e, shift), v_store(is_wide, wide);
-    int any = v_sum(v_add(wide, v_above(u, v_all(0), exponent))) > 0;
-    for (int i = 0; word->several && i < m; i++) {
-        const int again = dplda_goes_on(word, j + i) || (i > 0 && of[i] == of[i - 1]);
+    const veci of_u = v_truncate(v_add(v_min(sizes, most), v_all(0.5f)));
+    const vec wide = v_above(v_max(scaled, sizes), most, v_all(1));
+    vi_store(times_p, vi_add(of_a, vi_shift_left(of_a, 16)));
+    vi_store(times_c, vi_add(of_u, vi_shift_left(of_u, 16)));
+    vi_store(n_bits, shift), v_store(is_wide, wide);
+    int any = v_sum(v_add(wide, v_above(sizes, v_all(0), exponent))) > 0;
+    for (int i = 0; word->several && i < n_together; i++) {
+        const int again = dplda_goes_on(word, entry + i) || (i > 0 && of[i] == of[i - 1]);
         is_wide[i] += again, any |= again;
     }
     return any;
@@ -297,16 +313,18 @@ DPLDA_INLINE int NAME(multipliers)(const dplda_word *word, const float *scale, c
 
 /* kept += the integers of an entry, in n vectors; the lanes of their squares. */
 DPLDA_INLINE veci NAME(add_entry)(const int n, const int16_t *theta, const vs *factor,
-                                  const vs *center, int32_t A, int32_t U, int32_t e, vs *kept) {
-    const vs a = vs_pairs(A), u = vs_pairs(U), part = vs_all((int16_t)(32767 >> e) + (e > 0));
+                                  const vs *center, int32_t times_p, int32_t times_c,
+                                  int32_t n_bits, vs *kept) {
+    const vs a = vs_pairs(times_p), u = vs_pairs(times_c);
+    const vs part = vs_all((int16_t)(32767 >> n_bits) + (n_bits > 0));
     veci square = vi_all(0);
     for (int k = 0; k < n; k++) {
         vs p = vs_mul(vs_load(theta + 32 * k), factor[k]);
-        if (e) {
+        if (n_bits) {
             p = vs_mul(p, part);
         }
         const vs t = vs_sub(vs_mul(p, a), vs_mul(center[k], u));
-        square = vi_add_products(square, t, t);
+        square = vi_add_products(square, t, t); /* all of a chunk: below 2^32 */
         kept[k] = vs_add(kept[k], t);
     }
     return square;
@@ -336,68 +354,76 @@ DPLDA_INLINE void NAME(write)(const int n, const dplda_sum *to, veci *held) {
     }
 }
 
-/* Add the integers of a word's entries. Sums fit: n_kept and n_held bound them. */
-DPLDA_INLINE void NAME(add)(const int n, const dplda_word *word, const dplda_sum *to,
+/* Add the integers of a word's entries. */
+DPLDA_INLINE void NAME(add)(const int n_vectors, const dplda_word *word, const dplda_sum *to,
                             const int32_t *sum) {
-    const ptrdiff_t n_entries = word->n;
+    const ptrdiff_t n_entries = word->n_entries;
     const int16_t *theta = word->theta;
     const int32_t *doc = word->doc, *unit = word->unit;
     int64_t *of_units = to->square;
     vs factor[8], center[8], kept[8];
     veci held[16];
     int32_t n_kept = 0, n_held = 0;
-    if (!NAME(load_tables)(n, word, factor, center)) {
+    if (!NAME(load_tables)(n_vectors, word, factor, center)) {
         return;
     }
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n_vectors; k++) {
         kept[k] = vs_all(0), held[2 * k] = held[2 * k + 1] = vi_all(0);
     }
-    for (ptrdiff_t j = 0, next; j < n_entries; j = next) {
-        const int m = n_entries - j < 16 ? (int)(n_entries - j) : 16;
-        int32_t A[16], U[16], e[16];
+    for (ptrdiff_t entry = 0, next; entry < n_entries; entry = next) {
+        const int n_together = n_entries - entry < 16 ? (int)(n_entries - entry) : 16;
+        int32_t times_p[16], times_c[16], n_bits[16];
         float is_wide[16];
-        const int any = NAME(multipliers)(word, to->scale, sum, j, m, A, U, e, is_wide);
-        next = j + m;
-        for (int i = 0; i < m; i += 4) {
+        const int any = NAME(multipliers)(word, to->scale, sum, entry, n_together, times_p, times_c,
+                                          n_bits, is_wide);
+        next = entry + n_together;
+        for (int first = 0; first < n_together; first += 4) {
             veci lanes[4];
             uint32_t square[4];
-            for (int l = i; l < i + 4; l++) {
-                const int16_t *row = theta + doc[j + (l < m ? l : 0)] * 32 * n;
-                const int32_t most = (U[l] & 0xffff) + 4;
+            for (int one = first; one < first + 4; one++) {
+                const ptrdiff_t of = doc[entry + (one < n_together ? one : 0)];
+                const int16_t *row = theta + of * 32 * n_vectors;
+                const int32_t most = (times_c[one] & 0xffff) + 4;
+                /* |t| <= U + 2 in each entry: a sum of 16 bits holds while the U + 4 of what is in it
+                 * add up to at most 32767. */
                 n_kept += most;
                 if (n_kept > 32767) {
-                    NAME(flush)(n, kept, held);
+                    NAME(flush)(n_vectors, kept, held);
                     n_kept = most, n_held += 32767;
                 }
-                if (!any) {
-                    lanes[l - i] = NAME(add_entry)(n, row, factor, center, A[l], U[l], 0, kept);
-                } else if (is_wide[l] == 0) {
-                    lanes[l - i] = NAME(add_entry)(n, row, factor, center, A[l], U[l], e[l], kept);
+                if (!any) { /* for itself: the loop of add_entry asks nothing */
+                    lanes[one - first] = NAME(add_entry)(n_vectors, row, factor, center,
+                                                         times_p[one], times_c[one], 0, kept);
+                } else if (is_wide[one] == 0) {
+                    lanes[one - first] =
+                        NAME(add_entry)(n_vectors, row, factor, center, times_p[one], times_c[one],
+                                        n_bits[one], kept);
                 } else {
-                    lanes[l - i] = vi_all(0);
+                    lanes[one - first] = vi_all(0);
                 }
             }
             vi_sums4(lanes, (int32_t *)square);
-            for (int l = i; l < i + 4 && l < m; l++) {
-                of_units[unit[j + l]] += square[l - i];
+            for (int one = first; one < first + 4 && one < n_together; one++) {
+                of_units[unit[entry + one]] += square[one - first];
             }
         }
-        for (int i = 0; any && i < m; i = (int)(next - j)) {
-            next = j + i + 1;
-            if (is_wide[i] > 0) {
+        for (int first = 0; any && first < n_together; first = (int)(next - entry)) {
+            next = entry + first + 1;
+            if (is_wide[first] > 0) {
                 while (dplda_goes_on(word, next - 1)) {
                     next++;
                 }
-                dplda_add_wide(word, to, 32 * n, sum, j + i, next);
+                dplda_add_wide(word, to, 32 * n_vectors, sum, entry + first, next);
             }
         }
+        /* 16 entries, and the end, move at most 32767 each to the sums of 32 bits. */
         if (n_held > INT32_MAX - 17 * 32767) {
-            NAME(write)(n, to, held);
+            NAME(write)(n_vectors, to, held);
             n_held = 0;
         }
     }
-    NAME(flush)(n, kept, held);
-    NAME(write)(n, to, held);
+    NAME(flush)(n_vectors, kept, held);
+    NAME(write)(n_vectors, to, held);
 }
 
 static void NAME(add_word)(const dplda_word *word, const dplda_sum *to, ptrdiff_t width,

@@ -1,7 +1,7 @@
 /* The public side of a document-level round, 16 topics at a time: average, estimate, power.
  *
  * Every result is the same for each instruction set: all operations round as IEEE 754 says, and
- * sums have a fixed order.
+ * sums have a fixed order. Definitions of all functions are in tests/twins.py.
  */
 #ifndef DPLDA_SET
 #ifndef DPLDA_DENOISE_H
@@ -19,14 +19,15 @@
 enum {
     DPLDA_EXPECTED_BITS = 2, /* of the fraction that stay: 4 nodes an octave */
     DPLDA_SEEN_BITS = 5,
-    DPLDA_EXPECTED = (24 << DPLDA_EXPECTED_BITS) + 1, /* 97 */
-    DPLDA_SEEN = 10 << DPLDA_SEEN_BITS,               /* 320 */
+    DPLDA_OCTAVES = 12, /* of u, to both sides of 1 */
+    DPLDA_EXPECTED = (2 * DPLDA_OCTAVES << DPLDA_EXPECTED_BITS) + 1, /* 97 */
+    DPLDA_SEEN = 10 << DPLDA_SEEN_BITS,                              /* 320 */
     DPLDA_EXPECTED_SHIFT = 23 - DPLDA_EXPECTED_BITS,
     DPLDA_SEEN_SHIFT = 23 - DPLDA_SEEN_BITS,
-    DPLDA_FIRST_EXPECTED = (127 - 12) << DPLDA_EXPECTED_BITS,
+    DPLDA_FIRST_EXPECTED = (127 - DPLDA_OCTAVES) << DPLDA_EXPECTED_BITS,
     DPLDA_FIRST_SEEN = 127 << DPLDA_SEEN_BITS,
     /* Just before the last nodes, 4096 and 1008: a cell lies between its node and the next one. */
-    DPLDA_MOST_EXPECTED = 4095,
+    DPLDA_MOST_EXPECTED = (1 << DPLDA_OCTAVES) - 1,
     DPLDA_MOST_SEEN = 1007,
     DPLDA_SEEN_OFFSET = 8 /* y - z */
 };
@@ -122,30 +123,32 @@ DPLDA_INLINE vec log_2(vec x) {
 }
 
 /* What 16 cells of a word are expected to be, and what is seen, at most the last nodes. */
-DPLDA_INLINE void nodes_of(const dplda_noisy_table *t, ptrdiff_t word, ptrdiff_t topic, vec *seen,
-                           vec *u, vec *y) {
-    const double *cells = t->average + word * t->n_topics + topic;
-    const vec share = v_load(t->center + word * t->stride + topic);
-    *seen = v_mul(load_cells(cells, t->n_topics - topic), v_all(1 / t->scale[word]));
-    *u = v_min(v_mul(v_all(t->rate[word]), share), v_all(DPLDA_MOST_EXPECTED));
-    *y = v_max(v_min(v_add(*seen, v_all(DPLDA_SEEN_OFFSET)), v_all(DPLDA_MOST_SEEN)), v_all(1));
+DPLDA_INLINE void nodes_of(const dplda_noisy_table *noisy, ptrdiff_t word, ptrdiff_t topic,
+                           vec *seen, vec *expected, vec *shifted) {
+    const double *cells = noisy->average + word * noisy->n_topics + topic;
+    const vec share = v_load(noisy->center + word * noisy->stride + topic);
+    *seen = v_mul(load_cells(cells, noisy->n_topics - topic), v_all(1 / noisy->scale[word]));
+    *expected = v_min(v_mul(v_all(noisy->rate[word]), share), v_all(DPLDA_MOST_EXPECTED));
+    *shifted = v_min(v_add(*seen, v_all(DPLDA_SEEN_OFFSET)), v_all(DPLDA_MOST_SEEN));
+    *shifted = v_max(*shifted, v_all(1));
 }
 
 /* counts (DPLDA_EXPECTED, DPLDA_SEEN) += the cells of every `stride`-th word at their nearest nodes.
  */
-static void NAME(dplda_count)(const dplda_noisy_table *t, ptrdiff_t n_words, ptrdiff_t stride,
+static void NAME(dplda_count)(const dplda_noisy_table *noisy, ptrdiff_t n_words, ptrdiff_t stride,
                               int64_t *counts) {
     const veci half_u = vi_all(1 << (DPLDA_EXPECTED_SHIFT - 1));
     const veci half_y = vi_all(1 << (DPLDA_SEEN_SHIFT - 1));
     for (ptrdiff_t word = 0; word < n_words; word += stride) {
-        for (ptrdiff_t k = 0; k < t->n_topics; k += 16) {
-            vec seen, u, y;
+        for (ptrdiff_t topic = 0; topic < noisy->n_topics; topic += 16) {
+            vec seen, expected, shifted;
             int32_t row[16], column[16];
-            nodes_of(t, word, k, &seen, &u, &y);
-            u = v_max(u, v_all(0x1p-12f));
-            vi_store(row, vi_shift_right(vi_add(v_as_int(u), half_u), DPLDA_EXPECTED_SHIFT));
-            vi_store(column, vi_shift_right(vi_add(v_as_int(y), half_y), DPLDA_SEEN_SHIFT));
-            for (int j = 0; j < 16 && k + j < t->n_topics; j++) {
+            nodes_of(noisy, word, topic, &seen, &expected, &shifted);
+            expected = v_max(expected, v_all(1.0f / (1 << DPLDA_OCTAVES)));
+            vi_store(row, vi_shift_right(vi_add(v_as_int(expected), half_u), DPLDA_EXPECTED_SHIFT));
+            vi_store(column, vi_shift_right(vi_add(v_as_int(shifted), half_y), DPLDA_SEEN_SHIFT));
+            for (int j = 0; j < 16 && topic + j < noisy->n_topics; j++) {
+                /* bounded by `nodes_of`, so that row and column have nodes, and so have the next */
                 counts[(row[j] - DPLDA_FIRST_EXPECTED) * DPLDA_SEEN + column[j] - DPLDA_FIRST_SEEN]++;
             }
         }
@@ -156,35 +159,38 @@ static void NAME(dplda_count)(const dplda_noisy_table *t, ptrdiff_t n_words, ptr
  * (DPLDA_EXPECTED, DPLDA_SEEN) at the four nodes around a cell. Beyond the last node, noise is
  * nothing beside the cell, and the mean grows as the cell does. Below the first node, the mean is in
  * proportion to what is expected. */
-static void NAME(dplda_estimate)(const dplda_noisy_table *t, ptrdiff_t first, ptrdiff_t last,
+static void NAME(dplda_estimate)(const dplda_noisy_table *noisy, ptrdiff_t first, ptrdiff_t last,
                                  const float *means, float least, float *table) {
     const veci fraction_u = vi_all((1 << DPLDA_EXPECTED_SHIFT) - 1);
     const veci fraction_y = vi_all((1 << DPLDA_SEEN_SHIFT) - 1);
     for (ptrdiff_t word = first; word < last; word++) {
-        for (ptrdiff_t k = 0; k < t->n_topics; k += 16) {
-            vec seen, u, y, p, q, low, high, below;
+        for (ptrdiff_t topic = 0; topic < noisy->n_topics; topic += 16) {
+            vec seen, expected, shifted, to_right, to_high, low, high, below;
             int32_t row[16], column[16];
             float corner[4][16];
-            nodes_of(t, word, k, &seen, &u, &y);
-            below = v_min(v_mul(u, v_all(0x1p12f)), v_all(1));
-            u = v_max(u, v_all(0x1p-12f));
-            vi_store(row, vi_shift_right(v_as_int(u), DPLDA_EXPECTED_SHIFT));
-            vi_store(column, vi_shift_right(v_as_int(y), DPLDA_SEEN_SHIFT));
+            nodes_of(noisy, word, topic, &seen, &expected, &shifted);
+            below = v_min(v_mul(expected, v_all(1 << DPLDA_OCTAVES)), v_all(1));
+            expected = v_max(expected, v_all(1.0f / (1 << DPLDA_OCTAVES)));
+            vi_store(row, vi_shift_right(v_as_int(expected), DPLDA_EXPECTED_SHIFT));
+            vi_store(column, vi_shift_right(v_as_int(shifted), DPLDA_SEEN_SHIFT));
             for (int j = 0; j < 16; j++) {
                 const float *at = means + (row[j] - DPLDA_FIRST_EXPECTED) * DPLDA_SEEN + column[j] -
                                   DPLDA_FIRST_SEEN;
                 corner[0][j] = at[0], corner[1][j] = at[1];
                 corner[2][j] = at[DPLDA_SEEN], corner[3][j] = at[DPLDA_SEEN + 1];
             }
-            p = v_mul(v_float(vi_and(v_as_int(y), fraction_y)), v_all(0x1p-18f));
-            q = v_mul(v_float(vi_and(v_as_int(u), fraction_u)), v_all(0x1p-21f));
+            to_right = v_float(vi_and(v_as_int(shifted), fraction_y));
+            to_right = v_mul(to_right, v_all(1.0f / (1 << DPLDA_SEEN_SHIFT)));
+            to_high = v_float(vi_and(v_as_int(expected), fraction_u));
+            to_high = v_mul(to_high, v_all(1.0f / (1 << DPLDA_EXPECTED_SHIFT)));
             low = v_load(corner[0]), high = v_load(corner[2]);
-            low = v_add(low, v_mul(p, v_sub(v_load(corner[1]), low)));
-            high = v_add(high, v_mul(p, v_sub(v_load(corner[3]), high)));
-            low = v_mul(v_add(low, v_mul(q, v_sub(high, low))), below);
-            low = v_add(low, v_max(v_sub(seen, v_all(DPLDA_MOST_SEEN - DPLDA_SEEN_OFFSET)), v_all(0)));
-            low = v_add(v_max(v_mul(v_all(t->scale[word]), low), v_all(0)), v_all(least));
-            store_some(table + word * t->n_topics + k, low, t->n_topics - k);
+            low = v_add(low, v_mul(to_right, v_sub(v_load(corner[1]), low)));
+            high = v_add(high, v_mul(to_right, v_sub(v_load(corner[3]), high)));
+            low = v_mul(v_add(low, v_mul(to_high, v_sub(high, low))), below);
+            const vec beyond = v_sub(seen, v_all(DPLDA_MOST_SEEN - DPLDA_SEEN_OFFSET));
+            low = v_add(low, v_max(beyond, v_all(0)));
+            low = v_add(v_max(v_mul(v_all(noisy->scale[word]), low), v_all(0)), v_all(least));
+            store_some(table + word * noisy->n_topics + topic, low, noisy->n_topics - topic);
         }
     }
 }
@@ -257,21 +263,21 @@ static void NAME(dplda_shares)(const float *table, ptrdiff_t n_topics, ptrdiff_t
 }
 
 /* x**power, in place, for x >= 0 and 0 < power <= 1; 0 stays 0. */
-static void NAME(dplda_temper)(float *x, ptrdiff_t n, float power) {
-    for (ptrdiff_t i = 0; i < n; i += 16) {
-        const ptrdiff_t left = n - i;
-        vec a, exists;
+static void NAME(dplda_temper)(float *values, ptrdiff_t n, float power) {
+    for (ptrdiff_t first = 0; first < n; first += 16) {
+        const ptrdiff_t left = n - first;
+        vec value, exists, log;
         if (left >= 16) {
-            a = v_load(x + i);
+            value = v_load(values + first);
         } else {
             float some[16] = {0};
-            memcpy(some, x + i, (size_t)left * sizeof *x);
-            a = v_load(some);
+            memcpy(some, values + first, (size_t)left * sizeof *some);
+            value = v_load(some);
         }
-        exists = v_min(v_mul(a, v_all(0x1p126f)), v_all(1)); /* 0 at 0 */
-        a = v_max(a, v_all(0x1p-126f));
-        a = power_of_2(v_max(v_mul(log_2(a), v_all(power)), v_all(-125)));
-        store_some(x + i, v_mul(a, exists), left);
+        exists = v_min(v_mul(value, v_all(0x1p126f)), v_all(1)); /* 0 at 0 */
+        log = v_mul(log_2(v_max(value, v_all(0x1p-126f))), v_all(power));
+        value = power_of_2(v_max(log, v_all(-125)));
+        store_some(values + first, v_mul(value, exists), left);
     }
 }
 

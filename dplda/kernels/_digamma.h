@@ -33,26 +33,26 @@ DPLDA_INLINE REAL TYPED(exp)(REAL x) {
     const REAL magic = (REAL)1.5 * (REAL)((BITS)1 << MANTISSA); /* sums end with n's bits */
     const REAL shifted = x * (REAL)1.4426950408889634 + magic;
     const REAL n = shifted - magic;
-    const REAL r = IS_DOUBLE ? (x - n * (REAL)0x1.62e42feep-1) - n * (REAL)0x1.a39ef35793c76p-33
-                             : (x - n * (REAL)0x1.62e4p-1) - n * (REAL)0x1.7f7d1cp-20;
+    const REAL rest = IS_DOUBLE ? (x - n * (REAL)0x1.62e42feep-1) - n * (REAL)0x1.a39ef35793c76p-33
+                                : (x - n * (REAL)0x1.62e4p-1) - n * (REAL)0x1.7f7d1cp-20;
     REAL sum = (REAL)(1. / 5040), power = 1;
     BITS bits, one;
     if (IS_DOUBLE) {
         sum = (REAL)(1. / 6227020800);
-        sum = sum * r + (REAL)(1. / 479001600);
-        sum = sum * r + (REAL)(1. / 39916800);
-        sum = sum * r + (REAL)(1. / 3628800);
-        sum = sum * r + (REAL)(1. / 362880);
-        sum = sum * r + (REAL)(1. / 40320);
-        sum = sum * r + (REAL)(1. / 5040);
+        sum = sum * rest + (REAL)(1. / 479001600);
+        sum = sum * rest + (REAL)(1. / 39916800);
+        sum = sum * rest + (REAL)(1. / 3628800);
+        sum = sum * rest + (REAL)(1. / 362880);
+        sum = sum * rest + (REAL)(1. / 40320);
+        sum = sum * rest + (REAL)(1. / 5040);
     }
-    sum = sum * r + (REAL)(1. / 720);
-    sum = sum * r + (REAL)(1. / 120);
-    sum = sum * r + (REAL)(1. / 24);
-    sum = sum * r + (REAL)(1. / 6);
-    sum = sum * r + (REAL)0.5;
-    sum = sum * r + 1;
-    sum = sum * r + 1;
+    sum = sum * rest + (REAL)(1. / 720);
+    sum = sum * rest + (REAL)(1. / 120);
+    sum = sum * rest + (REAL)(1. / 24);
+    sum = sum * rest + (REAL)(1. / 6);
+    sum = sum * rest + (REAL)0.5;
+    sum = sum * rest + 1;
+    sum = sum * rest + 1;
     memcpy(&bits, &shifted, sizeof bits);
     memcpy(&one, &power, sizeof one);
     bits = (bits << MANTISSA) + one;
@@ -62,31 +62,31 @@ DPLDA_INLINE REAL TYPED(exp)(REAL x) {
 
 /* digamma(x) - log(*base) for x > 0: its exponential needs no logarithm.
  *
- * Asymptotic series of digamma(h + 1/2) - log(h) in w = 1 / h**2, from x + 8 if x < 8; then minus
- * the sum of 1 / (x + i), i < 8, which is (2 x + 7) p'(u) / p(u) with u = x (x + 7) and
- * p(u) = u (u + 6) (u + 10) (u + 12). One division serves both. */
+ * Asymptotic series of digamma(h + 1/2) - log(h) in 1 / h**2 (h is `shifted`), from x + 8 if x < 8;
+ * then minus the sum of 1 / (x + i), i < 8, which is (2 x + 7) p'(u) / p(u) with u = x (x + 7), the
+ * `product`, and p(u) = u (u + 6) (u + 10) (u + 12). One division serves both. */
 DPLDA_INLINE REAL TYPED(digamma)(REAL x, REAL *base) {
     const REAL least = (REAL)1e-30;
-    const REAL z = x > least ? x : least;
-    const REAL low = z < 8 ? z : 8;
-    const REAL u = low * (low + 7);
-    const REAL p = u * (u + 6) * ((u + 10) * (u + 12));
-    const REAL slope = (2 * low + 7) * (((4 * u + 84) * u + 504) * u + 720);
-    const REAL h = z + (z < 8 ? (REAL)7.5 : (REAL)-0.5);
-    const REAL inverse = 1 / (p * h);
-    const REAL w = (p * inverse) * (p * inverse);
+    const REAL positive = x > least ? x : least;
+    const REAL low = positive < 8 ? positive : 8;
+    const REAL product = low * (low + 7);
+    const REAL polynomial = product * (product + 6) * ((product + 10) * (product + 12));
+    const REAL slope = (2 * low + 7) * (((4 * product + 84) * product + 504) * product + 720);
+    const REAL shifted = positive + (positive < 8 ? (REAL)7.5 : (REAL)-0.5);
+    const REAL inverse = 1 / (polynomial * shifted);
+    const REAL inverse_square = (polynomial * inverse) * (polynomial * inverse);
     REAL sum = (REAL)(31. / 8064);
     if (IS_DOUBLE) {
         sum = (REAL)(8191. / 98304);
-        sum = (REAL)(1414477. / 67092480) - w * sum;
-        sum = (REAL)(511. / 67584) - w * sum;
-        sum = (REAL)(127. / 30720) - w * sum;
-        sum = (REAL)(31. / 8064) - w * sum;
+        sum = (REAL)(1414477. / 67092480) - inverse_square * sum;
+        sum = (REAL)(511. / 67584) - inverse_square * sum;
+        sum = (REAL)(127. / 30720) - inverse_square * sum;
+        sum = (REAL)(31. / 8064) - inverse_square * sum;
     }
-    sum = (REAL)(7. / 960) - w * sum;
-    sum = (REAL)(1. / 24) - w * sum;
-    *base = h;
-    return w * sum - (z < 8 ? slope : 0) * (h * inverse);
+    sum = (REAL)(7. / 960) - inverse_square * sum;
+    sum = (REAL)(1. / 24) - inverse_square * sum;
+    *base = shifted;
+    return inverse_square * sum - (positive < 8 ? slope : 0) * (shifted * inverse);
 }
 
 /* exp(digamma(gamma) - digamma(total)), from total's digamma and 1 / base; 0 if below SMALLEST. */

@@ -17,10 +17,10 @@ enum { DPLDA_WORDS = 64 }; /* words of a tile */
 #else
 
 /* to[i][j] = from[j][i] of 4 by 4 elements; a row of `to` has DPLDA_WORDS. */
-DPLDA_INLINE void NAME(transpose_float)(const float *const *from, ptrdiff_t k, float *to) {
+DPLDA_INLINE void NAME(transpose_float)(const float *const *from, ptrdiff_t topic, float *to) {
 #ifdef DPLDA_X86
-    __m128 a = _mm_loadu_ps(from[0] + k), b = _mm_loadu_ps(from[1] + k);
-    __m128 c = _mm_loadu_ps(from[2] + k), d = _mm_loadu_ps(from[3] + k);
+    __m128 a = _mm_loadu_ps(from[0] + topic), b = _mm_loadu_ps(from[1] + topic);
+    __m128 c = _mm_loadu_ps(from[2] + topic), d = _mm_loadu_ps(from[3] + topic);
     _MM_TRANSPOSE4_PS(a, b, c, d);
     _mm_storeu_ps(to, a);
     _mm_storeu_ps(to + DPLDA_WORDS, b);
@@ -28,7 +28,7 @@ DPLDA_INLINE void NAME(transpose_float)(const float *const *from, ptrdiff_t k, f
     _mm_storeu_ps(to + 3 * DPLDA_WORDS, d);
 #else
     for (int i = 0; i < 16; i++) {
-        to[i / 4 * DPLDA_WORDS + i % 4] = from[i % 4][k + i / 4];
+        to[i / 4 * DPLDA_WORDS + i % 4] = from[i % 4][topic + i / 4];
     }
 #endif
 }

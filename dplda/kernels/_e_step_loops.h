@@ -27,9 +27,10 @@ DPLDA_INLINE void TYPED(fill_tile)(const REAL *table, ptrdiff_t stride, const in
  *
  * The words of a topic are contiguous, so that a word's norm needs no sum across a vector. */
 DPLDA_INLINE void TYPED(add_tile)(const REAL *tile, const REAL *count, const int32_t *topic,
-                                  const REAL *weight, ptrdiff_t n_topics, const int n, REAL *sum) {
+                                  const REAL *weight, ptrdiff_t n_topics, const int n_vectors,
+                                  REAL *sum) {
     VEC share[TILE_VECTORS];
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n_vectors; i++) {
         share[i] = OP(all)(0);
     }
     for (ptrdiff_t a = 0; a < n_topics; a += 4) {
@@ -37,7 +38,7 @@ DPLDA_INLINE void TYPED(add_tile)(const REAL *tile, const REAL *count, const int
         const REAL *r2 = tile + topic[a + 2] * DPLDA_WORDS, *r3 = tile + topic[a + 3] * DPLDA_WORDS;
         const VEC w0 = OP(all)(weight[a]), w1 = OP(all)(weight[a + 1]);
         const VEC w2 = OP(all)(weight[a + 2]), w3 = OP(all)(weight[a + 3]);
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n_vectors; i++) {
             const ptrdiff_t j = i * LANES;
             const VEC first = OP(add)(OP(mul)(w0, OP(load)(r0 + j)), OP(mul)(w1, OP(load)(r1 + j)));
             const VEC third = OP(mul)(w2, OP(load)(r2 + j));
@@ -45,13 +46,13 @@ DPLDA_INLINE void TYPED(add_tile)(const REAL *tile, const REAL *count, const int
             share[i] = OP(add)(share[i], OP(add)(first, second));
         }
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n_vectors; i++) {
         share[i] = OP(div)(OP(load)(count + i * LANES), OP(add)(share[i], OP(all)(EPSILON)));
     }
     for (ptrdiff_t a = 0; a < n_topics; a++, sum += LANES) {
         const REAL *row = tile + topic[a] * DPLDA_WORDS;
         VEC total = OP(load)(sum);
-        for (int i = 0; i < n; i += 2) {
+        for (int i = 0; i < n_vectors; i += 2) {
             const VEC first = OP(mul)(share[i], OP(load)(row + i * LANES));
             const VEC second = OP(mul)(share[i + 1], OP(load)(row + (i + 1) * LANES));
             total = OP(add)(total, OP(add)(first, second));

@@ -11,9 +11,8 @@
  *
  *     copy[group][8 topics][tile][pair of topics][16 words][2 topics]
  *
- * Sums of integers fit into 32 bits: those of 16-bit theta are below 2^19, and a lane adds at most
- * 16 quotients of 15 bits. Sums of floats have a fixed order: words four at a time, a tile, or a
- * group; the 16 lanes as v_sum adds them.
+ * Sums of floats have a fixed order: words four at a time, a tile, or a group; the 16 lanes as v_sum
+ * adds them. The definition is `fold_in` in tests/twins.py.
  */
 #ifndef DPLDA_FOLD_IN_H
 #define DPLDA_FOLD_IN_H
@@ -52,32 +51,35 @@ typedef struct {
 } dplda_document;
 
 /* Copy topics k, ..., k + 15 of 16 rows, a word a lane: two blocks of four pairs. */
-DPLDA_INLINE void dplda_turn(const uint8_t *const *row, ptrdiff_t k, ptrdiff_t block, uint8_t *to) {
+DPLDA_INLINE void dplda_turn(const uint8_t *const *row, ptrdiff_t topic, ptrdiff_t block,
+                             uint8_t *to) {
 #ifdef DPLDA_X86
     for (int i = 0; i < 16; i += 8, to += 16) {
-        __m128i a[8], b[8];
+        __m128i rows[8], pairs[8];
         for (int j = 0; j < 8; j++) {
-            a[j] = _mm_loadu_si128((const __m128i *)(row[i + j] + k));
+            rows[j] = _mm_loadu_si128((const __m128i *)(row[i + j] + topic));
         }
         for (int j = 0; j < 4; j++) {
-            b[j] = _mm_unpacklo_epi16(a[2 * j], a[2 * j + 1]);
-            b[j + 4] = _mm_unpackhi_epi16(a[2 * j], a[2 * j + 1]);
+            pairs[j] = _mm_unpacklo_epi16(rows[2 * j], rows[2 * j + 1]);
+            pairs[j + 4] = _mm_unpackhi_epi16(rows[2 * j], rows[2 * j + 1]);
         }
         for (int h = 0; h < 2; h++) {
-            const __m128i *x = b + 4 * h;
-            const __m128i low = _mm_unpacklo_epi32(x[0], x[1]), LOW = _mm_unpacklo_epi32(x[2], x[3]);
-            const __m128i high = _mm_unpackhi_epi32(x[0], x[1]), HIGH = _mm_unpackhi_epi32(x[2], x[3]);
+            const __m128i *half = pairs + 4 * h;
+            const __m128i low = _mm_unpacklo_epi32(half[0], half[1]);
+            const __m128i low_next = _mm_unpacklo_epi32(half[2], half[3]);
+            const __m128i high = _mm_unpackhi_epi32(half[0], half[1]);
+            const __m128i high_next = _mm_unpackhi_epi32(half[2], half[3]);
             __m128i *pair = (__m128i *)(to + h * block);
-            _mm_storeu_si128(pair, _mm_unpacklo_epi64(low, LOW));
-            _mm_storeu_si128(pair + 2, _mm_unpackhi_epi64(low, LOW));
-            _mm_storeu_si128(pair + 4, _mm_unpacklo_epi64(high, HIGH));
-            _mm_storeu_si128(pair + 6, _mm_unpackhi_epi64(high, HIGH));
+            _mm_storeu_si128(pair, _mm_unpacklo_epi64(low, low_next));
+            _mm_storeu_si128(pair + 2, _mm_unpackhi_epi64(low, low_next));
+            _mm_storeu_si128(pair + 4, _mm_unpacklo_epi64(high, high_next));
+            _mm_storeu_si128(pair + 6, _mm_unpackhi_epi64(high, high_next));
         }
     }
 #else
     for (int i = 0; i < 16; i++, to += 2) {
         for (int h = 0; h < 8; h++) {
-            memcpy(to + h / 4 * block + h % 4 * 32, row[i] + k + 2 * h, 2);
+            memcpy(to + h / 4 * block + h % 4 * 32, row[i] + topic + 2 * h, 2);
         }
     }
 #endif
@@ -89,20 +91,20 @@ DPLDA_INLINE void NAME(add_floats)(const dplda_document *doc, const float *weigh
                                    float *new_theta) {
     const ptrdiff_t padded = doc->all->padded;
     const float *phi = doc->all->phi;
-    for (ptrdiff_t j = 0; j < doc->n; j += DPLDA_WIDTH) {
-        const ptrdiff_t left = doc->n - j, n = left < DPLDA_WIDTH ? left : DPLDA_WIDTH;
+    for (ptrdiff_t first = 0; first < doc->n; first += DPLDA_WIDTH) {
+        const ptrdiff_t left = doc->n - first, n_words = left < DPLDA_WIDTH ? left : DPLDA_WIDTH;
         const float *row[DPLDA_WIDTH];
         float quotient[DPLDA_WIDTH] = {0};
         vec sum[DPLDA_WIDTH], share;
         for (ptrdiff_t i = 0; i < DPLDA_WIDTH; i++) {
-            row[i] = phi + doc->word[j + (i < n ? i : 0)] * padded;
+            row[i] = phi + doc->word[first + (i < n_words ? i : 0)] * padded;
             for (ptrdiff_t k = 0; k < padded && i + DPLDA_WIDTH < left; k += DPLDA_WIDTH) {
-                DPLDA_PREFETCH(phi + doc->word[j + i + DPLDA_WIDTH] * padded + k);
+                DPLDA_PREFETCH(phi + doc->word[first + i + DPLDA_WIDTH] * padded + k);
             }
         }
         for (ptrdiff_t i = 0; i < DPLDA_WIDTH; i += 4) {
             vec s0 = v_all(0), s1 = s0, s2 = s0, s3 = s0;
-            for (ptrdiff_t k = 0; k < padded && i < n; k += DPLDA_WIDTH) {
+            for (ptrdiff_t k = 0; k < padded && i < n_words; k += DPLDA_WIDTH) {
                 const vec t = v_load(weight + k);
                 s0 = v_add(s0, v_mul(t, v_load(row[i] + k)));
                 s1 = v_add(s1, v_mul(t, v_load(row[i + 1] + k)));
@@ -111,11 +113,11 @@ DPLDA_INLINE void NAME(add_floats)(const dplda_document *doc, const float *weigh
             }
             sum[i] = s0, sum[i + 1] = s1, sum[i + 2] = s2, sum[i + 3] = s3;
         }
-        memcpy(quotient, doc->count + j, n * sizeof *quotient);
+        memcpy(quotient, doc->count + first, n_words * sizeof *quotient);
         share = v_sums(sum); /* 0 where it might overflow: all topics nearly exclude the word */
         sum[0] = v_above(share, v_all(1e-28f), v_load(quotient));
         v_store(quotient, v_div(sum[0], v_max(share, v_all(1e-28f))));
-        for (ptrdiff_t i = 0; i < n; i += 4) {
+        for (ptrdiff_t i = 0; i < n_words; i += 4) {
             const vec q0 = v_all(quotient[i]), q1 = v_all(quotient[i + 1]);
             const vec q2 = v_all(quotient[i + 2]), q3 = v_all(quotient[i + 3]);
             for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
@@ -128,8 +130,10 @@ DPLDA_INLINE void NAME(add_floats)(const dplda_document *doc, const float *weigh
     }
 }
 
-/* Weights in 16 bits, in pairs; returns their scale. They sum to less than 2^19. */
+/* Weights in 16 bits, in pairs; returns their scale. */
 static float NAME(narrow_weights)(const float *weight, ptrdiff_t padded, int32_t *pairs) {
+    /* Rounded weights sum to less than 2^19, so that sums of their products with bytes are below 2^27:
+     * weights sum to at most 1, and each gains at most 1/2. */
     float scale = (1 << 19) - padded, largest;
     vec most = v_all(0);
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
@@ -167,22 +171,22 @@ DPLDA_CALLED void NAME(shares)(const uint8_t *copy, ptrdiff_t n_tiles, ptrdiff_t
 #define DPLDA_PAIRS 2
 #endif
 /* Sums of a group for n pairs of topics: their integers times the quotients. */
-DPLDA_INLINE void NAME(add_pairs)(const int n, const uint8_t *copy, ptrdiff_t n_tiles,
+DPLDA_INLINE void NAME(add_pairs)(const int n_pairs, const uint8_t *copy, ptrdiff_t n_tiles,
                                   const int16_t *first, const int16_t *second, vec *sum) {
-    veci s[8];
-    for (int h = 0; h < 2 * n; h++) {
-        s[h] = vi_all(0);
+    veci sums[8]; /* a lane adds the words of at most 16 tiles: 16 * 255 * 32767 < 2^27 */
+    for (int h = 0; h < 2 * n_pairs; h++) {
+        sums[h] = vi_all(0);
     }
     for (ptrdiff_t t = 0; t < n_tiles; t++, copy += 128, first += 32, second += 32) {
         const vs a = vs_load(first), b = vs_load(second);
-        for (int h = 0; h < n; h++) {
+        for (int h = 0; h < n_pairs; h++) {
             const vs x = vs_bytes(copy + 32 * h);
-            s[2 * h] = vi_add_products(s[2 * h], x, a);
-            s[2 * h + 1] = vi_add_products(s[2 * h + 1], x, b);
+            sums[2 * h] = vi_add_products(sums[2 * h], x, a);
+            sums[2 * h + 1] = vi_add_products(sums[2 * h + 1], x, b);
         }
     }
-    for (int h = 0; h < 2 * n; h++) {
-        sum[h] = v_float(s[h]);
+    for (int h = 0; h < 2 * n_pairs; h++) {
+        sum[h] = v_float(sums[h]);
     }
 }
 
@@ -243,52 +247,54 @@ DPLDA_INLINE void NAME(add_bytes)(const dplda_document *doc, const float *weight
     const ptrdiff_t padded = doc->all->padded, n_topics = (padded + 31) / 32 * 32;
     const float scale = NAME(narrow_weights)(weight, padded, pairs);
     const int16_t *theta = (const int16_t *)pairs;
-    for (ptrdiff_t j = 0; j < doc->n; j += 16) {
-        const ptrdiff_t left = doc->n - j, n = left < 16 ? left : 16;
+    for (ptrdiff_t begin = 0; begin < doc->n; begin += 16) {
+        const ptrdiff_t left = doc->n - begin, n_words = left < 16 ? left : 16;
         const uint8_t *row[20];
         float quotient[16] = {0};
         int32_t found[16], both[16];
-        for (ptrdiff_t i = 0; i < 20; i++) {
-            row[i] = doc->all->bytes + doc->word[j + (i < left ? i : 0)] * n_topics;
+        for (ptrdiff_t word = 0; word < 20; word++) {
+            row[word] = doc->all->bytes + doc->word[begin + (word < left ? word : 0)] * n_topics;
         }
-        for (ptrdiff_t i = 0; i < 16; i += 4) {
+        for (ptrdiff_t word = 0; word < 16; word += 4) {
             veci s[4] = {vi_all(0), vi_all(0), vi_all(0), vi_all(0)};
-            for (ptrdiff_t k = 0; k < n_topics && i < n; k += 32) {
-                const vs t = vs_load(theta + k);
-                DPLDA_PREFETCH(row[i + 4 + k / 32 % 2 * 2] + k);
-                DPLDA_PREFETCH(row[i + 5 + k / 32 % 2 * 2] + k);
-                s[0] = vi_add_products(s[0], vs_bytes(row[i] + k), t);
-                s[1] = vi_add_products(s[1], vs_bytes(row[i + 1] + k), t);
-                s[2] = vi_add_products(s[2], vs_bytes(row[i + 2] + k), t);
-                s[3] = vi_add_products(s[3], vs_bytes(row[i + 3] + k), t);
+            for (ptrdiff_t topic = 0; topic < n_topics && word < n_words; topic += 32) {
+                const vs t = vs_load(theta + topic);
+                DPLDA_PREFETCH(row[word + 4 + topic / 32 % 2 * 2] + topic);
+                DPLDA_PREFETCH(row[word + 5 + topic / 32 % 2 * 2] + topic);
+                s[0] = vi_add_products(s[0], vs_bytes(row[word] + topic), t);
+                s[1] = vi_add_products(s[1], vs_bytes(row[word + 1] + topic), t);
+                s[2] = vi_add_products(s[2], vs_bytes(row[word + 2] + topic), t);
+                s[3] = vi_add_products(s[3], vs_bytes(row[word + 3] + topic), t);
             }
-            vi_sums4(s, found + i);
+            vi_sums4(s, found + word);
         }
-        memcpy(quotient, doc->count + j, n * sizeof *quotient);
+        memcpy(quotient, doc->count + begin, n_words * sizeof *quotient);
         const vec share = v_max(v_float(vi_load(found)), v_all(scale / 16));
-        const vec q = v_div(v_mul(v_load(quotient), v_all(scale)), share);
-        const float largest = NAME(most)(q);
+        const vec quotients = v_div(v_mul(v_load(quotient), v_all(scale)), share);
+        const float largest = NAME(most)(quotients);
         if (!(largest > 0)) {
             continue;
         }
-        vi_store(both, v_truncate(v_add(v_mul(q, v_all(32767 / largest)), v_all(0.5f))));
-        for (ptrdiff_t i = 0; i < 8; i++) {
-            both[i] = both[2 * i] | both[2 * i + 1] << 16;
+        vi_store(both, v_truncate(v_add(v_mul(quotients, v_all(32767 / largest)), v_all(0.5f))));
+        for (ptrdiff_t word = 0; word < 8; word++) {
+            both[word] = both[2 * word] | both[2 * word + 1] << 16;
         }
-        for (ptrdiff_t k = 0; k < padded; k += 32) {
+        for (ptrdiff_t topic = 0; topic < padded; topic += 32) {
             veci first = vi_all(0), last = first;
-            for (ptrdiff_t i = 0; 2 * i < n; i++) {
-                const vs q = vs_pairs(both[i]);
+            for (ptrdiff_t word = 0; 2 * word < n_words; word++) {
+                const vs two = vs_pairs(both[word]);
                 vs low, high;
-                vs_two_rows(row[2 * i] + k, row[2 * i + 1] + k, &low, &high);
-                first = vi_add_products(first, low, q), last = vi_add_products(last, high, q);
+                vs_two_rows(row[2 * word] + topic, row[2 * word + 1] + topic, &low, &high);
+                first = vi_add_products(first, low, two);
+                last = vi_add_products(last, high, two);
             }
             vi_in_order(&first, &last);
             const vec unit = v_all(largest / 32767);
-            v_store(new_theta + k, v_add(v_load(new_theta + k), v_mul(v_float(first), unit)));
-            if (k + 16 < padded) {
-                const vec x = v_load(new_theta + k + 16);
-                v_store(new_theta + k + 16, v_add(x, v_mul(v_float(last), unit)));
+            const vec before = v_load(new_theta + topic);
+            v_store(new_theta + topic, v_add(before, v_mul(v_float(first), unit)));
+            if (topic + 16 < padded) {
+                const vec x = v_load(new_theta + topic + 16);
+                v_store(new_theta + topic + 16, v_add(x, v_mul(v_float(last), unit)));
             }
         }
     }
@@ -335,28 +341,29 @@ DPLDA_INLINE float NAME(update_topics)(const dplda_document *doc, float *theta, 
     return v_sum(change);
 }
 
-/* theta = first + 2 a r + a**2 v, where r = second - first, v = theta - second - r, a = |r| / |v|.
+/* theta = first + 2 a r + a**2 v, where r = second - first, v = theta - second - r, and `length` is
+ * a = |r| / |v|.
  *
  * The squared extrapolation of Varadhan and Roland (2008), from two steps first, second, theta. A
  * weight stays above an eighth of its last value and above `floor`; theta sums to 1. */
 DPLDA_INLINE void NAME(extrapolate)(const float *first, const float *second, ptrdiff_t padded,
                                     const float *floor, float *theta) {
     vec rr = v_all(0), vv = rr, total = rr;
-    float a;
+    float length; /* of the extrapolation */
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
         const vec r = v_sub(v_load(second + k), v_load(first + k));
         const vec v = v_sub(v_sub(v_load(theta + k), v_load(second + k)), r);
         rr = v_add(rr, v_mul(r, r));
         vv = v_add(vv, v_mul(v, v));
     }
-    a = sqrtf(v_sum(rr) / v_sum(vv));
-    if (!(a > 1 && a < 1e6f)) {
+    length = sqrtf(v_sum(rr) / v_sum(vv));
+    if (!(length > 1 && length < 1e6f)) {
         return;
     }
     for (ptrdiff_t k = 0; k < padded; k += DPLDA_WIDTH) {
         const vec t = v_load(theta + k), r = v_sub(v_load(second + k), v_load(first + k));
         const vec v = v_sub(v_sub(t, v_load(second + k)), r);
-        const vec far = v_mul(v_all(a), v_add(v_add(r, r), v_mul(v_all(a), v)));
+        const vec far = v_mul(v_all(length), v_add(v_add(r, r), v_mul(v_all(length), v)));
         const vec least = v_max(v_mul(v_all(0.125f), t), v_load(floor + k));
         const vec x = v_max(v_add(v_load(first + k), far), least);
         v_store(theta + k, x);
@@ -380,7 +387,7 @@ static void NAME(converge)(const dplda_document *doc, ptrdiff_t max_iter, float 
     float *new_theta = third + padded, *weight = new_theta + padded, *spare = weight + padded;
     float longest = INFINITY;
     int n_steps = 0; /* since the last extrapolation */
-    for (ptrdiff_t i = 0; doc->n && i < max_iter; i++) {
+    for (ptrdiff_t iteration = 0; doc->n && iteration < max_iter; iteration++) {
         float change;
         memcpy(n_steps ? second : first, theta, size);
         change = NAME(update_topics)(doc, theta, new_theta, weight, spare);
@@ -396,7 +403,7 @@ static void NAME(converge)(const dplda_document *doc, ptrdiff_t max_iter, float 
             longest = change;
             continue;
         }
-        if (i + 1 == max_iter) {
+        if (iteration + 1 == max_iter) {
             break; /* the last one is a step */
         }
         memcpy(third, theta, size);
@@ -456,24 +463,24 @@ static void NAME(copy_group)(const dplda_inference *all, const int32_t *word, co
  * end if variational. scratch: (7 * padded,); copy: (n + 15, n_topics), and 16 more
  * rows if something is left out; NULL: rows are read. */
 static void NAME(fold_in)(const dplda_inference *all, const int32_t *word, const float *count,
-                          ptrdiff_t n, float *theta, float *scratch, uint8_t *copy) {
+                          ptrdiff_t n_words, float *theta, float *scratch, uint8_t *copy) {
     const ptrdiff_t padded = all->padded, n_topics = (padded + 31) / 32 * 32;
     float *priors = scratch, *rest = priors + padded;
-    dplda_document doc = {all, n, word, count, copy, priors, 0};
+    dplda_document doc = {all, n_words, word, count, copy, priors, 0};
     int leaves_out = 0; /* equal weights are those of a document without an inference yet */
     for (ptrdiff_t k = 0; k < padded; k++) {
         priors[k] = k < all->n_components ? all->prior : 0;
         leaves_out |= all->inverse_size != NULL && k < all->n_components && theta[k] != theta[0];
     }
-    for (ptrdiff_t j = 0; j < n; j++) {
+    for (ptrdiff_t j = 0; j < n_words; j++) {
         doc.total += count[j];
     }
     doc.total += all->n_components * all->prior;
-    for (ptrdiff_t j = 0; copy != NULL && j < n; j += DPLDA_GROUP) {
-        const ptrdiff_t m = n - j < DPLDA_GROUP ? n - j : DPLDA_GROUP;
+    for (ptrdiff_t j = 0; copy != NULL && j < n_words; j += DPLDA_GROUP) {
+        const ptrdiff_t m = n_words - j < DPLDA_GROUP ? n_words - j : DPLDA_GROUP;
         NAME(copy_group)
-        (all, word + j, count + j, m, n - j, leaves_out ? theta : NULL, rest,
-         copy + (n + 15) * n_topics, copy + j * 8 * all->n_blocks);
+        (all, word + j, count + j, m, n_words - j, leaves_out ? theta : NULL, rest,
+         copy + (n_words + 15) * n_topics, copy + j * 8 * all->n_blocks);
     }
     NAME(converge)(&doc, all->max_iter, all->tol, theta, rest);
     if (all->variational) {

@@ -3,8 +3,8 @@
  * The law. Topic k of a token of word w in document d has probability T[w, k] c[d, k] / sum, where
  * all of T and c are integers. T is a half of the table without its power of two. c is n U + A: n
  * counts the document's other tokens, and U and A are functions of its length and of the prior.
- * A uniform number u selects the topic in whose interval u * sum lies. The intervals lie in the
- * order of topics modulo 16, then upwards.
+ * A uniform number u selects the topic in whose interval u * sum lies. The definition is
+ * `frozen_sweep` in tests/twins.py.
  *
  * The float stage sums products in floats and proposes a topic. The proposal stands if u * sum is
  * further from both ends of its interval than all rounding errors together. Otherwise integers
@@ -22,7 +22,9 @@
 #include "_wide.h"
 
 enum {
-    DPLDA_LANES = 16,     /* the interval order: topics modulo 16 */
+    /* Intervals lie in the order of topics modulo 16, then upwards. This order, and which bits of a
+     * token's number are read first, are the format of seeded results: it never changes. */
+    DPLDA_LANES = 16,
     DPLDA_SHORT = 12,     /* vectors of 16 topics of the longest short row */
     DPLDA_GROUP = 4,      /* vectors between two stored sums of a longer row */
     DPLDA_MOST_SUMS = 32, /* of a row */
@@ -127,7 +129,7 @@ DPLDA_INLINE int dplda_document_unit(int64_t n_tokens, double prior, double *uni
     *unit = exponent < 24 ? ldexp(1.0, 24 - exponent) : 1.0;
     *base = rint(prior * *unit);
     *base = *base < 1.0 ? 1.0 : *base;
-    return exponent <= 24;
+    return exponent <= 24; /* c <= 2^24 is exact in a float, and so is each step of unit U */
 }
 
 /* ---------------------------------------------------------------- documents in flight */
@@ -147,19 +149,19 @@ typedef struct {
     int32_t *count[DPLDA_COUNTERS];       /* (stride,) of a document that begins, each */
 } dplda_flight;
 
-DPLDA_INLINE void dplda_lay_out(dplda_flight *x, float *scratch, int64_t padded) {
+DPLDA_INLINE void dplda_lay_out(dplda_flight *slots, float *scratch, int64_t padded) {
     const int64_t stride = dplda_stride(padded), n_sums = DPLDA_LANES * dplda_n_sums(padded);
     float *aligned = (float *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
     memset(scratch, 0, dplda_scratch_floats(padded) * sizeof *scratch);
-    memset(x, 0, sizeof *x);
+    memset(slots, 0, sizeof *slots);
     for (int slot = 0; slot < DPLDA_IN_FLIGHT; slot++, aligned += stride) {
-        x->weight[slot] = aligned;
+        slots->weight[slot] = aligned;
     }
     for (int slot = 0; slot < DPLDA_IN_FLIGHT; slot++, aligned += n_sums) {
-        x->sums[slot] = aligned;
+        slots->sums[slot] = aligned;
     }
     for (int j = 0; j < DPLDA_COUNTERS; j++, aligned += stride) {
-        x->count[j] = (int32_t *)aligned + DPLDA_LANES;
+        slots->count[j] = (int32_t *)aligned + DPLDA_LANES;
     }
 }
 
@@ -170,14 +172,15 @@ DPLDA_INLINE const uint16_t *dplda_row(const dplda_sweep *s, int64_t i) {
 /* Take token i out of its document's weights. */
 DPLDA_INLINE void dplda_take_out(const dplda_sweep *s, dplda_flight *x, int slot, int64_t i) {
     const int64_t old = s->topics[i];
-    x->uniform[slot] = (int32_t)(s->bits[i] >> 40);
+    x->uniform[slot] = (int32_t)(s->bits[i] >> 40); /* the first bits of what draw_exact reads */
     if (old >= 0) {
         x->weight[slot][old] -= x->unit[slot];
     }
 }
 
 /* How often each topic occurs in a document, into count[0]. */
-DPLDA_INLINE void dplda_count(const dplda_sweep *s, int64_t begin, int64_t end, int32_t *const *count) {
+DPLDA_INLINE void dplda_count(const dplda_sweep *s, int64_t begin, int64_t end,
+                              int32_t *const *count) {
     for (int j = 0; j < DPLDA_COUNTERS; j++) {
         memset(count[j], 0, s->padded * sizeof **count);
     }
@@ -220,20 +223,21 @@ DPLDA_INLINE void NAME(add_weights)(const uint16_t *row, const float *c, uint64_
 
 /* The topic of token i by integers, from 64 bits of its uniform number or, where these leave two
  * topics possible, from 128. */
-static int64_t NAME(draw_exact)(dplda_sweep *s, const uint16_t *row, const float *c, int64_t i) {
+static int64_t NAME(draw_exact)(dplda_sweep *work, const uint16_t *row, const float *weights,
+                                int64_t token) {
     uint64_t high[DPLDA_LANES] = {0}, low[DPLDA_LANES] = {0}, fraction, rest;
     dplda_wide total = {0, 0}, target;
-    int64_t k;
-    s->n_exact++;
-    for (k = 0; k < s->padded; k += DPLDA_LANES) {
-        NAME(add_weights)(row + k, c + k, high, low);
+    int64_t topic;
+    work->n_exact++;
+    for (topic = 0; topic < work->padded; topic += DPLDA_LANES) {
+        NAME(add_weights)(row + topic, weights + topic, high, low);
     }
     for (int j = 0; j < DPLDA_LANES; j++) {
         total = dplda_plus(total, dplda_joined(high[j], low[j]));
     }
-    target = dplda_scaled(s->bits[i], total, &fraction);
+    target = dplda_scaled(work->bits[token], total, &fraction);
     for (int refined = 0;; refined = 1) {
-        /* the first interval whose end is above the target */
+        /* The first interval whose end is above the target: lane after lane, then upwards. */
         dplda_wide below = {0, 0}, end;
         int lane = 0;
         for (; lane < DPLDA_LANES - 1; lane++) {
@@ -243,49 +247,50 @@ static int64_t NAME(draw_exact)(dplda_sweep *s, const uint16_t *row, const float
             }
             below = end;
         }
-        for (k = 0;; k += DPLDA_LANES) {
+        for (topic = 0;; topic += DPLDA_LANES) {
             uint64_t own_high[DPLDA_LANES] = {0}, own_low[DPLDA_LANES] = {0};
-            NAME(add_weights)(row + k, c + k, own_high, own_low);
+            NAME(add_weights)(row + topic, weights + topic, own_high, own_low);
             end = dplda_plus(below, dplda_joined(own_high[lane], own_low[lane]));
-            if (dplda_is_above(end, target) || k + DPLDA_LANES >= s->padded) {
+            if (dplda_is_above(end, target) || topic + DPLDA_LANES >= work->padded) {
                 break;
             }
             below = end;
         }
-        k += lane;
+        topic += lane;
         if (refined || dplda_stays_below(end, target, fraction, total)) {
-            return k;
+            return topic;
         }
-        if (!s->refinement) {
-            s->unrefined = 1;
-            return k;
+        if (!work->refinement) {
+            work->unrefined = 1;
+            return topic;
         }
-        const dplda_wide more = dplda_scaled(s->refinement[i], total, &rest);
+        const dplda_wide more = dplda_scaled(work->refinement[token], total, &rest);
         target = dplda_plus(target, dplda_small(dplda_plus(more, dplda_small(fraction)).high));
     }
 }
 
 /* One document, each draw by integers; c is (stride,). For documents whose weights have to be
  * rounded to floats, and for compilers without vectors. */
-static void NAME(sweep_exactly)(dplda_sweep *s, int64_t d, int32_t *const *counts, float *c) {
-    const int64_t begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
+static void NAME(sweep_exactly)(dplda_sweep *work, int64_t doc, int32_t *const *counts,
+                                float *weights) {
+    const int64_t begin = work->doc_ptr[doc], end = work->doc_ptr[doc + 1];
     int32_t *count = counts[0];
     double unit, base;
-    int64_t i, k;
-    dplda_document_unit(end - begin, s->doc_topic_prior, &unit, &base);
-    dplda_count(s, begin, end, counts);
-    for (k = 0; k < s->padded; k++) {
-        c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
+    int64_t token, topic;
+    dplda_document_unit(end - begin, work->doc_topic_prior, &unit, &base);
+    dplda_count(work, begin, end, counts);
+    for (topic = 0; topic < work->padded; topic++) {
+        weights[topic] = (float)(count[topic] * unit + base) * DPLDA_SCALE;
     }
-    for (i = begin; i < end; i++) {
-        if ((k = s->topics[i]) >= 0) {
-            count[k] -= 1;
-            c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
+    for (token = begin; token < end; token++) {
+        if ((topic = work->topics[token]) >= 0) {
+            count[topic] -= 1;
+            weights[topic] = (float)(count[topic] * unit + base) * DPLDA_SCALE;
         }
-        k = NAME(draw_exact)(s, dplda_row(s, i), c, i);
-        s->topics[i] = (int16_t)k;
-        count[k] += 1;
-        c[k] = (float)(count[k] * unit + base) * DPLDA_SCALE;
+        topic = NAME(draw_exact)(work, dplda_row(work, token), weights, token);
+        work->topics[token] = (int16_t)topic;
+        count[topic] += 1;
+        weights[topic] = (float)(count[topic] * unit + base) * DPLDA_SCALE;
     }
 }
 
@@ -322,18 +327,18 @@ DPLDA_INLINE floats NAME(load)(const float *from) {
 /* Halves times 2**-112, exactly: the bits of a normal half, moved, are those of a normal float. */
 DPLDA_INLINE vec NAME(halves)(const uint16_t *from) {
 #if defined(DPLDA_USE_AVX512)
-    const veci x = (veci)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+    const veci bits = (veci)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
 #elif defined(DPLDA_USE_AVX2)
     const __m128i *two = (const __m128i *)from;
-    const veci x = {_mm256_cvtepu16_epi32(_mm_loadu_si128(two)),
+    const veci bits = {_mm256_cvtepu16_epi32(_mm_loadu_si128(two)),
                     _mm256_cvtepu16_epi32(_mm_loadu_si128(two + 1))};
 #else
     typedef uint16_t halves __attribute__((vector_size(32)));
     halves narrow;
     memcpy(&narrow, from, sizeof narrow);
-    const veci x = __builtin_convertvector(narrow, veci);
+    const veci bits = __builtin_convertvector(narrow, veci);
 #endif
-    return v_as_float(vi_shift_left(x, 13));
+    return v_as_float(vi_shift_left(bits, 13));
 }
 
 /* The products of vector number v. */
@@ -377,27 +382,27 @@ DPLDA_INLINE uint32_t bits_of(ints mask) {
 }
 
 /* x[j] = the floats from[0][j], from[1][j], ...: a vector for each j below 16. */
-DPLDA_INLINE void transposed(float *const *from, floats *x) {
+DPLDA_INLINE void transposed(float *const *from, floats *columns) {
 #if WIDTH == 8
     for (int half = 0; half < 16; half += 8) {
-        __m256 a[8], b[8];
+        __m256 rows[8], pairs[8];
         for (int i = 0; i < 8; i++) {
-            a[i] = _mm256_load_ps(from[i] + half);
+            rows[i] = _mm256_load_ps(from[i] + half);
         }
         for (int i = 0; i < 8; i += 2) {
-            b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
-            b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+            pairs[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+            pairs[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
         }
         for (int i = 0; i < 8; i += 4) {
             for (int j = 0; j < 2; j++) {
-                const __m256d low = (__m256d)b[i + j], high = (__m256d)b[i + j + 2];
-                a[i + 2 * j] = (__m256)_mm256_unpacklo_pd(low, high);
-                a[i + 2 * j + 1] = (__m256)_mm256_unpackhi_pd(low, high);
+                const __m256d low = (__m256d)pairs[i + j], high = (__m256d)pairs[i + j + 2];
+                rows[i + 2 * j] = (__m256)_mm256_unpacklo_pd(low, high);
+                rows[i + 2 * j + 1] = (__m256)_mm256_unpackhi_pd(low, high);
             }
         }
         for (int i = 0; i < 4; i++) {
-            x[half + i] = (floats)_mm256_permute2f128_ps(a[i], a[i + 4], 0x20);
-            x[half + i + 4] = (floats)_mm256_permute2f128_ps(a[i], a[i + 4], 0x31);
+            columns[half + i] = (floats)_mm256_permute2f128_ps(rows[i], rows[i + 4], 0x20);
+            columns[half + i + 4] = (floats)_mm256_permute2f128_ps(rows[i], rows[i + 4], 0x31);
         }
     }
 #else
@@ -406,49 +411,49 @@ DPLDA_INLINE void transposed(float *const *from, floats *x) {
         for (int i = 0; i < WIDTH; i++) {
             column[j][i] = from[i][j];
         }
-        x[j] = NAME(load)(column[j]);
+        columns[j] = NAME(load)(column[j]);
     }
 #endif
 }
 
 /* The products of one token: running sums of each lane, after every vector of a short row, whose
  * number of vectors is known when this is compiled. The next token's row is prefetched. */
-DPLDA_INLINE void NAME(add_short)(const uint16_t *row, const uint16_t *next, const float *c,
+DPLDA_INLINE void NAME(add_short)(const uint16_t *row, const uint16_t *next, const float *weights,
                                   const int n_vectors, float *sums) {
     for (int v = 0; v < n_vectors; v += 2) {
         DPLDA_PREFETCH(next + DPLDA_LANES * v);
     }
-    vec sum = NAME(times)(row, c, 0);
+    vec sum = NAME(times)(row, weights, 0);
     v_store(sums, sum);
     for (int v = 1; v < n_vectors; v++) {
-        sum = NAME(plus_times)(sum, row, c, v);
+        sum = NAME(plus_times)(sum, row, weights, v);
         v_store(sums + DPLDA_LANES * v, sum);
     }
 }
 
 /* The same of a longer row, after every group of vectors; the last group may be incomplete. In the
  * first-level cache the next row would take the place of the weights. */
-DPLDA_INLINE void NAME(add_long)(const uint16_t *row, const uint16_t *next, const float *c,
+DPLDA_INLINE void NAME(add_long)(const uint16_t *row, const uint16_t *next, const float *weights,
                                  int64_t n_vectors, float *sums) {
     vec sum = v_all(0);
     for (; n_vectors > 0; n_vectors -= DPLDA_GROUP) {
         DPLDA_PREFETCH_SECOND(next);
         DPLDA_PREFETCH_SECOND(next + 2 * DPLDA_LANES);
-        vec group = NAME(times)(row, c, 0);
+        vec group = NAME(times)(row, weights, 0);
         if (n_vectors >= DPLDA_GROUP) {
-            const vec other = NAME(times)(row, c, 2);
-            group = NAME(plus_times)(group, row, c, 1);
-            group = v_add(group, NAME(plus_times)(other, row, c, 3));
+            const vec other = NAME(times)(row, weights, 2);
+            group = NAME(plus_times)(group, row, weights, 1);
+            group = v_add(group, NAME(plus_times)(other, row, weights, 3));
         } else {
             for (int v = 1; v < n_vectors; v++) {
-                group = NAME(plus_times)(group, row, c, v);
+                group = NAME(plus_times)(group, row, weights, v);
             }
         }
         sum = v_add(sum, group);
         v_store(sums, sum);
         row += DPLDA_LANES * DPLDA_GROUP;
         next += DPLDA_LANES * DPLDA_GROUP;
-        c += DPLDA_LANES * DPLDA_GROUP;
+        weights += DPLDA_LANES * DPLDA_GROUP;
         sums += DPLDA_LANES;
     }
 }
@@ -509,18 +514,18 @@ DPLDA_INLINE place NAME(find_lane)(float *const *last, const int32_t *uniform, f
 }
 
 /* Propose topics for up to WIDTH slots; the mask of those that are not certain. */
-DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int first,
+DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *work, dplda_flight *slots, int first,
                                     const int n_slots, const int is_short,
                                     const int64_t n_sums) {
-    float *const *sums = x->sums + first, *last[WIDTH];
+    float *const *sums = slots->sums + first, *last[WIDTH];
     float column[DPLDA_MOST_SUMS][WIDTH];
     int32_t lane[WIDTH], group[WIDTH];
     floats target, total;
-    int j;
-    for (j = 0; j < WIDTH; j++) {
-        last[j] = sums[j] + DPLDA_LANES * (n_sums - 1);
+    int slot;
+    for (slot = 0; slot < WIDTH; slot++) {
+        last[slot] = sums[slot] + DPLDA_LANES * (n_sums - 1);
     }
-    const place lanes = NAME(find_lane)(last, x->uniform + first, &target, &total);
+    const place lanes = NAME(find_lane)(last, slots->uniform + first, &target, &total);
     const floats rest = target - lanes.from; /* within the lane */
     memcpy(lane, &lanes.index, sizeof lane);
 
@@ -528,8 +533,8 @@ DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int f
     floats end, next;
     place found = {0};
     for (int64_t g = 0; g < n_sums; g++) {
-        for (j = 0; j < n_slots; j++) {
-            column[g][j] = sums[j][DPLDA_LANES * g + lane[j]];
+        for (slot = 0; slot < n_slots; slot++) {
+            column[g][slot] = sums[slot][DPLDA_LANES * g + lane[slot]];
         }
     }
     found.to = end = NAME(load)(column[0]);
@@ -540,10 +545,10 @@ DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int f
     }
     if (!is_short) {
         memcpy(group, &found.index, sizeof group);
-        for (j = 0; j < n_slots; j++) {
-            const int64_t k = DPLDA_LANES * DPLDA_GROUP * group[j] + lane[j];
-            NAME(column)(x->row[first + j] + k, x->weight[first + j] + k,
-                         s->padded / DPLDA_LANES - DPLDA_GROUP * group[j], column[0] + j);
+        for (slot = 0; slot < n_slots; slot++) {
+            const int64_t k = DPLDA_LANES * DPLDA_GROUP * group[slot] + lane[slot];
+            NAME(column)(slots->row[first + slot] + k, slots->weight[first + slot] + k,
+                         work->padded / DPLDA_LANES - DPLDA_GROUP * group[slot], column[0] + slot);
         }
         found.index *= DPLDA_GROUP;
         found.to = end = found.from + NAME(load)(column[0]);
@@ -554,36 +559,38 @@ DPLDA_INLINE uint32_t NAME(propose)(const dplda_sweep *s, dplda_flight *x, int f
         }
     }
     const ints topic = found.index * DPLDA_LANES + lanes.index;
-    memcpy(x->pick + first, &topic, sizeof topic);
-    const floats error = total * s->tolerance;
+    memcpy(slots->pick + first, &topic, sizeof topic);
+    /* A topic stands only if no rounding can have moved u * sum past an end of its interval. */
+    const floats error = total * work->tolerance;
     return bits_of((rest - found.from <= error) | (found.to - rest <= error));
 }
 
 /* Give a slot its next document, or none. */
-static void NAME(begin)(dplda_sweep *s, dplda_flight *x, int slot) {
+static void NAME(begin)(dplda_sweep *work, dplda_flight *slots, int slot) {
     double unit, base;
-    float *c = x->weight[slot];
-    x->active &= ~(UINT32_C(1) << slot);
-    while (x->next < s->n_docs) {
-        const int64_t d = s->order[x->next++], begin = s->doc_ptr[d], end = s->doc_ptr[d + 1];
+    float *weights = slots->weight[slot];
+    slots->active &= ~(UINT32_C(1) << slot);
+    while (slots->next < work->n_docs) {
+        const int64_t d = work->order[slots->next++];
+        const int64_t begin = work->doc_ptr[d], end = work->doc_ptr[d + 1];
         if (begin == end) {
             continue;
         }
-        if (!dplda_document_unit(end - begin, s->doc_topic_prior, &unit, &base)) {
-            NAME(sweep_exactly)(s, d, x->count, c);
+        if (!dplda_document_unit(end - begin, work->doc_topic_prior, &unit, &base)) {
+            NAME(sweep_exactly)(work, d, slots->count, weights);
             continue;
         }
-        dplda_count(s, begin, end, x->count);
-        for (int64_t k = 0; k < s->padded; k++) {
-            c[k] = ((float)x->count[0][k] * (float)unit + (float)base) * DPLDA_SCALE;
+        dplda_count(work, begin, end, slots->count);
+        for (int64_t k = 0; k < work->padded; k++) {
+            weights[k] = ((float)slots->count[0][k] * (float)unit + (float)base) * DPLDA_SCALE;
         }
-        x->unit[slot] = (float)unit * DPLDA_SCALE;
-        x->token[slot] = begin;
-        x->end[slot] = end;
-        x->active |= UINT32_C(1) << slot;
-        x->row[slot] = dplda_row(s, begin);
-        x->next_row[slot] = dplda_row(s, begin + (end - begin > 1));
-        dplda_take_out(s, x, slot, begin);
+        slots->unit[slot] = (float)unit * DPLDA_SCALE;
+        slots->token[slot] = begin;
+        slots->end[slot] = end;
+        slots->active |= UINT32_C(1) << slot;
+        slots->row[slot] = dplda_row(work, begin);
+        slots->next_row[slot] = dplda_row(work, begin + (end - begin > 1));
+        dplda_take_out(work, slots, slot, begin);
         return;
     }
 }
@@ -602,51 +609,51 @@ DPLDA_INLINE void NAME(go_on)(const dplda_sweep *s, dplda_flight *x, int slot, i
 }
 
 /* n_short: vectors of a short row, or 0. */
-DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_short, const int n_slots) {
-    const int64_t n_vectors = s->padded / DPLDA_LANES;
-    const int64_t n_sums = n_short ? n_short : dplda_n_sums(s->padded);
-    const dplda_sweep own = *s; /* which no store changes: it stays in registers */
-    dplda_flight flight, *const x = &flight;
+DPLDA_INLINE void NAME(sweep)(dplda_sweep *work, const int n_short, const int n_slots) {
+    const int64_t n_vectors = work->padded / DPLDA_LANES;
+    const int64_t n_sums = n_short ? n_short : dplda_n_sums(work->padded);
+    const dplda_sweep own = *work; /* which no store changes: it stays in registers */
+    dplda_flight flight, *const slots = &flight;
     int slot;
-    dplda_lay_out(x, s->scratch, s->padded);
+    dplda_lay_out(slots, work->scratch, work->padded);
     for (slot = 0; slot < DPLDA_IN_FLIGHT; slot++) {
-        x->row[slot] = s->half; /* slots without a document are searched, too */
+        slots->row[slot] = work->half; /* slots without a document are searched, too */
     }
     for (slot = 0; slot < n_slots; slot++) {
-        NAME(begin)(s, x, slot);
+        NAME(begin)(work, slots, slot);
     }
-    while (x->active) {
+    while (slots->active) {
         uint32_t uncertain = 0;
         for (slot = 0; slot < n_slots; slot++) {
-            const uint16_t *row = x->row[slot], *next = x->next_row[slot];
-            if (!(x->active >> slot & 1)) {
+            const uint16_t *row = slots->row[slot], *next = slots->next_row[slot];
+            if (!(slots->active >> slot & 1)) {
                 continue;
             }
             if (n_short) {
-                NAME(add_short)(row, next, x->weight[slot], n_short, x->sums[slot]);
+                NAME(add_short)(row, next, slots->weight[slot], n_short, slots->sums[slot]);
             } else {
-                NAME(add_long)(row, next, x->weight[slot], n_vectors, x->sums[slot]);
+                NAME(add_long)(row, next, slots->weight[slot], n_vectors, slots->sums[slot]);
             }
         }
         for (slot = 0; slot < n_slots; slot += WIDTH) {
             const int n = n_slots - slot < WIDTH ? n_slots - slot : WIDTH;
-            uncertain |= NAME(propose)(&own, x, slot, n, n_short != 0, n_sums) << slot;
+            uncertain |= NAME(propose)(&own, slots, slot, n, n_short != 0, n_sums) << slot;
         }
         for (slot = 0; slot < n_slots; slot++) {
-            if (!(x->active >> slot & 1)) {
+            if (!(slots->active >> slot & 1)) {
                 continue;
             }
-            const int64_t i = x->token[slot];
-            int64_t k = x->pick[slot];
+            const int64_t i = slots->token[slot];
+            int64_t k = slots->pick[slot];
             if (uncertain >> slot & 1) {
-                k = NAME(draw_exact)(s, x->row[slot], x->weight[slot], i);
+                k = NAME(draw_exact)(work, slots->row[slot], slots->weight[slot], i);
             }
             own.topics[i] = (int16_t)k;
-            x->weight[slot][k] += x->unit[slot];
-            if (++x->token[slot] < x->end[slot]) {
-                NAME(go_on)(&own, x, slot, i + 1);
+            slots->weight[slot][k] += slots->unit[slot];
+            if (++slots->token[slot] < slots->end[slot]) {
+                NAME(go_on)(&own, slots, slot, i + 1);
             } else {
-                NAME(begin)(s, x, slot);
+                NAME(begin)(work, slots, slot);
             }
         }
     }
@@ -654,19 +661,19 @@ DPLDA_INLINE void NAME(sweep)(dplda_sweep *s, const int n_short, const int n_slo
 
 /* Short rows are compiled for themselves. Weights, rows and sums of all documents in flight have
  * to stay in the first-level cache: the longer the rows, the fewer documents. */
-static void NAME(dplda_sweep)(dplda_sweep *s) {
+static void NAME(dplda_sweep)(dplda_sweep *work) {
 #define SHORT(n)                                                         \
     case n:                                                              \
-        NAME(sweep)(s, n, n > 8 ? DPLDA_IN_FLIGHT / 2 : DPLDA_IN_FLIGHT); \
+        NAME(sweep)(work, n, n > 8 ? DPLDA_IN_FLIGHT / 2 : DPLDA_IN_FLIGHT); \
         break;
-    switch (s->padded / DPLDA_LANES) {
+    switch (work->padded / DPLDA_LANES) {
         SHORT(1) SHORT(2) SHORT(3) SHORT(4) SHORT(5) SHORT(6)
         SHORT(7) SHORT(8) SHORT(9) SHORT(10) SHORT(11) SHORT(12)
     default:
-        if (s->padded <= 640) {
-            NAME(sweep)(s, 0, DPLDA_IN_FLIGHT / 2);
+        if (work->padded <= 640) {
+            NAME(sweep)(work, 0, DPLDA_IN_FLIGHT / 2);
         } else {
-            NAME(sweep)(s, 0, DPLDA_IN_FLIGHT / 4);
+            NAME(sweep)(work, 0, DPLDA_IN_FLIGHT / 4);
         }
     }
 #undef SHORT

@@ -91,12 +91,24 @@ DPLDA_INLINE veci vi_sub(veci a, veci b) {
 DPLDA_INLINE veci vi_and(veci a, veci b) {
     return (veci){_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)};
 }
-DPLDA_INLINE veci vi_shift_left(veci a, int n) { return (veci){_mm256_slli_epi32(a.low, n), _mm256_slli_epi32(a.high, n)}; }
-DPLDA_INLINE veci vi_shift_right(veci a, int n) { return (veci){_mm256_srai_epi32(a.low, n), _mm256_srai_epi32(a.high, n)}; }
-DPLDA_INLINE veci v_truncate(vec a) { return (veci){_mm256_cvttps_epi32(a.low), _mm256_cvttps_epi32(a.high)}; }
-DPLDA_INLINE vec v_float(veci a) { return (vec){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
-DPLDA_INLINE veci v_as_int(vec a) { return (veci){_mm256_castps_si256(a.low), _mm256_castps_si256(a.high)}; }
-DPLDA_INLINE vec v_as_float(veci a) { return (vec){_mm256_castsi256_ps(a.low), _mm256_castsi256_ps(a.high)}; }
+DPLDA_INLINE veci vi_shift_left(veci a, int n) {
+    return (veci){_mm256_slli_epi32(a.low, n), _mm256_slli_epi32(a.high, n)};
+}
+DPLDA_INLINE veci vi_shift_right(veci a, int n) {
+    return (veci){_mm256_srai_epi32(a.low, n), _mm256_srai_epi32(a.high, n)};
+}
+DPLDA_INLINE veci v_truncate(vec a) {
+    return (veci){_mm256_cvttps_epi32(a.low), _mm256_cvttps_epi32(a.high)};
+}
+DPLDA_INLINE vec v_float(veci a) {
+    return (vec){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
+}
+DPLDA_INLINE veci v_as_int(vec a) {
+    return (veci){_mm256_castps_si256(a.low), _mm256_castps_si256(a.high)};
+}
+DPLDA_INLINE vec v_as_float(veci a) {
+    return (vec){_mm256_castsi256_ps(a.low), _mm256_castsi256_ps(a.high)};
+}
 DPLDA_INLINE vec v_above(vec a, vec b, vec x) {
     x.low = _mm256_and_ps(_mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ), x.low);
     x.high = _mm256_and_ps(_mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ), x.high);
@@ -687,8 +699,10 @@ DPLDA_INLINE void vi_sums4(const veci *rows, int32_t *to) {
 #if defined(DPLDA_USE_AVX512)
     const __m512i r0 = (__m512i)rows[0], r1 = (__m512i)rows[1];
     const __m512i r2 = (__m512i)rows[2], r3 = (__m512i)rows[3];
-    const __m512i first = _mm512_add_epi32(_mm512_unpacklo_epi32(r0, r1), _mm512_unpackhi_epi32(r0, r1));
-    const __m512i last = _mm512_add_epi32(_mm512_unpacklo_epi32(r2, r3), _mm512_unpackhi_epi32(r2, r3));
+    const __m512i first = _mm512_add_epi32(_mm512_unpacklo_epi32(r0, r1),
+                                           _mm512_unpackhi_epi32(r0, r1));
+    const __m512i last = _mm512_add_epi32(_mm512_unpacklo_epi32(r2, r3),
+                                          _mm512_unpackhi_epi32(r2, r3));
     const __m512i four = _mm512_add_epi32(_mm512_unpacklo_epi64(first, last),
                                           _mm512_unpackhi_epi64(first, last));
     const __m256i low = _mm512_castsi512_si256(four), high = _mm512_extracti64x4_epi64(four, 1);

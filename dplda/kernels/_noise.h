@@ -1,7 +1,8 @@
 /* Look-ups of _noise.pyx for 8 or 16 cells at a time, by AVX2 or AVX-512 where the machine has it.
  *
  * They process whole blocks up to the first block with a tie, and leave the rest to the loop of
- * _noise.pyx. Ties are resolved in one place only. The cells are the same with every set.
+ * _noise.pyx. Ties are resolved in one place only. The cells are the same with every set:
+ * the definitions are `gaussian_draws` and `laplace_draws` in tests/twins.py.
  */
 #ifndef DPLDA_SET
 #ifndef DPLDA_NOISE_H
@@ -92,55 +93,55 @@ DPLDA_INLINE draws look_up(draws field, const uint32_t *fast, signs *ties) {
     return (column & below) | (entry & DPLDA_COLUMN & ~below);
 }
 
-DPLDA_INLINE void add_draws(draws x, void *cells, int wide, ptrdiff_t j) {
+DPLDA_INLINE void add_draws(draws x, void *cells, int wide, ptrdiff_t cell) {
     typedef int64_t longs __attribute__((vector_size(8 * LANES)));
     const signs ordered = in_order(x);
     if (wide) {
         longs sums;
-        memcpy(&sums, (int64_t *)cells + j, sizeof sums);
+        memcpy(&sums, (int64_t *)cells + cell, sizeof sums);
         sums += __builtin_convertvector(ordered, longs);
-        memcpy((int64_t *)cells + j, &sums, sizeof sums);
+        memcpy((int64_t *)cells + cell, &sums, sizeof sums);
     } else {
         draws sums;
-        memcpy(&sums, (int32_t *)cells + j, sizeof sums);
+        memcpy(&sums, (int32_t *)cells + cell, sizeof sums);
         sums += (draws)ordered;
-        memcpy((int32_t *)cells + j, &sums, sizeof sums);
+        memcpy((int32_t *)cells + cell, &sums, sizeof sums);
     }
 }
 
 static ptrdiff_t NAME(gaussian_blocks)(const uint64_t *words, const uint32_t *fast, void *cells,
                                        int wide, ptrdiff_t n) {
-    ptrdiff_t j;
-    for (j = 0; j + LANES <= n; j += LANES) {
+    ptrdiff_t cell;
+    for (cell = 0; cell + LANES <= n; cell += LANES) {
         draws low, high;
         signs ties = {0};
-        load_words(words + j, &low, &high);
+        load_words(words + cell, &low, &high);
         const draws x0 = look_up(low, fast, &ties);
         const draws x1 = look_up(middle(low, high), fast, &ties);
         const draws x2 = look_up(high >> 10, fast, &ties);
         if (any(ties)) {
-            break;
+            break; /* before a cell of the block changes: ties take spare words in the cells' order */
         }
-        add_draws(x0 + (x1 << 6) + (x2 << 12) - 2048 * (1 + 64 + 4096), cells, wide, j);
+        add_draws(x0 + (x1 << 6) + (x2 << 12) - 2048 * (1 + 64 + 4096), cells, wide, cell);
     }
-    return j;
+    return cell;
 }
 
 static ptrdiff_t NAME(laplace_blocks)(const uint64_t *words, const uint32_t *fast, void *cells,
                                       int wide, ptrdiff_t n) {
-    ptrdiff_t j;
-    for (j = 0; j + LANES <= n; j += LANES) {
+    ptrdiff_t cell;
+    for (cell = 0; cell + LANES <= n; cell += LANES) {
         draws low, high;
         signs ties = {0};
-        load_words(words + j, &low, &high);
+        load_words(words + cell, &low, &high);
         const draws x0 = look_up(low, fast, &ties);
         const draws x1 = look_up(middle(low, high), fast + DPLDA_N_COLUMNS, &ties);
         if (any(ties)) {
             break;
         }
-        add_draws((x0 | x1 << DPLDA_COLUMN_BITS) ^ (draws)((signs)high >> 31), cells, wide, j);
+        add_draws((x0 | x1 << DPLDA_COLUMN_BITS) ^ (draws)((signs)high >> 31), cells, wide, cell);
     }
-    return j;
+    return cell;
 }
 #undef draws
 #undef signs

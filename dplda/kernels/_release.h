@@ -20,21 +20,21 @@ typedef struct {
 #else
 
 /* Up to 16 counts from j on, then zeros. */
-DPLDA_INLINE vec NAME(load_counts)(const void *counts, int kind, ptrdiff_t j, ptrdiff_t n) {
+DPLDA_INLINE vec NAME(load_counts)(const void *counts, int kind, ptrdiff_t first, ptrdiff_t n_left) {
     if (kind != DPLDA_INT32) {
         float x[16] = {0};
-        for (ptrdiff_t i = 0; i < 16 && i < n; i++) {
-            x[i] = kind == DPLDA_INT64 ? (float)((const int64_t *)counts)[j + i]
-                                       : (float)((const double *)counts)[j + i];
+        for (ptrdiff_t i = 0; i < 16 && i < n_left; i++) {
+            x[i] = kind == DPLDA_INT64 ? (float)((const int64_t *)counts)[first + i]
+                                       : (float)((const double *)counts)[first + i];
         }
         return v_load(x);
     }
-    if (n < 16) {
+    if (n_left < 16) {
         int32_t x[16] = {0};
-        memcpy(x, (const int32_t *)counts + j, (size_t)n * sizeof *x);
+        memcpy(x, (const int32_t *)counts + first, (size_t)n_left * sizeof *x);
         return v_float(vi_load(x));
     }
-    return v_float(vi_load((const int32_t *)counts + j));
+    return v_float(vi_load((const int32_t *)counts + first));
 }
 
 DPLDA_INLINE vec NAME(weights)(vec counts, dplda_weight weight) {

@@ -34,7 +34,8 @@ typedef PyThread_type_lock dplda_sleeper;
 #define DPLDA_YIELD() sched_yield()
 #endif
 
-/* Atomic numbers, in sequential order. */
+/* Atomic numbers, in sequential order: all threads see all their changes in one order, and what a
+ * thread wrote before a change is seen by who reads the changed number. */
 #if defined(__GNUC__)
 typedef int64_t dplda_atomic;
 #define DPLDA_LOAD(x) __atomic_load_n(x, __ATOMIC_SEQ_CST)
@@ -112,6 +113,7 @@ static void dplda_wait(int *n_pauses) {
 
 static void dplda_lock(void) {
     int n_pauses = 0;
+    /* Who gets 0 sees all that the last holder wrote before it stored that 0. */
     while (DPLDA_SWAP(&dplda_team.locked, 1)) {
         dplda_wait(&n_pauses);
     }
@@ -135,6 +137,7 @@ static void dplda_close(dplda_loop *loop) {
 
 static void dplda_work(dplda_loop *loop, int thread) {
     ptrdiff_t piece;
+    /* One atomic step reads the number and raises it: no two threads get one piece. */
     while ((piece = (ptrdiff_t)DPLDA_ADD(&loop->next, 1)) < loop->n_pieces) {
         loop->run(loop->arguments, piece, thread);
     }
@@ -170,6 +173,8 @@ static void dplda_run(dplda_piece run, void *arguments, ptrdiff_t n_pieces, int 
     dplda_work(&loop, 0);
     dplda_lock();
     dplda_close(&loop);
+    /* The others' results are complete, and `loop` may go: each left under this lock, after its last
+     * piece, and since `dplda_close` none can join. */
     while (DPLDA_LOAD(&loop.inside)) {
         dplda_unlock();
         dplda_wait(&n_pauses);
@@ -235,7 +240,7 @@ static void dplda_serve(dplda_sleeper sleeper) {
         }
         dplda_unlock();
         if (loop != NULL) {
-            dplda_set_float_mode(loop->float_mode);
+            dplda_set_float_mode(loop->float_mode); /* before any piece: one mode for one loop */
             dplda_work(loop, thread);
             dplda_lock();
             DPLDA_ADD(&loop->inside, -1);

@@ -48,7 +48,7 @@ cdef extern from "_variational.h" nogil:
         bint several
         const float* count
         float weight
-        Py_ssize_t n
+        Py_ssize_t n_entries
     ctypedef struct dplda_sum:
         const float* scale
         int shift
@@ -113,7 +113,7 @@ def fold_in(
     const int64_t[::1] rows,             # in: the documents to work on, each at most once
     float[:, ::1] theta,                 # in/out: (n_docs, padded) topic weights, warm start
     inference,                           # in: the `Inference` of ``dplda.core._fold_in``
-    const uint8_t[:, ::1] bytes,         # in: its table from `narrow`; empty: that of floats is read
+    const uint8_t[:, ::1] bytes,         # in: its table from `narrow`; empty: floats are read
     float[:, ::1] scratch,               # scratch: (n_threads, 7 * padded)
     uint8_t[:, ::1] copies,              # scratch: (n_threads, words + 31, padded to 32); empty:
                                          # rows are read
@@ -282,7 +282,8 @@ cdef inline dplda_word word_of(const Columns* loop, Py_ssize_t v) noexcept nogil
     word.doc += begin
     word.unit += begin
     word.count += begin
-    word.weight, word.n = loop.word_weight[v], loop.indptr[v + 1] - begin
+    word.weight = loop.word_weight[v]
+    word.n_entries = loop.indptr[v + 1] - begin
     return word
 
 
@@ -308,7 +309,7 @@ cdef void measure_some_words(void* loop, Py_ssize_t piece, int thread) noexcept 
         begin, word = a.indptr[v], word_of(a, v)
         # from chunk to chunk, every entry keeps its own
         squares = a.scratch + (2 * thread * a.n_scratch if a.width == a.n_topics else begin)
-        if word.n:
+        if word.n_entries:
             dplda_measure_word(
                 in_use, &word, a.width, a.chunk == 0, a.sum + begin, squares,
                 squares + a.n_scratch)
@@ -382,7 +383,7 @@ cdef void add_some_words(void* loop, Py_ssize_t piece, int thread) noexcept nogi
     to.square += piece * a.n_units
     while v < a.n_words:
         word = word_of(a, v)
-        if word.n:
+        if word.n_entries:
             to.total = a.to.total + v * a.n_components + a.chunk
             dplda_add_word(in_use, &word, &to, a.width, a.sum + a.indptr[v])
         v = next_word(v, a.n_pieces)
