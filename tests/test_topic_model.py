@@ -290,3 +290,39 @@ def test_a_later_fit_of_the_topic_model_alone_is_charged_like_any_other(tmp_path
     later = whole.model_.set_params(ledger=tmp_path / "ledger").fit(X)
     assert later.privacy_.ledger
     assert later.privacy_.receipt == Ledger(tmp_path / "ledger").receipt
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_jobs": 0},
+        {"n_jobs": "two"},
+        {"vocabulary": "xx", "stop_words": None},
+        {"model": SubLDA(noise_multiplier=2.0)},
+        {"model": SubLDA(topic_word_prior="a")},
+        {"model": SubLDA(subsampling_ratio=5.0)},
+        {"model": SubLDA(prior_components=np.ones((3, 7)))},
+        {"vocabulary": WORDS, "model": SubLDA(prior_components=np.ones((3, 7)))},
+        {"n_components": 2**40},
+    ],
+    ids=str,
+)
+def test_a_wrong_parameter_of_a_step_is_refused_before_anything_is_spent(wrong):
+    ledger = dplda.privacy.Ledger()
+    with pytest.raises((ValueError, TypeError)):
+        small(ledger=ledger, **wrong).fit(TEXTS)
+    assert ledger.epsilon_spent == 0.0
+
+
+def test_a_refit_that_fails_shows_nothing_of_the_model_before(monkeypatch):
+    model = small().fit(TEXTS)
+
+    def fails(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(SubLDA, "_fit_paid", fails)
+    with pytest.raises(MemoryError):
+        model.set_params(epsilon=1.0).fit(TEXTS)
+    assert not hasattr(model, "epsilon_")
+    assert not hasattr(model, "topic_evidence_")
+    assert len(model.vectorizer_.get_feature_names_out())  # these words are paid for

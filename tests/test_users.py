@@ -301,3 +301,14 @@ def test_the_ledger_bounds_what_bootstrap_samples_cost_if_copies_share_an_id():
     )
     assert user <= ledger.epsilon_spent == pytest.approx(5.214, abs=1e-3)
     assert copies > 2 * ledger.epsilon_spent
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "statement", [{"noise_multiplier": 2000.0}, {"epsilon": 0.002}]
+)
+def test_users_under_noise_that_hides_their_number_have_a_model(statement):
+    X = np.random.default_rng(0).poisson(1.0, (60, 12))
+    model = SubLDA(2, max_iter=1, **statement).fit(X, user_ids=np.arange(60) // 2)
+    assert np.isfinite(model.components_).all()
+    assert model.weak_topics_.all()

@@ -17,6 +17,7 @@ statistics and has the proof.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -499,8 +500,10 @@ def release_first_totals(
     # of which is at most share**2, or half of it.
     noisy = curator.release(value, mechanism, label=TOTALS, round=0)  # public
     # one standard error more: with too few documents, they would seem too long
-    of_docs = (max(int(noisy[0]), 0) + mechanism.scale) / each
-    of_units = (max(int(noisy[-1]), 0) + mechanism.scale) / (each * most)
+    of_docs = of_units = math.inf  # under so much noise nothing is counted
+    if each:
+        of_docs = (max(int(noisy[0]), 0) + mechanism.scale) / each
+        of_units = (max(int(noisy[-1]), 0) + mechanism.scale) / (each * most)
     unit = norm / radius / weight
     values = noisy[1 : 1 + len(weight)] * unit
     return WordTotals(

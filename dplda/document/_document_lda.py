@@ -171,7 +171,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         Number of rounds so far.
     """
 
-    _parties: Any = None  # of `dplda.federated.fit_together`
     _attack = "document"
     _promise = Promise(
         unit="document",  # or "user", if `fit` gets `user_ids`
@@ -306,7 +305,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if table is None:
             return self._fit(X, user_ids, n_rounds=1)
         job = self._job(unit, n_done=table.n_rounds, n_rounds=1, paid=self._paid)
-        with self._charge(job, X, user_ids, earlier=job.paid.own) as charge:
+        with self._charge(job, user_ids, earlier=job.paid.own) as charge:
             documents = self._documents(X, user_ids, reset=False)  # private
             job.rules.rescale(documents, table.weight)  # private
             charge.begin()
@@ -328,7 +327,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         past = self._checked_earlier(earlier, unit)  # public
         paid = Paid() if past is None else Paid(earlier=past.privacy_)
         job = self._job(unit, n_rounds=n_rounds, paid=paid, sums=sums)
-        with self._charge(job, X, user_ids) as charge:
+        with self._charge(job, user_ids) as charge:
             documents = self._documents(X, user_ids, reset=True)  # private
             public = self._checked_inputs(documents.n_words, job, past)  # public
             first = sums.begin() or job.streams  # public: where random topics begin
@@ -337,11 +336,25 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         return self
 
     def _fit_paid(self, X: Any, user_ids: Any, charge: Charge) -> None:
-        """Train from scratch on counts of words that the same charge has paid for."""
+        """Train from scratch on counts of words that the same charge has paid for.
+
+        It has begun: whatever can be refused was refused by `_refuse_before`.
+        """
         job = self._job(unit_of(X, user_ids))
         documents = self._documents(X, user_ids, reset=True)  # private
         public = self._checked_inputs(documents.n_words, job, None)  # public
         self._learn(documents, job, charge, job.streams, public, None)
+
+    def _refuse_before(self, n_words: int | None) -> None:
+        """Refuse what `_fit_paid` would; `n_words` if the words are given."""
+        self._validate_params()
+        if n_words is not None:
+            public_tables(self, n_words)
+        elif self.prior_components is not None:
+            raise ValueError(
+                "prior_components has a column for each word, and the words are not "
+                "chosen yet: give public_texts, or a list of words as vocabulary"
+            )
 
     def _job(
         self,
@@ -369,7 +382,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         return Job(unit, budget, plan, n_done, n_rounds, rules, streams, sums, paid)
 
     def _charge(
-        self, job: Job, X: Any, user_ids: Any, earlier: Guarantee | None = None
+        self, job: Job, user_ids: Any, earlier: Guarantee | None = None
     ) -> Charge:
         """What a call pays; `earlier` has what the calls before it have paid."""
         unit = job.unit if user_ids is None else charged_unit(user_ids, job.unit)
@@ -608,7 +621,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """Tell the caller of a model that says little."""
         if self.n_iter_ >= max_iter:
             warn_if_weak(self)
-        if (self.prior_trust_ or 1.0) < HARDLY:
+        if self.prior_trust_ is not None and self.prior_trust_ < HARDLY:
             warn_user(
                 f"the releases of {type(self).__name__} do not agree with the topics "
                 f"of prior_components (prior_trust_ is {self.prior_trust_:.2g}, below "

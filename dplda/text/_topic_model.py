@@ -339,6 +339,19 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             verbose=self.verbose,
             word_vectors=None,
         )
+        if topics.noise_multiplier is not None:
+            raise ValueError(
+                "model must leave noise_multiplier=None, got "
+                f"{topics.noise_multiplier}: epsilon states the budget of words "
+                "and topics together"
+            )
+        # whatever can be refused is refused before anything is spent
+        if isinstance(words, PrivateCountVectorizer):
+            words._validate_params()
+            words._checked_candidates()
+            topics._refuse_before(None)
+        else:
+            topics._refuse_before(len(words.vocabulary_))
         return words, topics
 
     @property
@@ -406,8 +419,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     def _forget(self) -> None:
         """Drop the model of an earlier fit: its words are others."""
-        for name in ("model_", "components_", "privacy_"):
-            if hasattr(self, name):
+        for name in [*vars(self)]:
+            if name.endswith("_") and not name.startswith("_"):
                 delattr(self, name)
 
     def _add_public_inputs(self, topics: DocumentLDA) -> None:
