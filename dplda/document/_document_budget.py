@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -129,7 +130,7 @@ class DocumentBudget:
                 events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
             plan.append((COUNTS, events[mechanism]))
         if self.n_spare:
-            loudest = max(self.rounds, key=lambda mechanism: mechanism.radius)
+            loudest = max(self.rounds, key=attrgetter("radius"))
             plan.extend([(SPARE, loudest.event)] * self.n_spare)
         return plan
 
@@ -211,12 +212,10 @@ def document_budget(
     distance = shares.total_variation
 
     def noise_of(n_rounds: int) -> float:
-        return calibrate(
-            lambda m: _merged_plan(m, n_rounds, subsampling_ratio, shares),
-            epsilon,
-            delta,
-            total_variation=distance,
-        )
+        def plan_of(multiplier: float) -> list[Event]:
+            return _merged_plan(multiplier, n_rounds, subsampling_ratio, shares)
+
+        return calibrate(plan_of, epsilon, delta, total_variation=distance)
 
     totals = Repeated(Gaussian(LARGEST_TOTALS), 2)
     is_paid = epsilon_of(totals, delta, total_variation=distance) <= epsilon
@@ -238,7 +237,8 @@ def document_budget(
         plan = [event for _, event in budget.plan(0, max_iter)]
         if epsilon_of(plan, delta, total_variation=distance) <= epsilon:
             return budget
-        multiplier, step = multiplier * (1.0 + step), 2.0 * step
+        multiplier *= 1.0 + step
+        step *= 2.0
 
 
 def _split(
@@ -276,7 +276,8 @@ def _merged_plan(
     there.
     """
     totals, rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
-    totals, rounds = _on_grid(totals, shares), _on_grid(rounds, shares)
+    totals = _on_grid(totals, shares)
+    rounds = _on_grid(rounds, shares)
     spare = np.full(shares.n_spare, rounds.min())
     if subsampling_ratio == 1:
         return [Gaussian(1 / math.hypot(*(1 / totals), *(1 / rounds), *(1 / spare)))]
@@ -330,17 +331,17 @@ def document_guarantee(
 
     `events` and clipping bounds `norms` are those of this one.
     """
-    scales, rate = [], 0.0
-    sensitivity, all_events = max(norms), events
+    scales: list[float] = []
+    sensitivity = max(norms)
+    all_events = events
     if earlier is not None:
         scales = [*earlier.noise_scale]  # type: ignore[misc]  # a tuple
-        sensitivity, all_events = (
-            max(sensitivity, earlier.sensitivity),
-            earlier.events + events,
-        )
+        sensitivity = max(sensitivity, earlier.sensitivity)
+        all_events = earlier.events + events
     for event, norm in zip(events, norms, strict=True):
         gaussian = event.event if isinstance(event, PoissonSampled) else event
         scales.append(norm * getattr(gaussian, "noise_multiplier", 0.0))
+    rate = 0.0
     for event in all_events:
         rate = max(rate, getattr(event, "sampling_probability", 0.0))
     if rate:
