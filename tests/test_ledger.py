@@ -459,3 +459,29 @@ def test_a_charge_that_another_process_overwrote_is_an_error(path, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Lost))
     with pytest.raises(OSError, match=r"was overwritten.*file locks do not work"):
         ledger.reserve("mine", "document", STEP)
+
+
+class Interrupted(sqlite3.Connection):
+    """Is interrupted right after one statement has been executed."""
+
+    after = ""
+
+    def execute(self, statement, *values):
+        result = super().execute(statement, *values)
+        if self.after and statement.startswith(self.after):
+            type(self).after = ""
+            raise KeyboardInterrupt
+        return result
+
+
+@pytest.mark.parametrize("after", ["BEGIN", "COMMIT"])
+def test_an_interrupt_leaves_a_ledger_in_memory_that_works(after, monkeypatch):
+    connect = partial(sqlite3.connect, factory=Interrupted)
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    ledger = Ledger(epsilon=9.0)
+    Interrupted.after = after
+    with pytest.raises(KeyboardInterrupt):
+        ledger.reserve("first", "document", Gaussian(5.0))
+    ledger.reserve("second", "document", Gaussian(5.0))
+    labels = [entry.label for entry in ledger.entries()]
+    assert labels == (["second"] if after == "BEGIN" else ["first", "second"])

@@ -233,8 +233,8 @@ class Store:
     def transaction(self, *, write: bool) -> Iterator[Page]:
         """Read a consistent state; with `write`, as the only writer of any process."""
         with self._connected() as connection:
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            try:
+            try:  # an interrupt at any line leaves no transaction open
+                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 page = Page(connection, self.path)
                 if self._identity not in (None, (page.budget, page.ledger_id)):
                     raise ValueError(
@@ -245,11 +245,11 @@ class Store:
                 yield page
                 if write:
                     page.seal()
+                connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            connection.execute("COMMIT")
             page.check_written()
 
     @contextmanager
