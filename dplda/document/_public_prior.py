@@ -42,7 +42,7 @@ def public_prior(
     vocabulary: Any = None,
     max_iter: int = 200,
     n_jobs: int | None = None,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: Any = None,
 ) -> np.ndarray:
     """Make the `prior_components` of a private model of public documents or seed words.
 
