@@ -30,7 +30,9 @@ from dplda.privacy._curator import SPARE, sampled
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import (
     MAX_RADIUS,
+    MIN_RADIUS,
     NOISE_VARIANCE,
+    ROUNDING_VARIANCE,
     DiscreteGaussian,
     NoNoise,
 )
@@ -49,7 +51,7 @@ FIRST_TOTALS = 0.3  # share of the first of their releases; 0.5: 0 / 0
 # noise multiplier; word totals are useless there and cost almost nothing
 LARGEST_TOTALS = 5000.0
 # noise multiplier of a round; more leaves no signal on the integer grid
-LARGEST_NOISE = 9601.0
+LARGEST_NOISE = math.isqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) // MIN_RADIUS
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
 # L2 that documents are scaled to; with 3 and 12, perplexity of KOS moves below 0.1%
 NORM = 6.0
@@ -64,7 +66,7 @@ LATER_BUDGET = 0.75
 SMALLEST_RATIO = 1e-8
 FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (docs/decisions.md, record 14)
 # in which a document takes part by default, as long as these limits allow it
-N_PASSES = 80
+N_PASSES = FEWEST_ROUNDS
 
 EXACT = "word totals and word-topic counts, some or all of them exact, without noise"
 PUBLIC_START = (
@@ -290,7 +292,7 @@ def _merged_plan(
 
 def _on_grid(multipliers: np.ndarray, shares: Shares) -> np.ndarray:
     """The noise multipliers that `Shares.gaussian` takes for these."""
-    width = math.sqrt(shares.n_honest * NOISE_VARIANCE - 9)
+    width = math.sqrt(shares.n_honest * NOISE_VARIANCE - ROUNDING_VARIANCE)
     radii = np.minimum(np.floor(width / multipliers), MAX_RADIUS)
     on_grid = width / np.maximum(radii, 1.0)
     return np.where(multipliers <= LARGEST_NOISE, on_grid, multipliers)
