@@ -291,6 +291,13 @@ def test_a_live_start_reads_shard_after_shard(engine, corpus, shards, request):
         assert_array_equal(model.fit(X).components_, expected)
 
 
+def test_what_is_no_engine_is_refused_before_anything_is_charged(shards):
+    ledger = Ledger(epsilon=9.0)
+    with pytest.raises(TypeError, match=r"takes a distributed.Client, or .* got dict"):
+        SubLDA(K, epsilon=1.0, max_iter=2, ledger=ledger).fit(shards[3].on({}))
+    assert ledger.epsilon_spent == 0
+
+
 def test_an_engine_meets_no_random_numbers(shards):
     """Neither the key nor anything that can draw from it reaches the workers."""
 

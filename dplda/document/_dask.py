@@ -16,7 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import joblib
 
@@ -38,16 +38,17 @@ class Sealed:
     """
 
     def __init__(self, fit: str, data: bytes) -> None:
-        self.fit, self.data = fit, data
+        self.fit = fit
+        self.data = data
 
     @classmethod
-    def of(cls, fit: str, value: Any) -> Sealed:
+    def of(cls, fit: str, value: object) -> Sealed:
         return cls(fit, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
     def open(self) -> Any:
         return pickle.loads(self.data)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Sealed], tuple[str, bytes]]:
         return Sealed, (self.fit, self.data)
 
     def __sizeof__(self) -> int:  # Dask sends the smaller argument to the larger one
@@ -58,7 +59,7 @@ class Sealed:
 
 
 def run(
-    version: str, fit: str, function: Callable[..., Any], *arguments: Sealed
+    version: str, fit: str, function: Callable[..., object], *arguments: Sealed
 ) -> Sealed:
     """Run a task on a worker. Errors name the worker."""
     from distributed import get_worker
@@ -88,6 +89,25 @@ def wipe(fit: str) -> None:
             kept.data = b""
 
 
+@runtime_checkable
+class Client(Protocol):
+    """What is asked of a `distributed.Client`."""
+
+    def wait_for_workers(self, n_workers: int, *, timeout: float) -> object: ...
+
+    def run(
+        self, function: Callable[..., object], *arguments: object, on_error: str
+    ) -> dict[str, object]: ...
+
+    def submit(
+        self, function: Callable[..., object], *arguments: object, pure: bool
+    ) -> object: ...
+
+    def run_on_scheduler(
+        self, function: Callable[..., object], *arguments: object
+    ) -> object: ...
+
+
 class DaskEngine:
     """The workers of a cluster.
 
@@ -97,7 +117,7 @@ class DaskEngine:
         Client of the cluster.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Client) -> None:
         client.wait_for_workers(1, timeout=NO_WORKERS)
         # what is asked of them is in Python itself: a worker without dplda can answer
         found = client.run(
@@ -118,7 +138,7 @@ class DaskEngine:
                 PrivateDataWarning,
             )
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def submit(self, function: Callable[..., object], *arguments: object) -> object:
         """Begin a task on the worker with most of its arguments, unless others idle."""
         from distributed import Future
 
@@ -133,12 +153,12 @@ class DaskEngine:
                 run, __version__, self._fit, function, *sent, pure=False
             )
 
-    def gather(self, results: Iterable[Any]) -> Iterator[Any]:
+    def gather(self, tasks: Iterable[object]) -> Iterator[Any]:
         """The results of tasks, in order.
 
         The cluster forgets each before the next one is sent.
         """
-        waiting = deque(results)
+        waiting: deque[Any] = deque(tasks)  # futures
         while waiting:
             yield waiting.popleft().result().open()
 
@@ -147,13 +167,13 @@ class DaskEngine:
         self._wipe()
 
 
-def _wipe_everywhere(client: Any, fit: str) -> None:
+def _wipe_everywhere(client: Client, fit: str) -> None:
     wipe(fit)
     with suppress(Exception):  # a cluster that is gone
         client.run_on_scheduler(wipe, fit)
 
 
-def _other_version(version: str, address: str, found: Any) -> RuntimeError:
+def _other_version(version: str, address: str, found: object) -> RuntimeError:
     has = found if isinstance(found, str) else f"none that it can load ({found})"
     return RuntimeError(
         f"the process that runs fit has dplda {version}, and the worker {address} has "

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,7 +30,9 @@ from dplda.privacy._curator import SPARE, sampled
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import (
     MAX_RADIUS,
+    MIN_RADIUS,
     NOISE_VARIANCE,
+    ROUNDING_VARIANCE,
     DiscreteGaussian,
     NoNoise,
 )
@@ -48,7 +51,7 @@ FIRST_TOTALS = 0.3  # share of the first of their releases; 0.5: 0 / 0
 # noise multiplier; word totals are useless there and cost almost nothing
 LARGEST_TOTALS = 5000.0
 # noise multiplier of a round; more leaves no signal on the integer grid
-LARGEST_NOISE = 9601.0
+LARGEST_NOISE = math.isqrt(NOISE_VARIANCE - ROUNDING_VARIANCE) // MIN_RADIUS
 SMALLEST_NOISE = 1e-4  # below what the integer grid can express
 # L2 that documents are scaled to; with 3 and 12, perplexity of KOS moves below 0.1%
 NORM = 6.0
@@ -63,7 +66,7 @@ LATER_BUDGET = 0.75
 SMALLEST_RATIO = 1e-8
 FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (docs/decisions.md, record 14)
 # in which a document takes part by default, as long as these limits allow it
-N_PASSES = 80
+N_PASSES = FEWEST_ROUNDS
 
 EXACT = "word totals and word-topic counts, some or all of them exact, without noise"
 PUBLIC_START = (
@@ -129,7 +132,7 @@ class DocumentBudget:
                 events[mechanism] = sampled(mechanism.event, self.subsampling_ratio)
             plan.append((COUNTS, events[mechanism]))
         if self.n_spare:
-            loudest = max(self.rounds, key=lambda mechanism: mechanism.radius)
+            loudest = max(self.rounds, key=attrgetter("radius"))
             plan.extend([(SPARE, loudest.event)] * self.n_spare)
         return plan
 
@@ -211,12 +214,10 @@ def document_budget(
     distance = shares.total_variation
 
     def noise_of(n_rounds: int) -> float:
-        return calibrate(
-            lambda m: _merged_plan(m, n_rounds, subsampling_ratio, shares),
-            epsilon,
-            delta,
-            total_variation=distance,
-        )
+        def plan_of(multiplier: float) -> list[Event]:
+            return _merged_plan(multiplier, n_rounds, subsampling_ratio, shares)
+
+        return calibrate(plan_of, epsilon, delta, total_variation=distance)
 
     totals = Repeated(Gaussian(LARGEST_TOTALS), 2)
     is_paid = epsilon_of(totals, delta, total_variation=distance) <= epsilon
@@ -238,7 +239,8 @@ def document_budget(
         plan = [event for _, event in budget.plan(0, max_iter)]
         if epsilon_of(plan, delta, total_variation=distance) <= epsilon:
             return budget
-        multiplier, step = multiplier * (1.0 + step), 2.0 * step
+        multiplier *= 1.0 + step
+        step *= 2.0
 
 
 def _split(
@@ -276,7 +278,8 @@ def _merged_plan(
     there.
     """
     totals, rounds = _multipliers(noise_multiplier, max_iter, subsampling_ratio)
-    totals, rounds = _on_grid(totals, shares), _on_grid(rounds, shares)
+    totals = _on_grid(totals, shares)
+    rounds = _on_grid(rounds, shares)
     spare = np.full(shares.n_spare, rounds.min())
     if subsampling_ratio == 1:
         return [Gaussian(1 / math.hypot(*(1 / totals), *(1 / rounds), *(1 / spare)))]
@@ -289,7 +292,7 @@ def _merged_plan(
 
 def _on_grid(multipliers: np.ndarray, shares: Shares) -> np.ndarray:
     """The noise multipliers that `Shares.gaussian` takes for these."""
-    width = math.sqrt(shares.n_honest * NOISE_VARIANCE - 9)
+    width = math.sqrt(shares.n_honest * NOISE_VARIANCE - ROUNDING_VARIANCE)
     radii = np.minimum(np.floor(width / multipliers), MAX_RADIUS)
     on_grid = width / np.maximum(radii, 1.0)
     return np.where(multipliers <= LARGEST_NOISE, on_grid, multipliers)
@@ -330,17 +333,17 @@ def document_guarantee(
 
     `events` and clipping bounds `norms` are those of this one.
     """
-    scales, rate = [], 0.0
-    sensitivity, all_events = max(norms), events
+    scales: list[float] = []
+    sensitivity = max(norms)
+    all_events = events
     if earlier is not None:
         scales = [*earlier.noise_scale]  # type: ignore[misc]  # a tuple
-        sensitivity, all_events = (
-            max(sensitivity, earlier.sensitivity),
-            earlier.events + events,
-        )
+        sensitivity = max(sensitivity, earlier.sensitivity)
+        all_events = earlier.events + events
     for event, norm in zip(events, norms, strict=True):
         gaussian = event.event if isinstance(event, PoissonSampled) else event
         scales.append(norm * getattr(gaussian, "noise_multiplier", 0.0))
+    rate = 0.0
     for event in all_events:
         rate = max(rate, getattr(event, "sampling_probability", 0.0))
     if rate:

@@ -95,7 +95,8 @@ class Plan:
         closed = f"{self.gap_closed:.0%} +- {self.gap_error:.0%}"
         if self.gap_closed <= 0:
             closed = "none: word frequencies are expected to be as good"
-        low, high = FEWEST * self.docs_for_half, MOST * self.docs_for_half
+        low = FEWEST * self.docs_for_half
+        high = MOST * self.docs_for_half
         half = f"{self.docs_for_half:,} ({low:,.0f} to {high:,.0f})"
         words = f"{self.n_words:,}{' with vectors' * self.word_vectors}"
         rows = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,12 +29,15 @@ from dplda.privacy._streams import Streams
 TOKENS = 6.0
 LEAST_NOISE = 0.1  # of a released weight
 
+# The words of topics: in order, or by their numbers.
+Seeds: TypeAlias = Sequence[Sequence[str]] | Mapping[int, Sequence[str]]
+
 
 def public_prior(
-    X: Any = None,
+    X: object = None,
     *,
     n_components: int = 10,
-    seed_words: Any = None,
+    seed_words: Seeds | None = None,
     seed_weight: float = 20.0,
     vocabulary: Any = None,
     max_iter: int = 200,
@@ -149,17 +152,18 @@ def public_prior(
         words = column_words(vocabulary)
     elif hasattr(X, "columns"):
         words = [str(column) for column in X.columns]
-    table: Any = 0.0
+    table = np.zeros((1, n_components))
     if seed_words is not None:
         table = _seeds(seed_words, seed_weight, words, n_components)
     if X is not None:
-        X, anchors = _counts(X, vocabulary, words), None
+        counts = _counts(X, vocabulary, words)
+        anchors = None
         if seed_words is not None:
             # as many tokens as the documents have, or more: a fixed weight would not
             # hold a word that is frequent in many documents
-            anchors = np.where(table, np.maximum(table, X.sum(axis=0)[:, None]), 0)
+            anchors = np.where(table, np.maximum(table, counts.sum(axis=0)[:, None]), 0)
         table = table + average_counts(
-            Corpus.from_counts(X),
+            Corpus.from_counts(counts),
             n_components,
             anchors,
             Streams.from_random_state(random_state),
@@ -172,7 +176,16 @@ def public_prior(
     return np.ascontiguousarray(table.T)
 
 
-def _released_weights(vocabulary: Any, n_components: int) -> np.ndarray:
+class ReleasedWords(Protocol):
+    """What is read of a `PrivateCountVectorizer`."""
+
+    word_weights_: np.ndarray
+    word_weight_scale_: float
+
+    def get_feature_names_out(self) -> Sequence[str]: ...
+
+
+def _released_weights(vocabulary: ReleasedWords, n_components: int) -> np.ndarray:
     """Word frequencies that a vectorizer has released, in all topics the same."""
     if not hasattr(vocabulary, "word_weights_"):
         raise ValueError(
@@ -187,7 +200,7 @@ def _released_weights(vocabulary: Any, n_components: int) -> np.ndarray:
     return np.tile(row / n_components, (n_components, 1))
 
 
-def _counts(X: Any, vocabulary: Any, words: list[str] | None) -> sp.csr_array:
+def _counts(X: object, vocabulary: object, words: list[str] | None) -> sp.csr_array:
     """Counts of the public documents (n_docs, n_words), whole, without stored zeros."""
     texts = texts_in(X)
     if texts is not None:
@@ -196,38 +209,39 @@ def _counts(X: Any, vocabulary: Any, words: list[str] | None) -> sp.csr_array:
                 "texts need vocabulary=, the vectorizer that counts the private texts: "
                 "the columns of both must be the same words"
             )
-        known = hasattr(vocabulary, "transform")
+        vectorizer = CountVectorizer(vocabulary=words)
+        if hasattr(vocabulary, "transform"):
+            vectorizer = vocabulary
         # of words that private texts lack; these are public
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivateDataWarning)
-            X = (vocabulary if known else CountVectorizer(vocabulary=words)).transform(
-                texts
-            )
-    X = positive_entries(X, "public_prior")
-    if not np.array_equal(np.rint(X.data), X.data):
+            X = vectorizer.transform(texts)
+    counts = positive_entries(X, "public_prior")
+    if not np.array_equal(np.rint(counts.data), counts.data):
         raise ValueError("public_prior takes whole word counts, not weights or shares")
-    if words is not None and X.shape[1] != len(words):
+    n_docs, n_words = counts.shape
+    if words is not None and n_words != len(words):
         raise ValueError(
-            f"X has {X.shape[1]} columns and the vocabulary has {len(words)} words; "
+            f"X has {n_words} columns and the vocabulary has {len(words)} words; "
             "count the public documents with the vectorizer of the private ones"
         )
-    n_tokens = int(X.data.sum())
+    n_tokens = int(counts.data.sum())
     if n_tokens == 0:
         raise ValueError(
-            f"none of the {X.shape[0]} public documents has a word of the vocabulary "
-            f"({X.shape[1]} words); use documents of the same language and domain"
+            f"none of the {n_docs} public documents has a word of the vocabulary "
+            f"({n_words} words); use documents of the same language and domain"
         )
-    if n_tokens < X.shape[1]:
+    if n_tokens < n_words:
         warn_user(
-            f"the {X.shape[0]} public documents hold {n_tokens} words of the "
-            f"vocabulary, fewer than its {X.shape[1]} columns: such a prior says "
-            "little. Take more of them, up to about 1000"
+            f"the {n_docs} public documents hold {n_tokens} words of the vocabulary, "
+            f"fewer than its {n_words} columns: such a prior says little. Take more of "
+            "them, up to about 1000"
         )
-    return X
+    return counts
 
 
 def _seeds(
-    given: Any, weight: Any, words: list[str] | None, n_components: int
+    given: Seeds, weight: float, words: list[str] | None, n_components: int
 ) -> np.ndarray:
     """Weights of the seed words (n_words, n_components).
 
@@ -267,7 +281,7 @@ def _seeds(
     return table
 
 
-def _listed(group: Any) -> Any:
+def _listed(group: object) -> Sequence[Any]:
     """A list; a single text is none."""
     if isinstance(group, (str, Mapping)) or not isinstance(group, Sequence):
         raise TypeError(

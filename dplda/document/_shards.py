@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from dplda.core._corpus import warn_of_empty_rows
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
-from dplda.document._dask import DaskEngine
+from dplda.document._dask import Client, DaskEngine
 from dplda.document._private_side import Engine, RoundInference, RoundTables
 
 
@@ -204,7 +204,12 @@ class ShardedDocuments:
             return InProcess()
         if isinstance(given, Engine):
             return given
-        return self._ending.enter_context(closing(DaskEngine(given)))
+        if isinstance(given, Client):
+            return self._ending.enter_context(closing(DaskEngine(given)))
+        raise TypeError(
+            "CountShards.on takes a distributed.Client, or an engine with n_tasks, "
+            f"submit and gather, got {type(given).__name__}"
+        )
 
     def _begin(self, n_components: int, n_jobs: int | None) -> None:
         """Make the lanes, and let them check all files."""
@@ -339,4 +344,7 @@ def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def _total(parts: Iterable[np.ndarray]) -> np.ndarray:
-    return reduce(lambda total, part: np.add(total, part, out=total), parts)
+    def add(total: np.ndarray, part: np.ndarray) -> np.ndarray:
+        return np.add(total, part, out=total)
+
+    return reduce(add, parts)

@@ -86,7 +86,8 @@ class CellPrior:
             sizes = topic_sizes(values, n_jobs)
             sizes = np.maximum(sizes, FLOOR * max(sizes.mean(), 1e-12))
             shares = sizes / sizes.sum()  # of each topic of all tokens
-            expected, trust = shares[None], 1.0
+            expected = shares[None]
+            trust = 1.0
             if public is not None and len(shares) > 1:
                 expected, trust = public.expect(
                     values, noise_scale, totals, shares, last
