@@ -614,7 +614,7 @@ def an_entry_is_written_at_the_end(patch):
 
     wrap(patch, Ledger, "reserve", reserve)
     wrap(patch, Ledger, "begin_release", lambda original, self, entry_id: None)
-    wrap(patch, curator(), "__exit__", end)
+    wrap(patch, mechanisms().Charge, "__exit__", end)
 
 
 @around("privacy:Ledger.epsilon", *LEDGER)
@@ -643,7 +643,7 @@ def a_part_has_a_budget_of_its_own(patch):
     wrap(patch, ledger(), "part", part)
 
 
-@around("privacy._filters:Filter.used", "tests/test_ledger_filters.py", *LEDGER)
+@around("privacy._filters:Filter.used", "tests/test_privacy_enumerated.py", *LEDGER)
 def an_adaptive_ledger_uses_half(original, self, costs):
     return original(self, costs) / 2
 
@@ -720,7 +720,7 @@ def a_release_states_half(original, *args, **options):
 
 # vocabulary
 
-VOCABULARY = ("tests/test_count_vectorizer.py",)
+VOCABULARY = ("tests/test_count_vectorizer.py", "tests/test_text_enumerated.py")
 
 
 @around("text._selection:selection_threshold", *VOCABULARY)

@@ -1,0 +1,13 @@
+"""The planted faults of `faults.py` still fit the code that they break."""
+
+import pytest
+from faults import FAULTS, ROOT
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_can_be_planted_and_names_tests_that_exist(fault, monkeypatch):
+    """What cannot be planted is found by nobody, and `--commit` takes only a few."""
+    fault.plant(monkeypatch)
+    assert fault.tests
+    for test in fault.tests:
+        assert (ROOT / test.split("::")[0]).is_file()
