@@ -157,7 +157,7 @@ def test_an_unaffordable_report_is_not_stored(corpus, path):
 def test_bad_memoized_calls(corpus, tmp_path, path):
     client = RandomizedResponse(bit_epsilon=1.0).fit(corpus)
     memo = MemoizedReports(client, path)
-    with pytest.raises(ValueError, match="30 rows and needs as many ids, got 2"):
+    with pytest.raises(ValueError, match="got fewer ids than rows"):
         memo.reports([0, 1], corpus)
     with pytest.raises(TypeError, match="str or an int, got float"):
         memo.reports([0.5], corpus[:1])

@@ -28,8 +28,9 @@ from dplda import (
     save_release,
 )
 from dplda.datasets import CountShards, make_topic_corpus, write_shards
+from dplda.document import _document_lda
 from dplda.document._dask import DaskEngine
-from dplda.document._shards import InProcess
+from dplda.document._shards import InProcess, ShardedDocuments
 from dplda.metrics import held_out_perplexity, noisy_score
 from dplda.privacy import Ledger, PrivateDataWarning
 
@@ -289,6 +290,39 @@ def test_a_live_start_reads_shard_after_shard(engine, corpus, shards, request):
         *(X if engine is None else X.on(engine) for X in shards.values()),
     ):
         assert_array_equal(model.fit(X).components_, expected)
+
+
+def ended_early(X):
+    earlier = SubLDA(K, noise_multiplier=5.0, max_iter=1).fit([[1, 2], [2, 1]])
+    with pytest.raises(ValueError, match="fitted to 2 words"):
+        SubLDA(K, noise_multiplier=5.0, max_iter=1).fit(X, earlier=earlier)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda X: clone(MODELS["everybody"]).fit(X),
+        lambda X: clone(MODELS["everybody"]).partial_fit(X).partial_fit(X),
+        ended_early,
+    ],
+    ids=["fit", "partial_fit", "refused"],
+)
+def test_every_call_closes_what_it_has_opened(call, shards, monkeypatch):
+    """The workers of a cluster keep private arrays until then."""
+    is_open = []
+
+    class Watched(ShardedDocuments):
+        def __init__(self, *arguments):
+            is_open.append(True)
+            super().__init__(*arguments)
+
+        def close(self):
+            is_open.pop()
+            super().close()
+
+    monkeypatch.setattr(_document_lda, "ShardedDocuments", Watched)
+    call(shards[3])
+    assert not is_open
 
 
 def test_what_is_no_engine_is_refused_before_anything_is_charged(shards):

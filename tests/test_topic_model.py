@@ -196,6 +196,15 @@ def test_a_seed_gives_one_result_and_two_steps_with_noise_of_their_own():
     assert first.privacy_.seeded
 
 
+def test_who_lets_no_warning_of_a_seed_pass_pays_nothing():
+    ledger = Ledger(epsilon=9.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dplda.privacy.SeededNoiseWarning)
+        with pytest.raises(dplda.privacy.SeededNoiseWarning, match="PrivateTopicModel"):
+            small(random_state=3, ledger=ledger).fit(TEXTS)
+    assert ledger.epsilon_spent == 0
+
+
 def test_public_texts_without_a_known_word_are_left_out_with_a_warning():
     """The words are paid for: an error would lose them."""
     with pytest.warns(UserWarning, match="topics are found without public_texts: "):

@@ -119,22 +119,8 @@ class Promise:
     trusted: str = TRUSTED_PROCESS  # with private data (docs/threat_model.md)
 
 
-FIT = """\
-Parameters
-----------
-X : {array-like, sparse matrix} of shape (n_docs, n_words)
-    Word counts; columns are public.
-y : Ignored
-    Ignored.
-
-Returns
--------
-self : object
-    Fitted estimator."""
-
-
 class Described(BaseEstimator):
-    """An estimator whose docstrings only name what its base classes describe.
+    """An estimator whose docstring only names what its base classes describe.
 
     This class is an example.
 
@@ -155,11 +141,7 @@ class Described(BaseEstimator):
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Describe what docstrings only name or leave out, as base classes do.
-
-        That is parameters and attributes of the class, and what each `fit` and
-        `partial_fit` takes and returns.
-        """
+        """Describe the parameters and attributes that the docstring only names."""
         super().__init_subclass__(**options)
         described: dict[str, str] = {}
         for base in reversed(cls.__mro__[1:]):
@@ -176,11 +158,6 @@ class Described(BaseEstimator):
                 cleandoc(cls.__doc__),
                 flags=re.M,
             )
-        for method in (vars(cls).get(name) for name in ("fit", "partial_fit")):
-            text = cleandoc(method.__doc__ or "") if method else ""
-            if text and "Parameters\n" not in text:
-                first, *sections = re.split(r"\n\n(?=\w+\n---)", text, maxsplit=1)
-                method.__doc__ = "\n\n".join([first, FIT, *sections])
 
     def _assign(self, parameters: dict[str, Any]) -> None:
         """Set the parameters of a constructor, its ``locals()``, each as given."""

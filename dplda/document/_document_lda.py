@@ -305,8 +305,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         if table is None:
             return self._fit(X, user_ids, n_rounds=1)
         job = self._job(unit, n_done=table.n_rounds, n_rounds=1, paid=self._paid)
-        with self._charge(job, user_ids, earlier=job.paid.own) as charge:
-            documents = self._documents(X, user_ids, reset=False)  # private
+        with (
+            self._charge(job, user_ids, earlier=job.paid.own) as charge,
+            closing(self._documents(X, user_ids, reset=False)) as documents,  # private
+        ):
             job.rules.rescale(documents, table.weight)  # private
             charge.begin()
             curator = Curator(charge, job.streams, sums=job.sums)
@@ -327,12 +329,15 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         past = self._checked_earlier(earlier, unit)  # public
         paid = Paid() if past is None else Paid(earlier=past.privacy_)
         job = self._job(unit, n_rounds=n_rounds, paid=paid, sums=sums)
-        with self._charge(job, user_ids) as charge:
-            documents = self._documents(X, user_ids, reset=True)  # private
+        with (
+            self._charge(job, user_ids) as charge,
+            closing(self._documents(X, user_ids, reset=True)) as documents,  # private
+        ):
             public = self._checked_inputs(documents.n_words, job, past)  # public
-            first = sums.begin() or job.streams  # public: where random topics begin
+            # where random topics begin; parties begin alike
+            start = sums.begin() or job.streams
             charge.begin()
-            self._learn(documents, job, charge, first, public, past)
+            self._learn(documents, job, charge, start, public, past)
         return self
 
     def _fit_paid(self, X: Any, user_ids: Any, charge: Charge) -> None:
@@ -341,9 +346,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         It has begun: whatever can be refused was refused by `_refuse_before`.
         """
         job = self._job(unit_of(X, user_ids))
-        documents = self._documents(X, user_ids, reset=True)  # private
-        public = self._checked_inputs(documents.n_words, job, None)  # public
-        self._learn(documents, job, charge, job.streams, public, None)
+        with closing(self._documents(X, user_ids, reset=True)) as documents:  # private
+            public = self._checked_inputs(documents.n_words, job, None)  # public
+            self._learn(documents, job, charge, job.streams, public, None)
 
     def _refuse_before(self, n_words: int | None) -> None:
         """Refuse what `_fit_paid` would; `n_words` if the words are given."""
@@ -369,15 +374,17 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
         It refuses a call that `epsilon` does not pay for.
         """
-        name = type(self).__name__
-        exactly_one(name, epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
+        exactly_one(
+            type(self).__name__,
+            epsilon=self.epsilon,
+            noise_multiplier=self.noise_multiplier,
+        )
         budget = self._budget(sums.shares)
         if n_rounds is None:
             n_rounds = len(budget.rounds)
         plan = budget.plan(n_done, n_rounds)
         check_paid(self, plan, paid.own, len(budget.rounds))
         streams = Streams.from_random_state(self.random_state)  # secret
-        warn_if_seeded(name, streams.seeded and not budget.exact)
         rules = self._rules(budget)
         return Job(unit, budget, plan, n_done, n_rounds, rules, streams, sums, paid)
 
@@ -385,12 +392,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         self, job: Job, user_ids: Any, earlier: Guarantee | None = None
     ) -> Charge:
         """What a call pays; `earlier` has what the calls before it have paid."""
+        seeded = job.streams.seeded
+        warn_if_seeded(type(self).__name__, seeded and not job.budget.exact)
         unit = job.unit if user_ids is None else charged_unit(user_ids, job.unit)
         return charge_of(
             self,
             job.plan,
             unit=unit,
-            seeded=job.streams.seeded,
+            seeded=seeded,
             sums=job.sums,
             earlier=earlier,
         )
@@ -448,17 +457,16 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         documents: PrivateSide,
         job: Job,
         charge: Charge,
-        first: Streams,
+        start: Streams,
         public: PublicWords | None,
         past: Any,
     ) -> None:
         """Release word totals, then run the rounds: the whole of a charged fit."""
         curator = Curator(charge, job.streams, plan=job.plan, sums=job.sums)
-        with closing(documents):
-            table = self._first_table(
-                documents, job, curator, first, public, past
-            )  # public
-            self._train(documents, table, job, charge, curator)
+        table = self._first_table(
+            documents, job, curator, start, public, past
+        )  # public
+        self._train(documents, table, job, charge, curator)
 
     def _train(
         self,

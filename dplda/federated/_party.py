@@ -365,9 +365,9 @@ def _first_rows(documents: Any, n_rows: int) -> np.ndarray:
     starts = np.flatnonzero(documents[1:] != documents[:-1]) + 1
     if len(documents) != n_rows or len(starts) + 1 != len(np.unique(documents)):
         raise ValueError(
-            f"documents must name the document of each of the {n_rows} rows, and the "
-            f"rows of one document must be neighbors, got {len(documents)} values; "
-            "sort rows and values by document"
+            "documents must name the document of each row, and the rows of one "
+            "document must be neighbors, got another number of values, or rows that "
+            "are none; sort rows and values by document"
         )
     return np.concatenate([[0], starts, [n_rows]])
 

@@ -120,7 +120,20 @@ class GibbsLDA(BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Matrix, y: object = None) -> GibbsLDA:
-        """Train on documents: `max_iter` sweeps."""
+        """Train on documents: `max_iter` sweeps.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+        """
         corpus = Corpus.from_counts(check_counts(self, X, reset=True))
         n_sweeps = int(self.max_iter)
         counts = average_counts(

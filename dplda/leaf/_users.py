@@ -54,7 +54,7 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
     Ids are compared as they are. A conversion could make two ids equal: numbers to
     text, or large integers to floats. Texts that look the same are an error: as two
     users, one person would be protected less, and as one user, two persons. Errors name
-    types and sizes, and quote no id.
+    types, and quote no id and no number of rows.
     """
     if user_ids is None:
         return None
@@ -65,9 +65,10 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
             f"{ids.ndim} dimensions; pass one column as a list or an array"
         )
     if len(ids) != n_docs:
+        found = "more" if len(ids) > n_docs else "fewer"
         raise ValueError(
-            f"user_ids must have one id for each row of X, got {len(ids)} ids for "
-            f"{n_docs} rows; select rows of both alike"
+            f"user_ids must have one id for each row of X, got {found} ids than rows; "
+            "select rows of both alike"
         )
     kinds = {type(i) for i in ids}
     whole = all(issubclass(kind, Integral) and kind is not bool for kind in kinds)

@@ -211,6 +211,18 @@ class LPLDA(PrivateEstimator, BaseLDA):
     def fit(self, X: Matrix, y: object = None) -> LPLDA:
         """Train on documents, which are randomized first, or on reports: zeros, ones.
 
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
         Raises
         ------
         ValueError
@@ -237,6 +249,18 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
         Documents are randomized first. The method raises and warns as `fit` does, and
         refuses another randomizer or number of topics.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
 
         Notes
         -----
@@ -389,6 +413,18 @@ class OLPLDA(PrivateEstimator, BaseLDA):
 
         The corpus of `fit_prior`, if there is one, comes before them.
 
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
         Raises
         ------
         ValueError
@@ -414,6 +450,18 @@ class OLPLDA(PrivateEstimator, BaseLDA):
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Matrix, y: object = None) -> OLPLDA:
         """Continue with one batch that no earlier call has seen, as `LPLDA` does.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
 
         Notes
         -----

@@ -155,8 +155,9 @@ class MemoizedReports:
             )
         labels = [_id_bytes(document_id) for document_id in ids]
         if len(labels) != X.shape[0]:
+            found = "more" if len(labels) > X.shape[0] else "fewer"
             raise ValueError(
-                f"X has {X.shape[0]} rows and needs as many ids, got {len(labels)}"
+                f"ids must hold one id for each row of X, got {found} ids than rows"
             )
         with self._transaction() as (connection, stored):
             names = [_digest(self._key, label) for label in labels]

@@ -169,6 +169,18 @@ class RandomizedResponse(
         """Compute the flip probability and the privacy cost of a report.
 
         `X` is validated. Only its number of columns and their names are used.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
         """
         exactly_one(
             type(self).__name__, **{name: getattr(self, name) for name in BUDGETS}

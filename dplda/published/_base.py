@@ -63,6 +63,18 @@ class PublishedLDA(BaseLDA):
     def fit(self, X: Matrix, y: object = None) -> PublishedLDA:
         """Train on documents from scratch, as the paper prints it.
 
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
         Raises
         ------
         ValueError

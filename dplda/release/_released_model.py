@@ -66,7 +66,20 @@ class ReleasedModel(BaseLDA):
         self.n_jobs = n_jobs
 
     def fit(self, X: object = None, y: object = None) -> ReleasedModel:
-        """Do nothing: a released model is not trained."""
+        """Do nothing: a released model is not trained.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+        """
         check_is_fitted(self)
         return self
 

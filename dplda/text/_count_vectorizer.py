@@ -253,11 +253,13 @@ class PrivateCountVectorizer(
             case, the charge stands.
         """
         choice = self._choice(user_ids)
+        seeded = choice.streams.seeded
+        warn_if_seeded(type(self).__name__, seeded and self.epsilon != math.inf)
         with charge_of(
             self,
             choice.selection.plan,
             unit=charged_unit(user_ids),
-            seeded=choice.streams.seeded,
+            seeded=seeded,
         ) as charge:
             texts = column_of(raw_documents)  # private
             if user_ids is None:
@@ -275,11 +277,9 @@ class PrivateCountVectorizer(
 
     def _choice(self, user_ids: Any) -> Choice:
         """What a call fixes before it reads texts."""
-        name = type(self).__name__
-        exactly_one(name, epsilon=self.epsilon)
+        exactly_one(type(self).__name__, epsilon=self.epsilon)
         candidates = self._checked_candidates()  # public
         streams = Streams.from_random_state(self.random_state)  # secret
-        warn_if_seeded(name, streams.seeded and self.epsilon != math.inf)
         vectors = None  # public
         if isinstance(self.candidates, str) and self.candidates == "en" and candidates:
             vectors = load_word_vectors(candidates)

@@ -26,6 +26,7 @@ from dplda.core._private_fit import (
     charge_of,
     exactly_one,
     publish,
+    warn_if_seeded,
 )
 from dplda.core._texts import only_texts
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
@@ -222,12 +223,14 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         words, topics = self._steps()  # public
         is_chosen = isinstance(words, PrivateCountVectorizer)
         plan = [*(words._plan() if is_chosen else []), *topics._plan()]  # public
+        seeded = self.random_state is not None and self.epsilon != np.inf
+        warn_if_seeded(type(self).__name__, seeded)
         with charge_of(
             self,
             plan,
             unit=charged_unit(user_ids),
-            seeded=self.random_state is not None and self.epsilon != np.inf,
-            n_streams=2,
+            seeded=seeded,
+            n_streams=2,  # of the words, and of the topics
         ) as charge:
             texts = checked(words, raw_documents, user_ids)  # private
             if user_ids is None:
@@ -529,10 +532,10 @@ def checked(vectorizer: Any, raw_documents: Any, user_ids: Any) -> list[str]:
     )
     if len(texts) < 2 or not found:
         known = "a word of the vocabulary" if is_given else "words"
+        got = "fewer texts" if len(texts) < 2 else f"texts of which none has {known}"
         raise ValueError(
             f"raw_documents must be at least two texts, of which one has {known}, got "
-            f"{len(texts)} texts; check their column, their language, and the case of "
-            "given words"
+            f"{got}; check their column, their language, and the case of given words"
         )
     users = number_users(user_ids, len(texts))
     if users is not None and not users.any():

@@ -199,6 +199,18 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     def fit(self, X: Any, y: Any = None) -> HDPLDA:
         """Train on private documents: `max_iter` sweeps.
 
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
         Raises
         ------
         BudgetError
@@ -224,6 +236,18 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         `max_iter` calls. The first call draws topics uniformly, a later one under the
         released table. Fix the number of calls before you look at the model, or use a
         ledger with ``composition="adaptive"``, whose budget is then the guarantee.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_docs, n_words)
+            Word counts; columns are public.
+        y : Ignored
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
 
         Raises
         ------
