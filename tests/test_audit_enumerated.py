@@ -4,13 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from private_nmf import PrivateNMF
 from scipy.stats import kstest
+from shared_cases import AUDITED
 
 from dplda import (
     HDPLDA,
-    PrivateSVILDA,
-    SubLDA,
 )
 from dplda.audit import (
     _residuals,
@@ -41,20 +39,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-ROUNDS = {"delta": 1e-5, "max_iter": 10}
-
-
-MODELS = {
-    "SubLDA": SubLDA(2, epsilon=4.0, **ROUNDS),
-    "SubLDA, boost": SubLDA(
-        2, noise_multiplier=1.0, subsampling_ratio=0.3, boost=2.0, **ROUNDS
-    ),
-    "PrivateSVILDA": PrivateSVILDA(2, noise_multiplier=1.0, **ROUNDS),
-    "HDPLDA": HDPLDA(2, epsilon=4.0, **ROUNDS),
-    "PrivateNMF": PrivateNMF(2, noise_multiplier=5.0, **ROUNDS),
-}
-
-
 @pytest.fixture(scope="module")
 def X():
     return make_topic_corpus(30, 30, 2, random_state=0).data
@@ -62,11 +46,11 @@ def X():
 
 def test_what_the_clip_test_could_not_see_is_said(X, monkeypatch):
     assert "no document came near" not in str(
-        residual_check(MODELS["SubLDA"], X, random_state=0)
+        residual_check(AUDITED["SubLDA"], X, random_state=0)
     )
     loose = lambda self, documents, norm: 1e6 * norm  # noqa: E731
     monkeypatch.setattr(Rules, "bound", loose)
-    said = str(residual_check(MODELS["SubLDA"], X, random_state=0))
+    said = str(residual_check(AUDITED["SubLDA"], X, random_state=0))
     assert "no document came near the bound in 12 of 12 releases" in said
 
 

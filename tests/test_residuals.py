@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from faults import FAULTS
-from private_nmf import PrivateNMF
+from shared_cases import AUDITED, ROUNDS
 from sklearn.base import clone
 
 from dplda import HDPLDA, LPLDA, PrivateSVILDA, SubLDA, load_release, save_release
@@ -18,16 +18,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.PrivacyLeakWarning",
     "ignore::dplda.privacy.LowSignalWarning",
 )
-ROUNDS = {"delta": 1e-5, "max_iter": 10}
-MODELS = {
-    "SubLDA": SubLDA(2, epsilon=4.0, **ROUNDS),
-    "SubLDA, boost": SubLDA(
-        2, noise_multiplier=1.0, subsampling_ratio=0.3, boost=2.0, **ROUNDS
-    ),
-    "PrivateSVILDA": PrivateSVILDA(2, noise_multiplier=1.0, **ROUNDS),
-    "HDPLDA": HDPLDA(2, epsilon=4.0, **ROUNDS),
-    "PrivateNMF": PrivateNMF(2, noise_multiplier=5.0, **ROUNDS),
-}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +55,7 @@ FOUND = [
 @pytest.mark.parametrize(("fault", "name", "line"), FOUND)
 def test_planted_faults_are_found(fault, name, line, X, monkeypatch):
     FAULTS[fault].plant(monkeypatch)
-    result = residual_check(MODELS[name], X, random_state=0)
+    result = residual_check(AUDITED[name], X, random_state=0)
     assert line in " | ".join(check.name for check in result.failures), str(result)
     assert "not as declared" in str(result)
 
@@ -81,7 +71,7 @@ UNSEEN = [
 @pytest.mark.parametrize(("fault", "name", "lines"), UNSEEN)
 def test_faults_that_one_kind_of_test_finds(fault, name, lines, X, monkeypatch):
     FAULTS[fault].plant(monkeypatch)
-    failures = residual_check(MODELS[name], X, random_state=0).failures
+    failures = residual_check(AUDITED[name], X, random_state=0).failures
     assert failures
     assert all(any(line in check.name for line in lines) for check in failures)
 
@@ -98,9 +88,9 @@ def test_audits_find_what_their_guesses_cannot_see(fault, X, monkeypatch):
     assert "the fit is not what the claim rests on" in str(result)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", AUDITED)
 def test_sound_estimators_pass(name, X):
-    result = residual_check(MODELS[name], X)
+    result = residual_check(AUDITED[name], X)
     assert result.passed, str(result)
     variance = result.checks[0]
     assert variance.high - variance.low < 0.07  # of 50,000 cells
@@ -137,7 +127,7 @@ def test_what_cannot_be_watched_is_refused(X):
     with pytest.raises(ValueError, match="adds no noise with epsilon=inf"):
         residual_check(SubLDA(2, epsilon=math.inf), X)
     with pytest.raises(ValueError, match="Negative values"):
-        residual_check(MODELS["SubLDA"], -X)
+        residual_check(AUDITED["SubLDA"], -X)
 
 
 # what a published model says of its noise, without documents

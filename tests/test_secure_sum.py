@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from shared_cases import thirds
 from sklearn.base import clone
 
 from dplda import HDPLDA, SubLDA
@@ -24,15 +25,6 @@ MODEL = SubLDA(3, epsilon=4.0, max_iter=6, n_jobs=1)
 @pytest.fixture(scope="module")
 def X():
     return make_topic_corpus(n_docs=600, n_words=V, n_components=3, random_state=0).data
-
-
-def thirds(X, user_ids=None):
-    rows = [slice(200 * i, 200 * i + 200) for i in range(3)]
-    names = ("north", "south", "west")
-    return {
-        n: X[r] if user_ids is None else (X[r], user_ids[r])
-        for n, r in zip(names, rows)
-    }
 
 
 def test_a_seed_gives_one_model_and_no_seed_another(X):

@@ -5,8 +5,9 @@ import warnings
 
 import numpy as np
 import pytest
+from shared_cases import fit_few
 
-from dplda import PrivateSVILDA, SubLDA
+from dplda import PrivateSVILDA
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import LowSignalWarning
 
@@ -24,18 +25,8 @@ def corpus():
     return X[:150], X[150:]
 
 
-def fit(X, seed=0, **options):
-    options = {
-        "epsilon": 1.0,
-        "delta": DELTA,
-        "max_iter": 40,
-        "random_state": seed,
-    } | options
-    return SubLDA(5, **options).fit(X)
-
-
 def test_more_releases_reach_the_totals_of_the_fit(corpus):
-    model = fit(corpus[0])
+    model = fit_few(corpus[0])
     table = model._released
     assert 0.5 < table.share_for_totals < 1
     multipliers = np.array(
@@ -54,7 +45,7 @@ def test_more_releases_reach_the_totals_of_the_fit(corpus):
 
 
 def test_a_clear_signal_leaves_all_rounds_to_topics(corpus):
-    for model in (fit(corpus[0], epsilon=40.0), fit(corpus[0], epsilon=np.inf)):
+    for model in (fit_few(corpus[0], epsilon=40.0), fit_few(corpus[0], epsilon=np.inf)):
         assert model._released.share_for_totals == 0
 
 
@@ -65,9 +56,9 @@ def test_public_tables_leave_rounds_to_topics_as_far_as_they_match(corpus):
     other = np.random.default_rng(0).gamma(1.0, size=(5, 300)) * np.geomspace(
         1, 1e4, 300
     )
-    alone = fit(X, max_iter=4)._released.share_for_totals
+    alone = fit_few(X, max_iter=4)._released.share_for_totals
     for public, least, most in ((same, 0.0, 0.6), (other, 0.6, 1.0)):
-        model = fit(X, max_iter=4, prior_components=public)
+        model = fit_few(X, max_iter=4, prior_components=public)
         assert least * alone <= model._released.share_for_totals <= most * alone
 
 
@@ -85,7 +76,7 @@ def test_calls_of_partial_fit_release_what_fit_releases(corpus):
 
 
 def test_a_round_without_noise_is_for_topics(corpus):
-    model = fit(corpus[0], max_iter=3)
+    model = fit_few(corpus[0], max_iter=3)
     for _ in range(3):
         model.set_params(epsilon=np.inf).partial_fit(corpus[0])
     assert np.isfinite(model.components_).all()
@@ -100,7 +91,7 @@ def test_one_warning_says_both_numbers(corpus):
     ):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", LowSignalWarning)
-            fit(corpus[0], max_iter=5, prior_components=prior)
+            fit_few(corpus[0], max_iter=5, prior_components=prior)
         (said,) = [str(w.message) for w in caught if w.category is LowSignalWarning]
         assert re.search(
             r"^\d of 5 topics .*, and signal_to_noise_ of SubLDA is 0\.\d+,", said

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from shared_cases import fit_few
 
 from dplda import SubLDA
 from dplda.datasets import make_topic_corpus
@@ -41,16 +42,6 @@ def corpus():
     return X[:150], X[150:]
 
 
-def fit(X, seed=0, **options):
-    options = {
-        "epsilon": 1.0,
-        "delta": DELTA,
-        "max_iter": 40,
-        "random_state": seed,
-    } | options
-    return SubLDA(5, **options).fit(X)
-
-
 def frequencies_alone(X, epsilon, seed):
     """The word totals on which the whole budget is spent."""
     mu = gaussian_mu(epsilon, DELTA)
@@ -72,7 +63,7 @@ def test_few_documents_are_as_good_as_the_word_frequencies_of_the_same_budget(co
     released = [
         held_out_perplexity(frequencies_alone(train, 1.0, s)[None], test) for s in seeds
     ]
-    found = [fit(train, s).perplexity(test) for s in seeds]
+    found = [fit_few(train, s).perplexity(test) for s in seeds]
     assert np.mean(found) <= 1.01 * np.mean(released)
 
 
@@ -204,7 +195,7 @@ def test_a_frequent_word_is_seen_among_many_whatever_the_weights_are_learned_fro
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_signal_to_noise_is_its_formula(corpus, epsilon):
-    model = fit(corpus[0], epsilon=epsilon, max_iter=10)
+    model = fit_few(corpus[0], epsilon=epsilon, max_iter=10)
     table = model._released
     noise, weights = [], []
     for step in schedule(10, share_for_totals=table.share_for_totals):

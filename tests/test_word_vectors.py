@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from shared_cases import meanings
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import PrivateSVILDA, PrivateTopicModel, SubLDA
@@ -30,16 +31,6 @@ def made():
 @pytest.fixture(scope="module")
 def vectors(made):
     return meanings(made)
-
-
-def meanings(made):
-    """The topics of each word, turned, with errors, and none of every tenth word."""
-    random = np.random.default_rng(0)
-    shares = (made.components / made.components.sum(axis=0)).T
-    found = shares @ random.normal(size=(shares.shape[1], 12))
-    found += 0.1 * random.normal(size=found.shape)
-    found[::10] = 0
-    return found
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from shared_cases import meanings
 
 from dplda.datasets import make_topic_corpus
 from dplda.document._public_words import PublicWords, left_out
@@ -21,16 +22,6 @@ def made():
 @pytest.fixture(scope="module")
 def vectors(made):
     return meanings(made)
-
-
-def meanings(made):
-    """The topics of each word, turned, with errors, and none of every tenth word."""
-    random = np.random.default_rng(0)
-    shares = (made.components / made.components.sum(axis=0)).T
-    found = shares @ random.normal(size=(shares.shape[1], 12))
-    found += 0.1 * random.normal(size=found.shape)
-    found[::10] = 0
-    return found
 
 
 def test_what_is_expected_of_words_does_not_repeat_the_noise_of_their_rows():

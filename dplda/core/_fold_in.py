@@ -169,7 +169,8 @@ def update_theta(
     less than the tolerance. An extrapolation follows every two steps. The weights sum
     to 1.
     """
-    threads, padded = n_threads(n_jobs), theta.shape[1]
+    threads = n_threads(n_jobs)
+    padded = theta.shape[1]
     integers = copies = np.zeros((0, 0), np.uint8)
     if inference.in_integers:
         integers = in_bytes(inference.phi, n_jobs)
@@ -257,7 +258,8 @@ def e_step(
     `exp_topic_word` is exp(E[log beta]), (n_words, padded), with a padding of zeros, in
     the type of the counts `X`.
     """
-    dtype, padded = exp_topic_word.dtype, exp_topic_word.shape[1]
+    dtype = exp_topic_word.dtype
+    padded = exp_topic_word.shape[1]
     gamma = np.ones((X.shape[0], padded), dtype)
     exp_doc_topic = np.zeros_like(gamma)
     longest = int(np.diff(X.indptr).max(initial=0))

@@ -253,23 +253,21 @@ def gaussian_noise(
 
 
 def check_paid(
-    estimator: Any, plan: Sequence[Step], earlier: Guarantee | None, most: int
+    estimator: Any, plan: Sequence[Step], paid_before: Guarantee | None, most: int
 ) -> None:
     """Refuse a `partial_fit` call that would exceed `epsilon`, before data are read.
 
-    `plan` is that of the call, `earlier` is the guarantee of the calls before it, if
-    any, and `most` is the number of calls that `epsilon` pays for. If another parameter
+    `plan` is that of the call, `paid_before` the guarantee of the calls before it, if
+    any, and `most` the number of calls that `epsilon` pays for. If another parameter
     states the budget, only a ledger limits the calls.
     """
     epsilon = estimator.epsilon
-    if epsilon is None or math.isinf(epsilon) or earlier is None:
+    if epsilon is None or math.isinf(epsilon) or paid_before is None:
         return
-    events, distance = (
-        [event for _, event in plan],
-        earlier.total_variation + TOTAL_VARIATION,
-    )
+    events = [event for _, event in plan]
+    distance = paid_before.total_variation + TOTAL_VARIATION
     total = epsilon_of(
-        (*earlier.events, *events), float(estimator.delta), total_variation=distance
+        (*paid_before.events, *events), float(estimator.delta), total_variation=distance
     )
     if total > epsilon:
         raise BudgetError(
@@ -326,16 +324,16 @@ def charge_of(
     seeded: bool,
     sums: Sums = ALONE,
     n_streams: int = 1,
-    earlier: Guarantee | None = None,
+    paid_before: Guarantee | None = None,
 ) -> Charge:
     """What a public call of `fit` or `partial_fit` pays: for its ``with`` block.
 
-    `n_streams` are the streams that it draws from, each as far as it may. `earlier` is
-    the guarantee of the calls that this one goes on from. A process whose fits nobody
-    adds up is told once.
+    `n_streams` are the streams that it draws from, each as far as it may. `paid_before`
+    is the guarantee of the calls that this one goes on from. A process whose fits
+    nobody adds up is told once.
     """
     is_private = not any(isinstance(event, NonPrivate) for _, event in plan)
-    if earlier is None and is_private and sums is ALONE:
+    if paid_before is None and is_private and sums is ALONE:
         tell_of_other_budgets(type(estimator).__name__, estimator.ledger)
     return Charge(
         plan,
@@ -354,7 +352,7 @@ def make_guarantee(
     seeded: bool,
     promise: Promise | None = None,
     charge: Charge | None = None,
-    earlier: Guarantee | None = None,
+    paid_before: Guarantee | None = None,
     assumptions: tuple[str, ...] = (),
     common: tuple[str, ...] = ASSUMPTIONS,
     provenance: tuple[tuple[str, str], ...] = UNKNOWN_WORDS,
@@ -370,16 +368,18 @@ def make_guarantee(
     distance = total_variation
     if promise is not None:
         stated = {"trusted": promise.trusted, "theorem": promise.theorem} | stated
-    if earlier is not None:
-        events = (*earlier.events, *events)
-        seeded = seeded or earlier.seeded
-        distance += earlier.total_variation
+    if paid_before is not None:
+        events = (*paid_before.events, *events)
+        seeded = seeded or paid_before.seeded
+        distance += paid_before.total_variation
         known = common + assumptions
-        assumptions += tuple(a for a in earlier.assumptions if a not in known)
+        assumptions += tuple(a for a in paid_before.assumptions if a not in known)
         named = {name for name, _ in provenance}
-        provenance += tuple(pair for pair in earlier.provenance if pair[0] not in named)
+        provenance += tuple(
+            pair for pair in paid_before.provenance if pair[0] not in named
+        )
         for name in ("mechanism", "trusted"):
-            stated[name] = _both(getattr(earlier, name), stated.get(name, ""))
+            stated[name] = _both(getattr(paid_before, name), stated.get(name, ""))
     return Guarantee(
         epsilon=cached_epsilon(events, float(delta), total_variation=distance),
         delta=float(delta),

@@ -323,7 +323,7 @@ def document_guarantee(
     events: tuple[Event, ...],
     *,
     unit: str,
-    earlier: Guarantee | None,
+    paid_before: Guarantee | None,
     norms: Sequence[float],
     mechanism: str,
     assumptions: tuple[str, ...],
@@ -336,10 +336,10 @@ def document_guarantee(
     scales: list[float] = []
     sensitivity = max(norms)
     all_events = events
-    if earlier is not None:
-        scales = [*earlier.noise_scale]  # type: ignore[misc]  # a tuple
-        sensitivity = max(sensitivity, earlier.sensitivity)
-        all_events = earlier.events + events
+    if paid_before is not None:
+        scales = [*paid_before.noise_scale]  # type: ignore[misc]  # a tuple
+        sensitivity = max(sensitivity, paid_before.sensitivity)
+        all_events = paid_before.events + events
     for event, norm in zip(events, norms, strict=True):
         gaussian = event.event if isinstance(event, PoissonSampled) else event
         scales.append(norm * getattr(gaussian, "noise_multiplier", 0.0))
@@ -352,7 +352,7 @@ def document_guarantee(
         mechanism = EXACT
     return make_guarantee(
         events,
-        earlier=earlier,
+        paid_before=paid_before,
         unit=unit,
         relation=RELATIONS[unit],
         mechanism=mechanism,

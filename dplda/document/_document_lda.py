@@ -306,7 +306,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             return self._fit(X, user_ids, n_rounds=1)
         job = self._job(unit, n_done=table.n_rounds, n_rounds=1, paid=self._paid)
         with (
-            self._charge(job, user_ids, earlier=job.paid.own) as charge,
+            self._charge(job, user_ids, paid_before=job.paid.own) as charge,
             closing(self._documents(X, user_ids, reset=False)) as documents,  # private
         ):
             job.rules.rescale(documents, table.weight)  # private
@@ -389,9 +389,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         return Job(unit, budget, plan, n_done, n_rounds, rules, streams, sums, paid)
 
     def _charge(
-        self, job: Job, user_ids: Any, earlier: Guarantee | None = None
+        self, job: Job, user_ids: Any, paid_before: Guarantee | None = None
     ) -> Charge:
-        """What a call pays; `earlier` has what the calls before it have paid."""
+        """What a call pays; `paid_before` has what the calls before it have paid."""
         seeded = job.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and not job.budget.exact)
         unit = job.unit if user_ids is None else charged_unit(user_ids, job.unit)
@@ -401,7 +401,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             unit=unit,
             seeded=seeded,
             sums=job.sums,
-            earlier=earlier,
+            paid_before=paid_before,
         )
 
     def _checked_earlier(self, earlier: Any, unit: str) -> Any:
@@ -613,7 +613,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             job.events,
             unit=job.unit,
             delta=self.delta,
-            earlier=job.paid.own,
+            paid_before=job.paid.own,
             norms=norms,
             seeded=job.streams.seeded,
             mechanism=self._promise.mechanism + terms.mechanism,

@@ -332,14 +332,10 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
         The sweeps are over noisy vectors.
         """
-        beta, n_averaged = (
-            float(self.topic_word_prior),
-            max(1, self.max_iter // AVERAGED),
-        )
-        topics, word_prior = (
-            np.full(tokens.n_units, -1, np.int32),
-            tokens.word_weights(),
-        )
+        beta = float(self.topic_word_prior)
+        n_averaged = max(1, self.max_iter // AVERAGED)
+        topics = np.full(tokens.n_units, -1, np.int32)
+        word_prior = tokens.word_weights()
         last: list[np.ndarray] = []
         for t in rounds(self, sweeps[0], sweeps[-1]):
             counts = sweep_tokens(
@@ -363,11 +359,15 @@ def _first_rows(documents: Any, n_rows: int) -> np.ndarray:
         return np.arange(n_rows + 1)
     documents = column_or_1d(documents)
     starts = np.flatnonzero(documents[1:] != documents[:-1]) + 1
-    if len(documents) != n_rows or len(starts) + 1 != len(np.unique(documents)):
+    found = ""
+    if len(documents) != n_rows:
+        found = "more values than rows" if len(documents) > n_rows else "fewer values"
+    elif len(starts) + 1 != len(np.unique(documents)):
+        found = "rows of one document apart from each other"
+    if found:
         raise ValueError(
             "documents must name the document of each row, and the rows of one "
-            "document must be neighbors, got another number of values, or rows that "
-            "are none; sort rows and values by document"
+            f"document must be neighbors, got {found}; sort rows and values by document"
         )
     return np.concatenate([[0], starts, [n_rows]])
 

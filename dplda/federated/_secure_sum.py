@@ -182,9 +182,14 @@ class SecureSum:
         prove: Callable[[bytes], bytes] = bytes,
         check: Callable[[int, bytes], bytes] = lambda party, message: message,
     ) -> None:
-        self.n_parties, self.shares = terms.n_parties, terms.shares
-        self._me, self._exchange, self._terms = me, exchange, terms
-        self._keys, self._prove, self._check = Keys(terms.kem, seed), prove, check
+        self.n_parties = terms.n_parties
+        self.shares = terms.shares
+        self._me = me
+        self._exchange = exchange
+        self._terms = terms
+        self._keys = Keys(terms.kem, seed)
+        self._prove = prove
+        self._check = check
         self._present = list(range(self.n_parties))
 
     def begin(self) -> Streams:
@@ -193,7 +198,9 @@ class SecureSum:
         A party that is absent, or cannot pay, ends the fit here for all, before any
         release.
         """
-        keys, me, agreed = self._keys, self._me, self._terms.digest
+        keys = self._keys
+        me = self._me
+        agreed = self._terms.digest
         own = keys.public()
         proved = unpack(self._exchange(agreed + self._prove(own)), self.n_parties)
         publics = [self._check(i, message) for i, message in enumerate(proved)]
@@ -232,7 +239,8 @@ class SecureSum:
         with interruptible():  # others may be late
             reply = self._exchange(self._transcript + total.astype("<u8").tobytes())
         self._transcript = hashlib.sha256(self._transcript + place + reply).digest()
-        kind, body = reply[:1], reply[1:]
+        kind = reply[:1]
+        body = reply[1:]
         if kind == SUM and len(body) == 8 * cells.size:
             cells.reshape(-1)[:] = np.frombuffer(body, "<i8")
             if cells.max() >= MOST or cells.min() < -MOST:
@@ -242,7 +250,8 @@ class SecureSum:
                 )
             self._count_shares(cells, label)
             return True
-        present, fewest = sorted({*body}), self.n_parties - self._terms.lost
+        present = sorted({*body})
+        fewest = self.n_parties - self._terms.lost
         if not (
             kind == LOST
             and self._me in present
@@ -261,7 +270,8 @@ class SecureSum:
         Contributions sum to zero over topics: row sums are noise.
         """
         if total.ndim == 2:
-            m, n_shares = len(self._present), shares_of_noise(total)
+            m = len(self._present)
+            n_shares = shares_of_noise(total)
             log.info("%s: noise of %.2f parties", label, n_shares)
             if n_shares < m * (1 - BY_CHANCE * math.sqrt(2 / len(total))) - 0.5:
                 warn_user(
@@ -329,8 +339,10 @@ class Adder:
     """The coordinator's side: it hands keys on, and adds vectors it cannot read."""
 
     def __init__(self, terms: Terms, names: Sequence[str]) -> None:
-        self._terms, self._n_replies = terms, 0
-        self.names, self.present = names, {*range(terms.n_parties)}
+        self._terms = terms
+        self._n_replies = 0
+        self.names = names
+        self.present = {*range(terms.n_parties)}
 
     def reply(self, messages: Mapping[int, bytes]) -> bytes:
         """What all parties get for their messages.
@@ -531,7 +543,9 @@ class Room:
     """Where the parties of one process meet: each waits for the messages of all."""
 
     def __init__(self, adder: Adder) -> None:
-        self._adder, self._reply, self._messages = adder, b"", dict[int, bytes]()
+        self._adder = adder
+        self._reply = b""
+        self._messages = dict[int, bytes]()
         self._all = threading.Barrier(len(adder.names), self._add)
 
     def _add(self) -> None:

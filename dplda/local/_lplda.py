@@ -272,16 +272,16 @@ class LPLDA(PrivateEstimator, BaseLDA):
         if not hasattr(self, "_state"):
             return self.fit(X)
         state = self._state  # public
-        earlier = self.privacy_
+        paid_before = self.privacy_
         client, reports = reports_of(self, X, state, state.n_iter)  # public
-        return self._learn(client, reports, state, earlier)
+        return self._learn(client, reports, state, paid_before)
 
     def _learn(
         self,
         client: RandomizedResponse,
         reports: sp.csr_array,
         state: State,
-        earlier: Guarantee | None,
+        paid_before: Guarantee | None,
     ) -> LPLDA:
         """All reports of a call are a batch, and counts add up. All public."""
         # From here on everything reads reports, and the guarantee does not depend on
@@ -293,7 +293,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         estimate = estimate_counts(count_reported(reports), n_docs, flip)  # equation 8
         after = sample_topics(self, state, reports, estimate, flip, streams, sweeps)
         after = with_evidence(after, reports, before=state)
-        publish_topics(self, client, after, earlier)
+        publish_topics(self, client, after, paid_before)
         return self
 
 
@@ -469,15 +469,15 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         costs twice as much, which `epsilon_` does not count.
         """
         state = getattr(self, "_state", None)
-        earlier = None
+        paid_before = None
         number = 0
         if state is not None and state.n_batches:
-            earlier = self.privacy_
+            paid_before = self.privacy_
             number = state.n_iter if self.correlation == 1 else state.n_batches
         client, reports = reports_of(self, X, state, number)  # public
         if state is None:
             state = self._flat(reports.shape[1])
-        return self._learn(client, reports, reports.shape[0], state, earlier)
+        return self._learn(client, reports, reports.shape[0], state, paid_before)
 
     def _flat(self, n_words: int) -> OnlineState:
         flat = flat_topics(self, n_words)
@@ -489,7 +489,7 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         reports: sp.csr_array,
         batch_size: int,
         state: OnlineState,
-        earlier: Guarantee | None,
+        paid_before: Guarantee | None,
     ) -> OLPLDA:
         """One batch after the other. All public."""
         # From here on everything reads reports, and the guarantee does not depend on
@@ -515,7 +515,7 @@ class OLPLDA(PrivateEstimator, BaseLDA):
             state = dataclasses.replace(
                 after, expected=0.5 * (mean + estimate), n_docs=n_docs
             )
-        self._publish(client, state, earlier)
+        self._publish(client, state, paid_before)
         return self
 
     def _weight_of_mean(self, n_docs: int, flip: float) -> float:
@@ -537,11 +537,11 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         self,
         client: RandomizedResponse,
         state: OnlineState,
-        earlier: Guarantee | None,
+        paid_before: Guarantee | None,
         **attributes: object,
     ) -> None:
         assumptions = (PUBLIC_PRIOR,) if state.has_public else ()
-        publish_topics(self, client, state, earlier, assumptions, **attributes)
+        publish_topics(self, client, state, paid_before, assumptions, **attributes)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_prior(self, X_public: Matrix, y: object = None) -> OLPLDA:
@@ -707,7 +707,7 @@ def publish_topics(
     model: LPLDA | OLPLDA,
     client: RandomizedResponse,
     state: State,
-    earlier: Guarantee | None,
+    paid_before: Guarantee | None,
     assumptions: tuple[str, ...] = (),
     **attributes: object,
 ) -> None:
@@ -721,9 +721,9 @@ def publish_topics(
     assumptions = clients.assumptions + assumptions
     if model.randomized:
         assumptions += (MADE_BY_CLIENTS,)
-    if earlier is not None:
-        seeded = seeded or earlier.seeded
-        assumptions += tuple(a for a in earlier.assumptions if a not in assumptions)
+    if paid_before is not None:
+        seeded = seeded or paid_before.seeded
+        assumptions += tuple(a for a in paid_before.assumptions if a not in assumptions)
     can_stand_out = state.n_batches > 0 and min(_top_words(state).shape) > 1
     is_noisy = clients.epsilon < math.inf
     publish(

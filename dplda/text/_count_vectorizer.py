@@ -387,7 +387,8 @@ class PrivateCountVectorizer(
             most texts. Not for release.
         """
         check_is_fitted(self, "vocabulary_")
-        analyze, n_tokens = self._analyzer(), 0
+        analyze = self._analyzer()
+        n_tokens = 0
 
         def counted() -> Iterator[list[str]]:
             nonlocal n_tokens
@@ -444,7 +445,8 @@ class PrivateCountVectorizer(
 
     def _checked_candidates(self) -> list[str]:
         """The public list without repetitions and terms that no text can produce."""
-        given, analyze = self.candidates, self._analyzer()
+        given = self.candidates
+        analyze = self._analyzer()
         if isinstance(given, str):
             given = load_public_vocabulary(None, language=given)
         terms = list(dict.fromkeys([] if given is None else given))

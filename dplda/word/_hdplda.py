@@ -275,13 +275,13 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         ]
         # the first topics are uniform, and free
         plan = (one_sweep * n_sweeps)[released is None :]
-        earlier = None if released is None else self.privacy_
-        check_paid(self, plan, earlier, self.max_iter)
+        paid_before = None if released is None else self.privacy_
+        check_paid(self, plan, paid_before, self.max_iter)
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
         n_done = 0 if released is None else self.n_iter_
         with charge_of(
-            self, plan, unit="word", seeded=streams.seeded, earlier=earlier
+            self, plan, unit="word", seeded=streams.seeded, paid_before=paid_before
         ) as charge:
             X = check_counts(self, X, reset=released is None)  # private
             tokens = Corpus.from_counts(X).shuffled(
@@ -363,7 +363,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             finally:
                 if last > n_done:
                     average = NoisyCounts(total, n, mechanisms)
-                    self._publish(average, last, earlier, streams, charge)
+                    self._publish(average, last, paid_before, streams, charge)
             if last >= self.max_iter:
                 warn_if_weak(self)
         return self
@@ -372,7 +372,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         self,
         average: NoisyCounts,
         n_iter: int,
-        earlier: Guarantee | None,
+        paid_before: Guarantee | None,
         streams: Streams,
         charge: Charge,
     ) -> None:
@@ -386,7 +386,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             promise=self._promise,
             charge=charge,
             delta=self.delta,
-            earlier=earlier,
+            paid_before=paid_before,
             unit="word",
             relation=RELATION,
             mechanism=f"{noise} {self._promise.mechanism}",
@@ -400,7 +400,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         np.maximum(components, 0, out=components)
         components += float(self.topic_word_prior)
         std = np.full(len(average.total), mechanisms.noise_std / math.sqrt(average.n))
-        n_done = 0 if earlier is None else self.n_iter_
+        n_done = 0 if paid_before is None else self.n_iter_
         publish(
             self,
             cut_short(self, guarantee, n_iter, n_done + n_charged),
@@ -415,7 +415,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     def _mechanisms(self) -> SweepMechanisms:
         """A sweep's mechanisms, unless statements are contradictory or missing."""
         exactly_one("HDPLDA", epsilon=self.epsilon, noise_epsilon=self.noise_epsilon)
-        clip, prior = self.count_clip, self.topic_word_prior
+        clip = self.count_clip
+        prior = self.topic_word_prior
         if (self.epsilon is None) == (clip is None):
             raise ValueError(
                 "give count_clip together with noise_epsilon, and not with epsilon "
