@@ -47,7 +47,6 @@ COUNTS = "word-topic counts"
 SHARE_OF_TOTALS = 0.25
 # Figures like -2 / -1 are points of the share of the gap that a change gives, at
 # epsilon 1 and 4 (docs/results.md). SHARE_OF_TOTALS 0.1: -3 / -3.
-FIRST_TOTALS = 0.3  # share of the first of their releases; 0.5: 0 / 0
 # noise multiplier; word totals are useless there and cost almost nothing
 LARGEST_TOTALS = 5000.0
 # noise multiplier of a round; more leaves no signal on the integer grid
@@ -58,8 +57,6 @@ NORM = 6.0
 # short documents count at most five times; 1: 0 / 0, where documents are long
 SCALE_UP = 5.0
 CLIP = 0.4  # clipping bound of a round, over NORM; 0.3: -2 / -2, 0.55: -9 / -2
-# of the rounds, in which the power of tempering grows; 1: -1 / -1
-TEMPERED = 0.7
 # round t without sampling gets a budget like t to this power; 0: -2 / -1
 LATER_BUDGET = 0.75
 # of sampling; far below it, accounting takes minutes and then overflows
@@ -152,8 +149,8 @@ class DocumentBudget:
 
         `share_for_totals` of the rounds release word totals, spread evenly, but never
         the first one: an average could be left without any counts. The tempering power
-        grows from the first of `powers` to the second in the first `TEMPERED` of the
-        rounds, so that early noise in a word's row does not reinforce itself.
+        grows from the first of `powers` to the second, so that early noise in a word's
+        row does not reinforce itself.
         """
         max_iter = len(self.rounds)
         low, high = powers
@@ -165,7 +162,7 @@ class DocumentBudget:
         steps = []
         for t in range(n_done + 1, n_done + n_rounds + 1):
             for_totals = n_topics(t) == n_topics(t - 1)
-            progress = min(1.0, (t - 1) / max(1.0, TEMPERED * max_iter))
+            progress = min(1.0, (t - 1) / max_iter)
             step = Round(
                 t=t,
                 stream=len(self.totals) + t,
@@ -315,7 +312,7 @@ def _multipliers(
             max_iter * subsampling_ratio**2 * np.expm1(min(50.0, noise_multiplier**-2))
         )
     precision *= SHARE_OF_TOTALS / (1 - SHARE_OF_TOTALS)
-    of_totals = precision * np.array([FIRST_TOTALS, 1 - FIRST_TOTALS])
+    of_totals = np.full(2, precision / 2)
     return 1 / np.sqrt(np.maximum(of_totals, LARGEST_TOTALS**-2)), rounds
 
 

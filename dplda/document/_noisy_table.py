@@ -34,7 +34,6 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 # Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
 # mean word total over the noise of a cell, for topics in all rounds; 0: -5 / 0
 CLEAR = 7.0
-MORE_PRECISE = 1.5  # 18% less noise; 1.2: 0 / 0
 # rounds after which what is expected of the words is computed again; 8: -1 / 0
 RENEWED = 4
 
@@ -92,15 +91,6 @@ class NoisyTable:
         if self.reading.of is self.released:
             return self.reading
         return read(self.released, self.public, self.earlier)
-
-    def reading_of_a_round(self) -> Reading:
-        """The last one, until all releases are `MORE_PRECISE` than those that it reads.
-
-        Then the latest one.
-        """
-        if self.released.precision < MORE_PRECISE * self.reading.of.precision:
-            return self.reading
-        return self.latest_reading()
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
         """Average and noise of a cell of each word, earlier releases included."""
@@ -235,7 +225,7 @@ def learn(
     zero over topics: the mean of a word's row is noise only, and what they were
     centered at is added again. `least` is added to each cell of the estimate.
     """
-    reading = before.reading_of_a_round()
+    reading = before.latest_reading()
     noise_scale = step.mechanism.scale * unit  # of a cell, in tokens
     of_rows = noisy.sum(axis=1)
     _denoise.learn(

@@ -26,11 +26,6 @@ LEAST_COVERED = 0.25
 HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 # slope of their rows, from which all words believe what is said; 0.5: -3 / 0
 REAL = 0.25
-# variance of the logarithm of a word's total, without noise; 1: -0.8 / 0
-OWN_TOTALS = 0.3
-# least size of a topic, over the mean; least expected share, over the topic's; 0.01: 0
-# / 0
-FLOOR = 0.05
 
 
 class Vectors(NamedTuple):
@@ -174,11 +169,12 @@ class PublicWords:
             return released.smooth(public)
         first = released.smooth(public)
         expected = np.ones_like(first) if public is None else public
-        precision = 1 / (OWN_TOTALS + (released.noise_scale / first) ** 2)
+        # of the logarithm of a total, half of whose variance the vectors explain
+        precision = 1 / (SHARED + (released.noise_scale / first) ** 2)
         rest = np.log(first / expected)
         rest -= np.average(rest, weights=precision)
         features = np.hstack(self.vectors)
-        penalty = 1 / (SHARED * OWN_TOTALS)
+        penalty = 1 / (SHARED * SHARED)
         found = left_out(features, rest[:, None], precision, penalty)
         return released.smooth(expected * np.exp(found[:, 0]))
 
@@ -220,7 +216,7 @@ class PublicWords:
         if self.topics is not None and self.seeds is not None:
             # they belong to their topics, however few these are
             found[self.seeds] = self.topics.shares[self.seeds] - shares
-        found = np.maximum(found + shares, FLOOR * shares)
+        found = np.maximum(found + shares, 0.0)
         return found / found.sum(axis=1, keepdims=True), trust
 
 

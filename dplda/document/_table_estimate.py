@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dplda.core._fold_in import pad, slices
-from dplda.document._public_words import FLOOR, PublicWords
+from dplda.document._public_words import PublicWords
 from dplda.kernels import _denoise
 from dplda.leaf._threads import in_threads, n_threads
 
@@ -23,13 +23,14 @@ from dplda.leaf._threads import in_threads, n_threads
 FACTORS = np.array(
     [0, 0.03, 0.1, 0.25, 0.5, 0.75, 1, 1.4, 2, 3, 4.5, 7, 11, 18], np.float32
 )
-WIDTH = 0.25  # standard deviation around a factor, over the factor; 0.15: 0 / 0
+# standard deviation around a factor, over the factor; 0: -0.4 / -0.7, and at epsilon
+# 100 -2: cells with weak noise would take one of the factors
+WIDTH = 0.25
 TILT = 0.2771  # of the first weights, exp(-TILT factor): their mean factor is 1
 SAMPLE = 2**16  # cells that the weights are learned from, about
 STEP = 0.25  # of a cell's noise, to both sides, for the slope of its posterior mean
 # cells that a thread works on before it takes the next ones; enters results
 PIECE = 2**14
-FLATTEST = 1e-6  # slope, below which a mean in single precision says nothing
 
 
 class NoisyCells(NamedTuple):
@@ -84,7 +85,7 @@ class CellPrior:
             factors = before.factors
         if renew or before is None:
             sizes = topic_sizes(values, n_jobs)
-            sizes = np.maximum(sizes, FLOOR * max(sizes.mean(), 1e-12))
+            sizes = np.maximum(sizes, 1e-12)  # noise may take all of a topic
             shares = sizes / sizes.sum()  # of each topic of all tokens
             expected = shares[None]
             trust = 1.0
@@ -130,7 +131,7 @@ class CellPrior:
         less = self.means(cells._replace(values=cells.values - step), n_jobs=n_jobs)
         more = self.means(cells._replace(values=cells.values + step), n_jobs=n_jobs)
         more -= less
-        return np.maximum(more, FLATTEST * step, out=more, casting="same_kind")
+        return np.maximum(more, 1e-30, out=more)
 
     def inputs(
         self, cells: NoisyCells

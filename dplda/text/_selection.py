@@ -35,24 +35,11 @@ WORDS = "words"  # of the two steps in the plan
 ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
 
 # Numbers of the prior of weights. All of it is post-processing of a release.
-# bins of the list: at epsilon 0.5 words miss 47.8% of KOS; 48.7 with 5, 50.3 with 100
+# Bins of the list, places in the first of them, places at which Zipf's law is flat, and
+# points of a posterior. At epsilon 0.5 words miss 47.8% of KOS; 48.7 with 5 bins, 50.3
+# with 100.
 N_BINS = 30
-FIRST_BIN = 20  # places of the list in the first bin; the sizes of others grow
-SHIFT = 50  # of ranks in Zipf's law, weight ~ 1 / (rank + SHIFT): its top is flat
-SURE_LAW = 0.5  # least scale of this law, in its standard errors
-LEAST_MEAN = 0.05  # of a bin, over that of the law: noise may make it negative
-# least and largest standard deviation of weights in a bin, over their mean
-LEAST_SPREAD = 0.3
-LARGEST_SPREAD = 5.0
-# standard errors above which a bin's variance is its own: a few words of the subject
-SURE_VARIANCE = 4
-LEAST = 0.1  # of the weight at a place, which a term of any meaning is expected to have
-
-# Grid of the posterior means: its first point over the prior mean, its last one over
-# the larger of the prior mean and the noisy weight, and the number of points.
-GRID_START = 1e-3
-GRID_END = 1.5
-GRID_POINTS = 160
+LEAST = 0.1  # of what is expected: noise may hide all of it
 
 
 class Counts(NamedTuple):
@@ -168,7 +155,7 @@ def best_terms(
             ratio = _by_meaning(y, noise, mean, variance, vectors[places[order]])
             mean = mean * ratio
             variance = variance * ratio**2
-        at_once = BATCH // GRID_POINTS  # terms, whose grids are in memory together
+        at_once = BATCH // N_BINS  # terms, whose grids are in memory together
         for start in range(0, len(order), at_once):
             piece = slice(start, start + at_once)
             means = _posterior(y[piece], noise, mean[piece], variance[piece])
@@ -205,16 +192,15 @@ def _prior(weights: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     The list has the most frequent term first.
 
     Where noise hides the mean of a bin, it leans on Zipf's law, so that the order of
-    the list remains. Where noise hides the variance, it leans on that of the other
-    bins.
+    the list remains. The variance is the same multiple of the squared mean everywhere.
     """
     rank = np.arange(1.0, len(weights) + 1)
-    law = 1 / (rank + SHIFT)
-    # its scale by least squares
+    law = 1 / (rank + N_BINS)
+    # its scale by least squares, at least one standard error
     precision = (law**2).sum() / noise**2
     scale = (law * weights).sum() / noise**2 / precision
-    law *= max(scale, SURE_LAW / math.sqrt(precision))
-    ends = np.geomspace(min(FIRST_BIN, len(weights)), len(weights), N_BINS).round()
+    law *= max(scale, 1 / math.sqrt(precision))
+    ends = np.geomspace(min(N_BINS, len(weights)), len(weights), N_BINS).round()
     edges = np.unique(ends.astype(int))
     starts = np.concatenate([[0], edges[:-1]])
     sizes = np.diff(edges, prepend=0)
@@ -224,22 +210,15 @@ def _prior(weights: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
 
     law_mean = average(law)
     mean = _combined(average(weights), noise**2 / sizes, law_mean, law_mean**2)
-    mean = np.maximum(mean, LEAST_MEAN * law_mean)
+    mean = np.maximum(mean, LEAST * law_mean)
     excess = average((weights - np.repeat(mean, sizes)) ** 2) - noise**2
     error = 2 * (noise**2 + np.maximum(excess, 0)) ** 2 / sizes
-    # variances over squared means: of all bins together, then of each
+    # one variance over the squared mean, of all bins by their certainty
     certainty = mean**4 / error
-    of_all = (certainty * excess / mean**2).sum() / certainty.sum()
-    common = np.clip(of_all, LEAST_SPREAD**2, LARGEST_SPREAD**2) * mean**2
-    variance = _combined(np.maximum(excess, 0), error, common, common**2)
-    is_sure = excess > SURE_VARIANCE * noise**2 * np.sqrt(2 / sizes)
-    variance = np.where(is_sure, excess, variance)
-    variation = np.maximum(variance / mean**2, LEAST_SPREAD**2)
+    variation = max((certainty * excess / mean**2).sum() / certainty.sum(), LEAST)
     log_rank = np.log(rank)
-    place = average(log_rank)
-    means = np.exp(np.interp(log_rank, place, np.log(mean)))
-    variations = np.exp(np.interp(log_rank, place, np.log(variation)))
-    return means, means**2 * variations
+    means = np.exp(np.interp(log_rank, average(log_rank), np.log(mean)))
+    return means, variation * means**2
 
 
 def _by_meaning(
@@ -273,9 +252,9 @@ def _posterior(
     y = y[:, None]
     mean = mean[:, None]
     variance = variance[:, None]
-    smallest = GRID_START * mean
-    largest = GRID_END * np.maximum(y, mean)
-    grid = smallest * (largest / smallest) ** np.linspace(0, 1, GRID_POINTS)
+    smallest = LEAST * mean
+    largest = np.maximum(y, mean)
+    grid = smallest * (largest / smallest) ** np.linspace(0, 1, N_BINS)
     # one power is the step
     log_joint = mean**2 / variance * np.log(grid) - grid * mean / variance
     log_joint -= 0.5 * ((y - grid) / noise) ** 2
