@@ -8,7 +8,7 @@ measures its errors.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 
 from dplda.leaf._messages import warn_user
@@ -17,14 +17,7 @@ from dplda.privacy import LowSignalWarning
 # probability that noise alone makes any word of a topic stand out
 FALSE_POSITIVES = 0.05
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
-# Evidence of 20 topics that LDA finds by chance in shuffled words: up to 7.3 of any
-# topic with noise, but up to 10.6 at epsilon 1, where a limit of 9 leaves one of 40
-# such topics, and 11 most real ones of glosses; 34 on average without noise. It grows
-# with their number, and with its power GROWTH above 20: of 60 topics it is up to 33 at
-# epsilon 4, and 102 without noise. At epsilon 1 it is more, where few documents have
-# many topics: 39 of 40 and 93 of 60 (NIPS, 1,342 documents).
-# (benchmarks/topic_signal.py)
-CHANCE, CHANCE_WITHOUT_NOISE, GROWTH = 9.0, 36.0, 1.2
+FALSE_TOPICS = 0.1  # highest expected share of noise among the topics that are shown
 FEWEST_TOPICS = 0.5  # share of the topics that are not weak, below which a fit warns
 SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
 
@@ -61,44 +54,33 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
 
 
 def with_signal(
-    components: np.ndarray, components_std: np.ndarray, doc_words: float
+    components: np.ndarray, components_std: np.ndarray, evidence: np.ndarray | None
 ) -> dict[str, np.ndarray]:
     """Fitted attributes of a table: the table, its noise, and which topics to read.
 
-    The evidence of a topic is the information on it in a document of this topic alone,
-    in nats: the Kullback-Leibler divergence of the topic from the word frequencies,
-    times `doc_words`, the mean number of words of a document, which is public. Only
-    words that stand out of the noise add to it: a word of probability f in the topic
-    and p in all topics adds f log(f / p) - f + p.
-
-    Topics that LDA finds by chance carry evidence, too. It hardly depends on the
-    documents, their length and the noise: in shorter documents topics differ more. A
-    topic is weak if its evidence is no larger. Without noise, no topic is noise, and
-    all are weak together if they are chance.
+    `evidence` (n_components,) is at most standard normal for a topic that is noise, or
+    None if the topics were not tested. One topic has no others to be told from.
     """
     n_components = len(components)
-    frequencies = components.sum(axis=0) / components.sum()
-    evidence = np.zeros(n_components)
-    for k, mask in enumerate(standing_words(components, components_std)):
-        f = components[k, mask] / components[k].sum()
-        p = frequencies[mask]
-        information = f * np.log(f / p) - f + p
-        evidence[k] = doc_words * information.sum()
-    number = n_components / 20  # over that of the limits
-    growth = min(number, number**GROWTH)
-    if n_components == 1:  # which has no others to be compared with
-        weak = np.zeros(1, bool)
-    elif components_std.any():
-        weak = evidence < CHANCE * growth
-    else:
-        is_chance = evidence.mean() < CHANCE_WITHOUT_NOISE * growth
-        weak = np.full(n_components, is_chance)
+    if evidence is None or n_components == 1:
+        evidence = np.full(n_components, np.nan)
     return {
         "components_": components,
         "components_std_": components_std,
         "topic_evidence_": evidence,
-        "weak_topics_": weak,
+        "weak_topics_": ~shown(evidence),
     }
+
+
+def shown(evidence: np.ndarray) -> np.ndarray:
+    """Mask of the topics of which at most `FALSE_TOPICS` are expected to be noise.
+
+    The rule of Benjamini and Hochberg (1995). NaN is never shown.
+    """
+    p = np.nan_to_num(ndtr(-evidence), nan=1.0)
+    limits = FALSE_TOPICS * np.arange(1, len(p) + 1) / len(p)
+    passing = np.sort(p)[np.sort(p) <= limits]
+    return p <= passing.max(initial=-1.0)
 
 
 def warn_if_weak(estimator: BaseEstimator) -> None:

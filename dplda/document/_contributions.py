@@ -43,7 +43,12 @@ from dplda.document._document_budget import (
     Noise,
     Round,
 )
-from dplda.document._private_side import PrivateSide, RoundInference, RoundTables
+from dplda.document._private_side import (
+    Halves,
+    PrivateSide,
+    RoundInference,
+    RoundTables,
+)
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _variational
@@ -281,6 +286,26 @@ class Documents:
             scale = scaled_to(goal, squares, scale).astype(np.float32)
         return total
 
+    def sum_halves(
+        self, units: np.ndarray, halves: Halves, upweight: np.ndarray | None = None
+    ) -> np.ndarray:
+        # each document twice: its words of the first half, and the others
+        X = self.X
+        rows = np.repeat(np.arange(0, 2 * X.shape[0], 2), np.diff(X.indptr))
+        rows += ~halves.first[X.indices]
+        shape = (2 * X.shape[0], self.n_words)
+        parts = single_precision(sp.csr_array((X.data, (rows, X.indices)), shape))
+        both = Documents(parts, 2 * self.unit_ptr, self.n_components, self.n_jobs)
+        both.scale = self.scale
+        both.infer(units, halves.inference)
+        theta = both.theta[:, : self.n_components]
+        theta[np.diff(parts.indptr) == 0] = halves.shares  # nothing is inferred
+        draw_near(theta, halves.shares, halves.bound)
+        # a half of the words meets the topic weights of the other one
+        swapped = both.theta.reshape(-1, 2, both.theta.shape[1])[:, ::-1]
+        both.theta = np.ascontiguousarray(swapped).reshape(both.theta.shape)
+        return both.sum_topics(units, halves.tables, upweight)
+
     def _columns(self, rows: np.ndarray) -> sp.csc_array:
         """A copy of the counts of `rows` by column, with one entry for each cell.
 
@@ -421,6 +446,17 @@ class Adding:
             self._threads,
         )
         return squares.sum(axis=0)
+
+
+def draw_near(theta: np.ndarray, shares: np.ndarray, bound: float) -> None:
+    """Draw each row toward the shares until it is at most `bound` away, in L2.
+
+    In place. `theta` is (n_docs, n_components), and `shares` (n_components,).
+    """
+    away = theta - shares
+    length = np.sqrt(np.einsum("dk,dk->d", away, away))
+    away *= np.minimum(1, bound / np.maximum(length, 1e-9))[:, None]
+    np.add(shares, away, out=theta)
 
 
 def scaled_to(length: float, squares: np.ndarray, scale: np.ndarray) -> np.ndarray:

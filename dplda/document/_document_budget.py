@@ -61,6 +61,8 @@ CLIP = 0.4  # clipping bound of a round, over NORM; 0.3: -2 / -2, 0.55: -9 / -2
 LATER_BUDGET = 0.75
 # of sampling; far below it, accounting takes minutes and then overflows
 SMALLEST_RATIO = 1e-8
+TESTED = 40  # of so many rounds one tests the topics, and two at least
+FEWEST_WITH_TEST = 8  # rounds of a fit whose topics are tested
 FEWEST_ROUNDS, MOST_ROUNDS = 80, 400  # by default (docs/decisions.md, record 14)
 # in which a document takes part by default, as long as these limits allow it
 N_PASSES = FEWEST_ROUNDS
@@ -92,6 +94,7 @@ class Round(NamedTuple):
     n: int  # rounds in the average after this one
     n_last: int  # rounds in the average after the last one of the fit
     for_totals: bool  # whether it releases word totals
+    for_test: bool  # whether it tests the topics
 
 
 @dataclass(frozen=True)
@@ -147,22 +150,29 @@ class DocumentBudget:
     ) -> list[Round]:
         """The next `n_rounds` rounds after `n_done` earlier ones; public.
 
-        `share_for_totals` of the rounds release word totals, spread evenly, but never
-        the first one: an average could be left without any counts. The tempering power
-        grows from the first of `powers` to the second, so that early noise in a word's
-        row does not reinforce itself.
+        The last rounds test the topics. `share_for_totals` of the others release word
+        totals, spread evenly, but never the first one: an average could be left without
+        any counts. The tempering power grows from the first of `powers` to the second,
+        so that early noise in a word's row does not reinforce itself.
         """
         max_iter = len(self.rounds)
+        tests = n_tests(max_iter) * (not self.exact)
+        learning = max_iter - tests
         low, high = powers
+
+        def n_learning(t: int) -> int:
+            """Rounds among the first t that do not test."""
+            return t - min(max(t - learning, 0), tests)
 
         def n_topics(t: int) -> int:
             """Rounds of topics among the first t."""
-            return t - int(t * share_for_totals)
+            return n_learning(t) - int(n_learning(t) * share_for_totals)
 
         steps = []
         for t in range(n_done + 1, n_done + n_rounds + 1):
-            for_totals = n_topics(t) == n_topics(t - 1)
-            progress = min(1.0, (t - 1) / max_iter)
+            for_test = learning < t <= max_iter
+            for_totals = not for_test and n_topics(t) == n_topics(t - 1)
+            progress = min(1.0, (t - 1) / learning)
             step = Round(
                 t=t,
                 stream=len(self.totals) + t,
@@ -173,9 +183,17 @@ class DocumentBudget:
                 n=n_topics(t),
                 n_last=n_topics(max_iter),
                 for_totals=for_totals,
+                for_test=for_test,
             )
             steps.append(step)
         return steps
+
+
+def n_tests(max_iter: int) -> int:
+    """How many of the rounds test the topics: the last ones."""
+    if max_iter < FEWEST_WITH_TEST:
+        return 0
+    return max(2, round(max_iter / TESTED))
 
 
 @lru_cache(maxsize=16)  # each call of `partial_fit` asks for the same budget
@@ -252,7 +270,8 @@ def _split(
     totals = [gaussian(m) for m in of_totals.tolist()]
     rounds = [gaussian(m) for m in of_rounds.tolist()]
     of_cells = CLIP * np.array([m.scale / m.radius for m in rounds]) / subsampling_ratio
-    weight = np.arange(1.0, max_iter + 1) ** 2  # of a round in the average
+    of_cells = of_cells[: max_iter - n_tests(max_iter)]
+    weight = np.arange(1.0, len(of_cells) + 1) ** 2  # of a round in the average
     noise = float(np.linalg.norm(weight * of_cells) / weight.sum())
     return DocumentBudget(
         totals,

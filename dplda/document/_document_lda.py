@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
@@ -61,9 +61,11 @@ from dplda.document._document_budget import (
 )
 from dplda.document._noisy_table import (
     NoisyTable,
+    claim_of,
     continued_table,
     finish,
     learn,
+    learn_test,
     learn_totals,
     random_table,
     with_rounds_for_totals,
@@ -73,6 +75,7 @@ from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
 from dplda.document._rules import ExactRules, Rules
 from dplda.document._shards import ShardedDocuments
+from dplda.document._topic_test import Claim, tested_without_noise
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds, warn_user
@@ -521,17 +524,29 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         release until it is learned, signals wait.
         """
         room = aligned_zeros(table.table.shape, np.float32)
+        claim = None  # of the topics, once they are learned
         for _, step in zip(rounds(self, steps[0].t, steps[-1].t), steps):
             if step.for_totals:
                 totals, noise_scale = release_totals_again(
                     documents, table.weight, step, curator, self.n_jobs
                 )  # public
                 table = learn_totals(table, totals, noise_scale)  # public
+            elif step.for_test:
+                claim = claim or claim_of(table, self.n_jobs)  # public
+                table = self._test_round(
+                    documents, table, claim, step, curator
+                )  # public
             else:
                 table = self._topics_round(
                     documents, table, step, curator, rules, room
                 )  # public
             yield table
+        if rules.keeps_out(documents):  # without privacy
+            claim = claim_of(table, self.n_jobs)
+            tested = tested_without_noise(
+                documents, claim, self.doc_topic_prior, self.n_jobs
+            )
+            yield replace(table, tested=tested)
 
     def _topics_round(
         self,
@@ -545,6 +560,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         """What is known after a round of topics, which is public."""
         rates = self._rates(documents, table, step.rate)  # private
         units = curator.sample(rates, round=step.t - 1)  # secret
+        units = rules.that_train(units, documents)  # secret
         norm = rules.bound(documents, step.norm)  # public
         tables = rules.tables(table, step, norm, room)  # public
         with interruptible():
@@ -573,6 +589,37 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             n_jobs=self.n_jobs,
         )  # public
 
+    def _test_round(
+        self,
+        documents: PrivateSide,
+        table: NoisyTable,
+        claim: Claim,
+        step: Round,
+        curator: Curator,
+    ) -> NoisyTable:
+        """What is known after a round that tests the topics, which is public."""
+        rates = self._rates(documents, table, step.rate)  # private
+        units = curator.sample(rates, round=step.t - 1)  # secret
+        radius = step.mechanism.radius
+        halves = claim.halves(
+            radius, step.t, self.doc_topic_prior, self.n_jobs
+        )  # public
+        with interruptible():
+            total = documents.sum_halves(units, halves, step.rate / rates)  # private
+        # One unit moves `total` by at most the radius in L2: its contribution, of both
+        # halves of its words together, is clipped to `halves.radius` in integers. It
+        # reads the documents of the unit, public coins and past releases only.
+        noisy = curator.release(
+            total,
+            step.mechanism,
+            label=COUNTS,
+            round=step.stream,
+            sampling_probability=step.rate,
+            overwrite_value=True,
+            n_jobs=self.n_jobs,
+        )  # public
+        return learn_test(table, claim, noisy, step)  # public
+
     def _publish(
         self, table: NoisyTable, steps: list[Round], job: Job, charge: Charge
     ) -> None:
@@ -580,7 +627,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         result = finish(
             table,
             self.topic_word_prior,
-            is_centered=job.rules.is_centered,
             n_jobs=self.n_jobs,
         )
         own = self._guarantee(steps, job, charge)

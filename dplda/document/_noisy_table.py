@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from dplda.core._fold_in import slices
 from dplda.core._signal import with_signal
-from dplda.document._document_budget import NORM, Round
+from dplda.document._document_budget import Round
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
     PIECE,
@@ -25,6 +25,7 @@ from dplda.document._table_estimate import (
     add_up,
     estimated,
 )
+from dplda.document._topic_test import Claim, Tested, met
 from dplda.document._word_totals import WordTotals
 from dplda.kernels import _denoise
 from dplda.leaf._threads import n_threads
@@ -80,6 +81,7 @@ class NoisyTable:
     share_for_totals: float = 0.0
     # releases of fits to other documents, which are added
     earlier: Earlier | None = None
+    tested: Tested | None = None  # the topics, since they were learned
 
     @property
     def totals(self) -> np.ndarray:
@@ -246,6 +248,7 @@ def learn(
         variance=(1 - share) ** 2 * before.variance + share**2 * noise_scale**2,
         row_noise=(1 - share) * before.row_noise + share * noise_scale * of_rows,
         n_rounds=n_rounds,
+        tested=None,
     )
     table, prior = estimated(
         NoisyCells(*after.sums(), reading.totals),
@@ -274,55 +277,69 @@ def learn_totals(
     return replace(before, released=released, n_rounds=before.n_rounds + 1)
 
 
+def learn_test(
+    before: NoisyTable, claim: Claim, noisy: np.ndarray, step: Round
+) -> NoisyTable:
+    """What is known after one more round that tests the topics."""
+    tested = met(before.tested, claim, noisy, step, before.released.n_docs)
+    return replace(before, tested=tested, n_rounds=before.n_rounds + 1)
+
+
 # ---- at the end ----------------------------------------------------------------------
+
+
+def concluded(
+    last: NoisyTable, n_jobs: int | None
+) -> tuple[np.ndarray, CellPrior | None]:
+    """The table that a fit publishes, (n_words, n_components), and its prior.
+
+    With noise, the cells of a word add up to the word's total, which is better known
+    than they are (docs/decisions.md, record 13).
+    """
+    totals = last.totals
+    cells = NoisyCells(*last.sums(), totals)
+    estimate, prior = estimated(
+        cells, last.prior, last.public, last=True, n_jobs=n_jobs
+    )
+    table = estimate.astype(float)
+    if prior is not None and cells.noise_scale.any():
+        add_up(table, totals, prior.slopes(cells, n_jobs), n_jobs)
+    return table, prior
+
+
+def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
+    """What the topics say that a fit would publish now."""
+    table, _ = concluded(last, n_jobs)
+    return Claim.of(table, last.totals, last.weight)
 
 
 def finish(
     last: NoisyTable,
     topic_word_prior: float,
     *,
-    is_centered: bool,
     n_jobs: int | None = None,
 ) -> dict[str, object]:
-    """Fitted attributes: final table, its noise and signal, evidence of topics.
-
-    With noise, the cells of a word add up to the word's total, which is better known
-    than they are (docs/decisions.md, record 13).
-    """
-    totals = last.totals
-    values, scale = last.sums()
-    cells = NoisyCells(values, scale, totals)
-    n_components = values.shape[1]
-    estimate, prior = estimated(
-        cells, last.prior, last.public, last=True, n_jobs=n_jobs
-    )
-    table = estimate.astype(float)
-    if prior is not None and scale.any():
-        add_up(table, totals, prior.slopes(cells, n_jobs), n_jobs)
+    """Fitted attributes: final table, its noise and signal, evidence of topics."""
+    table, prior = concluded(last, n_jobs)
+    _, scale = last.sums()
+    n_components = table.shape[1]
     noise = math.sqrt(last.variance)
     # of `row_noise`, by one curator
     of_one = math.sqrt(n_components * NOISE_VARIANCE) * noise
-    n_docs = last.released.n_docs
     if last.earlier is not None:
-        n_docs += last.earlier.totals.n_docs
         noise = math.hypot(noise, last.earlier.noise)
-    # Words of a document as if each occurred once: scaled to a norm, n have n**0.5
-    # norms.
-    counts = totals * last.weight
-    doc_words = float(counts.sum()) / max(n_docs, 1.0)
-    if is_centered:  # exact ones are not scaled
-        doc_words = (doc_words / NORM) ** 2
     # The mean of a word's row is noise alone, and does not enter the average.
     std = scale * np.sqrt(1 - 1 / n_components)
-    signal = float(counts.mean()) / n_components
+    signal = float((last.totals * last.weight).mean()) / n_components
     trust = None
     if last.public is not None and last.public.with_frequencies is not None:
         trust = 1.0 if prior is None else prior.trust
+    evidence = None if last.tested is None else last.tested.z
     row_noise = None
     if of_one:
         row_noise = np.asarray(last.row_noise / of_one, np.float32)
     return {
-        **with_signal(table.T + topic_word_prior, std, doc_words),
+        **with_signal(table.T + topic_word_prior, std, evidence),
         "signal_to_noise_": signal / noise if noise else math.inf,
         "row_noise_": row_noise,
         "prior_trust_": trust,

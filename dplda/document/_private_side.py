@@ -39,6 +39,28 @@ class RoundTables(NamedTuple):
     radius: int  # the integer units that it stands for
 
 
+class Halves(NamedTuple):
+    """What the units of a round that tests the topics are told; public."""
+
+    first: np.ndarray  # mask of one half of the words, (n_words,)
+    inference: RoundInference  # anew, of one half of a document's words
+    shares: np.ndarray  # of each topic, (n_components,) float32
+    bound: float  # of the distance of topic weights from the shares, in L2
+    factor: np.ndarray  # ones, as of `in_16_bits`
+    center: np.ndarray  # `shares` for each word, as of `in_16_bits` relative to 1
+    weight: np.ndarray  # word weights, (n_words,)
+    norm: float  # of the word counts of a unit, in L2
+    radius: int  # the integer units that `bound` times `norm` stands for
+
+    @property
+    def tables(self) -> RoundTables:
+        """Those of a sum of topics whose weights are known."""
+        norm = self.bound * self.norm
+        return RoundTables(
+            None, self.factor, self.center, self.weight, norm, self.radius
+        )
+
+
 class PrivateSide(Protocol):
     """The private units of a fit.
 
@@ -82,6 +104,18 @@ class PrivateSide(Protocol):
         documents d of s_u w_v x_dv (r_dvk - center_vk) with r_dvk ~ theta_dk factor_vk,
         clipped to L2 norm `tables.norm`, which stands for `tables.radius` integer
         units. s_u is the unit's scale, times `upweight` (n_units,) if that is given.
+        """
+
+    def sum_halves(
+        self, units: np.ndarray, halves: Halves, upweight: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Sum what half of a document's words say of the topics of the other half.
+
+        The sum is (n_words, n_components), in integers. Unit u contributes the sum over
+        its documents d of s_u w_v x_dv (theta_dk - shares_k), clipped as in
+        `sum_topics`. theta_dk are the topic weights that the words of d infer which are
+        not in the half of v. They are drawn toward the shares until their distance is
+        at most `halves.bound`, so that the clip reads no word of the half of v.
         """
 
     def share_of(self, words: np.ndarray) -> np.ndarray:

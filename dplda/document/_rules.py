@@ -20,6 +20,7 @@ from dplda.document._table_estimate import (
     topic_sizes,
     word_probabilities,
 )
+from dplda.document._topic_test import BLOCKS, KEPT_OUT
 from dplda.document._word_totals import WordTotals
 
 
@@ -65,6 +66,14 @@ class Rules:
     def bound(self, documents: PrivateSide, norm: float) -> float:
         """The clipping bound of a release, in L2: a public constant."""
         return norm
+
+    def keeps_out(self, documents: PrivateSide) -> bool:
+        """Whether some units do not train, and test the topics at the end."""
+        return False
+
+    def that_train(self, units: np.ndarray, documents: PrivateSide) -> np.ndarray:
+        """Those of the `units` that train: all of them."""
+        return units
 
     def rest(self, radius: int, share: int) -> int:
         """What is left of a radius beside cells of length `share`."""
@@ -140,6 +149,16 @@ class ExactRules(Rules):
     def bound(self, documents: PrivateSide, norm: float) -> float:
         """One that no unit reaches, a power of two; without privacy."""
         return float(2.0 ** np.frexp(1 + documents.longest())[1])
+
+    def keeps_out(self, documents: PrivateSide) -> bool:
+        """If each block has two units at least."""
+        return documents.n_units >= 2 * BLOCKS * KEPT_OUT
+
+    def that_train(self, units: np.ndarray, documents: PrivateSide) -> np.ndarray:
+        """All but every tenth one."""
+        if not self.keeps_out(documents):
+            return units
+        return units[units % KEPT_OUT != KEPT_OUT - 1]
 
     def rest(self, radius: int, share: int) -> int:
         return radius

@@ -25,7 +25,7 @@ from dplda.core._corpus import warn_of_empty_rows
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import Client, DaskEngine
-from dplda.document._private_side import Engine, RoundInference, RoundTables
+from dplda.document._private_side import Engine, Halves, RoundInference, RoundTables
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,20 @@ class Lane:
         visits = self._visits(scale, theta)
         return _total(
             documents.sum_topics(_these(documents, chosen), tables, weights)
+            for documents, chosen, weights in zip(visits, units, upweight)
+        )
+
+    def sum_halves(
+        self,
+        scale: Sequence[np.ndarray] | None,
+        units: Sequence[np.ndarray | None],
+        halves: Halves,
+        upweight: Sequence[np.ndarray | None],
+    ) -> np.ndarray:
+        """What halves of documents say of the topics of the other halves."""
+        visits = self._visits(scale)
+        return _total(
+            documents.sum_halves(_these(documents, chosen), halves, weights)
             for documents, chosen, weights in zip(visits, units, upweight)
         )
 
@@ -271,6 +285,24 @@ class ShardedDocuments:
                 Lane.sum_topics,
                 tasks.lane,
                 tasks.theta,
+                tasks.scale,
+                chosen[tasks.shards],
+                message,
+                weights[tasks.shards],
+            )
+            for tasks in self._lanes
+        )
+
+    def sum_halves(
+        self, units: np.ndarray, halves: Halves, upweight: np.ndarray | None = None
+    ) -> np.ndarray:
+        chosen = self._of_shards(units)
+        message = self._engine.submit(Halves, *halves)
+        weights = self._weights_of_shards(upweight)
+        return self._sum(
+            self._engine.submit(
+                Lane.sum_halves,
+                tasks.lane,
                 tasks.scale,
                 chosen[tasks.shards],
                 message,

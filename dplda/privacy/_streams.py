@@ -54,6 +54,7 @@ class Purpose:
     KEPT_TOKENS = 22
     PROPOSALS = 23
     AUDIT = 24
+    HALVES = 25
 
 
 class Streams:

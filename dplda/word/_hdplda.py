@@ -404,7 +404,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         publish(
             self,
             cut_short(self, guarantee, n_iter, n_done + n_charged),
-            **with_signal(components, std, DOC_WORDS),
+            **with_signal(components, std, None),
             n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,

@@ -1,0 +1,160 @@
+"""Rounds that test the topics: which of them are more than noise.
+
+The words are cut into two halves by a public coin. Topic weights that a document's
+words of one half infer meet its words of the other half. If the words of a topic do not
+belong together, the two halves know nothing of each other, however often a document
+repeats its words. What a topic claims then meets the noise of the release only, and the
+law of this noise is known. ``docs/proofs_document.md`` has the theorem.
+
+Everything here is a function of public constants and of released values. It is
+post-processing and has no privacy cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import t as student
+
+from dplda.core._fold_in import aligned_zeros, in_16_bits
+from dplda.document._document_budget import CLIP, NORM, Round
+from dplda.document._private_side import Halves, PrivateSide, RoundInference
+from dplda.document._table_estimate import word_probabilities
+from dplda.privacy._streams import Purpose, Streams
+
+# The documents have trained the table that they test, and confirm by chance what they
+# have added to it themselves, up to so many times (benchmarks/topic_signal.py).
+ECHO = 7.0
+# without noise: one unit in so many does not train, and tests, in so many blocks
+KEPT_OUT, BLOCKS = 10, 10
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """What the topics of a table say of the words; public."""
+
+    table: np.ndarray  # word-topic counts, (n_words, n_components)
+    shares: np.ndarray  # of each topic of all tokens, (n_components,)
+    # counts beyond those shares, times word weights, (n_words, n_components)
+    contrasts: np.ndarray
+    weight: np.ndarray  # word weights, (n_words,)
+    common: np.ndarray  # word totals times word weights, (n_words,)
+
+    @property
+    def size(self) -> np.ndarray:
+        """Squared lengths of the contrasts, (n_components,)."""
+        return np.einsum("vk,vk->k", self.contrasts, self.contrasts)
+
+    @classmethod
+    def of(cls, table: np.ndarray, totals: np.ndarray, weight: np.ndarray) -> Claim:
+        """Of word-topic counts and word totals, both estimated from releases.
+
+        The direction of the word totals is left out: documents that have more of all
+        words, and of a topic, fill it.
+        """
+        sizes = table.sum(axis=0, dtype=float)
+        shares = sizes / sizes.sum()
+        contrasts = weight[:, None] * (table - np.outer(totals, shares))
+        common = weight * totals
+        along = np.einsum("v,vk->k", common, contrasts) / np.einsum(
+            "v,v->", common, common
+        )
+        return cls(table, shares, contrasts - np.outer(common, along), weight, common)
+
+    def halves(
+        self, radius: int, t: int, doc_topic_prior: float, n_jobs: int | None
+    ) -> Halves:
+        """What the units of round t are told; public."""
+        n_words, n_components = self.table.shape
+        room = aligned_zeros(self.table.shape, np.float32)
+        center = room.copy()
+        center[:, :n_components] = self.shares
+        factor = room.copy()
+        factor[:, :n_components] = 1
+        table = np.asarray(self.table, np.float32)
+        sizes = table.sum(axis=0, dtype=float)
+        phi = word_probabilities(table, sizes, room, n_jobs)
+        return Halves(
+            first_half(n_words, t),
+            RoundInference(phi, doc_topic_prior, anew=True),
+            np.asarray(self.shares, np.float32),
+            CLIP,
+            in_16_bits(factor, n_jobs),
+            in_16_bits(center, n_jobs, size=0),
+            self.weight,
+            NORM,
+            radius,
+        )
+
+
+class Tested(NamedTuple):
+    """What rounds of test have found of each topic, (n_components,) each; public."""
+
+    product: np.ndarray  # of claims with releases, over the variance of the noise
+    square: np.ndarray  # of claims with themselves, over the same variance
+    # Of a claim's square: the largest part that its documents have added themselves,
+    # and the variance that one draw of documents or another makes.
+    own: np.ndarray | float = 0.0
+    spread: np.ndarray | float = 0.0
+
+    @property
+    def z(self) -> np.ndarray:
+        """At most standard normal for a topic whose words do not belong together."""
+        length = np.sqrt(np.maximum(self.square, 1e-300))
+        own = self.own * length
+        z: np.ndarray = self.product / length - ECHO * own * np.minimum(1, own)
+        return z / np.sqrt(1 + self.spread * self.square)
+
+
+def first_half(n_words: int, t: int) -> np.ndarray:
+    """Mask of half of the words, by the public coins of round t."""
+    coins = Streams.from_random_state(0).reader(Purpose.HALVES, t).words(n_words)
+    return (coins >> np.uint64(63)).astype(bool)
+
+
+def met(
+    before: Tested | None, claim: Claim, noisy: np.ndarray, step: Round, n_docs: float
+) -> Tested:
+    """What is known of the claim after one more release of halves.
+
+    `noisy` (n_words, n_components) are the released integers, and `n_docs` is the noisy
+    number of documents.
+    """
+    n_components = noisy.shape[1]
+    unit = CLIP * NORM / step.mechanism.radius / step.rate
+    # contributions sum to zero over topics: the mean of a row is noise only
+    cells = unit * (noisy - noisy.mean(axis=1, keepdims=True))
+    variance = (step.mechanism.scale * unit) ** 2 * (1 - 1 / n_components)
+    product = np.einsum("vk,vk->k", claim.contrasts, cells) / variance
+    size = np.maximum(claim.size, 1e-300)
+    square = claim.size / variance
+    if before is not None:
+        product += before.product
+        square += before.square
+    # A document of a topic is CLIP from the shares, and its words have the norm NORM.
+    own = n_docs * claim.shares * (CLIP * NORM) ** 2 / size
+    words = np.einsum("vk,vk,v->k", claim.contrasts, claim.contrasts, claim.common)
+    spread = CLIP**2 * claim.shares * NORM * words / size**2 / step.rate
+    return Tested(product, square, own, spread)
+
+
+def tested_without_noise(
+    documents: PrivateSide, claim: Claim, doc_topic_prior: float, n_jobs: int | None
+) -> Tested:
+    """The test of a fit without noise and privacy, by documents that did not train.
+
+    Their blocks are compared by Student's t, which is turned into a normal deviate.
+    """
+    radius = 2**20
+    halves = claim.halves(radius, 0, doc_topic_prior, n_jobs)
+    found = []
+    for block in range(BLOCKS):
+        units = np.arange(KEPT_OUT * (block + 1) - 1, documents.n_units, KEPT_OUT**2)
+        cells = documents.sum_halves(units, halves)
+        found.append(np.einsum("vk,vk->k", claim.contrasts, cells.astype(float)))
+    error = np.std(found, axis=0, ddof=1) / np.sqrt(BLOCKS)
+    ratio = np.mean(found, axis=0) / np.maximum(error, 1e-300)
+    return Tested(-ndtri(student.sf(ratio, BLOCKS - 1)), np.ones(len(claim.shares)))
