@@ -119,24 +119,21 @@ def say(text: str) -> None:
 
 
 def show_topics(model: BaseEstimator, words: Sequence[str] | None = None) -> None:
-    """Print share and typical words of each topic, those with most evidence first."""
-    from dplda.reading._displays import list_topics  # not for options and --help
+    """Print share, evidence and typical words of each topic, weak ones last."""
+    from dplda.core._signal import MEANING, NOT_TESTED  # not for options and --help
+    from dplda.reading._displays import is_tested, list_topics
 
     say(
-        "Topics, with their share of all words and the ten words that distinguish them "
-        "most:"
+        "Topics, with their share of all words, how clearly each is confirmed (z), and "
+        "the ten words that distinguish them most:"
     )
-    topics = list_topics(model, words)
-    for topic in topics:
+    tested = is_tested(model)
+    for topic in list_topics(model, words):
         mark = "?" if topic["weak"] else " "
+        evidence = f"{topic['evidence']:5.1f}" if tested else "    -"
         listed = " ".join(map(escaped, topic["words"]))
-        print(f"  {topic['topic']:3d} {topic['share']:6.1%}{mark} {listed}")
-    n_weak = sum(topic["weak"] for topic in topics)
-    if n_weak:
-        say(
-            f"? marks {n_weak} of {len(topics)} topics as weak: likely noise, or "
-            "mixtures."
-        )
+        print(f"  {topic['topic']:3d}{mark} {topic['share']:6.1%} {evidence}  {listed}")
+    say(MEANING if tested else NOT_TESTED)
 
 
 def show_card(card: str) -> None:

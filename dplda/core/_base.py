@@ -85,12 +85,13 @@ class BaseLDA(BaseTopicModel):
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
     topic_evidence_ : ndarray of shape (n_components,)
-        Information on its topic in a document of one topic, in nats, by the words that
-        stand out of the noise. ``np.argsort(-topic_evidence_)`` orders the topics, the
-        best first.
+        How clearly one half of a document's words confirms what the topic says of the
+        other half, as a z-score: for a topic of words that do not belong together, at
+        most standard normal. NaN for all if the topics could not be tested: with fewer
+        than 8 rounds, or with one topic.
     weak_topics_ : ndarray of shape (n_components,), bool
-        Topics with no more evidence than noise and chance have. Without noise chance
-        alone counts, and all topics are weak or none.
+        Topics that are not shown to be more than noise. Of the other ones at most one
+        in ten is expected to be noise. All are weak if they could not be tested.
     """
 
     _parameter_constraints: Constraints = {

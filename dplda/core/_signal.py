@@ -18,6 +18,16 @@ from dplda.privacy import LowSignalWarning
 FALSE_POSITIVES = 0.05
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 FALSE_TOPICS = 0.1  # highest expected share of noise among the topics that are shown
+# What the question marks of topics mean, on every surface.
+MEANING = (
+    "Of the topics without a question mark at most one in ten is expected to be noise. "
+    "A question mark means: not shown to be more than noise."
+)
+NOT_TESTED = (
+    "The topics are not tested: nobody knows which of them are more than noise. Fits "
+    "with noise test them with 8 rounds or more, and those without noise with 200 "
+    "documents or more."
+)
 FEWEST_TOPICS = 0.5  # share of the topics that are not weak, below which a fit warns
 SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
 
@@ -90,10 +100,16 @@ def warn_if_weak(estimator: BaseEstimator) -> None:
     signal = getattr(estimator, "signal_to_noise_", None)
     n_read = np.count_nonzero(~weak)
     is_noisy = signal is not None and signal < SMALLEST_SIGNAL
-    if len(weak) == 1 or not (is_noisy or n_read < FEWEST_TOPICS * len(weak)):
+    is_tested = not np.isnan(estimator.topic_evidence_).all()
+    without_noise = not np.any(getattr(estimator, "components_std_", 1.0))
+    if len(weak) == 1 or (without_noise and not is_tested):
+        return
+    if not (is_noisy or n_read < FEWEST_TOPICS * len(weak)):
         return
     facts = f"{len(weak) - n_read} of {len(weak)} topics of {name} are weak"
-    meaning = "their words may be noise, chance, or frequent words"
+    meaning = "they are not shown to be more than noise"
+    if not is_tested:
+        facts = f"all topics of {name} are weak, because they are not tested"
     first = ""
     if is_noisy:
         facts += (

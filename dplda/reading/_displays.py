@@ -39,6 +39,7 @@ class TopicRow(TypedDict):
 
     topic: int
     share: float
+    evidence: float  # NaN: not tested
     weak: bool
     words: list[str]
 
@@ -86,7 +87,7 @@ def top_words(
     -------
     words : list of n_components lists of str
         The words of each topic, the best first. The topics keep the order of
-        `components_`: ``np.argsort(-model.topic_evidence_)`` puts the best first.
+        `components_`.
 
     Raises
     ------
@@ -153,30 +154,38 @@ def _noise(estimator: BaseEstimator) -> np.ndarray:
     return ~standing_words(estimator.components_, std)
 
 
-def by_evidence(estimator: BaseEstimator) -> tuple[np.ndarray, np.ndarray]:
-    """The topics in order of their evidence, best first, and a mask of the weak ones.
+def in_order(estimator: BaseEstimator) -> tuple[np.ndarray, np.ndarray]:
+    """The topics by their shares, weak ones last, and a mask of the weak ones.
 
-    A model without `topic_evidence_`, such as a baseline, keeps its order and has no
-    weak ones.
+    A model without `weak_topics_`, such as a baseline, has no weak ones.
     """
-    n_topics = len(estimator.components_)
-    evidence = getattr(estimator, "topic_evidence_", np.zeros(n_topics))
-    weak = getattr(estimator, "weak_topics_", np.zeros(n_topics, bool))
-    return np.argsort(-evidence, kind="stable"), weak
+    sizes = estimator.components_.sum(axis=1)
+    weak = getattr(estimator, "weak_topics_", np.zeros(len(sizes), bool))
+    return np.lexsort((-sizes, weak)), weak
+
+
+def is_tested(estimator: BaseEstimator) -> bool:
+    """Whether the topics of a model were tested."""
+    return not np.isnan(getattr(estimator, "topic_evidence_", np.nan)).all()
 
 
 def list_topics(
     estimator: BaseEstimator, feature_names: Sequence[str] | None = None
 ) -> list[TopicRow]:
-    """Row, share, flag and ten words of each topic, most evidence first."""
-    order, weak = by_evidence(estimator)
+    """Row, share, evidence, flag and ten words of each topic, weak ones last.
+
+    A question mark follows a word that does not stand out of the noise.
+    """
+    order, weak = in_order(estimator)
     components = estimator.components_
     share = components.sum(axis=1) / components.sum()
-    words = top_words(estimator, feature_names)
+    evidence = getattr(estimator, "topic_evidence_", np.full(len(share), np.nan))
+    words = top_words(estimator, feature_names, mark_noise=True)
     return [
         {
             "topic": int(k),
             "share": float(share[k]),
+            "evidence": float(evidence[k]),
             "weak": bool(weak[k]),
             "words": words[k],
         }
@@ -221,16 +230,17 @@ def plot_topics(
     """Draw the top words of topics, one small bar chart for each topic.
 
     A bar shows a word's probability in the topic, and a tick that in all topics. A word
-    that does not stand out of the noise is gray, and a heading names a topic of
-    `weak_topics_` as weak. The title states the guarantee.
+    that does not stand out of the noise is gray. A question mark follows the name of a
+    topic that is not shown to be more than noise (`weak_topics_`). The title states the
+    guarantee.
 
     Parameters
     ----------
     estimator, feature_names, n_top_words : object
         As in `top_words`.
     topics : sequence of int, default=None
-        The topics to draw, in this order. None draws all topics, in the order of their
-        `topic_evidence_`, the best first.
+        The topics to draw, in this order. None draws all topics by their shares, those
+        of `weak_topics_` last.
 
     Returns
     -------
@@ -254,7 +264,7 @@ def plot_topics(
     """
     model, names = _with_names(estimator, feature_names)
     components = model.components_
-    order, weak = by_evidence(model)
+    order, weak = in_order(model)
     chosen = order.tolist() if topics is None else list(topics)
     if not chosen:
         raise ValueError("topics must name at least one topic; None draws all of them")
@@ -276,9 +286,9 @@ def plot_topics(
     probability = _word_probabilities(components)
     for place, topic in enumerate(chosen, start=1):
         axes = figure.add_subplot(rows, columns, place)
-        mark = ", weak" if weak[topic] else ""
+        mark = "?" if weak[topic] else ""
         axes.set_title(
-            f"topic {topic} ({share[topic]:.1%}){mark}", fontsize=11, loc="left"
+            f"topic {topic}{mark} ({share[topic]:.1%})", fontsize=11, loc="left"
         )
         likeliest_first = np.argsort(-probability[topic, best[topic]], kind="stable")
         words = best[topic][likeliest_first]

@@ -40,6 +40,9 @@ class ReleasedModel(BaseLDA):
         As in the model that was trained.
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
         Which topics to read, as in `SubLDA`, if the trained model said so.
+    components_std_ : ndarray of shape (n_features_in_,)
+        Standard deviation of the noise in a cell of each word, if the trained model
+        has it.
     row_noise_ : ndarray of shape (n_features_in_,) or None
         For `dplda.audit.noise_of_release`; None unless a SubLDA or PrivateSVILDA was
         trained.

@@ -28,6 +28,7 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
+from dplda.core._signal import MEANING, NOT_TESTED
 from dplda.core._texts import only_texts
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import language_words
@@ -40,7 +41,7 @@ from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import split_epsilon
-from dplda.reading._displays import TopicRow, list_topics
+from dplda.reading._displays import TopicRow, is_tested, list_topics
 from dplda.release._release import save_release
 from dplda.text._count_vectorizer import (
     OfTexts,
@@ -107,15 +108,17 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     vocabulary_ : ndarray of shape (n_words,), object
         The words of the columns.
     topics_ : list of dict
-        Of each topic, the one with the most evidence first: ``"topic"``, its row,
-        ``"share"`` of all words, ``"weak"`` and ``"words"``, the ten most typical ones.
+        Of each topic, by their shares and weak ones last: ``"topic"``, its row,
+        ``"share"`` of all words, ``"evidence"``, ``"weak"`` and ``"words"``, the ten
+        most typical ones. A question mark follows a word that does not stand out of the
+        noise.
     epsilon_, delta_ : float
         Cost of everything together, at `delta`.
     privacy_ : Guarantee
         The guarantee of words and topics together. `print` shows it in words.
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
-        Those of the topic model: how much each topic tells, and which are not to be
-        trusted.
+        Those of the topic model: how clearly each topic is confirmed, and which are not
+        shown to be more than noise.
     n_features_in_ : int
         Number of words.
 
@@ -298,7 +301,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
 
     @property
     def topics_(self) -> list[TopicRow]:
-        """Row, share, flag and ten words of each topic, most evidence first."""
+        """Row, share, evidence, flag and ten words of each topic, weak ones last."""
         check_is_fitted(self, "components_")
         return list_topics(self.model_, self.vocabulary_)
 
@@ -309,7 +312,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             f"{'?' if t['weak'] else ' '} {t['share']:5.1%}  {' '.join(t['words'])}"
             for t in self.topics_
         ]
-        return "\n".join([*lines, self.privacy_.summary()])
+        meaning = MEANING if is_tested(self.model_) else NOT_TESTED
+        return "\n".join([*lines, meaning, self.privacy_.summary()])
 
     @property
     def _n_features_out(self) -> int:
