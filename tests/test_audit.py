@@ -72,8 +72,10 @@ SOUND = {
 @pytest.mark.parametrize("name", SOUND)
 def test_audits_find_some_of_what_is_spent_and_no_more(name, X):
     model, attack, share = SOUND[name]
+    # a user with eight documents is hard to tell: more coins bring the bound closer
+    n_coins = 2000 if attack is None else 8000
     result = audit_epsilon(
-        model, X, attack=attack, delta=DELTA, n_canaries=2000, random_state=2
+        model, X, attack=attack, delta=DELTA, n_canaries=n_coins, random_state=2
     )
     assert not result.refuted, str(result)
     assert share * result.claim <= result.lower_bound <= result.claim

@@ -51,7 +51,7 @@ def test_what_the_clip_test_could_not_see_is_said(X, monkeypatch):
     loose = lambda self, documents, norm: 1e6 * norm  # noqa: E731
     monkeypatch.setattr(Rules, "bound", loose)
     said = str(residual_check(AUDITED["SubLDA"], X, random_state=0))
-    assert "no document came near the bound in 12 of 12 releases" in said
+    assert "no document came near the bound in 10 of 12 releases" in said  # two test
 
 
 def step_of(noise, mechanism):

@@ -19,6 +19,7 @@ from dplda import GibbsLDA, SubLDA, load_release, save_release
 from dplda.__main__ import main
 from dplda.datasets import make_topic_corpus
 from dplda.displays import plot_topics, top_words
+from dplda.privacy import LowSignalWarning
 
 matplotlib = pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parents[1]
@@ -177,27 +178,42 @@ def test_words_that_are_noise_are_gray():
     assert sorted(word for word in marked[1] if "?" in word) == ["a?", "b?", "c?", "d?"]
 
 
-def test_topics_come_in_the_order_of_their_evidence_and_weak_ones_are_named(
-    capsys, tmp_path
-):
+def test_topics_come_in_the_order_of_their_shares_and_weak_ones_last(capsys, tmp_path):
     model = Table([[1.0, 2.0], [3.0, 3.0], [0.5, 0.5]])
     model.topic_evidence_ = np.array([1.0, 3.0, 9.0])
     model.weak_topics_ = np.array([True, False, False])
     assert [axes.get_title(loc="left") for axes in plot_topics(model).axes] == [
-        "topic 2 (10.0%)",
         "topic 1 (60.0%)",
-        "topic 0 (30.0%), weak",
+        "topic 2 (10.0%)",
+        "topic 0? (30.0%)",
     ]
     fitted = SubLDA(3, epsilon=1.0, max_iter=1).fit(np.ones((9, 2)))
     for name in ("components_", "topic_evidence_", "weak_topics_"):
         setattr(fitted, name, getattr(model, name))
     save_release(fitted, tmp_path / "topics.dplda")
     assert main(["topics", str(tmp_path / "topics.dplda")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    print(lines)
-    assert [line.split()[0] for line in lines[1:4]] == ["2", "1", "0"]
-    assert ["%? " in line for line in lines[1:4]] == [False, False, True]
-    assert "? marks 1 of 3 topics" in lines[4]
+    text = capsys.readouterr().out
+    rows = [line.split()[:3] for line in text.splitlines() if "%" in line]
+    assert rows == [
+        ["1", "60.0%", "3.0"],
+        ["2", "10.0%", "9.0"],
+        ["0?", "30.0%", "1.0"],
+    ]
+    assert "at most one in ten is expected to be noise" in text.replace("\n", " ")
+
+
+def test_topics_that_were_not_tested_say_so_on_every_surface(capsys, tmp_path):
+    with pytest.warns(LowSignalWarning, match="not tested"):
+        model = SubLDA(2, epsilon=8.0, max_iter=7).fit(np.full((300, 4), 3))
+    assert np.isnan(model.topic_evidence_).all()
+    assert model.weak_topics_.all()
+    save_release(model, tmp_path / "topics.dplda")
+    again = load_release(tmp_path / "topics.dplda")
+    assert np.isnan(again.topic_evidence_).all()
+    assert main(["topics", str(tmp_path / "topics.dplda")]) == 0
+    assert "topics are not tested" in capsys.readouterr().out.replace("\n", " ")
+    (legend,) = plot_topics(model).legends
+    assert "topics are not tested" in legend.get_title().get_text().replace("\n", " ")
 
 
 HOSTILE = [

@@ -269,7 +269,13 @@ def test_any_reader_of_safetensors_finds_the_table_and_the_checksum(model, path,
         tables = {name: file.get_tensor(name) for name in sorted(file.keys())}
         metadata = json.loads(file.metadata()["dplda"])
     name = "components" if order == "C" else "components.T"
-    assert list(tables) == [name, "row_noise", "topic_evidence", "weak_topics"]
+    assert list(tables) == [
+        name,
+        "components_std",
+        "row_noise",
+        "topic_evidence",
+        "weak_topics",
+    ]
     table = tables[name]
     np.testing.assert_array_equal(table if order == "C" else table.T, model.components_)
     assert metadata["fields"] == parts(path)[0]

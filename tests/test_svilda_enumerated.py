@@ -138,6 +138,7 @@ def test_a_document_of_any_length_is_cut_at_once():
 
 def test_without_noise_and_sampling_it_is_online_variational_bayes(corpus):
     """Step by step, with scikit-learn's E-step."""
+    corpus = corpus[:190]  # none of so few is kept out to test the topics
     model = seeded(
         PrivateSVILDA(K, epsilon=math.inf, subsampling_ratio=1, max_iter=6), corpus
     )

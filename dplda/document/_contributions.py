@@ -299,6 +299,7 @@ class Documents:
         both.scale = self.scale
         both.infer(units, halves.inference)
         theta = both.theta[:, : self.n_components]
+        theta /= theta.sum(axis=1, keepdims=True)  # these are near to 1
         theta[np.diff(parts.indptr) == 0] = halves.shares  # nothing is inferred
         draw_near(theta, halves.shares, halves.bound)
         # a half of the words meets the topic weights of the other one

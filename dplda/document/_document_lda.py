@@ -492,6 +492,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         try:
             for learned in self._rounds(documents, table, steps, curator, job.rules):
                 table = learned  # an interrupt leaves this value, or the one before
+            if job.rules.keeps_out(documents):
+                tested = tested_without_noise(
+                    documents,
+                    claim_of(table, self.n_jobs),
+                    self.doc_topic_prior,
+                    self.n_jobs,
+                )  # without privacy
+                table = replace(table, tested=tested)
         finally:
             if table.n_rounds > job.n_done:
                 self._publish(table, steps, job, charge)
@@ -541,12 +549,6 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                     documents, table, step, curator, rules, room
                 )  # public
             yield table
-        if rules.keeps_out(documents):  # without privacy
-            claim = claim_of(table, self.n_jobs)
-            tested = tested_without_noise(
-                documents, claim, self.doc_topic_prior, self.n_jobs
-            )
-            yield replace(table, tested=tested)
 
     def _topics_round(
         self,

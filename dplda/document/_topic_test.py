@@ -135,7 +135,7 @@ def met(
         product += before.product
         square += before.square
     # A document of a topic is CLIP from the shares, and its words have the norm NORM.
-    own = n_docs * claim.shares * (CLIP * NORM) ** 2 / size
+    own = np.minimum(1, n_docs * claim.shares * (CLIP * NORM) ** 2 / size)
     words = np.einsum("vk,vk,v->k", claim.contrasts, claim.contrasts, claim.common)
     spread = CLIP**2 * claim.shares * NORM * words / size**2 / step.rate
     return Tested(product, square, own, spread)

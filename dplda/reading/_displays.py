@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
@@ -12,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import UNKNOWN_WORDS
-from dplda.core._signal import standing_words
+from dplda.core._signal import MEANING, NOT_TESTED, standing_words
 from dplda.core._texts import (
     check_model,
     column_words,
@@ -299,6 +300,9 @@ def plot_topics(
             marginal[words],
             noise[topic, words],
         )
+    explained = "In parentheses: the topic's share of all words. "
+    if hasattr(model, "weak_topics_"):
+        explained += MEANING if is_tested(model) else NOT_TESTED
     handles, labels = axes.get_legend_handles_labels()
     legend = dict(zip(labels[::-1], handles[::-1]))
     # the first bar may be gray
@@ -311,7 +315,7 @@ def plot_topics(
         loc="outside lower center",
         ncols=len(legend),
         frameon=False,
-        title="In parentheses: the topic's share of all words",
+        title="\n".join(textwrap.wrap(explained, 90)),
     )
     return figure
 
