@@ -36,7 +36,7 @@ from dplda.audit import observe_releases
 from dplda.core._corpus import Corpus
 from dplda.kernels import _published_hdp
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._streams import Streams
 from dplda.published import PublishedHDPLDA
 
@@ -73,6 +73,7 @@ def main() -> None:
         options.corpora, options.sweeps, options.epsilons = ["kos"], 20, [1.0, 10.0]
     warnings.simplefilter("ignore", SeededNoiseWarning)
     warnings.simplefilter("ignore", PrivacyLeakWarning)
+    warnings.simplefilter("ignore", LowSignalWarning)
     for table in options.table:
         TABLES[table](options)
 
