@@ -46,7 +46,7 @@ from sentence_lda import PublishedSentenceLDA
 
 from dplda import GibbsLDA
 from dplda.core._fold_in import fold_in
-from dplda.federated import IFTMMaster, IFTMParty, run_rounds
+from dplda.federated import IFTMMaster, IFTMParty, LocalModel
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty, recover_counts
@@ -187,24 +187,27 @@ class Experiment:
         )
 
     @cache  # noqa: B019
-    def sound(self, epsilon) -> list[np.ndarray]:
-        """The sound party and its master, LDA: the global model after each round."""
-        parties = {
-            f"P{p}": (
-                IFTMParty(
-                    K,
-                    token_epsilon=epsilon,
-                    max_iter=self.options.sweeps,
-                    random_state=p,
-                ),
-                self.split.train[np.flatnonzero(self.owner(3) == p)],
-            )
-            for p in range(3)
-        }
+    def sound(self, kind, epsilon) -> list[np.ndarray]:
+        """The sound party and its master: the global model after each round."""
         master = IFTMMaster([*map(str, range(self.split.train.shape[1]))])
+        parties = {}
+        for p in range(3):
+            X, *documents = self.data(kind, self.rows(f"P{p + 1}"))
+            parties[f"P{p + 1}"] = IFTMParty(
+                K, token_epsilon=epsilon, max_iter=self.options.sweeps, random_state=p
+            ).fit(X, documents=documents[0] if documents else None)
         tables = []
-        for _ in range(self.options.rounds):
-            run_rounds(master, parties, 1)
+        for number in range(self.options.rounds):
+            if number:
+                for name, party in parties.items():
+                    party.refine(master.next_models_[name].table)
+            answers = {
+                name: LocalModel.from_estimator(
+                    party, name, number, master.vocabulary_hash
+                )
+                for name, party in parties.items()
+            }
+            master.update(answers)
             tables.append(master.components_)
         return tables
 
@@ -241,7 +244,8 @@ def figure_5(experiment) -> None:
         row([f"{name}, without noise", *scores])
     last = [experiment.federated(kind, BEST)[-1] for kind in KINDS]
     row([f"iFTM-{BEST:g}, tau {TAU}", *map(experiment.score, last)])
-    row([f"sound iFTM, epsilon {BEST:g}", experiment.score(experiment.sound(BEST)[-1])])
+    last = [experiment.sound(kind, BEST)[-1] for kind in KINDS]
+    row([f"sound iFTM, epsilon {BEST:g}", *map(experiment.score, last)])
     no_noise = [experiment.federated(kind, math.inf)[-1] for kind in KINDS]
     row(["iFTM without noise", *map(experiment.score, no_noise)])
 
@@ -266,8 +270,8 @@ def figure_7(experiment) -> None:
         for epsilon in [*experiment.options.epsilons, math.inf]:
             curve = experiment.federated(kind, epsilon)
             row([f"iFTM, {kind}, epsilon {epsilon:g}", *map(experiment.score, curve)])
-    curve = experiment.sound(BEST)
-    row([f"sound iFTM, LDA, epsilon {BEST:g}", *map(experiment.score, curve)])
+        curve = experiment.sound(kind, BEST)
+        row([f"sound iFTM, {kind}, epsilon {BEST:g}", *map(experiment.score, curve)])
     longest = n * experiment.options.sweeps
     shown = sorted({1, 2, 5, 10, 20, longest // 2, longest})
     print("\nConventional training of all data: one round is one sweep\n")
@@ -301,7 +305,7 @@ def models(experiment) -> dict[str, np.ndarray]:
             tables[f"{kind}, {name}"] = experiment.alone(kind, name)
         tables[f"{kind}, iFTM"] = experiment.federated(kind, BEST)[-1]
         tables[f"{kind}, iFTM without noise"] = experiment.federated(kind, math.inf)[-1]
-    tables["LDA, sound iFTM"] = experiment.sound(BEST)[-1]
+        tables[f"{kind}, sound iFTM"] = experiment.sound(kind, BEST)[-1]
     return tables
 
 
