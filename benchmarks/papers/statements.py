@@ -184,7 +184,7 @@ def local():
         "equation (18)",
         f"{case}, n = {observed}",
         f"{printed:.5f}",
-        (f"{exact:.5f}; {right:.5f} with 8 in the place of 4"),
+        (f"{exact:.5f}; {right:.5f} with 8 instead of 4"),
     )
     mean, spread = 100.0, 15.0
     omega = m * f * (2 - f) / (m * f * (2 - f) + 4 * spread**2 * (1 - f) ** 2)
