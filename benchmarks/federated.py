@@ -170,17 +170,17 @@ def kinds_of(split: Split) -> np.ndarray:
     return model.transform(split.train).argmax(axis=1)
 
 
-def deal(split: Split) -> np.ndarray:
+def deal(split: Split, shares: np.ndarray = SHARES) -> np.ndarray:
     """Each document's party (n_docs,): kinds go whole to parties, but for strays."""
     rng, kind = np.random.default_rng(0), kinds_of(split)
-    sizes, home, load = np.bincount(kind), {}, np.zeros(3)
+    sizes, home, load = np.bincount(kind), {}, np.zeros(len(shares))
     # the largest kinds first, to the party that lacks most
     for k in np.argsort(-sizes):
-        home[k] = int(np.argmin((load + sizes[k]) / SHARES))
+        home[k] = int(np.argmin((load + sizes[k]) / shares))
         load[home[k]] += sizes[k]
     owner = np.array([home[k] for k in kind])
     stray = rng.random(len(owner)) < STRAYS
-    return np.where(stray, rng.choice(3, len(owner), p=SHARES), owner)
+    return np.where(stray, rng.choice(len(shares), len(owner), p=shares), owner)
 
 
 def federation(split, owner, seed, kind=IFTMParty, *, epsilon, **parameters) -> dict:

@@ -1,7 +1,7 @@
 """Local privacy: the figures 6 and 8 to 10 of the LP-LDA paper, as tables and pictures.
 
 ``python benchmarks/local_privacy.py [--figure 6 8 9 10] [--corpora kos nips] [--seeds
-2] [--pictures DIR]``
+2] [--pictures DIR] [--quick]``
 
 The 1000 most frequent words, K = 50, priors 0.1 and 0.01, one tenth held out, no cap on
 the words of a document. Perplexity by document completion; with ``--same-tokens`` the
@@ -23,7 +23,7 @@ from corpora import kos, nips
 
 from dplda import LPLDA, OLPLDA, GibbsLDA
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 
 K = 50
 PRIORS = {"doc_topic_prior": 0.1, "topic_word_prior": 0.01}
@@ -47,11 +47,20 @@ def main() -> None:
     parser.add_argument(
         "--pictures", type=Path, help="folder for one PNG a figure and corpus"
     )
+    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument(
+        "--quick", action="store_true", help="900 documents of KOS, one seed"
+    )
     options = parser.parse_args()
+    if options.quick:
+        options.corpora, options.seeds, options.epsilons = ["kos"], 1, [1.0, 10.0]
     warnings.simplefilter("ignore", SeededNoiseWarning)
     warnings.simplefilter("ignore", PrivacyLeakWarning)
+    warnings.simplefilter("ignore", LowSignalWarning)
     for corpus in options.corpora:
         split = LOADERS[corpus](n_words=1000, n_skip=0)
+        if options.quick:
+            split.train = split.train[:900]
         unigram = unigram_perplexity(split.train, split.test)
         print(f"\n{split}; {split.test.shape[0]} held out; unigram {unigram:.0f}")
         for number in options.figure:
@@ -72,15 +81,15 @@ def figure_6(split, options):
     private = {f"LP-LDA, {way}": lambda s, e, way=way: lplda(s, e, way) for way in WAYS}
     curves = {}
     for name, fit in flat.items():
-        curves[name] = [mean_of(options, split, fit)] * len(EPSILONS)
+        curves[name] = [mean_of(options, split, fit)] * len(options.epsilons)
     for name, make in private.items():
         curves[name] = [
             mean_of(
                 options, split, lambda s, e=e, make=make: make(s, e).fit(split.train)
             )
-            for e in EPSILONS
+            for e in options.epsilons
         ]
-    return "perplexity against privacy", "epsilon", EPSILONS, curves
+    return "perplexity against privacy", "epsilon", options.epsilons, curves
 
 
 def lplda(seed, epsilon, way):
@@ -124,14 +133,25 @@ def figure_9(split, options):
 def figure_10(split, options):
     """OLP-LDA after all batches, by size of a batch."""
     sizes = [40, 80, 160, 320, 640]
+    start = N_PRIOR[split.name]
+    settings = {
+        f"epsilon {EPSILON:g}": (EPSILON, start),
+        f"epsilon {EPSILON:g}, no public corpus": (EPSILON, 0),
+        "O-LDA": (np.inf, start),
+    }
     curves = {
         name: [
             online(
-                split, options, epsilon=epsilon, n_prior=N_PRIOR[split.name], batch=size
+                split,
+                options,
+                epsilon=epsilon,
+                n_prior=n_prior,
+                start=start,
+                batch=size,
             )[-1]
             for size in sizes
         ]
-        for name, epsilon in [(f"epsilon {EPSILON:g}", EPSILON), ("O-LDA", np.inf)]
+        for name, (epsilon, n_prior) in settings.items()
     }
     return (
         "OLP-LDA by size of a batch, after all batches",

@@ -36,7 +36,7 @@ from dplda.audit import observe_releases
 from dplda.core._corpus import Corpus
 from dplda.kernels import _published_hdp
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import PrivacyLeakWarning, SeededNoiseWarning
+from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.privacy._streams import Streams
 from dplda.published import PublishedHDPLDA
 
@@ -66,13 +66,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--completion", action="store_true")
     parser.add_argument(
-        "--quick", action="store_true", help="KOS, 20 sweeps, two epsilons"
+        "--quick", action="store_true", help="KOS, 20 sweeps, two epsilons, a seed"
     )
     options = parser.parse_args()
     if options.quick:
         options.corpora, options.sweeps, options.epsilons = ["kos"], 20, [1.0, 10.0]
+        options.seeds = 1
     warnings.simplefilter("ignore", SeededNoiseWarning)
     warnings.simplefilter("ignore", PrivacyLeakWarning)
+    warnings.simplefilter("ignore", LowSignalWarning)
     for table in options.table:
         TABLES[table](options)
 

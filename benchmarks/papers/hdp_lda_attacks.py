@@ -90,7 +90,7 @@ def topic_attack(
     gains = [
         _log_exact(model, noisy, drawn, old, first, last)
         if exact
-        else _log_published(noisy, drawn, last, float(model.topic_word_prior))
+        else log_by_equation_24(noisy, drawn[last - 1], float(model.topic_word_prior))
         for noisy, drawn, old in zip(counts, topics, before)
     ]
     total = np.cumsum(gains + [np.zeros_like(gains[-1])] * n_silent, axis=0)
@@ -112,8 +112,19 @@ def _log_exact(
     )
     if isinstance(model, PublishedHDPLDA) and old is not None:
         in_document[old[last - 1]] += 1  # it counts the token itself
-    weight = table * (in_document + model.doc_topic_prior)
-    return np.log(weight[:, drawn[last - 1]] / weight.sum(axis=1))
+    return log_of_draw(table, in_document + model.doc_topic_prior, drawn[last - 1])
+
+
+def log_of_draw(
+    table: NDArray[np.float64], of_document: NDArray[np.float64], topic: int
+) -> NDArray[np.float64]:
+    """Log-probability that a token draws `topic`, for each word that it may be.
+
+    The factors of words and topics are `table` (n_words, n_components), and those of
+    the document `of_document` (n_components,).
+    """
+    weight = table * of_document
+    return np.log(weight[:, topic] / weight.sum(axis=1))
 
 
 def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
@@ -124,17 +135,23 @@ def word_topic_weights(model: Any, noisy: NDArray[Any]) -> NDArray[np.float64]:
         return HalfTable.from_counts(
             noisy, model.count_clip_, beta, mean=sweep.mechanism.mean
         ).values
-    clip = float(getattr(model, "count_clip", math.inf))
+    return clipped_weights(noisy, float(getattr(model, "count_clip", math.inf)), beta)
+
+
+def clipped_weights(
+    noisy: NDArray[Any], clip: float, beta: float
+) -> NDArray[np.float64]:
+    """Line 13 of Algorithm 1 without the document, (n_words, n_components)."""
     sizes = np.maximum(noisy.sum(axis=0), 0) + len(noisy) * beta
     return (np.clip(noisy, 0, clip) + beta) / sizes
 
 
-def _log_published(
-    noisy: NDArray[Any], drawn: NDArray[Any], last: int, beta: float
+def log_by_equation_24(
+    noisy: NDArray[Any], topic: int, beta: float
 ) -> NDArray[np.float64]:
     """Equation (24): each word's share in the topic drawn for the last token."""
     # a count of 0 would exclude a word
-    column = np.maximum(noisy[:, drawn[last - 1]], 0) + beta
+    column = np.maximum(noisy[:, topic], 0) + beta
     return np.log(column / column.sum())
 
 

@@ -1,7 +1,8 @@
 """Private topic modeling as published: figure 1, table 1 and the noise of its paper.
 
 ``python benchmarks/papers/private_svi.py [--table 1 figure-1 noise true] [--corpus kos]
-[--sizes 10 20 50 100] [--docs 100000] [--seen 40000] [--tokens 500] [--quick]``
+[--sizes 10 20 50 100] [--docs 100000] [--seen 40000] [--tokens 500] [--epsilons 1 8]
+[--quick]``
 
 The paper trains on D = 400,000 documents of Wikipedia, which are not available here. A
 small corpus would drown in noise: the noise on a cell is the same, but the counts are
@@ -37,6 +38,7 @@ import dplda
 from dplda.displays import top_words
 from dplda.privacy import (
     Gaussian,
+    LowSignalWarning,
     PoissonSampled,
     PrivacyLeakWarning,
     Repeated,
@@ -49,6 +51,7 @@ from dplda.published._svilda import vips_noise
 
 K, DELTA = 20, 1e-4
 PAPER_DOCS, PAPER_SEEN = 400_000, 160_000
+PAPER_SIZES = (10, 20, 50, 100, 200, 400)
 COMPOSITIONS = ("zcdp", "advanced", "linear")
 PRINTED_TOP = {  # share of the top word in the four topics of table 1
     "non-private": (0.0667, 0.1811, 0.0896, 0.0997),
@@ -77,13 +80,21 @@ def main() -> None:
         "--tokens", type=int, default=500, help="to which documents are cut (N)"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="two sizes, a tenth of the documents"
+        "--epsilons", nargs="+", type=float, default=[0.5, 1.0, 4.0, 8.0]
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="two sizes, a tenth of the documents, one epsilon",
     )
     options = parser.parse_args()
+    options.paper_sizes = PAPER_SIZES
     if options.quick:
-        options.sizes, options.docs, options.seen = [5, 10], 10_000, 4_000
+        options.sizes, options.docs, options.seen = [20, 40], 10_000, 4_000
+        options.paper_sizes, options.epsilons = PAPER_SIZES[-2:], [1.0]
     warnings.simplefilter("ignore", SeededNoiseWarning)
     warnings.simplefilter("ignore", PrivacyLeakWarning)
+    warnings.simplefilter("ignore", LowSignalWarning)
     for table in options.table:
         TABLES[table](options)
 
@@ -292,7 +303,8 @@ def vocabulary(corpus: str) -> list[str]:
 
 def noise_table(options) -> None:
     """Needed and published noise by minibatch size, if the sensitivity were N / S."""
-    calibration()
+    for epsilon in options.epsilons:
+        calibration(epsilon, options.paper_sizes)
 
 
 def true_table(options) -> None:
@@ -306,7 +318,7 @@ def true_table(options) -> None:
         "minibatch |"
     )
     print("| --- | --- | --- | --- | --- | --- |")
-    for size in (10, 20, 50, 100, 200, 400):
+    for size in options.paper_sizes:
         rounds = PAPER_SEEN // size
         sigma = vips_noise(1.0, DELTA, ratio=size / PAPER_DOCS, max_iter=rounds)
         effective = sigma * size / PAPER_DOCS
@@ -318,27 +330,22 @@ def true_table(options) -> None:
         )
 
 
-def calibration(
-    n_docs: int = 400_000, n_seen: int = 160_000, delta: float = 1e-4
-) -> None:
+def calibration(epsilon: float, sizes) -> None:
     """Per minibatch size: noise that epsilon needs, the paper's, and its epsilon."""
-    for epsilon in (0.5, 1.0, 4.0, 8.0):
-        print(
-            f"\nepsilon = {epsilon:g}, delta = {delta:g}; sigma (true epsilon of it)\n"
-        )
-        print("| S | needed | zcdp | advanced | linear |")
-        print("| --- | --- | --- | --- | --- |")
-        for size in (10, 20, 50, 100, 200, 400):
-            q, rounds = size / n_docs, n_seen // size
+    print(f"\nepsilon = {epsilon:g}, delta = {DELTA:g}; sigma (true epsilon of it)\n")
+    print("| S | needed | zcdp | advanced | linear |")
+    print("| --- | --- | --- | --- | --- |")
+    for size in sizes:
+        q, rounds = size / PAPER_DOCS, PAPER_SEEN // size
 
-            def events(sigma: float, q=q, rounds=rounds):
-                return Repeated(PoissonSampled(q, Gaussian(sigma)), rounds)
+        def events(sigma: float, q=q, rounds=rounds):
+            return Repeated(PoissonSampled(q, Gaussian(sigma)), rounds)
 
-            cells = [f"{calibrate(events, epsilon, delta):.4f}"]
-            for composition in COMPOSITIONS:
-                sigma = noise_of(composition, epsilon, delta, q, rounds)
-                cells.append(f"{sigma:.4f} ({epsilon_of(events(sigma), delta):.3f})")
-            print(f"| {size} | " + " | ".join(cells) + " |", flush=True)
+        cells = [f"{calibrate(events, epsilon, DELTA):.4f}"]
+        for composition in COMPOSITIONS:
+            sigma = noise_of(composition, epsilon, DELTA, q, rounds)
+            cells.append(f"{sigma:.4f} ({epsilon_of(events(sigma), DELTA):.3f})")
+        print(f"| {size} | " + " | ".join(cells) + " |", flush=True)
 
 
 TABLES = {"1": table_1, "figure-1": figure_1, "noise": noise_table, "true": true_table}
