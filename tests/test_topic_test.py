@@ -13,6 +13,7 @@ from dplda.datasets import make_topic_corpus, write_shards
 from dplda.document._contributions import Documents, integer_shift
 from dplda.document._document_budget import CLIP, NORM
 from dplda.document._topic_test import Claim, first_half
+from dplda.privacy import Ledger, PrivateDataWarning
 
 V, K = 60, 3
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::dplda.privacy.SeededNoiseWarning",
     "ignore::dplda.privacy.LowSignalWarning",
     "ignore::dplda.privacy.PrivacyLeakWarning",
+    "ignore::dplda.privacy.PrivateDataWarning",
 )
 
 
@@ -224,3 +226,29 @@ def test_without_noise_every_tenth_document_tests_and_does_not_train(corpus):
     Y[:9] = Y[:9][::-1] + 1
     third = SubLDA(K, epsilon=math.inf, max_iter=9, random_state=0).fit(Y)
     assert (first.components_ != third.components_).any()
+
+
+# ---- documents are distinct ----------------------------------------------------------
+
+
+def test_the_owner_is_told_of_copies_before_the_charge(corpus):
+    X = corpus[:200]
+    for users in (None, np.arange(400) // 4):
+        ledger = Ledger(epsilon=5.0)
+        model = SubLDA(K, epsilon=1.0, max_iter=2, ledger=ledger)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PrivateDataWarning)
+            with pytest.raises(PrivateDataWarning, match="equal to another one"):
+                model.fit(sp.csr_array(sp.vstack([X, X])), user_ids=users)
+            assert ledger.epsilon_spent == 0
+            model.fit(X)
+
+
+def test_the_card_says_the_same_whatever_the_documents_are(corpus):
+    X = corpus[:100]
+    cards = {
+        str(SubLDA(K, epsilon=1.0, max_iter=2).fit(documents).privacy_)
+        for documents in (X, sp.csr_array(sp.vstack([X, X])))
+    }
+    assert len(cards) == 1
+    assert "documents are distinct" in cards.pop()

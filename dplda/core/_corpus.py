@@ -34,6 +34,7 @@ BLOCK = 1 << 16
 CELLS_AT_ONCE = 1 << 22  # of a dense table of 8-byte numbers, at most: 32 MB
 # public tokens of a word in a topic; squares of sums are finite
 LARGEST_PSEUDO_COUNT = 1e12
+COPIES = 10  # a fit warns if more than one row in so many is a copy of another one
 # share of the cells that must survive rounding: tf-idf keeps next to none
 LEAST_KEPT = 0.25
 NOT_COUNTS = (
@@ -345,6 +346,24 @@ def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
             f"{n_empty} of {n_docs} rows of X hold no word; check that X was "
             "vectorized with the right vocabulary. This message is about private data "
             "and not for release",
+            PrivateDataWarning,
+        )
+
+
+def warn_of_equal_rows(X: sp.csr_array) -> None:
+    """Tell the person at the keyboard that many documents are copies of another one.
+
+    Equal rows have equal sums of random numbers, one for each word.
+    """
+    keys = X @ np.random.default_rng(0).random(X.shape[1])
+    keys = keys[keys > 0]
+    n_copies = len(keys) - len(np.unique(keys))
+    if COPIES * n_copies > len(keys):
+        warn_user(
+            f"{n_copies} of {len(keys)} rows of X with words are equal to another one: "
+            "copies confirm by chance what a topic says, so that weak_topics_ may show "
+            "noise; leave copies out. This message is about private data and not for "
+            "release",
             PrivateDataWarning,
         )
 

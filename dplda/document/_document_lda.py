@@ -17,6 +17,7 @@ from dplda.core._corpus import (
     check_shards,
     public_tables,
     unit_of,
+    warn_of_equal_rows,
 )
 from dplda.core._fold_in import aligned_zeros
 from dplda.core._private_fit import (
@@ -47,6 +48,7 @@ from dplda.document._contributions import (
 )
 from dplda.document._document_budget import (
     COUNTS,
+    DISTINCT,
     N_PASSES,
     NORM,
     OTHER_DOCUMENTS,
@@ -251,7 +253,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             `signal_to_noise_` is below 0.3; or if topics of `prior_components` sum to
             1, or the releases do not agree with them.
         PrivateDataWarning
-            If most rows hold no word. Not for release.
+            If most rows hold no word, or if more than a tenth are equal to another one.
+            Not for release.
         """
         return self._fit(X, user_ids, earlier=earlier)
 
@@ -515,6 +518,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             check_shards(self, X, reset=reset)
             return ShardedDocuments(X, int(self.n_components), self.n_jobs)
         counts = check_counts(self, X, reset=reset)
+        warn_of_equal_rows(counts)
         users = None if user_ids is None else number_users(user_ids, counts.shape[0])
         return Documents.from_counts(counts, int(self.n_components), self.n_jobs, users)
 
@@ -650,7 +654,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         norms += [step.norm for step in steps]
         norms += [NORM] * job.budget.n_spare
         terms = job.sums.promise(job.events, self.delta)
-        assumptions: tuple[str, ...] = ()
+        assumptions: tuple[str, ...] = (DISTINCT,)
         if self.prior_components is not None:
             assumptions += (PUBLIC_START,)
         if self.word_vectors is not None:
