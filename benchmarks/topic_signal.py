@@ -1,148 +1,382 @@
-"""Weak topics on corpora as they are, and topics that stand out in shuffled words.
+"""Topics that are shown: on corpora that have none, and on corpora that have some.
 
-``python benchmarks/topic_signal.py [--corpora kos nips bbc docstrings glosses mails
-texts] [--epsilons 1 2 4 8 64 inf] [--topics 20] [--seeds 2] [--users 1] [--vectors]
-[--texts FILE]``
+``python benchmarks/topic_signal.py nulls [--fits 60] [--docs 300 1000 all]``
+``python benchmarks/topic_signal.py real [--seeds 2] [--topics 20] [--vectors]``
+``python benchmarks/topic_signal.py hard [--seeds 2]``
+``python benchmarks/topic_signal.py plan [--seeds 1]``
 
-V = 2000, delta = 1e-5. Shuffled words: all tokens of the corpus are dealt to the
-documents at random, so that lengths and word frequencies stay, and there are no topics.
-``--users`` gives each user that many documents, drawn at random, and protects users.
-Mails are BBC and as many texts of five templates: 40 words each, and 15 free ones.
-``texts`` are the lines of FILE, 10,000 of 3 to 20 words of the vocabulary. The last
-line has the largest evidence of a shuffled topic with noise, the largest mean without,
-and the number of topics that are not weak over documents / (documents for half of the
-gap without vectors), the median of fits of which 1 to three quarters of the topics are
-not weak: the constant STANDING of `dplda.plan`.
+All: ``[--corpora kos glosses nips bbc] [--epsilons 1 2 4 8 inf]``. V = 2000, delta =
+1e-5, `SubLDA`. A topic is shown if it is not one of `weak_topics_`.
+
+``nulls``: corpora without topics. Lengths and frequencies of words are those of a
+corpus. *tokens*: all tokens are dealt to the documents. *entries*: the pairs of a word
+and its count in a document are dealt, so that words come in bursts. *own*: each
+document draws its words from a Dirichlet draw of its own around the frequencies, of
+strength 30. Each fit has its own corpus, K, epsilon and help: none, the embedded word
+vectors, or a public prior, which is `GibbsLDA` of the held-out documents with their
+topics. The first table has each kind and size, the second each choice. The bound is
+that of Clopper and Pearson, one-sided, for the probability that a fit shows any topic.
+
+``real``: shown topics, and how many of them are neither T1 nor T2. Both are measured on
+held-out documents without noise. *T1*: what the topic says of the words is confirmed
+across halves of the words, with t above 2.33. *T2*: the ten words shown occur together,
+beyond what lengths of documents make, more than 98% of random words of like frequency.
+
+``hard``: the same for corpora that mix or break what the test assumes. ``plan``: the
+mean number of topics shown next to what `dplda.plan` expects, and its two constants.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import warnings
-from pathlib import Path
+from collections import defaultdict
+from functools import cache
 
 import numpy as np
 import scipy.sparse as sp
-from corpora import LOADERS, bbc, load, prepare
-from sklearn.feature_extraction.text import CountVectorizer
+from corpora import LOADERS, Split, load, prepare
+from scipy.optimize import least_squares
+from scipy.stats import beta
 
-from dplda import SubLDA, plan
+from dplda import GibbsLDA, SubLDA, plan
 from dplda.datasets import load_word_vectors
+from dplda.displays import top_words
+from dplda.document._noisy_table import claim_of
+# PLAN
 
 DELTA = 1e-5
-KINDS = ("as they are", "shuffled")
+TOPICS = (5, 20, 60, 100)
+HELPS = ("none", "vectors", "prior")
+T1, T2 = 2.33, 0.98
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [*LOADERS, "mails", "texts"]
-    parser.add_argument("--corpora", nargs="+", default=names[:-1], choices=names)
-    parser.add_argument(
-        "--epsilons", nargs="+", type=float, default=[1, 2, 4, 8, 64, np.inf]
-    )
-    parser.add_argument("--topics", type=int, default=20)
+    parser.add_argument("part", choices=["nulls", "real", "hard", "plan"])
+    names = ["kos", "glosses", "nips", "bbc"]
+    parser.add_argument("--corpora", nargs="+", default=names, choices=list(LOADERS))
+    parser.add_argument("--epsilons", nargs="+", type=float)
+    parser.add_argument("--topics", nargs="+", type=int)
+    parser.add_argument("--docs", nargs="+", default=["300", "1000", "all"])
+    parser.add_argument("--kinds", nargs="+", default=list(NULLS), choices=list(NULLS))
+    parser.add_argument("--helps", nargs="+", default=list(HELPS), choices=HELPS)
+    parser.add_argument("--fits", type=int, default=60, help="of each kind and size")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--users", type=int, default=1)
-    parser.add_argument(
-        "--vectors", action="store_true", help="with embedded word vectors"
-    )
-    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--vectors", action="store_true", help="with embedded vectors")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    LOADERS.update(mails=mails, texts=lambda: short_texts(options.texts))
-    titles = [
-        "corpus",
-        "documents",
-        "words",
-        *(f"epsilon {e:g}" for e in options.epsilons),
-    ]
-    print(f"| {' | '.join(titles)} |\n" + "| --- " * len(titles) + "|")
-    chance, without_noise, ratios = [], [], []
-    for split in load(options.corpora):
-        for kind in KINDS:
-            cells = []
-            for epsilon in options.epsilons:
-                n_read = []
-                for seed in range(options.seeds):
-                    X = (
-                        shuffled(split.train, seed)
-                        if kind == "shuffled"
-                        else split.train
-                    )
-                    words = list(map(str, split.words)) if options.vectors else None
-                    vectors = load_word_vectors(words) if words else None
-                    model = SubLDA(options.topics, epsilon=epsilon, delta=DELTA)
-                    users = (
-                        np.random.default_rng(seed).permutation(X.shape[0])
-                        // options.users
-                    )
-                    ids = users if options.users > 1 else None
-                    model.set_params(random_state=seed, word_vectors=vectors).fit(
-                        X, user_ids=ids
-                    )
-                    n_read.append(np.count_nonzero(~model.weak_topics_))
-                    if kind != "shuffled" and epsilon < np.inf:
-                        ratios.append(((1 + users.max()) / half(epsilon), n_read[-1]))
-                    elif kind == "shuffled" and epsilon < np.inf:
-                        chance.append(model.topic_evidence_.max())
-                    elif kind == "shuffled":
-                        without_noise.append(model.topic_evidence_.mean())
-                cells.append(f"{np.mean(n_read):g}")
-            row = split.name, str(split.train.shape[0]), kind, *cells
-            print(f"| {' | '.join(row)} |", flush=True)
-    standing = np.median(
-        [y / x for x, y in ratios if 1 <= y <= 0.75 * options.topics] or [0]
-    )
-    print(
-        f"\nEvidence of shuffled topics: at most {max(chance, default=0):.1f} with "
-        f"noise, and a mean of at most {max(without_noise, default=0):.1f} without. "
-        f"STANDING = {standing:.1f}"
-    )
+    splits = load(options.corpora)
+    parts = {"nulls": nulls, "real": real, "hard": hard, "plan": expectations}
+    parts[options.part](splits, options)
 
 
-def mails():
-    """BBC, and as many mails from templates."""
-    split = bbc()
-    n_docs, n_words = split.train.shape
-    rng, p = np.random.default_rng(0), split.train.sum(axis=0) / split.train.sum()
-    templates = [rng.choice(n_words, 40, replace=False, p=p) for _ in range(5)]
-    rows = rng.multinomial(15, p, size=n_docs).astype(float)
-    for row in rows:
-        row[templates[rng.integers(5)]] += 1
-    split.name, split.train = (
-        "mails",
-        sp.csr_array(sp.vstack([split.train, sp.csr_array(rows)])),
-    )
-    return split
+def fitted(X, n_components: int, epsilon: float, seed: int, **given) -> SubLDA:
+    model = SubLDA(n_components, epsilon=epsilon, delta=DELTA, random_state=seed)
+    return model.set_params(n_jobs=1, **given).fit(X)
 
 
-def short_texts(path: Path):
-    """10,000 lines of 3 to 20 words."""
-    vectorizer = CountVectorizer(stop_words="english")
-    X = vectorizer.fit_transform(
-        sorted(set(path.read_text(encoding="utf-8").splitlines()))
-    )
-    split = prepare("short texts", X, n_skip=0, shortest=3)
-    short = np.flatnonzero(split.train.sum(axis=1) <= 20)[:10_000]
-    split.train = split.train[short]
-    return split
+@cache
+def help_of(split: Split, name: str, n_components: int) -> dict[str, np.ndarray]:
+    if name == "vectors":
+        return {"word_vectors": load_word_vectors(list(map(str, split.words)))}
+    if name == "prior":
+        public = GibbsLDA(n_components, max_iter=100, random_state=0).fit(split.test)
+        return {"prior_components": public.components_}
+    return {}
 
 
-def shuffled(X, seed: int) -> sp.csr_array:
+# ---- corpora without topics ----------------------------------------------------------
+
+
+def nulls(splits, options) -> None:
+    """Each kind and size has as many fits, which go through all choices in turn."""
+    epsilons = options.epsilons or [1, 2, 4, 8, np.inf]
+    topics = options.topics or TOPICS
+    choices = list(itertools.product(splits, topics, epsilons, options.helps))
+    order = np.random.default_rng(0).permutation(len(choices))
+    any_shown = defaultdict(list)
+    for i, (kind, size) in enumerate(itertools.product(options.kinds, options.docs)):
+        for seed in range(i * options.fits, (i + 1) * options.fits):
+            chosen = order[seed % len(order)]
+            split, n_components, epsilon, name = choices[chosen]
+            n_docs = None if size == "all" else int(size)
+            X = NULLS[kind](split.train[:n_docs], seed)
+            given = help_of(split, name, n_components)
+            model = fitted(X, n_components, epsilon, seed, **given)
+            n_shown = np.count_nonzero(~model.weak_topics_)
+            settings = {
+                "words, documents": f"{kind}, {size}",
+                "corpus": split.name,
+                "K": n_components,
+                "epsilon": f"{epsilon:g}",
+                "help": name,
+            }
+            for setting in [*settings.items(), ("all", "")]:
+                any_shown[setting].append(n_shown)
+            if n_shown:
+                found = ", ".join(map(str, settings.values()))
+                print(f"shown {n_shown}: {found}, seed {seed}", flush=True)
+    print("\n| corpora without topics | fits | any shown | at most | topics shown |")
+    print("| --- " * 5 + "|")
+    for (what, value), found in sorted(any_shown.items(), key=position):
+        n = np.count_nonzero(found)
+        bound = 1.0 if n == len(found) else beta.ppf(0.95, n + 1, len(found) - n)
+        print(f"| {what} {value} | {len(found)} | {n} | {bound:.1%} | {sum(found)} |")
+
+
+def position(item):
+    """Sizes first, then the choices."""
+    (what, value), _ = item
+    return what != "words, documents", what, len(str(value)), str(value)
+
+
+def dealt_tokens(X, seed: int) -> sp.csr_array:
     """The same lengths and word totals without topics."""
     X = sp.csr_array(X)
-    words = np.random.default_rng(seed).permutation(
-        np.repeat(X.indices, X.data.astype(int))
-    )
-    lengths = X.sum(axis=1).astype(int)
-    rows = np.repeat(np.arange(len(lengths)), lengths)
+    n = X.data.astype(int)
+    rows = np.repeat(rows_of(X), n)
+    words = np.random.default_rng(seed).permutation(np.repeat(X.indices, n))
     return sp.csr_array((np.ones(len(words)), (rows, words)), shape=X.shape)
 
 
-def half(epsilon: float) -> int:
-    """Documents for half of the gap, whatever `n_docs` is."""
-    size = {"n_docs": 1000, "n_words": 2000, "n_components": 1}
-    return plan(**size, epsilon=epsilon, delta=DELTA).docs_for_half
+def dealt_entries(X, seed: int) -> sp.csr_array:
+    """The same without topics, where a word is repeated as often as before."""
+    X = sp.csr_array(X)
+    order = np.random.default_rng(seed).permutation(X.nnz)
+    cells = X.data[order], (rows_of(X), X.indices[order])
+    return sp.csr_array(cells, shape=X.shape)
+
+
+def own_dirichlets(X, seed: int, strength: float = 30.0) -> sp.csr_array:
+    """Documents of the same lengths, each with word probabilities of its own."""
+    generator = np.random.default_rng(seed)
+    p = X.sum(axis=0) / X.sum()
+    rows = []
+    for length in X.sum(axis=1).astype(int):
+        own = generator.gamma(strength * p)
+        rows.append(sp.csr_array(generator.multinomial(length, own / own.sum())[None]))
+    return sp.csr_array(sp.vstack(rows), dtype=float)
+
+
+def rows_of(X) -> np.ndarray:
+    """The document of each entry."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
+NULLS = {"tokens": dealt_tokens, "entries": dealt_entries, "own": own_dirichlets}
+
+
+# ---- corpora with topics -------------------------------------------------------------
+
+
+def real(splits, options) -> None:
+    rows = []
+    for split in splits:
+        for n_components in options.topics or [20]:
+            title = f"{split.name}, {split.train.shape[0]:,}, K = {n_components}"
+            rows.append((title, split, n_components))
+    compare(rows, options, options.epsilons or [1, 2, 4])
+
+
+def hard(splits, options) -> None:
+    rows = []
+    for split in splits:
+        n_components = (options.topics or [20])[0]
+        for name, change in CHANGES.items():
+            rows.append((f"{split.name}, {name}", change(split), n_components))
+    for split in larger(splits):
+        rows.append((f"{split.name}, {split.train.shape[0]:,}", split, 60))
+    compare(rows, options, options.epsilons or [1, 4])
+
+
+def compare(rows, options, epsilons) -> None:
+    """A row for each corpus: shown, of these neither T1 nor T2, and all that are so."""
+    print(f"| corpus | {' | '.join(f'epsilon {e:g}' for e in epsilons)} |")
+    print("| --- " * (1 + len(epsilons)) + "|")
+    total = np.zeros(4)
+    for title, split, n_components in rows:
+        name = "vectors" if options.vectors else "none"
+        given = help_of(split, name, n_components)
+        cells = []
+        for epsilon in epsilons:
+            found = []
+            for seed in range(options.seeds):
+                model = fitted(split.train, n_components, epsilon, seed, **given)
+                shown = ~model.weak_topics_
+                first = confirmed(model, split.test)
+                true = first | together(model, split.test)
+                parts = shown, shown & ~true, shown & ~first, true
+                found.append([np.count_nonzero(part) for part in parts])
+            total += np.sum(found, axis=0)
+            n_shown, n_false, _, n_true = np.mean(found, axis=0)
+            cells.append(f"{n_shown:g} / {n_false:g} ({n_true:g})")
+        print(f"| {title} | {' | '.join(cells)} |", flush=True)
+    n_shown, n_false, not_first, _ = total
+    print(
+        f"\nOf {n_shown:.0f} topics shown, {n_false:.0f} are neither T1 nor T2 "
+        f"({n_false / max(1, n_shown):.0%}), and {not_first:.0f} are not T1."
+    )
+
+
+def confirmed(model, X, n_coins: int = 5) -> np.ndarray:
+    """T1: whether other words of a document confirm the topics that some words say."""
+    claim = claim_of(model._released, 1)
+    weighted = sp.csr_array(X.multiply(claim.weight[None]))
+    weighted.data /= np.sqrt(weighted.power(2).sum(axis=1))[rows_of(weighted)]
+    score = np.zeros((X.shape[0], len(model.components_)))
+    for seed in range(n_coins):
+        half = np.random.default_rng(seed).random(X.shape[1]) < 0.5
+        contrasts = claim.across(half).contrasts
+        for seen in (half, ~half):
+            theta = model.transform(sp.csr_array(X.multiply(seen[None])))
+            others = weighted @ (contrasts * ~seen[:, None])
+            score += others * (theta - claim.shares)
+    error = score.std(axis=0, ddof=1) / np.sqrt(len(score))
+    return score.mean(axis=0) > T1 * error
+
+
+def together(model, X, n_random: int = 500) -> np.ndarray:
+    """T2: whether the ten words of each topic occur in the same documents."""
+    present = (X > 0).toarray().astype(float)
+    expected = occurrence(present)
+    surprise = (present - expected) / np.sqrt(expected * (1 - expected) + 1e-9)
+    both = surprise.T @ surprise
+    np.fill_diagonal(both, 0)
+    by_frequency = np.argsort(present.sum(axis=0), kind="stable")
+    rank = np.argsort(by_frequency)
+    generator = np.random.default_rng(0)
+    passed = []
+    for words in top_words(model, list(map(str, range(X.shape[1]))), 10):
+        own = np.array(words, int)
+        near = rank[own] + generator.integers(-20, 21, (n_random, len(own)))
+        other = by_frequency[near.clip(0, X.shape[1] - 1)]
+        chance = both[other[:, :, None], other[:, None]].sum(axis=(1, 2))
+        passed.append(both[np.ix_(own, own)].sum() > np.quantile(chance, T2))
+    return np.array(passed)
+
+
+def occurrence(present) -> np.ndarray:
+    """Probability that a document has a word, by its length and the word's frequency.
+
+    Words and documents have one factor each, fitted to the sums.
+    """
+    rows, columns = present.sum(axis=1, keepdims=True), present.sum(axis=0)
+    a, b = rows / present.sum(), columns
+    for _ in range(30):
+        a = a * rows / np.maximum(-np.expm1(-a * b), 1e-12).sum(axis=1, keepdims=True)
+        b = b * columns / np.maximum(-np.expm1(-a * b), 1e-12).sum(axis=0)
+    return -np.expm1(-a * b)
+
+
+# ---- corpora that mix or break what the test assumes ---------------------------------
+
+
+def changed(split: Split, change) -> Split:
+    """The same change of training and held-out documents, with other coins."""
+    return Split(split.name, change(split.train, 0), change(split.test, 1))
+
+
+def half_dealt(split: Split) -> Split:
+    def change(X, seed):
+        half = X.shape[0] // 2
+        dealt = dealt_entries(X[half:], seed)
+        return sp.csr_array(sp.vstack([X[:half], dealt]))
+
+    return changed(split, change)
+
+
+def templates(split: Split) -> Split:
+    """Half are dealt, half are five templates of 40 words and 15 free words each."""
+    n_words = split.train.shape[1]
+    p = split.train.sum(axis=0) / split.train.sum()
+    generator = np.random.default_rng(0)
+    forms = [generator.choice(n_words, 40, replace=False, p=p) for _ in range(5)]
+
+    def change(X, seed):
+        generator = np.random.default_rng(seed)
+        rows = generator.multinomial(15, p, size=X.shape[0] // 2).astype(float)
+        for row in rows:
+            row[forms[generator.integers(5)]] += 1
+        dealt = dealt_entries(X[len(rows) :], seed)
+        return sp.csr_array(sp.vstack([dealt, sp.csr_array(rows)]))
+
+    return changed(split, change)
+
+
+def twins(split: Split) -> Split:
+    """No topics, but each of 1,000 words has a partner that always accompanies it."""
+
+    def change(X, seed):
+        dealt = dealt_entries(X[:, : X.shape[1] // 2], seed)
+        return sp.csr_array(sp.hstack([dealt, dealt]))
+
+    return changed(split, change)
+
+
+def copies(split: Split, n_copies: int, renewed: float) -> Split:
+    """No topics; each document several times, with a part of its entries dealt anew."""
+
+    def change(X, seed):
+        X = dealt_entries(X[: X.shape[0] // n_copies], seed)
+        parts = []
+        for copy in range(n_copies):
+            is_new = np.random.default_rng((seed, copy)).random(X.nnz) < renewed
+            parts.append(kept(X, ~is_new) + dealt_entries(kept(X, is_new), copy))
+        return sp.csr_array(sp.vstack(parts))
+
+    return changed(split, change)
+
+
+def kept(X, mask) -> sp.csr_array:
+    """The entries of the mask."""
+    cells = X.data[mask], (rows_of(X)[mask], X.indices[mask])
+    return sp.csr_array(cells, shape=X.shape)
+
+
+CHANGES = {
+    "half of the documents dealt": half_dealt,
+    "half dealt, half templates": templates,
+    "dealt, words with twins": twins,
+    "dealt, 5 near copies (1 entry in 4 is new)": lambda s: copies(s, 5, 0.25),
+    "dealt, 5 copies": lambda s: copies(s, 5, 0.0),
+}
+
+
+def larger(splits) -> list[Split]:
+    """All corpora as one, and documents without topics, as many as wanted."""
+    names = np.unique(np.concatenate([split.words.astype(str) for split in splits]))
+    parts = []
+    for split in splits:
+        X = sp.csr_array(sp.vstack([split.train, split.test]))
+        columns = np.searchsorted(names, split.words.astype(str))
+        cells = X.data, (rows_of(X), columns[X.indices])
+        parts.append(sp.csr_array(cells, shape=(X.shape[0], len(names))))
+    everything = prepare("all corpora as one", sp.vstack(parts), words=names, n_skip=0)
+    drawn = []
+    for n_docs in (10_000, 30_000, 60_000):
+        train = drawn_entries(everything.train, n_docs, 0)
+        name = "dealt, of all corpora"
+        drawn.append(Split(name, train, dealt_entries(everything.test, 0)))
+    return [everything, *drawn]
+
+
+def drawn_entries(X, n_docs: int, seed: int) -> sp.csr_array:
+    """New documents: the number of their entries, and these, are drawn of all."""
+    generator = np.random.default_rng(seed)
+    sizes = generator.choice(np.diff(X.indptr), n_docs)
+    rows = np.repeat(np.arange(n_docs), sizes)
+    entries = generator.integers(X.nnz, size=len(rows))
+    cells = X.data[entries], (rows, X.indices[entries])
+    return sp.csr_array(cells, shape=(n_docs, X.shape[1]))
+
+
+# ---- what the planner expects --------------------------------------------------------
+
+
+def expectations(splits, options) -> None:
+    raise NotImplementedError
 
 
 if __name__ == "__main__":

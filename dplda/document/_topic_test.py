@@ -12,7 +12,7 @@ post-processing and has no privacy cost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -52,17 +52,25 @@ class Claim:
     def of(cls, table: np.ndarray, totals: np.ndarray, weight: np.ndarray) -> Claim:
         """Of word-topic counts and word totals, both estimated from releases.
 
-        The direction of the word totals is left out: documents that have more of all
-        words, and of a topic, fill it.
         """
         sizes = table.sum(axis=0, dtype=float)
         shares = sizes / sizes.sum()
         contrasts = weight[:, None] * (table - np.outer(totals, shares))
-        common = weight * totals
-        along = np.einsum("v,vk->k", common, contrasts) / np.einsum(
-            "v,v->", common, common
-        )
-        return cls(table, shares, contrasts - np.outer(common, along), weight, common)
+        return cls(table, shares, contrasts, weight, weight * totals)
+
+    def across(self, first: np.ndarray) -> Claim:
+        """Without the direction of the word totals in each half of the words.
+
+        Topic weights that one half infers may be too large on average, or too small:
+        what they meet in the other half is then a multiple of its word totals.
+        """
+        contrasts = self.contrasts.copy()
+        for half in (first, ~first):
+            common = self.common * half
+            along = np.einsum("v,vk->k", common, contrasts)
+            along /= np.einsum("v,v->", common, common)
+            contrasts -= np.outer(common, along)
+        return replace(self, contrasts=contrasts)
 
     def halves(
         self, radius: int, t: int, doc_topic_prior: float, n_jobs: int | None
@@ -123,7 +131,8 @@ def met(
     `noisy` (n_words, n_components) are the released integers, and `n_docs` is the noisy
     number of documents.
     """
-    n_components = noisy.shape[1]
+    n_words, n_components = noisy.shape
+    claim = claim.across(first_half(n_words, step.t))
     unit = CLIP * NORM / step.mechanism.radius / step.rate
     # contributions sum to zero over topics: the mean of a row is noise only
     cells = unit * (noisy - noisy.mean(axis=1, keepdims=True))
@@ -150,6 +159,7 @@ def tested_without_noise(
     """
     radius = 2**20
     halves = claim.halves(radius, 0, doc_topic_prior, n_jobs)
+    claim = claim.across(halves.first)
     found = []
     for block in range(BLOCKS):
         units = np.arange(KEPT_OUT * (block + 1) - 1, documents.n_units, KEPT_OUT**2)
