@@ -37,13 +37,13 @@ from functools import cache
 import numpy as np
 import scipy.sparse as sp
 from corpora import LOADERS, Split, load, prepare
-from scipy.optimize import least_squares
 from scipy.stats import beta
 
-from dplda import GibbsLDA, SubLDA, plan
+from dplda import GibbsLDA, SubLDA
 from dplda.datasets import load_word_vectors
 from dplda.displays import top_words
 from dplda.document._noisy_table import claim_of
+
 # PLAN
 
 DELTA = 1e-5

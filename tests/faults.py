@@ -197,6 +197,16 @@ def wider(tables: Any, radius: int) -> Any:
     return tables._replace(norm=tables.norm * radius / tables.radius, radius=radius)
 
 
+@around(
+    "document._contributions:Documents.sum_halves",
+    "tests/test_topic_test.py::test_one_unit_moves_the_sum_by_at_most_the_radius",
+)
+def each_half_of_a_document_has_the_whole_radius(original, self, units, halves, *more):
+    wide = round(2**0.5 * halves.radius)
+    wider_halves = halves._replace(radius=wide, bound=2**0.5 * halves.bound)
+    return original(self, units, wider_halves, *more)
+
+
 @found_by(RESIDUALS)
 def documents_are_clipped_too_wide(patch):
     def sum_words(original, self, units, *, norm, radius, **options):
