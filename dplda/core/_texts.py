@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
@@ -133,3 +133,7 @@ class CountsBySettings:
 
     A class says so of itself: what inherits from it may count in another way.
     """
+
+    def _rule(self) -> Callable[[Any], list[str]]:
+        """What splits a text into words: `Words`, or a function of the caller."""
+        raise NotImplementedError

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import unicodedata
 import zlib
 from functools import lru_cache
 from importlib import resources
 
 import numpy as np
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.utils import Bunch
 
+from dplda.core._words import Words
 from dplda.datasets._word_vectors import _embedded
 from dplda.leaf._checks import check_integer
 
@@ -151,6 +154,17 @@ def load_public_vocabulary(
     return list(words[:n_words])
 
 
+def languages() -> list[str]:
+    """The languages on offer, as far as installed packages have them."""
+    try:
+        import stopwordsiso
+        import wordfreq
+    except ImportError:
+        return ["en"]
+    in_both = stopwordsiso.langs() & wordfreq.available_languages().keys()
+    return sorted({"en", *in_both})
+
+
 @lru_cache
 def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
     """Frequent words of a language, most frequent first, and those without a subject.
@@ -159,8 +173,6 @@ def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
     BBC, docstrings and definitions.
     """
     if language == "en":
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
         rank, _ = _embedded()
         ranked = [word for word in rank if _WORD.fullmatch(word)]
         stop_words = set(ENGLISH_STOP_WORDS)
@@ -171,6 +183,7 @@ def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
+    """Frequent words and stop words, in the form in which texts have them."""
     try:
         import stopwordsiso
         import wordfreq
@@ -180,11 +193,15 @@ def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
             "stopwordsiso (dplda's extra 'languages'); without them there is English, "
             "language='en'"
         ) from error
-    in_both = stopwordsiso.langs() & wordfreq.available_languages().keys()
-    known = sorted({"en", *in_both})
-    if language not in known:
-        raise ValueError(f"language must be one of {known}, got {language!r}")
-    stop_words = stopwordsiso.stopwords(language)
+    if language not in languages():
+        raise ValueError(f"language must be one of {languages()}, got {language!r}")
     frequent = wordfreq.top_n_list(language, 4 * LONGEST)
-    words = [w for w in frequent if w.isalpha() and len(w) > 2 and w not in stop_words]
-    return words[:LONGEST], stop_words
+    stop_words = [*stopwordsiso.stopwords(language)]
+    if not unicodedata.name(frequent[0][0]).startswith("LATIN"):
+        stop_words += ENGLISH_STOP_WORDS  # in another script they are quotations
+    given = Words.of(language, stop_words=stop_words)
+    whole = (words[0] for words in map(given, frequent) if len(words) == 1)
+    ranked: dict[str, None] = {}  # without repetitions
+    while len(ranked) < LONGEST and (word := next(whole, None)):
+        ranked[word] = None
+    return [*ranked], {*given.stop_words}

@@ -36,7 +36,9 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.core._texts import CountsBySettings
+from dplda.core._words import Words, language_of
 from dplda.datasets import load_public_vocabulary, load_word_vectors
+from dplda.datasets._words import language_words
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
@@ -67,8 +69,6 @@ TOKENIZER = (
     "the analyzer treats each document by itself and was not fitted to the documents"
 )
 ONE_TEXT = "one document holds everything that one protected unit contributed"
-# the parameters of CountVectorizer that say how a text becomes words
-_SPLITTING = ("strip_accents", "lowercase", "stop_words", "token_pattern", "analyzer")
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,15 @@ class PrivateCountVectorizer(
         ones do. A public constant.
     strip_accents : {"ascii", "unicode"} or None, default=None
         How to remove accents. This and the next four parameters have the meaning of
-        :class:`~sklearn.feature_extraction.text.CountVectorizer`. They must not have
-        been learned from the texts.
+        :class:`~sklearn.feature_extraction.text.CountVectorizer`, for texts in one form
+        of Unicode. They must not have been learned from the texts.
     lowercase : bool, default=True
         Whether to turn texts into lower case.
     stop_words : {"english"}, list or None, default=None
         A public list of words that do not count.
-    token_pattern : str, default=r"(?u)\b\w\w+\b"
-        Regular expression of a word.
+    token_pattern : str or None, default=r"(?u)\b\w\w+\b"
+        Regular expression of a word. None takes letters alone, as many as words of the
+        language have: three or more of English.
     analyzer : "word" or callable, default="word"
         A function from a text to its words, in place of the five parameters before.
     ledger
@@ -317,6 +318,24 @@ class PrivateCountVectorizer(
                 choice.vectors,
             )  # public
         self._set_words(found, weights, best, selection, guarantee)
+        self._warn_of_language(found, weights, choice)
+
+    def _warn_of_language(
+        self, found: np.ndarray, weights: np.ndarray, choice: Choice
+    ) -> None:
+        """Warn of texts in another language than the list, by what was released."""
+        if not isinstance(self.candidates, str):
+            return
+        least = choice.selection.threshold / choice.selection.radius
+        passing = {*found[weights >= least]}
+        _, stop_words = language_words(self.candidates)
+        unlisted = passing.difference(choice.candidates, stop_words)
+        if 2 * len(unlisted) > len(passing):
+            warn_user(
+                "most words that pass the threshold are not in the list of language "
+                f"{self.candidates!r}; if the texts are in another language, name it, "
+                "such as 'de': its words are then found, and its stop words left out"
+            )
 
     def _set_words(
         self,
@@ -419,16 +438,27 @@ class PrivateCountVectorizer(
         check_is_fitted(self, "vocabulary_")
         return np.array(list(self.vocabulary_), dtype=object)
 
-    def _analyzer(self) -> Callable[[Any], list[str]]:
-        """The function that splits a text into words."""
-        options = {name: getattr(self, name) for name in _SPLITTING}
+    def _rule(self) -> Callable[[Any], list[str]]:
+        """What splits a text into words: the rule of the package, or `analyzer`."""
+        if callable(self.analyzer):
+            return self.analyzer
         try:
-            analyze = CountVectorizer(**options).build_analyzer()
+            return Words.of(
+                language_of(self.candidates),
+                self.token_pattern,
+                lowercase=bool(self.lowercase),
+                strip_accents=self.strip_accents,
+                stop_words=self.stop_words,
+            )
         except (re.error, TypeError) as error:
             raise ValueError(
                 "token_pattern must be a regular expression of a word, got "
                 f"{self.token_pattern!r}: {error}"
             ) from None
+
+    def _analyzer(self) -> Callable[[Any], list[str]]:
+        """The function that splits a text, or bytes, into words."""
+        analyze = CountVectorizer(analyzer=self._rule()).build_analyzer()
 
         def analyzed(document: Any) -> list[str]:
             try:
@@ -446,7 +476,7 @@ class PrivateCountVectorizer(
     def _checked_candidates(self) -> list[str]:
         """The public list without repetitions and terms that no text can produce."""
         given = self.candidates
-        analyze = self._analyzer()
+        rule = self._rule()
         if isinstance(given, str):
             given = load_public_vocabulary(None, language=given)
         terms = list(dict.fromkeys([] if given is None else given))
@@ -454,15 +484,19 @@ class PrivateCountVectorizer(
             raise ValueError(
                 "candidates must be a list of words (str), the most frequent first"
             )
-        possible = [t for t in terms if t in analyze(t)]
-        if len(possible) < len(terms) and not isinstance(self.candidates, str):
-            example = next(term for term in terms if term not in set(possible))
+        if isinstance(rule, Words):
+            forms = [rule.form_of(term) for term in terms]
+        else:
+            analyze = self._analyzer()
+            forms = [term if term in analyze(term) else None for term in terms]
+        unknown = [term for term, form in zip(terms, forms) if form is None]
+        if unknown and not isinstance(self.candidates, str):
             warn_user(
-                f"{len(terms) - len(possible)} of {len(terms)} candidates cannot occur "
-                f"and were left out, for instance {example!r}: lowercase, stop_words, "
-                "token_pattern and analyzer decide which terms a text has"
+                f"{len(unknown)} of {len(terms)} candidates cannot occur "
+                f"and were left out, for instance {unknown[0]!r}: lowercase, "
+                "stop_words, token_pattern and analyzer decide which terms a text has"
             )
-        return possible
+        return list(dict.fromkeys(form for form in forms if form is not None))
 
     def _selection(self) -> Selection:
         """The planned release."""
