@@ -108,18 +108,21 @@ def load_public_vocabulary(
         most. None takes the whole list.
     language : str, default="en"
         The language by its code, such as "de". English needs nothing else. The other
-        languages need the packages wordfreq and stopwordsiso (extra ``languages``).
+        languages need the packages wordfreq and stopwordsiso (extra ``languages``), and
+        Chinese, Japanese and Korean need what splits their texts (extra ``cjk``).
 
     Returns
     -------
     vocabulary : list of str, length n_words
-        The words, the most frequent first, in lower case, of three letters or more.
-        Stop words are left out. A shorter vocabulary is the beginning of a longer one.
+        The words, the most frequent first, in lower case, in the form in which
+        `dplda.PrivateTopicModel` finds them in texts. English words have three letters
+        or more. Stop words are left out. A shorter vocabulary is the beginning of a
+        longer one.
 
     Raises
     ------
     ImportError
-        If the language is not English, and wordfreq or stopwordsiso is not installed.
+        If the language is not English, and a package that it needs is not installed.
     TypeError
         If `n_words` is not an integer.
     ValueError
