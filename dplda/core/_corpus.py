@@ -188,6 +188,8 @@ def positive_entries(
     if isinstance(X, (sp.sparray, sp.spmatrix)):
         _check_structure(X)
         values = X
+    elif (entries := sparse_columns(X)) is not None:
+        values = entries
     else:  # errors of NumPy and scikit-learn print data
         try:
             values = np.asarray(X)
@@ -223,6 +225,27 @@ def positive_entries(
         table = sp.csr_array(table.shape)  # no number is the smallest of none
     check_non_negative(table, f"{name} (it takes word counts)")
     return without_zeros(add_duplicates(table))
+
+
+def sparse_columns(X: Any) -> sp.coo_matrix | None:
+    """The entries of a data frame of sparse columns, which is never made dense.
+
+    None if X is something else, such as a frame with other columns.
+    """
+    types = getattr(X, "dtypes", None)
+    if types is None or not hasattr(X, "sparse"):
+        return None
+    fillings = [getattr(dtype, "fill_value", None) for dtype in types]
+    if None in fillings:
+        return None
+    if any(filling != 0 for filling in fillings):
+        raise ValueError(
+            "X is a data frame of sparse columns that are not filled with 0; pass "
+            "X.sparse.to_dense().fillna(0), or build the columns with "
+            "pandas.SparseDtype(float, 0)"
+        )
+    entries: sp.coo_matrix = X.sparse.to_coo()
+    return entries
 
 
 class ShardOfUnits(Protocol):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
@@ -84,6 +85,11 @@ class Choice:
 
 class OfTexts(TransformerMixin):
     """A transformer of texts, in the words of scikit-learn."""
+
+    # texts are the data, and no metadata that a pipeline routes
+    __metadata_request__fit = {"raw_documents": UNUSED}
+    __metadata_request__transform = {"raw_documents": UNUSED}
+    __metadata_request__score = {"raw_documents": UNUSED}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

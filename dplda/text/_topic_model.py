@@ -114,8 +114,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
         Those of the topic model: how much each topic tells, and which are not to be
         trusted.
-    n_features_in_ : int
-        Number of words.
 
     See Also
     --------
@@ -489,7 +487,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             model_=model,
             components_=model.components_,
             vocabulary_=self.vectorizer_.get_feature_names_out(),
-            n_features_in_=model.n_features_in_,
             n_iter_=model.n_iter_,
             topic_evidence_=model.topic_evidence_,
             weak_topics_=model.weak_topics_,
