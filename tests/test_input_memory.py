@@ -79,3 +79,13 @@ def test_a_frame_of_sparse_columns_stays_sparse():
     unknown = frame.sparse.to_dense().astype(pd.SparseDtype(float, np.nan))
     with pytest.raises(ValueError, match="not filled with 0; pass"):
         check_counts(model, unknown, reset=True)
+
+
+def test_what_a_table_does_not_count_is_refused():
+    pd = pytest.importorskip("pandas")
+    masked = np.ma.masked_equal([[1, 99], [2, 3]], 99)
+    with pytest.raises(ValueError, match=r"masked cells .* X\.filled\(0\)"):
+        check_counts(SubLDA(2, epsilon=1.0), masked, reset=True)
+    with_rows = pd.DataFrame({"Unnamed: 0": [1, 2], "tree": [1, 0], "city": [0, 1]})
+    with pytest.raises(ValueError, match="index_col=0"):
+        check_counts(SubLDA(2, epsilon=1.0), with_rows, reset=True)

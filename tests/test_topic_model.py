@@ -293,7 +293,8 @@ def test_copies_of_texts_are_told_to_the_owner_before_the_charge(vocabulary):
         assert ledger.epsilon_spent == 0
         model.fit(texts, user_ids=np.arange(80) % 8)
         model.set_params(ledger=None)
-        model.fit([*(f"{text} on day {day}" for day, text in enumerate(texts)), "", ""])
+        ways = [f"{i:07b}".translate({48: "a", 49: "b"}) for i in range(len(texts))]
+        model.fit([*map("{} by {}".format, texts, ways), "", ""])
 
 
 def test_a_later_fit_of_the_topic_model_alone_is_charged_like_any_other(tmp_path):
@@ -392,3 +393,23 @@ def test_counts_of_topics_name_what_to_pass_of_a_model_of_texts(fitted):
         dplda.private_topic_counts(fitted, TEXTS, epsilon=1.0)
     counts = fitted.vectorizer_.transform(TEXTS)
     dplda.private_topic_counts(fitted.model_, counts, epsilon=1.0)
+
+
+def test_form_letters_are_told_to_the_owner_before_the_charge():
+    letters = [f"dear customer, your order number {n} is late" for n in range(90)]
+    ledger = Ledger()
+    model = small(ledger=ledger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivateDataWarning)
+        with pytest.raises(PrivateDataWarning, match=r"^89 texts .* but for digits"):
+            model.fit([*TEXTS, *letters])
+    assert ledger.epsilon_spent == 0
+
+
+def test_words_are_marked_as_those_of_the_inner_model(fitted):
+    ours = dplda.displays.top_words(fitted, mark_noise=True, n_top_words=60)
+    inner = dplda.displays.top_words(
+        fitted.model_, fitted.vocabulary_, mark_noise=True, n_top_words=60
+    )
+    assert ours == inner
+    assert any(word.endswith("?") for topic in ours for word in topic)

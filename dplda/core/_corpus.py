@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeGuard
@@ -184,6 +184,11 @@ def positive_entries(
     """
     if are_shards(X):
         raise ValueError(IN_SHARDS)
+    if isinstance(X, np.ma.MaskedArray):  # NumPy would count what is below the mask
+        raise ValueError(
+            "X is a masked array, whose masked cells hold no counts; pass X.filled(0)"
+        )
+    _check_column_names(X)
     values: np.ndarray | sp.sparray | sp.spmatrix
     if isinstance(X, (sp.sparray, sp.spmatrix)):
         _check_structure(X)
@@ -225,6 +230,17 @@ def positive_entries(
         table = sp.csr_array(table.shape)  # no number is the smallest of none
     check_non_negative(table, f"{name} (it takes word counts)")
     return without_zeros(add_duplicates(table))
+
+
+def _check_column_names(X: Any) -> None:
+    """Refuse a table whose first column are the names or numbers of its rows."""
+    names = getattr(X, "columns", ())
+    first = next(iter(names), None) if isinstance(names, Iterable) else None
+    if isinstance(first, str) and first.startswith("Unnamed: "):
+        raise ValueError(
+            f"the first column of X has no name ({first!r} is that of pandas), as the "
+            "names of rows that R writes; read the file with index_col=0"
+        )
 
 
 def sparse_columns(X: Any) -> sp.coo_matrix | None:

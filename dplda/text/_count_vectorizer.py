@@ -69,6 +69,8 @@ LIST = (
 TOKENIZER = (
     "the analyzer treats each document by itself and was not fitted to the documents"
 )
+MANY_FORMS = 0.05  # share of texts; fewer of them hardly make a topic
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 ONE_TEXT = "one document holds everything that one protected unit contributed"
 
 
@@ -269,8 +271,7 @@ class PrivateCountVectorizer(
             seeded=seeded,
         ) as charge:
             texts = column_of(raw_documents)  # private
-            if user_ids is None:
-                warn_of_copies(texts)
+            warn_of_copies(texts, user_ids)
             counts = self._count(texts, user_ids, choice)  # private
             charge.begin()
             self._choose(counts, choice, charge)
@@ -546,11 +547,25 @@ def column_of(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
     return list(raw_documents)
 
 
-def warn_of_copies(texts: list[Any]) -> None:
-    """Tell the owner of the texts that a document may be there twice."""
+def warn_of_copies(texts: list[Any], user_ids: Any) -> None:
+    """Tell the owner of the texts that a document may be there twice.
+
+    Copies of one user are protected together. Letters that differ in numbers alone make
+    a topic of their own, whoever wrote them.
+    """
     # others add nothing
     written = [text for text in texts if isinstance(text, str) and text]
-    if n_copies := len(written) - len({*written}):
+    n_copies = len(written) - len({*written})
+    forms = {hash(text.translate(_NO_DIGITS)) for text in written}
+    n_near = len(written) - n_copies - len(forms)
+    if n_near > MANY_FORMS * len(written):
+        warn_user(
+            f"{n_near} texts repeat another one but for digits, as form letters do: a "
+            "topic may repeat their text; leave all but one of them out (not for "
+            "release)",
+            PrivateDataWarning,
+        )
+    if n_copies and user_ids is None:
         warn_user(
             f"{n_copies} texts repeat another one: a document that is there twice is "
             "protected less than epsilon says; leave copies out (not for release)",

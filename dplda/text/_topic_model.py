@@ -229,8 +229,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             n_streams=2,  # of the words, and of the topics
         ) as charge:
             texts = checked(words, raw_documents, user_ids)  # private
-            if user_ids is None:
-                warn_of_copies(texts)
+            warn_of_copies(texts, user_ids)
             charge.begin()
             self._forget()
             self.vectorizer_ = words
