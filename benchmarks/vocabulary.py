@@ -1,7 +1,7 @@
 """The private vocabulary: which words it finds, and what it does to a topic model.
 
 ``python benchmarks/vocabulary.py [--found] [--missing] [--few] [--models] [--shares]
-[--seeds 3]`` ``[--figures FOLDER]``
+[--letters] [--seeds 3]`` ``[--figures FOLDER]``
 
 `--found`: how many of the 2000 words of highest document frequency are chosen.
 `--missing`: the share of tokens that no chosen word covers, and a figure of it.
@@ -9,12 +9,16 @@
 accuracy at a total epsilon of 4, vocabulary and model together, each seed with a split
 of its own. `--shares`: nats per held-out token that topics explain with the corpus's
 own 2000 words, and what chosen words keep of that, for shares of the budget. The public
-list is the package's English one. delta = 1e-6; means over seeds.
+list is the package's English one. delta = 1e-6; means over seeds. `--letters` (not part
+of the whole): for each language on offer, the share of the letters of running text that
+are in words; it needs the extra `cjk`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import unicodedata
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +33,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dplda import PrivateCountVectorizer, SubLDA
+from dplda.core._words import LEAST, Words
 from dplda.datasets import (
     load_public_vocabulary,
     load_word_vectors,
@@ -49,6 +54,7 @@ def main() -> None:
     parser.add_argument("--few", action="store_true")
     parser.add_argument("--models", action="store_true")
     parser.add_argument("--shares", action="store_true")
+    parser.add_argument("--letters", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--figures", type=Path, help="folder for the figure")
     options = parser.parse_args()
@@ -60,7 +66,9 @@ def main() -> None:
         options.models,
         options.shares,
     )
-    every = not any(asked)
+    every = not any((*asked, options.letters))
+    if options.letters:
+        letters_in_words()
     if options.found or every:
         found_words(options.seeds)
     if options.missing or every:
@@ -72,6 +80,34 @@ def main() -> None:
         models(options.seeds)
     if options.shares or every:
         explained_by_share(options.seeds)
+
+
+def letters_in_words() -> None:
+    """A row for each language: the share of letters that are in words.
+
+    Of the first six articles of the Universal Declaration of Human Rights, and of
+    running text as wordfreq counted its words.
+    """
+    import wordfreq
+
+    path = Path(__file__).parents[1] / "tests" / "declaration.json"
+    declaration = json.loads(path.read_text("utf-8"))
+    print("| language | letters of a word | the declaration | wordfreq |")
+    print("| --- " * 4 + "|")
+    for language, text in declaration.items():
+        rule = Words.of(language)
+        text = unicodedata.normalize("NFC", text)
+        of_text = n_letters("".join(rule(text))) / n_letters(text)
+        counted = wordfreq.get_frequency_dict(language)
+        counted = dict(sorted(counted.items(), key=lambda pair: -pair[1])[:50_000])
+        kept = sum(n_letters("".join(rule(w))) * share for w, share in counted.items())
+        total = sum(n_letters(word) * share for word, share in counted.items())
+        least = LEAST.get(language, 3)
+        print(f"| {language} | {least} | {of_text:.2f} | {kept / total:.2f} |")
+
+
+def n_letters(text: str) -> int:
+    return sum(unicodedata.category(character)[0] == "L" for character in text)
 
 
 def texts_of(name: str) -> list[str]:

@@ -1,11 +1,14 @@
 """Texts and one epsilon in, topics and one guarantee out."""
 
 import math
+import uuid
 import warnings
 
 import numpy as np
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
@@ -110,7 +113,7 @@ def test_a_budget_that_is_too_small_for_both_is_refused_before_a_text_is_read():
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:Upper case characters:UserWarning")
+@pytest.mark.filterwarnings("ignore:.* words of vocabulary cannot occur:UserWarning")
 def test_bad_input_costs_nothing(given, message):
     ledger, options = Ledger(epsilon=8.0), dict(given)
     texts, users = options.pop("texts", TEXTS), options.pop("users", None)
@@ -290,7 +293,8 @@ def test_copies_of_texts_are_told_to_the_owner_before_the_charge(vocabulary):
         assert ledger.epsilon_spent == 0
         model.fit(texts, user_ids=np.arange(80) % 8)
         model.set_params(ledger=None)
-        model.fit([*(f"{text} on day {day}" for day, text in enumerate(texts)), "", ""])
+        ways = [f"{i:07b}".translate({48: "a", 49: "b"}) for i in range(len(texts))]
+        model.fit([*map("{} by {}".format, texts, ways), "", ""])
 
 
 def test_a_later_fit_of_the_topic_model_alone_is_charged_like_any_other(tmp_path):
@@ -335,3 +339,77 @@ def test_a_refit_that_fails_shows_nothing_of_the_model_before(monkeypatch):
     assert not hasattr(model, "epsilon_")
     assert not hasattr(model, "topic_evidence_")
     assert len(model.vectorizer_.get_feature_names_out())  # these words are paid for
+
+
+def test_a_column_of_texts_gives_topics_with_names(fitted, tmp_path):
+    """One input column: its name is no word, and pandas gets named topics."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"note": TEXTS[:9], "age": range(9)})
+    path = tmp_path / "topics.dplda"
+    fitted.save(path)
+    names = [f"privatetopicmodel{k}" for k in range(3)]
+    assert not hasattr(fitted, "n_features_in_")  # texts have none
+    for model in (fitted, dplda.load_release(path)):
+        columns = ColumnTransformer(
+            [
+                ("topics", FrozenEstimator(model), "note"),
+                ("rest", "passthrough", ["age"]),
+            ]
+        )
+        table = columns.set_output(transform="pandas").fit_transform(frame)
+        assert table.columns.tolist() == [*columns.get_feature_names_out()]
+        assert len(table.columns) == 4
+    assert fitted.get_feature_names_out(["note"]).tolist() == names
+
+
+def test_texts_are_the_data_and_no_metadata_to_route():
+    for estimator in (PrivateTopicModel(), PrivateCountVectorizer(epsilon=1.0)):
+        for of_method in estimator.get_metadata_routing().__dict__.values():
+            assert "raw_documents" not in getattr(of_method, "requests", {})
+
+
+def test_uuids_are_ids_of_users():
+    ids = [uuid.UUID(int=user) for user in USERS]
+    by_uuid = small(epsilon=math.inf).fit(TEXTS, user_ids=ids)
+    by_text = small(epsilon=math.inf).fit(TEXTS, user_ids=[*map(str, ids)])
+    np.testing.assert_array_equal(by_uuid.vocabulary_, by_text.vocabulary_)
+    assert by_uuid.privacy_.unit == "user"
+    with pytest.raises(ValueError, match=r"integers only .* UUID"):
+        small().fit(TEXTS, user_ids=[str(ids[0]), *ids[1:]])
+
+
+def test_a_release_takes_the_texts_that_its_model_takes(fitted, tmp_path):
+    path = tmp_path / "topics.dplda"
+    fitted.save(path)
+    released = dplda.load_release(path)
+    kinds = [list, tuple, iter, np.array, lambda texts: dict.fromkeys(texts).keys()]
+    for kind in kinds:
+        expected = fitted.transform(kind(TEXTS[:4]))
+        np.testing.assert_array_equal(released.transform(kind(TEXTS[:4])), expected)
+
+
+def test_counts_of_topics_name_what_to_pass_of_a_model_of_texts(fitted):
+    with pytest.raises(TypeError, match=r"model_.*vectorizer_\.transform"):
+        dplda.private_topic_counts(fitted, TEXTS, epsilon=1.0)
+    counts = fitted.vectorizer_.transform(TEXTS)
+    dplda.private_topic_counts(fitted.model_, counts, epsilon=1.0)
+
+
+def test_form_letters_are_told_to_the_owner_before_the_charge():
+    letters = [f"dear customer, your order number {n} is late" for n in range(90)]
+    ledger = Ledger()
+    model = small(ledger=ledger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivateDataWarning)
+        with pytest.raises(PrivateDataWarning, match=r"^89 texts .* but for digits"):
+            model.fit([*TEXTS, *letters])
+    assert ledger.epsilon_spent == 0
+
+
+def test_words_are_marked_as_those_of_the_inner_model(fitted):
+    ours = dplda.displays.top_words(fitted, mark_noise=True, n_top_words=60)
+    inner = dplda.displays.top_words(
+        fitted.model_, fitted.vocabulary_, mark_noise=True, n_top_words=60
+    )
+    assert ours == inner
+    assert any(word.endswith("?") for topic in ours for word in topic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeGuard
@@ -185,10 +185,17 @@ def positive_entries(
     """
     if are_shards(X):
         raise ValueError(IN_SHARDS)
+    if isinstance(X, np.ma.MaskedArray):  # NumPy would count what is below the mask
+        raise ValueError(
+            "X is a masked array, whose masked cells hold no counts; pass X.filled(0)"
+        )
+    _check_column_names(X)
     values: np.ndarray | sp.sparray | sp.spmatrix
     if isinstance(X, (sp.sparray, sp.spmatrix)):
         _check_structure(X)
         values = X
+    elif (entries := sparse_columns(X)) is not None:
+        values = entries
     else:  # errors of NumPy and scikit-learn print data
         try:
             values = np.asarray(X)
@@ -224,6 +231,38 @@ def positive_entries(
         table = sp.csr_array(table.shape)  # no number is the smallest of none
     check_non_negative(table, f"{name} (it takes word counts)")
     return without_zeros(add_duplicates(table))
+
+
+def _check_column_names(X: Any) -> None:
+    """Refuse a table whose first column are the names or numbers of its rows."""
+    names = getattr(X, "columns", ())
+    first = next(iter(names), None) if isinstance(names, Iterable) else None
+    if isinstance(first, str) and first.startswith("Unnamed: "):
+        raise ValueError(
+            f"the first column of X has no name ({first!r} is that of pandas), as the "
+            "names of rows that R writes; read the file with index_col=0"
+        )
+
+
+def sparse_columns(X: Any) -> sp.coo_matrix | None:
+    """The entries of a data frame of sparse columns, which is never made dense.
+
+    None if X is something else, such as a frame with other columns.
+    """
+    types = getattr(X, "dtypes", None)
+    if types is None or not hasattr(X, "sparse"):
+        return None
+    fillings = [getattr(dtype, "fill_value", None) for dtype in types]
+    if None in fillings:
+        return None
+    if any(filling != 0 for filling in fillings):
+        raise ValueError(
+            "X is a data frame of sparse columns that are not filled with 0; pass "
+            "X.sparse.to_dense().fillna(0), or build the columns with "
+            "pandas.SparseDtype(float, 0)"
+        )
+    entries: sp.coo_matrix = X.sparse.to_coo()
+    return entries
 
 
 class ShardOfUnits(Protocol):

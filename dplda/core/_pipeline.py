@@ -21,6 +21,7 @@ from dplda.core._texts import (
     words_after,
     words_of,
 )
+from dplda.core._words import Words
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, epsilon_of
 from dplda.privacy._events import Event
 
@@ -276,6 +277,8 @@ def _only_counts(step: BaseEstimator) -> bool:
     """Whether a step counts words without functions or stop words of the caller."""
     if type(step) is not CountVectorizer:
         return False
+    if isinstance(step.analyzer, Words):
+        return not step.analyzer.stop_words
     functions = (step.preprocessor, step.tokenizer, step.analyzer)
     if any(callable(function) for function in functions):
         return False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
@@ -16,14 +16,14 @@ Step: TypeAlias = tuple[str, BaseEstimator]  # of a pipeline: its name, its esti
 
 
 def texts_in(X: object) -> list[str] | None:
-    """The texts of a list or a column.
+    """The texts of a column, or of what gives one after the other.
 
     None if X is something else, such as a matrix of counts.
     """
     if isinstance(X, (str, bytes)):
         raise ValueError("X is a single text; pass [text]")
-    is_column = not sp.issparse(X) and len(getattr(X, "shape", ())) == 1
-    if not isinstance(X, Iterable) or not (is_column or isinstance(X, (list, tuple))):
+    is_column = len(getattr(X, "shape", (0,))) == 1 and not sp.issparse(X)
+    if not (isinstance(X, Iterable) and is_column) or isinstance(X, Mapping):
         return None
     documents = list(X)
     if not any(_may_be_text(document) for document in documents):
@@ -33,6 +33,7 @@ def texts_in(X: object) -> list[str] | None:
 
 def only_texts(name: str, documents: Iterable[object]) -> list[str]:
     """The documents, all of which must be texts."""
+    documents = list(documents)
     kinds = {
         type(document).__name__
         for document in documents
@@ -133,3 +134,7 @@ class CountsBySettings:
 
     A class says so of itself: what inherits from it may count in another way.
     """
+
+    def _rule(self) -> Callable[[Any], list[str]]:
+        """What splits a text into words: `Words`, or a function of the caller."""
+        raise NotImplementedError

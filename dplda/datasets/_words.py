@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import unicodedata
 import zlib
 from functools import lru_cache
 from importlib import resources
 
 import numpy as np
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.utils import Bunch
 
+from dplda.core._words import Words
 from dplda.datasets._word_vectors import _embedded
 from dplda.leaf._checks import check_integer
 
@@ -105,18 +108,21 @@ def load_public_vocabulary(
         most. None takes the whole list.
     language : str, default="en"
         The language by its code, such as "de". English needs nothing else. The other
-        languages need the packages wordfreq and stopwordsiso (extra ``languages``).
+        languages need the packages wordfreq and stopwordsiso (extra ``languages``), and
+        Chinese, Japanese and Korean need what splits their texts (extra ``cjk``).
 
     Returns
     -------
     vocabulary : list of str, length n_words
-        The words, the most frequent first, in lower case, of three letters or more.
-        Stop words are left out. A shorter vocabulary is the beginning of a longer one.
+        The words, the most frequent first, in lower case, in the form in which
+        `dplda.PrivateTopicModel` finds them in texts. English words have three letters
+        or more. Stop words are left out. A shorter vocabulary is the beginning of a
+        longer one.
 
     Raises
     ------
     ImportError
-        If the language is not English, and wordfreq or stopwordsiso is not installed.
+        If the language is not English, and a package that it needs is not installed.
     TypeError
         If `n_words` is not an integer.
     ValueError
@@ -151,6 +157,17 @@ def load_public_vocabulary(
     return list(words[:n_words])
 
 
+def languages() -> list[str]:
+    """The languages on offer, as far as installed packages have them."""
+    try:
+        import stopwordsiso
+        import wordfreq
+    except ImportError:
+        return ["en"]
+    in_both = stopwordsiso.langs() & wordfreq.available_languages().keys()
+    return sorted({"en", *in_both})
+
+
 @lru_cache
 def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
     """Frequent words of a language, most frequent first, and those without a subject.
@@ -159,8 +176,6 @@ def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
     BBC, docstrings and definitions.
     """
     if language == "en":
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
         rank, _ = _embedded()
         ranked = [word for word in rank if _WORD.fullmatch(word)]
         stop_words = set(ENGLISH_STOP_WORDS)
@@ -171,6 +186,7 @@ def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
+    """Frequent words and stop words, in the form in which texts have them."""
     try:
         import stopwordsiso
         import wordfreq
@@ -180,11 +196,15 @@ def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
             "stopwordsiso (dplda's extra 'languages'); without them there is English, "
             "language='en'"
         ) from error
-    in_both = stopwordsiso.langs() & wordfreq.available_languages().keys()
-    known = sorted({"en", *in_both})
-    if language not in known:
-        raise ValueError(f"language must be one of {known}, got {language!r}")
-    stop_words = stopwordsiso.stopwords(language)
+    if language not in languages():
+        raise ValueError(f"language must be one of {languages()}, got {language!r}")
     frequent = wordfreq.top_n_list(language, 4 * LONGEST)
-    words = [w for w in frequent if w.isalpha() and len(w) > 2 and w not in stop_words]
-    return words[:LONGEST], stop_words
+    stop_words = [*stopwordsiso.stopwords(language)]
+    if not unicodedata.name(frequent[0][0]).startswith("LATIN"):
+        stop_words += ENGLISH_STOP_WORDS  # in another script they are quotations
+    given = Words.of(language, stop_words=stop_words)
+    whole = (words[0] for words in map(given, frequent) if len(words) == 1)
+    ranked: dict[str, None] = {}  # without repetitions
+    while len(ranked) < LONGEST and (word := next(whole, None)):
+        ranked[word] = None
+    return [*ranked], {*given.stop_words}

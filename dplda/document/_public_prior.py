@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.core._corpus import Corpus, positive_entries
 from dplda.core._texts import column_words, texts_in
+from dplda.core._words import counter_of
 from dplda.document._word_totals import WordTotals
 from dplda.gibbs._frozen_table import MAX_COMPONENTS
 from dplda.gibbs._gibbslda import average_counts
@@ -209,7 +209,7 @@ def _counts(X: object, vocabulary: object, words: list[str] | None) -> sp.csr_ar
                 "texts need vocabulary=, the vectorizer that counts the private texts: "
                 "the columns of both must be the same words"
             )
-        vectorizer = CountVectorizer(vocabulary=words)
+        vectorizer = counter_of(words)
         if hasattr(vocabulary, "transform"):
             vectorizer = vocabulary
         # of words that private texts lack; these are public

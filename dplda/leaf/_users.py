@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from numbers import Integral
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -70,6 +71,8 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
             f"user_ids must have one id for each row of X, got {found} ids than rows; "
             "select rows of both alike"
         )
+    if len(ids) and all(isinstance(i, UUID) for i in ids):
+        ids = np.array([str(i) for i in ids], dtype=object)
     kinds = {type(i) for i in ids}
     whole = all(issubclass(kind, Integral) and kind is not bool for kind in kinds)
     if not whole and not all(issubclass(kind, str) for kind in kinds):

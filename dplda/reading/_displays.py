@@ -149,7 +149,8 @@ def _with_names(
 
 def _noise(estimator: BaseEstimator) -> np.ndarray:
     """Mask (n_components, n_words) of words that do not stand out of the noise."""
-    std = getattr(estimator, "components_std_", None)
+    model = getattr(estimator, "model_", estimator)  # of a model of texts
+    std = getattr(model, "components_std_", None)
     if std is None or not np.any(std):
         return np.zeros(estimator.components_.shape, bool)
     return ~standing_words(estimator.components_, std)

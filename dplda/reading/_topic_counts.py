@@ -108,6 +108,11 @@ def private_topic_counts(
     """
     check_model(model)
     if not isinstance(model, BaseLDA) or model.doc_topic_prior is None:
+        if hasattr(model, "model_") and hasattr(model, "vectorizer_"):
+            raise TypeError(
+                f"model must be a topic model of counts, got {type(model).__name__}; "
+                "pass its model_, and as X the counts vectorizer_.transform(texts)"
+            )
         raise TypeError(
             "model must be a topic model of dplda with a doc_topic_prior, got "
             f"{type(model).__name__}; the proof is about the inference of these "

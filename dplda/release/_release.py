@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from dplda.core._texts import (
     thawed,
     words_of,
 )
+from dplda.core._words import Words
 from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
 from dplda.leaf._messages import log_event, warn_user
@@ -93,6 +94,7 @@ _TABLES = {
 _SETTINGS = (
     "analyzer",
     "binary",
+    "language",
     "lowercase",
     "ngram_range",
     "stop_words",
@@ -374,6 +376,12 @@ def settings_of(vectorizer: BaseEstimator) -> dict[str, object]:
             "count"
         )
     given = CountVectorizer().get_params() | vectorizer.get_params(deep=False)
+    by_settings = isinstance(vectorizer, CountsBySettings)
+    rule = vectorizer._rule() if by_settings else given["analyzer"]
+    given["language"] = None  # as scikit-learn splits
+    if isinstance(rule, Words):
+        stop_words = sorted(rule.stop_words) or None
+        given |= vars(rule) | {"analyzer": "word", "stop_words": stop_words}
     for name in _FUNCTIONS:
         if callable(given[name]):
             raise TypeError(
@@ -464,10 +472,7 @@ def vectorizer_from(settings: object, words: list[str] | None) -> CountVectorize
         )
     try:
         _check_settings(**settings)
-        span = tuple(settings["ngram_range"])
-        vectorizer = CountVectorizer(
-            vocabulary=words, **settings | {"ngram_range": span}
-        )
+        vectorizer = CountVectorizer(vocabulary=words, **_counting(**settings))
         vectorizer._validate_params()
     except (TypeError, ValueError, re.error, OverflowError, RecursionError):
         raise ValueError(
@@ -476,8 +481,22 @@ def vectorizer_from(settings: object, words: list[str] | None) -> CountVectorize
     return vectorizer
 
 
+def _counting(
+    *, language: str | None, analyzer: str, binary: bool, **splitting: Any
+) -> dict[str, object]:
+    """Parameters of a CountVectorizer, of settings that were checked."""
+    span = tuple(splitting.pop("ngram_range"))
+    if language is None:
+        given = {"analyzer": analyzer, "binary": binary, "ngram_range": span}
+        return given | splitting
+    pattern = splitting.pop("token_pattern")
+    rule = Words.of(language, pattern, **splitting)
+    return {"analyzer": rule, "binary": binary, "lowercase": False}
+
+
 def _check_settings(
     *,
+    language: str | None,
     ngram_range: Sequence[int],
     stop_words: Iterable[str] | None,
     token_pattern: str | None,
@@ -485,6 +504,11 @@ def _check_settings(
     **others: object,
 ) -> None:
     """ValueError or TypeError for settings that scikit-learn lets pass."""
+    if language is not None:
+        if not (isinstance(language, str) and re.fullmatch("[a-z]{2,3}", language)):
+            raise ValueError("language must be a code of two or three letters")
+        if analyzer != "word" or [*ngram_range] != [1, 1]:
+            raise ValueError("in a language, words are counted")
     if [type(n) for n in ngram_range] != [int, int]:
         raise ValueError("ngram_range must be two integers")
     least, most = ngram_range

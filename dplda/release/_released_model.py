@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda._version import __version__
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import are_shards
+from dplda.core._corpus import are_shards, sparse_columns
 from dplda.core._texts import texts_in
 from dplda.privacy import Guarantee
 
@@ -102,7 +102,8 @@ class ReleasedModel(BaseLDA):
         self._check_words(names)
         if in_shards:
             return X
-        return X.sparse.to_coo() if hasattr(X, "sparse") else np.asarray(X)
+        entries = sparse_columns(X)
+        return np.asarray(X) if entries is None else entries
 
     def _check_words(self, names: Iterable[object]) -> None:
         names = list(names)
@@ -122,9 +123,12 @@ class ReleasedModel(BaseLDA):
         self, input_features: Iterable[object] | None = None
     ) -> np.ndarray:
         check_is_fitted(self)
-        if input_features is not None and self.vocabulary_ is not None:
-            self._check_words(input_features)
-        return super().get_feature_names_out(input_features)
+        names = None if input_features is None else list(input_features)
+        if self.vectorizer_ is not None and names is not None and len(names) == 1:
+            names = None  # the column of the texts
+        if names is not None and self.vocabulary_ is not None:
+            self._check_words(names)
+        return super().get_feature_names_out(names)
 
     def __sklearn_clone__(self) -> ReleasedModel:
         return self

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import warn_of_coverage
@@ -36,7 +37,9 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.core._texts import CountsBySettings
+from dplda.core._words import Words, language_of
 from dplda.datasets import load_public_vocabulary, load_word_vectors
+from dplda.datasets._words import language_words
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
@@ -66,9 +69,9 @@ LIST = (
 TOKENIZER = (
     "the analyzer treats each document by itself and was not fitted to the documents"
 )
+MANY_FORMS = 0.05  # share of texts; fewer of them hardly make a topic
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 ONE_TEXT = "one document holds everything that one protected unit contributed"
-# the parameters of CountVectorizer that say how a text becomes words
-_SPLITTING = ("strip_accents", "lowercase", "stop_words", "token_pattern", "analyzer")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,11 @@ class Choice:
 
 class OfTexts(TransformerMixin):
     """A transformer of texts, in the words of scikit-learn."""
+
+    # texts are the data, and no metadata that a pipeline routes
+    __metadata_request__fit = {"raw_documents": UNUSED}
+    __metadata_request__transform = {"raw_documents": UNUSED}
+    __metadata_request__score = {"raw_documents": UNUSED}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -126,14 +134,15 @@ class PrivateCountVectorizer(
         ones do. A public constant.
     strip_accents : {"ascii", "unicode"} or None, default=None
         How to remove accents. This and the next four parameters have the meaning of
-        :class:`~sklearn.feature_extraction.text.CountVectorizer`. They must not have
-        been learned from the texts.
+        :class:`~sklearn.feature_extraction.text.CountVectorizer`, for texts in one form
+        of Unicode. They must not have been learned from the texts.
     lowercase : bool, default=True
         Whether to turn texts into lower case.
     stop_words : {"english"}, list or None, default=None
         A public list of words that do not count.
-    token_pattern : str, default=r"(?u)\b\w\w+\b"
-        Regular expression of a word.
+    token_pattern : str or None, default=r"(?u)\b\w\w+\b"
+        Regular expression of a word. None takes letters alone, as many as words of the
+        language have: three or more of English.
     analyzer : "word" or callable, default="word"
         A function from a text to its words, in place of the five parameters before.
     ledger
@@ -262,8 +271,7 @@ class PrivateCountVectorizer(
             seeded=seeded,
         ) as charge:
             texts = column_of(raw_documents)  # private
-            if user_ids is None:
-                warn_of_copies(texts)
+            warn_of_copies(texts, user_ids)
             counts = self._count(texts, user_ids, choice)  # private
             charge.begin()
             self._choose(counts, choice, charge)
@@ -317,6 +325,24 @@ class PrivateCountVectorizer(
                 choice.vectors,
             )  # public
         self._set_words(found, weights, best, selection, guarantee)
+        self._warn_of_language(found, weights, choice)
+
+    def _warn_of_language(
+        self, found: np.ndarray, weights: np.ndarray, choice: Choice
+    ) -> None:
+        """Warn of texts in another language than the list, by what was released."""
+        if not isinstance(self.candidates, str):
+            return
+        least = choice.selection.threshold / choice.selection.radius
+        passing = {*found[weights >= least]}
+        _, stop_words = language_words(self.candidates)
+        unlisted = passing.difference(choice.candidates, stop_words)
+        if 2 * len(unlisted) > len(passing):
+            warn_user(
+                "most words that pass the threshold are not in the list of language "
+                f"{self.candidates!r}; if the texts are in another language, name it, "
+                "such as 'de': its words are then found, and its stop words left out"
+            )
 
     def _set_words(
         self,
@@ -419,16 +445,27 @@ class PrivateCountVectorizer(
         check_is_fitted(self, "vocabulary_")
         return np.array(list(self.vocabulary_), dtype=object)
 
-    def _analyzer(self) -> Callable[[Any], list[str]]:
-        """The function that splits a text into words."""
-        options = {name: getattr(self, name) for name in _SPLITTING}
+    def _rule(self) -> Callable[[Any], list[str]]:
+        """What splits a text into words: the rule of the package, or `analyzer`."""
+        if callable(self.analyzer):
+            return self.analyzer
         try:
-            analyze = CountVectorizer(**options).build_analyzer()
+            return Words.of(
+                language_of(self.candidates),
+                self.token_pattern,
+                lowercase=bool(self.lowercase),
+                strip_accents=self.strip_accents,
+                stop_words=self.stop_words,
+            )
         except (re.error, TypeError) as error:
             raise ValueError(
                 "token_pattern must be a regular expression of a word, got "
                 f"{self.token_pattern!r}: {error}"
             ) from None
+
+    def _analyzer(self) -> Callable[[Any], list[str]]:
+        """The function that splits a text, or bytes, into words."""
+        analyze = CountVectorizer(analyzer=self._rule()).build_analyzer()
 
         def analyzed(document: Any) -> list[str]:
             try:
@@ -446,7 +483,7 @@ class PrivateCountVectorizer(
     def _checked_candidates(self) -> list[str]:
         """The public list without repetitions and terms that no text can produce."""
         given = self.candidates
-        analyze = self._analyzer()
+        rule = self._rule()
         if isinstance(given, str):
             given = load_public_vocabulary(None, language=given)
         terms = list(dict.fromkeys([] if given is None else given))
@@ -454,15 +491,19 @@ class PrivateCountVectorizer(
             raise ValueError(
                 "candidates must be a list of words (str), the most frequent first"
             )
-        possible = [t for t in terms if t in analyze(t)]
-        if len(possible) < len(terms) and not isinstance(self.candidates, str):
-            example = next(term for term in terms if term not in set(possible))
+        if isinstance(rule, Words):
+            forms = [rule.form_of(term) for term in terms]
+        else:
+            analyze = self._analyzer()
+            forms = [term if term in analyze(term) else None for term in terms]
+        unknown = [term for term, form in zip(terms, forms) if form is None]
+        if unknown and not isinstance(self.candidates, str):
             warn_user(
-                f"{len(terms) - len(possible)} of {len(terms)} candidates cannot occur "
-                f"and were left out, for instance {example!r}: lowercase, stop_words, "
-                "token_pattern and analyzer decide which terms a text has"
+                f"{len(unknown)} of {len(terms)} candidates cannot occur "
+                f"and were left out, for instance {unknown[0]!r}: lowercase, "
+                "stop_words, token_pattern and analyzer decide which terms a text has"
             )
-        return possible
+        return list(dict.fromkeys(form for form in forms if form is not None))
 
     def _selection(self) -> Selection:
         """The planned release."""
@@ -506,11 +547,25 @@ def column_of(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
     return list(raw_documents)
 
 
-def warn_of_copies(texts: list[Any]) -> None:
-    """Tell the owner of the texts that a document may be there twice."""
+def warn_of_copies(texts: list[Any], user_ids: Any) -> None:
+    """Tell the owner of the texts that a document may be there twice.
+
+    Copies of one user are protected together. Letters that differ in numbers alone make
+    a topic of their own, whoever wrote them.
+    """
     # others add nothing
     written = [text for text in texts if isinstance(text, str) and text]
-    if n_copies := len(written) - len({*written}):
+    n_copies = len(written) - len({*written})
+    forms = {hash(text.translate(_NO_DIGITS)) for text in written}
+    n_near = len(written) - n_copies - len(forms)
+    if n_near > MANY_FORMS * len(written):
+        warn_user(
+            f"{n_near} texts repeat another one but for digits, as form letters do: a "
+            "topic may repeat their text; leave all but one of them out (not for "
+            "release)",
+            PrivateDataWarning,
+        )
+    if n_copies and user_ids is None:
         warn_user(
             f"{n_copies} texts repeat another one: a document that is there twice is "
             "protected less than epsilon says; leave copies out (not for release)",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -30,6 +29,7 @@ from dplda.core._private_fit import (
 )
 from dplda.core._signal import MEANING, NOT_TESTED
 from dplda.core._texts import only_texts
+from dplda.core._words import counter_of, language_of, letters, rule_of
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import language_words
 from dplda.document._document_lda import DocumentLDA
@@ -49,8 +49,6 @@ from dplda.text._count_vectorizer import (
     column_of,
     warn_of_copies,
 )
-
-WORD = r"(?u)\b[^\W\d_]{3,}\b"  # three letters or more, as in the public lists
 
 
 class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimator):
@@ -119,8 +117,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
         Those of the topic model: how clearly each topic is confirmed, and which are not
         shown to be more than noise.
-    n_features_in_ : int
-        Number of words.
 
     See Also
     --------
@@ -236,8 +232,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             n_streams=2,  # of the words, and of the topics
         ) as charge:
             texts = checked(words, raw_documents, user_ids)  # private
-            if user_ids is None:
-                warn_of_copies(texts)
+            warn_of_copies(texts, user_ids)
             charge.begin()
             self._forget()
             self.vectorizer_ = words
@@ -392,7 +387,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 epsilon=epsilon,
                 delta=self.delta,
                 candidates=self.vocabulary,
-                token_pattern=WORD,
+                token_pattern=letters(language_of(self.vocabulary)),
                 max_features=self.max_features,
                 random_state=seed,
                 stop_words=stop_words,
@@ -401,7 +396,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             raise ValueError(
                 "vocabulary must hold words (str) alone; leave out what is none"
             )
-        given = CountVectorizer(vocabulary=self.vocabulary, stop_words=stop_words)
+        given = given_words(self.vocabulary, stop_words)
         return given.fit([])  # a fit to no text checks that words differ
 
     def _expected(self, for_topics: float) -> Plan | None:
@@ -466,7 +461,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         return "en" if is_english or self.word_vectors == "en" else None
 
     def _stop_words(self) -> list[str] | None:
-        """Public words that do not count, as far as a text can have them."""
+        """Public words that do not count."""
         words = self.stop_words
         if words == "auto":
             words = (
@@ -474,10 +469,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 if isinstance(self.vocabulary, str)
                 else None
             )
-        if words is None:
-            return None
-        analyze = CountVectorizer(token_pattern=WORD).build_analyzer()
-        return [word for word in sorted(words) if analyze(word) == [word]]
+        return None if words is None else sorted(words)
 
     def _publish(self, model: Any) -> None:
         """Set the fitted attributes of both steps, with one guarantee."""
@@ -498,7 +490,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             model_=model,
             components_=model.components_,
             vocabulary_=self.vectorizer_.get_feature_names_out(),
-            n_features_in_=model.n_features_in_,
             n_iter_=model.n_iter_,
             topic_evidence_=model.topic_evidence_,
             weak_topics_=model.weak_topics_,
@@ -525,15 +516,32 @@ def _or_without(name: str, make: Callable[[], np.ndarray]) -> np.ndarray | None:
         return None
 
 
+def given_words(
+    vocabulary: Sequence[str], stop_words: list[str] | None
+) -> CountVectorizer:
+    """A vectorizer of given words; warns of those that no text can have."""
+    rule = rule_of(vocabulary, stop_words=stop_words)
+    forms = [rule.form_of(word) for word in vocabulary]
+    unknown = [word for word, form in zip(vocabulary, forms) if form is None]
+    if unknown:
+        warn_user(
+            f"{len(unknown)} of {len(forms)} words of vocabulary cannot occur, for "
+            f"instance {unknown[0]!r}, and their columns hold noise alone; leave them "
+            "out. Words are in lower case, without spaces and signs, and no stop words"
+        )
+    words = [form or word for word, form in zip(vocabulary, forms)]
+    return counter_of(words, stop_words=stop_words)
+
+
 def checked(vectorizer: Any, raw_documents: Any, user_ids: Any) -> list[str]:
     """The texts, or an error that quotes neither text nor id."""
     texts = only_texts("raw_documents", column_of(raw_documents))
     is_given = isinstance(vectorizer, CountVectorizer)
-    found = (
-        vectorizer.transform(texts).nnz
-        if is_given
-        else any(map(re.compile(WORD).search, texts))
-    )
+    if is_given:
+        found = bool(vectorizer.transform(texts).nnz)
+    else:  # stop words are words, too
+        rule = dataclasses.replace(vectorizer._rule(), stop_words=frozenset())
+        found = any(map(rule, texts))
     if len(texts) < 2 or not found:
         known = "a word of the vocabulary" if is_given else "words"
         got = "fewer texts" if len(texts) < 2 else f"texts of which none has {known}"

@@ -1,0 +1,283 @@
+"""What a word is: one rule for texts, stop words, candidates and given words.
+
+`Words` is the rule. A text is brought into one form first (`plain`), and a regular
+expression then finds its words. Of plain ASCII, these are the words that
+scikit-learn's CountVectorizer finds.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    strip_accents_ascii,
+    strip_accents_unicode,
+)
+
+UNKNOWN = "und"  # undetermined, in the codes of languages
+# Written without spaces, or with particles that are joined to words: wordfreq splits.
+WITHOUT_SPACES = ("ja", "ko", "zh")
+TWO_OR_MORE = r"(?u)\b\w\w+\b"  # as in scikit-learn
+# Least letters of a word: as many as leave tokens .9 of the letters of running text,
+# and no more than 3 (`benchmarks/vocabulary.py --letters`).
+LEAST = {
+    **dict.fromkeys(("ar", "bg", "bn", "ca", "da", "es", "fa"), 2),
+    **dict.fromkeys(("fr", "it", "pt", "ro", "sl", "ur", "vi"), 2),
+    **dict.fromkeys(("hi", *WITHOUT_SPACES), 1),  # vowels of Hindi are marks
+}
+_ACCENTS = {"ascii": strip_accents_ascii, "unicode": strip_accents_unicode}
+# Of a language, what to write in the place of what; its word list does the same.
+_SPELLING = {
+    "ca": (("l·l", "ŀl"),),  # one word
+    "el": ((r"\N{GREEK SMALL LETTER SIGMA}\b", "\N{GREEK SMALL LETTER FINAL SIGMA}"),),
+    "ro": (("ş", "ș"), ("ţ", "ț")),  # a comma, for which old fonts had a cedilla
+    "tr": (("ș", "ş"), ("ț", "ţ")),
+    # a letter of its words
+    "uk": (
+        (
+            r"(?<=\w)['\N{RIGHT SINGLE QUOTATION MARK}](?=\w)",
+            "\N{MODIFIER LETTER APOSTROPHE}",
+        ),
+    ),
+}
+_ASCII = bytes(range(128))
+# The characters that Unicode wants to be ignored, but for the space of no width: soft
+# hyphens, joiners, directions, variants. First and last ones.
+_UNSEEN = (
+    (0x00AD, 0x00AD),
+    (0x034F, 0x034F),
+    (0x061C, 0x061C),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x200C, 0x200F),
+    (0x202A, 0x202E),
+    (0x2060, 0x206F),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFF8),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
+    (0xE0000, 0xE0FFF),
+)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Splits a text into words, as a reader of its language does.
+
+    An instance is an `analyzer` of a CountVectorizer, and its fields are public.
+    """
+
+    language: str = UNKNOWN
+    token_pattern: str = TWO_OR_MORE  # finds words in the plain form
+    lowercase: bool = True
+    strip_accents: str | Callable[[str], str] | None = None
+    stop_words: frozenset[str] = frozenset()  # that do not count, in the plain form
+
+    @classmethod
+    def of(
+        cls,
+        language: str,
+        token_pattern: str | None = None,
+        *,
+        lowercase: bool = True,
+        strip_accents: str | Callable[[str], str] | None = None,
+        stop_words: str | Iterable[str] | None = None,
+    ) -> Words:
+        """The rule of parameters of the caller, which are those of CountVectorizer.
+
+        Without a pattern, words are of letters alone.
+        """
+        if token_pattern is None:
+            token_pattern = letters(language)
+        theirs = CountVectorizer(
+            token_pattern=token_pattern,
+            strip_accents=strip_accents,
+            stop_words=stop_words,
+        )
+        # the errors of the library, if it does not know one of them
+        theirs.build_tokenizer()
+        theirs.build_preprocessor()
+        given = theirs.get_stop_words() or ()
+        forms = frozenset(plain(word, language, lowercase) for word in given)
+        return cls(language, token_pattern, lowercase, strip_accents, forms)
+
+    def __call__(self, text: str) -> list[str]:
+        """The words of a text, in order."""
+        text = plain(text, self.language, self.lowercase)
+        strip = self.strip_accents
+        if strip is not None:
+            text = _ACCENTS[strip](text) if isinstance(strip, str) else strip(text)
+        words = _found(re.compile(self.token_pattern), text)
+        if not self.stop_words:
+            return words
+        return [word for word in words if word not in self.stop_words]
+
+    def form_of(self, term: str) -> str | None:
+        """A public term in the form that texts have it; None if no text can have it.
+
+        Its case is the caller's.
+        """
+        words = self(term)
+        if term in words:
+            return term
+        is_written_otherwise = len(words) == 1 and term == term.lower()
+        return words[0] if is_written_otherwise else None
+
+
+def counter_of(
+    words: Sequence[str], *, stop_words: Iterable[str] | None = None
+) -> CountVectorizer:
+    """A vectorizer that counts given public words, a column each, in their order."""
+    rule = rule_of(words, stop_words=stop_words)
+    return CountVectorizer(analyzer=rule, lowercase=False, vocabulary=words)
+
+
+def rule_of(words: Sequence[str], *, stop_words: Iterable[str] | None = None) -> Words:
+    """The rule for texts of which given public words are counted."""
+    language = language_of(words)
+    pattern = TWO_OR_MORE if language == UNKNOWN else letters(language)
+    return Words.of(language, pattern, stop_words=stop_words)
+
+
+def letters(language: str) -> str:
+    """The pattern of words of letters alone, of as many as words of a language have."""
+    return rf"(?u)\b[^\W\d_]{{{LEAST.get(language, 3)},}}\b"
+
+
+def language_of(words: object) -> str:
+    """The language that texts of public words are split in.
+
+    It is named by its code, or told by the script of listed words.
+    """
+    if isinstance(words, str):
+        return words
+    if not isinstance(words, Iterable):
+        return UNKNOWN
+    named = "".join(word for word in words if isinstance(word, str))
+    if re.search("[\u3040-\u30ff]", named):  # kana
+        return "ja"
+    if re.search("[\u1100-\u11ff\uac00-\ud7a3]", named):  # Hangul
+        return "ko"
+    return "zh" if re.search("[\u3400-\u4dbf\u4e00-\u9fff]", named) else UNKNOWN
+
+
+def plain(text: str, language: str = UNKNOWN, lowercase: bool = True) -> str:
+    """A text in the form in which its words are compared.
+
+    Characters that nobody sees are left out. Ligatures, letters of full width and other
+    forms of a letter become the letter (NFKC of Unicode), and signs that would become
+    letters or digits are spaces. Points for vowels of Arabic and Hebrew go, as readers
+    write without them. Where a language has no spaces, words get some.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+        table = _replaced()
+        for character in table.keys() & _others(text):
+            text = text.replace(character, table[character])
+        text = unicodedata.normalize("NFKC", text)
+    if lowercase:
+        text = _lower(text, language)
+    for written, meant in _SPELLING.get(language, ()):
+        text = re.sub(written, meant, text)
+    if language in WITHOUT_SPACES:
+        text = _with_spaces(text, language)
+    return text
+
+
+def _lower(text: str, language: str) -> str:
+    """A text in lower case, in which a word has one form."""
+    if language == "tr":
+        text = text.replace("I", "\N{LATIN SMALL LETTER DOTLESS I}")
+    if text.isascii():
+        return text.lower()
+    # capitals have two letters for ß, and a small dotted I would be two characters
+    return text.replace("İ", "i").lower().replace("ß", "ss")
+
+
+def _with_spaces(text: str, language: str) -> str:
+    """A text whose words the segmenter of the language's word list has set apart."""
+    tokenize = segmenter(language)
+    words = [word for line in text.splitlines() for word in tokenize(line, language)]
+    return " ".join(words)
+
+
+def segmenter(language: str) -> Callable[[str, str], list[str]]:
+    """The function that splits texts of a language without spaces.
+
+    Raises
+    ------
+    ImportError
+        If a package is missing.
+    """
+    try:
+        from wordfreq import lossy_tokenize
+
+        lossy_tokenize("", language)
+    except ImportError as error:
+        raise ImportError(
+            f"words of language {language!r} are not set apart by spaces, and the "
+            "packages that split its texts are missing; install wordfreq[cjk] and "
+            "stopwordsiso (dplda's extra 'cjk')"
+        ) from error
+    tokenize: Callable[[str, str], list[str]] = lossy_tokenize
+    return tokenize
+
+
+def _found(pattern: re.Pattern[str], text: str) -> list[str]:
+    """All matches in a text, whose combining marks belong to the letters before.
+
+    `re` takes marks for no letters, so that the pattern is looked for without them.
+    """
+    marks = _marks() & _others(text)
+    if not marks:
+        return pattern.findall(text)
+    kept = [i for i, character in enumerate(text) if character not in marks]
+    unmarked = "".join([text[i] for i in kept])
+    kept.append(len(text))
+    spans = [match.span(pattern.groups) for match in pattern.finditer(unmarked)]
+    return [text[kept[begin] : kept[end]] for begin, end in spans]
+
+
+def _others(text: str) -> set[str]:
+    """The characters of a text that are not ASCII."""
+    if text.isascii():
+        return set()
+    # bytes, because a regular expression takes seven times as long
+    others = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    return set(others.decode("utf-8", "surrogatepass"))
+
+
+@lru_cache(maxsize=1)
+def _replaced() -> dict[str, str]:
+    """What to write in the place of characters that are no part of a word."""
+    points = {c: "" for c in _characters("Mn") if "\u0590" <= c <= "\u08ff"}
+    unseen = {chr(c): "" for first, last in _UNSEEN for c in range(first, last + 1)}
+    # other forms of letters and digits, as in ™ and ½, would join the word before
+    signs = {
+        c: " "
+        for c in _characters("P", "S", "Z")
+        if unicodedata.normalize("NFKC", c) != c
+    }
+    numbers = {c: " " for c in _characters("No")}  # such as ²
+    return points | {"\N{ARABIC TATWEEL}": ""} | signs | numbers | unseen
+
+
+@lru_cache(maxsize=1)
+def _marks() -> frozenset[str]:
+    """Combining marks, such as vowels of Hindi."""
+    return frozenset(_characters("M"))
+
+
+def _characters(*categories: str) -> list[str]:
+    """The characters of categories of Unicode, by the first letters of their names."""
+    characters = map(chr, range(0x80, 0x20000))  # none of these is above
+    return [c for c in characters if unicodedata.category(c).startswith(categories)]
