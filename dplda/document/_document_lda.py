@@ -352,7 +352,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         It has begun: whatever can be refused was refused by `_refuse_before`.
         """
         job = self._job(unit_of(X, user_ids))
-        with closing(self._documents(X, user_ids, reset=True)) as documents:  # private
+        with closing(
+            self._documents(X, user_ids, reset=True, tell_of_copies=False)
+        ) as documents:  # private
             public = self._checked_inputs(documents.n_words, job, None)  # public
             self._learn(documents, job, charge, job.streams, public, None)
 
@@ -508,8 +510,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 self._publish(table, steps, job, charge)
         self._warn_of_result(len(job.budget.rounds))
 
-    def _documents(self, X: Any, user_ids: Any, *, reset: bool) -> PrivateSide:
-        """The checked documents.
+    def _documents(
+        self, X: Any, user_ids: Any, *, reset: bool, tell_of_copies: bool = True
+    ) -> PrivateSide:
+        """The checked documents; their owner is told of copies, unless texts were.
 
         The columns of shards are checked here, and their documents when they are
         visited.
@@ -518,7 +522,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             check_shards(self, X, reset=reset)
             return ShardedDocuments(X, int(self.n_components), self.n_jobs)
         counts = check_counts(self, X, reset=reset)
-        warn_of_equal_rows(counts)
+        if tell_of_copies:
+            warn_of_equal_rows(counts)
         users = None if user_ids is None else number_users(user_ids, counts.shape[0])
         return Documents.from_counts(counts, int(self.n_components), self.n_jobs, users)
 
