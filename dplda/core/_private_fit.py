@@ -21,7 +21,6 @@ from dplda.leaf._compat import Options
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, charged_unit
 from dplda.privacy import (
-    ApproximateDP,
     BudgetError,
     Guarantee,
     Ledger,
@@ -34,7 +33,7 @@ from dplda.privacy import (
 from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, tell_of_other_budgets
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
-from dplda.privacy._guarantee import cached_epsilon
+from dplda.privacy._guarantee import as_statement, cached_epsilon
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Sums
@@ -452,9 +451,7 @@ def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], fl
         dearer = today if of_today >= of_earlier else earlier
         return dearer.events, distance
     epsilon = max(today.epsilon, earlier.epsilon_at(today.delta))
-    if math.isinf(epsilon):
-        return (NonPrivate(),), distance
-    return (ApproximateDP(epsilon, today.delta),), 0.0
+    return as_statement(epsilon, today.delta, distance)
 
 
 def cut_short(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from dplda.privacy._accounting import (
     delta_charge,
     epsilon_of,
     is_chargeable,
+    rounded_up,
 )
 from dplda.privacy._composition import Groups
 from dplda.privacy._curves import MARGIN
@@ -65,8 +67,7 @@ def group_events(
     if of_steps is not None:
         options.append(of_steps)
     if not all_gaussian(groups):
-        epsilon = _chain(groups, size, delta, total_variation)
-        options.append((statement(epsilon, delta),))
+        options.append((_chain(groups, size, delta, total_variation),))
     return min(options, key=cost)
 
 
@@ -95,7 +96,8 @@ def event_of_step(event: Event, size: int, *, whole: bool = True) -> Event | Non
             return PoissonSampled(min(1.0, anyone), Gaussian(noise_multiplier / size))
         case ApproximateDP(epsilon, delta) if not whole:
             # a threshold bounds terms of one unit alone
-            return statement(size * epsilon, delta * _n_deltas(epsilon, size))
+            deltas = _times(delta, _n_deltas(epsilon, size))
+            return statement(_times(epsilon, size), deltas)
         case _:
             return None
 
@@ -107,6 +109,15 @@ def statement(epsilon: float, delta: float) -> Event:
     return NonPrivate()
 
 
+def _times(cost: float, number: float) -> float:
+    """A product of numbers of 0 or more, rounded up once."""
+    if cost == 0.0:
+        return 0.0
+    if number == math.inf:
+        return math.inf
+    return rounded_up(Fraction(cost) * Fraction(number))
+
+
 def _n_deltas(epsilon: float, size: int) -> float:
     """1 + exp(epsilon) + ... + exp((size - 1) epsilon), infinite if it is no float."""
     if epsilon == 0.0:
@@ -116,11 +127,12 @@ def _n_deltas(epsilon: float, size: int) -> float:
     return math.expm1(size * epsilon) / math.expm1(epsilon) * MARGIN
 
 
-def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> float:
-    """Epsilon of a chain of neighbors, each with the same delta; infinite if none.
+def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> Event:
+    """What a chain of neighbors states, each with the same delta.
 
     A larger delta of each has a smaller epsilon. The search starts above the largest
-    that the chain can pay for, and each step stays above it until the chain can pay.
+    that the chain can pay for, and each step stays above it until the chain can pay,
+    and delta pays for the distance from ideal noise as well.
     """
     events = [Repeated(event, count) for event, count in groups]
     single = delta
@@ -128,15 +140,17 @@ def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> f
         step = epsilon_of(events, single)
         epsilon = size * step * MARGIN
         if epsilon == math.inf:
-            return math.inf
+            return NonPrivate()
         left = delta
         if is_chargeable(total_variation, epsilon, delta):
-            left -= delta_charge(total_variation, epsilon)
-        if single == 0.0 or single * _n_deltas(step, size) <= left:
-            return epsilon
+            # up: twice the charge, as in the total
+            left -= 2.0 * delta_charge(total_variation, epsilon) * MARGIN
+        spent = _times(single, _n_deltas(step, size))
+        if spent <= left:
+            return statement(epsilon, spent)
         # a little more, so that the search ends
         single = 0.99 * left / _n_deltas(step, size)
-    return size * epsilon_of(events, 0.0) * MARGIN
+    return statement(size * epsilon_of(events, 0.0) * MARGIN, 0.0)
 
 
 # ---- rows of several persons ---------------------------------------------------------
