@@ -9,12 +9,13 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from fractions import Fraction
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._checks import check_integer
-from dplda.leaf._users import visible
+from dplda.leaf._users import canonical_id
 from dplda.privacy._accounting import (
     all_gaussian,
     delta_charge,
@@ -199,16 +200,24 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
                 'the owners of a row must be a list of persons, such as ["ann"], got '
                 f"{type(given).__name__}"
             )
-        persons = set(map(visible, given))
-        if any(map(_is_missing, persons)):
+        owners_of_row = list(given)
+        if any(map(_is_missing, owners_of_row)):
             raise ValueError(
                 "an owner is missing (None or NaN), and a missing owner bounds "
                 "nobody's rows; leave these rows out, or name their owners"
             )
+        persons = set(map(_person, owners_of_row))
         if all(n_kept[person] < max_rows for person in persons):
             n_kept.update(persons)
             rows.append(row)
     return np.array(rows, dtype=np.intp)
+
+
+def _person(owner: Hashable) -> Hashable:
+    """One value for each person: texts and integers as all ids of the package."""
+    return (
+        canonical_id(owner, "owners") if isinstance(owner, (str, Integral)) else owner
+    )
 
 
 def _is_missing(person: Hashable) -> bool:

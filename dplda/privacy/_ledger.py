@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import numbers
 import os
 import re
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from dplda.leaf._checks import (
     check_probability,
 )
 from dplda.leaf._messages import INFO, WARNING, is_logged, log_event
-from dplda.leaf._users import visible
+from dplda.leaf._users import canonical_id
 from dplda.privacy._accounting import (
     epsilon_of,
     epsilon_of_mu,
@@ -682,13 +681,7 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     n_parts = check_integer("n_parts", n_parts, 1, 2**31)
     parts = []
     for user in user_ids:
-        if isinstance(user, bool) or not isinstance(user, (str, numbers.Integral)):
-            raise TypeError(
-                f"user_ids must be texts or integers, got {type(user).__name__}; "
-                "convert them so that each user has one identifier"
-            )
-        # an error would show the id
-        text = str(visible(user)).encode("utf-8", "surrogatepass")
+        text = canonical_id(user).encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(text).digest()
         parts.append(int.from_bytes(digest[:16]) % n_parts)
     return np.array(parts, dtype=np.int64)
