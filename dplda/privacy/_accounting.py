@@ -27,6 +27,7 @@ from dplda.privacy._composition import (
 from dplda.privacy._curves import (
     LARGEST_LOSS,
     FloatArray,
+    U,
     curve_of,
     down,
     gaussian,
@@ -45,6 +46,7 @@ from dplda.privacy._events import (
     RandomizedResponseEvent,
     Repeated,
 )
+from dplda.privacy._rare import is_rare, rare_epsilon
 
 Events: TypeAlias = Event | Iterable[Event]
 
@@ -275,10 +277,15 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
         return math.inf
     if all_gaussian(groups):
         return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
-    sides = [_side(groups, delta, added=added, upper=upper) for added in ways(groups)]
-    if not upper:
-        return max(sides)
-    return min(max(sides), _closed_epsilon(groups, delta))
+    largest = 0.0
+    for added in sorted(ways(groups)):
+        if upper and is_rare(groups, delta, added):
+            side = rare_epsilon(groups, delta, added, enough=largest)
+            side = min(side, _renyi(groups, delta, added)[0])
+        else:
+            side = _side(groups, delta, added=added, upper=upper)
+        largest = max(largest, side)
+    return min(largest, _closed_epsilon(groups, delta)) if upper else largest
 
 
 def _closed_epsilon(groups: Groups, delta: float) -> float:
@@ -299,6 +306,8 @@ def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, Float
 
 def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     """Epsilon in one direction: where the composed laws' delta is the given one."""
+    if upper and _delta_at_zero(groups, added) <= delta:
+        return 0.0
     known, place, logs = _renyi(groups, delta, added)
     if known > _LARGEST_EPSILON:
         return known if upper else 0.0
@@ -335,6 +344,18 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
         return -excess(epsilon)
 
     return _last(shortfall, low, known, tolerance)
+
+
+def _delta_at_zero(groups: Groups, added: bool) -> float:
+    """Delta at epsilon 0 by basic composition; infinite if a step has no curve."""
+    total = 0.0
+    for event, count in groups:
+        curve = curve_of(event, added=added, upper=True)
+        if curve is None:
+            return math.inf
+        value, error, _ = curve.at(np.zeros(1))
+        total += count * float(value[0] + error[0])
+    return up(total, 4.0 * U * len(groups))  # up: a product and a sum for each kind
 
 
 def _delta_of_one_step(
