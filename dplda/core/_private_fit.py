@@ -218,7 +218,13 @@ def exactly_one(name: str, **statements: float | None) -> None:
             f"to spend, for instance 4.0; inf for no privacy){leave}"
         )
     epsilon = statements.get("epsilon")
-    if epsilon is not None and NOMINAL_EPSILON < epsilon < math.inf:
+    if epsilon is not None:
+        warn_if_nominal(epsilon)
+
+
+def warn_if_nominal(epsilon: float) -> None:
+    """Warn of an epsilon that promises next to nothing, however it was stated."""
+    if NOMINAL_EPSILON < epsilon < math.inf:
         warn_user(
             f"epsilon={epsilon:g} promises next to nothing: what somebody believes "
             f"about a record may change by a factor of exp({epsilon:g}); give at most "
@@ -334,6 +340,10 @@ def charge_of(
     is_private = not any(isinstance(event, NonPrivate) for _, event in plan)
     if paid_before is None and is_private and sums is ALONE:
         tell_of_other_budgets(type(estimator).__name__, estimator.ledger)
+    stated = getattr(estimator, "epsilon", None)
+    if paid_before is None and is_private and stated is None:
+        events = tuple(event for _, event in plan)
+        warn_if_nominal(cached_epsilon(events, float(estimator.delta)))
     return Charge(
         plan,
         label=type(estimator).__name__,
