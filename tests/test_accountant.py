@@ -321,6 +321,99 @@ def test_what_cannot_be_bounded_is_refused_or_never_too_small(event, delta):
         Repeated(Gaussian(1.0), 2**36 + 1)
 
 
+def exact_two_steps(epsilon, q, s, *, added):
+    """The first step's outcomes, each with the exact curve of the second."""
+    t, q, s = mp.exp(mp.mpf(epsilon)), mp.mpf(q), mp.mpf(s)
+
+    def rest(x):
+        ratio = 1 - q + q * mp.exp((2 * x - 1) / (2 * s * s))
+        left = t * ratio if added else t / ratio
+        density = mp.npdf(x, 0, s)
+        if not added:
+            density = (1 - q) * density + q * mp.npdf(x, 1, s)
+        return density * exact_sampled(mp.log(left), q, s, added=added)
+
+    return mp.quad(rest, [i * s for i in range(-14, 30)])
+
+
+RARE = [(1e-6, 0.5, 1e-9), (1e-4, 0.3, 1e-6), (1e-5, 1.0, 1e-8)]
+
+
+@pytest.mark.parametrize(("q", "s", "delta"), RARE)
+def test_two_rare_steps_cost_what_an_integral_says(q, s, delta):
+    with mp.workdps(30):
+        epsilon = epsilon_of(Repeated(PoissonSampled(q, Gaussian(s)), 2), delta)
+        for added in (False, True):
+            assert exact_two_steps(epsilon, q, s, added=added) <= delta
+        assert exact_two_steps(0.99 * epsilon, q, s, added=False) > delta
+
+
+@pytest.mark.parametrize(("n", "flip"), [(3, 0.5), (40, 0.9)])
+def test_a_rare_step_beside_bits_costs_what_a_binomial_mixture_says(n, flip):
+    q, s, delta = 1e-5, 0.5, 1e-7
+    step = PoissonSampled(q, Gaussian(s))
+    epsilon = epsilon_of([step, Repeated(RandomizedResponseEvent(flip), n)], delta)
+    e = mp.log(2 / mp.mpf(flip) - 1)
+    p = 1 / (1 + mp.exp(-e))
+
+    def exact(bound, added):
+        return mp.fsum(
+            mp.binomial(n, ones)
+            * p**ones
+            * (1 - p) ** (n - ones)
+            * exact_sampled(bound - (2 * ones - n) * e, q, s, added=added)
+            for ones in range(n + 1)
+        )
+
+    for added in (False, True):
+        assert exact(mp.mpf(epsilon), added) <= delta
+    assert exact(0.98 * mp.mpf(epsilon), False) > delta
+
+
+@pytest.mark.parametrize(
+    ("q", "s", "n", "delta", "most"),
+    [
+        (1e-6, 1.0, 400, 1e-6, 4.1e-5),
+        (1e-7, 0.5, 10_000, 1e-6, 2.3e-4),
+        (1e-6, 0.4, 1000, 1e-6, 0.0271),
+        (1e-6, 0.5, 10**6, 1e-6, 0.0605),
+        (1e-4, 0.3, 100, 1e-6, 8.13),
+        (1e-4, 1.0, 10**5, 1e-6, 0.1580),
+    ],
+)
+def test_rare_sampling_wastes_no_budget(q, s, n, delta, most):
+    """Known values, from ten times as many knots, and a few percent."""
+    step = PoissonSampled(q, Gaussian(s))
+    epsilon = epsilon_of(Repeated(step, n), delta)
+    assert 0.96 * most < epsilon < most
+    # one round and then the others is the same composition
+    both = epsilon_of([step, Repeated(step, n - 1)], delta)
+    assert both == epsilon
+
+
+def test_losses_that_no_float_holds_are_infinite():
+    """Who is sampled once is found: with probability 1e-7."""
+    plan = Repeated(PoissonSampled(1e-8, Gaussian(1e-3)), 10)
+    assert epsilon_of(plan, 9.9e-8) > 1e5
+    assert epsilon_of(plan, 1.1e-7) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PoissonSampled(5e-324, Gaussian(1.0)),
+        PoissonSampled(1e-310, Gaussian(1e-3)),
+        PoissonSampled(1e-10, Gaussian(1e300)),
+        BoundedRange(1e-300),
+        BoundedRange(5e-324),
+        Laplace(1e300),
+    ],
+)
+def test_the_smallest_rates_and_ranges_have_bounds(event):
+    low, high = epsilon_bounds(Repeated(event, 10), 1e-6)
+    assert 0.0 <= low <= high < 1e-9
+
+
 STEPS = [(0.05, 1.2, 300, 1e-5), (0.3, 4.0, 100, 1e-6)]
 
 

@@ -9,6 +9,7 @@ import math
 import pickle
 import re
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from dplda.privacy import (
     PoissonSampled,
     RandomizedResponseEvent,
     Repeated,
+    calibrate,
     epsilon_of,
     limit_rows,
 )
@@ -412,7 +414,8 @@ def test_statements_add_up():
     assert epsilon_of(Repeated(stated, 3), 1e-6) == 3.0
     assert epsilon_of(Repeated(stated, 11), 1e-6) == math.inf
     together = epsilon_of([stated, Gaussian(5.0)], 1e-6)
-    assert together == 1.0 + epsilon_of(Gaussian(5.0), 1e-6 - 1e-7)
+    left = 1.0 + epsilon_of(Gaussian(5.0), math.nextafter(9e-7, 1.0))
+    assert left <= together <= left * (1.0 + 1e-14)
     assert epsilon_of([stated, NonPrivate()], 0.5) == math.inf
     for wrong in (
         (-1.0, 0.0),
@@ -423,6 +426,51 @@ def test_statements_add_up():
     ):
         with pytest.raises(ValueError, match="must be"):
             ApproximateDP(*wrong)
+
+
+@pytest.mark.parametrize("n", [3, 6, 7, 9, 11, 13, 49])
+def test_sums_of_statements_are_never_rounded_down(n):
+    """In floats to the nearest, nine times 0.1 is less than the sum of nine 0.1."""
+    pure = epsilon_of(Repeated(ApproximateDP(0.1, 0.0), n), 0.0)
+    assert n * Fraction(0.1) <= Fraction(pure) <= n * Fraction(0.1) * (1 + 2**-51)
+    beside = epsilon_of([Gaussian(5.0), Repeated(ApproximateDP(0.1, 0.0), n)], 1e-6)
+    exact = n * Fraction(0.1) + Fraction(epsilon_of(Gaussian(5.0), 1e-6))
+    assert exact <= Fraction(beside) <= exact * (1 + 2**-51)
+    # a few units of the last place are left of delta
+    lost = n * Fraction(1e-20)
+    delta = math.nextafter(float(lost), 1.0)
+    left = Fraction(delta) - lost
+    events = [Gaussian(1.0), Repeated(ApproximateDP(0.0, 1e-20), n)]
+    assert left > 0
+    assert epsilon_of(events, delta) == epsilon_of(Gaussian(1.0), float(left))
+    below = float(lost)
+    if Fraction(below) < lost:
+        assert epsilon_of(events, below) == math.inf
+    # and of parts of units, each of which has the statement
+    parts = make(events=(ApproximateDP(0.1, 1e-20),), epsilon=0.2).for_part_of_unit()
+    (event,) = parts.events
+    assert Fraction(event.event.epsilon) >= 2 * Fraction(0.1)
+
+
+@pytest.mark.parametrize("shift", [0.0, 10.0, 15.0, 19.0])
+def test_a_distance_is_charged_at_the_epsilon_of_everything(shift):
+    """A statement multiplies what the distance takes from delta by exp(shift)."""
+    delta = 1e-6
+    for distance in (1.74e-18, 4e-4 * delta * math.exp(-shift - 0.9)):
+        events = [Gaussian(5.0), ApproximateDP(shift, 0.0)]
+        stated = epsilon_of(events, delta, total_variation=distance)
+        charge = (1.0 + math.exp(stated)) * distance
+        assert charge <= 1e-3 * delta
+        needed = shift + epsilon_of(Gaussian(5.0), delta - charge)
+        assert needed <= stated <= needed * 1.0003
+        noise = calibrate(
+            lambda m: [Gaussian(m), ApproximateDP(shift, 0.0)],
+            shift + 0.9,
+            delta,
+            total_variation=distance,
+        )
+        plan = [Gaussian(noise), ApproximateDP(shift, 0.0)]
+        assert epsilon_of(plan, delta, total_variation=distance) <= shift + 0.9
 
 
 @pytest.mark.parametrize(("multiplier", "d"), [(1.0, 1e-7), (0.6, 1e-7), (2.5, 4e-7)])

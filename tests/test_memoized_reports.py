@@ -34,7 +34,7 @@ def test_a_document_is_reported_once(corpus, path):
     assert isinstance(first, sp.csr_array)
     assert first.has_canonical_format
     assert not same(first, corpus[:20] > 0)
-    one, other, again = memo.reports([100, "100", np.int8(100)], corpus[[0, 0, 0]])
+    one, other, again = memo.reports([100, 101, np.int8(100)], corpus[[0, 0, 0]])
     assert not same(one, other)
     assert same(one, again)
     order = np.array([3, 3, 19, 0])
@@ -43,6 +43,34 @@ def test_a_document_is_reported_once(corpus, path):
     more = memo.reports(range(30), corpus)
     assert same(more[:20], first)
     assert same(MemoizedReports(client, str(path)).reports(range(30), corpus), more)
+
+
+@pytest.mark.parametrize(
+    ("ids", "later"),
+    [([7, 8], ["7", "8"]), (["7", "8"], [7, 8]), (["007", "8"], [7, 8])],
+)
+def test_ids_of_two_kinds_are_refused(corpus, path, ids, later):
+    """A table may be read with integers in one run, and with texts in the next."""
+    ledger = Ledger()
+    client = RandomizedResponse(bit_epsilon=1.0, ledger=ledger).fit(corpus)
+    first = MemoizedReports(client, path).reports(ids, corpus[:2])
+    memo = MemoizedReports(client, path)
+    with pytest.raises(ValueError, match="the stored reports have ids that are"):
+        memo.reports(later, corpus[:2])
+    with pytest.raises(ValueError, match="integers only or texts only"):
+        memo.reports([ids[0], later[1]], corpus[:2])
+    assert same(memo.reports(ids, corpus[:2]), first)
+
+
+@pytest.mark.parametrize("other", ["Zoe\u0308 Lee", " Zoë\u00a0Lee", "Zoë  Lee\u200b "])
+def test_texts_that_look_the_same_are_one_id(corpus, path, other):
+    memo = MemoizedReports(RandomizedResponse(bit_epsilon=1.0).fit(corpus), path)
+    first = memo.reports(["Zoë Lee"], corpus[:1])
+    assert same(memo.reports([other], corpus[:1]), first)
+    with pytest.raises(ValueError, match="differ from what was reported"):
+        memo.reports([other], corpus[1:2])
+    with pytest.raises(ValueError, match="ids must not be empty texts"):
+        memo.reports(["\u200b"], corpus[:1])
 
 
 def test_a_changed_document(corpus, path):
@@ -159,7 +187,7 @@ def test_bad_memoized_calls(corpus, tmp_path, path):
     memo = MemoizedReports(client, path)
     with pytest.raises(ValueError, match="got fewer ids than rows"):
         memo.reports([0, 1], corpus)
-    with pytest.raises(TypeError, match="str or an int, got float"):
+    with pytest.raises(TypeError, match="ids must be texts or integers, got float"):
         memo.reports([0.5], corpus[:1])
     with pytest.raises(TypeError, match="got bool"):
         memo.reports([True], corpus[:1])
@@ -227,7 +255,7 @@ def test_a_file_that_lost_its_content_is_not_begun_again(reported, corpus):
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
 def test_no_flipped_bit_of_a_file_makes_a_second_report(step, tmp_path):
     """A file of 512-byte pages has few bits: each of them is flipped, or each 13th."""
-    X, ids, path = documents(2, 8, 0.5), ["a", 7], tmp_path / "reports"
+    X, ids, path = documents(2, 8, 0.5), ["a", "7"], tmp_path / "reports"
     client = RandomizedResponse(bit_epsilon=1.0, ledger=Ledger()).fit(X)
     first = MemoizedReports(client, path).reports(ids, X)
     with closing(sqlite3.connect(path)) as connection:
@@ -267,7 +295,7 @@ def test_only_its_owner_reads_the_file(reported):
 
 
 def test_a_sent_report_survives_a_power_cut(reported, corpus, durability):
-    reported[0].reports(["another id"], corpus[:1])
+    reported[0].reports([12345], corpus[:1])
     assert durability
     assert set(durability) == {("extra", "delete")}
 

@@ -519,6 +519,7 @@ LIES = [
     ((GUARANTEE, "epsilon"), math.nan, "the number NaN"),
     ((GUARANTEE, "epsilon"), -math.inf, "the number -Infinity"),
     ((GUARANTEE, "delta"), 2, "delta"),
+    ((GUARANTEE, "delta"), 0.99, "delta must be"),
     ((GUARANTEE, "delta"), 1e-150, "less than what the events cost"),
     ((GUARANTEE, "delta"), 1e-300, "less than what the events cost"),
     ((GUARANTEE, "total_variation"), 0.99, "total_variation"),

@@ -15,6 +15,7 @@ from dplda.privacy import (
     Gaussian,
     Ledger,
     PoissonSampled,
+    PrivacyLeakWarning,
     Repeated,
     epsilon_of,
 )
@@ -244,3 +245,10 @@ def test_an_interrupt_before_the_first_round_leaves_no_model_but_a_charge(monkey
     model, ledger, _ = interrupted(SubLDA, monkeypatch, Curator, "release", 2)
     assert not hasattr(model, "components_")
     assert 1.99 < ledger.epsilon_spent <= 2.0
+
+
+def test_an_epsilon_of_millions_warns_however_it_is_stated():
+    """By the noise, too: before anything is spent."""
+    X = np.ones((6, 4))
+    with pytest.warns(PrivacyLeakWarning, match="promises next to nothing"):
+        SubLDA(2, noise_multiplier=1e-3, max_iter=2).fit(X)

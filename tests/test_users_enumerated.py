@@ -91,9 +91,19 @@ def test_empty_ids_are_missing(ids):
     """A table read with keep_default_na=False has them in place of missing ids."""
     with pytest.raises(ValueError, match="user_ids must not be empty texts"):
         number_users(ids, 3)
+    with pytest.raises(ValueError, match="user_ids must not be empty texts"):
+        user_part(ids, 5)
+    with pytest.raises(ValueError, match="owners must not be empty texts"):
+        limit_rows([[own] for own in ids], max_rows=1)
 
 
-SAME = [("é", "e\u0301"), ("ann", "an\u200bn"), ("bob", "bob "), ("a\u0301\u200d", "á")]
+SAME = [
+    ("é", "e\u0301"),
+    ("ann", "an\u200bn"),
+    ("bob", "bob "),
+    ("a\u0301\u200d", "á"),
+    ("ann lee", "ann\u00a0 lee"),
+]
 
 
 @pytest.mark.parametrize("ids", SAME)

@@ -22,8 +22,9 @@ from dplda.core._texts import (
     words_of,
 )
 from dplda.core._words import Words
-from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, epsilon_of
+from dplda.privacy import Guarantee, NonPrivate, epsilon_of
 from dplda.privacy._events import Event
+from dplda.privacy._guarantee import as_statement
 
 __all__ = ["pipeline_guarantee"]
 
@@ -106,9 +107,10 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
             assumptions = [each for each in assumptions if each != COLUMNS]
         origins = _known(origins)
     delta = max(part.delta for part in parts)
-    events = [event for part in parts for event in _charged(part)]
+    charged = [_charged(part) for part in parts]
+    events = [event for own, _ in charged for event in own]
     events += [NonPrivate() for _ in leaks]
-    distance = math.fsum(part.total_variation for part in parts)
+    distance = math.fsum(own for _, own in charged)
     return Guarantee(
         unit=parts[0].unit,
         relation=parts[0].relation,
@@ -205,16 +207,14 @@ def _check_alike(parts: list[Guarantee]) -> None:
             )
 
 
-def _charged(part: Guarantee) -> tuple[Event, ...]:
-    """The events of a step, or its statement if larger.
+def _charged(part: Guarantee) -> tuple[tuple[Event, ...], float]:
+    """The events of a step, or its statement if larger, and their distance.
 
     If the statement is larger, the events are not all.
     """
     if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
-        return part.events
-    if math.isinf(part.epsilon):
-        return (NonPrivate(),)
-    return (ApproximateDP(part.epsilon, part.delta),)
+        return part.events, part.total_variation
+    return as_statement(part.epsilon, part.delta, part.total_variation)
 
 
 def _chose_words(step: BaseEstimator) -> bool:

@@ -21,7 +21,6 @@ from dplda.leaf._compat import Options
 from dplda.leaf._messages import WARNING, log_event, warn_user
 from dplda.leaf._users import RELATIONS, ROWS_OF_A_UNIT, charged_unit
 from dplda.privacy import (
-    ApproximateDP,
     BudgetError,
     Guarantee,
     Ledger,
@@ -34,7 +33,7 @@ from dplda.privacy import (
 from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, tell_of_other_budgets
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
-from dplda.privacy._guarantee import cached_epsilon
+from dplda.privacy._guarantee import as_statement, cached_epsilon
 from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Sums
@@ -219,7 +218,13 @@ def exactly_one(name: str, **statements: float | None) -> None:
             f"to spend, for instance 4.0; inf for no privacy){leave}"
         )
     epsilon = statements.get("epsilon")
-    if epsilon is not None and NOMINAL_EPSILON < epsilon < math.inf:
+    if epsilon is not None:
+        warn_if_nominal(epsilon)
+
+
+def warn_if_nominal(epsilon: float) -> None:
+    """Warn of an epsilon that promises next to nothing, however it was stated."""
+    if NOMINAL_EPSILON < epsilon < math.inf:
         warn_user(
             f"epsilon={epsilon:g} promises next to nothing: what somebody believes "
             f"about a record may change by a factor of exp({epsilon:g}); give at most "
@@ -335,6 +340,10 @@ def charge_of(
     is_private = not any(isinstance(event, NonPrivate) for _, event in plan)
     if paid_before is None and is_private and sums is ALONE:
         tell_of_other_budgets(type(estimator).__name__, estimator.ledger)
+    stated = getattr(estimator, "epsilon", None)
+    if paid_before is None and is_private and stated is None:
+        events = tuple(event for _, event in plan)
+        warn_if_nominal(cached_epsilon(events, float(estimator.delta)))
     return Charge(
         plan,
         label=type(estimator).__name__,
@@ -452,9 +461,7 @@ def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], fl
         dearer = today if of_today >= of_earlier else earlier
         return dearer.events, distance
     epsilon = max(today.epsilon, earlier.epsilon_at(today.delta))
-    if math.isinf(epsilon):
-        return (NonPrivate(),), distance
-    return (ApproximateDP(epsilon, today.delta),), 0.0
+    return as_statement(epsilon, today.delta, distance)
 
 
 def cut_short(

@@ -38,7 +38,7 @@ from dplda.document._document_lda import DocumentLDA
 from dplda.leaf._calm import interruptible
 from dplda.leaf._checks import check_integer
 from dplda.leaf._messages import warn_user
-from dplda.leaf._users import visible
+from dplda.leaf._users import canonical_id
 from dplda.privacy import Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import NOISE_VARIANCE, Cells
@@ -499,7 +499,7 @@ def fit_together(
         )
     # ids that look the same are one user's: of one party, `number_users` refuses them
     ids_of = [np.asarray(ids, object).ravel() for _, ids in data if ids is not None]
-    users = [{str(visible(user)) for user in ids} for ids in ids_of]
+    users = [set(map(canonical_id, ids)) for ids in ids_of]
     if len(set().union(*users)) < sum(map(len, users)):
         raise ValueError(
             "a user has documents with two parties, and would pay twice: put all "

@@ -82,19 +82,14 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
             f"got values of type {found}; convert all ids to strings, and leave out "
             "rows without an id"
         )
-    # all rows without an id would be one user
-    if not whole and not all(map(str.strip, ids)):
-        raise ValueError(
-            "user_ids must not be empty texts, as which tables are read that lack an "
-            "id; leave out rows without an id, or find out whose they are"
-        )
     number: dict[object, int] = {}
     users = np.empty(len(ids), np.int64)
     for row, user in enumerate(ids):
         users[row] = number.setdefault(user, len(number))
-    if len(set(map(visible, number))) < len(number):
+    # all rows without an id would be one user, and are refused
+    if len(set(map(canonical_id, number))) < len(number):
         raise ValueError(
-            "user_ids holds ids that look the same: they differ in spaces around them, "
+            "user_ids holds ids that look the same: they differ in spaces, "
             "in characters without a width, or in how accents are encoded (NFC and "
             "NFD); write the ids of one user in one way, and give different users "
             "different ids"
@@ -102,15 +97,30 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
     return users
 
 
-def visible(user_id: object) -> object:
-    """What can be seen of a text: NFC, without format characters or outer spaces."""
-    if not isinstance(user_id, str):
-        return user_id
-    if not user_id.isascii():
-        composed = unicodedata.normalize("NFC", user_id)
+def canonical_id(given: object, name: str = "user_ids") -> str:
+    """The one text by which an id of a user or of a document is compared.
+
+    It is what can be seen: NFC, without format characters, one blank for each run of
+    blanks, and none around it. The integer 7 and the text "7" are one id, because
+    tables are read with either. Errors name the parameter, and quote no id.
+    """
+    if isinstance(given, (bool, np.bool_)) or not isinstance(given, (str, Integral)):
+        raise TypeError(
+            f"{name} must be texts or integers, got {type(given).__name__}; convert "
+            "them so that each user or document has one id"
+        )
+    text = str(given)
+    if not text.isascii():
+        composed = unicodedata.normalize("NFC", text)
         kept = [c for c in composed if unicodedata.category(c) != "Cf"]
-        user_id = unicodedata.normalize("NFC", "".join(kept))
-    return user_id.strip()
+        text = unicodedata.normalize("NFC", "".join(kept))
+    text = " ".join(text.split())
+    if not text:
+        raise ValueError(
+            f"{name} must not be empty texts, as which tables are read that lack an "
+            "id; leave out rows without an id, or find out whose they are"
+        )
+    return text
 
 
 def _as_objects(user_ids: ArrayLike) -> np.ndarray:

@@ -9,7 +9,6 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from numbers import Integral
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplda.core._corpus import Matrix, check_counts
 from dplda.leaf._files import Database
+from dplda.leaf._users import canonical_id
 from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Ledger
 from dplda.privacy._ledger import as_ledger
@@ -123,7 +123,9 @@ class MemoizedReports:
         Parameters
         ----------
         ids : iterable of n_docs str or int
-            One id for each row of `X`; a document always has the same id.
+            One id for each row of `X`; a document always has the same id. All ids of a
+            file are integers, or all are texts. Texts that look the same, such as NFC
+            and NFD forms or blanks around a word, are one id.
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
 
@@ -153,13 +155,18 @@ class MemoizedReports:
             raise TypeError(
                 f"ids must hold one id for each row of X, got {type(ids).__name__}"
             )
-        labels = [_id_bytes(document_id) for document_id in ids]
+        given = list(ids)
+        labels = [
+            canonical_id(each, "ids").encode("utf-8", "surrogatepass") for each in given
+        ]
+        kind = _kind(given)
         if len(labels) != X.shape[0]:
             found = "more" if len(labels) > X.shape[0] else "fewer"
             raise ValueError(
                 f"ids must hold one id for each row of X, got {found} ids than rows"
             )
         with self._transaction() as (connection, stored):
+            self._check_kind(connection, kind)
             names = [_digest(self._key, label) for label in labels]
             documents = [
                 _digest(self._key, row.astype("<i4").tobytes()) for row in _rows(X)
@@ -196,7 +203,9 @@ class MemoizedReports:
                         (name, *cells),
                     )
                     state = _next_state(self._key, state, name, *cells)
-                connection.execute("UPDATE settings SET state = ?", (state,))
+                connection.execute(
+                    "UPDATE settings SET state = ?, ids = ?", (state, kind)
+                )
         # now they are in the file
         self._n_seen = len(stored)
         self._seen = state
@@ -246,14 +255,26 @@ class MemoizedReports:
         key = streams.reader(Purpose.HASH_KEY, 0).words(KEY_BYTES // 8).tobytes()
         response = json.dumps(self.randomizer._law)
         connection.execute(
-            "CREATE TABLE settings (response TEXT, key BLOB, state BLOB)"
+            "CREATE TABLE settings (response TEXT, key BLOB, state BLOB, ids TEXT)"
         )
         connection.execute(
             "CREATE TABLE reports (number INTEGER PRIMARY KEY, id BLOB, document BLOB, "
             "report BLOB)"
         )
-        settings = (response, key, _digest(key, response.encode()))
-        connection.execute("INSERT INTO settings VALUES (?, ?, ?)", settings)
+        settings = (response, key, _digest(key, response.encode()), "")
+        connection.execute("INSERT INTO settings VALUES (?, ?, ?, ?)", settings)
+
+    def _check_kind(self, connection: sqlite3.Connection, kind: str) -> None:
+        """Refuse ids of another kind than those of the stored reports.
+
+        A table that is read with integers writes 007 as 7: a second report.
+        """
+        (first,) = connection.execute("SELECT ids FROM settings").fetchone()
+        if first and kind and kind != first:
+            raise ValueError(
+                f"the stored reports have ids that are {first}, got {kind}; give each "
+                "document the id of its first report, as the table was read then"
+            )
 
     def _check(self, connection: sqlite3.Connection) -> Stored:
         """Read all reports, and check that none is lost or changed.
@@ -261,7 +282,9 @@ class MemoizedReports:
         The state after a report is the digest of the state before it and of the report:
         a file that lost a report, or another file, has another state.
         """
-        found = connection.execute("SELECT * FROM settings").fetchone()
+        found = connection.execute(
+            "SELECT response, key, state FROM settings"
+        ).fetchone()
         response, key, last = found or ("", b"", b"")
         if response != json.dumps(self.randomizer._law):
             raise ValueError(
@@ -313,12 +336,12 @@ def _rows(X: sp.csr_array) -> list[np.ndarray]:
     return [X.indices[start:end] for start, end in itertools.pairwise(X.indptr)]
 
 
-def _id_bytes(document_id: str | int) -> bytes:
-    """Different bytes for different ids; the number 1 and the text "1" differ."""
-    if isinstance(document_id, str):
-        return b"s" + document_id.encode("utf-8", "surrogatepass")
-    if isinstance(document_id, bool) or not isinstance(document_id, Integral):
-        raise TypeError(
-            f"an id must be a str or an int, got {type(document_id).__name__}"
+def _kind(ids: list[str | int]) -> str:
+    """Whether ids are integers or texts."""
+    kinds = {"texts" if isinstance(each, str) else "integers" for each in ids}
+    if len(kinds) > 1:
+        raise ValueError(
+            "ids must be integers only or texts only, got both; write the id of a "
+            "document in one way"
         )
-    return b"i%d" % int(document_id)
+    return kinds.pop() if kinds else ""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cache, lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from dplda.privacy._composition import (
 from dplda.privacy._curves import (
     LARGEST_LOSS,
     FloatArray,
+    U,
     curve_of,
     down,
     gaussian,
@@ -44,6 +46,9 @@ from dplda.privacy._events import (
     RandomizedResponseEvent,
     Repeated,
 )
+from dplda.privacy._rare import is_rare, rare_epsilon
+
+Events: TypeAlias = Event | Iterable[Event]
 
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
 _UP = 1.0 + 2.0**-46  # up: above the rounding errors of a few steps together
@@ -51,9 +56,7 @@ _UP = 1.0 + 2.0**-46  # up: above the rounding errors of a few steps together
 DISTANCE_SHARE = 1e-3
 
 
-def epsilon_of(
-    events: Event | Iterable[Event], delta: float, *, total_variation: float = 0.0
-) -> float:
+def epsilon_of(events: Events, delta: float, *, total_variation: float = 0.0) -> float:
     """Compute the epsilon of an adaptive composition of events.
 
     The result is a certified upper bound: every rounding is in its proof.
@@ -86,13 +89,32 @@ def epsilon_of(
     delta = check_probability("delta", delta)
     distance = check_probability("total_variation", total_variation)
     groups, lost, shift = without_statements(grouped(events))
-    if lost > delta:
-        return math.inf
-    return shift + charged_epsilon(groups, delta - lost, distance)
+
+    def epsilon_after(charge: float) -> float:
+        """Epsilon of everything, where so much of delta pays for the distance."""
+        left = Fraction(delta) - lost - Fraction(charge)
+        if left < 0:
+            return math.inf
+        of_others = bound_epsilon(groups, rounded_down(left))
+        if of_others == math.inf:
+            return math.inf
+        return rounded_up(shift + Fraction(of_others))
+
+    epsilon = epsilon_after(0.0)
+    if not is_chargeable(distance, epsilon, delta):
+        return epsilon
+    charge = 0.0
+    while delta_charge(distance, epsilon) > charge:
+        # up: a smaller delta has a larger epsilon, and that a larger charge
+        charge = 2.0 * delta_charge(distance, epsilon)
+        if charge >= delta:
+            return math.inf
+        epsilon = epsilon_after(charge)
+    return epsilon
 
 
 def epsilon_bounds(
-    events: Event | Iterable[Event], delta: float, *, total_variation: float = 0.0
+    events: Events, delta: float, *, total_variation: float = 0.0
 ) -> tuple[float, float]:
     """Bound the smallest epsilon of a composition from both sides.
 
@@ -114,21 +136,6 @@ def epsilon_bounds(
     upper = epsilon_of(events, delta, total_variation=total_variation)
     groups, _, _ = without_statements(grouped(events))
     return min(bound_epsilon(groups, float(delta), upper=False), upper), upper
-
-
-def charged_epsilon(groups: Groups, delta: float, total_variation: float) -> float:
-    """Epsilon at a delta reduced by the charge, with a margin of two on the charge."""
-    epsilon = bound_epsilon(groups, delta)
-    if not is_chargeable(total_variation, epsilon, delta):
-        return epsilon
-    charge = 0.0
-    while delta_charge(total_variation, epsilon) > charge:
-        # up: a smaller delta has a larger epsilon, and that a larger charge
-        charge = 2.0 * delta_charge(total_variation, epsilon)
-        if charge >= delta:
-            return math.inf
-        epsilon = bound_epsilon(groups, min(delta - charge, math.nextafter(delta, 0.0)))
-    return epsilon
 
 
 def delta_charge(total_variation: float, epsilon: float) -> float:
@@ -170,7 +177,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 # ---- events in groups ----------------------------------------------------------------
 
 
-def grouped(events: Event | Iterable[Event]) -> Groups:
+def grouped(events: Events) -> Groups:
     """Flatten events into sorted pairs (event, count); equal compositions become equal.
 
     All Gaussian events without sampling become a single one, which costs exactly as
@@ -220,11 +227,11 @@ def _shown(group: tuple[Event, int]) -> str:
     return repr(group[0])
 
 
-def without_statements(groups: Groups) -> tuple[Groups, float, float]:
+def without_statements(groups: Groups) -> tuple[Groups, Fraction, Fraction]:
     """The other events, and the delta and epsilon that `ApproximateDP` events add.
 
     This is basic composition: of the steps with a statement only, and of these with all
-    others.
+    others. Both sums are exact: who uses one rounds it once, to the safe side.
     """
     others = []
     lost = Fraction(0)
@@ -235,7 +242,22 @@ def without_statements(groups: Groups) -> tuple[Groups, float, float]:
             shift += count * Fraction(event.epsilon)
         else:
             others.append((event, count))
-    return tuple(others), float(lost), float(shift)
+    return tuple(others), lost, shift
+
+
+def rounded_up(exact: Fraction) -> float:
+    """The smallest float that is at least a number of 0 or more."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
+def rounded_down(exact: Fraction) -> float:
+    """The largest float that is at most a number of 0 or more, which is below 1e300."""
+    nearest = float(exact)
+    return nearest if nearest <= exact else math.nextafter(nearest, 0.0)
 
 
 # ---- both sides ----------------------------------------------------------------------
@@ -255,10 +277,15 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
         return math.inf
     if all_gaussian(groups):
         return epsilon_of_mu(gaussian_mu_of(groups), delta, upper=upper)
-    sides = [_side(groups, delta, added=added, upper=upper) for added in ways(groups)]
-    if not upper:
-        return max(sides)
-    return min(max(sides), _closed_epsilon(groups, delta))
+    largest = 0.0
+    for added in sorted(ways(groups)):
+        if upper and is_rare(groups, delta, added):
+            side = rare_epsilon(groups, delta, added, enough=largest)
+            side = min(side, _renyi(groups, delta, added)[0])
+        else:
+            side = _side(groups, delta, added=added, upper=upper)
+        largest = max(largest, side)
+    return min(largest, _closed_epsilon(groups, delta)) if upper else largest
 
 
 def _closed_epsilon(groups: Groups, delta: float) -> float:
@@ -279,6 +306,8 @@ def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, Float
 
 def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
     """Epsilon in one direction: where the composed laws' delta is the given one."""
+    if upper and _delta_at_zero(groups, added) <= delta:
+        return 0.0
     known, place, logs = _renyi(groups, delta, added)
     if known > _LARGEST_EPSILON:
         return known if upper else 0.0
@@ -315,6 +344,18 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
         return -excess(epsilon)
 
     return _last(shortfall, low, known, tolerance)
+
+
+def _delta_at_zero(groups: Groups, added: bool) -> float:
+    """Delta at epsilon 0 by basic composition; infinite if a step has no curve."""
+    total = 0.0
+    for event, count in groups:
+        curve = curve_of(event, added=added, upper=True)
+        if curve is None:
+            return math.inf
+        value, error, _ = curve.at(np.zeros(1))
+        total += count * float(value[0] + error[0])
+    return up(total, 4.0 * U * len(groups))  # up: a product and a sum for each kind
 
 
 def _delta_of_one_step(
@@ -417,12 +458,7 @@ def pure_epsilon(groups: Groups) -> float:
                 exact += count * Fraction(response_loss(event, upper=True))
             case _:
                 return math.inf
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        return math.inf
-    # up: the float at or above the exact sum
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+    return rounded_up(exact)
 
 
 def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
@@ -478,7 +514,7 @@ _SMALLEST = 1e-6
 
 
 def calibrate(
-    make_events: Callable[[float], Event | Iterable[Event]],
+    make_events: Callable[[float], Events],
     epsilon: float,
     delta: float,
     *,
@@ -523,41 +559,44 @@ def calibrate(
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_delta(delta, SMALLEST_DELTA)
     groups, lost, shift = without_statements(grouped(make_events(1.0)))
-    epsilon -= shift
-    delta -= lost
-    if (lost or shift) and (epsilon <= 0.0 or delta <= 0.0):
+    epsilon_left = float(Fraction(epsilon) - shift)
+    delta_left = float(Fraction(delta) - lost)
+    if (lost or shift) and (epsilon_left <= 0.0 or delta_left <= 0.0):
         raise ValueError(
             "no noise meets this target: the ApproximateDP events alone cost all of "
             "epsilon or delta; raise the target, or use fewer of them"
         )
 
-    mu = gaussian_mu(epsilon, delta)
+    mu = gaussian_mu(epsilon_left, delta_left)
 
-    def closed(groups: Groups) -> float:
-        return epsilon / mu * gaussian_mu_of(groups)
+    def closed(events: Events) -> float:
+        others, _, _ = without_statements(grouped(events))
+        return epsilon_left / mu * gaussian_mu_of(others)
 
-    def renyi(groups: Groups) -> float:
-        return min(_renyi(groups, delta, False)[0], _closed_epsilon(groups, delta))
+    def renyi(events: Events) -> float:
+        others, _, _ = without_statements(grouped(events))
+        by_order = _renyi(others, delta_left, False)[0]
+        return min(by_order, _closed_epsilon(others, delta_left))
 
-    def charged(groups: Groups) -> float:
-        return charged_epsilon(groups, delta, total_variation)
+    def total(events: Events) -> float:
+        return epsilon_of(events, delta, total_variation=total_variation)
 
     def least_noise(
-        cost: Callable[[Groups], float], guess: float, tolerance: float
+        cost: Callable[[Events], float], target: float, guess: float, tolerance: float
     ) -> float:
         @cache
         def excess(noise: float) -> float:
-            spent = cost(without_statements(grouped(make_events(noise)))[0])
-            return max(-7.0, min(_log_ratio(spent, epsilon), 7.0))
+            spent = cost(make_events(noise))
+            return max(-7.0, min(_log_ratio(spent, target), 7.0))
 
         return _least(excess, guess, tolerance, low=_SMALLEST, high=_LARGEST)
 
     # a rough cost finds the place
     rough, tolerance = (closed, 1e-9) if all_gaussian(groups) else (renyi, 1e-4)
-    start = least_noise(rough, 1.0, 100.0 * tolerance)
+    start = least_noise(rough, epsilon_left, 1.0, 100.0 * tolerance)
     if not _SMALLEST < start < _LARGEST:  # where the better bound may be small enough
         start = 1.0
-    noise = least_noise(charged, start, tolerance)
+    noise = least_noise(total, epsilon, start, tolerance)
     if not _SMALLEST <= noise <= _LARGEST:
         reason = (
             "any noise, however small, meets this target; lower epsilon, or give "

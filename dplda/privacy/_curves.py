@@ -33,10 +33,13 @@ U = float(np.finfo(np.float64).epsneg)  # unit roundoff, 2**-53
 # relatives, and of ndtr and erfcx at the arguments that occur here.
 ELEMENTARY = 8.0 * U
 SPECIAL = 64.0 * U
+_SMALLEST_RATE = 1e-40  # the largest ratio over it is a float
+_SMALLEST_RANGE = 1e-6  # 1 - exp(-range) keeps most digits above it
 _MOST_WORK = 1e8  # of knots, choices and places of a range: about a second
 TINY = 1e-300  # above everything that underflows
 # exp of it, and products of such numbers with probabilities, are floats
 LARGEST_LOSS = 600.0
+SMALLEST_LOSS = 1e-200  # deviations below it have no grid
 # Above the relative rounding errors of a divergence (the tests compare 60 digits), of a
 # sum of costs, and of what a group of units costs.
 MARGIN = 1.0 + 1e-9
@@ -84,6 +87,10 @@ def curve_of(event: Event, *, added: bool, upper: bool) -> Curve | None:
     match event:
         case Gaussian(s):
             return _removed_curve(1.0, s)
+        case PoissonSampled(q, Gaussian(s)) if q < _SMALLEST_RATE:
+            # up: a larger rate costs more; no floats are between its losses
+            rate = PoissonSampled(_SMALLEST_RATE, Gaussian(s))
+            return curve_of(rate, added=added, upper=True) if upper else None
         case PoissonSampled(q, Gaussian(s)):
             return _added_curve(q, s) if added else _removed_curve(q, s)
         case Laplace(scale):
@@ -281,11 +288,12 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
     remaining choices. A choice between losses a and a - e multiplies it to p V(t / u) +
     (1 - p) V(t exp(e) / u), with u = exp(a) and p = (1 - u exp(-e)) / (1 - exp(-e)).
     Between two knots, V is at most its chord, and the best u has a closed form
-    (docs/accounting.md). None if it would take more than seconds.
+    (docs/accounting.md). None if it would take more than seconds,
+    or for tiny ranges.
     """
     below = math.ceil(16.0 * math.sqrt(count)) + 2  # more steps down are improbable
     m = min(16, int(math.sqrt(_MOST_WORK / count / (count + below))))
-    if m < 4 or count * e > LARGEST_LOSS:
+    if m < 4 or count * e > LARGEST_LOSS or e < _SMALLEST_RANGE:
         return None
     g = e / m
     first = -m * min(count, below)

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from typing import TypeAlias
 
@@ -23,6 +24,8 @@ from dplda.privacy._accounting import (
     gaussian_mu,
     gaussian_mu_of,
     grouped,
+    rounded_down,
+    rounded_up,
     without_statements,
 )
 from dplda.privacy._composition import (
@@ -32,7 +35,7 @@ from dplda.privacy._composition import (
     largest_cumulants,
     renyi_epsilons,
 )
-from dplda.privacy._curves import MARGIN, TINY, FloatArray
+from dplda.privacy._curves import MARGIN, TINY, FloatArray, up
 from dplda.privacy._events import Event, Gaussian, from_record, to_record
 
 # What is counted, and its limit: an event, how often it is allowed; None, the sum of
@@ -56,7 +59,7 @@ class Filter:
     def cost(self, events: tuple[Event, ...], total_variation: float) -> FloatArray:
         """Costs of a charge: numbers that add up, in the order of the limits."""
         groups, lost, shift = without_statements(grouped(events))
-        costs = [total_variation, lost, shift]
+        costs = [total_variation, rounded_up(lost), rounded_up(shift)]
         costs += [self._counted(what, groups) for what, _ in self.limits]
         return np.array(costs)
 
@@ -113,16 +116,21 @@ def choose_filter(
     """
     groups, lost, shift = without_statements(grouped(events))
     kept = DISTANCE_SHARE * delta / delta_charge(1.0, epsilon)
-    many_copies = (2.0, 1.0) if lost or shift else (1.0,)
+    many_copies = (2, 1) if lost or shift else (1,)
     for distance, copies in product((kept, 2.0 * total_variation), many_copies):
-        epsilon_left = epsilon - copies * shift
-        delta_left = delta - copies * lost - delta_charge(distance, epsilon)
-        if total_variation > distance or epsilon_left <= 0.0:
+        # up: the roundings of the charge
+        charge = up(delta_charge(distance, epsilon), 1e-14)
+        if total_variation > distance or charge >= delta:
             continue
-        if delta_left < SMALLEST_DELTA:
+        epsilon_left = Fraction(epsilon) - copies * shift
+        delta_left = Fraction(delta) - copies * lost - Fraction(charge)
+        if epsilon_left <= 0 or delta_left < SMALLEST_DELTA:
             continue
-        for limits in _candidates(groups, epsilon_left, delta_left):
-            chosen = Filter((distance, copies * lost, copies * shift), limits)
+        statements = rounded_up(copies * lost), rounded_up(copies * shift)
+        for limits in _candidates(
+            groups, rounded_down(epsilon_left), rounded_down(delta_left)
+        ):
+            chosen = Filter((distance, *statements), limits)
             if chosen.used(chosen.cost(events, total_variation)) <= 1.0:
                 return chosen
     return None

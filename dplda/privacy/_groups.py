@@ -8,17 +8,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from fractions import Fraction
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplda.leaf._checks import check_integer
-from dplda.leaf._users import visible
+from dplda.leaf._users import canonical_id
 from dplda.privacy._accounting import (
     all_gaussian,
     delta_charge,
     epsilon_of,
     is_chargeable,
+    rounded_up,
 )
 from dplda.privacy._composition import Groups
 from dplda.privacy._curves import MARGIN
@@ -65,8 +68,7 @@ def group_events(
     if of_steps is not None:
         options.append(of_steps)
     if not all_gaussian(groups):
-        epsilon = _chain(groups, size, delta, total_variation)
-        options.append((statement(epsilon, delta),))
+        options.append((_chain(groups, size, delta, total_variation),))
     return min(options, key=cost)
 
 
@@ -95,7 +97,8 @@ def event_of_step(event: Event, size: int, *, whole: bool = True) -> Event | Non
             return PoissonSampled(min(1.0, anyone), Gaussian(noise_multiplier / size))
         case ApproximateDP(epsilon, delta) if not whole:
             # a threshold bounds terms of one unit alone
-            return statement(size * epsilon, delta * _n_deltas(epsilon, size))
+            deltas = _times(delta, _n_deltas(epsilon, size))
+            return statement(_times(epsilon, size), deltas)
         case _:
             return None
 
@@ -107,6 +110,15 @@ def statement(epsilon: float, delta: float) -> Event:
     return NonPrivate()
 
 
+def _times(cost: float, number: float) -> float:
+    """A product of numbers of 0 or more, rounded up once."""
+    if cost == 0.0:
+        return 0.0
+    if number == math.inf:
+        return math.inf
+    return rounded_up(Fraction(cost) * Fraction(number))
+
+
 def _n_deltas(epsilon: float, size: int) -> float:
     """1 + exp(epsilon) + ... + exp((size - 1) epsilon), infinite if it is no float."""
     if epsilon == 0.0:
@@ -116,11 +128,12 @@ def _n_deltas(epsilon: float, size: int) -> float:
     return math.expm1(size * epsilon) / math.expm1(epsilon) * MARGIN
 
 
-def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> float:
-    """Epsilon of a chain of neighbors, each with the same delta; infinite if none.
+def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> Event:
+    """What a chain of neighbors states, each with the same delta.
 
     A larger delta of each has a smaller epsilon. The search starts above the largest
-    that the chain can pay for, and each step stays above it until the chain can pay.
+    that the chain can pay for, and each step stays above it until the chain can pay,
+    and delta pays for the distance from ideal noise as well.
     """
     events = [Repeated(event, count) for event, count in groups]
     single = delta
@@ -128,15 +141,17 @@ def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> f
         step = epsilon_of(events, single)
         epsilon = size * step * MARGIN
         if epsilon == math.inf:
-            return math.inf
+            return NonPrivate()
         left = delta
         if is_chargeable(total_variation, epsilon, delta):
-            left -= delta_charge(total_variation, epsilon)
-        if single == 0.0 or single * _n_deltas(step, size) <= left:
-            return epsilon
+            # up: twice the charge, as in the total
+            left -= 2.0 * delta_charge(total_variation, epsilon) * MARGIN
+        spent = _times(single, _n_deltas(step, size))
+        if spent <= left:
+            return statement(epsilon, spent)
         # a little more, so that the search ends
         single = 0.99 * left / _n_deltas(step, size)
-    return size * epsilon_of(events, 0.0) * MARGIN
+    return statement(size * epsilon_of(events, 0.0) * MARGIN, 0.0)
 
 
 # ---- rows of several persons ---------------------------------------------------------
@@ -185,16 +200,24 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
                 'the owners of a row must be a list of persons, such as ["ann"], got '
                 f"{type(given).__name__}"
             )
-        persons = set(map(visible, given))
-        if any(map(_is_missing, persons)):
+        owners_of_row = list(given)
+        if any(map(_is_missing, owners_of_row)):
             raise ValueError(
                 "an owner is missing (None or NaN), and a missing owner bounds "
                 "nobody's rows; leave these rows out, or name their owners"
             )
+        persons = set(map(_person, owners_of_row))
         if all(n_kept[person] < max_rows for person in persons):
             n_kept.update(persons)
             rows.append(row)
     return np.array(rows, dtype=np.intp)
+
+
+def _person(owner: Hashable) -> Hashable:
+    """One value for each person: texts and integers as all ids of the package."""
+    return (
+        canonical_id(owner, "owners") if isinstance(owner, (str, Integral)) else owner
+    )
 
 
 def _is_missing(person: Hashable) -> bool:

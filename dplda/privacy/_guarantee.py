@@ -274,15 +274,16 @@ class Guarantee:
     def _of_steps(self, size: int, *, whole: bool) -> Guarantee:
         """What holds along a chain of so many neighbors."""
         own: tuple[Event, ...] = self.events
-        if not self._is_of_events():  # the statement says more than the events
-            own = (statement(self.epsilon, self.delta),)
         distance = self.total_variation
+        if not self._is_of_events():  # the statement says more than the events
+            own, distance = as_statement(self.epsilon, self.delta, distance)
         events = group_events(grouped(own), size, self.delta, distance, whole=whole)
         return dataclasses.replace(
             self,
             epsilon=epsilon_of(events, self.delta, total_variation=distance),
             sensitivity=size * self.sensitivity,
             events=events,
+            total_variation=distance,
             theorem="docs/proofs_document.md",
         )
 
@@ -332,3 +333,15 @@ class Guarantee:
             f"<Guarantee: epsilon {self.epsilon:.4g} at delta {self.delta:g} "
             f"for one {self.unit}{seeded}>"
         )
+
+
+def as_statement(
+    epsilon: float, delta: float, total_variation: float
+) -> tuple[tuple[Event, ...], float]:
+    """The event of a stated guarantee, and the distance that the statement leaves out.
+
+    Where delta pays for the distance from ideal noise, it leaves out none.
+    """
+    if is_chargeable(total_variation, epsilon, delta):
+        total_variation = 0.0
+    return (statement(epsilon, delta),), total_variation

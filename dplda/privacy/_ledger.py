@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import numbers
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,14 @@ from dplda.leaf._checks import (
     check_probability,
 )
 from dplda.leaf._messages import INFO, WARNING, is_logged, log_event
-from dplda.leaf._users import visible
-from dplda.privacy._accounting import epsilon_of, epsilon_of_mu, gaussian_mu
+from dplda.leaf._users import canonical_id
+from dplda.privacy._accounting import (
+    epsilon_of,
+    epsilon_of_mu,
+    gaussian_mu,
+    rounded_up,
+)
+from dplda.privacy._curves import FloatArray
 from dplda.privacy._events import Event
 from dplda.privacy._filters import Filter, choose_filter
 from dplda.privacy._store import (
@@ -565,8 +571,7 @@ def _total_of_part(paid: list[Entry], delta: float) -> float:
 def _used(entries: list[Entry], filter_text: str) -> float:
     """The largest used share of the filter among parts of the data; 0 without one.
 
-    Sums are rounded up. One number alone is exact, so that a first plan may take all of
-    a budget.
+    Sums are exact and rounded up once, so that plans may take all of a budget.
     """
     if not (filter_text and entries):
         return 0.0
@@ -576,11 +581,15 @@ def _used(entries: list[Entry], filter_text: str) -> float:
         costs = np.array(
             [chosen.cost(entry.events, entry.total_variation) for entry in paid]
         )
-        total = np.array([math.fsum(column) for column in costs.T])
-        several = np.count_nonzero(costs, axis=0) > 1
-        total = np.where(several, np.nextafter(total, math.inf), total)
-        shares.append(chosen.used(total))
+        shares.append(chosen.used(np.array([_sum_up(column) for column in costs.T])))
     return max(shares)
+
+
+def _sum_up(costs: FloatArray) -> float:
+    """The smallest float that is at least the sum of numbers of 0 or more."""
+    if not np.isfinite(costs).all():
+        return math.inf
+    return rounded_up(sum(map(Fraction, costs.tolist()), Fraction(0)))
 
 
 def _spent(entries: list[Entry], page: Page) -> float:
@@ -672,13 +681,7 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     n_parts = check_integer("n_parts", n_parts, 1, 2**31)
     parts = []
     for user in user_ids:
-        if isinstance(user, bool) or not isinstance(user, (str, numbers.Integral)):
-            raise TypeError(
-                f"user_ids must be texts or integers, got {type(user).__name__}; "
-                "convert them so that each user has one identifier"
-            )
-        # an error would show the id
-        text = str(visible(user)).encode("utf-8", "surrogatepass")
+        text = canonical_id(user).encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(text).digest()
         parts.append(int.from_bytes(digest[:16]) % n_parts)
     return np.array(parts, dtype=np.int64)

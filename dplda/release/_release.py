@@ -30,7 +30,7 @@ from dplda.core._texts import (
     words_of,
 )
 from dplda.core._words import Words
-from dplda.leaf._checks import check_integer, check_number
+from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
@@ -582,7 +582,7 @@ def _read_fields(record: Mapping[str, object]) -> Guarantee:
         unit=_text("unit", record["unit"]),
         relation=_text("relation", record["relation"]),
         epsilon=_number("epsilon", record["epsilon"]),
-        delta=_number("delta", record["delta"]),
+        delta=check_delta(record["delta"]),
         mechanism=_text("mechanism", record["mechanism"]),
         sensitivity=_number("sensitivity", record["sensitivity"]),
         noise_scale=_per_round("noise_scale", record["noise_scale"]),

@@ -22,6 +22,7 @@ from dplda.core._fold_in import BATCH
 from dplda.document._public_words import SHARED, Vectors, left_out
 from dplda.privacy import ApproximateDP
 from dplda.privacy._curator import Curator
+from dplda.privacy._curves import ELEMENTARY, up
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import (
     MAX_RADIUS,
@@ -168,7 +169,8 @@ def failure_event(delta: float) -> Event:
 
     It dominates a coin of this probability that is thrown only if the unit is present.
     """
-    return ApproximateDP(-math.log1p(-delta), delta)
+    # up: the rounding of the logarithm
+    return ApproximateDP(up(-math.log1p(-delta), ELEMENTARY), delta)
 
 
 def selection_threshold(

@@ -1,0 +1,227 @@
+"""Composition of rare steps: laws on knots whose distances grow with the loss.
+
+A step with a tiny sampling rate hardly ever has a loss, but a large one if it has: no
+grid of equal cells is fine enough and long enough. docs/accounting.md has the proof.
+All terms of a sum are positive, so that no digits of a small delta are lost.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dplda.privacy._composition import Groups, law_of_polygon, values_above
+from dplda.privacy._curves import (
+    LARGEST_LOSS,
+    SMALLEST_LOSS,
+    TINY,
+    FloatArray,
+    U,
+    curve_of,
+    up,
+)
+from dplda.privacy._events import Event, PoissonSampled
+
+# A step with a smaller rate is rare, and one whose losses span so many of its
+# deviations: on the equal cells of a grid, it takes seconds or more than the memory.
+_RATE = 1e-5
+_SPAN = 2.0**11
+_TINY_DELTA = 1e-20
+_MOST_KINDS = 64  # of steps: more take seconds
+_TAIL = 1e-4  # share of delta that may be an infinite loss, of all single steps
+_LOWEST = -30.0  # losses below count as this one, which is as good as none
+# Distances of knots: of the deviation of the law around 0, of the loss near the epsilon
+# that is searched, and of other losses. Half of each changes epsilon by 0.3% at most,
+# and takes four times as long.
+_NEAR = 0.04
+_FINE = 0.015
+_FAR = 0.06
+_ROUGH = 2.5  # times as far apart, to find the place of epsilon
+_BELOW = 1.0 / 30.0  # what is near, as shares of epsilon
+_ABOVE = 2.5
+_HIGHEST = 4.0  # larger losses than so many epsilons are infinite, beyond single steps
+
+
+class _Scale(NamedTuple):
+    """Where knots are near each other, and the mass that may be an infinite loss."""
+
+    epsilon: float  # that is searched; infinite if its place is not known
+    tail: float  # of one step
+
+
+class _Law(NamedTuple):
+    """A law on knots, whose curve and polygon are nowhere below that of some steps."""
+
+    knots: FloatArray  # increasing losses, the first and last of which are its range
+    values: FloatArray  # of the polygon
+    masses: FloatArray
+    infinite: float  # mass of infinite losses
+    deviation: float  # roughly that of most losses
+
+
+def is_rare(groups: Groups, delta: float, added: bool) -> bool:
+    """Whether some step is rare, and the kinds of steps are few and have curves.
+
+    At a tiny delta, every sampled step is: what decides is far from most losses.
+    """
+    if len(groups) > _MOST_KINDS:
+        return False
+    curves = [curve_of(event, added=added, upper=True) for event, _ in groups]
+    if any(curve is None for curve in curves):
+        return False
+    return any(_is_rare_step(event, delta, added) for event, _ in groups)
+
+
+def _is_rare_step(event: Event, delta: float, added: bool) -> bool:
+    if not isinstance(event, PoissonSampled):
+        return False
+    if event.sampling_probability <= _RATE or delta < _TINY_DELTA:
+        return True
+    curve = curve_of(event, added=added, upper=True)
+    assert curve is not None
+    low, high = curve.span(TINY)
+    return min(high, LARGEST_LOSS) - max(low, _LOWEST) > _SPAN * curve.deviation
+
+
+def rare_epsilon(
+    groups: Groups, delta: float, added: bool, enough: float = 0.0
+) -> float:
+    """Epsilon at a delta in one direction, never too small; infinite if none is found.
+
+    A first composition on few knots finds the place where the second has many. There is
+    no second one if the first epsilon is at most `enough`.
+    """
+    tail = _TAIL * delta / sum(count for _, count in groups)
+    # powers of two: a ledger asks again for nearly the same
+    tail = max(2.0 ** math.floor(math.log2(tail)), TINY)
+    epsilon = _epsilon(groups, delta, added, _Scale(math.inf, tail))
+    if enough < epsilon < math.inf:
+        near = _Scale(2.0 ** (math.ceil(4.0 * math.log2(epsilon)) / 4.0), tail)
+        epsilon = min(epsilon, _epsilon(groups, delta, added, near))
+    return epsilon
+
+
+def _epsilon(groups: Groups, delta: float, added: bool, scale: _Scale) -> float:
+    """Epsilon where the polygon of all steps is at delta."""
+    law: _Law | None = None
+    for event, count in groups:
+        steps = _power(event, count, added, scale)
+        law = steps if law is None else _composed(law, steps, scale)
+    assert law is not None
+    values = law.values
+    if values[-1] > delta:
+        return math.inf
+    end = int(np.argmax(values <= delta))
+    if end == 0:
+        return max(0.0, float(law.knots[0]))
+    growth = _growth_above(law.knots[end - 1 : end + 1])
+    share = (values[end - 1] - delta) / (values[end - 1] - values[end])
+    where = float(growth[0] + share * (growth[1] - growth[0]))
+    # up: a dozen roundings, and the logarithm
+    where += 32.0 * U * float(np.abs(growth).max())
+    return max(0.0, up(math.log1p(where), 32.0 * U))
+
+
+@lru_cache(maxsize=256)
+def _power(event: Event, count: int, added: bool, scale: _Scale) -> _Law:
+    """The law of a step that is repeated, by squaring."""
+    one = _law_of_step(event, added, scale)
+    law = one
+    for digit in f"{count:b}"[1:]:
+        law = _composed(law, law, scale)
+        if digit == "1":
+            law = _composed(one, law, scale)
+    return law
+
+
+def _law_of_step(event: Event, added: bool, scale: _Scale) -> _Law:
+    curve = curve_of(event, added=added, upper=True)
+    assert curve is not None
+    low, high = curve.span(scale.tail)
+    deviation = max(curve.deviation, SMALLEST_LOSS)
+    knots = _knots(low, high, deviation, scale)
+    return _law(knots, values_above(curve, knots), deviation)
+
+
+def _composed(first: _Law, second: _Law, scale: _Scale) -> _Law:
+    """The law of both: the second's polygon, averaged over the first's losses.
+
+    Of each sum t exp(-loss), what is subtracted makes it smaller, where the polygon is
+    higher.
+    """
+    high = max(first.knots[-1], second.knots[-1], _HIGHEST * scale.epsilon)
+    high = min(first.knots[-1] + second.knots[-1], high)
+    deviation = math.hypot(first.deviation, second.deviation)
+    knots = _knots(first.knots[0] + second.knots[0], high, deviation, scale)
+    growth = np.append(-1.0, _growth_above(second.knots))
+    growth, values = _finer(growth, np.append(1.0, second.values))
+    masses = first.masses
+    losses = knots[:, None] - first.knots
+    sums = np.expm1(losses)
+    # down: the roundings of a difference and of an exponential
+    sums -= (16.0 + 2.0 * np.abs(losses)) * U * np.abs(sums)
+    with np.errstate(under="ignore"):
+        averages = np.interp(sums, growth, values) @ masses
+    # up: an interpolation is off by 4 roundings of the larger value of its cell, which
+    # is at most 4 times the other one, and there are as many products
+    averages = up(averages, (len(masses) + 64.0) * U) + TINY
+    return _law(knots, averages + first.infinite, deviation)
+
+
+def _finer(growth: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same polygon, with points on it where it falls to a fourth.
+
+    So rounding errors of a value between two points are small shares of it.
+    """
+    points = [growth]
+    heights = [values]
+    for i in np.flatnonzero(values[:-1] > 4.0 * values[1:]):
+        left, right = growth[i : i + 2]
+        high, low = values[i : i + 2]
+        n_points = math.ceil(0.5 * math.log2(high / max(low, TINY)))
+        between = right - (right - left) * 0.25 ** np.arange(1, n_points + 1)
+        share = (right - between) / (right - left)
+        points.append(between)
+        heights.append(up(low + (high - low) * share, 16.0 * U))  # up: the roundings
+    every, first = np.unique(np.concatenate(points), return_index=True)
+    return every, np.concatenate(heights)[first]
+
+
+def _law(knots: FloatArray, values: FloatArray, deviation: float) -> _Law:
+    # a curve falls, from 1 at most
+    values = np.minimum.accumulate(np.minimum(values, 1.0))
+    masses, infinite = law_of_polygon(knots, values)
+    return _Law(knots, values, masses, infinite, deviation)
+
+
+def _growth_above(knots: FloatArray) -> FloatArray:
+    """exp(loss) - 1, rounded up: there, the curve is at most what it is at the knot."""
+    growth = np.expm1(knots)
+    return growth + 16.0 * U * np.abs(growth)
+
+
+def _knots(low: float, high: float, deviation: float, scale: _Scale) -> FloatArray:
+    """Losses from the lowest to the highest, through 0."""
+    above = _ladder(min(high, LARGEST_LOSS), deviation, scale)
+    below = _ladder(-max(low, _LOWEST), deviation, scale)
+    return np.concatenate([-below[::-1], [0.0], above])
+
+
+def _ladder(end: float, deviation: float, scale: _Scale) -> FloatArray:
+    """Positive losses up to the end, which are dense near epsilon."""
+    is_known = scale.epsilon < math.inf
+    rough = 1.0 if is_known else _ROUGH
+    unit = rough * _NEAR * min(deviation, 1.0)
+    end = max(end, unit)
+    losses = [unit]
+    while losses[-1] < end:
+        loss = losses[-1]
+        share = rough * _FAR
+        if is_known and _BELOW * scale.epsilon < loss < _ABOVE * scale.epsilon:
+            share = min(share, _FINE)
+        losses.append(loss + max(unit, share * loss))
+    losses[-1] = end
+    return np.array(losses)
