@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
@@ -85,6 +85,7 @@ from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Shares, Sums
 
 HARDLY = 0.1  # trust below which a fit warns
+TOTALS_AGAIN = "share of rounds for word totals"
 
 
 class Paid(NamedTuple):
@@ -466,6 +467,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         table = self._first_table(
             documents, job, curator, start, public, past
         )  # public
+        # it decides which sum comes next: of all parties the same, to the last bit
+        agreed = job.sums.agree(np.array([table.share_for_totals]), TOTALS_AGAIN)
+        share = min(max(float(agreed[0]), 0.0), math.nextafter(1.0, 0.0))
+        table = replace(table, share_for_totals=share)
         self._train(documents, table, job, charge, curator)
 
     def _train(
