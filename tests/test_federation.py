@@ -36,6 +36,12 @@ def documents():
 # ---------------------------------------------------------------- messages
 
 
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch):
+    """A process that has died is missed soon."""
+    monkeypatch.setattr(_network, "GRACE_SECONDS", 0.1)
+
+
 def within_seconds(test):
     """Run a coroutine as a test that cannot hang."""
 
@@ -156,8 +162,8 @@ async def test_a_party_that_is_started_again_takes_its_place_before_the_keys(
     keys, monkeypatch
 ):
     """Its message replaces the one of the process that has died."""
-    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.1)
-    monkeypatch.setattr(_network, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
     async with listening(keys) as (adder, address):
         dead, north, south = (
             line_of(keys, name, address) for name in ("north", "north", "south")
@@ -175,7 +181,6 @@ async def test_a_party_that_is_started_again_takes_its_place_before_the_keys(
 async def test_a_party_that_is_started_again_in_the_setup_ends_it_at_once(
     keys, monkeypatch
 ):
-    monkeypatch.setattr(_network, "GRACE_SECONDS", 0.1)
     monkeypatch.setattr(_network, "END_SECONDS", 0.1)
     async with listening(keys) as (adder, address):
         dead, north, south = (
