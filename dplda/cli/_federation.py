@@ -11,6 +11,7 @@ import sys
 import tempfile
 import uuid
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,11 +60,28 @@ def add_commands(add_parser: AddParser) -> None:
     party = add_command(
         "party", _fit_together, "Fit the model of a plan with the other parties."
     )
-    plan.add_argument(
+    words = plan.add_mutually_exclusive_group(required=True)
+    words.add_argument(
+        "--language",
+        help="the parties choose the words together, from the public list of a "
+        "language, such as en",
+    )
+    words.add_argument(
+        "--candidates",
+        type=Path,
+        help="the same, from a public file with one word per line, the most frequent "
+        "first",
+    )
+    words.add_argument(
         "--vocabulary",
         type=Path,
-        required=True,
-        help="public file with one word per line",
+        help="public file with one word per line, which are all used",
+    )
+    plan.add_argument(
+        "--max-features",
+        type=int,
+        default=2000,
+        help="number of words that are chosen",
     )
     plan.add_argument(
         "--parties",
@@ -193,12 +211,20 @@ def _plan(options: argparse.Namespace) -> None:
     """Write a plan, and print what the parties compare by telephone."""
     from dplda.federated._network import Plan, certificate_text
 
-    check_output(options.out, options.vocabulary, options.prior)
-    words = _words(options.vocabulary)
+    check_output(options.out, options.vocabulary, options.candidates, options.prior)
+    words = _words_of(options)
     tables = {}
+    n_words = None
+    if options.vocabulary is None:
+        n_words = min(options.max_features, len(words))
+        if options.prior is not None:
+            raise ValueError(
+                "--prior needs --vocabulary: it has a column for each word, and the "
+                "words are not chosen yet"
+            )
     if options.prior is not None:
         tables["prior_components"] = _prior(options.prior, words).tolist()
-    if options.word_vectors:
+    if options.word_vectors and n_words is None:
         tables["word_vectors"] = dplda.datasets.load_word_vectors(words).tolist()
     parameters = {}
     for name in ("epsilon", "delta", "n_components", "max_iter", "subsampling_ratio"):
@@ -219,6 +245,9 @@ def _plan(options: argparse.Namespace) -> None:
         parties=parties,
         words=words,
         tables=tables,
+        n_words=n_words,
+        english_vectors=n_words is not None
+        and (options.word_vectors or options.language == "en"),
     )
     plan.check_dates()
     _describe(plan)  # refuses what cannot be paid
@@ -255,10 +284,13 @@ def _describe(plan: Plan) -> None:
             "X25519 alone: who records the messages and has a quantum computer later "
             "reads sums with the noise of one party"
         )
+    words = f"{len(plan.words)} words"
+    if plan.n_words is not None:
+        words = f"{plan.n_words} words, chosen together from {len(plan.words)}"
     lines = {
         "digest": plan.digest.hex(),
-        "model": f"{plan.model}, {model.n_components} topics, {len(plan.words)} words, "
-        f"{n_rounds} rounds",
+        "model": f"{plan.model}, {model.n_components} topics in {n_rounds} rounds",
+        "words": words,
         "protects": f"one {plan.unit}",
         "epsilon": f"{plan.epsilon():.6g} at delta {model.delta:g}, charged to each "
         "party",
@@ -357,7 +389,7 @@ def _fit_together(options: argparse.Namespace) -> int:
     plan.check_dates()
     check_dates(others, str(options.coordinator_certificate))
     _check_budget(options, plan)
-    data = _load(options, plan.words)  # private
+    data = _load(options, plan)  # private
     party = Party(plan, name, options.key, data, n_jobs=options.n_jobs)
     line = Line(
         options.coordinator,
@@ -438,32 +470,53 @@ def _is_wanted(options: argparse.Namespace, plan: Plan) -> bool:
 
 
 def _keep(party: Party, out: Path) -> Path | None:
-    """Write the model that a party has, elsewhere if needed; None if it has none."""
-    if not hasattr(party.model, "components_"):
+    """Write what a party has paid for, elsewhere if needed; None if it has nothing.
+
+    That is a model, or the words that were chosen for it.
+    """
+    from sklearn.pipeline import make_pipeline
+
+    if hasattr(party.model, "components_") and party.words is None:
+        save = partial(dplda.save_release, party.model, vocabulary=party.plan.words)
+    elif hasattr(party.model, "components_"):
+        save = partial(dplda.save_release, make_pipeline(party.words, party.model))
+    elif party.words is not None and hasattr(party.words, "vocabulary_"):
+        lines = [f"{word}\n" for word in party.words.vocabulary_]
+        out = out.with_name(f"{out.name}.words")
+        data = "".join(lines).encode()
+        save = partial(write_atomically, data=data, permissions=PUBLIC)
+    else:
         return None
     try:
-        dplda.save_release(party.model, out, vocabulary=party.plan.words)
+        save(path=out)
         return out
     except OSError as error:
         other = Path(tempfile.mkdtemp(prefix="dplda-"), out.name)
-        dplda.save_release(party.model, other, vocabulary=party.plan.words)
+        save(path=other)
         print(f"{out} cannot be written ({error})", file=sys.stderr)
         return other
 
 
 def _load(
-    options: argparse.Namespace, words: list[str]
-) -> tuple[sp.csr_array, list[str] | None]:
+    options: argparse.Namespace, plan: Plan
+) -> tuple[sp.csr_array | list[str], list[str] | None]:
     """The party's own documents, and the users of their rows or None.
 
-    They are texts, as `dplda fit` reads them, or sparse counts (.npz).
+    They are texts, as `dplda fit` reads them, or sparse counts (.npz). Texts are
+    counted if the plan has the vocabulary.
     """
     import scipy.sparse as sp
     from sklearn.feature_extraction.text import CountVectorizer
 
     if options.texts.suffix == ".npz":
+        if plan.n_words is not None:
+            raise ValueError(
+                f"the parties choose the words of this plan, and {options.texts} holds "
+                "counts of words: give texts"
+            )
         try:
-            return sp.csr_array(sp.load_npz(options.texts)), None
+            with options.texts.open("rb") as file:
+                return sp.csr_array(sp.load_npz(file)), None
         except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise ValueError(
                 f"{options.texts} holds no sparse counts (scipy.sparse.save_npz), or "
@@ -471,10 +524,21 @@ def _load(
             ) from error
     found = texts_of(options, options.texts, options.id_column)
     users = found.ids if options.id_column is not None else None
-    return CountVectorizer(vocabulary=words).transform(found.texts), users
+    if plan.n_words is not None:
+        return found.texts, users
+    return CountVectorizer(vocabulary=plan.words).transform(found.texts), users
 
 
-def _words(path: Path) -> list[str]:
+def _words_of(options: argparse.Namespace) -> list[str]:
+    """The vocabulary of a plan, or the candidates for it."""
+    if options.language is not None:
+        return dplda.datasets.load_public_vocabulary(None, language=options.language)
+    if options.candidates is not None:
+        return _words("--candidates", options.candidates)
+    return _words("--vocabulary", options.vocabulary)
+
+
+def _words(option: str, path: Path) -> list[str]:
     """The words of a vocabulary file, one a line; the last may end in a line break."""
     try:
         words = path.read_text("utf-8").removesuffix("\n").split("\n")
@@ -483,7 +547,7 @@ def _words(path: Path) -> list[str]:
             if not word.strip() or len(word.splitlines()) != 1:
                 raise ValueError("a line is blank, or has a line separator in it")
     except ValueError as error:
-        raise ValueError(f"--vocabulary {path}: {error}") from error
+        raise ValueError(f"{option} {path}: {error}") from error
     return words
 
 

@@ -58,6 +58,7 @@ from dplda.core._corpus import Matrix, public_tables
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._sublda import SubLDA
 from dplda.document._svilda import PrivateSVILDA
+from dplda.federated._joint_words import fit_words_and_topics
 from dplda.federated._messages import check_name, vocabulary_hash
 from dplda.federated._secure_sum import (
     HAS_KEM,
@@ -75,11 +76,13 @@ from dplda.leaf._checks import check_integer, escaped
 from dplda.leaf._files import PUBLIC, check_kept_secret, write_atomically
 from dplda.privacy import epsilon_of
 from dplda.privacy._charge import Step
+from dplda.text._count_vectorizer import PrivateCountVectorizer
+from dplda.text._topic_model import WORD, split_budget
 
 log = logging.getLogger("dplda.federated")
 
-# Documents of a party, and the user of each row or None.
-PartyData: TypeAlias = tuple[Matrix, npt.ArrayLike | None]
+# Documents of a party, or its texts, and the user of each row or None.
+PartyData: TypeAlias = tuple[Matrix | list[str], npt.ArrayLike | None]
 
 MODELS: dict[str, type[DocumentLDA]] = {
     "SubLDA": SubLDA,
@@ -122,10 +125,13 @@ class Plan:
     colluding: int  # this one, the next one and kem: as in `Terms`
     lost: int
     parties: dict[str, str]  # the certificate of each by its name (PEM)
-    words: list[str]  # the vocabulary: public
+    words: list[str]  # the vocabulary, or candidates for it: public
     # prior_components, word_vectors: public
     tables: dict[str, list[list[float]]] = field(default_factory=dict)
     kem: bool = HAS_KEM
+    # Words that the parties choose together from the candidates; None: all of them.
+    n_words: int | None = None
+    english_vectors: bool = False  # of the candidates, which dplda holds
 
     def __post_init__(self) -> None:
         if self.version != __version__:
@@ -164,7 +170,16 @@ class Plan:
                 "two parties of the plan have one certificate; each needs its own"
             )
         self.terms()
-        public_tables(self.estimator(), len(self.words))
+        if self.n_words is None:
+            public_tables(self.estimator(), len(self.words))
+            return
+        check_integer("n_words of a plan", self.n_words, 1, len(self.words))
+        if self.tables:
+            raise ValueError(
+                "tables have a column for each word, and the words are not chosen yet: "
+                "give a vocabulary, or no tables"
+            )
+        self.vectorizer()
 
     @classmethod
     def read(cls, path: Path) -> Plan:
@@ -199,15 +214,18 @@ class Plan:
 
     def steps(self) -> list[Step]:
         """All that the fit releases: labels and events."""
-        budget = self.estimator()._budget(self.terms().shares)
-        return budget.plan(0, len(budget.rounds))
+        shares = self.terms().shares
+        words = self.vectorizer()
+        steps = [] if words is None else words._plan(shares)
+        return [*steps, *self.estimator()._plan(shares)]
 
     def epsilon(self, delta: float | None = None) -> float:
         """What the fit costs each unit, at a delta; None: that of the model."""
+        n_streams = 1 if self.n_words is None else 2
         return epsilon_of(
             [event for _, event in self.steps()],
             float(self.estimator().delta) if delta is None else delta,
-            total_variation=self.terms().shares.total_variation,
+            total_variation=n_streams * self.terms().shares.total_variation,
         )
 
     def noise(self, lost: int | None = None) -> float:
@@ -242,15 +260,40 @@ class Plan:
         model = MODELS[self.model](**self.parameters, **self.tables, **own)
         model._validate_params()
         check_model(model)
+        if self.n_words is not None:
+            model.set_params(epsilon=self._split(model)[1])
         return model
+
+    def vectorizer(self) -> PrivateCountVectorizer | None:
+        """What chooses the words; None if they are given."""
+        if self.n_words is None:
+            return None
+        model = MODELS[self.model](**self.parameters)
+        words = PrivateCountVectorizer(  # type: ignore[no-untyped-call]
+            epsilon=self._split(model)[0],
+            delta=model.delta,
+            candidates=self.words,
+            discover=False,  # a word that only one party knows is no part of a sum
+            max_features=self.n_words,
+            token_pattern=WORD,
+        )
+        words._validate_params()
+        return words
+
+    @staticmethod
+    def _split(model: DocumentLDA) -> tuple[float, float]:
+        """Epsilon of the words and of the topics."""
+        if model.epsilon is None:
+            raise ValueError("words that are chosen need epsilon, no noise_multiplier")
+        return split_budget(float(model.epsilon), float(model.delta))
 
     @property
     def max_bytes(self) -> int:
         """Size of the longest message, of either side."""
         n_parties = len(self.parties)
-        n_words = len(self.words)
+        n_words = len(self.words) if self.n_words is None else self.n_words
         n_cells = n_words * int(self.estimator().n_components)
-        sums = 8 * (n_cells + n_words + 1)
+        sums = 8 * (n_cells + len(self.words) + 2)
         keys = n_parties * (KEY + KEM_KEY + SIGNED + n_parties * KEM_TEXT)
         return sums + keys
 
@@ -260,8 +303,9 @@ class Party:
 
     All is checked before anything is sent or charged.
 
-    `data` are the documents and the user of each row, or None; `own` are parameters of
-    the model that are up to the party.
+    `data` are the documents and the user of each row, or None. The documents are texts
+    if the parties choose the words, and else counts of the plan's words. `own` are
+    parameters of the model that are up to the party.
     """
 
     def __init__(
@@ -269,12 +313,13 @@ class Party:
     ) -> None:
         self.plan = plan
         self.model = plan.estimator(**own)
+        self.words = plan.vectorizer()
         self._data = data
         self._names = [*plan.parties]
         self._me = self._names.index(name)
         self._key = private_key(key)
         X, users = data
-        if np.shape(X)[1:] != (len(plan.words),):
+        if self.words is None and np.shape(X)[1:] != (len(plan.words),):
             raise ValueError(
                 f"the documents have shape {np.shape(X)}, and the plan has "
                 f"{len(plan.words)} words"
@@ -295,7 +340,17 @@ class Party:
                 prove=self._prove,
                 check=self._check,
             )
-            fit_share(self.model, self._data[0], parties, self._data[1])
+            if self.words is None:
+                fit_share(self.model, self._data[0], parties, self._data[1])
+            else:
+                fit_words_and_topics(
+                    self.words,
+                    self.model,
+                    self._data[0],
+                    self._data[1],
+                    parties,
+                    english_vectors=self.plan.english_vectors,
+                )
             last_word = ""
         except Exception as error:
             last_word = type(error).__name__
