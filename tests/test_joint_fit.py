@@ -1016,17 +1016,14 @@ def exchanged(self, message):
 Progress.write, Line.exchange = written, exchanged
 sys.exit(main(sys.argv[1:]))
 """
-MOMENTS = [*range(1, 26)]  # replies of keys, word totals, and 20 rounds
-OFTEN = {2, 6, 25}  # in the default tests
+MOMENTS = range(1, 26)  # replies of keys, word totals, and 20 rounds
 
 
-at_each_reply = pytest.mark.parametrize(
-    "at",
-    [
-        pytest.param(at, marks=() if at in OFTEN else (pytest.mark.slow,))
-        for at in MOMENTS
-    ],
-)
+def at_each_reply(*often):
+    """Each reply; all but a few are slow."""
+    slow = [() if at in often else (pytest.mark.slow,) for at in MOMENTS]
+    cases = [pytest.param(at, marks=marks) for at, marks in zip(MOMENTS, slow)]
+    return pytest.mark.parametrize("at", cases)
 
 
 @pytest.fixture
@@ -1047,7 +1044,7 @@ def start(processes, name, command, *, at=None, by="SIGKILL", when="after"):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
-@at_each_reply
+@at_each_reply(2, 6, 25)
 def test_a_coordinator_that_is_killed_at_a_reply_goes_on(processes, at):
     """Before or after the reply is on the disk, by SIGKILL or SIGTERM."""
     port = free_port()
@@ -1072,7 +1069,7 @@ def test_a_coordinator_that_is_killed_at_a_reply_goes_on(processes, at):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
-@at_each_reply
+@at_each_reply(6)
 def test_a_party_that_is_ended_at_a_reply_keeps_what_it_has_paid_for(processes, at):
     """And so do the others; started again, it spends nothing more."""
     port = free_port()
@@ -1083,7 +1080,8 @@ def test_a_party_that_is_ended_at_a_reply_keeps_what_it_has_paid_for(processes, 
     for name in NAMES[1:]:
         start(processes, name, party_command(name, port))
     processes.wait_for(lambda: victim.poll() is not None)
-    start(processes, "north", party_command("north", port))
+    again = [*party_command("north", port), "--start-timeout=1"]
+    start(processes, "north", again)
     for process in processes.processes.values():
         processes.wait_for(lambda process=process: process.poll() is not None)
     n_rounds = max(0, at - FIRST_ROUND)
