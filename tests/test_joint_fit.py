@@ -39,7 +39,7 @@ from dplda.datasets import (
 )
 from dplda.document import _document_lda
 from dplda.federated import _network
-from dplda.federated._network import Coordinator, Line, Party, Plan
+from dplda.federated._network import Coordinator, Line, Party, Plan, Progress
 from dplda.federated._secure_sum import Adder, SecureSum
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 from dplda.text import _count_vectorizer
@@ -985,6 +985,27 @@ def test_a_plan_of_words_that_are_chosen(folder, capsys):
     assert plan.words == load_public_vocabulary(None)
     assert main(party_command("north", 1)) == 1  # which gives counts
     assert "give texts" in capsys.readouterr().err
+
+
+def test_progress_of_a_coordinator_is_read_back_and_nothing_else_is(keys, tmp_path):
+    plan, path = plan_of(keys), tmp_path / "plan.json.state"
+    assert Progress.read(path, plan).number == 0
+    progress = Progress(plan.digest.hex(), 3, (0, 2), ("a", "", "c"), bytes(range(256)))
+    progress.write(path)
+    assert Progress.read(path, plan) == progress
+    with pytest.raises(ValueError, match="the progress of another plan"):
+        Progress.read(path, plan_of(keys, fit="b"))
+    dataclasses.replace(progress, reply=b"").write(path)
+    with pytest.raises(ValueError, match="has ended with a model"):
+        Progress.read(path, plan)
+    fields = json.loads(path.read_text())
+    for changes in ({"present": [7]}, {"number": -1}, {"reply": "?"}, {"plan": None}):
+        path.write_text(json.dumps(fields | {"reply": "eA=="} | changes))
+        with pytest.raises(ValueError, match="progress of a"):
+            Progress.read(path, plan)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="no progress of a coordinator"):
+        Progress.read(path, plan)
 
 
 # processes that are killed
