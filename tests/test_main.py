@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 import re
 import sqlite3
