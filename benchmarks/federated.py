@@ -1,8 +1,8 @@
 """Parties with documents of their own: what secure sums and merged topics reach.
 
-``python benchmarks/federated.py [--parts secure rounds alone literal] [--corpora kos
-bbc glosses] [--epsilons 2 4] [--n-parties 3 10 30] [--sorted] [--seeds 3] [--rounds
-5]``
+``python benchmarks/federated.py [--parts secure words price rounds alone literal]
+[--corpora kos bbc glosses] [--epsilons 2 4] [--n-parties 3 10 30] [--sorted]
+[--seeds 3] [--rounds 5]``
 
 `secure`: all documents of a corpus (V = 2000, K = 20, one tenth held out) are dealt to
 parties evenly, or sorted by label (KOS: by topic). Held-out perplexity by document
@@ -10,6 +10,13 @@ completion at epsilon of a document, delta 1e-5: each party alone (mean), its to
 merged by `IFTMMaster`, a sum in which each party carries all of the noise (no
 cryptography is needed), secure sums with m / 2 and with 1 colluding parties, and one
 trusted curator of all documents.
+
+`words`: texts (BBC, glosses; one tenth held out) are dealt at random to three parties,
+which choose words and topics together from one epsilon, beside one trusted curator's
+`PrivateTopicModel`; V = 2000, K = 20, delta 1e-5, c = 1. Perplexity is that of the
+held-out tokens whose words both models have.
+
+`price`: noise of a plan over that of one curator, for parties that may drop out.
 
 `rounds`: seconds and bytes of a round for a party, at 40,000 and 2,000,000 cells.
 
@@ -33,8 +40,10 @@ import corpora
 import numpy as np
 from corpora import Split
 from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
 
-from dplda import GibbsLDA, SubLDA
+from dplda import GibbsLDA, PrivateCountVectorizer, PrivateTopicModel, SubLDA
+from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.federated import (
     IFTMMaster,
     IFTMParty,
@@ -43,16 +52,18 @@ from dplda.federated import (
     run_rounds,
     vocabulary_hash,
 )
+from dplda.federated._joint_words import fit_words_and_topics
 from dplda.federated._secure_sum import Adder, Room, SecureSum, Terms
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty as LiteralParty
 from dplda.published import recover_counts
+from dplda.text._topic_model import WORD, split_budget
 
 K, SWEEPS = 20, 50
 SHARES = np.array([1, 2, 3]) / 6
 STRAYS = 0.1  # documents that go to any party
-PARTS = ["secure", "rounds", "alone", "literal"]
+PARTS = ["secure", "words", "price", "rounds", "alone", "literal"]
 
 
 def main() -> None:
@@ -69,9 +80,11 @@ def main() -> None:
     options = parser.parse_args()
     for category in (SeededNoiseWarning, PrivacyLeakWarning, LowSignalWarning):
         warnings.simplefilter("ignore", category)
-    for name in options.corpora if options.parts != ["rounds"] else [None]:
+    has_corpus = not {*options.parts} <= {"rounds", "price"}
+    for name in options.corpora if has_corpus else [None]:
         split = getattr(corpora, name)() if name else None
-        print(f"\n## {split or 'rounds'}\n")
+        print(f"\n## {split or ' '.join(options.parts)}\n")
+        options.corpus = name
         for part in options.parts:
             globals()[part](split, options)
 
@@ -122,6 +135,79 @@ def secure(split: Split, options) -> None:
         cells = " | ".join(f"{score:.0f}" for score in scores)
         print(f"| {m} of {len(rows) // m}, {epsilon:g} | {cells} |", flush=True)
     print(f"\nword frequencies: {unigram_perplexity(split.train, split.test):.0f}")
+
+
+def words(split: Split, options) -> None:
+    """Parties that choose the words, too: perplexity beside one curator."""
+    load = {
+        "bbc": lambda: corpora.bbc_texts()[0],
+        "glosses": lambda: load_wordnet_glosses().data,
+    }[options.corpus]
+    texts = np.array(load(), dtype=object)
+    print("| epsilon | seed | three parties | one curator | more | common words |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for epsilon, seed in itertools.product(options.epsilons, range(options.seeds)):
+        rows = np.random.default_rng(seed).permutation(len(texts))
+        test, train = np.split(rows, [len(rows) // 10])
+        parts = [texts[part].tolist() for part in np.array_split(train, 3)]
+        vectorizer, topics = fit_texts_together(parts, epsilon)
+        one = PrivateTopicModel(K, epsilon=epsilon, delta=1e-5).fit(
+            texts[train].tolist()
+        )
+        found = [*vectorizer.vocabulary_], [*one.vocabulary_]
+        common = sorted({*found[0]} & {*found[1]})
+        counts = CountVectorizer(vocabulary=common).transform(texts[test])
+        scores = []
+        for known, table in zip(found, (topics.components_, one.components_)):
+            place = {word: i for i, word in enumerate(known)}
+            columns = [place[word] for word in common]
+            scores.append(held_out_perplexity(table[:, columns], counts))
+        print(
+            f"| {epsilon:g} | {seed} | {scores[0]:.1f} | {scores[1]:.1f} | "
+            f"{scores[0] / scores[1] - 1:+.1%} | {len(common)} |",
+            flush=True,
+        )
+
+
+def fit_texts_together(parts: list[list[str]], epsilon: float):
+    """The vectorizer and the model that parties with these texts have."""
+    terms = Terms(len(parts))
+    room = Room(Adder(terms, [str(i) for i in range(len(parts))]))
+    for_words, for_topics = split_budget(epsilon, 1e-5)
+
+    def run(me: int):
+        vectorizer = PrivateCountVectorizer(
+            epsilon=for_words,
+            delta=1e-5,
+            candidates=load_public_vocabulary(None),
+            discover=False,
+            token_pattern=WORD,
+        )
+        topics = SubLDA(K, epsilon=for_topics, delta=1e-5, n_jobs=1)
+        sums = SecureSum(terms, me, lambda message: room.exchange(me, message))
+        fit_words_and_topics(
+            vectorizer, topics, parts[me], None, sums, english_vectors=True
+        )
+        return vectorizer, topics
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return next(pool.map(run, range(len(parts))))
+
+
+def price(split: None, options) -> None:
+    """What parties that may collude or drop out cost, in noise."""
+    model = SubLDA(K, epsilon=4.0)
+    alone = model._budget().noise
+    print("| parties | c | l | noise over one curator's | over l = 0 |")
+    print("| --- | --- | --- | --- | --- |")
+    for m in options.n_parties:
+        none_lost = model._budget(Terms(m).shares).noise
+        for lost in (0, 1):
+            noise = model._budget(Terms(m, 1, lost).shares).noise
+            print(
+                f"| {m} | 1 | {lost} | {noise / alone:.3f} | "
+                f"{noise / none_lost - 1:+.1%} |"
+            )
 
 
 def rounds(split: None, options) -> None:

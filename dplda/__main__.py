@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from dplda._version import __version__
 from dplda.cli import _federation, _fit, _ledger, _options
+from dplda.leaf._checks import escaped
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output, such as head, has ended
         _close_output()
     except (ImportError, OSError, TypeError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        # it may quote names of files, and what others have written
+        print(f"error: {_printable(error)}", file=sys.stderr)
     finally:
         warnings.formatwarning = usual
     return 1
@@ -101,7 +103,13 @@ def _without_line(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> str:
     """A warning of a command: its place in the code says nothing to a user."""
-    return textwrap.fill(f"{category.__name__}: {message}", 96) + "\n"
+    text = f"{category.__name__}: {_printable(message)}"
+    return textwrap.fill(text, 96) + "\n"
+
+
+def _printable(text: object) -> str:
+    """A text in lines that cannot move a cursor."""
+    return "\n".join(map(escaped, str(text).split("\n")))
 
 
 if __name__ == "__main__":

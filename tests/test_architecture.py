@@ -37,8 +37,8 @@ MAY_IMPORT = {
     "text": SHARED | {"datasets", "document", "release", "reading"},
     # where many topics begin, and the public prior
     "document": SHARED | {"datasets", "gibbs"},
-    # parties that fit one model of documents
-    "federated": SHARED | {"release", "document"},
+    # parties that fit one model of documents, and choose its words
+    "federated": SHARED | {"release", "document", "text", "datasets"},
     "(root)": SHARED | {"reading", "release"},
     "published": SHARED | {"document", "gibbs", "word", "federated"},
     "audit": SHARED

@@ -1,6 +1,7 @@
 """A federation over a network: messages, who is who, and helpers for processes."""
 
 import asyncio
+import copy
 import functools
 import os
 import socket
@@ -33,6 +34,12 @@ def documents():
 
 
 # ---------------------------------------------------------------- messages
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch):
+    """A process that has died is missed soon."""
+    monkeypatch.setattr(_network, "GRACE_SECONDS", 0.1)
 
 
 def within_seconds(test):
@@ -80,22 +87,23 @@ async def listening(keys, *names, max_bytes=1000, timeout=SECONDS, port=0):
     names = names or ("north", "south")
     certificates, tls = server_side(keys, *names)
     adder = Joiner(names)
-    network = Coordinator(adder, certificates, max_bytes, timeout)
+    network = adder.network = Coordinator(adder, certificates, max_bytes, timeout)
     async with network.listening("127.0.0.1", port, tls) as port:
         task = asyncio.create_task(network.add_up())
         yield adder, f"127.0.0.1:{port}"
         task.cancel()
 
 
-def line_of(keys, name, address, *authority, max_bytes=1000):
-    return Line(address, max_bytes, client_side(keys, name, *authority))
+def line_of(keys, name, address, *authority, max_bytes=1000, **timeouts):
+    return Line(address, max_bytes, client_side(keys, name, *authority), **timeouts)
 
 
-def put(keys, name, address, number, message):
-    """The status of the reply to a message of a round, without a line."""
+def put(keys, name, address, number, message, line=None):
+    """The status of the reply to a message of a round, by the process of a line."""
+    headers = {} if line is None else {_network.PROCESS: line._process}
     connection = HTTPSConnection(address, context=client_side(keys, name))
     with closing(connection):
-        connection.request("PUT", f"/{number}", message)
+        connection.request("PUT", f"/{number}", message, headers)
         return connection.getresponse().status
 
 
@@ -132,18 +140,152 @@ async def test_a_call_may_be_repeated_and_changes_nothing(keys, monkeypatch):
     monkeypatch.setattr(_network, "WAIT_SECONDS", 0.1)
     async with listening(keys) as (adder, address):
         north, south = (line_of(keys, name, address) for name in ("north", "south"))
+        late = copy.copy(south)
         for message in (b"first", b"other"):
-            assert await together((put, keys, "north", address, 0, message)) == [204]
+            call = put, keys, "north", address, 0, message, north
+            assert await together(call) == [204]
         assert await together((north.exchange, b"third"), (south.exchange, b"one")) == (
             2 * [b"first|one"]
         )
-        late = line_of(keys, "south", address)
         assert await together((late.exchange, b"one")) == [b"first|one"]
         assert adder.seen == [{0: b"first", 1: b"one"}]
         for number in (2, 7):  # which is not the party's turn
-            (status,) = await together((put, keys, "north", address, number, b"x"))
+            (status,) = await together(
+                (put, keys, "north", address, number, b"x", north)
+            )
             assert 400 <= status < 500
         assert len(adder.seen) == 1
+
+
+@within_seconds
+async def test_a_party_that_is_started_again_takes_its_place_before_the_keys(
+    keys, monkeypatch
+):
+    """Its message replaces the one of the process that has died."""
+    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    async with listening(keys) as (adder, address):
+        dead, north, south = (
+            line_of(keys, name, address) for name in ("north", "north", "south")
+        )
+        await together((put, keys, "north", address, 0, b"dead", dead))
+        new = asyncio.create_task(asyncio.to_thread(north.exchange, b"new"))
+        while adder.network._messages.get(0) != b"new":
+            await asyncio.sleep(0.01)
+        assert await together((south.exchange, b"one")) == [await new] == [b"new|one"]
+        with pytest.raises(ConnectionError, match="another process of this party"):
+            await together((dead.exchange, b"dead"))
+
+
+@within_seconds
+async def test_a_party_that_is_started_again_in_the_setup_ends_it_at_once(
+    keys, monkeypatch
+):
+    monkeypatch.setattr(_network, "END_SECONDS", 0.1)
+    async with listening(keys) as (adder, address):
+        dead, north, south = (
+            line_of(keys, name, address) for name in ("north", "north", "south")
+        )
+        await together((dead.exchange, b"1"), (south.exchange, b"2"))
+        adder.reply = fail_of_both
+        calls = (north.exchange, b"3"), (south.exchange, b"4")
+        ends = await asyncio.gather(
+            *(asyncio.to_thread(*call) for call in calls), return_exceptions=True
+        )
+        assert [type(end) for end in ends] == 2 * [ConnectionError]
+        assert "another process" in str(ends[0])
+        assert "it was started again" in str(ends[1])
+
+
+def fail_of_both(messages):
+    """In the place of sums: an error that quotes the messages."""
+    raise ConnectionError(str(messages))
+
+
+@within_seconds
+async def test_a_second_process_of_a_party_changes_nothing(keys, monkeypatch):
+    """It is told that the first one goes on."""
+    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.2)
+    async with listening(keys) as (adder, address):
+        north, second, south = (
+            line_of(keys, name, address) for name in ("north", "north", "south")
+        )
+        for number in range(3):
+            first = asyncio.create_task(asyncio.to_thread(north.exchange, b"1"))
+            while 0 not in adder.network._messages:
+                await asyncio.sleep(0.01)
+            second._number = number
+            with pytest.raises(ConnectionError, match="another process of this party"):
+                await together((second.exchange, b"second"))
+            assert await together((south.exchange, b"2")) == [b"1|2"]
+            assert await first == b"1|2"
+
+
+@within_seconds
+async def test_a_coordinator_that_is_started_again_is_given_the_messages_again(
+    keys, monkeypatch
+):
+    """Parties have waited for longer than a call, and send the same bytes."""
+    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    port = free_port()
+    north, south = (
+        line_of(keys, name, f"127.0.0.1:{port}") for name in ("north", "south")
+    )
+    async with listening(keys, port=port) as (adder, _):
+        early = asyncio.create_task(asyncio.to_thread(north.exchange, b"1"))
+        while 0 not in adder.network._messages:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+    async with listening(keys, port=port):
+        assert await together((south.exchange, b"2")) == [await early] == [b"1|2"]
+
+
+@within_seconds
+async def test_a_party_holds_one_call_and_one_body_in_its_turn(keys, monkeypatch):
+    """Bodies of other calls are not read: a thousand of them fill no memory."""
+    async with listening(keys, max_bytes=10**6) as (adder, address):
+        tls = client_side(keys, "north")
+        calls = []
+        for number in (0, 0, 1, 0):
+            calls.append(await asyncio.open_connection(*address.split(":"), ssl=tls))
+            head = f"PUT /{number} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n"
+            calls[-1][1].write(head.encode() + b"\r\n" + bytes(100_000))
+            if number == 0:
+                while 0 not in adder.network._calls:
+                    await asyncio.sleep(0.01)
+        *earlier, (_, last) = calls
+        for reader, writer in earlier:  # cut off, or answered without its body
+            with suppress(ConnectionError):
+                assert (await reader.readline())[9:12] in (b"", b"410")
+            writer.close()
+        last.close()
+        assert adder.network._messages == {}
+
+
+@within_seconds
+async def test_a_party_gives_up_after_its_timeout_and_says_why(keys, monkeypatch):
+    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    line = line_of(keys, "north", f"127.0.0.1:{free_port()}", start_timeout=0.1)
+    with pytest.raises(ConnectionError, match=r"silent for 0\.1 s: nobody listens"):
+        await together((line.exchange, b"1"))
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:abc", "http://localhost:80", "localhost", "a:1/x", "u@a:1"]
+)
+def test_an_address_that_is_none_is_refused(keys, address):
+    with pytest.raises(ValueError, match="must be HOST:PORT"):
+        line_of(keys, "north", address)
+
+
+@within_seconds
+async def test_a_certificate_that_nobody_knows_ends_the_party_soon(keys, monkeypatch):
+    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    async with listening(keys, "south") as (adder, address):
+        with pytest.raises(ConnectionError, match="the certificate of this party"):
+            await together((line_of(keys, "north", address).exchange, b"1"))
+        assert adder.seen == []
 
 
 @within_seconds
@@ -268,19 +410,13 @@ async def test_a_stranger_is_not_listened_to(keys, stranger):
     ("authority", "host"), [("stranger", "127.0.0.1"), ("ca", "localhost")]
 )
 @within_seconds
-async def test_a_coordinator_must_prove_who_it_is(
-    keys, authority, host, monkeypatch, caplog
-):
-    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+async def test_a_coordinator_must_prove_who_it_is(keys, authority, host):
+    """Nothing can mend that: the party ends at once, and has sent nothing."""
     async with listening(keys, "north") as (adder, address):
         line = line_of(keys, "north", address.replace("127.0.0.1", host), authority)
-        with caplog.at_level("INFO"):
-            task = asyncio.create_task(asyncio.to_thread(line.exchange, b"secret"))
-            while "certificate" not in caplog.text:
-                await asyncio.sleep(0.01)
+        with pytest.raises(ConnectionError, match="--coordinator-certificate"):
+            await together((line.exchange, b"secret"))
         assert adder.seen == []
-        line.__init__(address, 1000, client_side(keys, "north"))
-        assert await task == b"secret"
 
 
 # ---------------------------------------------------------------- real processes

@@ -7,7 +7,24 @@ from pathlib import Path
 
 import pytest
 import scipy.sparse as sp
-from test_federation import PARAMETERS, WORDS, Processes, documents, free_port
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP384R1,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from test_federation import (
+    PARAMETERS,
+    WORDS,
+    Processes,
+    documents,
+    free_port,
+    make_certificates,
+)
 
 from dplda import save_release
 from dplda.federated import IFTMMaster, IFTMParty, run_rounds
@@ -52,11 +69,26 @@ def check(engine, documents, folder):
     (folder / "home" / "config.toml").write_text(
         '[superlink]\ndefault = "here"\n'
         f'[superlink.here]\naddress = "127.0.0.1:{port}"\n'
-        "insecure = true\n",
+        f'root-certificates = "{folder / "ca.pem"}"\n',
         "utf-8",
     )
-    engine.start("superlink", "flower-superlink", "--insecure", "--port", port)
+    make_certificates(folder, [])
+    engine.start(
+        "superlink",
+        "flower-superlink",
+        "--ssl-ca-certfile=ca.pem",
+        "--ssl-certfile=server.pem",
+        "--ssl-keyfile=server.key",
+        "--enable-supernode-auth",
+        "--port",
+        port,
+    )
     engine.wait_for(lambda: is_open(port))
+    for name in documents:
+        make_key(folder / name)
+        engine.start(name, "flwr", "supernode", "register", f"{name}.pub", "here")
+        engine.wait_for_end(name)
+    make_key(folder / "stranger")  # which nobody registers
     parties = {}
     for name, X in documents.items():
         n_components, seed = PARAMETERS[name]
@@ -72,7 +104,8 @@ def check(engine, documents, folder):
         engine.start(
             name,
             "flower-supernode",
-            "--insecure",
+            "--root-certificates=ca.pem",
+            f"--auth-supernode-private-key={name}.node",
             "--superlink",
             f"127.0.0.1:{port}",
             "--port",
@@ -80,6 +113,17 @@ def check(engine, documents, folder):
             "--node-config",
             options,
         )
+    engine.start(
+        "stranger",
+        "flower-supernode",
+        "--root-certificates=ca.pem",
+        "--auth-supernode-private-key=stranger.node",
+        "--superlink",
+        f"127.0.0.1:{port}",
+        "--port",
+        free_port(),
+    )
+    engine.wait_for(lambda: engine.processes["stranger"].poll() is not None)
     config = f'vocabulary="{folder / "words.txt"}" out="{out}" rounds=2'
     engine.start("run", "flwr", "run", APP, "here", "--run-config", config)
     engine.wait_for_end("run")
@@ -90,6 +134,15 @@ def check(engine, documents, folder):
         # the second round is free
         (entry,) = Ledger(folder / name / "ledger.sqlite").entries()
         assert entry.status == "released"
+
+
+def make_key(path):
+    """A key of a node, as ``ssh-keygen -t ecdsa -b 384`` makes it."""
+    key = generate_private_key(SECP384R1())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    path.with_suffix(".node").write_bytes(private)
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    path.with_suffix(".pub").write_bytes(public)
 
 
 def is_open(port):

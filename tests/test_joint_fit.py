@@ -1,8 +1,10 @@
 """Secure sums over a network: the plan, both sides with TLS, and failures."""
 
 import asyncio
+import dataclasses
 import itertools
 import json
+import math
 import os
 import random
 import shutil
@@ -17,6 +19,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
+from sklearn.pipeline import make_pipeline
 from test_federation import (
     Processes,
     client_side,
@@ -29,11 +32,17 @@ from test_federation import (
 import dplda
 from dplda import GibbsLDA, load_release, save_release
 from dplda.__main__ import main
-from dplda.datasets import load_word_vectors, make_topic_corpus
+from dplda.datasets import (
+    load_public_vocabulary,
+    load_word_vectors,
+    make_topic_corpus,
+)
+from dplda.document import _document_lda
 from dplda.federated import _network
-from dplda.federated._network import Coordinator, Line, Party, Plan
+from dplda.federated._network import Coordinator, Line, Party, Plan, Progress
 from dplda.federated._secure_sum import Adder, SecureSum
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
+from dplda.text import _count_vectorizer
 
 NAMES = ("north", "south", "west")
 WORDS = [f"word{i}" for i in range(30)]
@@ -158,7 +167,8 @@ def three(keys, plan, documents, **own):
     return {name: party_of(keys, plan, documents, name, **own) for name in NAMES}
 
 
-FIRST_ROUND = 4  # replies before it: two of the setup, two of word totals
+# replies before it: two of the setup, two of word totals, the share of further ones
+FIRST_ROUND = 5
 
 
 def n_rounds(party):
@@ -230,7 +240,7 @@ async def test_a_party_that_is_absent_ends_the_fit_before_anything_is_charged(
     }
 
 
-@pytest.mark.parametrize("at", [4, 7])
+@pytest.mark.parametrize("at", [4, 5, 8])
 @within_seconds
 async def test_the_others_go_on_without_a_party_that_dies(keys, documents, at):
     plan = plan_of(keys, lost=1)
@@ -593,6 +603,7 @@ PLAN = [
     "federation",
     "plan",
     "--vocabulary=words.txt",
+    "--unit=document",
     "--epsilon=4",
     "--n-components=3",
     "--max-iter=5",
@@ -612,6 +623,7 @@ def party_command(name, port, texts=None):
         f"--coordinator=127.0.0.1:{port}",
         "--coordinator-certificate=ca.pem",
         f"--ledger={name}.ledger",
+        "--budget=9",
         f"--out={name}.model",
     ]
 
@@ -625,6 +637,7 @@ def coordinator_command(port):
         "--key=server.key",
         f"--port={port}",
         "--round-timeout=20",
+        "--start-timeout=600",
     ]
 
 
@@ -729,6 +742,378 @@ def test_a_plan_with_a_public_prior_and_word_vectors(folder, capsys):
     assert "does not say its words" in capsys.readouterr().err
 
 
+# what is private, what is spent, and who says so
+
+
+def test_a_private_key_beside_a_certificate_stays_in_its_file(folder, capsys):
+    """Some servers keep both in one file."""
+    certificate, key = (Path(f"north.{kind}").read_text() for kind in ("pem", "key"))
+    for text in (certificate + key, key + certificate):
+        Path("north.pem").write_text(text)
+        Path("plan.json").unlink(missing_ok=True)
+        assert main(PLAN) == 0
+        plan = Path("plan.json").read_text()
+        assert "PRIVATE KEY" not in plan
+        assert json.loads(plan)["parties"]["north"] == certificate
+
+
+def test_a_plan_that_holds_more_than_certificates_is_refused(keys, tmp_path):
+    fields = json.loads(plan_of(keys).text())
+    fields["parties"]["north"] += (keys / "north.key").read_text()
+    (tmp_path / "plan.json").write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match="'north' is more than one certificate"):
+        Plan.read(tmp_path / "plan.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parameters": {"epsilon": 4.0, "max_iter": 10**6}}, "max_iter of a plan"),
+        ({"kem": 1}, "kem must be true or false"),
+        ({"version": "\x1b[31m9"}, r"for dplda \?\[31m9"),
+        ({"n_words": 31}, "n_words of a plan"),
+        ({"n_words": 5, "tables": {"word_vectors": [[1.0]] * 30}}, "not chosen yet"),
+        ({"n_words": 5, "parameters": {"noise_multiplier": 1.0}}, "need epsilon"),
+    ],
+)
+def test_absurd_plans(keys, tmp_path, changes, message):
+    path, fields = tmp_path / "plan.json", json.loads(plan_of(keys).text())
+    path.write_text(json.dumps(fields | changes))
+    with pytest.raises(ValueError, match=message):
+        Plan.read(path)
+
+
+def test_a_plan_is_shown_with_its_price_and_who_pays(folder, capsys):
+    assert main([*PLAN, "--lost=1", "--delta=1e-5"]) == 0
+    written = capsys.readouterr().out
+    assert main(["federation", "show", "plan.json"]) == 0
+    shown = capsys.readouterr().out
+    assert written.startswith(shown)
+    for text in (
+        "one document",
+        "at delta 1e-05",
+        "1 of 3 parties: 1 may collude, and 1 may drop out",
+        "1.22 times if none may drop out",  # two shares of three pay
+        "west, whose certificate is valid until",
+        Plan.read(Path("plan.json")).digest.hex(),
+    ):
+        assert text in shown
+    # one share of three pays, and a second attempt
+    noise = float(shown.split(" times the noise")[0].split()[-1])
+    assert math.sqrt(3) < noise < 2 * math.sqrt(3)
+    cost = float(shown.split("epsilon ")[1].split()[0])
+    assert 3.99 < cost <= 4.0
+
+
+def test_a_plan_without_ml_kem_says_what_that_means(keys, tmp_path, capsys):
+    plan = plan_of(keys, kem=False)
+    (tmp_path / "plan.json").write_text(plan.text())
+    assert main(["federation", "show", str(tmp_path / "plan.json")]) == 0
+    assert "X25519 alone: who records the messages" in capsys.readouterr().out
+
+
+def test_expired_certificates_make_no_plan_and_start_nothing(folder, capsys):
+    expired = [*PLAN[:-1], "expired_north.pem"]
+    assert main(expired) == 1
+    assert "'expired_north' is valid from" in capsys.readouterr().err
+    assert not Path("plan.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("--budget=3", "--budget 3 does not pay for the plan, which costs 4 at"),
+        ("--budget=nan", "--budget must be"),
+        ("--delta=1e-9", "does not pay for the plan"),
+        ("", "is a new ledger: give --budget"),
+        ("--coordinator=localhost", "must be HOST:PORT"),
+        ("--start-timeout=nan", "--start-timeout"),
+    ],
+)
+def test_a_party_spends_what_its_own_command_line_allows(unsent, capsys, option, text):
+    command = party_command("north", 1)
+    given = next(word for word in command if word.startswith("--budget"))
+    command[command.index(given)] = "--budget=4"
+    command = (
+        [*command, option] if option else [w for w in command if "budget" not in w]
+    )
+    assert main(command) == 1
+    assert text in capsys.readouterr().err
+    assert not Path("north.ledger").exists()
+
+
+def test_a_ledger_without_a_limit_lets_nobody_spend(unsent, capsys):
+    Ledger("north.ledger")
+    command = [word for word in party_command("north", 1) if "budget" not in word]
+    assert main(command) == 1
+    assert "has no limit" in capsys.readouterr().err
+    assert Ledger("north.ledger").entries() == []
+
+
+@pytest.mark.parametrize("answer", ["n", "y"])
+def test_a_terminal_is_asked_before_anything_is_spent(
+    unsent, capsys, monkeypatch, answer
+):
+    asked = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
+    assert main(party_command("north", 1)) == 1
+    assert len(asked) == 1
+    assert asked[0].startswith("Spend epsilon 4 of each document")
+    said = capsys.readouterr()
+    assert ("Nothing was charged" in said.out) == (answer == "n")
+    assert Path("north.ledger").exists() == (answer == "y")
+    assert main([*party_command("north", 1), "--yes"]) == 1
+    assert len(asked) == 1
+
+
+def test_a_damaged_file_of_counts_is_refused(unsent, capsys):
+    whole = Path("north.npz").read_bytes()
+    for damaged in (whole[:100], b"PK" + bytes(90), whole[:-30]):
+        Path("damaged.npz").write_bytes(damaged)
+        assert main(party_command("north", 1, "damaged.npz")) == 1
+        assert "damaged.npz holds no sparse counts" in capsys.readouterr().err
+
+
+# words that the parties choose together
+
+TEXTS = ["the heart is healthy", "a fracture of the left arm", "fever and cough"] * 60
+CANDIDATES = [
+    "heart",
+    "healthy",
+    "fracture",
+    "left",
+    "arm",
+    "fever",
+    "cough",
+    "knee",
+    "thumb",
+    "liver",
+]
+
+
+@within_seconds
+async def test_parties_choose_words_and_topics_from_one_budget(keys, tmp_path):
+    plan = plan_of(
+        keys,
+        words=CANDIDATES,
+        n_words=7,
+        english_vectors=True,
+        parameters={"n_components": 2, "epsilon": 8.0, "max_iter": 5},
+    )
+    parties = {}
+    for i, name in enumerate(NAMES):
+        data = TEXTS[i::3] * 3, None
+        ledger = Ledger(tmp_path / name, epsilon=8.0)
+        key = keys / f"{name}.key"
+        parties[name] = Party(plan, name, key, data, ledger=ledger)
+    assert await fit(keys, plan, parties) == (None, dict.fromkeys(NAMES))
+    one, *others = parties.values()
+    assert [*one.words.vocabulary_] == sorted(CANDIDATES[:7])
+    for other in others:
+        assert other.words.vocabulary_ == one.words.vocabulary_
+        assert_array_equal(other.model.components_, one.model.components_)
+    guarantee = dplda.pipeline_guarantee(make_pipeline(one.words, one.model))
+    assert 7.9 < guarantee.epsilon <= 8.0
+    assert plan.epsilon() == pytest.approx(guarantee.epsilon, rel=1e-9)
+    (entry,) = Ledger(tmp_path / "north").entries()
+    assert entry.status == "released"
+    assert Ledger(tmp_path / "north").epsilon_spent == pytest.approx(
+        guarantee.epsilon, rel=1e-9
+    )
+    assert "each the sum over 3 parties" in guarantee.mechanism
+
+
+@within_seconds
+async def test_words_that_processors_rank_differently_are_the_same_for_all(
+    keys, monkeypatch
+):
+    """The last bits of the ranking differ: most parties decide, in integers."""
+    plan = plan_of(
+        keys,
+        words=CANDIDATES,
+        n_words=4,
+        parameters={"n_components": 2, "epsilon": 8.0, "max_iter": 3},
+    )
+    rank = _count_vectorizer.best_terms
+    calls = itertools.count()
+
+    def ranked(*args):
+        best = rank(*args)
+        return np.roll(np.arange(10), next(calls))[: len(best)]
+
+    monkeypatch.setattr(_count_vectorizer, "best_terms", ranked)
+    parties = {
+        name: Party(plan, name, keys / f"{name}.key", (TEXTS, None)) for name in NAMES
+    }
+    assert await fit(keys, plan, parties) == (None, dict.fromkeys(NAMES))
+    one, *others = parties.values()
+    for other in others:
+        assert other.words.vocabulary_ == one.words.vocabulary_
+
+
+@within_seconds
+async def test_a_schedule_that_processors_compute_differently_is_the_same_for_all(
+    keys, documents, monkeypatch
+):
+    """On two sides of a step, masks would not cancel, and all would have paid."""
+    plan = plan_of(keys, parameters={"n_components": 3, "epsilon": 4.0, "max_iter": 10})
+    with_rounds, calls = _document_lda.with_rounds_for_totals, itertools.count()
+
+    def differing(*args):
+        table = with_rounds(*args)
+        share = 0.5 + (next(calls) - 1) * 1e-7
+        return dataclasses.replace(table, share_for_totals=share)
+
+    monkeypatch.setattr(_document_lda, "with_rounds_for_totals", differing)
+    parties = three(keys, plan, documents)
+    assert await fit(keys, plan, parties) == (None, dict.fromkeys(NAMES))
+    one, *others = (party.model for party in parties.values())
+    for other in others:
+        assert_array_equal(one.components_, other.components_)
+
+
+def test_a_plan_of_words_that_are_chosen(folder, capsys):
+    """Candidates are a public list: of a language, or of a file."""
+    Path("words.txt").write_text("\n".join(CANDIDATES))
+    command = [word for word in PLAN if not word.startswith("--vocabulary")]
+    assert main([*command, "--candidates=words.txt", "--max-features=4"]) == 0
+    assert "4 words, chosen together from 10" in capsys.readouterr().out
+    assert main([*command, "--language=en", "--out=en.json"]) == 0
+    plan = Plan.read(Path("en.json"))
+    assert (plan.n_words, plan.english_vectors) == (2000, True)
+    assert plan.words == load_public_vocabulary(None)
+    assert main(party_command("north", 1)) == 1  # which gives counts
+    assert "give texts" in capsys.readouterr().err
+
+
+def test_progress_of_a_coordinator_is_read_back_and_nothing_else_is(keys, tmp_path):
+    plan, path = plan_of(keys), tmp_path / "plan.json.state"
+    assert Progress.read(path, plan).number == 0
+    progress = Progress(plan.digest.hex(), 3, (0, 2), ("a", "", "c"), bytes(range(256)))
+    progress.write(path)
+    assert Progress.read(path, plan) == progress
+    with pytest.raises(ValueError, match="the progress of another plan"):
+        Progress.read(path, plan_of(keys, fit="b"))
+    dataclasses.replace(progress, reply=b"").write(path)
+    with pytest.raises(ValueError, match="has ended with a model"):
+        Progress.read(path, plan)
+    fields = json.loads(path.read_text())
+    for changes in ({"present": [7]}, {"number": -1}, {"reply": "?"}, {"plan": None}):
+        path.write_text(json.dumps(fields | {"reply": "eA=="} | changes))
+        with pytest.raises(ValueError, match="progress of a"):
+            Progress.read(path, plan)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="no progress of a coordinator"):
+        Progress.read(path, plan)
+
+
+# processes that are killed
+
+KILLED = """
+import os, signal, sys
+from dplda.__main__ import main
+from dplda.federated._network import Line, Progress
+
+at, when = int(os.environ["KILL_AT"]), os.environ["KILL_WHEN"]
+number = getattr(signal, os.environ["KILL_BY"])
+write, exchange = Progress.write, Line.exchange
+
+
+def written(self, path):
+    if self.number == at and when == "before":
+        os.kill(os.getpid(), number)
+    write(self, path)
+    if self.number == at and when == "after":
+        os.kill(os.getpid(), number)
+
+
+def exchanged(self, message):
+    if self._number == at:
+        os.kill(os.getpid(), number)
+    return exchange(self, message)
+
+
+Progress.write, Line.exchange = written, exchanged
+sys.exit(main(sys.argv[1:]))
+"""
+MOMENTS = range(1, 26)  # replies of keys, word totals, and 20 rounds
+
+
+def at_each_reply(*often):
+    """Each reply; all but a few are slow."""
+    slow = [() if at in often else (pytest.mark.slow,) for at in MOMENTS]
+    cases = [pytest.param(at, marks=marks) for at, marks in zip(MOMENTS, slow)]
+    return pytest.mark.parametrize("at", cases)
+
+
+@pytest.fixture
+def processes(folder):
+    (folder / "killed.py").write_text(KILLED)
+    assert main([*PLAN, "--max-iter=20"]) == 0
+    running = Processes(folder)
+    yield running
+    running.end()
+
+
+def start(processes, name, command, *, at=None, by="SIGKILL", when="after"):
+    program = [sys.executable, "-m", "dplda"]
+    if at is not None:
+        processes.environment |= {"KILL_AT": str(at), "KILL_BY": by, "KILL_WHEN": when}
+        program = [sys.executable, "killed.py"]
+    return processes.start(name, *program, *command)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
+@at_each_reply(2, 6, 25)
+def test_a_coordinator_that_is_killed_at_a_reply_goes_on(processes, at):
+    """Before or after the reply is on the disk, by SIGKILL or SIGTERM."""
+    port = free_port()
+    by = "SIGTERM" if at % 3 == 0 else "SIGKILL"
+    when = "before" if at % 2 else "after"
+    coordinator = start(
+        processes, "coordinator", coordinator_command(port), at=at, by=by, when=when
+    )
+    for name in NAMES:
+        start(processes, name, party_command(name, port))
+    processes.wait_for(lambda: coordinator.poll() is not None)
+    assert coordinator.returncode != 0
+    start(processes, "coordinator", coordinator_command(port))
+    processes.wait_for_end("coordinator", *NAMES)
+    first, *others = (load_release(f"{name}.model") for name in NAMES)
+    for other in others:
+        assert_array_equal(first.components_, other.components_)
+    assert first.n_iter_ == 20
+    for name in NAMES:
+        (entry,) = Ledger(f"{name}.ledger").entries()
+        assert entry.status == "released"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
+@at_each_reply(6)
+def test_a_party_that_is_ended_at_a_reply_keeps_what_it_has_paid_for(processes, at):
+    """And so do the others; started again, it spends nothing more."""
+    port = free_port()
+    victim = start(
+        processes, "north", party_command("north", port), at=at, by="SIGTERM"
+    )
+    start(processes, "coordinator", coordinator_command(port))
+    for name in NAMES[1:]:
+        start(processes, name, party_command(name, port))
+    processes.wait_for(lambda: victim.poll() is not None)
+    again = [*party_command("north", port), "--start-timeout=1"]
+    start(processes, "north", again)
+    for process in processes.processes.values():
+        processes.wait_for(lambda process=process: process.poll() is not None)
+    n_rounds = max(0, at - FIRST_ROUND)
+    is_charged = at >= 2
+    for name in NAMES:
+        if n_rounds:
+            assert load_release(f"{name}.model").n_iter_ == n_rounds
+        entries = Ledger(f"{name}.ledger").entries()
+        assert sum(entry.counts for entry in entries) == is_charged
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
 def test_nine_of_ten_processes_survive_the_tenth(tmp_path, monkeypatch):
@@ -747,7 +1132,7 @@ def test_nine_of_ten_processes_survive_the_tenth(tmp_path, monkeypatch):
 def kill_one_of(names, folder, chance):
     at, victim, port = chance.randrange(5, 60), chance.choice(names), free_port()
     plan = [
-        *PLAN[:4],
+        *PLAN[:5],
         "--n-components=5",
         "--lost=1",
         "--parties",

@@ -1,10 +1,14 @@
 """The command line: its commands, their help and errors, and the example."""
 
+import hashlib
+import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import warnings
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,3 +184,69 @@ def test_a_file_that_is_no_ledger_is_one_line_and_exit_code_1(capsys, tmp_path):
         assert printed.err.startswith("error: ")
         assert message in printed.err
     assert not (tmp_path / "missing").exists()
+
+
+def forged(path, change):
+    """A ledger that somebody has written with another program, digest and all."""
+    ledger = Ledger(path, epsilon=10.0)
+    ledger.begin_release(ledger.reserve("fit", "document", Gaussian(3.0)))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        rows = connection.execute(
+            "SELECT id, CAST(record AS BLOB), CAST(status AS BLOB) FROM entries "
+            "ORDER BY id"
+        ).fetchall()
+        head, entry = (json.loads(row[1]) for row in rows)
+        change(head, entry)
+        head, entry = (json.dumps(record).encode() for record in (head, entry))
+        content = repr((head, [(1, entry, rows[1][2])])).encode()
+        digest = hashlib.sha256(content).hexdigest()
+        for number, record, status in (
+            (0, head, digest.encode()),
+            (1, entry, rows[1][2]),
+        ):
+            connection.execute(
+                "UPDATE entries SET record = CAST(? AS TEXT), "
+                "status = CAST(? AS TEXT) WHERE id = ?",
+                (record, status, number),
+            )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda head, entry: entry.pop("events"), "entry 1 of the ledger"),
+        (lambda head, entry: entry.update(events=5), "entry 1 of the ledger"),
+        (lambda head, entry: entry.update(extra=5), "entry 1 of the ledger"),
+        (lambda head, entry: head[0].__setitem__(0, -5.0), "epsilon of the ledger"),
+        (
+            lambda head, entry: head[0].__setitem__(0, float("nan")),
+            "epsilon of the ledger",
+        ),
+        (lambda head, entry: head[0].__setitem__(1, 0.9), "delta must be"),
+    ],
+)
+def test_a_forged_ledger_is_one_line_and_exit_code_1(capsys, tmp_path, change, message):
+    forged(tmp_path / "ledger", change)
+    assert main(["ledger", "show", str(tmp_path / "ledger")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+ESCAPE = "\x1b]0;owned\x07\x1b[2J"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such names of files")
+def test_nothing_that_others_have_written_moves_the_cursor(capsys, tmp_path):
+    forged(tmp_path / "ledger", lambda head, entry: head.__setitem__(1, ESCAPE))
+    assert main(["ledger", "show", str(tmp_path / "ledger")]) == 0
+    for suffix in (".dplda", ".csv"):
+        (tmp_path / f"a{ESCAPE}{suffix}").write_text("text,id\nhello,1,2\n")
+    assert main(["topics", str(tmp_path / f"a{ESCAPE}.dplda")]) == 1
+    table = str(tmp_path / f"a{ESCAPE}.csv")
+    assert main(["fit", table, "--epsilon=4", "--no-ledger"]) == 1
+    assert main(["federation", "show", str(tmp_path / f"{ESCAPE}.json")]) == 1
+    said = capsys.readouterr()
+    assert "owned" in said.err
+    assert not {"\x1b", "\x07"} & {*said.out, *said.err}

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from dplda import HDPLDA, SubLDA
 from dplda.audit import noise_of_release
 from dplda.datasets import make_topic_corpus
-from dplda.federated import fit_together
+from dplda.federated import _secure_sum, fit_together
 from dplda.privacy import Ledger
 from dplda.privacy.mechanisms import DiscreteGaussian
 
@@ -79,16 +79,28 @@ def test_missing_noise_is_noticed(monkeypatch, caplog):
     monkeypatch.setattr(
         DiscreteGaussian, "add_to", lambda *a: next(count) % 5 or add_to(*a)
     )
-    with pytest.warns(
-        UserWarning, match=r"has the noise of \d\.\d\d parties, and 5 take part"
+    with pytest.raises(
+        ConnectionError, match=r"have the noise of \d\.\d\d parties, and 5 take part"
     ):
         fit_together(model, parts)
 
 
-@pytest.mark.filterwarnings("ignore:.*has the noise of")
+def test_noise_that_a_round_hides_is_missed_in_the_rounds_together(monkeypatch):
+    """Two of five parties add none: with 200 words, no round alone shows it."""
+    add_to, count = DiscreteGaussian.add_to, iter(range(10**6))
+    monkeypatch.setattr(
+        DiscreteGaussian, "add_to", lambda *a: next(count) % 5 < 2 or add_to(*a)
+    )
+    X = make_topic_corpus(500, 200, 3, random_state=0).data
+    parts = {str(i): X[100 * i : 100 * i + 100] for i in range(5)}
+    with pytest.raises(ConnectionError, match="somebody adds none"):
+        fit_together(SubLDA(3, epsilon=8.0, max_iter=20), parts)
+
+
 @pytest.mark.parametrize("n_lazy", [0, 1, 3])
 def test_the_noise_of_a_model_is_counted(n_lazy, monkeypatch):
     """Ten parties, some of which draw none and tell nobody."""
+    monkeypatch.setattr(_secure_sum, "BY_CHANCE", math.inf)  # the fit goes on
     add_to, count, n_words = DiscreteGaussian.add_to, iter(range(10**6)), 20_000
     monkeypatch.setattr(
         DiscreteGaussian, "add_to", lambda *a: next(count) % 10 < n_lazy or add_to(*a)

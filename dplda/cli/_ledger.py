@@ -170,4 +170,4 @@ def _show(options: argparse.Namespace) -> None:
     for name in ("receipt", "caveat"):
         value = getattr(ledger, name)
         if value:
-            print(f"{name:10} {value}")
+            print(f"{name:10} {escaped(value)}")

@@ -114,8 +114,8 @@ def check_ledger(path: Path, epsilon: float | None = None) -> None:
 
 
 def say(text: str) -> None:
-    """Print a paragraph."""
-    print(textwrap.fill(text, 96))
+    """Print a paragraph; it may have names of files, which cannot move a cursor."""
+    print(textwrap.fill(escaped(" ".join(text.split())), 96))
 
 
 def show_topics(model: BaseEstimator, words: Sequence[str] | None = None) -> None:
@@ -140,7 +140,7 @@ def show_card(card: str) -> None:
     """Print a card, or its first lines, with its labels in a column of their own."""
     print()
     for line in card.splitlines():
-        print(textwrap.fill(line, 96, subsequent_indent=" " * 13))
+        print(textwrap.fill(escaped(line), 96, subsequent_indent=" " * 13))
 
 
 def add_commands(add_parser: AddParser) -> None:

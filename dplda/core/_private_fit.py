@@ -34,9 +34,9 @@ from dplda.privacy._charge import TOTAL_VARIATION, Charge, Step, tell_of_other_b
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
 from dplda.privacy._guarantee import as_statement, cached_epsilon
-from dplda.privacy._mechanisms import MAX_RADIUS, DiscreteGaussian, NoNoise, sum_clipped
+from dplda.privacy._mechanisms import MAX_RADIUS, NoNoise, sum_clipped
 from dplda.privacy._streams import Streams
-from dplda.privacy._sums import ALONE, Sums
+from dplda.privacy._sums import ALONE, Shares, Sums
 
 
 class Interval(_Interval):
@@ -239,20 +239,21 @@ def gaussian_noise(
     delta: float,
     n_rounds: int = 1,
     others: Sequence[Event] = (),
+    shares: Shares = ALONE.shares,
 ) -> Any:
     """The noise of each of `n_rounds` Gaussian releases without samples.
 
-    What they cost together, with `others`, is stated.
+    What they cost together, with `others`, is stated. `shares` says who adds the noise.
     """
     if epsilon == math.inf:
         return NoNoise()
-    gaussian = DiscreteGaussian.for_noise_multiplier
+    gaussian = shares.gaussian
     if epsilon is not None:
         noise_multiplier = calibrate(
             lambda m: [*[gaussian(m).event] * n_rounds, *others],
             float(epsilon),
             float(delta),
-            total_variation=TOTAL_VARIATION,
+            total_variation=shares.total_variation,
         )
     return gaussian(float(noise_multiplier or 0.0))
 

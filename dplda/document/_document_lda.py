@@ -90,6 +90,7 @@ from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Shares, Sums
 
 HARDLY = 0.1  # trust below which a fit warns
+TOTALS_AGAIN = "share of rounds for word totals"
 
 
 class Paid(NamedTuple):
@@ -346,17 +347,25 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             self._learn(documents, job, charge, start, public, past)
         return self
 
-    def _fit_paid(self, X: Any, user_ids: Any, charge: Charge) -> None:
+    def _fit_paid(
+        self,
+        X: Any,
+        user_ids: Any,
+        charge: Charge,
+        sums: Sums = ALONE,
+        start: Streams | None = None,
+    ) -> None:
         """Train from scratch on counts of words that the same charge has paid for.
 
-        It has begun: whatever can be refused was refused by `_refuse_before`.
+        It has begun: whatever can be refused was refused by `_refuse_before`. `sums`
+        have begun, too, and gave `start`.
         """
-        job = self._job(unit_of(X, user_ids))
+        job = self._job(unit_of(X, user_ids), sums=sums)
         with closing(
             self._documents(X, user_ids, reset=True, tell_of_copies=False)
         ) as documents:  # private
             public = self._checked_inputs(documents.n_words, job, None)  # public
-            self._learn(documents, job, charge, job.streams, public, None)
+            self._learn(documents, job, charge, start or job.streams, public, None)
 
     def _refuse_before(self, n_words: int | None) -> None:
         """Refuse what `_fit_paid` would; `n_words` if the words are given."""
@@ -474,6 +483,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         table = self._first_table(
             documents, job, curator, start, public, past
         )  # public
+        # it decides which sum comes next: of all parties the same, to the last bit
+        agreed = job.sums.agree(np.array([table.share_for_totals]), TOTALS_AGAIN)
+        share = min(max(float(agreed[0]), 0.0), math.nextafter(1.0, 0.0))
+        table = replace(table, share_for_totals=share)
         self._train(documents, table, job, charge, curator)
 
     def _train(
@@ -658,7 +671,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         norms = [] if job.n_done else [NORM] * len(job.budget.totals)
         norms += [step.norm for step in steps]
         norms += [NORM] * job.budget.n_spare
-        terms = job.sums.promise(job.events, self.delta)
+        terms = job.sums.promise(charge.events, self.delta)
         assumptions: tuple[str, ...] = (DISTINCT,)
         if self.prior_components is not None:
             assumptions += (PUBLIC_START,)
@@ -764,7 +777,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             shares=shares,
         )
 
-    def _plan(self) -> list[Step]:
+    def _plan(self, shares: Shares = ALONE.shares) -> list[Step]:
         """What `fit` charges."""
-        budget = self._budget()
+        budget = self._budget(shares)
         return budget.plan(0, len(budget.rounds))

@@ -15,7 +15,7 @@ import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -37,7 +37,6 @@ from dplda.core._private_fit import TRUSTED_PARTY
 from dplda.document._document_lda import DocumentLDA
 from dplda.leaf._calm import interruptible
 from dplda.leaf._checks import check_integer
-from dplda.leaf._messages import warn_user
 from dplda.leaf._users import canonical_id
 from dplda.privacy import Gaussian, PoissonSampled, epsilon_of
 from dplda.privacy._events import Event
@@ -60,9 +59,10 @@ SETUP = 2  # replies before the first sum: public keys, and encapsulated keys
 # bytes (RFC 7748, FIPS 203, SHA-256)
 KEY, KEM_KEY, KEM_TEXT, DIGEST = 32, 1184, 1088, 32
 SUM, LOST = b"S", b"L"  # kinds of replies
-# Standard errors by which a round may have too few shares of noise, besides half a
-# share: a normal variable is so far below its mean in 3 rounds of 10**7.
+# Standard errors by which the rounds so far may have too few shares of noise, besides
+# half a share: a normal variable is so far below its mean in 3 rounds of 10**7.
 BY_CHANCE = 5.0
+PUBLIC_UNIT = 2.0**30  # integers of a public number that the parties agree on
 MOST = 2**60  # of a cell: 2**30 documents of the largest radius; random words exceed it
 
 
@@ -191,6 +191,10 @@ class SecureSum:
         self._prove = prove
         self._check = check
         self._present = list(range(self.n_parties))
+        # of the rounds so far: their rows, shares of noise in them, and shares expected
+        self._n_rows = 0
+        self._found_noise = 0.0
+        self._expected_noise = 0.0
 
     def begin(self) -> Streams:
         """Agree on keys with all parties; gives the public streams of the first table.
@@ -211,8 +215,8 @@ class SecureSum:
             or {*map(len, publics)} != {size}
         ):
             raise ConnectionError(
-                "the coordinator has changed the keys of the parties; this party sends "
-                "nothing"
+                "the coordinator, or another process of this party, has changed the "
+                "keys of the parties; this party sends nothing"
             )
         encapsulated = keys.encapsulate(me, publics)
         texts = unpack(self._exchange(agreed + encapsulated), self.n_parties)
@@ -248,7 +252,7 @@ class SecureSum:
                     "the sum of the parties is none of counts and noise: one of them, "
                     "or the coordinator, sends something else"
                 )
-            self._count_shares(cells, label)
+            self._check_noise(cells, label)
             return True
         present = sorted({*body})
         fewest = self.n_parties - self._terms.lost
@@ -264,20 +268,40 @@ class SecureSum:
         self._present = present
         return False
 
-    def _count_shares(self, total: Cells, label: str) -> None:
-        """Tell if noise is missing.
+    def agree(self, values: NDArray[np.float64], label: str) -> NDArray[np.float64]:
+        """The mean over all parties of numbers that are public, to 2**-30.
+
+        What decides which release comes next has to be the same for all, and floating
+        point differs between processors in the last bits.
+        """
+        while True:
+            cells = np.rint(values * PUBLIC_UNIT).astype(np.int64)
+            if self.add_up(cells, label):
+                return cells / (len(self._present) * PUBLIC_UNIT)
+
+    def _check_noise(self, total: Cells, label: str) -> None:
+        """End the fit if noise is missing in the rounds so far.
 
         Contributions sum to zero over topics: row sums are noise.
         """
-        if total.ndim == 2:
-            m = len(self._present)
-            n_shares = shares_of_noise(total)
-            log.info("%s: noise of %.2f parties", label, n_shares)
-            if n_shares < m * (1 - BY_CHANCE * math.sqrt(2 / len(total))) - 0.5:
-                warn_user(
-                    f"{label} has the noise of {n_shares:.2f} parties, and {m} take "
-                    "part: somebody adds none, and counts among those who collude"
-                )
+        if total.ndim != 2:
+            return
+        m = len(self._present)
+        n_rows = len(total)
+        n_shares = shares_of_noise(total)
+        log.info("%s: noise of %.2f parties", label, n_shares)
+        self._n_rows += n_rows
+        self._found_noise += n_rows * n_shares
+        self._expected_noise += n_rows * m
+        found = self._found_noise / self._n_rows
+        expected = self._expected_noise / self._n_rows
+        by_chance = BY_CHANCE * math.sqrt(2 / self._n_rows)
+        if found < expected * (1 - by_chance) - 0.5:
+            raise ConnectionError(
+                f"the rounds have the noise of {found:.2f} parties, and {m} take part: "
+                "somebody adds none, and counts among those who collude; find out who, "
+                "and make a new plan without them"
+            )
 
     def _mask(self, other: int, place: bytes, n: int) -> NDArray[np.uint64]:
         """The mask of this party and another one, (n,) words, for one attempt.
@@ -329,10 +353,12 @@ def shares_of_noise(total: Cells) -> float:
 
 
 def quieter(event: Any, share: float) -> Any:
-    """The event of a Gaussian step with this share of its noise."""
+    """The event of a Gaussian step with this share of its noise; others as they are."""
     if isinstance(event, PoissonSampled):
         return PoissonSampled(event.sampling_probability, quieter(event.event, share))
-    return Gaussian(event.noise_multiplier * share)
+    if isinstance(event, Gaussian):
+        return Gaussian(event.noise_multiplier * share)
+    return event
 
 
 class Adder:
@@ -343,6 +369,11 @@ class Adder:
         self._n_replies = 0
         self.names = names
         self.present = {*range(terms.n_parties)}
+
+    def go_on(self, n_replies: int, present: Iterable[int]) -> None:
+        """Go on after so many replies of another process, to these parties."""
+        self._n_replies = n_replies
+        self.present = {*present}
 
     def reply(self, messages: Mapping[int, bytes]) -> bytes:
         """What all parties get for their messages.
@@ -366,10 +397,8 @@ class Adder:
         usual = Counter(seen.values()).most_common(1)
         present = [i for i in seen if seen[i] == usual[0][0]]
         blame = "".join(
-            f"; what {self.names[i]} sent is malformed, or of another plan or fit"
-            if i in seen
-            else f"; {self.names[i]} has ended: {messages[i][:DIGEST]!r}"
-            for i in sorted({*messages} - {*present})
+            self._blame(i, messages.get(i), i in seen)
+            for i in sorted(self.present - {*present})
         )
         if len(present) < self._terms.n_parties - (0 if is_setup else self._terms.lost):
             raise ConnectionError(
@@ -386,6 +415,15 @@ class Adder:
         for i in present:
             total += np.frombuffer(messages[i], "<u8", total.size, DIGEST)
         return SUM + total.tobytes()
+
+    def _blame(self, party: int, message: bytes | None, is_whole: bool) -> str:
+        """What is wrong with a party that is not in the sum."""
+        name = self.names[party]
+        if message is None:
+            return f"; {name} has sent nothing in time"
+        if is_whole:
+            return f"; what {name} sent is malformed, or of another plan or fit"
+        return f"; {name} has ended: {message[:DIGEST]!r}"
 
 
 def pack(parts: Sequence[bytes]) -> bytes:

@@ -171,18 +171,7 @@ class Curator:
             computed = Computed(label, round, value, mechanism, event)
             if in_place and recorders():
                 computed = Computed(label, round, value.copy(), mechanism, event)
-            noisy: Cells
-            for attempt in count():
-                noisy = value
-                if not in_place:  # a sum over parties may need 64 bits
-                    noisy = value.astype(np.int64, order="C", casting="safe")
-                stream = round + attempt * ATTEMPTS
-                self._add_noise(noisy, mechanism, stream, n_jobs)
-                if self._sums.add_up(noisy, f"{label} {round}.{attempt}"):
-                    break
-                # Two sums with the same noise would differ by what the lost party holds
-                # and its own noise, which is less than the event says.
-                self._take_spare(label, mechanism.event)
+            noisy = self._noisy_sum(value, mechanism, label, round, in_place, n_jobs)
             for recorder in recorders():
                 noisy = recorder.released(computed, noisy)
             # a copy, as the caller may use the array again
@@ -202,6 +191,8 @@ class Curator:
         round: int,
     ) -> tuple[NDArray[np.object_], Cells]:
         """Release some cells with noise: those asked for, and those above a threshold.
+
+        Several parties ask for all cells, which they have in the same order.
 
         Nothing of a cell that does not pass becomes public, not even that it exists.
         The plan has two steps under `label`: the event of the mechanism, and `failure`.
@@ -230,10 +221,13 @@ class Curator:
             their noisy values.
         """
         with self._alone:
+            if self._sums.shares.n_parties > 1 and not asked.all():
+                raise ValueError(
+                    "parties add up the cells that all of them ask for, and no others"
+                )
             self._take(label, mechanism.event, mechanism)
             self._take(label, failure)
-            noisy = value.astype(np.int64, order="C", casting="safe")
-            self._add_noise(noisy, mechanism, round, None)
+            noisy = self._noisy_sum(value, mechanism, label, round, False, None)
             passing = np.flatnonzero(asked | (noisy >= threshold))
             shown = names[passing]
             values: Cells = noisy[passing]
@@ -356,6 +350,32 @@ class Curator:
         self._charge.count_release()
         self._plan.pop(0)
         self._has_sample = False
+
+    def _noisy_sum(
+        self,
+        value: Cells,
+        mechanism: Mechanism,
+        label: str,
+        round: int,
+        in_place: bool,
+        n_jobs: int | None,
+    ) -> Cells:
+        """Own cells with noise, or those of all parties, in as many attempts as needed.
+
+        Nothing of a failed attempt becomes public but that a party was lost.
+        """
+        for attempt in count():
+            noisy = value
+            if not in_place:  # a sum over parties may need 64 bits
+                noisy = value.astype(np.int64, order="C", casting="safe")
+            stream = round + attempt * ATTEMPTS
+            self._add_noise(noisy, mechanism, stream, n_jobs)
+            if self._sums.add_up(noisy, f"{label} {round}.{attempt}"):
+                break
+            # Two sums with the same noise would differ by what the lost party holds
+            # and its own noise, which is less than the event says.
+            self._take_spare(label, mechanism.event)
+        return noisy
 
     def _take_spare(self, label: str, event: Event) -> None:
         """Take a further attempt of a release, which is charged at the plan's end."""

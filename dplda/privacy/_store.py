@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sqlite3
 import threading
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
+from dplda.leaf._checks import check_delta, check_number
 from dplda.leaf._files import Database
 from dplda.privacy._composition import SMALLEST_DELTA
 from dplda.privacy._events import Event, from_record, to_record
@@ -111,6 +113,10 @@ class Page:
             )
         budget, ledger_id, chosen = json.loads(self._rows[0][1])
         self.budget = Budget(*budget)
+        check_number(
+            "epsilon of the ledger", self.budget.epsilon, 0.0, math.inf, closed="right"
+        )
+        check_delta(self.budget.delta)
         self.ledger_id = str(ledger_id)
         self.filter = str(chosen)
         self._added: _Row | None = None
@@ -190,9 +196,16 @@ def _head(record: bytes, rows: list[_Row]) -> _Row:
 
 @lru_cache(maxsize=2**16)  # records never change, and many transactions read them
 def _entry(number: int, record: bytes, status: bytes) -> Entry:
-    fields = json.loads(record)
-    fields["events"] = tuple(from_record(event) for event in fields["events"])
-    return Entry(id=number, status=status.decode(), **fields)  # type: ignore[arg-type]
+    try:
+        fields = json.loads(record)
+        fields["events"] = tuple(from_record(event) for event in fields["events"])
+        # whatever a status is but "canceled" counts
+        return Entry(id=number, status=status.decode(), **fields)  # type: ignore[arg-type]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"entry {number} of the ledger is none that this version has written "
+            f"({type(error).__name__}); restore the file"
+        ) from error
 
 
 class Store:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dplda.privacy._charge import TOTAL_VARIATION
 from dplda.privacy._events import Event
 from dplda.privacy._mechanisms import Cells, DiscreteGaussian
@@ -59,6 +62,9 @@ class Sums(Protocol):
         new noise.
         """
 
+    def agree(self, values: NDArray[np.float64], label: str) -> NDArray[np.float64]:
+        """What all go on with in the place of own public numbers."""
+
     def promise(self, events: Sequence[Event], delta: float) -> SumsPromise:
         """What the card says of a fit that releases `events`."""
 
@@ -73,6 +79,9 @@ class Alone:
 
     def add_up(self, cells: Cells, label: str) -> bool:
         return True
+
+    def agree(self, values: NDArray[np.float64], label: str) -> NDArray[np.float64]:
+        return values
 
     def promise(self, events: Sequence[Event], delta: float) -> SumsPromise:
         return SumsPromise()

@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -56,6 +56,7 @@ from dplda.privacy._charge import Charge, Step
 from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
+from dplda.privacy._sums import ALONE, Shares, Sums
 from dplda.text._selection import Counts, Selection, best_terms, failure_event
 
 MECHANISM = (
@@ -83,6 +84,7 @@ class Choice:
     vectors: np.ndarray | None  # what they mean; public
     selection: Selection  # what is released
     streams: Streams  # secret
+    sums: Sums  # who makes the weights public
 
 
 class OfTexts(TransformerMixin):
@@ -261,7 +263,7 @@ class PrivateCountVectorizer(
             If a parameter is out of range, or if no term was chosen. In the second
             case, the charge stands.
         """
-        choice = self._choice(user_ids)
+        choice = self._choice(user_ids, ALONE)
         seeded = choice.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and self.epsilon != math.inf)
         with charge_of(
@@ -277,13 +279,25 @@ class PrivateCountVectorizer(
             self._choose(counts, choice, charge)
         return self
 
-    def _fit_paid(self, texts: list[Any], user_ids: Any, charge: Charge) -> None:
-        """Choose the vocabulary, as a step whose price a charge has paid."""
-        choice = self._choice(user_ids)
+    def _fit_paid(
+        self,
+        texts: list[Any],
+        user_ids: Any,
+        charge: Charge,
+        sums: Sums = ALONE,
+        vectors: np.ndarray | None = None,
+    ) -> None:
+        """Choose the vocabulary, as a step whose price a charge has paid.
+
+        Public `vectors` say what the candidates mean, if they are given as a list.
+        """
+        choice = self._choice(user_ids, sums)
+        if vectors is not None:
+            choice = replace(choice, vectors=vectors)
         counts = self._count(texts, user_ids, choice)  # private
         self._choose(counts, choice, charge)
 
-    def _choice(self, user_ids: Any) -> Choice:
+    def _choice(self, user_ids: Any, sums: Sums) -> Choice:
         """What a call fixes before it reads texts."""
         exactly_one(type(self).__name__, epsilon=self.epsilon)
         candidates = self._checked_candidates()  # public
@@ -292,7 +306,8 @@ class PrivateCountVectorizer(
         if isinstance(self.candidates, str) and self.candidates == "en" and candidates:
             vectors = load_word_vectors(candidates)
         unit = protected_unit(user_ids)
-        return Choice(unit, candidates, vectors, self._selection(), streams)
+        selection = self._selection(sums.shares)
+        return Choice(unit, candidates, vectors, selection, streams, sums)
 
     def _choose(self, counts: Counts, choice: Choice, charge: Charge) -> None:
         """Release words with their weights, and set the fitted attributes.
@@ -302,7 +317,7 @@ class PrivateCountVectorizer(
         """
         selection = choice.selection
         guarantee = self._guarantee(choice, charge)
-        curator = Curator(charge, choice.streams, plan=selection.plan)
+        curator = Curator(charge, choice.streams, plan=selection.plan, sums=choice.sums)
         # One unit spreads a vector of L2 norm `radius` over its own terms, in integers.
         # Its terms that nobody else has pass the threshold with probability
         # `failure.delta`, all together.
@@ -324,7 +339,11 @@ class PrivateCountVectorizer(
                 self.max_features,
                 choice.vectors,
             )  # public
-        self._set_words(found, weights, best, selection, guarantee)
+        votes = np.zeros(len(found))
+        votes[best] = 1.0
+        votes = choice.sums.agree(votes, "words that are chosen")
+        chosen = np.argsort(-votes, kind="stable")[: len(best)]
+        self._set_words(found, weights, chosen, selection, guarantee)
         self._warn_of_language(found, weights, choice)
 
     def _warn_of_language(
@@ -366,18 +385,21 @@ class PrivateCountVectorizer(
     def _guarantee(self, choice: Choice, charge: Charge) -> Guarantee:
         """What the words cost."""
         rows = ONE_TEXT if choice.unit == "document" else ROWS_OF_A_UNIT[choice.unit]
+        terms = choice.sums.promise(charge.events, self.delta)
         return make_guarantee(
             [event for _, event in choice.selection.plan],
             promise=self._promise,
+            total_variation=choice.sums.shares.total_variation,
+            trusted=terms.trusted or self._promise.trusted,
             charge=charge,
             delta=self.delta,
             unit=choice.unit,
             relation=RELATIONS[choice.unit],
-            mechanism=MECHANISM,
+            mechanism=MECHANISM + terms.mechanism,
             sensitivity=1.0,
             noise_scale=choice.selection.noise_multiplier,
             seeded=choice.streams.seeded,
-            assumptions=(LIST, TOKENIZER, rows),
+            assumptions=(LIST, TOKENIZER, rows, *terms.assumptions),
             common=(SETTINGS, AES),
             provenance=(
                 (VOCABULARY, "chosen from the documents, and its cost is in epsilon"),
@@ -505,7 +527,7 @@ class PrivateCountVectorizer(
             )
         return list(dict.fromkeys(form for form in forms if form is not None))
 
-    def _selection(self) -> Selection:
+    def _selection(self, shares: Shares = ALONE.shares) -> Selection:
         """The planned release."""
         # without a threshold, nothing can fail
         failure: Event = ApproximateDP(0.0, 0.0)
@@ -513,14 +535,16 @@ class PrivateCountVectorizer(
             failure = NonPrivate()
         elif self.discover:
             failure = failure_event(THRESHOLD_SHARE * self.delta)
-        mechanism = gaussian_noise(self.epsilon, None, self.delta, others=[failure])
+        mechanism = gaussian_noise(
+            self.epsilon, None, self.delta, others=[failure], shares=shares
+        )
         return Selection(
             mechanism, failure, bool(self.discover), int(self.max_doc_words)
         )
 
-    def _plan(self) -> list[Step]:
+    def _plan(self, shares: Shares = ALONE.shares) -> list[Step]:
         """What `fit` charges: a function of public parameters."""
-        return self._selection().plan
+        return self._selection(shares).plan
 
     def _count(self, documents: list[Any], user_ids: Any, choice: Choice) -> Counts:
         """Weights of the distinct words of each unit; private."""

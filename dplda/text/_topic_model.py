@@ -368,14 +368,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             return 0.0, epsilon
         if epsilon == np.inf:
             return epsilon, epsilon
-        share = min(max(0.06 * epsilon, 0.05), 0.25)
-        shares = split_epsilon(epsilon, (share, 1 - share), delta=self.delta)
-        if shares[0] == 0.0:
-            raise ValueError(
-                f"epsilon={epsilon:g} pays for neither words nor topics; give at "
-                "least 0.01, or public words (vocabulary)"
-            )
-        return shares[0], shares[1]
+        return split_budget(epsilon, self.delta)
 
     def _words(
         self, epsilon: float, seed: int | None
@@ -494,6 +487,18 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             topic_evidence_=model.topic_evidence_,
             weak_topics_=model.weak_topics_,
         )
+
+
+def split_budget(epsilon: float, delta: float) -> tuple[float, float]:
+    """Epsilon of the words and of the topics, of a finite total."""
+    share = min(max(0.06 * epsilon, 0.05), 0.25)
+    words, topics = split_epsilon(epsilon, (share, 1 - share), delta=delta)
+    if words == 0.0:
+        raise ValueError(
+            f"epsilon={epsilon:g} pays for neither words nor topics; give at least "
+            "0.01, or public words (vocabulary)"
+        )
+    return words, topics
 
 
 def what_to_expect(model: PrivateTopicModel) -> Plan:
