@@ -199,7 +199,7 @@ def wider(tables: Any, radius: int) -> Any:
 
 @around(
     "document._contributions:Documents.sum_halves",
-    "tests/test_topic_test.py::test_one_unit_moves_the_sum_by_at_most_the_radius",
+    "tests/test_topic_test_enumerated.py::test_one_unit_moves_the_sum_by_at_most_the_radius",
 )
 def each_half_of_a_document_has_the_whole_radius(original, self, units, halves, *more):
     wide = round(2**0.5 * halves.radius)

@@ -394,7 +394,8 @@ def warn_of_equal_rows(X: sp.csr_array) -> None:
 
     Equal rows have equal sums of random numbers, one for each word.
     """
-    keys = X @ np.random.default_rng(0).random(X.shape[1])
+    reader = Streams.from_random_state(0).reader(Purpose.EQUAL_ROWS, 0)
+    keys = X @ (reader.words(X.shape[1]) * 2.0**-64)
     keys = keys[keys > 0]
     n_copies = len(keys) - len(np.unique(keys))
     if COPIES * n_copies > len(keys):

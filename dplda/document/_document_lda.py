@@ -514,6 +514,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 tested = tested_without_noise(
                     documents,
                     claim_of(table, self.n_jobs),
+                    job.rules.bound(documents, NORM),
                     self.doc_topic_prior,
                     self.n_jobs,
                 )  # without privacy

@@ -310,7 +310,7 @@ def concluded(
 def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
     """What the topics say that a fit would publish now."""
     table, _ = concluded(last, n_jobs)
-    return Claim.of(table, last.totals, last.weight)
+    return Claim.of(table, last.weight)
 
 
 def finish(

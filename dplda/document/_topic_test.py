@@ -23,6 +23,7 @@ from dplda.core._fold_in import aligned_zeros, in_16_bits
 from dplda.document._document_budget import CLIP, NORM, Round
 from dplda.document._private_side import Halves, PrivateSide, RoundInference
 from dplda.document._table_estimate import word_probabilities
+from dplda.privacy._mechanisms import MAX_RADIUS
 from dplda.privacy._streams import Purpose, Streams
 
 # The documents have trained the table that they test, and confirm by chance what they
@@ -49,8 +50,12 @@ class Claim:
         return np.einsum("vk,vk->k", self.contrasts, self.contrasts)
 
     @classmethod
-    def of(cls, table: np.ndarray, totals: np.ndarray, weight: np.ndarray) -> Claim:
-        """Of word-topic counts and word totals, both estimated from releases."""
+    def of(cls, table: np.ndarray, weight: np.ndarray) -> Claim:
+        """Of word-topic counts that were estimated from releases, and word weights.
+
+        They add up to the word totals of the documents that have trained.
+        """
+        totals = table.sum(axis=1, dtype=float)
         sizes = table.sum(axis=0, dtype=float)
         shares = sizes / sizes.sum()
         contrasts = weight[:, None] * (table - np.outer(totals, shares))
@@ -149,14 +154,18 @@ def met(
 
 
 def tested_without_noise(
-    documents: PrivateSide, claim: Claim, doc_topic_prior: float, n_jobs: int | None
+    documents: PrivateSide,
+    claim: Claim,
+    norm: float,
+    doc_topic_prior: float,
+    n_jobs: int | None,
 ) -> Tested:
     """The test of a fit without noise and privacy, by documents that did not train.
 
-    Their blocks are compared by Student's t, which is turned into a normal deviate.
+    Their blocks are compared by Student's t, which is turned into a normal deviate. No
+    document is longer than `norm`, so that none is cut.
     """
-    radius = 2**20
-    halves = claim.halves(radius, 0, doc_topic_prior, n_jobs)
+    halves = claim.halves(MAX_RADIUS, 0, doc_topic_prior, n_jobs)._replace(norm=norm)
     claim = claim.across(halves.first)
     found = []
     for block in range(BLOCKS):

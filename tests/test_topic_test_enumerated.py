@@ -1,0 +1,108 @@
+"""Enumerations of the rounds that test the topics, by their formulas."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import false_discovery_control, norm
+
+from dplda.core._signal import FALSE_TOPICS, shown
+from dplda.datasets import make_topic_corpus
+from dplda.document._contributions import Documents, integer_shift
+from dplda.document._document_budget import CLIP, NORM
+from dplda.document._topic_test import Claim, first_half
+
+V, K = 60, 3
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_topic_corpus(100, 200, 4, random_state=0).data
+
+
+def test_what_is_shown_is_the_rule_of_benjamini_and_hochberg():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 5, 60):
+        z = rng.normal(rng.choice([0, 3], n), 1)
+        expected = false_discovery_control(norm.sf(z)) <= FALSE_TOPICS
+        np.testing.assert_array_equal(shown(z), expected)
+    assert not shown(np.full(5, np.nan)).any()
+
+
+# ---- what is released ----------------------------------------------------------------
+
+
+def halves_of(X, units=None, **options):
+    """Integers of a round of test, the documents and what they were told."""
+    rng = np.random.default_rng(3)
+    table = rng.gamma(0.5, size=(X.shape[1], K)) * 40
+    claim = Claim.of(table, rng.uniform(0.5, 2, X.shape[1]))
+    documents = Documents.from_counts(sp.csr_array(X), K, 1, **options)
+    documents.rescale(claim.weight, NORM)
+    halves = claim.halves(2**20, 5, 0.1, 1)
+    units = np.arange(documents.n_units) if units is None else units
+    return documents.sum_halves(units, halves), documents, halves
+
+
+def test_a_half_of_the_words_meets_the_topics_of_the_other_half(corpus):
+    """The sum is its formula, from topic weights of documents that are cut in two."""
+    X = corpus[:20, :V].toarray()
+    total, documents, halves = halves_of(X)
+    expected = np.zeros((V, K))
+    for mask in (halves.first, ~halves.first):
+        other = Documents.from_counts(sp.csr_array(X * ~mask), K, 1)
+        other.infer(np.arange(20), halves.inference)
+        theta = other.theta[:, :K]
+        away = theta / theta.sum(axis=1, keepdims=True) - halves.shares
+        away[(X * ~mask).sum(axis=1) == 0] = 0  # nothing is inferred
+        length = np.linalg.norm(away, axis=1, keepdims=True)
+        away *= np.minimum(1, CLIP / np.maximum(length, 1e-9))
+        words = X * mask * halves.weight * documents.scale[:, None]
+        expected += words.T @ away
+    unit = CLIP * NORM / halves.radius
+    np.testing.assert_allclose(total * unit, expected, atol=2e-3 * abs(expected).max())
+
+
+@pytest.mark.parametrize("n_docs", [1, 3])
+def test_one_unit_moves_the_sum_by_at_most_the_radius(n_docs):
+    """Whatever its words, also those of a user with several documents."""
+    rng = np.random.default_rng(0)
+    longest = 0.0
+    for _ in range(150):
+        X = rng.poisson(rng.gamma(0.05, size=(n_docs, V)) * rng.choice([1, 50, 1e4]))
+        total, _, halves = halves_of(X, users=np.zeros(n_docs, int))
+        length = math.sqrt((total.astype(object) ** 2).sum())
+        assert length <= halves.radius
+        longest = max(longest, length / halves.radius)
+    assert longest > 0.9
+
+
+def test_the_clip_reads_no_word_of_the_half_that_is_tested(corpus):
+    """Other words there, of the same norm, move their own cells only."""
+    X = corpus[:1, :V].toarray().astype(float)
+    first = first_half(V, 5)
+    a, b = np.flatnonzero(first)[:2]
+    X[0, first] = 0
+    X[0, a] = 4
+    Y = X.copy()
+    Y[0, [a, b]] = 0, 4
+    weight = np.ones(V)
+    table = np.random.default_rng(3).gamma(0.5, size=(V, K)) * 40
+    claim = Claim.of(table, weight)
+    totals = []
+    for Z in (X, Y):
+        documents = Documents.from_counts(sp.csr_array(Z), K, 1)
+        documents.rescale(weight, NORM)
+        totals.append(
+            documents.sum_halves(np.arange(1), claim.halves(2**20, 5, 0.1, 1))
+        )
+    grid = 2 ** integer_shift(CLIP * NORM, 2**20)
+    np.testing.assert_allclose(totals[0][a], totals[1][b], atol=grid)
+
+
+def test_halves_are_public_coins_of_the_round():
+    assert (first_half(400, 7) == first_half(400, 7)).all()
+    assert (first_half(400, 7) == first_half(900, 7)[:400]).all()
+    assert 0.4 < (first_half(4000, 7) != first_half(4000, 8)).mean() < 0.6
+    assert 0.4 < first_half(4000, 7).mean() < 0.6
