@@ -14,7 +14,7 @@ and its count in a document are dealt, so that words come in bursts. *own*: each
 document draws its words from a Dirichlet draw of its own around the frequencies, of
 strength 30. Each fit has its own corpus, K, epsilon and help: none, the embedded word
 vectors, or a public prior, which is `GibbsLDA` of the held-out documents with their
-topics. The first table has each kind and size, the second each choice. The bound is
+topics. The first rows have each kind and size, the others each choice. The bound is
 that of Clopper and Pearson, one-sided, for the probability that a fit shows any topic.
 
 ``real``: shown topics, and how many of them are neither T1 nor T2. Both are measured on
@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 import warnings
 from collections import defaultdict
 from functools import cache
@@ -96,40 +97,36 @@ def nulls(splits, options) -> None:
     topics = options.topics or TOPICS
     choices = list(itertools.product(splits, topics, epsilons, options.helps))
     order = np.random.default_rng(0).permutation(len(choices))
-    any_shown = defaultdict(list)
+    by_choice = defaultdict(list)
+    print("| corpora without topics | fits | any shown | at most | topics shown |")
+    print("| --- " * 5 + "|")
     for i, (kind, size) in enumerate(itertools.product(options.kinds, options.docs)):
+        found = []
         for seed in range(i * options.fits, (i + 1) * options.fits):
-            chosen = order[seed % len(order)]
-            split, n_components, epsilon, name = choices[chosen]
+            split, n_components, epsilon, name = choices[order[seed % len(order)]]
             n_docs = None if size == "all" else int(size)
             X = NULLS[kind](split.train[:n_docs], seed)
             given = help_of(split, name, n_components)
             model = fitted(X, n_components, epsilon, seed, **given)
-            n_shown = np.count_nonzero(~model.weak_topics_)
-            settings = {
-                "words, documents": f"{kind}, {size}",
-                "corpus": split.name,
-                "K": n_components,
-                "epsilon": f"{epsilon:g}",
-                "help": name,
-            }
-            for setting in [*settings.items(), ("all", "")]:
-                any_shown[setting].append(n_shown)
-            if n_shown:
-                found = ", ".join(map(str, settings.values()))
-                print(f"shown {n_shown}: {found}, seed {seed}", flush=True)
-    print("\n| corpora without topics | fits | any shown | at most | topics shown |")
-    print("| --- " * 5 + "|")
-    for (what, value), found in sorted(any_shown.items(), key=position):
-        n = np.count_nonzero(found)
-        bound = 1.0 if n == len(found) else beta.ppf(0.95, n + 1, len(found) - n)
-        print(f"| {what} {value} | {len(found)} | {n} | {bound:.1%} | {sum(found)} |")
+            found.append(np.count_nonzero(~model.weak_topics_))
+            for choice in (split.name, f"K = {n_components}", f"epsilon {epsilon:g}"):
+                by_choice[choice].append(found[-1])
+            by_choice[f"help: {name}"].append(found[-1])
+            by_choice["all"].append(found[-1])
+            if found[-1]:
+                what = f"{kind}, {size}, {split.name}, {n_components}, {epsilon}, {name}"
+                print(f"shown {found[-1]}: {what}, seed {seed}", file=sys.stderr)
+        print_bound(f"{kind}, {size} documents", found)
+    for choice in sorted(by_choice, key=lambda choice: (len(choice), choice)):
+        print_bound(choice, by_choice[choice])
 
 
-def position(item):
-    """Sizes first, then the choices."""
-    (what, value), _ = item
-    return what != "words, documents", what, len(str(value)), str(value)
+def print_bound(title: str, found: list[int]) -> None:
+    """A row: in how many fits is any topic shown, and how probable is it at most?"""
+    n, n_fits = np.count_nonzero(found), len(found)
+    bound = 1.0 if n == n_fits else beta.ppf(0.95, n + 1, n_fits - n)
+    row = title, str(n_fits), str(n), f"{bound:.1%}", str(sum(found))
+    print(f"| {' | '.join(row)} |", flush=True)
 
 
 def dealt_tokens(X, seed: int) -> sp.csr_array:

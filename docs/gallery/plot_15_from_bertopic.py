@@ -53,7 +53,7 @@ share = model.components_.sum(axis=1) / model.components_.sum()
 for k in range(12):
     print(
         f"{k:2} {share[k]:6.1%}  "
-        f"{names[k]}{'  (weak)' if model.weak_topics_[k] else ''}"
+        f"{names[k]}{'?' if model.weak_topics_[k] else ''}"
     )
 
 # %%
