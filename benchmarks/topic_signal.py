@@ -3,7 +3,7 @@
 ``python benchmarks/topic_signal.py nulls [--fits 60] [--docs 300 1000 all]``
 ``python benchmarks/topic_signal.py real [--seeds 2] [--topics 20] [--vectors]``
 ``python benchmarks/topic_signal.py hard [--seeds 2]``
-``python benchmarks/topic_signal.py plan [--seeds 1]``
+``python benchmarks/topic_signal.py plan [--seeds 1] [--docs 1000 all]``
 
 All: ``[--corpora kos glosses nips bbc] [--epsilons 1 2 4 8 inf]``. V = 2000, delta =
 1e-5, `SubLDA`. A topic is shown if it is not one of `weak_topics_`.
@@ -39,13 +39,15 @@ import numpy as np
 import scipy.sparse as sp
 from corpora import LOADERS, Split, load, prepare
 from scipy.optimize import least_squares
+from scipy.special import ndtr
 from scipy.stats import beta
 
-from dplda import GibbsLDA, SubLDA, plan
+from dplda import GibbsLDA, SubLDA
 from dplda.datasets import load_word_vectors
 from dplda.displays import top_words
+from dplda.document._document_budget import document_budget
 from dplda.document._noisy_table import claim_of
-# PLAN
+from dplda.document._plan import MIDDLE, topics_shown
 
 DELTA = 1e-5
 TOPICS = (5, 20, 60, 100)
@@ -114,7 +116,9 @@ def nulls(splits, options) -> None:
             by_choice[f"help: {name}"].append(found[-1])
             by_choice["all"].append(found[-1])
             if found[-1]:
-                what = f"{kind}, {size}, {split.name}, {n_components}, {epsilon}, {name}"
+                what = (
+                    f"{kind}, {size}, {split.name}, {n_components}, {epsilon}, {name}"
+                )
                 print(f"shown {found[-1]}: {what}, seed {seed}", file=sys.stderr)
         print_bound(f"{kind}, {size} documents", found)
     for choice in sorted(by_choice, key=lambda choice: (len(choice), choice)):
@@ -208,7 +212,7 @@ def compare(rows, options, epsilons) -> None:
                 found.append([np.count_nonzero(part) for part in parts])
             total += np.sum(found, axis=0)
             n_shown, n_false, _, n_true = np.mean(found, axis=0)
-            cells.append(f"{n_shown:g} / {n_false:g} ({n_true:g})")
+            cells.append(f"{n_shown:.1f} / {n_false:.1f} ({n_true:.0f})")
         print(f"| {title} | {' | '.join(cells)} |", flush=True)
     n_shown, n_false, not_first, _ = total
     print(
@@ -373,7 +377,58 @@ def drawn_entries(X, n_docs: int, seed: int) -> sp.csr_array:
 
 
 def expectations(splits, options) -> None:
-    raise NotImplementedError
+    """Shown → expected for each K, and the constants with the error of the others."""
+    topics = options.topics or [5, 20, 60]
+    print(
+        "| corpus, documents | epsilon |", " | ".join(f"K = {k}" for k in topics), "|"
+    )
+    print("| --- " * (2 + len(topics)) + "|")
+    points = []
+    epsilons = options.epsilons or [1, 2, 4, 8]
+    for split, size in itertools.product(splits, options.docs):
+        X = split.train[: None if size == "all" else int(size)]
+        for epsilon in epsilons:
+            noise = noise_of(epsilon)
+            cells = []
+            for n_components in topics:
+                given = help_of(split, "vectors" if options.vectors else "none", 0)
+                found = []
+                for seed in range(options.seeds):
+                    model = fitted(X, n_components, epsilon, seed, **given)
+                    found.append(np.count_nonzero(~model.weak_topics_))
+                expected = topics_shown(noise, X.shape[0], n_components)
+                cells.append(f"{np.mean(found):g} → {expected:.0f}")
+                of_each = X.shape[0] / (n_components * noise)
+                point = split.name, of_each, n_components, np.mean(found)
+                points.append(point)
+            row = f"{split.name}, {X.shape[0]:,}", f"{epsilon:g}", *cells
+            print(f"| {' | '.join(row)} |", flush=True)
+    report(points)
+
+
+def noise_of(epsilon: float) -> float:
+    budget = document_budget(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
+    return budget.noise
+
+
+def report(points) -> None:
+    names, of_each, n_components, found = map(np.array, zip(*points))
+
+    def errors(constants, chosen):
+        """Of the expected shares of the topics."""
+        middle = np.exp(constants[0]) * of_each[chosen]
+        share = ndtr(np.log(middle / MIDDLE) / np.exp(constants[1]))
+        return share - (found / n_components)[chosen]
+
+    def fit(chosen):
+        """Counts of more topics are more certain."""
+        weight = np.sqrt(n_components[chosen])
+        return least_squares(lambda c: weight * errors(c, chosen), [-5.0, 0.0]).x
+
+    apart = [errors(fit(names != name), names == name) for name in np.unique(names)]
+    claim, spread = np.exp(fit(names != ""))
+    error = np.sqrt(np.mean(np.concatenate(apart) ** 2))
+    print(f"\nCLAIM = {claim:.4f}, SPREAD = {spread:.2f}; error {error:.2f}")
 
 
 if __name__ == "__main__":

@@ -61,9 +61,7 @@ class Claim:
 
     @classmethod
     def of(cls, table: np.ndarray, totals: np.ndarray, weight: np.ndarray) -> Claim:
-        """Of word-topic counts and word totals, both estimated from releases.
-
-        """
+        """Of word-topic counts and word totals, both estimated from releases."""
         sizes = table.sum(axis=0, dtype=float)
         shares = sizes / sizes.sum()
         contrasts = weight[:, None] * (table - np.outer(totals, shares))
