@@ -3,7 +3,7 @@
 ``python benchmarks/topic_signal.py nulls [--fits 60] [--docs 300 1000 all]``
 ``python benchmarks/topic_signal.py real [--seeds 2] [--topics 20] [--vectors]``
 ``python benchmarks/topic_signal.py hard [--seeds 2]``
-``python benchmarks/topic_signal.py plan [--seeds 1]``
+``python benchmarks/topic_signal.py plan [--seeds 1] [--docs 1000 all]``
 
 All: ``[--corpora kos glosses nips bbc] [--epsilons 1 2 4 8 inf]``. V = 2000, delta =
 1e-5, `SubLDA`. A topic is shown if it is not one of `weak_topics_`.
@@ -14,7 +14,7 @@ and its count in a document are dealt, so that words come in bursts. *own*: each
 document draws its words from a Dirichlet draw of its own around the frequencies, of
 strength 30. Each fit has its own corpus, K, epsilon and help: none, the embedded word
 vectors, or a public prior, which is `GibbsLDA` of the held-out documents with their
-topics. The first table has each kind and size, the second each choice. The bound is
+topics. The first rows have each kind and size, the others each choice. The bound is
 that of Clopper and Pearson, one-sided, for the probability that a fit shows any topic.
 
 ``real``: shown topics, and how many of them are neither T1 nor T2. Both are measured on
@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 import warnings
 from collections import defaultdict
 from functools import cache
@@ -37,14 +38,16 @@ from functools import cache
 import numpy as np
 import scipy.sparse as sp
 from corpora import LOADERS, Split, load, prepare
+from scipy.optimize import least_squares
+from scipy.special import ndtr
 from scipy.stats import beta
 
 from dplda import GibbsLDA, SubLDA
 from dplda.datasets import load_word_vectors
 from dplda.displays import top_words
+from dplda.document._document_budget import document_budget
 from dplda.document._noisy_table import claim_of
-
-# PLAN
+from dplda.document._plan import MIDDLE, topics_shown
 
 DELTA = 1e-5
 TOPICS = (5, 20, 60, 100)
@@ -96,40 +99,38 @@ def nulls(splits, options) -> None:
     topics = options.topics or TOPICS
     choices = list(itertools.product(splits, topics, epsilons, options.helps))
     order = np.random.default_rng(0).permutation(len(choices))
-    any_shown = defaultdict(list)
+    by_choice = defaultdict(list)
+    print("| corpora without topics | fits | any shown | at most | topics shown |")
+    print("| --- " * 5 + "|")
     for i, (kind, size) in enumerate(itertools.product(options.kinds, options.docs)):
+        found = []
         for seed in range(i * options.fits, (i + 1) * options.fits):
-            chosen = order[seed % len(order)]
-            split, n_components, epsilon, name = choices[chosen]
+            split, n_components, epsilon, name = choices[order[seed % len(order)]]
             n_docs = None if size == "all" else int(size)
             X = NULLS[kind](split.train[:n_docs], seed)
             given = help_of(split, name, n_components)
             model = fitted(X, n_components, epsilon, seed, **given)
-            n_shown = np.count_nonzero(~model.weak_topics_)
-            settings = {
-                "words, documents": f"{kind}, {size}",
-                "corpus": split.name,
-                "K": n_components,
-                "epsilon": f"{epsilon:g}",
-                "help": name,
-            }
-            for setting in [*settings.items(), ("all", "")]:
-                any_shown[setting].append(n_shown)
-            if n_shown:
-                found = ", ".join(map(str, settings.values()))
-                print(f"shown {n_shown}: {found}, seed {seed}", flush=True)
-    print("\n| corpora without topics | fits | any shown | at most | topics shown |")
-    print("| --- " * 5 + "|")
-    for (what, value), found in sorted(any_shown.items(), key=position):
-        n = np.count_nonzero(found)
-        bound = 1.0 if n == len(found) else beta.ppf(0.95, n + 1, len(found) - n)
-        print(f"| {what} {value} | {len(found)} | {n} | {bound:.1%} | {sum(found)} |")
+            found.append(np.count_nonzero(~model.weak_topics_))
+            for choice in (split.name, f"K = {n_components}", f"epsilon {epsilon:g}"):
+                by_choice[choice].append(found[-1])
+            by_choice[f"help: {name}"].append(found[-1])
+            by_choice["all"].append(found[-1])
+            if found[-1]:
+                what = (
+                    f"{kind}, {size}, {split.name}, {n_components}, {epsilon}, {name}"
+                )
+                print(f"shown {found[-1]}: {what}, seed {seed}", file=sys.stderr)
+        print_bound(f"{kind}, {size} documents", found)
+    for choice in sorted(by_choice, key=lambda choice: (len(choice), choice)):
+        print_bound(choice, by_choice[choice])
 
 
-def position(item):
-    """Sizes first, then the choices."""
-    (what, value), _ = item
-    return what != "words, documents", what, len(str(value)), str(value)
+def print_bound(title: str, found: list[int]) -> None:
+    """A row: in how many fits is any topic shown, and how probable is it at most?"""
+    n, n_fits = np.count_nonzero(found), len(found)
+    bound = 1.0 if n == n_fits else beta.ppf(0.95, n + 1, n_fits - n)
+    row = title, str(n_fits), str(n), f"{bound:.1%}", str(sum(found))
+    print(f"| {' | '.join(row)} |", flush=True)
 
 
 def dealt_tokens(X, seed: int) -> sp.csr_array:
@@ -211,7 +212,7 @@ def compare(rows, options, epsilons) -> None:
                 found.append([np.count_nonzero(part) for part in parts])
             total += np.sum(found, axis=0)
             n_shown, n_false, _, n_true = np.mean(found, axis=0)
-            cells.append(f"{n_shown:g} / {n_false:g} ({n_true:g})")
+            cells.append(f"{n_shown:.1f} / {n_false:.1f} ({n_true:.0f})")
         print(f"| {title} | {' | '.join(cells)} |", flush=True)
     n_shown, n_false, not_first, _ = total
     print(
@@ -376,7 +377,58 @@ def drawn_entries(X, n_docs: int, seed: int) -> sp.csr_array:
 
 
 def expectations(splits, options) -> None:
-    raise NotImplementedError
+    """Shown → expected for each K, and the constants with the error of the others."""
+    topics = options.topics or [5, 20, 60]
+    print(
+        "| corpus, documents | epsilon |", " | ".join(f"K = {k}" for k in topics), "|"
+    )
+    print("| --- " * (2 + len(topics)) + "|")
+    points = []
+    epsilons = options.epsilons or [1, 2, 4, 8]
+    for split, size in itertools.product(splits, options.docs):
+        X = split.train[: None if size == "all" else int(size)]
+        for epsilon in epsilons:
+            noise = noise_of(epsilon)
+            cells = []
+            for n_components in topics:
+                given = help_of(split, "vectors" if options.vectors else "none", 0)
+                found = []
+                for seed in range(options.seeds):
+                    model = fitted(X, n_components, epsilon, seed, **given)
+                    found.append(np.count_nonzero(~model.weak_topics_))
+                expected = topics_shown(noise, X.shape[0], n_components)
+                cells.append(f"{np.mean(found):g} → {expected:.0f}")
+                of_each = X.shape[0] / (n_components * noise)
+                point = split.name, of_each, n_components, np.mean(found)
+                points.append(point)
+            row = f"{split.name}, {X.shape[0]:,}", f"{epsilon:g}", *cells
+            print(f"| {' | '.join(row)} |", flush=True)
+    report(points)
+
+
+def noise_of(epsilon: float) -> float:
+    budget = document_budget(epsilon, None, DELTA, max_iter=80, subsampling_ratio=1.0)
+    return budget.noise
+
+
+def report(points) -> None:
+    names, of_each, n_components, found = map(np.array, zip(*points))
+
+    def errors(constants, chosen):
+        """Of the expected shares of the topics."""
+        middle = np.exp(constants[0]) * of_each[chosen]
+        share = ndtr(np.log(middle / MIDDLE) / np.exp(constants[1]))
+        return share - (found / n_components)[chosen]
+
+    def fit(chosen):
+        """Counts of more topics are more certain."""
+        weight = np.sqrt(n_components[chosen])
+        return least_squares(lambda c: weight * errors(c, chosen), [-5.0, 0.0]).x
+
+    apart = [errors(fit(names != name), names == name) for name in np.unique(names)]
+    claim, spread = np.exp(fit(names != ""))
+    error = np.sqrt(np.mean(np.concatenate(apart) ** 2))
+    print(f"\nCLAIM = {claim:.4f}, SPREAD = {spread:.2f}; error {error:.2f}")
 
 
 if __name__ == "__main__":

@@ -22,15 +22,16 @@ words = vectorizer.get_feature_names_out()
 # Epsilon 1
 # ---------
 # A bar is the probability of a word in the topic, a tick that in all topics. Words that
-# do not stand out of the noise are gray. The display draws the topics with the most
-# evidence first.
+# do not stand out of the noise are gray. A question mark means: not shown to be more
+# than noise. The display draws the largest of the other topics first.
 
 
 def fit_and_draw(epsilon):
     model = SubLDA(20, epsilon=epsilon).fit(X)
-    best = np.argsort(-model.topic_evidence_)[:4]
-    plot_topics(model, words, n_top_words=8, topics=best)
-    print(f"{np.count_nonzero(~model.weak_topics_)} of 20 topics are not weak")
+    sizes = model.components_.sum(axis=1)
+    first = np.lexsort((-sizes, model.weak_topics_))[:4]
+    plot_topics(model, words, n_top_words=8, topics=first)
+    print(f"{np.count_nonzero(~model.weak_topics_)} of 20 topics are shown to be there")
     print(f"a cell has {model.signal_to_noise_:.2f} times its noise")
 
 

@@ -51,14 +51,14 @@ for k, topic in enumerate(top_words(model, words, 7)):
 # -------------------------
 # In private texts it would be a release without a guarantee.
 
-order = np.argsort(-model.topic_evidence_)
+order = np.lexsort((-model.components_.sum(axis=1), model.weak_topics_))
 _, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 for ax, measure in zip(axes, ("u_mass", "c_npmi")):
     values = coherence(model.components_, public, measure=measure)[order]
     ax.bar(
         range(10), values, color=np.where(model.weak_topics_[order], "0.7", "#0072B2")
     )
-    ax.set(title=measure, xlabel="topics, the best first (gray: weak)")
+    ax.set(title=measure, xlabel="topics by their share (gray: weak)")
 
 # %%
 # gensim's ``model.get_topics()``:

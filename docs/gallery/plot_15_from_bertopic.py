@@ -51,10 +51,7 @@ model = SubLDA(12, epsilon=4.0, prior_components=prior).fit(private)
 names = [" ".join(topic) for topic in top_words(model, vectorizer.vocabulary_, 4)]
 share = model.components_.sum(axis=1) / model.components_.sum()
 for k in range(12):
-    print(
-        f"{k:2} {share[k]:6.1%}  "
-        f"{names[k]}{'  (weak)' if model.weak_topics_[k] else ''}"
-    )
+    print(f"{k:2} {share[k]:6.1%}  {names[k]}{'?' if model.weak_topics_[k] else ''}")
 
 # %%
 # The hierarchy

@@ -72,7 +72,7 @@ from dplda.document._noisy_table import (
     random_table,
     with_rounds_for_totals,
 )
-from dplda.document._plan import expectation
+from dplda.document._plan import warn_of_size
 from dplda.document._private_side import PrivateSide
 from dplda.document._public_words import PublicWords
 from dplda.document._rules import ExactRules, Rules
@@ -150,8 +150,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     expected_n_docs : int or None, default=None
         Expected number of documents, a public number: never count the private
         documents. `fit` then warns if `delta` is at least 1 / `expected_n_docs`, or if
-        few topics can be expected to stand out of the noise. It changes nothing else.
-        See `dplda.plan`.
+        few topics can be expected to be shown. It changes nothing else. See
+        `dplda.plan`.
 
     Attributes
     ----------
@@ -249,10 +249,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             If noise is drawn from a given `random_state`. The guarantee is void against
             anyone who knows or guesses it.
         LowSignalWarning
-            If fewer than half of the topics stand out of the noise after `max_iter`
-            rounds, or are expected to with `expected_n_docs` documents; if
-            `signal_to_noise_` is below 0.3; or if topics of `prior_components` sum to
-            1, or the releases do not agree with them.
+            If fewer than half of the topics are shown to be more than noise after
+            `max_iter` rounds, or are expected to be with `expected_n_docs` documents;
+            if `signal_to_noise_` is below 0.3; or if topics of `prior_components` sum
+            to 1, or the releases do not agree with them.
         PrivateDataWarning
             If most rows hold no word, or if more than a tenth are equal to another one.
             Not for release.
@@ -458,12 +458,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         n_components = int(self.n_components)
         check_words(job.plan, {TOTALS: n_words + 2, COUNTS: n_words * n_components})
         if self.expected_n_docs is not None and not job.budget.exact:
-            expectation(  # warns
-                job.budget.noise,
-                n_docs=self.expected_n_docs,
-                n_words=n_words,
-                n_components=self.n_components,
-                delta=self.delta,
+            warn_of_size(
+                job.budget.noise, self.expected_n_docs, self.n_components, self.delta
             )
         if self.word_vectors is None and self.prior_components is None:
             return None

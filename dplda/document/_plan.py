@@ -1,7 +1,8 @@
 """What a document-level fit can be expected to learn, before any data are read.
 
 Everything here is a function of public constants. ``benchmarks/planner.py`` fits the
-coefficients and measures their error; ``docs/choosing.md`` has its output.
+coefficients of the gap and measures their error; ``docs/choosing.md`` has its output.
+``benchmarks/topic_signal.py plan`` fits those of the topics that are shown.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from scipy.special import ndtr, ndtri
+
 from dplda.core._base import MAX_ITER
 from dplda.core._private_fit import SMALLEST_DELTA
-from dplda.core._signal import FEWEST_TOPICS
+from dplda.core._signal import FALSE_TOPICS
 from dplda.document._document_budget import (
     NORM,
     SCALE_UP,
@@ -30,9 +33,11 @@ HALF, WORDS, DECAY, VECTORS = 23.5, 0.667, 0.560, 0.59
 # zero, without and with vectors. These gain much on general English, and little on
 # technical texts.
 ERROR = 0.13, 0.23
-# Topics that are not weak, for each `half` documents without vectors, which change this
-# little (benchmarks/topic_signal.py).
-STANDING = 15.0
+# The middle one of K topics has z = CLAIM * n_docs / K / noise of a cell, and the
+# logarithms of all have the standard deviation SPREAD. The number of words and vectors
+# change this little.
+CLAIM, SPREAD = 0.0065, 0.90
+MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the middle topic, if just half are shown
 # Documents that close half of the gap, over `half`: eight of ten settings lie between.
 # On two other corpora, of 9,575 and 14,613 documents, it is 2.0 and 2.6.
 FEWEST, MOST = 0.6, 2.7
@@ -71,8 +76,11 @@ class Plan:
     docs_for_half : int
         Number of documents that are expected to close half of the gap. From 0.6 to 2.7
         times this number were measured.
+    topics_shown : float
+        Number of the `n_components` topics that are expected to be shown, which is not
+        to be `weak_topics_`. The standard error is 0.14 `n_components`.
     recommended_components : int
-        Number of topics that are expected not to be weak, from 2 to 100.
+        Largest number of topics of which half are expected to be shown, from 2 to 100.
     recommended_words : int
         Largest vocabulary with which `n_docs` are expected to close half of the gap.
     """
@@ -88,6 +96,7 @@ class Plan:
     gap_closed: float
     gap_error: float
     docs_for_half: int
+    topics_shown: float
     recommended_components: int
     recommended_words: int
 
@@ -107,6 +116,7 @@ class Plan:
             "noise per cell": f"{self.noise:.3g} counts",
             "gap closed": closed,
             "documents for half of the gap": half,
+            "topics shown": f"{self.topics_shown:.0f} of {self.n_components}",
             "recommended topics": f"at most {self.recommended_components}",
             "recommended words": f"at most {self.recommended_words:,}",
         }
@@ -174,7 +184,7 @@ def plan(
     UserWarning
         If `delta` is at least 1 / `n_docs`.
     LowSignalWarning
-        If more than half of the topics are expected to be weak.
+        If fewer than half of the topics are expected to be shown.
 
     See Also
     --------
@@ -204,7 +214,8 @@ def plan(
     budget = document_budget(
         epsilon, None, delta, max_iter=max_iter, subsampling_ratio=subsampling_ratio
     )
-    half, standing = expectation(budget.noise, delta=delta, **sizes)
+    warn_of_size(budget.noise, n_docs, n_components, delta)
+    half = HALF * budget.noise * n_words**WORDS
     half *= VECTORS if word_vectors else 1.0
     scaled = min(SCALE_UP * mean_doc_words, BURST * NORM * mean_doc_words**LENGTH)
     return Plan(
@@ -217,18 +228,31 @@ def plan(
         gap_closed=1 - 0.5 * (half / n_docs) ** DECAY,
         gap_error=ERROR[word_vectors],
         docs_for_half=math.ceil(half),
-        recommended_components=round(min(100, max(2, standing))),
+        topics_shown=topics_shown(budget.noise, n_docs, n_components),
+        recommended_components=min(100, max(2, most_topics(budget.noise, n_docs))),
         recommended_words=max(1, round(n_words * (n_docs / half) ** (1 / WORDS))),
     )
 
 
-def expectation(
-    noise: float, *, n_docs: int, n_words: int, n_components: int, delta: float
-) -> tuple[float, float]:
-    """Documents that close half the gap without word vectors, and topics not weak.
+def topics_shown(noise: float, n_docs: float, n_components: int) -> float:
+    """How many topics are expected to be shown.
 
-    Warns if these topics are few, and of a delta that is too large. All arguments are
-    public: `n_docs` is what somebody expects, never the size of private data.
+    `noise` is the standard deviation of a cell of the average, over the norm.
+    """
+    middle = CLAIM * n_docs / (n_components * noise)
+    return float(n_components * ndtr(math.log(middle / MIDDLE) / SPREAD))
+
+
+def most_topics(noise: float, n_docs: float) -> int:
+    """The largest number of topics of which half are expected to be shown."""
+    return math.floor(CLAIM * n_docs / (MIDDLE * noise))
+
+
+def warn_of_size(noise: float, n_docs: int, n_components: int, delta: float) -> None:
+    """Warn if few topics are expected to be shown, and of a delta that is too large.
+
+    All arguments are public: `n_docs` is what somebody expects, never the size of
+    private data.
     """
     if delta * n_docs >= 1:  # which publishing some documents as they are satisfies
         warn_user(
@@ -236,15 +260,13 @@ def expectation(
             "mechanism that publishes each document with probability delta satisfies "
             f"it; choose delta well below {1 / n_docs:.2g}"
         )
-    half = HALF * noise * n_words**WORDS
-    standing = STANDING * n_docs / half
-    if n_components > 1 and standing < FEWEST_TOPICS * n_components:
-        fewer = f"n_components={standing:.0f}, " if round(standing) >= 2 else ""
-        needed = math.ceil(FEWEST_TOPICS * n_components * n_docs / standing)
+    most = most_topics(noise, n_docs)
+    if n_components > 1 and n_components > most:
+        fewer = f"n_components={most}, " if most >= 2 else ""
+        needed = math.ceil(MIDDLE * noise * n_components / CLAIM)
         warn_user(
-            f"about {standing:.0f} of {n_components} topics are expected to stand out "
-            f"with {n_docs} documents and {n_words} words: use {fewer}{needed} "
-            "documents or more, a larger epsilon, or fewer words",
+            f"about {topics_shown(noise, n_docs, n_components):.0f} of {n_components} "
+            f"topics are expected to be shown to be more than noise with {n_docs} "
+            f"documents: use {fewer}{needed} documents or more, or a larger epsilon",
             LowSignalWarning,
         )
-    return half, standing

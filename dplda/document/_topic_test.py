@@ -49,6 +49,17 @@ class Claim:
         """Squared lengths of the contrasts, (n_components,)."""
         return np.einsum("vk,vk->k", self.contrasts, self.contrasts)
 
+    @property
+    def chance(self) -> np.ndarray:
+        """Variance of what documents say of the contrasts, (n_components,).
+
+        A topic has its share of the tokens, each in a document that is CLIP from the
+        shares.
+        """
+        squares = np.einsum("vk,vk,v->k", self.contrasts, self.contrasts, self.common)
+        chance: np.ndarray = CLIP**2 * self.shares * squares
+        return chance
+
     @classmethod
     def of(cls, table: np.ndarray, weight: np.ndarray) -> Claim:
         """Of word-topic counts that were estimated from releases, and word weights.
@@ -148,8 +159,7 @@ def met(
         square += before.square
     # A document of a topic is CLIP from the shares, and its words have the norm NORM.
     own = np.minimum(1, n_docs * claim.shares * (CLIP * NORM) ** 2 / size)
-    words = np.einsum("vk,vk,v->k", claim.contrasts, claim.contrasts, claim.common)
-    spread = CLIP**2 * claim.shares * NORM * words / size**2 / step.rate
+    spread = NORM * claim.chance / size**2 / step.rate
     return Tested(product, square, own, spread)
 
 
@@ -162,7 +172,8 @@ def tested_without_noise(
 ) -> Tested:
     """The test of a fit without noise and privacy, by documents that did not train.
 
-    Their blocks are compared by Student's t, which is turned into a normal deviate. No
+    Their blocks are compared by Student's t, which is turned into a normal deviate. Few
+    blocks have documents of a small topic: the error is at least that by `chance`. No
     document is longer than `norm`, so that none is cut.
     """
     halves = claim.halves(MAX_RADIUS, 0, doc_topic_prior, n_jobs)._replace(norm=norm)
@@ -170,8 +181,9 @@ def tested_without_noise(
     found = []
     for block in range(BLOCKS):
         units = np.arange(KEPT_OUT * (block + 1) - 1, documents.n_units, KEPT_OUT**2)
-        cells = documents.sum_halves(units, halves)
-        found.append(np.einsum("vk,vk->k", claim.contrasts, cells.astype(float)))
-    error = np.std(found, axis=0, ddof=1) / np.sqrt(BLOCKS)
-    ratio = np.mean(found, axis=0) / np.maximum(error, 1e-300)
+        cells = documents.sum_halves(units, halves) * (CLIP * norm / MAX_RADIUS)
+        found.append(np.einsum("vk,vk->k", claim.contrasts, cells))
+    variance = BLOCKS * np.var(found, axis=0, ddof=1)
+    error = np.sqrt(np.maximum(variance, claim.chance / KEPT_OUT))
+    ratio = np.sum(found, axis=0) / np.maximum(error, 1e-300)
     return Tested(-ndtri(student.sf(ratio, BLOCKS - 1)), np.ones(len(claim.shares)))
