@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import brentq
 from scipy.stats import chisquare
 
 from dplda.local._estimates import (
@@ -137,17 +136,14 @@ def slow_pairs(reports, words, flip):
     n_docs, n_words = reports.shape
     share = reports.mean(axis=0)
     p = (share - flip) / (1 - 2 * flip)
-    growth = -(1 - p) * np.log(1 - p)
+    rate = -np.log(1 - p)
+    growth = np.array([rate * np.exp(-length * rate) for length in (0.5, 1, 2)])
+    smooth = np.array([np.ones(n_words), p, p**2])
     expected = np.empty((n_docs, len(words)))
     for k, top in enumerate(words):
         is_top = np.isin(np.arange(n_words), top)
-
-        def of_lengths(a, is_top=is_top):
-            part = (is_top - a) * growth
-            return part.sum() ** 2 - part @ part
-
-        # lengths add nothing; a topic's words keep nearly all of their weight
-        weight = is_top - brentq(of_lengths, 0, growth[top].sum() / growth.sum())
+        weight = is_top - np.linalg.solve(growth @ smooth.T, growth @ is_top) @ smooth
+        np.testing.assert_allclose(growth @ weight, 0, atol=1e-9)  # of lengths
         unit = np.square(weight) @ (share * (1 - share))
         for d, bits in enumerate(reports - share):
             expected[d, k] = sum(
@@ -169,7 +165,7 @@ def test_pairs_of_words_are_those_of_the_slow_twin(flip):
     np.testing.assert_allclose(
         pairs_of_words(sp.csr_array(bits), words, flip),
         slow_pairs(bits, words, flip),
-        rtol=1e-9,
+        rtol=1e-6,
     )
 
 
@@ -186,7 +182,7 @@ def test_independent_words_share_reports_by_chance_only(rate):
     t = np.array([t_of(rng.random((400, 60)) < rate) for _ in range(200)])
     for level, least in ((0.16, 1.0), (0.025, 2.0), (0.002, 3.0)):
         assert np.mean(t > least) < level + 3 * math.sqrt(level / t.size)
-    assert -0.3 < np.mean(t) < 0.1
+    assert -0.5 < np.mean(t) < 0.1
 
 
 def test_words_that_share_reports_are_seen_and_long_documents_are_not():
@@ -197,10 +193,10 @@ def test_words_that_share_reports_are_seen_and_long_documents_are_not():
     long = rng.poisson(rate * length) > 0
     topical = rng.poisson(rate * length) > 0
     topical[:, :10] &= rng.random((4000, 1)) < 0.6
-    for bits, low, high in ((long, -4, 4), (topical, 10, 200)):
-        t = t_of(bits)
-        assert low < t[0] < high
-        assert max(t[1:]) < 4
+    assert max(t_of(long)) < 3
+    t = t_of(topical)
+    assert t[0] > 10
+    assert max(t[1:]) < 3
 
 
 def test_cells_of_other_lengths_are_another_state():

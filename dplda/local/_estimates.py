@@ -12,6 +12,9 @@ import scipy.sparse as sp
 
 from dplda.privacy._streams import Reader, uniform_integers
 
+# Mean lengths at which the weighted sum of bits does not follow the length.
+LENGTHS = (0.5, 1.0, 2.0)
+
 
 def count_reported(reports: sp.csr_array) -> np.ndarray:
     """Number of rows with each word."""
@@ -105,48 +108,30 @@ def _free_cells(
 def pairs_of_words(reports: sp.csr_array, words: np.ndarray, flip: float) -> np.ndarray:
     """What each report adds to the covariance of top words, (n_docs, K).
 
-    `words` (K, m) are the top words of each topic. A report adds the sum of x_v x_w
-    over pairs of different words, where x is a bit less its frequency. The unit is the
-    sum of the variances of x. The expectation is zero if the words fall independently.
+    `words` (K, m) are the top words of each topic. A report adds the sum of g_v g_w x_v
+    x_w over pairs of different words, where x is a bit less its frequency. The unit is
+    the variance of the sum of g_v x_v if bits are independent. The expectation is zero
+    if the words fall independently.
 
-    Long documents have more of all words. The bit of a word of probability p grows with
-    the length in proportion to c = -(1 - p) log(1 - p). So the sum runs over all words:
-    a top word has the weight 1 - a, any other -a. With the `a` for which the weighted
-    sum of c_v c_w over pairs is zero, lengths add nothing.
+    The weights g are 1 for the top words, less a function of word frequencies such that
+    lengths add nothing: long documents have more of all words. The expectation of a bit
+    is p(l) = 1 - exp(-l t) in a document of l mean lengths, and the weighted sum of its
+    derivatives is zero at each l of `LENGTHS`.
     """
     n_docs, n_words = reports.shape
     n_topics, n_top = words.shape
     share = count_reported(reports) / n_docs
     p = np.minimum(estimate_counts(n_docs * share, n_docs, flip) / n_docs, 1 - 1e-9)
-    growth = -(1 - p) * np.log1p(-p)
-    own = growth**2
-    # c_v c_w over pairs of top words, of one of them and any word, and of any two
-    of_two = growth[words].sum(axis=1) ** 2 - own[words].sum(axis=1)
-    of_one = growth[words].sum(axis=1) * growth.sum() - own[words].sum(axis=1)
-    of_any = max(growth.sum() ** 2 - own.sum(), 1e-300)
-    # the smaller root of a^2 of_any - 2 a of_one + of_two; one form of signature (1, -)
-    # has them all, so that the roots are real
-    a = (of_one - np.sqrt(np.maximum(of_one**2 - of_any * of_two, 0))) / of_any
-
+    rate = -np.log1p(-p)
+    growth = np.array([rate * np.exp(-length * rate) for length in LENGTHS])
+    smooth = np.array([p**power for power in range(len(LENGTHS))])
     topics = np.repeat(np.arange(n_topics), n_top)
-    cells = (np.ones(words.size), (words.ravel(), topics))
-    member = sp.csr_array(cells, shape=(n_words, n_topics))
-    everything = sp.csr_array(np.ones((n_words, 1)))
+    weight = np.zeros((n_words, n_topics))
+    weight[words.ravel(), topics] = 1
+    weight -= smooth.T @ np.linalg.lstsq(growth @ smooth.T, growth @ weight)[0]
 
-    def sums(of: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-        """Sums of x and of its squares over words."""
-        squares = of * (1 - 2 * share)[:, None]
-        return (
-            (reports @ of).toarray() - share @ of,
-            (reports @ squares).toarray() + share**2 @ of,
-        )
-
-    of_top, squares_of_top = sums(member)
-    of_all, squares_of_all = sums(everything)
-    pairs = (of_top - a * of_all) ** 2
-    pairs -= (1 - 2 * a) * squares_of_top + a**2 * squares_of_all
-    variance = share * (1 - share)
-    unit = (1 - 2 * a) * (variance @ member) + a**2 * variance.sum()
-    return pairs / np.maximum(
-        unit, 1e-9
-    )  # words that all reports have or lack add nothing
+    sums = reports @ weight - share @ weight
+    squares = weight**2
+    own = reports @ (squares * (1 - 2 * share)[:, None]) + share**2 @ squares
+    unit = (share * (1 - share)) @ squares
+    return (sums**2 - own) / np.maximum(unit, 1e-9)
