@@ -8,9 +8,9 @@ import scipy.sparse as sp
 from scipy.stats import chisquare
 
 from dplda.local._estimates import (
-    common_words,
     estimate_counts,
     false_ones,
+    pairs_of_words,
     set_and_clear,
     weight_of_prior,
 )
@@ -131,32 +131,72 @@ def test_every_choice_of_documents_is_equally_likely(count):
     assert chisquare(changed[~there if count > 3 else there]).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.3])
-def test_words_share_reports_by_chance_as_often_as_said(rate):
-    """Words that nobody has chosen: exp(-z^2 / 2) bounds their chance."""
-    rng, z = np.random.default_rng(0), []
-    words = np.arange(60).reshape(6, 10)
-    for _ in range(200):
-        z.append(
-            common_words(
-                sp.csr_array((rng.random((400, 60)) < rate).astype(float)), words
+def slow_pairs(reports, words, flip):
+    """Pairs of different words, one after the other."""
+    n_docs, n_words = reports.shape
+    share = reports.mean(axis=0)
+    p = (share - flip) / (1 - 2 * flip)
+    rate = -np.log(1 - p)
+    growth = np.array([rate * np.exp(-length * rate) for length in (0.5, 1, 2)])
+    smooth = np.array([np.ones(n_words), p, p**2])
+    expected = np.empty((n_docs, len(words)))
+    for k, top in enumerate(words):
+        is_top = np.isin(np.arange(n_words), top)
+        weight = is_top - np.linalg.solve(growth @ smooth.T, growth @ is_top) @ smooth
+        np.testing.assert_allclose(growth @ weight, 0, atol=1e-9)  # of lengths
+        unit = np.square(weight) @ (share * (1 - share))
+        for d, bits in enumerate(reports - share):
+            expected[d, k] = sum(
+                weight[v] * weight[w] * bits[v] * bits[w]
+                for v in range(n_words)
+                for w in range(n_words)
+                if v != w
             )
-        )
-    for least in (1.0, 2.0, 3.0):
-        assert np.mean(np.array(z) > least) < 1.2 * math.exp(-(least**2) / 2)
-    assert abs(np.mean(z)) < 0.3
+        expected[:, k] /= unit
+    return expected
+
+
+@pytest.mark.parametrize("flip", [0.0, 0.2])
+def test_pairs_of_words_are_those_of_the_slow_twin(flip):
+    rng = np.random.default_rng(0)
+    bits = (rng.random((7, 9)) < 0.5).astype(float)
+    bits[0], bits[1] = 0, 1  # every share is above the flips and below 1
+    words = np.array([[0, 4, 8], [3, 4, 5]])
+    np.testing.assert_allclose(
+        pairs_of_words(sp.csr_array(bits), words, flip),
+        slow_pairs(bits, words, flip),
+        rtol=1e-6,
+    )
+
+
+def t_of(bits):
+    pairs = pairs_of_words(
+        sp.csr_array(bits.astype(float)), np.arange(60).reshape(6, 10), 0.0
+    )
+    return pairs.mean(axis=0) / pairs.std(axis=0) * math.sqrt(len(pairs))
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.3])
+def test_independent_words_share_reports_by_chance_only(rate):
+    rng = np.random.default_rng(0)
+    t = np.array([t_of(rng.random((400, 60)) < rate) for _ in range(200)])
+    for level, least in ((0.16, 1.0), (0.025, 2.0), (0.002, 3.0)):
+        assert np.mean(t > least) < level + 3 * math.sqrt(level / t.size)
+    assert -0.5 < np.mean(t) < 0.1
 
 
 def test_words_that_share_reports_are_seen_and_long_documents_are_not():
+    """Word frequencies and lengths differ much; frequent words saturate."""
     rng = np.random.default_rng(0)
-    length = rng.uniform(0.2, 1, (4000, 1))
-    long = rng.random((4000, 60)) < 0.3 * length
-    topical = rng.random((4000, 60)) < 0.3 * length
+    rate = rng.uniform(0.02, 1.5, 60)
+    length = rng.uniform(0.2, 1.8, (4000, 1))
+    long = rng.poisson(rate * length) > 0
+    topical = rng.poisson(rate * length) > 0
     topical[:, :10] &= rng.random((4000, 1)) < 0.6
-    for bits, low, high in ((long, -4, 4), (topical, 20, 200)):
-        z = common_words(sp.csr_array(bits.astype(float)), np.arange(60).reshape(6, 10))
-        assert low < z[0] < high
-        assert abs(z[1:]).max() < 5
+    assert max(t_of(long)) < 3
+    t = t_of(topical)
+    assert t[0] > 10
+    assert max(t[1:]) < 3
 
 
 def test_cells_of_other_lengths_are_another_state():

@@ -24,6 +24,7 @@ from dplda.privacy import Ledger, LowSignalWarning
 
 K = 3
 BATCH = {LPLDA: {}, OLPLDA: {"batch_size": 10**6}}  # all reports are one
+HALVES = {LPLDA: {}, OLPLDA: {"batch_size": 1000}}  # a batch tests those before it
 BOTH = [LPLDA, OLPLDA]
 both = pytest.mark.parametrize("estimator", BOTH)
 ways = pytest.mark.parametrize("reconstruction", ["background", "bits"])
@@ -175,7 +176,7 @@ def shuffled(X, rng):
 
 
 @both
-@pytest.mark.parametrize("bit_epsilon", [0.1, 3.0, 11.0])
+@pytest.mark.parametrize("bit_epsilon", [0.1, 3.0, 11.0, math.inf])
 def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
     """Short texts whose lengths differ: long ones have more of all words."""
     rng = np.random.default_rng(0)
@@ -187,13 +188,13 @@ def test_shuffled_words_have_weak_topics_only(estimator, bit_epsilon):
         max_doc_words=None,
         max_iter=10,
         random_state=0,
-        **BATCH[estimator],
+        **HALVES[estimator],
     )
     with pytest.warns(
         LowSignalWarning, match=f"8 of 8 topics of {estimator.__name__} are weak"
     ):
         assert model.fit(X).weak_topics_.all()
-    assert model.topic_evidence_.max() < 6
+    assert not np.isnan(model.topic_evidence_).any()
 
 
 @both
@@ -205,7 +206,7 @@ def test_topics_that_reports_hold_stand_out(estimator):
         max_doc_words=None,
         max_iter=30,
         random_state=0,
-        **BATCH[estimator],
+        **HALVES[estimator],
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
@@ -217,33 +218,61 @@ def test_topics_that_reports_hold_stand_out(estimator):
     with pytest.warns(LowSignalWarning, match="8 of 8 topics of .* are weak"):
         model.set_params(bit_epsilon=None, epsilon=4.0).fit(X[:2000])
     assert model.weak_topics_.all()
-    free = (
-        clone(model)
-        .set_params(epsilon=math.inf)
-        .fit(shuffled(X.toarray(), np.random.default_rng(0)))
-    )
-    assert not free.weak_topics_.any()  # nothing is noise
 
 
-def test_batches_after_the_first_do_not_choose_the_words_that_they_are_tested_with():
-    """A batch alone chooses words that share reports by chance; 100 batches do not."""
+@both
+@pytest.mark.parametrize("n_docs", [40, 1000])
+def test_words_without_topics_are_not_confirmed_by_the_reports_that_chose_them(
+    estimator, n_docs
+):
+    """The evidence of one topic is at most standard normal, with few reports, too."""
     rng = np.random.default_rng(0)
-    X = shuffled(rng.binomial(1, 0.1, (6000, 60)), rng)
-    model = OLPLDA(
-        4,
-        bit_epsilon=5.0,
-        max_doc_words=None,
-        batch_size=60,
-        max_iter=5,
-        random_state=0,
-    ).fit(X)
-    assert model.n_batches_ == 100
-    assert abs(model.topic_evidence_).max() < 4
-    alone = [
-        clone(model).set_params(batch_size=60).fit(X[i : i + 60])
-        for i in range(0, 600, 60)
-    ]
-    assert np.mean([one.topic_evidence_ for one in alone]) > 0.5
+    evidence = []
+    for _ in range(20):
+        X = rng.binomial(1, rng.uniform(0.05, 0.35, (n_docs, 1)), (n_docs, 60))
+        model = estimator(
+            4,
+            bit_epsilon=5.0,
+            max_doc_words=None,
+            max_iter=5,
+            random_state=0,
+            **({"batch_size": n_docs // 5} if estimator is OLPLDA else {}),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LowSignalWarning)
+            evidence.append(model.fit(X).topic_evidence_)
+    assert np.mean(evidence) < 0.3
+    assert np.mean(np.array(evidence) > 1.645) < 0.1
+    assert np.max(evidence) < 3.5
+
+
+def test_a_first_batch_tests_the_topics_of_a_public_corpus_or_none():
+    X = make_topic_corpus(1500, 100, 4, doc_length=30, random_state=1).data
+    model = OLPLDA(4, bit_epsilon=3.0, max_doc_words=None, max_iter=20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LowSignalWarning)  # nothing was tested yet
+        model.fit_prior(X[:500])
+    assert np.isnan(model.topic_evidence_).all()
+    assert model.weak_topics_.all()
+    assert not model.partial_fit(X[500:]).weak_topics_.any()
+    dealt = shuffled(X[500:].toarray(), np.random.default_rng(0))
+    with pytest.warns(LowSignalWarning, match="4 of 4"):
+        assert clone(model).fit_prior(X[:500]).partial_fit(dealt).weak_topics_.all()
+    with pytest.warns(LowSignalWarning, match="because they are not tested"):
+        clone(model).partial_fit(X[500:])
+    forgets = clone(model).set_params(correlation=0.0)
+    with pytest.warns(LowSignalWarning, match="because they are not tested"):
+        forgets.fit_prior(X[:500]).partial_fit(X[500:])
+
+
+def test_one_topic_and_fewer_than_16_reports_are_not_tested():
+    X = make_topic_corpus(50, 20, 2, random_state=0).data
+    one = LPLDA(1, bit_epsilon=3.0, max_iter=2, random_state=0).fit(X)
+    assert np.isnan(one.topic_evidence_).all()
+    assert one.weak_topics_.all()
+    with pytest.warns(LowSignalWarning, match="because they are not tested"):
+        few = LPLDA(2, bit_epsilon=3.0, max_iter=2, random_state=0).fit(X[:15])
+    assert np.isnan(few.topic_evidence_).all()
 
 
 @ways
@@ -278,7 +307,11 @@ def test_bits_make_the_estimated_counts(reports, monkeypatch):
     server(LPLDA, reconstruction="background").fit(reports)
     n = reports.toarray().sum(axis=0)
     expected = np.clip((n - 300 * q) / (1 - 2 * q), 0, 300)
-    (documents, nothing), (same, background) = seen
+    # each fit begins with every second report
+    (half, _), (documents, nothing), _, (same, background) = seen
+    n_half = reports[::2].toarray().sum(axis=0)
+    of_half = np.clip((n_half - 150 * q) / (1 - 2 * q), 0, 150)
+    np.testing.assert_array_equal(half.toarray().sum(axis=0), np.rint(of_half))
     np.testing.assert_array_equal(documents.toarray().sum(axis=0), np.rint(expected))
     assert not nothing.any()
     np.testing.assert_array_equal(same.toarray(), reports.toarray())

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import logsumexp
 
 from dplda.privacy._streams import Reader, uniform_integers
+
+# Mean lengths at which the weighted sum of bits does not follow the length.
+LENGTHS = (0.5, 1.0, 2.0)
 
 
 def count_reported(reports: sp.csr_array) -> np.ndarray:
@@ -103,63 +105,33 @@ def _free_cells(
     return free[np.argsort(reader.words(len(free)), kind="stable")[:n]]
 
 
-def common_words(reports: sp.csr_array, words: np.ndarray) -> np.ndarray:
-    """How much oftener words share reports than by chance, in standard errors, (K,).
+def pairs_of_words(reports: sp.csr_array, words: np.ndarray, flip: float) -> np.ndarray:
+    """What each report adds to the covariance of top words, (n_docs, K).
 
-    `words` (K, m) are the top words of each topic. Let s be how many of them a report
-    has. Where bits are independent, s has a known law, given the frequencies of the
-    bits. With f = (s - E[s])^2, the mean of f over n reports is compared with E[f]: it
-    is as far away with probability at most exp(-n I), where I is the exponent of
-    Chernoff's bound. The result is the number z, of the sign of the difference, for
-    which exp(-z^2 / 2) is this bound.
+    `words` (K, m) are the top words of each topic. A report adds the sum of g_v g_w x_v
+    x_w over pairs of different words, where x is a bit less its frequency. The unit is
+    the variance of the sum of g_v x_v if bits are independent. The expectation is zero
+    if the words fall independently.
 
-    Long documents have more of all words. With c_w, the covariance of a bit with the
-    sum of all other bits of the report, one such factor explains the covariance c_v c_w
-    / sum(c) of two words. It is taken out of the mean where sum(c) is above its noise.
+    The weights g are 1 for the top words, less a function of word frequencies such that
+    lengths add nothing: long documents have more of all words. The expectation of a bit
+    is p(l) = 1 - exp(-l t) in a document of l mean lengths, and the weighted sum of its
+    derivatives is zero at each l of `LENGTHS`.
     """
     n_docs, n_words = reports.shape
     n_topics, n_top = words.shape
     share = count_reported(reports) / n_docs
-    factor = _factor_of_length(reports, share)
-
-    law = np.zeros((n_topics, n_top + 1))  # of s
-    law[:, 0] = 1
-    for own in share[words].T:  # one word after another
-        p = own[:, None]
-        law = law * (1 - p) + np.roll(law, 1, axis=1) * p
-    mean = share[words].sum(axis=1)
-    f = np.square(np.arange(n_top + 1) - mean[:, None])
-
+    p = np.minimum(estimate_counts(n_docs * share, n_docs, flip) / n_docs, 1 - 1e-9)
+    rate = -np.log1p(-p)
+    growth = np.array([rate * np.exp(-length * rate) for length in LENGTHS])
+    smooth = np.array([p**power for power in range(len(LENGTHS))])
     topics = np.repeat(np.arange(n_topics), n_top)
-    cells = (np.ones(words.size), (words.ravel(), topics))
-    member = sp.csr_array(cells, shape=(n_words, n_topics))
-    n_shared = (reports @ member).toarray()
-    found = np.square(n_shared - mean).mean(axis=0)
-    explained = factor[words]
-    found -= explained.sum(axis=1) ** 2 - np.square(explained).sum(axis=1)
+    weight = np.zeros((n_words, n_topics))
+    weight[words.ravel(), topics] = 1
+    weight -= smooth.T @ np.linalg.lstsq(growth @ smooth.T, growth @ weight)[0]
 
-    # The exponent is largest where the tilted law has the mean that was found.
-    low = np.full((n_topics, 1), -50.0)
-    high = np.full((n_topics, 1), 50.0)
-    for _ in range(60):
-        tilt = (low + high) / 2
-        exponent = tilt * f
-        tilted = law * np.exp(exponent - exponent.max(axis=1, keepdims=True))
-        above = (tilted * f).sum(axis=1) > found * tilted.sum(axis=1)
-        low = np.where(above[:, None], low, tilt)
-        high = np.where(above[:, None], tilt, high)
-    growth = logsumexp(tilt * f, b=law, axis=1)
-    bound = n_docs * np.maximum(tilt[:, 0] * found - growth, 0)
-    return np.sign(found - (law * f).sum(axis=1)) * np.sqrt(2 * bound)
-
-
-def _factor_of_length(reports: sp.csr_array, share: np.ndarray) -> np.ndarray:
-    """c_w / sqrt(sum(c)) of `common_words`, (n_words,); zeros if it is within noise."""
-    n_docs = reports.shape[0]
-    own = share * (1 - share)
-    total = np.diff(reports.indptr) - share.sum()
-    factor = reports.T @ total / n_docs - own
-    noise = own.sum() * np.sqrt(2 / n_docs)
-    if not factor.sum() > 3 * noise:
-        return np.zeros(len(share))
-    return factor * np.sqrt(1 / factor.sum())
+    sums = reports @ weight - share @ weight
+    squares = weight**2
+    own = reports @ (squares * (1 - 2 * share)[:, None]) + share**2 @ squares
+    unit = (share * (1 - share)) @ squares
+    return (sums**2 - own) / np.maximum(unit, 1e-9)

@@ -22,15 +22,15 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, Matrix, check_counts
 from dplda.core._fold_in import pad
 from dplda.core._private_fit import Interval, PrivateEstimator, exactly_one, publish
-from dplda.core._signal import warn_if_weak
+from dplda.core._signal import shown, warn_if_weak
 from dplda.kernels import _gibbs
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import rounds
 from dplda.local._estimates import (
-    common_words,
     count_reported,
     estimate_counts,
     false_ones,
+    pairs_of_words,
     set_and_clear,
     weight_of_prior,
 )
@@ -39,9 +39,8 @@ from dplda.privacy import Guarantee
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 N_TOP = 10  # words of a topic whose reports are its evidence: as many as of `coherence`
-# Largest evidence of words without topics, which the sampler has chosen by chance: 6.4
-# of 60 reports, 5.3 of 300, 4.1 of 2,000, in 400 fits (tests/test_lplda.py).
-CHANCE = 7.0
+FEWEST_TESTS = 8  # reports that test topics; the variance of two says nothing
+ALL, HALF = 0, 1  # streams of the sweeps over all reports, and over a half
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "ledger")
 CONSTRAINTS = {
     **BaseLDA._parameter_constraints,
@@ -68,12 +67,35 @@ class State:
 
     prior: np.ndarray  # Dirichlet parameters of the topics, (n_words, n_components)
     counts: np.ndarray  # word-topic counts on top of them
-    # (n_components,): `common_words` of each batch, weighted by the root of its number
-    # of documents
-    evidence: np.ndarray
+    # (n_components,) sums of `pairs_of_words` and of its squares over all reports that
+    # met topics they had not made
+    pairs: np.ndarray
+    squares: np.ndarray
+    n_tested: int = 0  # such reports
     n_iter: int = 0  # sweeps so far
     n_batches: int = 0  # of reports so far
-    n_reports: int = 0  # of all batches
+
+    @property
+    def table(self) -> np.ndarray:
+        """Word-topic counts with the prior, (n_words, n_components)."""
+        return self.prior + self.counts
+
+    @property
+    def evidence(self) -> np.ndarray:
+        """Student's t of the pairs as a normal deviate; NaN if nothing was tested.
+
+        The deviate is Wallace's (1959).
+        """
+        n = self.n_tested
+        if (
+            n < FEWEST_TESTS or len(self.pairs) == 1
+        ):  # one topic has no others to be told from
+            return np.full(len(self.pairs), np.nan)
+        mean = self.pairs / n
+        variance = np.maximum(self.squares / n - mean**2, 1e-300)
+        odds = mean**2 / variance  # t^2 over its degrees of freedom
+        factor = (8 * n - 7) / (8 * n - 5) * math.sqrt(n - 1)
+        return np.sign(mean) * factor * np.sqrt(np.log1p(odds))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -117,7 +139,9 @@ class LPLDA(PrivateEstimator, BaseLDA):
         That topic takes the words that do not fit the topics of their document. Its
         perplexity was lower at each measured `bit_epsilon` up to 3.
     max_iter : int, default=100
-        Number of sweeps of each call.
+        Number of sweeps of each call. In the first one, every second report alone is
+        swept as often before: its topics are tested by the other reports, and all
+        reports begin with them.
     doc_topic_prior
     topic_word_prior
     ledger : Ledger, str, path-like or None, default=None
@@ -138,12 +162,13 @@ class LPLDA(PrivateEstimator, BaseLDA):
     n_batches_ : int
         Number of batches of reports: calls, or what :class:`OLPLDA` makes of one.
     topic_evidence_ : ndarray of shape (n_components,)
-        How much oftener the top words of each topic share reports than by chance, in
-        standard errors. The reports of a first call have chosen the words, those of a
-        later call have not.
+        How much oftener the ten top words of each topic share reports than by chance,
+        in standard errors: at most standard normal for a topic that is noise. The
+        reports have not chosen the words. NaN if the topics were not tested: there is
+        one topic, or there are fewer than 16 reports.
     weak_topics_ : ndarray of shape (n_components,), bool
-        Topics with less evidence than chance can have: likely noise. None is without
-        noise, or if there is one topic.
+        Topics that are not shown to be more than noise. Of the others at most one in
+        ten is expected to be noise.
     epsilon_, delta_, bit_epsilon_, word_epsilon_, document_epsilon_, flip_probability_
         Guarantee of one report of a document, as in :class:`RandomizedResponse`.
     privacy_
@@ -291,8 +316,12 @@ class LPLDA(PrivateEstimator, BaseLDA):
         flip = client.flip_probability_
         n_docs = reports.shape[0]
         estimate = estimate_counts(count_reported(reports), n_docs, flip)  # equation 8
-        after = sample_topics(self, state, reports, estimate, flip, streams, sweeps)
-        after = with_evidence(after, reports, before=state)
+        start = None
+        if not state.n_batches and n_docs >= 2 * FEWEST_TESTS:
+            state, start = topics_of_half(self, state, reports, flip, streams)
+        after = sample_topics(
+            self, state, reports, estimate, flip, streams, sweeps, start
+        )
         publish_topics(self, client, after, paid_before)
         return self
 
@@ -338,6 +367,9 @@ class OLPLDA(PrivateEstimator, BaseLDA):
     components_ : ndarray of shape (n_components, n_features_in_)
         Word-topic counts of the last batch plus the prior from all earlier ones; not
         normalized. The other attributes are those of :class:`LPLDA`.
+    topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
+        As in :class:`LPLDA`. Each batch tests the topics before it: those of a first
+        batch without `fit_prior`, or with ``correlation=0``, are not tested.
 
     Notes
     -----
@@ -511,7 +543,6 @@ class OLPLDA(PrivateEstimator, BaseLDA):
                 estimate = weight * mean + (1.0 - weight) * estimate  # equation 19
             prior = self._with_prior(state)  # equation 10
             after = sample_topics(self, prior, batch, estimate, flip, streams, sweeps)
-            after = with_evidence(after, batch, before=state)
             state = dataclasses.replace(
                 after, expected=0.5 * (mean + estimate), n_docs=n_docs
             )
@@ -650,7 +681,25 @@ def flat_topics(model: LPLDA | OLPLDA, n_words: int) -> State:
     """Topics before the first batch."""
     empty = np.zeros((n_words, int(model.n_components)))
     prior = empty + float(model.topic_word_prior)
-    return State(prior, empty, evidence=np.zeros(empty.shape[1]))
+    return State(prior, empty, pairs=empty[0], squares=empty[0])
+
+
+def topics_of_half(
+    model: LPLDA | OLPLDA,
+    state: Batches,
+    reports: sp.csr_array,
+    flip: float,
+    streams: Streams,
+) -> tuple[Batches, np.ndarray]:
+    """Counts of topics that every second report makes; the others test them."""
+    half = reports[::2]
+    n_docs = half.shape[0]
+    present = estimate_counts(count_reported(half), n_docs, flip)
+    sweeps = range(1, int(model.max_iter) + 1)
+    counts = _sampled(
+        model, state, half, present, flip, streams, sweeps=sweeps, stream=HALF
+    )
+    return tested(state, state.prior + counts, reports[1::2], flip), counts
 
 
 def sample_topics(
@@ -661,46 +710,76 @@ def sample_topics(
     flip: float,
     streams: Streams,
     sweeps: Iterator[int],
+    start: np.ndarray | None = None,
 ) -> Batches:
-    """The state after a batch, in which `estimate` documents have each word."""
-    n_docs, n_words = reports.shape
-    first_round = state.n_iter + 1
-    documents = reports
-    background = np.zeros(n_words)
-    if model.reconstruction == "bits":
-        reader = streams.reader(Purpose.RECONSTRUCTION, first_round)
-        documents = set_and_clear(reports, estimate, reader)
-    else:
-        background = false_ones(count_reported(reports), estimate, n_docs, flip)
-    counts = topic_counts(
-        documents,
-        state.prior + state.counts,
-        background,
-        doc_topic_prior=model.doc_topic_prior,
-        streams=streams,
-        sweeps=islice(sweeps, int(model.max_iter)),
-        first_round=first_round,
+    """The state after a batch, in which `estimate` documents have each word.
+
+    The batch tests the topics before it, if there are any. `start` is that of
+    `topic_counts`.
+    """
+    if np.ptp(state.table) > 0:
+        state = tested(state, state.table, reports, flip)
+    sweeps = islice(sweeps, int(model.max_iter))
+    counts = _sampled(
+        model, state, reports, estimate, flip, streams, sweeps=sweeps, start=start
     )
     return dataclasses.replace(
         state,
         counts=state.counts + counts,
         n_iter=state.n_iter + int(model.max_iter),
         n_batches=state.n_batches + 1,
-        n_reports=state.n_reports + n_docs,
     )
 
 
-def with_evidence(state: Batches, reports: sp.csr_array, before: State) -> Batches:
-    """The state after a batch, with the evidence of its reports."""
-    # Topics that these reports did not make say more of them than the topics that
-    # they made.
-    words = _top_words(before if before.n_iter else state)
-    if min(words.shape) < 2:  # nothing to stand out of
+def _sampled(
+    model: LPLDA | OLPLDA,
+    state: State,
+    reports: sp.csr_array,
+    estimate: np.ndarray,
+    flip: float,
+    streams: Streams,
+    *,
+    sweeps: Iterable[int],
+    stream: int = ALL,
+    start: np.ndarray | None = None,
+) -> np.ndarray:
+    """Word-topic counts of reports after the sweeps; `start` as in `topic_counts`."""
+    n_docs, n_words = reports.shape
+    first_round = state.n_iter + 1
+    documents = reports
+    background = np.zeros(n_words)
+    if model.reconstruction == "bits":
+        reader = streams.reader(Purpose.RECONSTRUCTION, first_round, stream)
+        documents = set_and_clear(reports, estimate, reader)
+    else:
+        background = false_ones(count_reported(reports), estimate, n_docs, flip)
+    return topic_counts(
+        documents,
+        state.table,
+        background,
+        doc_topic_prior=model.doc_topic_prior,
+        streams=streams,
+        sweeps=sweeps,
+        first_round=first_round,
+        stream=stream,
+        start=start,
+    )
+
+
+def tested(
+    state: Batches, table: np.ndarray, reports: sp.csr_array, flip: float
+) -> Batches:
+    """The state after reports have met the topics of a table that others have made."""
+    words = _top_words(table)
+    if min(words.shape) < 2:  # nothing to stand out of, or no pair
         return state
-    evidence = math.sqrt(before.n_reports) * before.evidence
-    evidence += math.sqrt(reports.shape[0]) * common_words(reports, words)
-    evidence /= math.sqrt(state.n_reports)
-    return dataclasses.replace(state, evidence=evidence)
+    pairs = pairs_of_words(reports, words, flip)
+    return dataclasses.replace(
+        state,
+        pairs=state.pairs + pairs.sum(axis=0),
+        squares=state.squares + np.square(pairs).sum(axis=0),
+        n_tested=state.n_tested + len(pairs),
+    )
 
 
 def publish_topics(
@@ -724,12 +803,10 @@ def publish_topics(
     if paid_before is not None:
         seeded = seeded or paid_before.seeded
         assumptions += tuple(a for a in paid_before.assumptions if a not in assumptions)
-    can_stand_out = state.n_batches > 0 and min(_top_words(state).shape) > 1
-    is_noisy = clients.epsilon < math.inf
     publish(
         model,
         dataclasses.replace(clients, assumptions=assumptions, seeded=seeded),
-        components_=(state.prior + state.counts).T,
+        components_=state.table.T,
         n_iter_=state.n_iter,
         n_batches_=state.n_batches,
         bit_epsilon_=client.bit_epsilon_,
@@ -737,12 +814,13 @@ def publish_topics(
         document_epsilon_=client.document_epsilon_,
         flip_probability_=client.flip_probability_,
         topic_evidence_=state.evidence,
-        weak_topics_=(state.evidence < CHANCE) & (can_stand_out and is_noisy),
+        weak_topics_=~shown(state.evidence),
         _law=client._law,
         _state=state,
         **attributes,
     )
-    warn_if_weak(model)
+    if state.n_batches:
+        warn_if_weak(model)
 
 
 def _seed_of_reports(random_state: object, n_earlier: int) -> object:
@@ -764,11 +842,10 @@ def _check_n_components(model: LPLDA | OLPLDA, state: State) -> None:
         )
 
 
-def _top_words(state: State) -> np.ndarray:
+def _top_words(table: np.ndarray) -> np.ndarray:
     """Top words of topics, (n_components, n_top): frequent, rare in other topics."""
-    table = (state.prior + state.counts).T
-    rank = table**2 / table.sum(axis=0)
-    n_top = min(N_TOP, len(state.prior) // 2)
+    rank = (table**2 / table.sum(axis=1, keepdims=True)).T
+    n_top = min(N_TOP, len(table) // 2)
     return np.argsort(-rank, axis=1, kind="stable")[:, :n_top]
 
 
@@ -794,14 +871,17 @@ def topic_counts(
     streams: Streams,
     sweeps: Iterable[int],
     first_round: int,
+    stream: int = ALL,
+    start: np.ndarray | None = None,
 ) -> np.ndarray:
     """Word-topic counts, by collapsed Gibbs sampling with a background topic.
 
     Counts and Dirichlet parameters `word_prior` have shape (n_words, n_components).
     `background` (n_words,) is the expected number of tokens of a document that belong
     to no topic; they are not counted. In round 1, topics start equally likely, and the
-    background with its rate. The first sweep of a later batch draws topics from the
-    prior and the tokens sampled before.
+    background with its rate. With the counts `start` (n_words, n_components), and in a
+    later round, the first sweep draws topics from the prior, these counts and the
+    tokens sampled before. Then `start` is left out.
     """
     corpus = Corpus.from_counts(documents)
     n_words, n_components = word_prior.shape
@@ -810,8 +890,9 @@ def topic_counts(
     counts = pad(np.zeros(shape), np.int32)
     prior[:, :n_components] = word_prior
     topics = np.full(corpus.n_tokens, -1, np.int32)
-    if first_round == 1:
-        words = streams.reader(Purpose.FIRST_TOPICS, first_round).words(corpus.n_tokens)
+    if first_round == 1 and start is None:
+        reader = streams.reader(Purpose.FIRST_TOPICS, first_round, stream)
+        words = reader.words(corpus.n_tokens)
         n_tokens = np.bincount(corpus.word, minlength=n_words)
         share = background * documents.shape[0] / np.maximum(n_tokens, 1)
         # the low half of a random word decides for the background, the high half for
@@ -821,12 +902,17 @@ def topic_counts(
         topics[:] = np.where(low < share[corpus.word], n_components, uniform)
         tokens = (np.ones(corpus.n_tokens, np.int32), (corpus.word, topics))
         counts[:, : n_components + 1] = sp.coo_array(tokens, shape=shape).toarray()
-    totals = counts[:, :n_components].sum(axis=0, dtype=np.int64)
+    live = counts[:, :n_components]
+    left_out = np.zeros((n_words, n_components), np.int32)
+    if start is not None:
+        left_out += start.astype(np.int32)
+        live += left_out
+    totals = live.sum(axis=0, dtype=np.int64)
     sizes = word_prior.sum(axis=0, dtype=np.float64)
     rates = background.astype(np.float32)
     scratch = np.empty((4, counts.shape[1]), np.float32)
     for t in sweeps:
-        bits = streams.reader(Purpose.TOPICS, t).words(corpus.n_tokens)
+        bits = streams.reader(Purpose.TOPICS, t, stream).words(corpus.n_tokens)
         _gibbs.background_sweep(
             corpus.word,
             corpus.doc_ptr,
@@ -840,4 +926,7 @@ def topic_counts(
             bits,
             scratch,
         )
-    return counts[:, :n_components].astype(np.int64)
+        live -= left_out
+        totals -= left_out.sum(axis=0)
+        left_out[:] = 0
+    return live.astype(np.int64)
