@@ -19,12 +19,16 @@ import sys
 import tempfile
 import warnings
 import zlib
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 
-import atheris
 import numpy as np
+
+try:
+    import atheris
+except ImportError:  # an input of each entry is a test, which needs no search
+    atheris = None
 
 INSTRUMENTED = [
     "dplda.text",
@@ -34,7 +38,7 @@ INSTRUMENTED = [
     "dplda.release",
     "dplda.cli._ledger",
 ]
-with atheris.instrument_imports(include=INSTRUMENTED):
+with atheris.instrument_imports(include=INSTRUMENTED) if atheris else nullcontext():
     from dplda import (
         GibbsLDA,
         MemoizedReports,
@@ -54,11 +58,17 @@ FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else 
 
 def set_digest(connection):
     """Make a changed ledger look like one that was written so."""
-    *budget, identity, filters, _ = connection.execute(
-        "SELECT * FROM budget"
-    ).fetchone()
-    digest = _store._digest(budget, identity, filters, _store._rows(connection))
-    connection.execute("UPDATE budget SET digest = ?", (digest,))
+    (_, record, _), *rows = _store._rows(connection)
+    _, _, digest = _store._head(record, rows)
+    connection.execute("UPDATE entries SET status = ? WHERE id = 0", (digest.decode(),))
+
+
+def with_events(record, text):
+    """A record of an entry with other events, or another record if they are no JSON."""
+    try:
+        return json.dumps({**json.loads(record), "events": json.loads(text)})
+    except (ValueError, RecursionError):
+        return text
 
 
 def written(name, data):
@@ -151,7 +161,10 @@ def ledger(data):
         path.write_bytes(sound_ledger())
         text = data[1:].decode("utf-8", "replace")
         with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE entries SET record = ?", (text,))
+            query = "SELECT record FROM entries WHERE id = 1"
+            (record,) = connection.execute(query).fetchone()
+            changed = (with_events(record, text),)
+            connection.execute("UPDATE entries SET record = ? WHERE id = 1", changed)
             set_digest(connection)
         connection.close()
     with suppress(ValueError, OSError, BudgetError):
@@ -165,12 +178,11 @@ def ledger(data):
 def reports(data):
     """Any bytes as a file, or a sound database with any bytes in one of its columns."""
     path = written("reports.sqlite", data[1:])
-    column = {0: "response", 1: "key", 2: "document", 3: "report"}.get(
-        data[0] % 8 if data else 4
-    )
+    columns = "response", "key", "document", "report", "ids"
+    column = dict(enumerate(columns)).get(data[0] % 8 if data else None)
     if column:
         path.write_bytes(sound_reports())
-        table = "settings" if column in ("response", "key") else "reports"
+        table = "reports" if column in ("document", "report") else "settings"
         with sqlite3.connect(path) as connection:
             connection.execute(f"UPDATE {table} SET {column} = ?", (data[1:],))
         connection.close()
