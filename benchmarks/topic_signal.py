@@ -121,7 +121,7 @@ def nulls(splits, options) -> None:
                 )
                 print(f"shown {found[-1]}: {what}, seed {seed}", file=sys.stderr)
         print_bound(f"{kind}, {size} documents", found)
-    for choice in sorted(by_choice, key=lambda choice: (len(choice), choice)):
+    for choice in sorted(by_choice):
         print_bound(choice, by_choice[choice])
 
 

@@ -64,6 +64,25 @@ def test_shuffled_words_of_real_texts_have_no_topic_at_a_small_epsilon():
             assert model.weak_topics_.all()
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_long_texts_without_topics_show_none_without_noise():
+    """Weights that one half of the words infers are biased, and meet word totals."""
+    X = np.random.default_rng(0).multinomial(300, frequencies(), size=1000)
+    assert SubLDA(30, epsilon=math.inf, random_state=0).fit(X).weak_topics_.all()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_topics_of_few_short_texts_are_not_shown_without_noise():
+    """Repeated words without topics; most blocks have no document of a topic."""
+    texts = load_wordnet_glosses().data
+    counter = CountVectorizer(stop_words="english", max_features=2000)
+    X = sp.csr_array(counter.fit_transform(texts))[:300]
+    order = np.random.default_rng(0).permutation(X.nnz)
+    rows = np.repeat(np.arange(300), np.diff(X.indptr))
+    dealt = sp.csr_array((X.data[order], (rows, X.indices[order])), shape=X.shape)
+    assert SubLDA(100, epsilon=math.inf, random_state=0).fit(dealt).weak_topics_.all()
+
+
 @pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
 @pytest.mark.parametrize("users", [None, 4])
 def test_the_first_release_counts_the_documents(corpus, users):
@@ -152,6 +171,32 @@ def test_a_plan_is_near_what_was_measured():
     assert abs(np.mean(gains)) < 0.05  # of vectors, which gain 0.09 on average
 
 
+# documents, epsilon, and topics shown of 5, 20 and 60: benchmarks/topic_signal.py plan
+SHOWN = [
+    (1000, 1, 1, 0, 0), (1000, 2, 2, 0, 1), (1000, 4, 4, 2, 2), (1000, 8, 4, 3, 3),
+    (2989, 1, 5, 2, 2), (2989, 2, 5, 5, 2), (2989, 4, 5, 11, 5), (2989, 8, 5, 16, 15),
+    (1000, 1, 0, 0, 0), (1000, 2, 0, 0, 0), (1000, 4, 1, 0, 0), (1000, 8, 2, 2, 2),
+    (8796, 1, 5, 6, 2), (8796, 2, 5, 17, 6), (8796, 4, 5, 19, 20),
+    (8796, 8, 5, 20, 31), (1000, 1, 0, 0, 0), (1000, 2, 3, 0, 0), (1000, 4, 4, 3, 0),
+    (1000, 8, 4, 10, 5), (1342, 1, 2, 0, 0), (1342, 2, 4, 0, 0), (1342, 4, 5, 9, 2),
+    (1342, 8, 4, 15, 10), (1000, 1, 0, 0, 0), (1000, 2, 1, 0, 0), (1000, 4, 5, 0, 2),
+    (1000, 8, 5, 7, 6), (2003, 1, 3, 0, 0), (2003, 2, 5, 5, 2), (2003, 4, 5, 8, 8),
+    (2003, 8, 5, 12, 13),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_as_many_topics_are_expected_to_be_shown_as_were_measured():
+    errors = []
+    for n_docs, epsilon, *measured in SHOWN:
+        for n_components, shown in zip((5, 20, 60), measured):
+            size = {"n_docs": n_docs, "n_components": n_components, "delta": 1e-5}
+            expected = plan(**size, epsilon=epsilon).topics_shown
+            errors.append((expected - shown) / n_components)
+    assert np.sqrt(np.mean(np.square(errors))) < 0.2
+    assert abs(np.mean(errors)) < 0.1
+
+
 def test_half_of_the_gap_and_recommended_words_agree_with_the_share():
     expected = plan(n_docs=20_000, epsilon=2.0)
     again = plan(n_docs=expected.docs_for_half, epsilon=2.0, n_components=2)
@@ -200,7 +245,8 @@ def test_expected_documents_warn_before_the_noise_is_drawn(estimator, corpus):
     model.set_params(expected_n_docs=100, ledger=ledger)
     with pytest.warns(UserWarning, match="at least 1 / 100") as caught:
         model.fit(corpus)
-    assert "are expected to stand out" in str(caught[1].message)
+    expected = "about 0 of 30 topics are expected to be shown"
+    assert any(expected in str(one.message) for one in caught)
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
         spent = ledger.epsilon_spent

@@ -36,7 +36,7 @@ ERROR = 0.13, 0.23
 # The middle one of K topics has z = CLAIM * n_docs / K / noise of a cell, and the
 # logarithms of all have the standard deviation SPREAD. The number of words and vectors
 # change this little.
-CLAIM, SPREAD = 0.0065, 0.90
+CLAIM, SPREAD = 0.0058, 0.93
 MIDDLE = -ndtri(FALSE_TOPICS / 2)  # z of the middle topic, if just half are shown
 # Documents that close half of the gap, over `half`: eight of ten settings lie between.
 # On two other corpora, of 9,575 and 14,613 documents, it is 2.0 and 2.6.
@@ -44,14 +44,13 @@ FEWEST, MOST = 0.6, 2.7
 # A document scaled to the norm C has about BURST C length**LENGTH counts.
 BURST, LENGTH = 3.1, 0.2
 LARGEST = 10**12  # documents, words or topics: more is a mistake
-# Below it the formula is off both ways, with vectors or without: 299 users of KOS have
-# 1 and 6 topics that are not weak at epsilon 4 and 8, where it counts 2 and 4; 880 of
-# glosses have 0.5 and 14.5, where it counts 6 and 12; and 135 of NIPS, 201 of BBC and
-# 585 of docstrings have 0 and 0.5 at most (benchmarks/topic_signal.py --users 10).
+# Below it the formula counts too many: fits of 300 documents of KOS, glosses, NIPS and
+# BBC show no topic up to epsilon 8, where it counts up to 2 of 5
+# (benchmarks/topic_signal.py plan).
 FEWEST_DOCS = 1000
 TOO_FEW = (
-    f"a fit to fewer than {FEWEST_DOCS:,} documents or users may have no topic that "
-    "stands out, even where the formula counts some; public texts of the same kind help"
+    f"a fit to fewer than {FEWEST_DOCS:,} documents or users may show no topic, even "
+    "where the formula counts some; public texts of the same kind help"
 )
 
 
@@ -78,7 +77,7 @@ class Plan:
         times this number were measured.
     topics_shown : float
         Number of the `n_components` topics that are expected to be shown, which is not
-        to be `weak_topics_`. The standard error is 0.14 `n_components`.
+        to be `weak_topics_`. The standard error is 0.15 `n_components`.
     recommended_components : int
         Largest number of topics of which half are expected to be shown, from 2 to 100.
     recommended_words : int
