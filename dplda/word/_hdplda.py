@@ -268,7 +268,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     def _train(self, X: Any, released: NoisyCounts | None, n_sweeps: int) -> HDPLDA:
         """Private sweeps on top of earlier releases; None starts from scratch."""
         mechanisms = self._mechanisms()  # public
-        is_tested = self.max_iter >= FEWEST_SWEEPS and self.n_components > 1
+        is_tested = self._is_tested  # public
         goes_on = released is None or (
             released.mechanisms == mechanisms and released.is_tested == is_tested
         )
@@ -295,7 +295,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             X = check_counts(self, X, reset=released is None)  # private
             shape = (X.shape[1], int(self.n_components))  # public
             last_round = n_done + n_sweeps
-            tests = is_kept_out(X.shape[0]) & is_tested  # public
+            tests = self._kept_out(X.shape[0])  # public
             kept = Corpus.from_counts(X[tests]).shuffled(
                 streams, last_round + 1, self.n_jobs
             )  # private
@@ -402,6 +402,14 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             if last >= self.max_iter:
                 warn_if_weak(self)
         return self
+
+    @property
+    def _is_tested(self) -> bool:
+        return self.max_iter >= FEWEST_SWEEPS and self.n_components > 1
+
+    def _kept_out(self, n_docs: int) -> np.ndarray:
+        """Mask of the documents that only test the topics; public."""
+        return is_kept_out(n_docs) & self._is_tested
 
     def _half_table(self, released: NoisyCounts) -> HalfTable:
         """The table that topics are drawn from; public."""
