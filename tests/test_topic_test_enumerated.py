@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import false_discovery_control, norm
 
-from dplda.core._signal import FALSE_TOPICS, shown
+from dplda.core._signal import FALSE_TOPICS, first_half, shown
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, integer_shift
 from dplda.document._document_budget import CLIP, NORM
-from dplda.document._topic_test import Claim, first_half
+from dplda.document._topic_test import Claim
 
 V, K = 60, 3
 

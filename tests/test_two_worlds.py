@@ -96,7 +96,10 @@ DOCUMENTS = {
     "scores": (scores, {}),
     "counts of topics": (counts_of_topics, {}),
 }
-WORDS = {"HDPLDA": HDPLDA(2, epsilon=4.0, max_iter=3)}
+WORDS = {
+    "HDPLDA": HDPLDA(2, epsilon=4.0, max_iter=3),
+    "HDPLDA, tested": HDPLDA(2, epsilon=4.0, max_iter=8),
+}
 EACH = PAIRS // (len(DOCUMENTS) + len(WORDS) + 1) + 1
 
 numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 9, 100, 10**6, 10**9])

@@ -242,11 +242,13 @@ def word_ratios(
     """Exact log-likelihood ratios of the canaries in each release.
 
     A release holds the noisy counts of both words, or topics that were drawn under
-    them. This is the topic-based attack of HDP-LDA in its strongest form.
+    them. This is the topic-based attack of HDP-LDA in its strongest form. A canary that
+    is kept out for the test of the topics is in its draw only: a document of one token
+    has no pair.
     """
     mechanisms = model._mechanisms()
     noise = mechanisms.mechanism
-    each = np.arange(target.n_canaries)
+    kept = model._kept_out(target.n_canaries)
     table = np.zeros(0)  # of the release before
     topics: np.ndarray | None = None
     ratios = []
@@ -256,30 +258,39 @@ def word_ratios(
         own = table[target.n_words : target.n_words + 2 * target.n_canaries]
         return own[::2], own[1::2]
 
+    n_counts = 0  # releases of them so far
     for release in releases:
+        is_test = kept.any() and n_counts + 1 == model.max_iter
+        readers = np.flatnonzero(kept == is_test)
+        each = np.arange(len(readers))
+        ratio = np.zeros(target.n_canaries)
         if release.mechanism is None:
-            topics = release.value[: target.n_canaries]
+            topics = release.value[: len(readers)]
             drawn_under = HalfTable.from_counts(
-                table,
+                model._released.total if is_test else table,
                 mechanisms.count_clip,
                 model.topic_word_prior,
-                mean=noise.mean,
+                mean=model._released.noise_mean if is_test else noise.mean,
+                unit=model._released.n if is_test else 1,
             )
-            one, zero = pairs(drawn_under.values)
+            one, zero = (rows[readers] for rows in pairs(drawn_under.values))
             one_shares = one[each, topics] / one.sum(axis=1)
             zero_shares = zero[each, topics] / zero.sum(axis=1)
-            ratios.append(np.log(one_shares / zero_shares))
+            ratio[readers] = np.log(one_shares / zero_shares)
+            ratios.append(ratio)
             continue
+        n_counts += 1
         table = release.value
         # gain of a cell that holds the token; noise x has probability
         # exp(-|x + 1/2| / scale), up to a factor
         gain = (np.abs(table + 0.5) - np.abs(table - 0.5)) / noise.scale
-        one, zero = pairs(gain)
+        one, zero = (rows[readers] for rows in pairs(gain))
         if topics is None:  # all are equally likely
             one_sums = np.logaddexp.reduce(one, axis=1)
-            ratios.append(one_sums - np.logaddexp.reduce(zero, axis=1))
-        else:
-            ratios.append(one[each, topics] - zero[each, topics])
+            ratio[readers] = one_sums - np.logaddexp.reduce(zero, axis=1)
+        elif not is_test:
+            ratio[readers] = one[each, topics] - zero[each, topics]
+        ratios.append(ratio)
     return ratios
 
 

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 
 from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
+from dplda.privacy._streams import Purpose, Streams
 
 # probability that noise alone makes any word of a topic stand out
 FALSE_POSITIVES = 0.05
@@ -91,6 +92,12 @@ def shown(evidence: np.ndarray) -> np.ndarray:
     limits = FALSE_TOPICS * np.arange(1, len(p) + 1) / len(p)
     passing = np.sort(p)[np.sort(p) <= limits]
     return p <= passing.max(initial=-1.0)
+
+
+def first_half(n_words: int, t: int) -> np.ndarray:
+    """Mask of half of the words, by the public coins of round t."""
+    coins = Streams.from_random_state(0).reader(Purpose.HALVES, t).words(n_words)
+    return (coins >> np.uint64(63)).astype(bool)
 
 
 def warn_if_weak(estimator: BaseEstimator) -> None:

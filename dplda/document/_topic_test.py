@@ -20,11 +20,11 @@ from scipy.special import ndtri
 from scipy.stats import t as student
 
 from dplda.core._fold_in import aligned_zeros, in_16_bits
+from dplda.core._signal import first_half
 from dplda.document._document_budget import CLIP, NORM, Round
 from dplda.document._private_side import Halves, PrivateSide, RoundInference
 from dplda.document._table_estimate import word_probabilities
 from dplda.privacy._mechanisms import MAX_RADIUS
-from dplda.privacy._streams import Purpose, Streams
 
 # The documents have trained the table that they test, and confirm by chance what they
 # have added to it themselves, up to so many times (benchmarks/topic_signal.py).
@@ -129,12 +129,6 @@ class Tested(NamedTuple):
         own = self.own * length
         z: np.ndarray = self.product / length - ECHO * own * np.minimum(1, own)
         return z / np.sqrt(1 + self.spread * self.square)
-
-
-def first_half(n_words: int, t: int) -> np.ndarray:
-    """Mask of half of the words, by the public coins of round t."""
-    coins = Streams.from_random_state(0).reader(Purpose.HALVES, t).words(n_words)
-    return (coins >> np.uint64(63)).astype(bool)
 
 
 def met(

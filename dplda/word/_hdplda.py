@@ -26,12 +26,13 @@ from dplda.core._private_fit import (
     released_so_far,
     warn_if_seeded,
 )
-from dplda.core._signal import warn_if_weak, with_signal
+from dplda.core._signal import first_half, warn_if_weak, with_signal
 from dplda.gibbs._frozen_table import (
     LARGEST_CLIP,
     N_COMPONENTS,
     TOPIC,
     HalfTable,
+    Piece,
     TokensByWord,
     draw_topics,
     pieces_of,
@@ -47,6 +48,13 @@ from dplda.privacy._curator import Curator, check_words
 from dplda.privacy._events import BoundedRange, Event
 from dplda.privacy._mechanisms import FlooredLaplace, NoNoise
 from dplda.privacy._streams import Streams
+from dplda.word._topic_test import (
+    ALONE,
+    FEWEST_SWEEPS,
+    count_pairs,
+    evidence_of_pairs,
+    is_kept_out,
+)
 
 # Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.5e-5, 40.0
@@ -54,10 +62,6 @@ LARGEST_DRAW = 2**24  # bound of a draw of noise: its tables reach 105 scales
 SENSITIVITY = 2.0  # of the counts, in L1: a replaced word moves two of them by one each
 COUNTS = "word-topic counts"
 TOPICS = "topics"
-# Words of a document that the evidence of topics is stated for: a model is a function
-# of releases, and these say no length. At epsilon 4 and 20 the noise hides all topics
-# of four corpora.
-DOC_WORDS = 30.0
 RELATION = (
     "one word is replaced by another of the vocabulary; how many documents there are, "
     "and how many words of the vocabulary each has, is public"
@@ -91,7 +95,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C
         in [1]_). A draw costs ``2 log(count_clip / topic_word_prior + 1)``.
     max_iter : int, default=50
-        Number of sweeps.
+        Number of sweeps. With 8 or more the last one tests the topics, and one document
+        in ten is kept out of all others.
     doc_topic_prior
     topic_word_prior
     ledger
@@ -130,12 +135,12 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     -----
     **Privacy.** Unit: word (one token). Relation: its word is replaced by another word
     of the vocabulary. The lengths of documents, counted in words of the vocabulary, are
-    public. Sensitivity: two counts change by one. Events: in each sweep ``Laplace(2 /
-    noise_epsilon)`` twice, and, except in the last sweep, ``BoundedRange(2
-    log(count_clip / topic_word_prior + 1))`` for the topic of that token; other draws
-    read the released table only. `epsilon_` is the smaller of the sum (Theorem 3 of
-    [1]_, which holds for this form) and of what the accountant finds.
-    ``docs/proofs_word.md`` has the proof.
+    public. Sensitivity: two counts change by one, in the test of the topics, too.
+    Events: in each sweep ``Laplace(2 / noise_epsilon)`` twice, and, except in one
+    sweep, ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of
+    that token; other draws read the released table only. `epsilon_` is the smaller of
+    the sum (Theorem 3 of [1]_, which holds for this form) and of what the accountant
+    finds. ``docs/proofs_word.md`` has the proof.
 
     Useful noise costs an epsilon of tens to hundreds.
 
@@ -224,7 +229,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         SeededNoiseWarning
             If noise is drawn from a given `random_state`.
         LowSignalWarning
-            If few topics stand out of the noise after `max_iter` sweeps.
+            If few topics are shown to be more than noise after `max_iter` sweeps.
         """
         return self._train(X, None, int(self.max_iter))
 
@@ -263,7 +268,11 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     def _train(self, X: Any, released: NoisyCounts | None, n_sweeps: int) -> HDPLDA:
         """Private sweeps on top of earlier releases; None starts from scratch."""
         mechanisms = self._mechanisms()  # public
-        if released is not None and released.mechanisms != mechanisms:
+        is_tested = self._is_tested  # public
+        goes_on = released is None or (
+            released.mechanisms == mechanisms and released.is_tested == is_tested
+        )
+        if not goes_on:
             raise ValueError(
                 "partial_fit continues with the noise and the clip of the calls "
                 "before, and epsilon, delta, max_iter, noise_epsilon, count_clip or "
@@ -284,15 +293,22 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             self, plan, unit="word", seeded=streams.seeded, paid_before=paid_before
         ) as charge:
             X = check_counts(self, X, reset=released is None)  # private
-            tokens = Corpus.from_counts(X).shuffled(
+            shape = (X.shape[1], int(self.n_components))  # public
+            last_round = n_done + n_sweeps
+            tests = self._kept_out(X.shape[0])  # public
+            kept = Corpus.from_counts(X[tests]).shuffled(
+                streams, last_round + 1, self.n_jobs
+            )  # private
+            tokens = Corpus.from_counts(X[~tests] if is_tested else X).shuffled(
                 streams, n_done + 1, self.n_jobs
             )  # private
+            largest = max(tokens.n_tokens, kept.n_tokens)  # public
             by_word = TokensByWord.from_corpus(tokens)  # private
             pieces = pieces_of(tokens, self.n_jobs)  # private
-            shape = (tokens.n_words, int(self.n_components))  # public
             check_words(plan, {COUNTS: shape[0] * shape[1]})
             charge.begin()
             curator = Curator(charge, streams)
+            evidence = None
             if released is None:
                 topics = uniform_topics(tokens, shape[1], streams)  # public
                 n_drawn = 0
@@ -306,53 +322,72 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                 total = released.total.astype(np.int64)
                 n = released.n
                 begin_anew = None
-            cells = np.empty(shape, mechanisms.integers(tokens.n_tokens, 1))
+                evidence = self.topic_evidence_
+            cells = np.empty(shape, mechanisms.integers(largest, 1))
             last = n_done
+
+            def drawn(
+                pieces: list[Piece],
+                topics: np.ndarray,
+                released: NoisyCounts,
+                doc_topic_prior: float,
+            ) -> np.ndarray:
+                """The next draw of topics, over `topics`; public."""
+                # Two words' probabilities of a topic differ at most by
+                # exp(sampling_epsilon), because the clip bounds the ratio of their
+                # weights. One draw depends on the replaced word; all other draws read
+                # public topics and the table only.
+                draw = partial(
+                    draw_topics,
+                    pieces,
+                    topics,
+                    self._half_table(released),
+                    doc_topic_prior=doc_topic_prior,
+                    streams=streams,
+                    t=n_drawn,
+                    n_jobs=self.n_jobs,
+                )
+                return curator.publish(
+                    draw, [mechanisms.topic_event], label=TOPICS, round=n_drawn
+                )
+
+            def release(counts: np.ndarray, t: int) -> np.ndarray:
+                """The counts with noise, which takes their place; public."""
+                # A replaced word moves two counts by one each: the two cells that the
+                # mechanism charges.
+                return curator.release(
+                    counts,
+                    mechanisms.mechanism,
+                    label=COUNTS,
+                    round=t,
+                    overwrite_value=True,
+                    n_jobs=self.n_jobs,
+                )
+
             try:
-                for t in rounds(self, n_done + 1, n_done + n_sweeps):
+                for t in rounds(self, n_done + 1, last_round):
+                    n_drawn += released is not None
+                    if is_tested and t == self.max_iter:
+                        average = NoisyCounts(total, n, mechanisms, is_tested)  # public
+                        in_first = first_half(shape[0], t)  # public
+                        with interruptible():
+                            pieces = pieces_of(kept, self.n_jobs)  # private
+                            topics = np.full(kept.n_tokens, -1, TOPIC)
+                            topics = drawn(pieces, topics, average, ALONE)  # public
+                            counts = count_pairs(
+                                kept, topics, in_first, cells, self.n_jobs
+                            )  # private
+                        noisy = release(counts, t)  # public
+                        evidence = self._evidence(average, noisy, in_first)  # public
+                        last = t
+                        continue
                     with interruptible():
                         if released is not None:
-                            table = HalfTable.from_counts(
-                                released.total,
-                                mechanisms.count_clip,
-                                self.topic_word_prior,
-                                mean=released.noise_mean,
-                                unit=released.n,
-                                n_jobs=self.n_jobs,
-                            )  # public
-                            # Two words' probabilities of a topic differ at most by
-                            # exp(sampling_epsilon), because the clip bounds the ratio
-                            # of their weights. One draw depends on the replaced word;
-                            # all other draws read public topics and the table only.
-                            n_drawn += 1
-                            draw = partial(
-                                draw_topics,
-                                pieces,
-                                topics,
-                                table,
-                                doc_topic_prior=self.doc_topic_prior,
-                                streams=streams,
-                                t=n_drawn,
-                                n_jobs=self.n_jobs,
-                            )
-                            topics = curator.publish(
-                                draw,
-                                [mechanisms.topic_event],
-                                label=TOPICS,
-                                round=n_drawn,
+                            topics = drawn(
+                                pieces, topics, released, self.doc_topic_prior
                             )  # public
                         counts = by_word.count(topics, cells, self.n_jobs)  # private
-                    # A replaced word moves two counts by one each: the two cells that
-                    # the mechanism charges. The noisy counts take the place of the
-                    # counts, until the next count.
-                    noisy = curator.release(
-                        counts,
-                        mechanisms.mechanism,
-                        label=COUNTS,
-                        round=t,
-                        overwrite_value=True,
-                        n_jobs=self.n_jobs,
-                    )  # public
+                    noisy = release(counts, t)  # public
                     released = NoisyCounts(noisy, 1, mechanisms)  # public
                     if t == begin_anew:
                         total[:] = 0
@@ -362,11 +397,43 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                     last = t
             finally:
                 if last > n_done:
-                    average = NoisyCounts(total, n, mechanisms)
-                    self._publish(average, last, paid_before, streams, charge)
+                    average = NoisyCounts(total, n, mechanisms, is_tested)
+                    self._publish(average, last, paid_before, streams, charge, evidence)
             if last >= self.max_iter:
                 warn_if_weak(self)
         return self
+
+    @property
+    def _is_tested(self) -> bool:
+        return self.max_iter >= FEWEST_SWEEPS and self.n_components > 1
+
+    def _kept_out(self, n_docs: int) -> np.ndarray:
+        """Mask of the documents that only test the topics; public."""
+        return is_kept_out(n_docs) & self._is_tested
+
+    def _half_table(self, released: NoisyCounts) -> HalfTable:
+        """The table that topics are drawn from; public."""
+        return HalfTable.from_counts(
+            released.total,
+            released.mechanisms.count_clip,
+            self.topic_word_prior,
+            mean=released.noise_mean,
+            unit=released.n,
+            n_jobs=self.n_jobs,
+        )
+
+    def _evidence(
+        self, average: NoisyCounts, noisy: np.ndarray, in_first: np.ndarray
+    ) -> np.ndarray:
+        """What the released pairs say of the topics of the table; public."""
+        draws = self._half_table(average).values
+        draws /= draws.sum(axis=1, keepdims=True)
+        mechanisms = average.mechanisms
+        pairs = noisy - mechanisms.mechanism.mean
+        components = average.components(self.topic_word_prior)
+        return evidence_of_pairs(
+            components, draws, pairs, mechanisms.noise_std, in_first
+        )
 
     def _publish(
         self,
@@ -375,6 +442,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         paid_before: Guarantee | None,
         streams: Streams,
         charge: Charge,
+        evidence: np.ndarray | None,
     ) -> None:
         """Set the fitted attributes: functions of released values only."""
         n_charged = sum(label == COUNTS for label, _ in charge.plan)
@@ -394,17 +462,13 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             noise_scale=scale,
             seeded=streams.seeded,
         )
-        # of the unbiased counts
-        components = (average.total - average.noise_mean).T
-        components /= average.n
-        np.maximum(components, 0, out=components)
-        components += float(self.topic_word_prior)
+        components = average.components(self.topic_word_prior)
         std = np.full(len(average.total), mechanisms.noise_std / math.sqrt(average.n))
         n_done = 0 if paid_before is None else self.n_iter_
         publish(
             self,
             cut_short(self, guarantee, n_iter, n_done + n_charged),
-            **with_signal(components, std, None),
+            **with_signal(components, std, evidence),
             n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
             sampling_epsilon_=mechanisms.sampling_epsilon,
@@ -524,6 +588,7 @@ class NoisyCounts:
     total: np.ndarray  # sum of the releases, (n_words, n_components), int32 or int64
     n: int  # of releases
     mechanisms: SweepMechanisms
+    is_tested: bool = False  # whether documents are kept out that test the topics
 
     @property
     def noise_mean(self) -> float:
@@ -532,3 +597,11 @@ class NoisyCounts:
         (total - noise_mean) / n are unbiased mean counts.
         """
         return self.n * self.mechanisms.mechanism.mean
+
+    def components(self, topic_word_prior: float) -> np.ndarray:
+        """The unbiased counts above zero, plus the prior, (n_components, n_words)."""
+        components = (self.total - self.noise_mean).T
+        components /= self.n
+        np.maximum(components, 0, out=components)
+        components += float(topic_word_prior)
+        return components
