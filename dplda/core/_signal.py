@@ -25,9 +25,8 @@ MEANING = (
     "A question mark means: not shown to be more than noise."
 )
 NOT_TESTED = (
-    "The topics are not tested: nobody knows which of them are more than noise. Fits "
-    "with noise test them with 8 rounds or more, and those without noise with 200 "
-    "documents or more."
+    "The topics are not tested: nobody knows which of them are more than noise. The fit "
+    "had fewer than 8 rounds, a single topic, or too few documents, reports or batches."
 )
 FEWEST_TOPICS = 0.5  # share of the topics that are not weak, below which a fit warns
 SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
@@ -117,6 +116,7 @@ def warn_if_weak(estimator: BaseEstimator) -> None:
     meaning = "they are not shown to be more than noise"
     if not is_tested:
         facts = f"all topics of {name} are weak, because they are not tested"
+        meaning = "nobody knows which of them are more than noise"
     first = ""
     if is_noisy:
         facts += (
