@@ -25,8 +25,9 @@ MEANING = (
     "A question mark means: not shown to be more than noise."
 )
 NOT_TESTED = (
-    "The topics are not tested: nobody knows which of them are more than noise. The fit "
-    "had fewer than 8 rounds, a single topic, or too few documents, reports or batches."
+    "The topics are not tested: nobody knows which of them are more than noise. The "
+    "fit had fewer than 8 rounds, a single topic, or too few documents, reports or "
+    "batches."
 )
 FEWEST_TOPICS = 0.5  # share of the topics that are not weak, below which a fit warns
 SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
