@@ -43,6 +43,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import GibbsLDA, PrivateCountVectorizer, PrivateTopicModel, SubLDA
+from dplda.core._words import letters
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.federated import (
     IFTMMaster,
@@ -58,7 +59,7 @@ from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty as LiteralParty
 from dplda.published import recover_counts
-from dplda.text._topic_model import WORD, split_budget
+from dplda.text._topic_model import split_budget
 
 K, SWEEPS = 20, 50
 SHARES = np.array([1, 2, 3]) / 6
@@ -181,7 +182,7 @@ def fit_texts_together(parts: list[list[str]], epsilon: float):
             delta=1e-5,
             candidates=load_public_vocabulary(None),
             discover=False,
-            token_pattern=WORD,
+            token_pattern=letters("en"),
         )
         topics = SubLDA(K, epsilon=for_topics, delta=1e-5, n_jobs=1)
         sums = SecureSum(terms, me, lambda message: room.exchange(me, message))

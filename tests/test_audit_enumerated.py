@@ -179,3 +179,18 @@ def test_no_sweep_shows_more_of_a_word_than_its_price(noise_epsilon, X):
     for noise, topic in zip(ratios[::2], ratios[1::2]):
         assert 0.3 * noise_epsilon < np.abs(noise).max() <= noise_epsilon * (1 + 1e-9)
         assert np.abs(topic).max() <= model.sampling_epsilon_ * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("n", [1000, 75451])
+def test_correlations_are_those_of_all_lags(n):
+    """The transform of 2 n cells has an odd length for some n."""
+    scores = np.random.default_rng(0).normal(size=n)
+    scores[0] = 1e-3
+    found = noise_checks([scores])[-1]
+    assert found.name == "correlation of the noise, at any lag"
+    lags = [1, 2, n // 2, n - 2, n - 1]
+    ratios = [
+        scores[:-lag] @ scores[lag:] / np.linalg.norm(scores[: n - lag]) for lag in lags
+    ]
+    assert abs(found.statistic) >= max(map(abs, ratios)) - 1e-6
+    assert found.passed

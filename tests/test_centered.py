@@ -18,6 +18,7 @@ def corpus():
 
 def test_without_noise_and_sampling_the_last_round_stands_alone(corpus):
     """There is nothing to average out."""
+    corpus = corpus[:190]  # none of so few is kept out to test the topics
     model = SubLDA(K, epsilon=math.inf, max_iter=4, random_state=0).fit(corpus)
     totals = np.maximum(np.asarray(corpus.sum(axis=0), float).ravel(), 1)
     np.testing.assert_allclose(model._released.average.sum(axis=1), totals, atol=1.5)

@@ -111,7 +111,16 @@ def test_a_round_enters_the_average(shape, instruction_set):
         reading = Reading(of_words, totals, totals)
         known = NoisyTable(scale, table.copy(), before.copy(), of_words, reading)
         step = Round(
-            1, 3, DiscreteGaussian.for_noise_multiplier(1.0), 1.0, 2.4, 0.3, 1, 1, False
+            1,
+            3,
+            DiscreteGaussian.for_noise_multiplier(1.0),
+            1.0,
+            2.4,
+            0.3,
+            1,
+            1,
+            False,
+            False,
         )
         after = learn(
             known,

@@ -121,6 +121,7 @@ def test_an_invalid_value_is_one_line_and_exit_code_1(capsys, options, message):
     assert message in printed.err
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 @pytest.mark.parametrize("language", ["en", "de"])  # one has a table of word vectors
 def test_the_plan_reads_nothing_and_says_what_to_expect(capsys, language):
     if language != "en":

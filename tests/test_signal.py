@@ -275,6 +275,7 @@ def test_the_warning_names_the_numbers_that_would_do():
         plan(n_docs=20, epsilon=1.0, n_components=2)
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_the_number_of_private_documents_is_never_counted(corpus):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from dplda.core._signal import FALSE_POSITIVES, standing_words, with_signal
+from dplda.core._signal import FALSE_POSITIVES, standing_words
 
 rng = np.random.default_rng(0)
 
@@ -44,32 +44,3 @@ def test_a_word_of_a_frequency_table_stands_out_as_rarely_as_stated():
     expected = 400 * FALSE_POSITIVES / 2  # half of the words are at the border
     assert n_false <= expected + 4 * math.sqrt(expected)
     assert n_false >= 1  # the test is not idle either
-
-
-def test_evidence_is_the_divergence_from_the_word_frequencies_times_the_length():
-    table = np.zeros((4, 40)) + 1e-9
-    for k in range(4):
-        table[k, 10 * k : 10 * k + 10] = 100.0
-    # of the words that stand out, each f(log(f/p)-1) + p
-    expected = 30 * (math.log(4) - 1 + 1 / 4)
-    np.testing.assert_allclose(
-        with_signal(table, np.zeros(40), 30.0)["topic_evidence_"], expected, rtol=1e-6
-    )
-    hidden = np.where(np.arange(40) < 10, 60.0, 0.0)
-    strength = with_signal(table, hidden, 30.0)["topic_evidence_"]
-    assert strength[0] == 0 < strength[1:].min()
-
-
-def test_a_topic_far_above_the_others_makes_none_of_them_weak():
-    table = np.ones((K, V))
-    for k in range(K):
-        table[k, 10 * k : 10 * k + 10] = 50.0
-    with_one = table.copy()
-    with_one[0, :3] = 1e4
-    for components in (table, with_one):
-        assert not with_signal(components, np.full(V, 1.0), 40.0)["weak_topics_"][
-            1:
-        ].any()
-        assert not with_signal(components, np.zeros(V), 200.0)["weak_topics_"].any()
-    assert with_signal(table, np.full(V, 1.0), 2.0)["weak_topics_"].all()
-    assert not with_signal(table[:1], np.ones(V), 2.0)["weak_topics_"].any()

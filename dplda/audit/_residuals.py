@@ -325,8 +325,9 @@ def _correlation_check(scores: np.ndarray) -> Check:
     thousands of products is normal but for a share of its tail.
     """
     n = len(scores)
-    spectrum = scipy.fft.rfft(scores, scipy.fft.next_fast_len(2 * n, real=True))
-    products = scipy.fft.irfft(np.abs(spectrum) ** 2)[1:n]
+    length = scipy.fft.next_fast_len(2 * n, real=True)  # may be odd
+    spectrum = scipy.fft.rfft(scores, length)
+    products = scipy.fft.irfft(np.abs(spectrum) ** 2, length)[1:n]
     # of the cells that have one at the lag
     lengths = np.sqrt(np.cumsum(scores**2))[n - 2 :: -1]
     worst = max(products / lengths, key=abs, default=0.0)

@@ -28,6 +28,7 @@ from dplda.privacy._events import Event, PoissonSampled
 # A step with a smaller rate is rare, and one whose losses span so many of its
 # deviations: on the equal cells of a grid, it takes seconds or more than the memory.
 _RATE = 1e-5
+_LARGEST_RATE = 1e-3
 _SPAN = 2.0**11
 _TINY_DELTA = 1e-20
 _MOST_KINDS = 64  # of steps: more take seconds
@@ -80,6 +81,8 @@ def _is_rare_step(event: Event, delta: float, added: bool) -> bool:
         return False
     if event.sampling_probability <= _RATE or delta < _TINY_DELTA:
         return True
+    if event.sampling_probability > _LARGEST_RATE:  # the grid is closer
+        return False
     curve = curve_of(event, added=added, upper=True)
     assert curve is not None
     low, high = curve.span(TINY)

@@ -55,7 +55,6 @@ class Purpose:
     PROPOSALS = 23
     AUDIT = 24
     HALVES = 25
-    EQUAL_ROWS = 26
 
 
 class Streams:
