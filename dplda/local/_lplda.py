@@ -262,7 +262,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         SeededNoiseWarning
             If `random_state` is given and documents are randomized.
         LowSignalWarning
-            If fewer than half of the topics stand out of the noise of the reports.
+            If fewer than half of the topics are shown to be more than noise.
         """
         client, reports = reports_of(self, X)  # public
         state = flat_topics(self, reports.shape[1])
@@ -471,7 +471,7 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         SeededNoiseWarning
             If `random_state` is given and documents are randomized.
         LowSignalWarning
-            If fewer than half of the topics stand out of the noise of the reports.
+            If fewer than half of the topics are shown to be more than noise.
         """
         state = getattr(self, "_public", None)
         client, reports = reports_of(self, X, state)  # public

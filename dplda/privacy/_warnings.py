@@ -17,8 +17,8 @@ class SeededNoiseWarning(UserWarning):
 class LowSignalWarning(UserWarning):
     """A private model says little.
 
-    Few topics stand out of the noise, or the public texts behind its prior hardly match
-    the private documents.
+    Few topics are shown to be more than noise, or the public texts behind its prior
+    hardly match the private documents.
     """
 
 
