@@ -27,7 +27,7 @@ def X():
 
 @pytest.fixture(scope="module")
 def model(X):
-    return SubLDA(K, epsilon=math.inf, max_iter=20).fit(X)
+    return SubLDA(K, epsilon=math.inf, max_iter=20, random_state=0).fit(X)
 
 
 @pytest.fixture(scope="module")
