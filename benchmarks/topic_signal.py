@@ -100,6 +100,7 @@ def nulls(splits, options) -> None:
     choices = list(itertools.product(splits, topics, epsilons, options.helps))
     order = np.random.default_rng(0).permutation(len(choices))
     by_choice = defaultdict(list)
+    echoes, spreads = [0.0], [0.0]
     print("| corpora without topics | fits | any shown | at most | topics shown |")
     print("| --- " * 5 + "|")
     for i, (kind, size) in enumerate(itertools.product(options.kinds, options.docs)):
@@ -111,6 +112,10 @@ def nulls(splits, options) -> None:
             given = help_of(split, name, n_components)
             model = fitted(X, n_components, epsilon, seed, **given)
             found.append(np.count_nonzero(~model.weak_topics_))
+            if epsilon < np.inf:
+                echo, spread = of_documents(model)
+                echoes.append(echo)
+                spreads.append(spread)
             for choice in (split.name, f"K = {n_components}", f"epsilon {epsilon:g}"):
                 by_choice[choice].append(found[-1])
             by_choice[f"help: {name}"].append(found[-1])
@@ -123,6 +128,25 @@ def nulls(splits, options) -> None:
         print_bound(f"{kind}, {size} documents", found)
     for choice in sorted(by_choice):
         print_bound(choice, by_choice[choice])
+    print(
+        "\nWhat the documents have added themselves is confirmed at most "
+        f"{max(echoes):.1f} times, in the mean over the topics of a fit where it is "
+        "half of the noise or more. Their draw has at most "
+        f"{max(spreads):.0%} of the variance of the noise."
+    )
+
+
+def of_documents(model: SubLDA) -> tuple[float, float]:
+    """How often topics confirm what their documents have added; variance of the draw.
+
+    Both are means over the topics. The first is 0 where noise hides it.
+    """
+    tested = model._released.tested
+    length = np.sqrt(tested.square)
+    own = float(np.mean(tested.own * length))
+    confirmed = float(np.mean(tested.product / length))
+    spread = float(np.mean(tested.spread * tested.square))
+    return (confirmed / own if own >= 0.5 else 0.0), spread
 
 
 def print_bound(title: str, found: list[int]) -> None:

@@ -575,6 +575,21 @@ def release_second_totals(
     return WordTotals(values, mechanism.scale * unit, float(values.mean()))
 
 
+def release_round(
+    total: np.ndarray, step: Round, curator: Curator, n_jobs: int | None
+) -> np.ndarray:
+    """The sum of a round's contributions with noise, which takes its place; public."""
+    return curator.release(
+        total,
+        step.mechanism,
+        label=COUNTS,
+        round=step.stream,
+        sampling_probability=step.rate,
+        overwrite_value=True,
+        n_jobs=n_jobs,
+    )
+
+
 def release_totals_again(
     documents: PrivateSide,
     weight: np.ndarray,
@@ -593,14 +608,6 @@ def release_totals_again(
     # One unit moves `total` by at most `radius` in L2: its word counts are clipped to
     # `radius` in integers, and its scale depends on itself and on released weights
     # only. That the round is one for totals depends on past releases only.
-    noisy = curator.release(
-        total,
-        mechanism,
-        label=COUNTS,
-        round=step.stream,
-        sampling_probability=step.rate,
-        overwrite_value=True,
-        n_jobs=n_jobs,
-    )  # public
+    noisy = release_round(total, step, curator, n_jobs)  # public
     unit = step.norm / mechanism.radius / step.rate / weight
     return noisy * unit, mechanism.scale * unit

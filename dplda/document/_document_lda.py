@@ -43,6 +43,7 @@ from dplda.datasets._shards import CountShards
 from dplda.document._contributions import (
     DOCS_OF_A_USER,
     Documents,
+    release_round,
     release_totals_again,
     release_word_totals,
 )
@@ -590,15 +591,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         # clipped to `tables.radius` in integers. The contribution reads the documents
         # of the unit, their own topic weights and past releases only, so that no other
         # unit's contribution changes.
-        noisy = curator.release(
-            total,
-            step.mechanism,
-            label=COUNTS,
-            round=step.stream,
-            sampling_probability=step.rate,
-            overwrite_value=True,
-            n_jobs=self.n_jobs,
-        )  # public
+        noisy = release_round(total, step, curator, self.n_jobs)  # public
         return learn(
             table,
             noisy,
@@ -630,15 +623,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         # One unit moves `total` by at most the radius in L2: its contribution, of both
         # halves of its words together, is clipped to `halves.radius` in integers. It
         # reads the documents of the unit, public coins and past releases only.
-        noisy = curator.release(
-            total,
-            step.mechanism,
-            label=COUNTS,
-            round=step.stream,
-            sampling_probability=step.rate,
-            overwrite_value=True,
-            n_jobs=self.n_jobs,
-        )  # public
+        noisy = release_round(total, step, curator, self.n_jobs)  # public
         return learn_test(table, claim, noisy, step)  # public
 
     def _publish(

@@ -296,8 +296,9 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             shape = (X.shape[1], int(self.n_components))  # public
             last_round = n_done + n_sweeps
             tests = self._kept_out(X.shape[0])  # public
+            # round 0 has no other order: a later call may have the same seed
             kept = Corpus.from_counts(X[tests]).shuffled(
-                streams, last_round + 1, self.n_jobs
+                streams, 0, self.n_jobs
             )  # private
             tokens = Corpus.from_counts(X[~tests] if is_tested else X).shuffled(
                 streams, n_done + 1, self.n_jobs
@@ -322,7 +323,6 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                 total = released.total.astype(np.int64)
                 n = released.n
                 begin_anew = None
-                evidence = self.topic_evidence_
             cells = np.empty(shape, mechanisms.integers(largest, 1))
             last = n_done
 
@@ -394,6 +394,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                         n = 0
                     total += noisy  # public
                     n += 1
+                    evidence = None  # of topics that have changed since
                     last = t
             finally:
                 if last > n_done:
