@@ -122,7 +122,7 @@ def test_stated_detection_rate_is_that_of_the_best_test(noise_multiplier):
         events=events, epsilon=epsilon_of(events, 1e-6), total_variation=0.0
     )
     best = ndtr(1 / noise_multiplier + ndtri(0.01))
-    stated = re.search(r"finds it in at most ([\d.]+) of 100", str(guarantee))[1]
+    stated = re.search(r"at most ([\d.]+)% of those", str(guarantee))[1]
     assert best <= float(stated) / 100 <= 1.01 * best + 1e-9
     assert best <= guarantee.detection_rate(0.01) <= best + 3e-12
     assert guarantee.gaussian_mu == pytest.approx(1 / noise_multiplier, rel=1e-12)

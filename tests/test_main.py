@@ -54,7 +54,7 @@ def test_the_example_prints_topics_of_its_texts_and_the_guarantee(tmp_path):
         assert len(set(words.split())) == 10
         assert all(word in text for word in words.split())
     card = run.stdout.partition("\n\nprotects ")[2]
-    assert "every single document" in card
+    assert "each document" in card
     assert 3.9 < float(re.search(r"epsilon = ([\d.]+)", card)[1]) <= 4
     assert [path.name for path in tmp_path.iterdir()] == ["topics.dplda"]
 

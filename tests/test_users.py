@@ -133,7 +133,7 @@ def test_guarantee_and_ledger_name_the_user(estimator, corpus, ids):
     model = clone(estimator).set_params(ledger=ledger)
     guarantee = model.fit(corpus, user_ids=ids).privacy_
     assert guarantee.unit == ledger.entries()[0].unit == "user"
-    assert "every single user" in str(guarantee)
+    assert "each user" in str(guarantee)
     assert "all documents" in guarantee.relation
     assert any("no two users share an id" in a for a in guarantee.assumptions)
     assert "bootstrap" not in str(guarantee)

@@ -23,18 +23,17 @@ _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above n
 # of a grade better than nominal: above it, some units may be published whole
 _LARGEST_DELTA = 1e-3
 _PARTS = 100  # of a document: a mean one of the corpus KOS has as many words
-_LIMIT_OF_PART = "; neither a document nor a person"
+_LIMIT_OF_PART = ", and neither a document nor a person"
 # What the first line of the card says of those who may take it for more.
 _LIMITS = {
-    "document": "; a part of one is protected less, and a person with several less or "
-    "not at all",
-    "user": " with all documents; a part of a user, such as one text, is protected "
-    "less",
+    "document": ". A passage has a larger epsilon; a person with several documents "
+    "may have none",
+    "user": " with all documents. One text of a user has a larger epsilon",
 }
 NOT_COVERED = (
-    "the texts themselves; what many of them have in common, such as a frequent name; "
-    "words learned without noise; scores, perplexities and transforms of private "
-    "documents; other results from the same texts; running time and memory"
+    "the texts themselves; what many texts share, such as a frequent name; words "
+    "learned without noise; scores, perplexities and transforms of private documents; "
+    "other results from the same texts; running time and memory"
 )
 PAGES = "https://github.com/dplda/dplda/blob/main/docs/"
 
@@ -135,7 +134,7 @@ def _first_rows(guarantee: Stated) -> Iterator[Row]:
         much += " of a document"
     if guarantee.seeded:
         much += "; none against anyone who knows or guesses the given seed"
-    yield "protects", f"every single {unit}{limit}"
+    yield "protects", f"each {unit}{limit}"
     yield "how much", much
     yield "not covered", NOT_COVERED
 
@@ -186,8 +185,8 @@ def _scale(guarantee: Stated) -> str:
     if has_parts(guarantee.unit):
         return _SCALE
     return (
-        f"a document of {_PARTS} {guarantee.unit}s pays up to {_PARTS} times as much, "
-        f"and for it {_SCALE}"
+        f"of a document of {_PARTS} {guarantee.unit}s, which pays up to {_PARTS} times "
+        f"as much: {_SCALE}"
     )
 
 
@@ -216,10 +215,9 @@ def _meaning(guarantee: Stated) -> Iterator[Row]:
     found = _rounded(100.0 * guarantee.detection_rate(), 3)
     yield (
         "detection",
-        "Someone sees everything that was released, knows all other data, and "
-        f"tests for one particular {unit} with a false alarm in 1 of 100 cases. "
-        f"The best such test finds it in at most {found} of 100 cases in which it "
-        "is present (blind guessing: 1).",
+        f"The best attack on one {unit} knows all other data and sees everything that "
+        f"was released. At 1% false alarms it recognizes at most {found}% of those "
+        "who took part; guessing recognizes 1%.",
     )
 
 
