@@ -922,6 +922,7 @@ async def test_parties_choose_words_and_topics_from_one_budget(keys, tmp_path):
         guarantee.epsilon, rel=1e-9
     )
     assert "each the sum over 3 parties" in guarantee.mechanism
+    assert "threshold" not in str(guarantee)  # no other word can be chosen
 
 
 @within_seconds
