@@ -553,6 +553,13 @@ def test_a_plan_has_one_digest(keys, tmp_path):
     assert len({other.digest for other in (plan, *others)}) == 4
 
 
+@pytest.mark.parametrize("changes", [{}, {"n_words": 5}], ids=str)
+def test_a_party_without_documents_begins_nothing(keys, changes):
+    data = ([] if changes else sp.csr_array((0, 30))), None
+    with pytest.raises(ValueError, match="party 'north' has no documents"):
+        Party(plan_of(keys, **changes), "north", keys / "north.key", data)
+
+
 def test_a_plan_for_users_needs_users(keys, documents):
     X = documents["north"]
     for unit, users in (("user", None), ("document", np.arange(100))):
@@ -589,12 +596,15 @@ def folder(tmp_path, keys, documents, monkeypatch):
         "blank_end": f"{text}\n\n",
         "separator": f"{text}\u2028x\n",
         "twice": f"{text}\n{WORDS[0]}",
+        "empty.csv": "text\n",
         "other/north.pem": Path("south.pem").read_text(),
     }
     Path("other").mkdir()
     for name, content in files.items():
         Path(name).write_text(content, "utf-8")
-    for name, X in [*documents.items(), ("narrow", documents["north"][:, :4])]:
+    north = documents["north"]
+    other = [("narrow", north[:, :4]), ("empty", north[:0])]
+    for name, X in [*documents.items(), *other]:
         sp.save_npz(f"{name}.npz", X)
     return tmp_path
 
@@ -669,6 +679,8 @@ def unsent(folder, monkeypatch, capsys):
         ("coordinator", "plan", "words.txt", "words.txt is no plan"),
         ("party", "", "missing.npz", "missing.npz"),
         ("party", "", "narrow.npz", "30 words"),
+        ("party", "", "empty.npz", "party 'north' has no documents"),
+        ("party", "", "empty.csv", "empty.csv"),
         ("party", "key", "missing.key", "missing.key"),
         ("party", "key", "words.txt", "words.txt holds no key"),
         ("party", "key", "locked.key", "without a password"),

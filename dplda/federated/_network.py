@@ -320,6 +320,11 @@ class Party:
         self._me = self._names.index(name)
         self._key = private_key(key)
         X, users = data
+        if (len(X) if isinstance(X, list) else X.shape[0]) == 0:
+            raise ValueError(
+                f"party {name!r} has no documents: check what it reads, or make a plan "
+                "without it"
+            )
         if self.words is None and np.shape(X)[1:] != (len(plan.words),):
             raise ValueError(
                 f"the documents have shape {np.shape(X)}, and the plan has "

@@ -528,6 +528,11 @@ def fit_together(
         pair if isinstance(pair, tuple) else (pair, None) for pair in parties.values()
     ]
     terms = Terms(len(data), colluding)
+    for name, (X, _) in zip(parties, data):
+        if np.shape(X)[:1] == (0,):
+            raise ValueError(
+                f"party {name!r} has no documents: check them, or leave it out"
+            )
     if (
         len({np.shape(X)[1:] for X, _ in data}) > 1
         or len({ids is None for _, ids in data}) > 1
