@@ -55,12 +55,6 @@ def keys(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def short_end(monkeypatch):
-    """A coordinator waits for a lost party until this time is over."""
-    monkeypatch.setattr(_network, "END_SECONDS", 0.1)
-
-
 @pytest.fixture(scope="module")
 def documents():
     X = sp.csr_array(make_topic_corpus(300, 30, 3, random_state=0).data)
@@ -279,9 +273,10 @@ async def test_a_death_that_is_not_planned_ends_the_fit_and_stays_charged(
 
 @within_seconds
 async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(
-    keys, documents
+    keys, documents, monkeypatch
 ):
     """Its keys were in memory only. It sends and charges nothing."""
+    monkeypatch.setattr(_network, "GRACE_SECONDS", 0.1)
     plan, begun = plan_of(keys), []
     parties = three(keys, plan, documents)
     again = party_of(keys, plan, documents, "north", ledger=Ledger())
