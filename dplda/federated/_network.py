@@ -335,8 +335,13 @@ class Party:
                 f"the plan protects one {plan.unit}: give --user-column for users only"
             )
 
-    def fit(self, line: Line) -> DocumentLDA:
-        """The model that all parties fit; ConnectionError if there is none."""
+    def fit(
+        self, line: Line, keep: Callable[[], None] | None = None
+    ) -> DocumentLDA:
+        """The model that all parties fit; ConnectionError if there is none.
+
+        `keep` is called after each round: a process that is killed keeps nothing else.
+        """
         last_word = "interrupted"
         try:
             parties = SecureSum(
@@ -345,6 +350,7 @@ class Party:
                 line.exchange,
                 prove=self._prove,
                 check=self._check,
+                keep=keep,
             )
             if self.words is None:
                 fit_share(self.model, self._data[0], parties, self._data[1])

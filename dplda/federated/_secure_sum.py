@@ -169,7 +169,8 @@ class SecureSum:
 
     `exchange` gives a message to the coordinator and returns its reply. `prove` wraps
     own public keys for the others, and `check` unwraps those of a party, or raises an
-    error. Nothing is sent before `begin`.
+    error. Nothing is sent before `begin`. `keep` is called when there is more to keep:
+    words, or a model of one more round.
     """
 
     def __init__(
@@ -181,9 +182,11 @@ class SecureSum:
         seed: bytes | None = None,
         prove: Callable[[bytes], bytes] = bytes,
         check: Callable[[int, bytes], bytes] = lambda party, message: message,
+        keep: Callable[[], None] | None = None,
     ) -> None:
         self.n_parties = terms.n_parties
         self.shares = terms.shares
+        self.keep = keep
         self._me = me
         self._exchange = exchange
         self._terms = terms
