@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import time
 from contextlib import asynccontextmanager, closing, suppress
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
 import pytest
@@ -89,7 +90,7 @@ async def listening(keys, *names, max_bytes=1000, timeout=SECONDS, port=0):
     adder = Joiner(names)
     network = adder.network = Coordinator(adder, certificates, max_bytes, timeout)
     async with network.listening("127.0.0.1", port, tls) as port:
-        task = asyncio.create_task(network.add_up())
+        task = adder.end = asyncio.create_task(network.add_up())
         yield adder, f"127.0.0.1:{port}"
         task.cancel()
 
@@ -181,7 +182,6 @@ async def test_a_party_that_is_started_again_takes_its_place_before_the_keys(
 async def test_a_party_that_is_started_again_in_the_setup_ends_it_at_once(
     keys, monkeypatch
 ):
-    monkeypatch.setattr(_network, "END_SECONDS", 0.1)
     async with listening(keys) as (adder, address):
         dead, north, south = (
             line_of(keys, name, address) for name in ("north", "north", "south")
@@ -195,6 +195,27 @@ async def test_a_party_that_is_started_again_in_the_setup_ends_it_at_once(
         assert [type(end) for end in ends] == 2 * [ConnectionError]
         assert "another process" in str(ends[0])
         assert "it was started again" in str(ends[1])
+
+
+@within_seconds
+async def test_a_coordinator_ends_as_soon_as_all_know_why(keys, monkeypatch):
+    """Also those who are between two calls at that moment; it waits for no others."""
+    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(_network, "END_SECONDS", SECONDS)
+    async with listening(keys, "north", "south", "stranger") as (adder, address):
+        north, south, lost = (
+            line_of(keys, name, address) for name in ("north", "south", "stranger")
+        )
+        adder.reply = fail_of_both
+        call = put, keys, "north", address, 0, b"1", north
+        assert await together(call) == [HTTPStatus.NO_CONTENT]
+        await together((lost.leave, "ValueError"))
+        with pytest.raises(ConnectionError, match="has ended the fit"):
+            await together((south.exchange, b"2"))
+        assert not adder.end.done()
+        assert await together(call) == [HTTPStatus.GONE]
+        with pytest.raises(ConnectionError, match="ValueError"):
+            await asyncio.wait_for(adder.end, SECONDS / 2)
 
 
 def fail_of_both(messages):

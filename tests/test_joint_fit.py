@@ -8,6 +8,8 @@ import math
 import os
 import random
 import shutil
+import signal
+import subprocess
 import sys
 import threading
 from http import HTTPStatus
@@ -53,12 +55,6 @@ def keys(tmp_path_factory):
     folder = tmp_path_factory.mktemp("keys")
     make_certificates(folder, [*NAMES, "stranger"])
     return folder
-
-
-@pytest.fixture(autouse=True)
-def short_end(monkeypatch):
-    """A coordinator waits for a lost party until this time is over."""
-    monkeypatch.setattr(_network, "END_SECONDS", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -279,9 +275,10 @@ async def test_a_death_that_is_not_planned_ends_the_fit_and_stays_charged(
 
 @within_seconds
 async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(
-    keys, documents
+    keys, documents, monkeypatch
 ):
     """Its keys were in memory only. It sends and charges nothing."""
+    monkeypatch.setattr(_network, "GRACE_SECONDS", 0.1)
     plan, begun = plan_of(keys), []
     parties = three(keys, plan, documents)
     again = party_of(keys, plan, documents, "north", ledger=Ledger())
@@ -553,6 +550,13 @@ def test_a_plan_has_one_digest(keys, tmp_path):
     assert len({other.digest for other in (plan, *others)}) == 4
 
 
+@pytest.mark.parametrize("changes", [{}, {"n_words": 5}], ids=str)
+def test_a_party_without_documents_begins_nothing(keys, changes):
+    data = ([] if changes else sp.csr_array((0, 30))), None
+    with pytest.raises(ValueError, match="party 'north' has no documents"):
+        Party(plan_of(keys, **changes), "north", keys / "north.key", data)
+
+
 def test_a_plan_for_users_needs_users(keys, documents):
     X = documents["north"]
     for unit, users in (("user", None), ("document", np.arange(100))):
@@ -589,12 +593,15 @@ def folder(tmp_path, keys, documents, monkeypatch):
         "blank_end": f"{text}\n\n",
         "separator": f"{text}\u2028x\n",
         "twice": f"{text}\n{WORDS[0]}",
+        "empty.csv": "text\n",
         "other/north.pem": Path("south.pem").read_text(),
     }
     Path("other").mkdir()
     for name, content in files.items():
         Path(name).write_text(content, "utf-8")
-    for name, X in [*documents.items(), ("narrow", documents["north"][:, :4])]:
+    north = documents["north"]
+    other = [("narrow", north[:, :4]), ("empty", north[:0])]
+    for name, X in [*documents.items(), *other]:
         sp.save_npz(f"{name}.npz", X)
     return tmp_path
 
@@ -669,6 +676,8 @@ def unsent(folder, monkeypatch, capsys):
         ("coordinator", "plan", "words.txt", "words.txt is no plan"),
         ("party", "", "missing.npz", "missing.npz"),
         ("party", "", "narrow.npz", "30 words"),
+        ("party", "", "empty.npz", "party 'north' has no documents"),
+        ("party", "", "empty.csv", "empty.csv"),
         ("party", "key", "missing.key", "missing.key"),
         ("party", "key", "words.txt", "words.txt holds no key"),
         ("party", "key", "locked.key", "without a password"),
@@ -922,6 +931,7 @@ async def test_parties_choose_words_and_topics_from_one_budget(keys, tmp_path):
         guarantee.epsilon, rel=1e-9
     )
     assert "each the sum over 3 parties" in guarantee.mechanism
+    assert "threshold" not in str(guarantee)  # no other word can be chosen
 
 
 @within_seconds
@@ -1017,7 +1027,8 @@ from dplda.federated._network import Line, Progress
 
 at, when = int(os.environ["KILL_AT"]), os.environ["KILL_WHEN"]
 number = getattr(signal, os.environ["KILL_BY"])
-write, exchange = Progress.write, Line.exchange
+write, exchange, leave = Progress.write, Line.exchange, Line.leave
+begin = Line.__init__
 
 
 def written(self, path):
@@ -1034,15 +1045,28 @@ def exchanged(self, message):
     return exchange(self, message)
 
 
-Progress.write, Line.exchange = written, exchanged
+def left(self, word):
+    if self._number == at:
+        os.kill(os.getpid(), number)
+    leave(self, word)
+
+
+def begun(self, *args, **options):
+    begin(self, *args, **options)
+    self._process = os.environ.get("PROCESS", self._process)
+
+
+Progress.write, Line.exchange, Line.leave = written, exchanged, left
+Line.__init__ = begun
 sys.exit(main(sys.argv[1:]))
 """
 MOMENTS = range(1, 26)  # replies of keys, word totals, and 20 rounds
+SLOW = pytest.mark.slow
 
 
 def at_each_reply(*often):
     """Each reply; all but a few are slow."""
-    slow = [() if at in often else (pytest.mark.slow,) for at in MOMENTS]
+    slow = [() if at in often else (SLOW,) for at in MOMENTS]
     cases = [pytest.param(at, marks=marks) for at, marks in zip(MOMENTS, slow)]
     return pytest.mark.parametrize("at", cases)
 
@@ -1112,6 +1136,74 @@ def test_a_party_that_is_ended_at_a_reply_keeps_what_it_has_paid_for(processes, 
             assert load_release(f"{name}.model").n_iter_ == n_rounds
         entries = Ledger(f"{name}.ledger").entries()
         assert sum(entry.counts for entry in entries) == is_charged
+
+
+class Killed:
+    """In the place of a party: a process that is killed; the coordinator is told."""
+
+    def __init__(self, at, texts=None):
+        self.at, self.texts = at, texts
+        Path("killed.py").write_text(KILLED)
+
+    def fit(self, line):
+        port = line.address.split(":")[1]
+        self.command = party_command("north", port, self.texts)
+        killed = {"KILL_AT": str(self.at), "KILL_BY": "SIGKILL", "KILL_WHEN": ""}
+        ended = subprocess.run(
+            [sys.executable, "killed.py", *self.command],
+            env={**os.environ, **killed, "PROCESS": line._process},
+            capture_output=True,
+        )
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        line._number = self.at
+        line.leave("killed")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
+@at_each_reply(7)
+@within_seconds
+async def test_a_party_that_is_killed_has_the_model_of_the_rounds_so_far(
+    folder, keys, documents, at
+):
+    """Nothing runs in a process that is killed. Started again, it spends no more."""
+    assert main([*PLAN, "--max-iter=20"]) == 0
+    plan, north = Plan.read(Path("plan.json")), Killed(at)
+    parties = three(keys, plan, documents) | {"north": north}
+    error, _ = await fit(keys, plan, parties, timeout=50.0)
+    rounds = max(0, at - FIRST_ROUND)
+    assert (error is None) == (rounds == 20)
+    assert n_rounds(parties["south"]) == rounds
+    assert Path("north.model").exists() == (rounds > 0)
+    if rounds:
+        model = load_release("north.model")
+        assert model.n_iter_ == rounds
+        done = f"{rounds} of 20, then an interrupt; all are charged"
+        assert (("rounds", done) in model.privacy_.provenance) == (rounds < 20)
+        assert main(north.command) == 1
+    (entry,) = Ledger("north.ledger").entries()
+    assert entry.status == ("released" if at >= 2 else "reserved")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops processes by POSIX signals")
+@pytest.mark.parametrize("at", [5, *(pytest.param(at, marks=SLOW) for at in (3, 8))])
+@within_seconds
+async def test_a_party_that_is_killed_has_the_words_that_were_chosen(folder, keys, at):
+    """Before the first round it has them alone, and then with the model."""
+    Path("words.txt").write_text("\n".join(CANDIDATES))
+    command = [word for word in PLAN if not word.startswith("--vocabulary")]
+    assert main([*command, "--candidates=words.txt", "--max-features=7"]) == 0
+    plan = Plan.read(Path("plan.json"))
+    pd.DataFrame({"text": TEXTS}).to_csv("notes.csv")
+    parties = {
+        name: Party(plan, name, keys / f"{name}.key", (TEXTS, None)) for name in NAMES
+    }
+    await fit(keys, plan, parties | {"north": Killed(at, "notes.csv")}, timeout=50.0)
+    words = [*parties["south"].words.vocabulary_]
+    if at == 5:
+        assert Path("north.model.words").read_text().split() == words
+    assert Path("north.model.words").exists() == (at == 5)
+    if at == 8:
+        assert load_release("north.model").vocabulary_.tolist() == words
 
 
 @pytest.mark.slow

@@ -164,6 +164,7 @@ def test_the_noise_of_a_model_is_counted(n_lazy, monkeypatch):
             "two parties",
         ),
         (MODEL, lambda X: {"a": X, "b": -X}, {}, "Negative values"),
+        (MODEL, lambda X: {"a": X, "b": X[:0]}, {}, "party 'b' has no documents"),
     ],
 )
 def test_what_cannot_be_fitted_together(model, parties, options, message, X):

@@ -40,6 +40,8 @@ def X():
 class Alone:
     """The other parties, if they hold nothing and draw no noise."""
 
+    keep = None
+
     def __init__(self, terms, first=None):
         self.n_parties = terms.n_parties
         self.shares = terms.shares

@@ -411,7 +411,7 @@ def _fit_together(options: argparse.Namespace) -> int:
     is_whole = False
     try:
         with reserved(options.out, room):
-            party.fit(line)
+            party.fit(line, partial(_keep_so_far, party, options.out))
         is_whole = True
     finally:  # what is paid for is kept, whatever has ended the fit
         kept = _keep(party, options.out)
@@ -470,31 +470,39 @@ def _is_wanted(options: argparse.Namespace, plan: Plan) -> bool:
 
 
 def _keep(party: Party, out: Path) -> Path | None:
-    """Write what a party has paid for, elsewhere if needed; None if it has nothing.
+    """Write what a party has paid for, elsewhere if needed; None if it has nothing."""
+    try:
+        return _write(party, out)
+    except OSError as error:
+        print(f"{out} cannot be written ({error})", file=sys.stderr)
+        return _write(party, Path(tempfile.mkdtemp(prefix="dplda-"), out.name))
 
-    That is a model, or the words that were chosen for it.
-    """
+
+def _keep_so_far(party: Party, out: Path) -> None:
+    """Write what a party has so far. A process that is killed leaves it."""
+    try:
+        _write(party, out)
+    except Exception as error:  # it must not end the fit, at whose end it is told
+        log.warning("%s cannot be written: %s", out, error)
+
+
+def _write(party: Party, out: Path) -> Path | None:
+    """Write a party's model, or the words that were chosen for it; None without both."""
     from sklearn.pipeline import make_pipeline
 
-    if hasattr(party.model, "components_") and party.words is None:
-        save = partial(dplda.save_release, party.model, vocabulary=party.plan.words)
-    elif hasattr(party.model, "components_"):
-        save = partial(dplda.save_release, make_pipeline(party.words, party.model))
-    elif party.words is not None and hasattr(party.words, "vocabulary_"):
-        lines = [f"{word}\n" for word in party.words.vocabulary_]
-        out = out.with_name(f"{out.name}.words")
-        data = "".join(lines).encode()
-        save = partial(write_atomically, data=data, permissions=PUBLIC)
-    else:
-        return None
-    try:
-        save(path=out)
+    words = out.with_name(f"{out.name}.words")
+    if hasattr(party.model, "components_"):
+        if party.words is None:
+            dplda.save_release(party.model, out, vocabulary=party.plan.words)
+        else:
+            dplda.save_release(make_pipeline(party.words, party.model), out)
+            words.unlink(missing_ok=True)  # the model has them
         return out
-    except OSError as error:
-        other = Path(tempfile.mkdtemp(prefix="dplda-"), out.name)
-        save(path=other)
-        print(f"{out} cannot be written ({error})", file=sys.stderr)
-        return other
+    if party.words is not None and hasattr(party.words, "vocabulary_"):
+        lines = [f"{word}\n" for word in party.words.vocabulary_]
+        write_atomically(words, "".join(lines).encode(), permissions=PUBLIC)
+        return words
+    return None
 
 
 def _load(

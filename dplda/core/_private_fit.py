@@ -465,23 +465,24 @@ def _dearer(today: Guarantee, earlier: Guarantee) -> tuple[tuple[Event, ...], fl
     return as_statement(epsilon, today.delta, distance)
 
 
-def cut_short(
-    estimator: BaseEstimator, guarantee: Guarantee, n_iter: int, n_charged: int
-) -> Guarantee:
-    """The guarantee of a fit that may have been ended before its last round.
-
-    The guarantee then says so, and the caller is told.
-    """
+def cut_short(guarantee: Guarantee, n_iter: int, n_charged: int) -> Guarantee:
+    """The guarantee of a fit, which says so if its last round has not come."""
     if n_iter >= n_charged:
         return guarantee
-    warn_user(
-        f"{type(estimator).__name__} was interrupted after {n_iter} of {n_charged} "
-        "rounds: it is a fitted model of these, and epsilon_ counts all rounds, which "
-        "are charged; to spend no more, use this model, or save it"
-    )
     done = f"{n_iter} of {n_charged}, then an interrupt; all are charged"
     provenance = (*guarantee.provenance, ("rounds", done))
     return dataclasses.replace(guarantee, provenance=provenance)
+
+
+def warn_if_cut_short(estimator: BaseEstimator, n_charged: int) -> None:
+    """Tell the caller of a fit that was ended before its last round."""
+    if estimator.n_iter_ < n_charged:
+        warn_user(
+            f"{type(estimator).__name__} was interrupted after {estimator.n_iter_} of "
+            f"{n_charged} rounds: it is a fitted model of these, and epsilon_ counts "
+            "all rounds, which are charged; to spend no more, use this model, or save "
+            "it"
+        )
 
 
 def no_guarantee(

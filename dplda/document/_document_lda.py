@@ -36,6 +36,7 @@ from dplda.core._private_fit import (
     public_inputs,
     publish,
     released_so_far,
+    warn_if_cut_short,
     warn_if_seeded,
 )
 from dplda.core._signal import warn_if_weak
@@ -507,6 +508,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         try:
             for learned in self._rounds(documents, table, steps, curator, job.rules):
                 table = learned  # an interrupt leaves this value, or the one before
+                if job.sums.keep is not None:
+                    self._publish(table, steps, job, charge)
+                    job.sums.keep()
             if job.rules.keeps_out(documents):
                 tested = tested_without_noise(
                     documents,
@@ -519,6 +523,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         finally:
             if table.n_rounds > job.n_done:
                 self._publish(table, steps, job, charge)
+                warn_if_cut_short(self, job.n_done + job.n_rounds)
         self._warn_of_result(len(job.budget.rounds))
 
     def _documents(
@@ -636,7 +641,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             n_jobs=self.n_jobs,
         )
         own = self._guarantee(steps, job, charge)
-        own = cut_short(self, own, table.n_rounds, job.n_done + job.n_rounds)
+        own = cut_short(own, table.n_rounds, job.n_done + job.n_rounds)
         earlier = job.paid.earlier
         publish(
             self,

@@ -52,6 +52,8 @@ def fit_words_and_topics(
         start = sums.begin()  # public
         charge.begin()
         words._fit_paid(texts, user_ids, charge, sums, vectors)  # public
+        if sums.keep is not None:
+            sums.keep()
         with interruptible():
             counts = words.transform(texts)  # private
             if vectors is not None:

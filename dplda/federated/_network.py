@@ -98,7 +98,7 @@ HANDSHAKE_SECONDS = 10.0
 # that a call waits for a reply, before firewalls take it for a dead one
 WAIT_SECONDS = 30.0
 RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
-# to tell the parties that a fit has ended with an error
+# in which those who have sent their message hear that a fit has ended with an error
 END_SECONDS = 2 * RETRY_SECONDS
 MAX_REASON = 200  # characters of what the other side gives as a reason
 START_SECONDS = 3600.0  # for all to appear: they are started by hand
@@ -320,6 +320,11 @@ class Party:
         self._me = self._names.index(name)
         self._key = private_key(key)
         X, users = data
+        if (len(X) if isinstance(X, list) else X.shape[0]) == 0:
+            raise ValueError(
+                f"party {name!r} has no documents: check what it reads, or make a plan "
+                "without it"
+            )
         if self.words is None and np.shape(X)[1:] != (len(plan.words),):
             raise ValueError(
                 f"the documents have shape {np.shape(X)}, and the plan has "
@@ -330,8 +335,13 @@ class Party:
                 f"the plan protects one {plan.unit}: give --user-column for users only"
             )
 
-    def fit(self, line: Line) -> DocumentLDA:
-        """The model that all parties fit; ConnectionError if there is none."""
+    def fit(
+        self, line: Line, keep: Callable[[], None] | None = None
+    ) -> DocumentLDA:
+        """The model that all parties fit; ConnectionError if there is none.
+
+        `keep` is called after each round: a process that is killed keeps nothing else.
+        """
         last_word = "interrupted"
         try:
             parties = SecureSum(
@@ -340,6 +350,7 @@ class Party:
                 line.exchange,
                 prove=self._prove,
                 check=self._check,
+                keep=keep,
             )
             if self.words is None:
                 fit_share(self.model, self._data[0], parties, self._data[1])
@@ -480,6 +491,7 @@ class Coordinator:
             adder.go_on(progress.number, progress.present)
         self._messages = dict[int, bytes]()  # of this round, by party
         self._calls = dict[int, asyncio.Transport]()  # the one call of each party
+        self._told = set[int]()  # parties that have left, or know why the fit is over
         self._end = ""  # why the fit is over
         self._news = asyncio.Condition()
 
@@ -530,7 +542,7 @@ class Coordinator:
             self._end = str(error)
             if self._state is not None:
                 self._state.unlink(missing_ok=True)
-            await self._until(lambda: False, END_SECONDS)
+            await self._until(lambda: self._messages.keys() <= self._told, END_SECONDS)
             raise
 
     async def _round(self) -> None:
@@ -607,6 +619,8 @@ class Coordinator:
             if is_its_turn():
                 self._messages.setdefault(party, message)
         is_last = request.method == "DELETE"
+        if is_last:
+            self._told.add(party)
 
         def is_answered() -> bool:
             return is_last or not is_its_turn() or self._calls.get(party) is not call
@@ -616,6 +630,9 @@ class Coordinator:
             return web.Response(body=self._reply)
         if is_its_turn():
             return web.Response(status=HTTPStatus.NO_CONTENT)
+        self._told.add(party)
+        async with self._news:
+            self._news.notify_all()
         raise web.HTTPGone(text=self._end or "it goes on without this party")
 
     async def _admits(self, party: int, process: str) -> bool:

@@ -169,7 +169,8 @@ class SecureSum:
 
     `exchange` gives a message to the coordinator and returns its reply. `prove` wraps
     own public keys for the others, and `check` unwraps those of a party, or raises an
-    error. Nothing is sent before `begin`.
+    error. Nothing is sent before `begin`. `keep` is called when there is more to keep:
+    words, or a model of one more round.
     """
 
     def __init__(
@@ -181,9 +182,11 @@ class SecureSum:
         seed: bytes | None = None,
         prove: Callable[[bytes], bytes] = bytes,
         check: Callable[[int, bytes], bytes] = lambda party, message: message,
+        keep: Callable[[], None] | None = None,
     ) -> None:
         self.n_parties = terms.n_parties
         self.shares = terms.shares
+        self.keep = keep
         self._me = me
         self._exchange = exchange
         self._terms = terms
@@ -528,6 +531,11 @@ def fit_together(
         pair if isinstance(pair, tuple) else (pair, None) for pair in parties.values()
     ]
     terms = Terms(len(data), colluding)
+    for name, (X, _) in zip(parties, data):
+        if np.shape(X)[:1] == (0,):
+            raise ValueError(
+                f"party {name!r} has no documents: check them, or leave it out"
+            )
     if (
         len({np.shape(X)[1:] for X, _ in data}) > 1
         or len({ids is None for _, ids in data}) > 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -44,6 +44,9 @@ class SumsPromise(NamedTuple):
 class Sums(Protocol):
     """Who makes a sum public. A fit is given one, whose words are on its card."""
 
+    # called with the fitted attributes set, after each round; None: at the end alone
+    keep: Callable[[], None] | None
+
     @property
     def shares(self) -> Shares:
         """The noise of a release."""
@@ -72,6 +75,7 @@ class Sums(Protocol):
 class Alone:
     """One curator has all documents: its own sums become public."""
 
+    keep = None
     shares = Shares()
 
     def begin(self) -> Streams | None:

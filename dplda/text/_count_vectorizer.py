@@ -59,9 +59,9 @@ from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Shares, Sums
 from dplda.text._selection import Counts, Selection, best_terms, failure_event
 
+OF_A_LIST = "discrete Gaussian noise on weighted document frequencies"
 MECHANISM = (
-    "discrete Gaussian noise on weighted document frequencies; terms outside of the "
-    "public list are released only above a threshold"
+    f"{OF_A_LIST}; terms outside of the public list are released only above a threshold"
 )
 LIST = (
     "candidates and stop_words are public and were not chosen by looking at the "
@@ -386,6 +386,7 @@ class PrivateCountVectorizer(
         """What the words cost."""
         rows = ONE_TEXT if choice.unit == "document" else ROWS_OF_A_UNIT[choice.unit]
         terms = choice.sums.promise(charge.events, self.delta)
+        mechanism = MECHANISM if choice.selection.discover else OF_A_LIST
         return make_guarantee(
             [event for _, event in choice.selection.plan],
             promise=self._promise,
@@ -395,7 +396,7 @@ class PrivateCountVectorizer(
             delta=self.delta,
             unit=choice.unit,
             relation=RELATIONS[choice.unit],
-            mechanism=MECHANISM + terms.mechanism,
+            mechanism=mechanism + terms.mechanism,
             sensitivity=1.0,
             noise_scale=choice.selection.noise_multiplier,
             seeded=choice.streams.seeded,

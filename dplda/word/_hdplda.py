@@ -24,6 +24,7 @@ from dplda.core._private_fit import (
     make_guarantee,
     publish,
     released_so_far,
+    warn_if_cut_short,
     warn_if_seeded,
 )
 from dplda.core._signal import first_half, warn_if_weak, with_signal
@@ -468,7 +469,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         n_done = 0 if paid_before is None else self.n_iter_
         publish(
             self,
-            cut_short(self, guarantee, n_iter, n_done + n_charged),
+            cut_short(guarantee, n_iter, n_done + n_charged),
             **with_signal(components, std, evidence),
             n_iter_=n_iter,
             noise_epsilon_=mechanisms.noise_epsilon,
@@ -476,6 +477,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             count_clip_=mechanisms.count_clip,
             _released=average,
         )
+        warn_if_cut_short(self, n_done + n_charged)
 
     def _mechanisms(self) -> SweepMechanisms:
         """A sweep's mechanisms, unless statements are contradictory or missing."""
