@@ -27,7 +27,7 @@ class Model(BaseEstimator):
     components_ = np.random.default_rng(0).random((4, 40)) + 1e-3
     components_[:, 0] += 500
     components_[:, 1] = 1e-9
-    doc_topic_prior = 0.1
+    doc_topic_prior_ = 0.1
 
     def fit(self, X, y=None):
         return self

@@ -122,7 +122,7 @@ def test_a_public_name_is_that_of_one_object_and_an_object_has_one():
 
 # Other parameters stand in one of the two gaps: they choose the algorithm, or details
 # of it.
-DEFAULTS = {"delta": 1e-6, "doc_topic_prior": 0.1, "topic_word_prior": 0.01}
+DEFAULTS = {"delta": 1e-6, "topic_word_prior": 0.01}
 
 
 def test_shared_defaults_agree():

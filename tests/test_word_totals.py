@@ -6,8 +6,9 @@ import warnings
 import numpy as np
 import pytest
 from shared_cases import fit_few
+from sklearn.base import clone
 
-from dplda import PrivateSVILDA
+from dplda import PrivateSVILDA, SubLDA, load_release, save_release
 from dplda.datasets import make_topic_corpus
 from dplda.privacy import LowSignalWarning
 
@@ -99,3 +100,29 @@ def test_one_warning_says_both_numbers(corpus):
             said,
         )
         assert meaning in said
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"), [(4.0, 2 / 4), (8.0, 2 / 8), (60.0, 0.1)]
+)
+def test_the_prior_of_documents_is_that_of_their_length(length, expected):
+    """Releases say it, of documents and of users; without noise the counts do."""
+    X = make_topic_corpus(1500, 400, 3, doc_length=length, random_state=0).data
+    users = np.arange(X.shape[0]) // 3
+    for epsilon, user_ids in [(8.0, None), (20.0, users), (np.inf, None)]:
+        model = SubLDA(3, epsilon=epsilon, max_iter=3, random_state=0)
+        model.fit(X, user_ids=user_ids)
+        assert model.doc_topic_prior_ == pytest.approx(expected, rel=0.3)
+    given = clone(model).set_params(doc_topic_prior=0.1).fit(X)
+    np.testing.assert_array_equal(given.components_, model.components_)
+    assert given.doc_topic_prior_ == 0.1
+    assert np.array_equal(given.transform(X), model.transform(X)) == (length > 20)
+
+
+def test_a_release_has_the_prior_of_its_documents(tmp_path):
+    X = make_topic_corpus(300, 50, 3, doc_length=5, random_state=0).data
+    model = SubLDA(3, epsilon=9.0, max_iter=3).fit(X)
+    save_release(model, tmp_path / "model.dplda")
+    released = load_release(tmp_path / "model.dplda")
+    assert released.doc_topic_prior == model.doc_topic_prior_ > 0.2
+    np.testing.assert_array_equal(released.transform(X), model.transform(X))

@@ -84,6 +84,9 @@ class BaseLDA(BaseTopicModel):
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
+    doc_topic_prior_ : float
+        Dirichlet parameter of the topics of the documents that are transformed or
+        scored.
     topic_evidence_ : ndarray of shape (n_components,)
         How clearly one half of a document's words confirms what the topic says of the
         other half, as a z-score: for a topic of words that do not belong together, at
@@ -99,6 +102,10 @@ class BaseLDA(BaseTopicModel):
         "doc_topic_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
         "topic_word_prior": [Interval(Real, 0, LARGEST_PRIOR, closed="right")],
     }
+
+    @property
+    def doc_topic_prior_(self) -> float:
+        return self.doc_topic_prior
 
     def transform(self, X: Matrix) -> np.ndarray:
         """Topic weights of documents, by fold-in.
@@ -131,7 +138,7 @@ class BaseLDA(BaseTopicModel):
             fold_in(
                 counts,
                 self.components_,
-                self.doc_topic_prior,
+                self.doc_topic_prior_,
                 self.n_jobs,
                 counts.dtype,
             )
@@ -204,7 +211,7 @@ class BaseLDA(BaseTopicModel):
         return held_out_log_likelihood(
             self.components_,
             self._read(X),
-            self.doc_topic_prior,
+            self.doc_topic_prior_,
             completion,
             self.n_jobs,
         )

@@ -91,6 +91,9 @@ from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Shares, Sums
 
+# `doc_topic_prior` of the rounds; a larger one makes the topics alike
+IN_ROUNDS = 0.1
+SHORT = 2.0  # that of a document with one word, after the fit
 HARDLY = 0.1  # trust below which a fit warns
 TOTALS_AGAIN = "share of rounds for word totals"
 
@@ -154,9 +157,17 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         documents. `fit` then warns if `delta` is at least 1 / `expected_n_docs`, or if
         few topics can be expected to be shown. It changes nothing else. See
         `dplda.plan`.
+    doc_topic_prior : float or None, default=None
+        Dirichlet parameter of a document's topics (alpha). None is 0.1 in the rounds,
+        and `doc_topic_prior_` says what it is afterwards.
 
     Attributes
     ----------
+    doc_topic_prior_ : float
+        `doc_topic_prior` of the documents that are transformed or scored. By default it
+        is 0.1, or 2 over the mean number of different words in a document if that is
+        larger: few words say little of the topics. The mean is about that of the
+        training documents, as far as the releases say.
     components_std_ : ndarray of shape (n_features_in_,)
         Standard deviation of the noise in a cell of each word, the same in all topics,
         in the unit of `components_`, before the estimate shrinks it.
@@ -201,7 +212,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         "prior_components": [None, "array-like"],
         "word_vectors": [None, "array-like"],
         "expected_n_docs": EXPECTED_N_DOCS,
+        "doc_topic_prior": [None, *BaseLDA._parameter_constraints["doc_topic_prior"]],
     }
+
+    @property
+    def doc_topic_prior_(self) -> float:
+        if self.doc_topic_prior is not None:
+            return self.doc_topic_prior
+        return max(IN_ROUNDS, SHORT / self._released.released.doc_length)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -516,7 +534,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                     documents,
                     claim_of(table, self.n_jobs),
                     job.rules.bound(documents, NORM),
-                    self.doc_topic_prior,
+                    job.rules.doc_topic_prior,
                     self.n_jobs,
                 )  # without privacy
                 table = replace(table, tested=tested)
@@ -567,7 +585,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             elif step.for_test:
                 claim = claim or claim_of(table, self.n_jobs)  # public
                 table = self._test_round(
-                    documents, table, claim, step, curator
+                    documents, table, claim, step, curator, rules
                 )  # public
             else:
                 table = self._topics_round(
@@ -615,13 +633,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         claim: Claim,
         step: Round,
         curator: Curator,
+        rules: Rules,
     ) -> NoisyTable:
         """What is known after a round that tests the topics, which is public."""
         rates = self._rates(documents, table, step.rate)  # private
         units = curator.sample(rates, round=step.t - 1)  # secret
         radius = step.mechanism.radius
         halves = claim.halves(
-            radius, step.t, self.doc_topic_prior, self.n_jobs
+            radius, step.t, rules.doc_topic_prior, self.n_jobs
         )  # public
         with interruptible():
             total = documents.sum_halves(units, halves, step.rate / rates)  # private
@@ -745,10 +764,14 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         kind = ExactRules if budget.exact else Rules
         return kind(
             begins_anew=self._infers_anew,
-            doc_topic_prior=self.doc_topic_prior,
+            doc_topic_prior=self._prior_in_rounds,
             topic_word_prior=self.topic_word_prior,
             n_jobs=self.n_jobs,
         )
+
+    @property
+    def _prior_in_rounds(self) -> float:
+        return IN_ROUNDS if self.doc_topic_prior is None else self.doc_topic_prior
 
     def _budget(self, shares: Shares = ALONE.shares) -> DocumentBudget:
         """The mechanisms of `fit`: a function of public parameters."""

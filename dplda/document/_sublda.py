@@ -56,6 +56,7 @@ class SubLDA(DocumentLDA):
     Attributes
     ----------
     components_
+    doc_topic_prior_
     components_std_
     topic_evidence_
     weak_topics_
@@ -125,7 +126,7 @@ class SubLDA(DocumentLDA):
         subsampling_ratio=1.0,
         boost=1.0,
         max_iter=None,
-        doc_topic_prior=0.1,
+        doc_topic_prior=None,
         topic_word_prior=0.01,
         prior_components=None,
         word_vectors=None,
@@ -180,7 +181,7 @@ class SubLDA(DocumentLDA):
             documents.n_words,
             n_components,
             streams,
-            doc_topic_prior=self.doc_topic_prior,
+            doc_topic_prior=self._prior_in_rounds,
             topic_word_prior=beta,
         )  # without privacy
         return replace(table, average=counts, table=counts.astype(np.float32))

@@ -49,6 +49,7 @@ class PrivateSVILDA(DocumentLDA):
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Released parameters of the topics' Dirichlet distributions (lambda).
+    doc_topic_prior_
     components_std_
     topic_evidence_
     weak_topics_
@@ -116,7 +117,7 @@ class PrivateSVILDA(DocumentLDA):
         delta=1e-6,
         subsampling_ratio=0.2,
         max_iter=None,
-        doc_topic_prior=0.1,
+        doc_topic_prior=None,
         topic_word_prior=0.01,
         learning_decay=0.8,
         prior_components=None,

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
+from dplda.document._document_budget import NORM
+
 # Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
 SAMPLED_WORDS = 2048  # that the weights are learned from, at most
 # of a word's frequency to the expected
@@ -43,6 +45,17 @@ class WordTotals:
         """Precision of a word's total: inverse mean variance; infinite if no noise."""
         variance = float(np.square(self.noise_scale).mean())
         return 1 / variance if variance else np.inf
+
+    @property
+    def doc_length(self) -> float:
+        """Number of different words in a document, about, and at least 1.
+
+        Documents with noise are scaled to `NORM`: a document whose n words are
+        different has the sum NORM sqrt(n), and one that repeats words counts as a
+        shorter one. Without noise it is the number of words.
+        """
+        of_one = max(self.mean, 0.0) * len(self.noisy) / max(self.n_docs, 1.0)
+        return max(1.0, (of_one / NORM) ** 2 if self.has_noise else of_one)
 
     def times(self, ratio: float) -> WordTotals:
         """These totals at another scale of the documents."""

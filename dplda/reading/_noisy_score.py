@@ -78,7 +78,7 @@ def noisy_score(
     Parameters
     ----------
     model : estimator
-        A fitted topic model, with `components_` and `doc_topic_prior`. It must be
+        A fitted topic model, with `components_` and `doc_topic_prior_`. It must be
         public.
     X : {array-like, sparse matrix, CountShards} of shape (n_docs, n_words)
         Word counts of documents that the model was not trained on. Private.
@@ -151,10 +151,10 @@ def noisy_score(
         "model.model_ and model.vectorizer_.transform(texts), and of a pipeline the "
         "last step and what it reads)"
     )
-    check_model(model, expected, holds="doc_topic_prior")
+    check_model(model, expected, holds="doc_topic_prior_")
     components, reference = _public_tables(model.components_, public_unigram)
     prior = check_number(
-        "doc_topic_prior", model.doc_topic_prior, 0, LARGEST_PRIOR, closed="right"
+        "doc_topic_prior", model.doc_topic_prior_, 0, LARGEST_PRIOR, closed="right"
     )
     clip = check_number("clip", clip, 1e-3, 1e3)
     max_tokens = check_integer("max_tokens", max_tokens, 1)

@@ -107,7 +107,7 @@ def private_topic_counts(
     ((3,), 4.2)
     """
     check_model(model)
-    if not isinstance(model, BaseLDA) or model.doc_topic_prior is None:
+    if not isinstance(model, BaseLDA) or model.doc_topic_prior_ is None:
         if hasattr(model, "model_") and hasattr(model, "vectorizer_"):
             raise TypeError(
                 f"model must be a topic model of counts, got {type(model).__name__}; "
@@ -130,7 +130,7 @@ def private_topic_counts(
         counted = check_counts(model, X, reset=False)  # private
         users = number_users(user_ids, counted.shape[0])  # private
         rows = fold_in(
-            counted, model.components_, model.doc_topic_prior, model.n_jobs
+            counted, model.components_, model.doc_topic_prior_, model.n_jobs
         )  # private
         if not soft:
             largest = rows.argmax(axis=1)

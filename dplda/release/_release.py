@@ -270,6 +270,7 @@ def _public_parameters(model: BaseEstimator) -> dict[str, object]:
             f"{type(model).__name__} has none; publish its components_ with the card "
             "of privacy_"
         )
+    given["doc_topic_prior"] = model.doc_topic_prior_
     return {name: value for name, value in given.items() if name not in NOT_RELEASED}
 
 
