@@ -17,7 +17,7 @@ from dplda.privacy import (
     epsilon_bounds,
     epsilon_of,
 )
-from dplda.privacy._accounting import epsilon_of_mu
+from dplda.privacy._accounting import _most_samples, epsilon_of_mu
 from dplda.privacy._composition import (
     TILTS,
     compose,
@@ -333,7 +333,7 @@ def exact_two_steps(epsilon, q, s, *, added):
             density = (1 - q) * density + q * mp.npdf(x, 1, s)
         return density * exact_sampled(mp.log(left), q, s, added=added)
 
-    return mp.quad(rest, [i * s for i in range(-14, 30)])
+    return mp.quad(rest, [i * s for i in range(-14, 16 + math.ceil(1 / s))])
 
 
 RARE = [(1e-6, 0.5, 1e-9), (1e-4, 0.3, 1e-6), (1e-5, 1.0, 1e-8)]
@@ -379,6 +379,8 @@ def test_a_rare_step_beside_bits_costs_what_a_binomial_mixture_says(n, flip):
         (1e-6, 0.5, 10**6, 1e-6, 0.0605),
         (1e-4, 0.3, 100, 1e-6, 8.13),
         (1e-4, 1.0, 10**5, 1e-6, 0.1580),
+        (1e-6, 1.0, 100, 1e-24, 0.0135),  # whose other direction costs 6e-5
+        (1e-6, 1.0, 10**6, 9e-21, 0.0144),
     ],
 )
 def test_rare_sampling_wastes_no_budget(q, s, n, delta, most):
@@ -389,6 +391,29 @@ def test_rare_sampling_wastes_no_budget(q, s, n, delta, most):
     # one round and then the others is the same composition
     both = epsilon_of([step, Repeated(step, n - 1)], delta)
     assert both == epsilon
+
+
+def test_what_cannot_hide_costs_the_rounds_that_sample_a_unit():
+    """With next to no noise, losses are above 600: no law on knots holds them."""
+    q, s, delta = 0.01, 0.03, 1e-3
+    with mp.workdps(15):
+        epsilon = epsilon_of(Repeated(PoissonSampled(q, Gaussian(s)), 2), delta)
+        assert exact_two_steps(epsilon, q, s, added=False) <= delta
+        assert exact_sampled(0.85 * epsilon, q, s, added=False) > delta  # of one
+
+
+@pytest.mark.parametrize(
+    ("n", "q", "p"), [(1000, 1e-6, 1e-9), (2**36, 1e-9, 1e-6), (50, 0.4, 1e-9)]
+)
+def test_a_unit_is_hardly_ever_sampled_more_often(n, q, p):
+    most = _most_samples(n, q, p)
+    rates = [
+        mp.binomial(n, j) * mp.mpf(q) ** j * (1 - mp.mpf(q)) ** (n - j)
+        for j in range(most + 1)
+    ]
+    assert 1 - mp.fsum(rates) <= p
+    assert 1 - mp.fsum(rates[:-1]) > p
+    assert _most_samples(n, q, 0.0) == n
 
 
 def test_losses_that_no_float_holds_are_infinite():

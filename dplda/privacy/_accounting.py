@@ -7,6 +7,7 @@ were rounded, so that the smallest of several is valid too.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -26,6 +27,7 @@ from dplda.privacy._composition import (
 )
 from dplda.privacy._curves import (
     LARGEST_LOSS,
+    TINY,
     FloatArray,
     U,
     curve_of,
@@ -289,7 +291,13 @@ def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
 
 
 def _closed_epsilon(groups: Groups, delta: float) -> float:
-    return min(pure_epsilon(groups), epsilon_of_mu(gaussian_mu_of(groups), delta))
+    mu = gaussian_mu_of(groups)
+    likely = gaussian_mu_of(groups, 0.5 * delta / len(groups))
+    return min(
+        pure_epsilon(groups),
+        epsilon_of_mu(mu, delta),
+        epsilon_of_mu(likely, 0.5 * delta) if likely < mu else math.inf,
+    )
 
 
 def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, FloatArray]:
@@ -461,16 +469,35 @@ def pure_epsilon(groups: Groups) -> float:
     return rounded_up(exact)
 
 
-def gaussian_mu_of(groups: Iterable[tuple[Event, int]]) -> float:
-    """The mu of Gaussian DP without sampling; infinite for other events."""
+def gaussian_mu_of(
+    groups: Iterable[tuple[Event, int]], unlikely: float = 0.0
+) -> float:
+    """The mu of Gaussian DP of the rounds that a unit is in; infinite for other events.
+
+    These are all rounds, or as many of each kind as sample it, but for a probability.
+    """
     mus = []
     for event, n in groups:
         match event:
-            case Gaussian(s) | PoissonSampled(_, Gaussian(s)):
+            case Gaussian(s):
                 mus.append(math.sqrt(n) * (1.0 / s))
+            case PoissonSampled(q, Gaussian(s)):
+                most = _most_samples(n, q, unlikely)
+                mus.append(math.sqrt(most) * (1.0 / s))
             case _:
                 return math.inf
     return math.hypot(*mus)
+
+
+def _most_samples(n: int, q: float, unlikely: float) -> int:
+    """So many of n rounds of rate q sample a unit, or more at a probability at most."""
+    from scipy.special import betainc
+
+    def is_unlikely(j: int) -> bool:
+        # up: the tail of a binomial law
+        return up(float(betainc(j + 1, n - j, q)), 1e-6) + TINY <= unlikely
+
+    return bisect_left(range(n), True, key=is_unlikely)
 
 
 def all_gaussian(groups: Groups) -> bool:

@@ -205,8 +205,9 @@ def _power(
         first=count * first,
         width=count * (last - first),
         values=_raised(transform[:n_kept], count),
-        # up: of negative logarithms, and of the power by squaring
-        bounds=np.exp(log_bounds[:n_kept] * (1.0 - 4.0 * U) + 4.0 * U * count),
+        # up: of negative logarithms; and twice of the power by squaring, which is off,
+        # and whose computed value is subtracted
+        bounds=np.exp(log_bounds[:n_kept] * (1.0 - 16.0 * U) + 8.0 * U * count),
         log_mass=count * log_mass,
         mean=count * float((tilted * places).sum()),
         log_moments=count * np.array(moments),
