@@ -1,9 +1,10 @@
 """Topics that are shown: on corpora that have none, and on corpora that have some.
 
-``python benchmarks/topic_signal.py nulls [--fits 60] [--docs 300 1000 all]``
+``python benchmarks/topic_signal.py nulls [--fits 60] [--docs 300 1000 all] [--lines FILE]``
 ``python benchmarks/topic_signal.py real [--seeds 2] [--topics 20] [--vectors]``
 ``python benchmarks/topic_signal.py hard [--seeds 2]``
 ``python benchmarks/topic_signal.py plan [--seeds 1] [--docs 1000 all]``
+``python benchmarks/topic_signal.py level [--fits 240]``
 
 All: ``[--corpora kos glosses nips bbc] [--epsilons 1 2 4 8 inf]``. V = 2000, delta =
 1e-5, `SubLDA`. A topic is shown if it is not one of `weak_topics_`.
@@ -16,6 +17,8 @@ strength 30. Each fit has its own corpus, K, epsilon and help: none, the embedde
 vectors, or a public prior, which is `GibbsLDA` of the held-out documents with their
 topics. The first rows have each kind and size, the others each choice. The bound is
 that of Clopper and Pearson, one-sided, for the probability that a fit shows any topic.
+FILE keeps a line for each fit: what stands there is not measured again. The kinds and
+sizes take turns, so that a run may be ended at any time.
 
 ``real``: shown topics, and how many of them are neither T1 nor T2. Both are measured on
 held-out documents without noise. *T1*: what the topic says of the words is confirmed
@@ -24,16 +27,20 @@ beyond what lengths of documents make, more than 98% of random words of like fre
 
 ``hard``: the same for corpora that mix or break what the test assumes. ``plan``: the
 mean number of topics shown next to what `dplda.plan` expects, and its two constants.
+``level``: fits without noise of the dealt entries of one drawn corpus, where the law of
+the evidence is that of independent documents, and the level of 10% is attained.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import sys
+import json
+import math
 import warnings
 from collections import defaultdict
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,7 +50,7 @@ from scipy.special import ndtr
 from scipy.stats import beta
 
 from dplda import GibbsLDA, SubLDA
-from dplda.datasets import load_word_vectors
+from dplda.datasets import load_word_vectors, make_topic_corpus
 from dplda.displays import top_words
 from dplda.document._document_budget import document_budget
 from dplda.document._noisy_table import claim_of
@@ -57,7 +64,7 @@ T1, T2 = 2.33, 0.98
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["nulls", "real", "hard", "plan"])
+    parser.add_argument("part", choices=[*PARTS])
     names = ["kos", "glosses", "nips", "bbc"]
     parser.add_argument("--corpora", nargs="+", default=names, choices=list(LOADERS))
     parser.add_argument("--epsilons", nargs="+", type=float)
@@ -68,11 +75,11 @@ def main() -> None:
     parser.add_argument("--fits", type=int, default=60, help="of each kind and size")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--vectors", action="store_true", help="with embedded vectors")
+    parser.add_argument("--lines", type=Path, help="file of the null fits so far")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    splits = load(options.corpora)
-    parts = {"nulls": nulls, "real": real, "hard": hard, "plan": expectations}
-    parts[options.part](splits, options)
+    splits = [] if options.part == "level" else load(options.corpora)
+    PARTS[options.part](splits, options)
 
 
 def fitted(X, n_components: int, epsilon: float, seed: int, **given) -> SubLDA:
@@ -95,44 +102,61 @@ def help_of(split: Split, name: str, n_components: int) -> dict[str, np.ndarray]
 
 def nulls(splits, options) -> None:
     """Each kind and size has as many fits, which go through all choices in turn."""
-    epsilons = options.epsilons or [1, 2, 4, 8, np.inf]
+    epsilons = options.epsilons or [1, 2, 4, 8, math.inf]
     topics = options.topics or TOPICS
     choices = list(itertools.product(splits, topics, epsilons, options.helps))
     order = np.random.default_rng(0).permutation(len(choices))
-    by_choice = defaultdict(list)
-    echoes, spreads = [0.0], [0.0]
+    cells = list(itertools.product(options.kinds, options.docs))
+    lines = {}
+    if options.lines and options.lines.exists():
+        rows = map(json.loads, options.lines.read_text().splitlines())
+        lines = {row["seed"]: row for row in rows}
+    for seed in range(options.fits * len(cells)):
+        if seed not in lines:
+            kind, size = cells[seed % len(cells)]
+            choice = choices[order[seed % len(order)]]
+            lines[seed] = null_fit(kind, size, *choice, seed)
+            if options.lines:
+                with options.lines.open("a") as file:
+                    print(json.dumps(lines[seed]), file=file)
+    report_nulls(list(lines.values()))
+
+
+def null_fit(kind, size, split, n_components, epsilon, name, seed) -> dict:
+    """What a fit of a corpus without topics has found. No two fits share a seed."""
+    n_docs = None if size == "all" else int(size)
+    X = NULLS[kind](split.train[:n_docs], seed)
+    given = help_of(split, name, n_components)
+    model = fitted(X, n_components, epsilon, seed, **given)
+    echo, spread = of_documents(model) if epsilon < math.inf else (0.0, 0.0)
+    return {
+        "seed": seed,
+        "corpus": f"{kind}, {size} documents",
+        "from": split.name,
+        "K": f"K = {n_components}",
+        "epsilon": f"epsilon {epsilon:g}",
+        "help": f"help: {name}",
+        "shown": int(np.count_nonzero(~model.weak_topics_)),
+        "echo": echo,
+        "spread": spread,
+    }
+
+
+def report_nulls(lines: list[dict]) -> None:
     print("| corpora without topics | fits | any shown | at most | topics shown |")
     print("| --- " * 5 + "|")
-    for i, (kind, size) in enumerate(itertools.product(options.kinds, options.docs)):
-        found = []
-        for seed in range(i * options.fits, (i + 1) * options.fits):
-            split, n_components, epsilon, name = choices[order[seed % len(order)]]
-            n_docs = None if size == "all" else int(size)
-            X = NULLS[kind](split.train[:n_docs], seed)
-            given = help_of(split, name, n_components)
-            model = fitted(X, n_components, epsilon, seed, **given)
-            found.append(np.count_nonzero(~model.weak_topics_))
-            if epsilon < np.inf:
-                echo, spread = of_documents(model)
-                echoes.append(echo)
-                spreads.append(spread)
-            for choice in (split.name, f"K = {n_components}", f"epsilon {epsilon:g}"):
-                by_choice[choice].append(found[-1])
-            by_choice[f"help: {name}"].append(found[-1])
-            by_choice["all"].append(found[-1])
-            if found[-1]:
-                what = (
-                    f"{kind}, {size}, {split.name}, {n_components}, {epsilon}, {name}"
-                )
-                print(f"shown {found[-1]}: {what}, seed {seed}", file=sys.stderr)
-        print_bound(f"{kind}, {size} documents", found)
-    for choice in sorted(by_choice):
-        print_bound(choice, by_choice[choice])
+    for choice in ("corpus", "from", "K", "epsilon", "help"):
+        found = defaultdict(list)
+        for line in lines:
+            found[line[choice]].append(line["shown"])
+        for title in sorted(found):
+            print_bound(title, found[title])
+    print_bound("all", [line["shown"] for line in lines])
     print(
         "\nWhat the documents have added themselves is confirmed at most "
-        f"{max(echoes):.1f} times, in the mean over the topics of a fit where it is "
-        "half of the noise or more. Their draw has at most "
-        f"{max(spreads):.0%} of the variance of the noise."
+        f"{max(line['echo'] for line in lines):.1f} times, in the mean over the topics "
+        "of a fit where it is half of the noise or more. Their draw has at most "
+        f"{max(line['spread'] for line in lines):.0%} of the variance of the noise."
     )
 
 
@@ -193,6 +217,21 @@ def rows_of(X) -> np.ndarray:
 NULLS = {"tokens": dealt_tokens, "entries": dealt_entries, "own": own_dirichlets}
 
 
+def level(splits, options) -> None:
+    """Fits without noise of a drawn corpus whose entries are dealt."""
+    X = make_topic_corpus(1500, 200, 4, random_state=0).data
+    z, found = [], []
+    for seed in range(options.fits):
+        given = {"max_iter": 40}
+        model = fitted(dealt_entries(X, seed), 8, math.inf, seed, **given)
+        z.append(model.topic_evidence_)
+        found.append(int(np.count_nonzero(~model.weak_topics_)))
+    print("| corpus without topics | fits | any shown | at most | topics shown |")
+    print("| --- " * 5 + "|")
+    print_bound("1,500 drawn documents, entries dealt, K = 8", found)
+    print(f"\nThe evidence has the mean {np.mean(z):.2f}, and deviates {np.std(z):.2f}.")
+
+
 # ---- corpora with topics -------------------------------------------------------------
 
 
@@ -221,13 +260,14 @@ def compare(rows, options, epsilons) -> None:
     print(f"| corpus | {' | '.join(f'epsilon {e:g}' for e in epsilons)} |")
     print("| --- " * (1 + len(epsilons)) + "|")
     total = np.zeros(4)
-    for title, split, n_components in rows:
+    for row, (title, split, n_components) in enumerate(rows):
         name = "vectors" if options.vectors else "none"
         given = help_of(split, name, n_components)
         cells = []
         for epsilon in epsilons:
             found = []
-            for seed in range(options.seeds):
+            # equal seeds would give the corpora the same noise
+            for seed in range(row * options.seeds, (row + 1) * options.seeds):
                 model = fitted(split.train, n_components, epsilon, seed, **given)
                 shown = ~model.weak_topics_
                 first = confirmed(model, split.test)
@@ -453,6 +493,15 @@ def report(points) -> None:
     claim, spread = np.exp(fit(names != ""))
     error = np.sqrt(np.mean(np.concatenate(apart) ** 2))
     print(f"\nCLAIM = {claim:.4f}, SPREAD = {spread:.2f}; error {error:.2f}")
+
+
+PARTS = {
+    "nulls": nulls,
+    "level": level,
+    "real": real,
+    "hard": hard,
+    "plan": expectations,
+}
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.stats import false_discovery_control, norm
+from scipy.stats import binom, false_discovery_control, norm
 
+from dplda import SubLDA
 from dplda.core._signal import FALSE_TOPICS, first_half, shown
 from dplda.datasets import make_topic_corpus
 from dplda.document._contributions import Documents, integer_shift
 from dplda.document._document_budget import CLIP, NORM
+from dplda.document._noisy_table import claim_of
+from dplda.document import _topic_test as topic_test
 from dplda.document._topic_test import Claim
 
 V, K = 60, 3
@@ -106,3 +109,41 @@ def test_halves_are_public_coins_of_the_round():
     assert (first_half(400, 7) == first_half(900, 7)[:400]).all()
     assert 0.4 < (first_half(4000, 7) != first_half(4000, 8)).mean() < 0.6
     assert 0.4 < first_half(4000, 7).mean() < 0.6
+
+
+# ---- without noise -------------------------------------------------------------------
+
+
+def dealt(X, rng):
+    """Entries dealt to the documents anew: no two words belong together."""
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    order = rng.permutation(X.nnz)
+    return sp.csr_array((X.data[order], (rows, X.indices[order])), shape=X.shape)
+
+
+def evidence_without_noise(claim, X):
+    """What every tenth document of X says of a claim."""
+    documents = Documents.from_counts(sp.csr_array(X), 8, 1)
+    norm = documents.longest()
+    return topic_test.tested_without_noise(documents, claim, norm, 0.1, 1).z
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_without_noise_the_evidence_of_documents_that_did_not_train_is_normal():
+    """A tenth of the corpora shows a topic, and no more: the level is attained."""
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(make_topic_corpus(1500, 200, 4, random_state=0).data)
+    trained = dealt(X, rng)
+    model = SubLDA(8, epsilon=math.inf, max_iter=20, random_state=0).fit(trained)
+    claim = claim_of(model._released, 1)
+    n = 60
+    z = np.array([evidence_without_noise(claim, dealt(X, rng)) for _ in range(n)])
+    assert abs(z.mean()) < 4 / z.size**0.5
+    assert z.std() == pytest.approx(1, abs=0.15)
+    assert np.count_nonzero([shown(each).any() for each in z]) <= binom.isf(
+        1e-3, n, FALSE_TOPICS
+    )
+    # copies of a document in all blocks agree, whatever it says
+    copies = [sp.csr_array(sp.vstack([dealt(X, rng)[:30]] * 50)) for _ in range(4)]
+    assert np.std([evidence_without_noise(claim, X) for X in copies]) > 2

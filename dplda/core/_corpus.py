@@ -389,13 +389,20 @@ def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
         )
 
 
-def warn_of_equal_rows(X: sp.csr_array) -> None:
+def row_keys(X: sp.csr_array) -> npt.NDArray[np.float64]:
+    """A number for each row, (n_docs,): equal for equal rows, 0 without words; private.
+
+    They are sums of numbers of which no other sums are equal, one for each word.
+    """
+    keys: npt.NDArray[np.float64] = X @ np.sqrt(np.arange(X.shape[1]) + np.pi)
+    return keys
+
+
+def warn_of_equal_rows(keys: npt.NDArray[np.float64]) -> None:
     """Tell the person at the keyboard that many documents are copies of another one.
 
-    Equal rows have equal sums of numbers of which no other sums are equal, one for each
-    word.
+    `keys` (n_docs,) are the `row_keys`.
     """
-    keys = X @ np.sqrt(np.arange(X.shape[1]) + np.pi)
     keys = keys[keys > 0]
     n_copies = len(keys) - len(np.unique(keys))
     if COPIES * n_copies > len(keys):

@@ -16,6 +16,7 @@ from dplda.core._corpus import (
     check_counts,
     check_shards,
     public_tables,
+    row_keys,
     unit_of,
     warn_of_equal_rows,
 )
@@ -557,7 +558,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             return ShardedDocuments(X, int(self.n_components), self.n_jobs)
         counts = check_counts(self, X, reset=reset)
         if tell_of_copies:
-            warn_of_equal_rows(counts)
+            warn_of_equal_rows(row_keys(counts))
         users = None if user_ids is None else number_users(user_ids, counts.shape[0])
         return Documents.from_counts(counts, int(self.n_components), self.n_jobs, users)
 

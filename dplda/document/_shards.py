@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse as sp
 
-from dplda.core._corpus import warn_of_empty_rows
+from dplda.core._corpus import row_keys, warn_of_empty_rows, warn_of_equal_rows
 from dplda.datasets._shards import CountShards, Shard
 from dplda.document._contributions import Documents
 from dplda.document._dask import Client, DaskEngine
@@ -43,9 +43,9 @@ class Lane:
     n_components: int
     n_jobs: int | None
 
-    def n_empty(self) -> int:
-        """The number of documents without a word."""
-        return sum(_check(self.fit, shard, shard.state()) for shard in self.shards)
+    def row_keys(self) -> np.ndarray:
+        """The `row_keys` of all documents; their files are checked."""
+        return _joined(row_keys(documents.X) for documents in self._visits())
 
     def rescale(self, weight: np.ndarray, norm: float) -> list[np.ndarray]:
         """The scales of units, for each shard."""
@@ -149,12 +149,12 @@ class Lane:
 
 
 @lru_cache(maxsize=2**16)
-def _check(fit: str, shard: Shard, state: tuple[int, ...]) -> int:
+def _check(fit: str, shard: Shard, state: tuple[int, ...]) -> None:
     """Check a file in a state, once in a fit.
 
     What changes meanwhile has another state.
     """
-    return shard.check()
+    shard.check()
 
 
 def _these(documents: Documents, units: np.ndarray | None) -> np.ndarray:
@@ -237,8 +237,9 @@ class ShardedDocuments:
             )
             self._lanes.append(LaneTasks(slice(begin, end), lane))
         # an error here cancels the charge: nothing is released yet
-        n_empty = sum(self._results(Lane.n_empty))
-        warn_of_empty_rows(n_empty, self._corpus.shape[0])
+        keys = _joined(self._results(Lane.row_keys))
+        warn_of_empty_rows(np.count_nonzero(keys == 0), len(keys))
+        warn_of_equal_rows(keys)
 
     def rescale(self, weight: np.ndarray, norm: float) -> None:
         message = self._sent(weight)
