@@ -1,6 +1,6 @@
-"""Coherence, diversity, stability and weakness of topics against epsilon; a picture.
+"""Coherence, diversity, stability and weakness of topics against epsilon.
 
-``python benchmarks/reading_topics.py [--seeds 3] [--picture docs/images/topics.png]``
+``python benchmarks/reading_topics.py [--seeds 3]``
 ``python benchmarks/reading_topics.py --weak [--corpora kos ...] [--epsilons 1 2 4]
 [--topics 20] [--planned]`` ``python benchmarks/reading_topics.py --stability BEFORE
 AFTER``
@@ -35,13 +35,11 @@ from pathlib import Path
 import numpy as np
 from corpora import LOADERS, load
 from docstrings import load_docstrings, python_words
-from scipy.cluster.hierarchy import dendrogram, linkage
 from scipy.spatial.distance import cdist
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 
 from dplda import GibbsLDA, SubLDA, plan
-from dplda.displays import top_words
 from dplda.metrics import coherence, match_topics, topic_diversity
 from dplda.privacy import LowSignalWarning, SeededNoiseWarning
 
@@ -298,44 +296,9 @@ def qualities(tables, masks, X):
     ]
 
 
-def picture(private, public, names, path):
-    """A tree of the topics of one model, next to their coherence."""
-    import matplotlib.pyplot as plt
-
-    model = SubLDA(K, epsilon=4.0, random_state=0).fit(private)
-    labels = [" ".join(words) for words in top_words(model, names, 4)]
-    values = coherence(model.components_, public)
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(9, 5.2), layout="constrained", width_ratios=(1.2, 1)
-    )
-    topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
-    tree = dendrogram(
-        linkage(np.sqrt(topics / 2), "average"),
-        labels=labels,
-        orientation="left",
-        ax=left,
-        color_threshold=0,
-        above_threshold_color="#0072B2",
-        leaf_font_size=9,
-    )
-    left.set_xlabel("Hellinger distance at which topics are joined")
-    place = 5 + 10 * np.arange(K)  # of the leaves
-    right.barh(place, values[tree["leaves"]], height=6, color="#0072B2")
-    right.set_ylim(left.get_ylim())
-    right.set_yticks([])
-    right.set_xlabel("c_npmi in public reference texts")
-    for axes in (left, right):
-        axes.spines[["top", "right", "left"]].set_visible(False)
-    figure.suptitle(
-        f"SubLDA, {K} topics, epsilon = 4 for one document", ha="left", x=0.01
-    )
-    figure.savefig(path, dpi=100)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--picture", help="file for the picture")
     parser.add_argument(
         "--weak", action="store_true", help="weak topics against the others"
     )
@@ -368,8 +331,6 @@ def main() -> None:
         "words\n"
     )
     table(private, public, options.seeds)
-    if options.picture:
-        picture(private, public, names, options.picture)
 
 
 if __name__ == "__main__":

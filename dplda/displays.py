@@ -1,5 +1,6 @@
-"""Topics of fitted models as lists and pictures: functions of released values."""
+"""Topics of fitted models as lists and pages: functions of released values."""
 
-from dplda.reading._displays import plot_topics, top_words
+from dplda.reading._displays import top_words
+from dplda.release._released_model import report
 
-__all__ = ["plot_topics", "top_words"]
+__all__ = ["report", "top_words"]

@@ -1,9 +1,7 @@
-"""The displays, by what is on the figure."""
+"""Lists of topics: which words, which order, which marks."""
 
 import dataclasses
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,21 +16,8 @@ from sklearn.utils import estimator_html_repr
 from dplda import GibbsLDA, SubLDA, load_release, save_release
 from dplda.__main__ import main
 from dplda.datasets import make_topic_corpus
-from dplda.displays import plot_topics, top_words
+from dplda.displays import top_words
 from dplda.privacy import LowSignalWarning
-
-matplotlib = pytest.importorskip("matplotlib")
-ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(autouse=True)
-def plt():
-    """pyplot without a screen; figures are closed afterwards."""
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    yield plt
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +30,6 @@ def model(counts):
     return SubLDA(n_components=4, epsilon=4.0, delta=1e-5, max_iter=5).fit(counts)
 
 
-@pytest.fixture(scope="module")
-def baseline(counts):
-    return GibbsLDA(n_components=4, max_iter=20, random_state=0).fit(counts)
-
-
 class Table(BaseEstimator):
     """A fitted model of which only the table matters."""
 
@@ -59,13 +39,6 @@ class Table(BaseEstimator):
 
     def fit(self, X):
         return self
-
-
-def drawn(figure):
-    """The words of each chart."""
-    return [
-        [label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes
-    ]
 
 
 def names(n_words):
@@ -92,10 +65,6 @@ def test_words_have_the_names_that_the_model_or_the_caller_gives(model, counts):
     frame = pd.DataFrame(counts.toarray(), columns=names(40))
     fitted = GibbsLDA(n_components=2, max_iter=2, random_state=0).fit(frame)
     assert set(top_words(fitted, n_top_words=40)[0]) == set(names(40))
-    words = ["$\\undefined$", "a$b$"]  # no formulas
-    figure = plot_topics(Table([[1.0, 2.0]]), words, 2)
-    figure.canvas.draw()
-    assert set(drawn(figure)[0]) == set(words)
 
 
 def test_a_pipeline_shows_its_topics_with_its_words():
@@ -113,80 +82,33 @@ def test_a_pipeline_shows_its_topics_with_its_words():
             frozenset({"sea", "ship"}),
             frozenset({"oven", "bread"}),
         }
-        in_picture = drawn(plot_topics(pipeline, n_top_words=2))
-        assert sorted(map(sorted, in_picture)) == sorted(map(sorted, found))
     with pytest.raises(
         TypeError, match="a pipeline with one as a step, got countvectorizer"
     ):
         top_words(make_pipeline(words).fit(texts))
 
 
-def test_the_title_states_the_guarantee(model, baseline):
-    private = plot_topics(model).get_suptitle()
-    stated = f"epsilon = {model.epsilon_:.4g} at delta = 1e-05 for one document"
-    assert private == f"SubLDA, 4 topics, {stated} (topics without their words)"
-    assert plot_topics(baseline).get_suptitle() == "GibbsLDA, 4 topics, not private"
-    table = Table([[1.0]])
-    table.estimator_name_ = "PublishedSubLDA"  # a release has the name of the class
-    assert plot_topics(table).get_suptitle() == "PublishedSubLDA, 1 topics"
+def test_what_is_no_model_or_has_other_words_is_refused(model):
+    with pytest.raises(ValueError, match=r"the 40 words .* got 3; pass vectorizer"):
+        top_words(model, ["a", "b", "c"])
+    with pytest.raises(TypeError, match=r"^expected a fitted topic model, got list$"):
+        top_words(["a diagnosis of Ann"])
+    with pytest.raises(NotFittedError):
+        top_words(GibbsLDA())
 
 
-def test_topics_are_those_chosen_and_others_are_refused(model, monkeypatch):
-    chosen = drawn(plot_topics(model, names(40), 3, topics=[2, 0]))
-    listed = top_words(model, names(40), 3)
-    assert [set(words) for words in chosen] == [set(listed[2]), set(listed[0])]
-    for topics, error in [
-        ([], ValueError),
-        ([4], ValueError),
-        ([-1], ValueError),
-        ([0.0], TypeError),
-    ]:
-        with pytest.raises(error, match="topics must"):
-            plot_topics(model, topics=topics)
-    for show in (top_words, plot_topics):
-        with pytest.raises(ValueError, match=r"the 40 words .* got 3; pass vectorizer"):
-            show(model, ["a", "b", "c"])
-        with pytest.raises(
-            TypeError, match=r"^expected a fitted topic model, got list$"
-        ):
-            show(["a diagnosis of Ann"])
-        with pytest.raises(NotFittedError):
-            show(GibbsLDA())
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(
-        ImportError, match="needs matplotlib; install it with: pip install"
-    ):
-        plot_topics(model)
-
-
-def test_words_that_are_noise_are_gray():
+def test_words_that_are_noise_have_a_question_mark():
     model = Table([[90, 80, 85, 95, 10, 12], [10, 12, 11, 10, 90, 84]])
-    model.components_std_ = np.full(6, 1.0)  # the words of topic 1 but two
-    figure = plot_topics(model, list("abcdef"), 6)
-    for axes, n_gray in zip(figure.axes, (2, 4)):
-        colors = [matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.patches]
-        assert colors.count("#8c8c8c") == n_gray
-        labels = axes.get_yticklabels()
-        gray = [label.get_text() for label in labels if label.get_color() == "#8c8c8c"]
-        assert len(gray) == n_gray
-    assert {"e", "f"} == {
-        label.get_text()
-        for label in figure.axes[0].get_yticklabels()
-        if label.get_color() == "#8c8c8c"
-    }
+    model.components_std_ = np.full(6, 1.0)
     marked = top_words(model, list("abcdef"), 6, mark_noise=True)
-    assert sorted(word for word in marked[1] if "?" in word) == ["a?", "b?", "c?", "d?"]
+    noise = [sorted(word for word in words if "?" in word) for words in marked]
+    assert noise == [["e?", "f?"], ["a?", "b?", "c?", "d?"]]
 
 
 def test_topics_come_in_the_order_of_their_shares_and_weak_ones_last(capsys, tmp_path):
     model = Table([[1.0, 2.0], [3.0, 3.0], [0.5, 0.5]])
     model.topic_evidence_ = np.array([1.0, 3.0, 9.0])
     model.weak_topics_ = np.array([True, False, False])
-    assert [axes.get_title(loc="left") for axes in plot_topics(model).axes] == [
-        "topic 1 (60.0%)",
-        "topic 2 (10.0%)",
-        "topic 0? (30.0%)",
-    ]
     fitted = SubLDA(3, epsilon=1.0, max_iter=1).fit(np.ones((9, 2)))
     for name in ("components_", "topic_evidence_", "weak_topics_"):
         setattr(fitted, name, getattr(model, name))
@@ -212,8 +134,6 @@ def test_topics_that_were_not_tested_say_so_on_every_surface(capsys, tmp_path):
     assert np.isnan(again.topic_evidence_).all()
     assert main(["topics", str(tmp_path / "topics.dplda")]) == 0
     assert "topics are not tested" in capsys.readouterr().out.replace("\n", " ")
-    (legend,) = plot_topics(model).legends
-    assert "topics are not tested" in legend.get_title().get_text().replace("\n", " ")
 
 
 HOSTILE = [
@@ -227,7 +147,7 @@ HOSTILE = [
 
 
 def test_hostile_words_and_cards_of_a_file_do_nothing(tmp_path, capsys):
-    """On a terminal, in pictures, in Markdown, and in a page."""
+    """On a terminal, in Markdown, and in the box of a notebook."""
     X = make_topic_corpus(300, 6, 2, random_state=0).data
     hostile = (
         "x <img src=https://a.example/t.png> [c](javascript:d) "
@@ -240,15 +160,10 @@ def test_hostile_words_and_cards_of_a_file_do_nothing(tmp_path, capsys):
     save_release(model, tmp_path / "m", vocabulary=HOSTILE)
     released = load_release(tmp_path / "m")
     card = released.privacy_
-    assert (
-        main(["topics", str(tmp_path / "m"), "--picture", str(tmp_path / "m.svg")]) == 0
-    )
+    assert main(["topics", str(tmp_path / "m")]) == 0
     printed = capsys.readouterr().out
     assert all(letter.isprintable() for letter in printed.replace("\n", ""))
     assert "<img" in printed  # a terminal shows it as it is
-    drawn = (tmp_path / "m.svg").read_text("utf-8")
-    assert "<img" not in drawn
-    assert "<script" not in drawn
     page = estimator_html_repr(released)
     assert not re.search(
         r"<(img|script(?!>\s)|b>)[^>]*(onerror|alert|a\.example)", page

@@ -115,7 +115,7 @@ GUIDES = [
     "index",
 ]
 # their blocks run where they are
-OPTIONAL = ("distributed", "flwr", "mlflow", "pyLDAvis")
+OPTIONAL = ("distributed", "flwr", "mlflow")
 
 
 def runs_here(code):

@@ -28,7 +28,7 @@ from dplda import (
 )
 from dplda.audit import audit_epsilon
 from dplda.datasets import load_public_vocabulary, make_topic_corpus
-from dplda.displays import plot_topics, top_words
+from dplda.displays import top_words
 from dplda.federated import (
     IFTMMaster,
     IFTMParty,
@@ -444,7 +444,6 @@ ENTRIES = [
     (FITTED.transform, {"X": COUNTS}),
     (FITTED.privacy_.epsilon_at, {"delta": 1e-5}),
     (top_words, {"estimator": FITTED, "feature_names": WORDS, "n_top_words": 2}),
-    (plot_topics, {"estimator": FITTED, "feature_names": WORDS, "topics": [0]}),
     (save_release, {"model": FITTED, "path": "saved", "vocabulary": WORDS}),
     (load_release, {"path": "saved"}),
     (published.recover_counts, {"sent_model": TABLE, "topic_word_prior": 0.0}),

@@ -236,6 +236,8 @@ def test_the_file_holds_these_values_and_no_others(X, path, tmp_path):
         "vocabulary",
         "vectorizer",
         "guarantee",
+        "names",
+        "counted_as",
     }
     hidden = {
         "random_state",

@@ -6,12 +6,13 @@ The same 9,790 texts, the same model, three budgets. Epsilon is the total that t
 training may cost one document. A smaller one means more noise in every count.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda import SubLDA
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
-from dplda.displays import plot_topics
+from dplda.displays import top_words
 
 texts = load_wordnet_glosses().data
 vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(2000))  # a public list
@@ -21,16 +22,22 @@ words = vectorizer.get_feature_names_out()
 # %%
 # Epsilon 1
 # ---------
-# A bar is the probability of a word in the topic, a tick that in all topics. Words that
-# do not stand out of the noise are gray. A question mark means: not shown to be more
-# than noise. The display draws the largest of the other topics first.
+# A question mark at a topic means: not shown to be more than noise. At a word it means
+# that the word does not stand out of the noise. The bars are the evidence of all
+# topics, and the gray ones are not shown to be more than noise.
 
 
 def fit_and_draw(epsilon):
     model = SubLDA(20, epsilon=epsilon).fit(X)
     sizes = model.components_.sum(axis=1)
-    first = np.lexsort((-sizes, model.weak_topics_))[:4]
-    plot_topics(model, words, n_top_words=8, topics=first)
+    order = np.lexsort((-sizes, model.weak_topics_))
+    listed = top_words(model, words, 8, mark_noise=True)
+    for k in order[:4]:
+        print("?" if model.weak_topics_[k] else " ", " ".join(listed[k]))
+    _, ax = plt.subplots(figsize=(7, 2.5), layout="constrained")
+    colors = np.where(model.weak_topics_[order], "0.7", "#0072B2")
+    ax.bar(range(20), model.topic_evidence_[order], color=colors)
+    ax.set(title=f"epsilon {epsilon:g}: evidence, z", xlabel="topics", xticks=[])
     print(f"{np.count_nonzero(~model.weak_topics_)} of 20 topics are shown to be there")
     print(f"a cell has {model.signal_to_noise_:.2f} times its noise")
 

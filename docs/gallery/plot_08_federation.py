@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
-from dplda.displays import plot_topics
+from dplda.displays import top_words
 from dplda.federated import IFTMMaster, IFTMParty, run_rounds
 from dplda.metrics import held_out_perplexity
 
@@ -36,7 +36,8 @@ print(master.round_, "rounds,", len(master.components_), "topics")
 
 # %%
 model = master.released_model()
-plot_topics(model, words, n_top_words=8, topics=range(4))
+for topic in top_words(model, words, 8)[:4]:
+    print(" ".join(topic))
 
 # %%
 # Alone and together

@@ -12,7 +12,7 @@ import numpy as np
 
 from dplda import LPLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
-from dplda.displays import plot_topics
+from dplda.displays import top_words
 
 X = make_topic_corpus(
     n_docs=20_000, n_words=40, n_components=4, doc_length=5, random_state=0
@@ -38,7 +38,8 @@ print(f"a bit is reported wrongly with probability {owner.flip_probability_:.2f}
 # With `randomized=False`, the estimator plays owners and server in one process.
 
 model = LPLDA(4, epsilon=16.0, max_doc_words=4, randomized=False).fit(X)
-plot_topics(model, n_top_words=8)
+for topic in top_words(model, n_top_words=8, mark_noise=True):
+    print(" ".join(topic))
 
 # %%
 # Many reports are needed

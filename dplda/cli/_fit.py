@@ -68,6 +68,12 @@ def add_commands(add_parser: AddParser) -> None:
         help="new file of the model, which may be published (default: %(default)s)",
     )
     add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="also write a page about the model, which may be published (HTML)",
+    )
+    add(
         "--yes",
         action="store_true",
         help="spend the budget without asking, as without a terminal",
@@ -176,9 +182,10 @@ def _fit(options: argparse.Namespace) -> int:
     check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
     if options.texts is not None:
         choose_ledger(options)
-    check_output(
-        options.out, options.texts, options.ledger, options.public_texts, is_new=True
-    )
+    inputs = (options.texts, options.ledger, options.public_texts)
+    check_output(options.out, *inputs, is_new=True)
+    if options.report is not None:
+        check_output(options.report, options.out, *inputs)
     public: list[str] = []
     if options.public_texts:
         public = texts_of(options, options.public_texts).texts
@@ -222,6 +229,9 @@ def _fit(options: argparse.Namespace) -> int:
                 "you publish."
             )
             show_card(model.privacy_.summary())
+            if options.report is not None:
+                model.report(options.report)
+                say(f"Page: {options.report}. It may be published.")
             sys.stdout.flush()  # a reader that has ended is noticed here
     return 0
 

@@ -1,4 +1,4 @@
-"""What several commands share, and the commands ``dplda topics`` and ``transform``."""
+"""What several commands share, and ``dplda topics``, ``report`` and ``transform``."""
 
 from __future__ import annotations
 
@@ -144,14 +144,42 @@ def show_card(card: str) -> None:
 
 
 def add_commands(add_parser: AddParser) -> None:
-    """Add the options of ``dplda topics`` and ``dplda transform``."""
+    """Add the options of ``dplda topics``, ``report`` and ``transform``."""
     parser = add_parser(
         "topics", help="print the topics and the guarantee of a published model"
     )
     parser.set_defaults(command=_topics)
     parser.add_argument("model", type=Path, help=MODEL)
+    parser = add_parser(
+        "report",
+        help="write a page about a published model, for readers who install nothing",
+        description="Write one HTML page of a published model, and of published "
+        "counts. It may be published like them, and loads nothing from any network.",
+    )
+    parser.set_defaults(command=_report)
+    parser.add_argument("model", type=Path, help=MODEL)
     parser.add_argument(
-        "--picture", type=Path, metavar="FILE", help="draw the topics to this file"
+        "--out",
+        type=Path,
+        metavar="FILE",
+        default=Path("topics.html"),
+        help="HTML file to write (default: %(default)s)",
+    )
+    parser.add_argument("--title", default="Topics of private texts", help="heading")
+    parser.add_argument("--about", default="", help="a paragraph of the publisher")
+    parser.add_argument(
+        "--names",
+        type=Path,
+        metavar="FILE",
+        help="names of topics: a line with number and name for each, such as 5,Heart",
+    )
+    parser.add_argument(
+        "--counts",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="files of counts by group of the same model",
     )
     parser = add_parser(
         "transform",
@@ -173,9 +201,36 @@ def _topics(options: argparse.Namespace) -> None:
     model = dplda.load_release(options.model)
     show_topics(model)
     show_card(str(model.privacy_))
-    if options.picture is not None:
-        dplda.displays.plot_topics(model).savefig(options.picture)
-        say(f"Picture: {options.picture}")
+
+
+def _report(options: argparse.Namespace) -> None:
+    check_output(options.out, options.model, options.names, *options.counts)
+    model = dplda.load_release(options.model)
+    names = {} if options.names is None else _names_in(options.names)
+    model.report(
+        options.out,
+        title=options.title,
+        about=options.about,
+        names=names,
+        counts=[dplda.load_counts(path) for path in options.counts],
+    )
+    say(f"Page: {options.out}. It may be published.")
+
+
+def _names_in(path: Path) -> dict[int, str]:
+    """Names of topics by their rows, of a file with both in each line."""
+    names = {}
+    for number, line in enumerate(path.read_text("utf-8-sig").splitlines(), start=1):
+        row, _, name = line.partition(",")
+        if not line.strip():
+            continue
+        if not (row.strip().isdecimal() and name.strip()):
+            raise ValueError(
+                f"{path}, line {number} must be the number of a topic, a comma and its "
+                "name, such as 5,Heart"
+            )
+        names[int(row)] = name.strip()
+    return names
 
 
 def _transform(options: argparse.Namespace) -> None:

@@ -107,10 +107,10 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
             assumptions = [each for each in assumptions if each != COLUMNS]
         origins = _known(origins)
     delta = max(part.delta for part in parts)
-    charged = [_charged(part) for part in parts]
-    events = [event for own, _ in charged for event in own]
+    paid = [charged(part) for part in parts]
+    events = [event for own, _ in paid for event in own]
     events += [NonPrivate() for _ in leaks]
-    distance = math.fsum(own for _, own in charged)
+    distance = math.fsum(own for _, own in paid)
     return Guarantee(
         unit=parts[0].unit,
         relation=parts[0].relation,
@@ -207,7 +207,7 @@ def _check_alike(parts: list[Guarantee]) -> None:
             )
 
 
-def _charged(part: Guarantee) -> tuple[tuple[Event, ...], float]:
+def charged(part: Guarantee) -> tuple[tuple[Event, ...], float]:
     """The events of a step, or its statement if larger, and their distance.
 
     If the statement is larger, the events are not all.

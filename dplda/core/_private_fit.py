@@ -531,6 +531,14 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
     )
 
 
+def noise_of_sum(epsilon: float, delta: float) -> Any:
+    """The noise of one sum that costs `epsilon` at `delta`, both checked."""
+    check_delta(delta, SMALLEST_DELTA)
+    if epsilon != math.inf:
+        check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+    return gaussian_noise(epsilon, None, delta)
+
+
 def release_sum(
     read: Callable[[], Any],
     *,
@@ -553,42 +561,66 @@ def release_sum(
     standard deviation `noise_scale` of the guarantee. ``docs/proofs_document.md`` has
     the proofs.
     """
-    delta = check_delta(delta, SMALLEST_DELTA)
-    if epsilon != math.inf:
-        check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
-    mechanism = gaussian_noise(epsilon, None, delta)  # public
-    radius = MAX_RADIUS if mechanism.exact else mechanism.radius  # public
+    mechanism = noise_of_sum(epsilon, delta)  # public
     streams = Streams.from_random_state(random_state)  # secret
     warn_if_seeded(name, streams.seeded and not mechanism.exact)
-    plan = [(step, mechanism.event)]  # public
-    cell = norm / radius
     with Charge(
-        plan,
+        [(step, mechanism.event)],
         label=name,
         unit=charged_unit(user_ids, unit),
         ledger=ledger,
         seeded=streams.seeded,
     ) as charge:
-        total = sum_clipped(read(), norm, radius)  # private
-        # One unit moves `total` by at most `radius` in L2: it has one row, which no
-        # other unit enters, and `sum_clipped` checks the length of each row in
-        # integers.
-        noise = "exact" if mechanism.exact else "with discrete Gaussian noise"
-        guarantee = make_guarantee(
-            charge.events,
-            charge=charge,
-            delta=delta,
-            unit=unit,
-            relation=RELATIONS[unit],
-            mechanism=f"{step}, {noise}",
-            sensitivity=norm,
-            noise_scale=mechanism.scale * cell,
-            seeded=streams.seeded,
-            assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
-            trusted=TRUSTED_PROCESS,
-            theorem="docs/proofs_document.md",
-        )
+        total = sum_of_rows(read(), mechanism, norm)  # private
+        guarantee = guarantee_of_sum(mechanism, charge, step, norm, delta, unit)
         charge.begin()
-        curator = Curator(charge, streams)
-        noisy = curator.release(total, mechanism, label=step, round=0)  # public
-    return noisy * cell, guarantee
+        noisy = release_total(total, mechanism, charge, streams, step, norm)
+    return noisy, guarantee
+
+
+def sum_of_rows(rows: Any, mechanism: Any, norm: float) -> np.ndarray:
+    """The sum of rows of units, in the integers of a mechanism. Private.
+
+    One unit moves it by at most the radius in L2: it has one row, which no other unit
+    enters, and `sum_clipped` checks the length of each row in integers.
+    """
+    return sum_clipped(rows, norm, _radius(mechanism))
+
+
+def guarantee_of_sum(
+    mechanism: Any, charge: Charge, step: str, norm: float, delta: float, unit: str
+) -> Guarantee:
+    """What the release of a sum costs, by itself."""
+    noise = "exact" if mechanism.exact else "with discrete Gaussian noise"
+    return make_guarantee(
+        [mechanism.event],
+        charge=charge,
+        delta=delta,
+        unit=unit,
+        relation=RELATIONS[unit],
+        mechanism=f"{step}, {noise}",
+        sensitivity=norm,
+        noise_scale=mechanism.scale * norm / _radius(mechanism),
+        seeded=charge.seeded,
+        assumptions=(PUBLIC_MODEL, ROWS_OF_A_UNIT[unit]),
+        trusted=TRUSTED_PROCESS,
+        theorem="docs/proofs_document.md",
+    )
+
+
+def release_total(
+    total: np.ndarray,
+    mechanism: Any,
+    charge: Charge,
+    streams: Streams,
+    step: str,
+    norm: float,
+) -> np.ndarray:
+    """The sum with noise, for a charge that has begun, of which it is the next step."""
+    curator = Curator(charge, streams, plan=[(step, mechanism.event)])
+    noisy = curator.release(total, mechanism, label=step, round=0)  # public
+    return noisy * (norm / _radius(mechanism))
+
+
+def _radius(mechanism: Any) -> int:
+    return MAX_RADIUS if mechanism.exact else mechanism.radius

@@ -89,18 +89,18 @@ class Stated(Protocol):
 
 def summary(guarantee: Stated) -> str:
     """The first lines: who is protected, how much, and what is not."""
-    return _plain(_first_rows(guarantee))
+    return _plain(first_rows(guarantee))
 
 
 def text(guarantee: Stated) -> str:
     """All lines, with an empty one after the first ones."""
-    return f"{summary(guarantee)}\n\n{_plain(_other_rows(guarantee))}"
+    return f"{summary(guarantee)}\n\n{_plain(other_rows(guarantee))}"
 
 
 def markdown(guarantee: Stated) -> str:
     """A table with one row for each line."""
     lines = ["| | |", "| --- | --- |"]
-    for label, words in (*_first_rows(guarantee), *_other_rows(guarantee)):
+    for label, words in (*first_rows(guarantee), *other_rows(guarantee)):
         cell = escaped(words, "markdown")
         if label == "theorem":
             page = quote(words.removeprefix("docs/"), safe="/#")
@@ -120,7 +120,7 @@ def _is_private(guarantee: Stated) -> bool:
     return guarantee.epsilon < math.inf
 
 
-def _first_rows(guarantee: Stated) -> Iterator[Row]:
+def first_rows(guarantee: Stated) -> Iterator[Row]:
     unit = guarantee.unit
     if not _is_private(guarantee):
         yield "protects", f"no {unit}: there is no privacy guarantee"
@@ -139,7 +139,7 @@ def _first_rows(guarantee: Stated) -> Iterator[Row]:
     yield "not covered", NOT_COVERED
 
 
-def _other_rows(guarantee: Stated) -> Iterator[Row]:
+def other_rows(guarantee: Stated) -> Iterator[Row]:
     private = _is_private(guarantee)
     if private:
         yield from _meaning(guarantee)

@@ -1,1 +1,1 @@
-"""What is read of fitted models: words, pictures, scores and counts of topics."""
+"""What is read of fitted models: words, scores and counts of topics."""

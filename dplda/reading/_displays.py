@@ -1,19 +1,14 @@
-"""Topics of fitted models as lists and pictures: functions of released values."""
+"""Topics of fitted models as lists: functions of released values."""
 
 from __future__ import annotations
 
-import math
-import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
 
-from dplda.core._pipeline import pipeline_guarantee
-from dplda.core._private_fit import UNKNOWN_WORDS
-from dplda.core._signal import MEANING, NOT_TESTED, standing_words
+from dplda.core._signal import standing_words
 from dplda.core._texts import (
     check_model,
     column_words,
@@ -21,18 +16,7 @@ from dplda.core._texts import (
     words_after,
     words_of,
 )
-from dplda.leaf._checks import check_integer, escaped
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-# Okabe and Ito's, which color-blind readers can distinguish
-COLORS = ("#0072B2", "#D55E00")
-GRAY = "#595959"
-LIGHT_GRAY = "#8c8c8c"
-BAR = "probability in the topic"
-COLUMNS = 4  # of small charts next to each other
+from dplda.leaf._checks import check_integer
 
 
 class TopicRow(TypedDict):
@@ -197,160 +181,3 @@ def list_topics(
 
 def _word_probabilities(components: np.ndarray) -> np.ndarray:
     return components / components.sum(axis=1, keepdims=True)
-
-
-def _title(estimator: BaseEstimator) -> str:
-    """Class, number of topics, and the guarantee of the steps up to the model."""
-    steps = _steps(estimator)
-    model = steps[-1][1]
-    # of a release, what was trained
-    kind = getattr(model, "estimator_name_", type(model).__name__)
-    name = f"{kind}, {len(model.components_)} topics"
-    if not hasattr(model, "privacy_"):
-        return name
-    privacy = model.privacy_ if len(steps) == 1 else pipeline_guarantee(Pipeline(steps))
-    if math.isinf(privacy.epsilon):
-        return f"{name}, not private"
-    title = (
-        f"{name}, epsilon = {privacy.epsilon:.4g} at delta = {privacy.delta:.2g} for "
-        f"one {privacy.unit}"
-    )
-    if UNKNOWN_WORDS[0] in privacy.provenance:
-        title += " (topics without their words)"
-    if privacy.seeded:
-        title += " (seeded noise)"
-    return title
-
-
-def plot_topics(
-    estimator: BaseEstimator,
-    feature_names: Sequence[str] | Mapping[str, int] | None = None,
-    n_top_words: int = 10,
-    *,
-    topics: Sequence[int] | None = None,
-) -> Figure:
-    """Draw the top words of topics, one small bar chart for each topic.
-
-    A bar shows a word's probability in the topic, and a tick that in all topics. A word
-    that does not stand out of the noise is gray. A question mark follows the name of a
-    topic that is not shown to be more than noise (`weak_topics_`). The title states the
-    guarantee.
-
-    Parameters
-    ----------
-    estimator, feature_names, n_top_words : object
-        As in `top_words`.
-    topics : sequence of int, default=None
-        The topics to draw, in this order. None draws all topics by their shares, those
-        of `weak_topics_` last.
-
-    Returns
-    -------
-    figure : matplotlib Figure
-        A figure of pyplot. Its `axes` are the charts.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
-    ValueError
-        If `feature_names` has the wrong length, or if `topics` is empty or names a
-        topic that does not exist.
-
-    Examples
-    --------
-    >>> from dplda import GibbsLDA
-    >>> from dplda.displays import plot_topics
-    >>> model = GibbsLDA(n_components=2, max_iter=50).fit([[9, 7, 1, 0], [0, 1, 5, 8]])
-    >>> plot_topics(model).savefig("topics.svg")  # doctest: +SKIP
-    """
-    model, names = _with_names(estimator, feature_names)
-    components = model.components_
-    order, weak = in_order(model)
-    chosen = order.tolist() if topics is None else list(topics)
-    if not chosen:
-        raise ValueError("topics must name at least one topic; None draws all of them")
-    chosen = [check_integer("topics", k, 0, len(weak) - 1) for k in chosen]
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "plot_topics needs matplotlib; install it with: pip install matplotlib"
-        ) from error
-    columns = min(COLUMNS, len(chosen))
-    rows = math.ceil(len(chosen) / columns)
-    figure = plt.figure(figsize=(3.0 * columns, 2.7 * rows + 0.9), layout="constrained")
-    figure.suptitle(_title(estimator), parse_math=False)
-    best = rank_words(components, n_top_words)
-    noise = _noise(model)
-    share = components.sum(axis=1) / components.sum()
-    marginal = components.sum(axis=0) / components.sum()
-    probability = _word_probabilities(components)
-    for place, topic in enumerate(chosen, start=1):
-        axes = figure.add_subplot(rows, columns, place)
-        mark = "?" if weak[topic] else ""
-        axes.set_title(
-            f"topic {topic}{mark} ({share[topic]:.1%})", fontsize=11, loc="left"
-        )
-        likeliest_first = np.argsort(-probability[topic, best[topic]], kind="stable")
-        words = best[topic][likeliest_first]
-        _draw_words(
-            axes,
-            [escaped(names[v]) for v in words],
-            probability[topic, words],
-            marginal[words],
-            noise[topic, words],
-        )
-    explained = "In parentheses: the topic's share of all words. "
-    if hasattr(model, "weak_topics_"):
-        explained += MEANING if is_tested(model) else NOT_TESTED
-    handles, labels = axes.get_legend_handles_labels()
-    legend = dict(zip(labels[::-1], handles[::-1]))
-    # the first bar may be gray
-    legend[BAR] = plt.Rectangle((0, 0), 1, 1, color=COLORS[0])
-    if noise[np.array(chosen)[:, None], best[chosen]].any():
-        legend["does not stand out"] = plt.Rectangle((0, 0), 1, 1, color=LIGHT_GRAY)
-    figure.legend(
-        legend.values(),
-        legend.keys(),
-        loc="outside lower center",
-        ncols=len(legend),
-        frameon=False,
-        title="\n".join(textwrap.wrap(explained, 90)),
-    )
-    return figure
-
-
-def _draw_words(
-    axes: Axes,
-    words: list[str],
-    probability: np.ndarray,
-    marginal: np.ndarray,
-    noise: np.ndarray,
-) -> None:
-    place = np.arange(len(words))
-    colors = np.where(noise, LIGHT_GRAY, COLORS[0])
-    axes.barh(place, probability, height=0.75, color=colors, label=BAR)
-    axes.plot(
-        marginal,
-        place,
-        linestyle="none",
-        marker="|",
-        markersize=9,
-        markeredgewidth=2,
-        color=COLORS[1],
-        clip_on=False,
-        zorder=3,
-        label="probability in all topics",
-    )
-    # a word may hold a dollar sign
-    axes.set_yticks(place, words, fontsize=11, parse_math=False)
-    axes.set_xlim(0, 1.05 * max(probability.max(), marginal.max()))
-    for label in np.asarray(axes.get_yticklabels())[noise]:
-        label.set_color(LIGHT_GRAY)
-    axes.invert_yaxis()
-    axes.locator_params(axis="x", nbins=3, steps=[1, 2, 5, 10])
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.tick_params(axis="x", labelsize=9, colors=GRAY)
-    axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,6 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline
 
-from dplda._version import __version__
 from dplda.core._base import MAX_ITER, BaseTopicModel
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._pipeline import pipeline_guarantee
@@ -31,22 +31,26 @@ from dplda.core._texts import (
 )
 from dplda.core._words import Words
 from dplda.leaf._checks import check_delta, check_integer, check_number
-from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
+from dplda.leaf._files import PUBLIC, check_writable, write_atomically
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
 from dplda.privacy._accounting import grouped
 from dplda.privacy._card import PerRound
-from dplda.privacy._events import Event, from_record, to_record
-from dplda.release._container import pack, unpack
-from dplda.release._released_model import ReleasedModel, released_model
+from dplda.privacy._events import Event, from_record
+from dplda.release._container import unpack
+from dplda.release._released_model import (
+    KIND,
+    MAX_HEADER,
+    TABLES,
+    ReleasedModel,
+    released_model,
+)
 
 Value = TypeVar("Value")
 
-KIND = "dplda-release"
 # Limits on files of unknown origin, beyond what a fit can have made: tables of 1,000
 # topics and 250,000 words with their names, and statements of some pages.
 MAX_BYTES = 2**31
-MAX_HEADER = FREE_SIZE
 MAX_TEXT = 10_000
 MAX_NGRAM = 20  # letters or words
 # Limits on events: no file of unknown origin can make the accountant compute for hours.
@@ -74,22 +78,8 @@ _FIELDS = {
     "vocabulary",
     "vectorizer",
     "guarantee",
-}
-
-
-@dataclass(frozen=True)
-class Table:
-    """An attribute that a model may have, besides `components_`."""
-
-    dtype: type[np.generic]
-    each: Literal["topic", "word"]  # what it has a number for
-
-
-_TABLES = {
-    "components_std": Table(np.float64, "word"),
-    "row_noise": Table(np.float32, "word"),
-    "topic_evidence": Table(np.float64, "topic"),  # all NaN: the topics are not tested
-    "weak_topics": Table(np.bool_, "topic"),
+    "names",
+    "counted_as",
 }
 _SETTINGS = (
     "analyzer",
@@ -179,31 +169,26 @@ def release_bytes(
     )
     parts = _parts(model)
     topics = parts.topics
-    guarantee = parts.guarantee
-    settings = None if parts.vectorizer is None else settings_of(parts.vectorizer)
-    words = _words(parts, vocabulary)
     if isinstance(topics, ReleasedModel):
-        estimator = topics.estimator_name_
-        parameters = topics.parameters_
+        draft = copy.copy(topics)
+        draft.privacy_ = parts.guarantee
     else:
-        estimator = type(topics).__name__
+        given = {name: getattr(topics, f"{name}_", None) for name in TABLES}
         parameters = _public_parameters(topics)
-    stated = {field.name: getattr(guarantee, field.name) for field in fields(Guarantee)}
-    stated["events"] = [to_record(event) for event in guarantee.events]
-    content = {
-        "dplda": __version__,
-        "estimator": estimator,
-        "parameters": parameters,
-        "n_iter": int(topics.n_iter_),
-        "vocabulary": words,
-        "vectorizer": settings,
-        "guarantee": stated,
-    }
-    given = {name: getattr(topics, f"{name}_", None) for name in _TABLES}
-    tables = {name: table for name, table in given.items() if table is not None}
-    tables["components"] = np.asarray(topics.components_, np.float64)
+        draft = released_model(
+            np.asarray(topics.components_, np.float64),
+            parts.guarantee,
+            doc_topic_prior=topics.doc_topic_prior_,
+            n_iter=int(topics.n_iter_),
+            estimator_name=type(topics).__name__,
+            parameters=parameters,
+            tables={name: table for name, table in given.items() if table is not None},
+        )
+    if parts.vectorizer is not None:
+        draft.settings_ = settings_of(parts.vectorizer)
+    draft.vocabulary_ = _words(parts, vocabulary)
     try:
-        data = pack(KIND, content, tables, max_header=MAX_HEADER)
+        data = draft.to_bytes()
         again = read_release(data)  # what cannot be read is not written
     except (TypeError, ValueError) as error:
         shorter = "; leave the vocabulary out, and publish it next to the file"
@@ -211,7 +196,7 @@ def release_bytes(
         raise ValueError(
             f"the model cannot be represented in a release file: {error}{advice}"
         ) from error
-    warn_of_leaks(type(topics).__name__, guarantee)
+    warn_of_leaks(type(topics).__name__, parts.guarantee)
     return data, again
 
 
@@ -402,11 +387,11 @@ def settings_of(vectorizer: BaseEstimator) -> dict[str, object]:
 def read_release(data: bytes) -> ReleasedModel:
     """The model in a file that may come from anyone."""
     content, tables = unpack(KIND, data, max_header=MAX_HEADER)
-    unknown = tables.keys() - {"components", *_TABLES}
+    unknown = tables.keys() - {"components", *TABLES}
     if set(content) != _FIELDS or "components" not in tables or unknown:
         raise ValueError(
             f"it must have the fields {', '.join(sorted(_FIELDS))}, and the table "
-            f"components, with or without {', '.join(_TABLES)}"
+            f"components, with or without {', '.join(TABLES)}"
         )
     components = _checked_counts(tables.pop("components"))
     n_topics, n_words = components.shape
@@ -430,15 +415,33 @@ def read_release(data: bytes) -> ReleasedModel:
         vocabulary=words,
         n_iter=check_integer("n_iter", content["n_iter"], 0, 2**63),
         vectorizer=vectorizer,
-        estimator_name=_text("estimator", content["estimator"]),
-        version=_text("dplda", content["dplda"]),
+        settings=content["vectorizer"],
+        names=_read_names(content["names"], n_topics),
+        counted_as=read_digest(content["counted_as"]),
+        estimator_name=read_text("estimator", content["estimator"]),
+        version=read_text("dplda", content["dplda"]),
         parameters=parameters,
         tables=tables,
     )
 
 
+def _read_names(names: object, n_topics: int) -> dict[int, str]:
+    """Names of topics, by their rows."""
+    if not isinstance(names, dict):
+        raise ValueError("the names of topics must be texts by the rows of topics")
+    if not set(names) <= {str(k) for k in range(n_topics)}:
+        raise ValueError("a name must be that of a row of the table")
+    return {int(k): read_text("a name", name) for k, name in names.items()}
+
+
+def read_digest(text: object) -> str:
+    if not (isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text)):
+        raise ValueError("counted_as must be a SHA-256, of 64 digits")
+    return text
+
+
 def _check_table(name: str, table: np.ndarray, n_topics: int, n_words: int) -> None:
-    expected = _TABLES[name]
+    expected = TABLES[name]
     length = n_topics if expected.each == "topic" else n_words
     fits = table.dtype == expected.dtype and table.shape == (length,)
     is_untested = name == "topic_evidence" and np.isnan(table).all()
@@ -553,7 +556,7 @@ def check_vocabulary(words: object, n_words: int) -> list[str]:
     return words
 
 
-def _text(name: str, value: object) -> str:
+def read_text(name: str, value: object) -> str:
     """Check a text; it is printed as it is, so it may hold no control characters."""
     if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
         raise ValueError(
@@ -580,22 +583,22 @@ def read_guarantee(record: object) -> Guarantee:
 def _read_fields(record: Mapping[str, object]) -> Guarantee:
     """A reader for each field of a guarantee."""
     return Guarantee(
-        unit=_text("unit", record["unit"]),
-        relation=_text("relation", record["relation"]),
+        unit=read_text("unit", record["unit"]),
+        relation=read_text("relation", record["relation"]),
         epsilon=_number("epsilon", record["epsilon"]),
         delta=check_delta(record["delta"]),
-        mechanism=_text("mechanism", record["mechanism"]),
+        mechanism=read_text("mechanism", record["mechanism"]),
         sensitivity=_number("sensitivity", record["sensitivity"]),
         noise_scale=_per_round("noise_scale", record["noise_scale"]),
         seeded=_flag("seeded", record["seeded"]),
-        assumptions=_list("assumptions", record["assumptions"], _text),
+        assumptions=_list("assumptions", record["assumptions"], read_text),
         events=_events("events", record["events"]),
         total_variation=_number("total_variation", record["total_variation"]),
-        trusted=_text("trusted", record["trusted"]),
+        trusted=read_text("trusted", record["trusted"]),
         provenance=_list("provenance", record["provenance"], _pair),
-        ledger=_text("ledger", record["ledger"]),
-        receipt=_text("receipt", record["receipt"]),
-        theorem=_text("theorem", record["theorem"]),
+        ledger=read_text("ledger", record["ledger"]),
+        receipt=read_text("receipt", record["receipt"]),
+        theorem=read_text("theorem", record["theorem"]),
     )
 
 
@@ -631,7 +634,7 @@ def _pair(name: str, value: object) -> tuple[str, str]:
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError(f"{name} must be a list of pairs")
     first, second = value
-    return _text(name, first), _text(name, second)
+    return read_text(name, first), read_text(name, second)
 
 
 def _events(name: str, records: object) -> tuple[Event, ...]:

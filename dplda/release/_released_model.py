@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +22,32 @@ from dplda._version import __version__
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import are_shards, sparse_columns
 from dplda.core._texts import texts_in
+from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
 from dplda.privacy import Guarantee
+from dplda.privacy._events import to_record
+from dplda.release._container import pack
+from dplda.release._report import check_names, frame, page_of, typical_words
+from dplda.release._topic_counts import TopicCounts, digest_of
+
+KIND = "dplda-release"
+MAX_HEADER = FREE_SIZE
+AFTER = "after the fit"  # the card's line of what a publisher has changed
+
+
+@dataclass(frozen=True)
+class Table:
+    """An attribute that a model may have, besides `components_`."""
+
+    dtype: type[np.generic]
+    each: Literal["topic", "word"]  # what it has a number for
+
+
+TABLES = {
+    "components_std": Table(np.float64, "word"),
+    "row_noise": Table(np.float32, "word"),
+    "topic_evidence": Table(np.float64, "topic"),  # all NaN: the topics are not tested
+    "weak_topics": Table(np.bool_, "topic"),
+}
 
 
 class ReleasedModel(BaseLDA):
@@ -55,6 +87,13 @@ class ReleasedModel(BaseLDA):
         with "Published".
     parameters_ : dict
         The public parameters of the training.
+    names_ : dict of int to str
+        Names that the publisher has given to topics, by their rows (`named`).
+    settings_ : dict or None
+        The settings of `vectorizer_`.
+    counted_as_ : str
+        SHA-256 of the topics as they were fitted, by which a table of
+        `private_topic_counts` knows its model.
     version_ : str
         The version of dplda that wrote the file.
     """
@@ -133,11 +172,187 @@ class ReleasedModel(BaseLDA):
     def __sklearn_clone__(self) -> ReleasedModel:
         return self
 
+    def without(self, words: Iterable[str]) -> ReleasedModel:
+        """Leave words out of the topics, such as names of staff.
+
+        The result is a function of the release, and costs nothing. Its card says how
+        many words were left out.
+
+        Parameters
+        ----------
+        words : iterable of str
+            Words or names, in any case. Each word of "Dr Keller" is left out, and so is
+            a column of several words that has one of them. Words that the model does
+            not know are ignored: a list of all staff will do.
+
+        Returns
+        -------
+        model : ReleasedModel
+            A copy without the columns of these words, for `save_release`.
+
+        Raises
+        ------
+        TypeError
+            If `words` is a single text.
+        ValueError
+            If the model has no words, or no topic or less than one word would be left.
+        """
+        check_is_fitted(self)
+        if isinstance(words, str):
+            raise TypeError("words must be a list of words, got a single text")
+        if self.vocabulary_ is None:
+            raise ValueError("this model has no words: its columns cannot be named")
+        gone = {part for word in words for part in _forms(word, self.vectorizer_)}
+        kept = np.array([gone.isdisjoint(word.split()) for word in self.vocabulary_])
+        n_gone = len(kept) - np.count_nonzero(kept)
+        table = self.components_[:, kept]
+        if not (table.size and table.sum(axis=1).all()):
+            raise ValueError(
+                f"{n_gone} of {len(kept)} words would be left out, and a topic would "
+                "have no word; leave out fewer"
+            )
+        model = self._edited(f"{n_gone} words left out by the publisher")
+        model.components_ = table
+        model.n_features_in_ = table.shape[1]
+        model.vocabulary_ = self.vocabulary_[kept]
+        if self.vectorizer_ is not None:
+            model.vectorizer_ = copy.copy(self.vectorizer_).set_params(
+                vocabulary=model.vocabulary_.tolist()
+            )
+        for name, expected in TABLES.items():
+            values = getattr(self, f"{name}_", None)
+            if values is not None and expected.each == "word":
+                setattr(model, f"{name}_", values[kept])
+        return model
+
+    def named(
+        self, names: Mapping[int, str] | Callable[[list[str]], str]
+    ) -> ReleasedModel:
+        """Give names to topics, which the file keeps and `report` shows.
+
+        Parameters
+        ----------
+        names : dict of int to str, or callable
+            Names by the rows of topics. A callable is called with the 20 most typical
+            words of a topic, which are released, and returns its name.
+
+        Returns
+        -------
+        model : ReleasedModel
+            A copy with the names, for `save_release`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a name is no printable text, or not that of a row.
+        """
+        check_is_fitted(self)
+        if callable(names):
+            given = {k: names(words) for k, words in enumerate(typical_words(self, 20))}
+        else:
+            given = dict(names)
+        checked = check_names(given, len(self.components_))
+        model = self._edited(f"{len(checked)} topics named by the publisher")
+        model.names_ = self.names_ | checked
+        return model
+
+    def _edited(self, change: str) -> ReleasedModel:
+        """A copy, whose card tells of the change."""
+        model = copy.copy(self)
+        provenance = (*self.privacy_.provenance, (AFTER, change))
+        model.privacy_ = dataclasses.replace(self.privacy_, provenance=provenance)
+        return model
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str = "Topics of private texts",
+        about: str = "",
+        names: Mapping[int, str] = MappingProxyType({}),
+        counts: Sequence[TopicCounts] = (),
+    ) -> None:
+        """Write a page for readers who install nothing: one HTML file.
+
+        It is made of this release and of released counts alone, so that it may be
+        published like them. It loads nothing from any network.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file. An existing file is replaced.
+        title, about : str
+            Words of the publisher at the top of the page.
+        names : dict of int to str
+            Names of topics by their rows, in addition to `names_`.
+        counts : sequence of TopicCounts
+            Released tables of `private_topic_counts` of this model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `counts` are no tables of this model, or protect another unit, or a name
+            is not that of a row.
+        OSError
+            If the file cannot be written.
+        """
+        page = page_of(self, title=title, about=about, names=names, counts=counts)
+        check_writable(path)
+        write_atomically(Path(path), page.encode(), permissions=PUBLIC)
+
+    def to_bytes(self) -> bytes:
+        """The content of the release file.
+
+        Returns
+        -------
+        bytes
+            What `save_release` writes of this model.
+        """
+        guarantee = {
+            field.name: getattr(self.privacy_, field.name)
+            for field in dataclasses.fields(Guarantee)
+        }
+        guarantee["events"] = [to_record(event) for event in self.privacy_.events]
+        content = {
+            "dplda": self.version_,
+            "estimator": self.estimator_name_,
+            "parameters": self.parameters_,
+            "n_iter": self.n_iter_,
+            "vocabulary": None if self.vocabulary_ is None else [*self.vocabulary_],
+            "vectorizer": self.settings_,
+            "guarantee": guarantee,
+            "names": {str(k): name for k, name in self.names_.items()},
+            "counted_as": self.counted_as_,
+        }
+        given = {name: getattr(self, f"{name}_", None) for name in TABLES}
+        tables = {name: table for name, table in given.items() if table is not None}
+        tables["components"] = self.components_
+        return pack(KIND, content, tables, max_header=MAX_HEADER)
+
+    @property
+    def sha256_(self) -> str:
+        """SHA-256 of the release file, as ``sha256sum`` prints it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
+        """The page in a frame: what a notebook shows."""
+        shown = {"text/plain": repr(self)}
+        if hasattr(self, "components_"):
+            shown["text/html"] = frame(page_of(self))
+        return shown
+
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Name the trained class: `PublishedSubLDA` claims less than `SubLDA`."""
         text = super().__repr__(N_CHAR_MAX)
         trained = getattr(self, "estimator_name_", None)
         return text if trained is None else f"<{text} of {trained}, {self.privacy_!r}>"
+
+
+def _forms(word: str, vectorizer: CountVectorizer | None) -> set[str]:
+    """The words of a name, as they stand in columns."""
+    if vectorizer is None:
+        return {word, *word.split()}
+    return {part for form in vectorizer.build_analyzer()(word) for part in form.split()}
 
 
 def released_model(
@@ -150,6 +365,9 @@ def released_model(
     parameters: dict[str, object],
     vocabulary: Sequence[str] | None = None,
     vectorizer: CountVectorizer | None = None,
+    settings: Mapping[str, object] | None = None,
+    names: Mapping[int, str] = MappingProxyType({}),
+    counted_as: str = "",
     version: str = __version__,
     tables: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> ReleasedModel:
@@ -165,6 +383,9 @@ def released_model(
     if vocabulary is not None:
         model.vocabulary_ = np.array(vocabulary, dtype=object)
     model.vectorizer_ = vectorizer
+    model.settings_ = settings
+    model.names_ = dict(names)
+    model.counted_as_ = counted_as or digest_of(components)
     model.estimator_name_ = estimator_name
     model.parameters_ = parameters
     model.version_ = version
@@ -172,3 +393,63 @@ def released_model(
     for name, table in tables.items():
         setattr(model, f"{name}_", table)
     return model
+
+
+def report(
+    model: ReleasedModel,
+    *,
+    title: str = "Topics of private texts",
+    about: str = "",
+    names: Mapping[int, str] = MappingProxyType({}),
+    counts: Sequence[TopicCounts] = (),
+) -> str:
+    """Make a page of a release: one HTML text, for readers who install nothing.
+
+    It is made of the release and of released counts alone, so that it may be published
+    like them. It loads nothing from any network.
+
+    Parameters
+    ----------
+    model : ReleasedModel
+        A model that `load_release` read; a `PrivateTopicModel` has a `report` of its
+        own.
+    title, about : str
+        Words of the publisher at the top of the page.
+    names : dict of int to str
+        Names of topics by their rows, in addition to `names_`.
+    counts : sequence of TopicCounts
+        Released tables of `private_topic_counts` of this model.
+
+    Returns
+    -------
+    page : str
+        The same for the same release and arguments. `ReleasedModel.report` writes it to
+        a file.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `model` is no released model, if `counts` are no tables of this model, or
+        protect another unit, or if a name is not that of a row.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dplda import SubLDA, load_release, save_release
+    >>> from dplda.displays import report
+    >>> model = SubLDA(n_components=2, epsilon=4.0).fit([[2, 0, 1], [0, 3, 0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "topics.dplda")
+    ...     save_release(model, path, vocabulary=["pear", "plum", "cherry"])
+    ...     page = report(load_release(path), title="Fruit")
+    >>> page.startswith("<!doctype html>")
+    True
+    """
+    if not isinstance(model, ReleasedModel):
+        raise TypeError(
+            "a report shows a released model, which holds no private data, got "
+            f"{type(model).__name__}; save the model with save_release, and read it "
+            "with load_release"
+        )
+    check_is_fitted(model)
+    return page_of(model, title=title, about=about, names=names, counts=counts)

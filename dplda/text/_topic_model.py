@@ -42,7 +42,7 @@ from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, number_users
 from dplda.privacy import split_epsilon
 from dplda.reading._displays import TopicRow, is_tested, list_topics
-from dplda.release._release import save_release
+from dplda.release._release import release_bytes, save_release
 from dplda.text._count_vectorizer import (
     OfTexts,
     PrivateCountVectorizer,
@@ -293,6 +293,19 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         """
         check_is_fitted(self, "components_")
         save_release(self, path)
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write a page for readers who install nothing: one HTML file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file. An existing file is replaced.
+        **options : dict
+            `title`, `about`, `names` and `counts`, as in `ReleasedModel.report`.
+        """
+        check_is_fitted(self, "components_")
+        release_bytes(self)[1].report(path, **options)
 
     @property
     def topics_(self) -> list[TopicRow]:

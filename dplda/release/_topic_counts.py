@@ -1,0 +1,303 @@
+"""Released numbers of documents or users by topic and group.
+
+Everything here is a function of released numbers and of public constants.
+``docs/report.md`` describes the estimates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import chi2
+
+from dplda.leaf._checks import check_number
+from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
+from dplda.privacy import Guarantee
+from dplda.privacy._events import to_record
+from dplda.release._container import pack
+
+KIND = "dplda-counts"
+MAX_HEADER = FREE_SIZE
+FLAT = 0.05  # probability that noise alone makes any topic of a table differ
+
+
+@dataclass(frozen=True, eq=False)
+class TopicCounts:
+    """Numbers of documents, or of users, by topic and group, with noise.
+
+    `private_topic_counts` makes it, and `load_counts` reads it from a file. It may be
+    published: it holds released numbers only.
+
+    Parameters
+    ----------
+    counts : dict of str to ndarray of shape (n_levels, n_components)
+        The released numbers of each grouping, such as "ward": a row for each group, and
+        a column for each topic. They are unbiased, not whole, and may be negative.
+    levels : dict of str to tuple of str
+        The groups of the rows.
+    noise_scale : float
+        Standard deviation of the noise of each number.
+    privacy_ : Guarantee
+        What all tables cost together.
+    counted_as : str
+        SHA-256 of the topics that were counted.
+    soft : bool, default=False
+        Whether a document is divided among the topics by its weights.
+    most_groups : dict of str to int, default={}
+        Of a grouping, the number of groups that each user was counted in, at most.
+
+    Examples
+    --------
+    >>> from dplda import SubLDA, private_topic_counts
+    >>> from dplda.datasets import make_topic_corpus
+    >>> X = make_topic_corpus(500, 30, 3, random_state=0).data
+    >>> model = SubLDA(n_components=3, epsilon=3.0).fit(X)
+    >>> ward = ["north", "south"] * 250
+    >>> table = private_topic_counts(
+    ...     model,
+    ...     X,
+    ...     by={"ward": ward},
+    ...     levels={"ward": ["north", "south"]},
+    ...     epsilon=1.0,
+    ... )
+    >>> table.counts["ward"].shape, round(table.noise_scale, 1)
+    ((2, 3), 4.2)
+    """
+
+    counts: Mapping[str, np.ndarray]
+    levels: Mapping[str, tuple[str, ...]]
+    noise_scale: float
+    privacy_: Guarantee
+    counted_as: str
+    soft: bool = False
+    most_groups: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def interval(
+        self, coverage: float = 0.95
+    ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Give the lower and upper ends of an interval for each number.
+
+        It covers the noise alone, and not the chance of which texts were written.
+
+        Parameters
+        ----------
+        coverage : float, default=0.95
+            Probability that an interval holds the number without noise, in (0, 1).
+
+        Returns
+        -------
+        dict of str to (ndarray, ndarray)
+            Of shape (n_levels, n_components), cut at 0: no number without noise is
+            below it.
+        """
+        check_number("coverage", coverage, 0.0, 1.0, closed="neither")
+        margin = self.margin(coverage)
+        return {
+            by: (np.maximum(table - margin, 0.0), np.maximum(table + margin, 0.0))
+            for by, table in self.counts.items()
+        }
+
+    def margin(self, coverage: float = 0.95) -> float:
+        """Give half the width of an interval.
+
+        Parameters
+        ----------
+        coverage : float, default=0.95
+            As in `interval`.
+
+        Returns
+        -------
+        float
+            In documents or users.
+        """
+        return float(-ndtri((1.0 - coverage) / 2)) * self.noise_scale
+
+    def estimates(self) -> dict[str, np.ndarray]:
+        """Give better numbers for charts: totals agree, and none is negative.
+
+        The total of a topic is the mean of its totals in all tables, weighted by their
+        precision; tables with `most_groups` count users more than once, and have totals
+        of their own. Each column is then the nearest one without negative numbers
+        that has this total. Intervals are about `counts`, not about these.
+
+        Returns
+        -------
+        dict of str to ndarray of shape (n_levels, n_components)
+            An estimate of each number.
+        """
+        totals = {by: table.sum(axis=0) for by, table in self.counts.items()}
+        alike = [by for by in self.counts if by not in self.most_groups]
+        if alike:
+            # a total has the noise of all its cells
+            precision = np.array([1.0 / len(self.counts[by]) for by in alike])
+            mean = precision @ np.array([totals[by] for by in alike]) / precision.sum()
+            totals |= dict.fromkeys(alike, mean)
+        return {
+            by: np.column_stack(
+                [
+                    _nearest(column, max(t, 0.0))
+                    for column, t in zip(table.T, totals[by])
+                ]
+            )
+            for by, table in self.counts.items()
+        }
+
+    def real_share(self, topics: Sequence[int] | None = None) -> dict[str, float]:
+        """Estimate the share of the differences between groups that is not noise.
+
+        It is 1 less the variance of the noise over that between groups of a topic.
+
+        Parameters
+        ----------
+        topics : sequence of int, default=None
+            The topics to look at. None: all.
+
+        Returns
+        -------
+        dict of str to float
+            From 0, all noise, to 1.
+        """
+        shares = {}
+        for by, table in self.counts.items():
+            some = table if topics is None else table[:, list(topics)]
+            spread = 0.0
+            if some.size and len(some) > 1:
+                spread = float(some.var(axis=0, ddof=1).mean())
+            noise = self.noise_scale**2
+            shares[by] = max(0.0, 1.0 - noise / spread) if spread else 0.0
+        return shares
+
+    def differs(self, topics: Sequence[int] | None = None) -> dict[str, np.ndarray]:
+        """Mark the topics whose numbers differ between groups by more than noise.
+
+        If no topic of a table differs, any is marked with a probability of at most 5%.
+
+        Parameters
+        ----------
+        topics : sequence of int, default=None
+            The topics to look at. None: all.
+
+        Returns
+        -------
+        dict of str to ndarray of bool
+            One for each of `topics`.
+        """
+        marks = {}
+        for by, table in self.counts.items():
+            some = table if topics is None else table[:, list(topics)]
+            squares = np.square(some - some.mean(axis=0)).sum(axis=0)
+            level = FLAT / max(some.shape[1], 1)
+            most = chi2.isf(level, max(len(some) - 1, 1))
+            marks[by] = squares > most * self.noise_scale**2
+        return marks
+
+    def to_frame(self) -> Any:
+        """Make a table of pandas with one row for each number.
+
+        Returns
+        -------
+        DataFrame
+            With the columns by, group, topic, count, low, high and estimate. `low` and
+            `high` are the ends of the interval of 95%.
+        """
+        import pandas as pd
+
+        interval, estimates = self.interval(), self.estimates()
+        parts = []
+        for by, table in self.counts.items():
+            n_levels, n_topics = table.shape
+            columns = {
+                "by": by,
+                "group": np.repeat(np.array(self.levels[by], object), n_topics),
+                "topic": np.tile(np.arange(n_topics), n_levels),
+                "count": table.ravel(),
+                "low": interval[by][0].ravel(),
+                "high": interval[by][1].ravel(),
+                "estimate": estimates[by].ravel(),
+            }
+            parts.append(pd.DataFrame(columns))
+        return pd.concat(parts, ignore_index=True)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the tables to a file that may be published.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, which `dplda.load_counts` reads. An existing file is replaced.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
+        data = self.to_bytes()
+        check_writable(path)
+        write_atomically(Path(path), data, permissions=PUBLIC)
+
+    def to_bytes(self) -> bytes:
+        """The content of the file.
+
+        Returns
+        -------
+        bytes
+            What `save` writes.
+        """
+        guarantee = {
+            field.name: getattr(self.privacy_, field.name)
+            for field in dataclasses.fields(Guarantee)
+        }
+        guarantee["events"] = [to_record(event) for event in self.privacy_.events]
+        content = {
+            "by": [*self.counts],
+            "levels": [[*self.levels[by]] for by in self.counts],
+            "most_groups": dict(self.most_groups),
+            "noise_scale": self.noise_scale,
+            "soft": self.soft,
+            "counted_as": self.counted_as,
+            "guarantee": guarantee,
+        }
+        tables = {f"counts{i}": table for i, table in enumerate(self.counts.values())}
+        return pack(KIND, content, tables, max_header=MAX_HEADER)
+
+    @property
+    def mostly_noise(self) -> list[str]:
+        """The groupings whose mean number is below the noise: they are too fine."""
+        means = {by: table.mean() for by, table in self.counts.items()}
+        return [by for by, mean in means.items() if mean < self.noise_scale]
+
+    def __repr__(self) -> str:
+        groups = [
+            f"{by} ({len(table)} groups{', mostly noise' * (by in self.mostly_noise)})"
+            for by, table in self.counts.items()
+        ]
+        return (
+            f"<TopicCounts by {' and '.join(groups)}: 95% within {self.margin():.3g} "
+            f"{self.privacy_.unit}s, {self.privacy_!r}>"
+        )
+
+
+def digest_of(components: np.ndarray) -> str:
+    """SHA-256 of a table of topics."""
+    rows = np.ascontiguousarray(components, "<f8")
+    return hashlib.sha256(repr(rows.shape).encode() + rows.tobytes()).hexdigest()
+
+
+def _nearest(column: np.ndarray, total: float) -> np.ndarray:
+    """The nearest numbers of 0 or more with a given total.
+
+    The projection onto a simplex (Duchi and others 2008).
+    """
+    down = np.sort(column)[::-1]
+    excess = (np.cumsum(down) - total) / np.arange(1, len(down) + 1)
+    last = np.flatnonzero(down > excess)
+    theta = excess[last[-1]] if len(last) else down[0]
+    return np.maximum(column - theta, 0.0)
