@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import shipped
 
 ROOT = Path(__file__).parent.parent
 
@@ -938,6 +939,206 @@ def audits_find_too_much(original, *args, **options):
 def residual_checks_always_pass(patch):
     module("audit")
     patch.setattr(module("audit._replay").Check, "passed", True)
+
+
+# integers that are enumerated, lemmas and balls: each is found by its check alone
+
+KERNELS = "tests/test_kernels_enumerated.py"
+LAW = "tests/test_noise_enumerated.py::test_the_law_of_a_draw_is_that_of_the_table"
+LEMMAS = "tests/test_lemmas_enumerated.py"
+SPLITS = "tests/test_shares_enumerated.py"
+BALLS = "tests/test_balls_enumerated.py"
+RING = f"{SECURE_SUM}::test_every_mask_of_a_small_ring_cancels_and_hides"
+ORDERS = "tests/test_ledger_enumerated.py"
+
+
+def edited(name: str, header: str, old: str, new: str, *tests: str) -> None:
+    """Register a fault in the text of a header, which the programs of checks read."""
+
+    def plant(patch: Any) -> None:
+        text = shipped.header(header)
+        if text.count(old) != 1:
+            raise LookupError(f"{header} does not have this text once: {old}")
+        edits = {**shipped.EDITS, header: (old, new)}
+        patch.setattr(shipped, "EDITS", edits)
+
+    FAULTS[name] = Fault(plant, tests)
+
+
+edited(
+    "a_product_of_16_bits_is_rounded_by_the_wrong_bit",
+    "_lanes.h",
+    "_mm_srli_epi16(low, 14)",
+    "_mm_srli_epi16(low, 13)",
+    f"{KERNELS}::test_a_product_of_16_bits_is_rounded_for_all_pairs",
+)
+edited(
+    "the_part_of_a_product_is_cut",
+    "_contributions.h",
+    "vs_all((int16_t)(32767 >> n_bits) + (n_bits > 0))",
+    "vs_all((int16_t)(32767 >> (n_bits - (n_bits > 1))))",
+    f"{KERNELS}::test_the_integer_of_an_entry_is_at_most_two_above_u",
+)
+edited(
+    "a_multiplier_is_rounded_up",
+    "_contributions.h",
+    "v_add(v_min(scaled, most), v_all(0.5f))",
+    "v_add(v_min(scaled, most), v_all(1))",
+    f"{KERNELS}::test_multipliers_are_no_larger_than_their_floats_allow",
+)
+edited(
+    "the_bound_of_an_entry_is_four_less",
+    "_contributions.h",
+    "(times_c[one] & 0xffff) + 4",
+    "(times_c[one] & 0xffff)",
+    f"{KERNELS}::test_sums_of_16_bits_and_squares_of_32_are_exact_for_every_u",
+)
+edited(
+    "a_square_has_a_sign",
+    "_contributions.h",
+    "uint32_t square[4];",
+    "int32_t square[4];",
+    f"{KERNELS}::test_sums_of_16_bits_and_squares_of_32_are_exact_for_every_u",
+)
+edited(
+    "squares_of_a_clip_are_cast_to_32_bits",
+    "_clip.h",
+    "(int64_t)out[i] * out[i]",
+    "(int32_t)((uint32_t)out[i] * (uint32_t)out[i])",
+    f"{KERNELS}::test_no_clipped_vector_is_longer_than_its_radius",
+)
+edited(
+    "the_second_try_of_a_clip_is_not_compared",
+    "_clip.h",
+    "return dplda_round_to_grid(value, size, scale, out) <= limit;",
+    "return dplda_round_to_grid(value, size, scale, out) >= 0;",
+    f"{KERNELS}::test_no_clipped_vector_is_longer_than_its_radius",
+)
+edited(
+    "narrow_entries_are_six_larger",
+    "_contributions.h",
+    "#define DPLDA_MOST_16 32760",
+    "#define DPLDA_MOST_16 32766",
+    f"{LEMMAS}::test_the_sum_of_16_bits_is_moved_before_it_wraps",
+)
+edited(
+    "centers_add_up_to_three",
+    "_contributions.h",
+    "#define DPLDA_MOST_CENTER 49152",
+    "#define DPLDA_MOST_CENTER 98304",
+    f"{LEMMAS}::test_squares_of_a_narrow_entry_fit_into_32_bits",
+)
+
+
+@found_by(f"{LEMMAS}::test_a_vector_below_the_radius_squares_within_64_bits")
+def a_radius_has_32_bits(patch):
+    patch.setattr(module("privacy._mechanisms"), "MAX_RADIUS", 2**32)
+
+
+@found_by(f"{LEMMAS}::test_counts_of_documents_and_users_leave_the_words_their_share")
+def counts_take_a_thirtieth_of_the_radius(patch):
+    patch.setattr(module("document._contributions"), "COUNT_SHARE", 30)
+
+
+@found_by(f"{LEMMAS}::test_masks_of_pairs_cancel_modulo_2_to_the_64")
+def sums_of_parties_may_have_58_bits(patch):
+    patch.setattr(module("federated._secure_sum"), "MOST", 2**58)
+
+
+@around("kernels._noise:add_gaussian", LAW)
+def a_bit_of_a_draw_is_left_out(original, words, *more):
+    return original(words & ~np.uint64(1 << 41), *more)
+
+
+@around("kernels._noise:add_laplace", LAW)
+def a_tie_is_decided_by_one_word_of_two(original, words, spare, *more):
+    first = spare.copy()
+    first[1::2] = 0
+    return original(words, first, *more)
+
+
+@around("privacy._mechanisms:_integers", "tests/test_noise_enumerated.py")
+def weights_are_rounded_up(original, law, remainder_to):
+    weights = [weight + 1 for weight in original(law, remainder_to)]
+    weights[remainder_to] -= len(weights)
+    return weights
+
+
+@around("privacy._mechanisms:count_unit", SPLITS)
+def a_unit_of_counts_is_rounded_up(original, radius, n):
+    return original(radius, n) + (radius**2 % n > 0)
+
+
+@around("document._rules:Rules.rest", SPLITS)
+def words_have_the_radius_beside_the_counts(original, self, radius, share):
+    return original(self, radius, share) + 1
+
+
+@around("privacy._mechanisms:DiscreteGaussian.for_noise_multiplier", SPLITS)
+def a_radius_is_rounded_to_nearest(original, cls, noise_multiplier, *more, **options):
+    found = original(cls, noise_multiplier, *more, **options)
+    nearest = round(found.event_variance**0.5 / noise_multiplier)
+    return cls(min(max(found.radius, nearest), 2**30))
+
+
+@around("privacy._curator:membership_threshold", SPLITS)
+def one_word_more_puts_a_unit_into_the_sample(original, rates):
+    return original(rates) + (rates < 1).astype(np.uint64)
+
+
+@found_by(f"{SPLITS}::test_every_bit_of_an_address_has_a_bit_of_the_counter")
+def a_block_is_cast_to_32_bits(patch):
+    move_address(patch, lambda purpose, round, block: (purpose, round, block % 2**32))
+
+
+@around("privacy._mechanisms:RandomizedBits.scale", BALLS)
+def flips_are_rarer_by_the_last_digits(original, self):
+    return original(self) * (1 + 2.0**-47)
+
+
+@around("text._selection:selection_threshold", BALLS)
+def a_threshold_forgets_the_rounding_of_the_noise(original, *args):
+    return original(*args) - 41
+
+
+@around("federated._secure_sum:SecureSum._mask", RING)
+def masks_are_cast_to_32_bits(original, self, *args):
+    return original(self, *args) & np.uint64(2**32 - 1)
+
+
+@around("federated._secure_sum:SecureSum._mask", RING)
+def one_mask_serves_for_two_parties(original, self, other, *args):
+    others = [j for j in self._present if j != self._me]
+    return original(self, min(others), *args)
+
+
+@around("privacy._accounting:_gaussian_delta", BALLS)
+def a_root_is_rounded_to_the_wrong_side(original, epsilon, mu, *, upper):
+    return original(epsilon, mu, upper=not upper)
+
+
+@around(
+    "privacy._accounting:gaussian_mu",
+    f"{BALLS}::test_the_mu_of_a_budget_is_below_its_root",
+)
+def the_mu_of_a_budget_is_above_its_root(original, *args):
+    return original(*args) * (1 + 1e-12)
+
+
+@around("privacy._composition:law_above", BALLS)
+def chords_lie_below_a_curve(original, curve, knots):
+    return module("privacy._composition").law_below(curve, knots), 0.0
+
+
+@around("privacy._ledger:check_affordable", ORDERS)
+def a_charge_is_compared_without_those_before(original, new, page):
+    if not page.counted():
+        original(new, page)
+
+
+@around("privacy:Ledger._settle", ORDERS)
+def a_canceled_charge_begins(original, self, entry_id, status, allowed):
+    return original(self, entry_id, status, (*allowed, "canceled"))
 
 
 # the runner

@@ -1,6 +1,5 @@
 """The kernels in C for other systems: compiled with the build flags, run, compared."""
 
-import ast
 import os
 import shutil
 import subprocess
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from shipped import build_flags
 
 import dplda
 
@@ -52,15 +52,6 @@ SYSTEMS = {
 }
 
 pytestmark = pytest.mark.slow
-
-
-def build_flags():
-    """The flags for gcc and clang in setup.py, which builds where it is imported."""
-    setup = ast.parse((DRIVERS.parents[1] / "setup.py").read_text("utf-8"))
-    for node in setup.body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "FLAGS":
-            return ast.literal_eval(node.value)["unix"]
-    raise AssertionError("setup.py names no FLAGS")
 
 
 def digests(folder, name, compiler, *flags, emulator=""):

@@ -372,3 +372,101 @@ def test_a_unit_moves_what_its_party_adds_by_the_radius_and_no_more(ratio, X):
     result = replay(party, one, other)
     assert result.passed, str(result)
     assert max(result.distances) > 0.1
+
+
+class MasksInFull:
+    """HKDF and cipher of a pair: their keystream is every word of a table, in order."""
+
+    def __init__(self, masks):
+        self.masks = masks  # of each pair, words
+
+    def hkdf(self, algorithm, length, salt, info):
+        key = bytes([*info[4:6], *bytes(30)])  # "mask", and the pair
+
+        class Derived:
+            def derive(self, secret):
+                return key
+
+        return Derived()
+
+    def cipher(self, algorithm, mode):
+        one, other, *_ = algorithm.key
+        words = self.masks[one, other]
+
+        class Stream:
+            def encryptor(self):
+                return self
+
+            def update(self, zeros):
+                assert len(zeros) == 8 * len(words)
+                return words.astype("<u8").tobytes()
+
+        return Stream()
+
+
+def sent_under(masks, own, monkeypatch):
+    """What each party sends for its row of `own` and gets, under given masks."""
+    full = MasksInFull(masks)
+    messages = {}
+
+    def act(me, party):
+        exchange = party._exchange
+
+        def keep(message):
+            messages[me] = np.frombuffer(message, "<u8", offset=32)
+            return exchange(message)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(party, "_exchange", keep)
+            cells = own[me].view(np.int64).copy()
+            assert party.add_up(cells, "all")
+            return cells
+
+    begin = _secure_sum.SecureSum.begin
+    ready = threading.Barrier(len(own))
+
+    def begun(self):
+        result = begin(self)
+        if ready.wait() == 0:  # keys are agreed on: from here on masks are the table's
+            monkeypatch.setattr(_secure_sum, "HKDF", full.hkdf)
+            monkeypatch.setattr(_secure_sum, "Cipher", full.cipher)
+        ready.wait()
+        return result
+
+    monkeypatch.setattr(_secure_sum.SecureSum, "begin", begun)
+    got = meet(Terms(len(own), kem=False), act)
+    return [messages[me] for me in range(len(own))], got
+
+
+def grid(*sizes):
+    return [x.ravel() for x in np.meshgrid(*map(np.arange, sizes), indexing="ij")]
+
+
+@pytest.mark.parametrize(("n", "bits"), [(2, 8), (3, 4)])
+def test_every_mask_of_a_small_ring_cancels_and_hides(n, bits, monkeypatch):
+    """Replaces "Masks of a pair cancel", "and what each sends is uniform", in all of Z
+    / 2^bits.
+
+    The highest bits of 64 add up like a ring of their own. For each value of all own
+    sums with one total, over all masks, what is sent takes the same values: it says
+    nothing but the total.
+    """
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    axes = grid(*[2**bits] * (n - 1 + len(pairs)))
+    high = [axis.astype(np.uint64) << np.uint64(64 - bits) for axis in axes]
+    own = np.array([*high[: n - 1], np.zeros_like(high[0])])
+    with np.errstate(over="ignore"):
+        own[-1] -= own[:-1].sum(axis=0, dtype=np.uint64)
+        own[0] += np.uint64(5)
+    masks = dict(zip(pairs, high[n - 1 :]))
+    sent, got = sent_under(masks, own, monkeypatch)
+    for cells in got:
+        assert (cells == 5).all()
+    codes = np.zeros(len(axes[0]), np.int64)
+    for vector in sent:
+        codes = codes << bits | (vector >> np.uint64(64 - bits)).astype(np.int64)
+    of_own = codes.reshape(2 ** (bits * (n - 1)), -1)
+    of_own.sort(axis=1)
+    assert (of_own == of_own[0]).all()
+    assert len(np.unique(of_own[0])) == 2 ** (bits * (n - 1))
+    assert {int(v) & 2 ** (64 - bits) - 1 for v in np.unique(sent[1])} == {0}

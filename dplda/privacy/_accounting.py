@@ -165,7 +165,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu of Gaussian differential privacy that is (epsilon, delta)-DP.
 
     Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
-    ``mu**2``. It is below the exact root by a relative 1e-13 or less.
+    ``mu**2``. It is below the exact root by a relative 1e-10 or less.
     """
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
