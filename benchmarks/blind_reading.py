@@ -123,11 +123,13 @@ def counted(rows: list[dict]) -> str:
 
 def print_lists(topics: list[dict], planted: list[dict]) -> None:
     """Each list with a mark: + for one subject, ? for a topic that is not shown."""
-    order = sorted(topics, key=lambda row: (row["corpus"], row["of"]))
     title = None
-    for row in order + planted:
-        if title != (title := f"{row['corpus']}, {row['of']}"):
-            print(f"\n**{title}**\n")
+    for row in sorted(topics, key=lambda row: (row["corpus"], row["of"])) + planted:
+        is_planted = row["of"] == "planted"
+        own = "Planted lists" if is_planted else f"{row['corpus']}, {row['of']}"
+        if own != title:
+            print(f"\n## {own}\n")
+            title = own
         marks = ("+" if row["one subject"] else "-") + "?" * (row["shown"] is False)
         print(f"* `{marks}` {' '.join(row['words'])}")
 

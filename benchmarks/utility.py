@@ -1,17 +1,18 @@
 """What private topics add, against epsilon; N50, small groups, topics as features.
 
-``python benchmarks/utility.py main [--public 300] [--plot FILE]`` measures
-SubLDA: alone, with embedded word vectors, with the vectors of other words, for users of
-five texts with vectors, and with vectors and public texts; and what stands beside it
+``python benchmarks/utility.py main [--public 300] [--plot FILE]`` measures SubLDA:
+alone, with embedded word vectors, with the vectors of other words, for users of five
+texts with vectors, and with vectors and public texts; and what stands beside it
 (`baselines.py`): word totals alone, public clusters with private totals, public texts
 alone, GibbsLDA. The first table has what topics say of words that are new to a
 document, as a share of what GibbsLDA says; the second all measures at the first and
 last epsilon of ``--epsilons``. ``... totals`` puts exact word totals into finished
 fits, which no private fit may do. ``... N50 [--vectors embedded]`` prints documents
-times epsilon at which half of the gap is closed. ``... groups [--vectors embedded]``
-prints how well small classes are served, ``... words`` what vectors do to single words,
-and ``... classify`` the accuracy of a classifier on topic weights, next to features
-that cost less.
+times epsilon at which half of the gap is closed, and ``... pays`` those at which fits
+with vectors say more of new words than public clusters do. ``... groups [--vectors
+embedded]`` prints how well small classes are served, ``... words`` what vectors do to
+single words, and ``... classify`` the accuracy of a classifier on topic weights, next
+to features that cost less.
 
 Every command takes ``[--corpora kos bbc docstrings nips glosses] [--epsilons ...]
 [--seeds 3] [--points FILE]``. FILE keeps the measured points: what stands there is not
@@ -48,7 +49,7 @@ from paired_utility import keep
 from sklearn.linear_model import LogisticRegression
 from topic_signal import confirmed
 
-from dplda import GibbsLDA, SubLDA, public_prior
+from dplda import GibbsLDA, SubLDA, plan, public_prior
 from dplda.datasets import load_word_vectors
 from dplda.document._noisy_table import Reading, finish
 from dplda.metrics import held_out_perplexity
@@ -91,6 +92,7 @@ def main() -> None:
         "--public", type=int, default=300, help="0: without public texts"
     )
     added.add_argument("--vectors", default="", choices=["", "embedded"])
+    command("pays", pays, 3, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
     added = command(
         "groups", groups, 5, [0.5, 1.0, 2.0, 4.0, 8.0, np.inf], ["bbc", "docstrings"]
     )
@@ -557,6 +559,51 @@ def crossing(gap: Gap, n_public: int, epsilons: list[float], vectors: str) -> st
             return f"{n_docs * np.exp(at):,.0f}"
         below = epsilon, share
     return f"> {n_docs * epsilons[-1]:,.0f}"
+
+
+# From where on private topics pay
+
+
+def pays(splits: list[Split], points: Points, options) -> None:
+    """Documents times epsilon at which fits with vectors say more than clusters do."""
+    names = [f"{n} clusters" for n in SIZES]
+    print(f"| corpus | documents | {' | '.join(names)} | of half of the gap |")
+    print("| --- " * (3 + len(names)) + "|")
+    for split in splits:
+        gap = Gap(split, points, options.seeds)
+        found = {name: beaten(gap, name, options.epsilons) for name in names}
+        cells = [f"{sign}{gap.n_docs * at:,.0f}" for sign, at in found.values()]
+        sign, at = found["60 clusters"]
+        half = plan(
+            n_docs=gap.n_docs,
+            epsilon=at,
+            delta=DELTA,
+            n_words=split.train.shape[1],
+            n_components=2,
+            word_vectors=True,
+        ).docs_for_half
+        cells.append(f"{sign}{gap.n_docs / half:.2f}")
+        print(f"| {split.name} | {gap.n_docs:,} | {' | '.join(cells)} |", flush=True)
+
+
+def beaten(gap: Gap, name: str, epsilons: list[float]) -> tuple[str, float]:
+    """The epsilon from which topics say more of new words, or "< " or "> " a bound.
+
+    Linear in the logarithm of epsilon between the two that enclose it.
+    """
+    before = None
+    for epsilon in epsilons:
+        given = {"epsilon": epsilon, "vectors": "embedded"}
+        ours = values(gap.all_of("SubLDA", **given), "new_word_gain").mean()
+        each = [one[name] for one in gap.all_of("baselines", **given)]
+        ahead = ours - values(each, "new_word_gain").mean()
+        if ahead >= 0:
+            if before is None:
+                return "< ", epsilon
+            levels, ends = [before[1], ahead], np.log([before[0], epsilon])
+            return "", float(np.exp(np.interp(0, levels, ends)))
+        before = epsilon, ahead
+    return "> ", epsilons[-1]
 
 
 # Single words
