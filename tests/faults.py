@@ -677,7 +677,7 @@ def after_publish(patch, change):
     """
     fit, seen = module("core._private_fit"), []
     corpus = module("core._corpus")
-    for name in ("document._document_lda", "word._hdplda", "local._lplda"):
+    for name in ("document._document_lda", "word._hdplda", "local._batches"):
         module(name)  # the wrapper replaces what they have imported
 
     def checked(original, *args, **options):

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import dplda
-import dplda.local._lplda as module
+import dplda.local._batches as module
 from dplda import LPLDA, OLPLDA, GibbsLDA, RandomizedResponse
 from dplda.datasets import make_topic_corpus
 from dplda.metrics import unigram_perplexity

@@ -1,47 +1,36 @@
-"""LP-LDA and OLP-LDA: a topic model of documents that their owners have randomized.
-
-`reports_of` randomizes documents on behalf of clients. Everything else reads reports
-(or validates them), public numbers and the server's own randomness, and costs no
-privacy.
-"""
+"""LP-LDA and OLP-LDA: a topic model of documents that their owners have randomized."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterable, Iterator
-from functools import partial
-from itertools import islice
 from numbers import Integral, Real
-from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import Corpus, Matrix, check_counts
-from dplda.core._fold_in import pad
-from dplda.core._private_fit import Interval, PrivateEstimator, exactly_one, publish
-from dplda.core._signal import shown, warn_if_weak
-from dplda.kernels import _gibbs
+from dplda.core._corpus import Matrix, check_counts
+from dplda.core._private_fit import Interval, PrivateEstimator
 from dplda.leaf._compat import StrOptions, _fit_context
 from dplda.leaf._messages import rounds
-from dplda.local._estimates import (
-    count_reported,
-    estimate_counts,
-    false_ones,
-    pairs_of_words,
-    set_and_clear,
-    weight_of_prior,
+from dplda.local._batches import (
+    CLIENT_PARAMETERS,
+    FEWEST_TESTS,
+    OnlineState,
+    State,
+    client_of,
+    flat_topics,
+    publish_topics,
+    reports_of,
+    sample_topics,
+    topics_of_half,
+    topics_of_public,
 )
-from dplda.local._randomized_response import BUDGETS, RandomizedResponse
+from dplda.local._estimates import count_reported, estimate_counts, weight_of_prior
+from dplda.local._randomized_response import RandomizedResponse
 from dplda.privacy import Guarantee
-from dplda.privacy._streams import Purpose, Streams, uniform_integers
+from dplda.privacy._streams import Streams
 
-N_TOP = 10  # words of a topic whose reports are its evidence: as many as of `coherence`
-FEWEST_TESTS = 8  # reports that test topics; the variance of two says nothing
-ALL, HALF = 0, 1  # streams of the sweeps over all reports, and over a half
-CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "ledger")
 CONSTRAINTS = {
     **BaseLDA._parameter_constraints,
     **{
@@ -51,65 +40,10 @@ CONSTRAINTS = {
     "randomized": ["boolean"],
     "reconstruction": [StrOptions({"background", "bits"})],
 }
-MADE_BY_CLIENTS = (
-    "the rows of X were made by RandomizedResponse, or by a program that does the "
-    "same, with the parameters of this estimator and with secret randomness"
-)
 PUBLIC_PRIOR = (
     "the corpus that fit_prior was given is public: it is used as it is, without any "
     "protection"
 )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class State:
-    """Topics, as batches of reports leave them behind. Public."""
-
-    prior: np.ndarray  # Dirichlet parameters of the topics, (n_words, n_components)
-    counts: np.ndarray  # word-topic counts on top of them
-    # (n_components,) sums of `pairs_of_words` and of its squares over all reports that
-    # met topics they had not made
-    pairs: np.ndarray
-    squares: np.ndarray
-    n_tested: int = 0  # such reports
-    n_iter: int = 0  # sweeps so far
-    n_batches: int = 0  # of reports so far
-
-    @property
-    def table(self) -> np.ndarray:
-        """Word-topic counts with the prior, (n_words, n_components)."""
-        return self.prior + self.counts
-
-    @property
-    def evidence(self) -> np.ndarray:
-        """Student's t of the pairs as a normal deviate; NaN if nothing was tested.
-
-        The deviate is Wallace's (1959).
-        """
-        n = self.n_tested
-        if (
-            n < FEWEST_TESTS or len(self.pairs) == 1
-        ):  # one topic has no others to be told from
-            return np.full(len(self.pairs), np.nan)
-        mean = self.pairs / n
-        variance = np.maximum(self.squares / n - mean**2, 1e-300)
-        odds = mean**2 / variance  # t^2 over its degrees of freedom
-        factor = (8 * n - 7) / (8 * n - 5) * math.sqrt(n - 1)
-        return np.sign(mean) * factor * np.sqrt(np.log1p(odds))
-
-
-@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
-class OnlineState(State):
-    """Topics, and what OLP-LDA expects of the words of the next batch. Public."""
-
-    # (n_words,) documents of the last batch with each word: mean of the numbers before
-    # (mu) and after (eta)
-    expected: np.ndarray
-    n_docs: int = 0  # of the last batch
-    has_public: bool = False  # whether a public corpus came first
-
-
-Batches = TypeVar("Batches", State, OnlineState)
 
 
 class LPLDA(PrivateEstimator, BaseLDA):
@@ -601,332 +535,8 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         guarantee of the batches that follow.
         """
         X = check_counts(self, X_public, reset=True)  # public
-        n_docs, n_words = X.shape
+        n_words = X.shape[1]
         client = client_of(self, n_words, None)
-        flat = self._flat(n_words)
-        counts = topic_counts(
-            X,
-            flat.prior,
-            np.zeros(n_words),
-            doc_topic_prior=self.doc_topic_prior,
-            streams=Streams.from_random_state(self.random_state),
-            sweeps=rounds(self, 1, self.max_iter),
-            first_round=1,
-        )
-        state = dataclasses.replace(
-            flat,
-            counts=counts,
-            n_iter=int(self.max_iter),
-            expected=count_reported(X).astype(float),
-            n_docs=n_docs,
-            has_public=True,
-        )
+        state = topics_of_public(self, self._flat(n_words), X)
         self._publish(client, state, None, _public=state)
         return self
-
-
-# What LP-LDA and OLP-LDA share. `model` gives its parameters.
-
-
-def reports_of(
-    model: LPLDA | OLPLDA, X: Matrix, state: State | None = None, n_earlier: int = 0
-) -> tuple[RandomizedResponse, sp.csr_array]:
-    """The fitted randomizer of the clients, and reports: theirs, or of documents.
-
-    `state` is what the call continues with. `n_earlier` is above 0 after earlier
-    reports, and differs between calls.
-    """
-    if state is not None:
-        _check_n_components(model, state)
-    check = _check_reports if model.randomized else check_counts
-    # private, unless X holds reports
-    read = partial(check, model, X, reset=state is None)
-    # the size of the vocabulary is public, and enters the cost before X is read
-    if state is not None:
-        n_words = len(state.counts)
-    else:
-        try:
-            n_words = np.shape(X)[1]
-        except (TypeError, ValueError, IndexError):  # no matrix: `read` says why
-            n_words = read().shape[1]
-    seed = _seed_of_reports(model.random_state, n_earlier)
-    client = client_of(model, n_words, seed)  # public
-    if n_earlier and client._law != model._law:
-        raise ValueError(
-            "partial_fit continues with reports of the same randomizer, and "
-            "epsilon, bit_epsilon, delta or max_doc_words have changed; call fit "
-            "to start from scratch"
-        )
-    if model.randomized:
-        return client, read()  # public
-    # The release. One document is one row, and its report depends on this row and
-    # on its own coins only. Replacing the document changes at most 2 *
-    # max_doc_words bits of that row, which `client.privacy_` charges. The ledger is
-    # charged before `read` looks at a document.
-    reports = client._report(read, client.ledger)  # public
-    return client, reports
-
-
-def client_of(model: LPLDA | OLPLDA, n_words: int, seed: object) -> RandomizedResponse:
-    """The randomizer of the clients, which draws nothing with ``randomized=True``."""
-    own = {name: getattr(model, name) for name in CLIENT_PARAMETERS}
-    exactly_one(type(model).__name__, **{name: own[name] for name in BUDGETS})
-    random_state = None if model.randomized else seed
-    # the guarantee depends on their number only
-    columns = sp.csr_array((1, n_words))
-    return RandomizedResponse(**own, random_state=random_state).fit(columns)
-
-
-def flat_topics(model: LPLDA | OLPLDA, n_words: int) -> State:
-    """Topics before the first batch."""
-    empty = np.zeros((n_words, int(model.n_components)))
-    prior = empty + float(model.topic_word_prior)
-    return State(prior, empty, pairs=empty[0], squares=empty[0])
-
-
-def topics_of_half(
-    model: LPLDA | OLPLDA,
-    state: Batches,
-    reports: sp.csr_array,
-    flip: float,
-    streams: Streams,
-) -> tuple[Batches, np.ndarray]:
-    """Counts of topics that every second report makes; the others test them."""
-    half = reports[::2]
-    n_docs = half.shape[0]
-    present = estimate_counts(count_reported(half), n_docs, flip)
-    sweeps = range(1, int(model.max_iter) + 1)
-    counts = _sampled(
-        model, state, half, present, flip, streams, sweeps=sweeps, stream=HALF
-    )
-    return tested(state, state.prior + counts, reports[1::2], flip), counts
-
-
-def sample_topics(
-    model: LPLDA | OLPLDA,
-    state: Batches,
-    reports: sp.csr_array,
-    estimate: np.ndarray,
-    flip: float,
-    streams: Streams,
-    sweeps: Iterator[int],
-    start: np.ndarray | None = None,
-) -> Batches:
-    """The state after a batch, in which `estimate` documents have each word.
-
-    The batch tests the topics before it, if there are any. `start` is that of
-    `topic_counts`.
-    """
-    if np.ptp(state.table) > 0:
-        state = tested(state, state.table, reports, flip)
-    sweeps = islice(sweeps, int(model.max_iter))
-    counts = _sampled(
-        model, state, reports, estimate, flip, streams, sweeps=sweeps, start=start
-    )
-    return dataclasses.replace(
-        state,
-        counts=state.counts + counts,
-        n_iter=state.n_iter + int(model.max_iter),
-        n_batches=state.n_batches + 1,
-    )
-
-
-def _sampled(
-    model: LPLDA | OLPLDA,
-    state: State,
-    reports: sp.csr_array,
-    estimate: np.ndarray,
-    flip: float,
-    streams: Streams,
-    *,
-    sweeps: Iterable[int],
-    stream: int = ALL,
-    start: np.ndarray | None = None,
-) -> np.ndarray:
-    """Word-topic counts of reports after the sweeps; `start` as in `topic_counts`."""
-    n_docs, n_words = reports.shape
-    first_round = state.n_iter + 1
-    documents = reports
-    background = np.zeros(n_words)
-    if model.reconstruction == "bits":
-        reader = streams.reader(Purpose.RECONSTRUCTION, first_round, stream)
-        documents = set_and_clear(reports, estimate, reader)
-    else:
-        background = false_ones(count_reported(reports), estimate, n_docs, flip)
-    return topic_counts(
-        documents,
-        state.table,
-        background,
-        doc_topic_prior=model.doc_topic_prior,
-        streams=streams,
-        sweeps=sweeps,
-        first_round=first_round,
-        stream=stream,
-        start=start,
-    )
-
-
-def tested(
-    state: Batches, table: np.ndarray, reports: sp.csr_array, flip: float
-) -> Batches:
-    """The state after reports have met the topics of a table that others have made."""
-    words = _top_words(table)
-    if min(words.shape) < 2:  # nothing to stand out of, or no pair
-        return state
-    pairs = pairs_of_words(reports, words, flip)
-    return dataclasses.replace(
-        state,
-        pairs=state.pairs + pairs.sum(axis=0),
-        squares=state.squares + np.square(pairs).sum(axis=0),
-        n_tested=state.n_tested + len(pairs),
-    )
-
-
-def publish_topics(
-    model: LPLDA | OLPLDA,
-    client: RandomizedResponse,
-    state: State,
-    paid_before: Guarantee | None,
-    assumptions: tuple[str, ...] = (),
-    **attributes: object,
-) -> None:
-    """Set the fitted attributes, with the guarantee of one report.
-
-    It does not depend on the number of documents, because each appears in one call
-    only.
-    """
-    clients = client.privacy_
-    seeded = clients.seeded
-    assumptions = clients.assumptions + assumptions
-    if model.randomized:
-        assumptions += (MADE_BY_CLIENTS,)
-    if paid_before is not None:
-        seeded = seeded or paid_before.seeded
-        assumptions += tuple(a for a in paid_before.assumptions if a not in assumptions)
-    publish(
-        model,
-        dataclasses.replace(clients, assumptions=assumptions, seeded=seeded),
-        components_=state.table.T,
-        n_iter_=state.n_iter,
-        n_batches_=state.n_batches,
-        bit_epsilon_=client.bit_epsilon_,
-        word_epsilon_=client.word_epsilon_,
-        document_epsilon_=client.document_epsilon_,
-        flip_probability_=client.flip_probability_,
-        topic_evidence_=state.evidence,
-        weak_topics_=~shown(state.evidence),
-        _law=client._law,
-        _state=state,
-        **attributes,
-    )
-    if state.n_batches:
-        warn_if_weak(model)
-
-
-def _seed_of_reports(random_state: object, n_earlier: int) -> object:
-    """The seed of a call's reports: a later call with an integer flips other bits."""
-    if n_earlier == 0 or not isinstance(random_state, Integral):
-        return random_state
-    streams = Streams.from_random_state(random_state)
-    word = streams.reader(Purpose.CLIENT_SEED, n_earlier).words(1)[0]
-    return int(word >> 32)
-
-
-def _check_n_components(model: LPLDA | OLPLDA, state: State) -> None:
-    n_components = state.counts.shape[1]
-    if n_components != model.n_components:
-        origin = "fit" if state.n_batches else "fit_prior"
-        raise ValueError(
-            f"{origin} had n_components={n_components}, got "
-            f"{int(model.n_components)}; call {origin} to start from scratch"
-        )
-
-
-def _top_words(table: np.ndarray) -> np.ndarray:
-    """Top words of topics, (n_components, n_top): frequent, rare in other topics."""
-    rank = (table**2 / table.sum(axis=1, keepdims=True)).T
-    n_top = min(N_TOP, len(table) // 2)
-    return np.argsort(-rank, axis=1, kind="stable")[:, :n_top]
-
-
-def _check_reports(model: LPLDA | OLPLDA, X: Matrix, *, reset: bool) -> sp.csr_array:
-    """Validate reports with `check_counts`; they may hold zeros and ones only."""
-    reports = check_counts(model, X, reset=reset, whole=False)  # an error follows below
-    unrounded = X.data if isinstance(X, (sp.sparray, sp.spmatrix)) else np.asarray(X)
-    if (reports.data != 1).any() or (np.rint(unrounded) != unrounded).any():
-        raise ValueError(
-            f"{type(model).__name__} with randomized=True takes reports, which hold "
-            "zeros and ones only, and X holds other numbers; pass the result of "
-            "RandomizedResponse.transform, or word counts with randomized=False"
-        )
-    return reports
-
-
-def topic_counts(
-    documents: sp.csr_array,
-    word_prior: np.ndarray,
-    background: np.ndarray,
-    *,
-    doc_topic_prior: float,
-    streams: Streams,
-    sweeps: Iterable[int],
-    first_round: int,
-    stream: int = ALL,
-    start: np.ndarray | None = None,
-) -> np.ndarray:
-    """Word-topic counts, by collapsed Gibbs sampling with a background topic.
-
-    Counts and Dirichlet parameters `word_prior` have shape (n_words, n_components).
-    `background` (n_words,) is the expected number of tokens of a document that belong
-    to no topic; they are not counted. In round 1, topics start equally likely, and the
-    background with its rate. With the counts `start` (n_words, n_components), and in a
-    later round, the first sweep draws topics from the prior, these counts and the
-    tokens sampled before. Then `start` is left out.
-    """
-    corpus = Corpus.from_counts(documents)
-    n_words, n_components = word_prior.shape
-    shape = (n_words, n_components + 1)  # the background's column is the last
-    prior = pad(np.zeros(shape), np.float32)
-    counts = pad(np.zeros(shape), np.int32)
-    prior[:, :n_components] = word_prior
-    topics = np.full(corpus.n_tokens, -1, np.int32)
-    if first_round == 1 and start is None:
-        reader = streams.reader(Purpose.FIRST_TOPICS, first_round, stream)
-        words = reader.words(corpus.n_tokens)
-        n_tokens = np.bincount(corpus.word, minlength=n_words)
-        share = background * documents.shape[0] / np.maximum(n_tokens, 1)
-        # the low half of a random word decides for the background, the high half for
-        # the topic
-        low = (words & np.uint64(0xFFFFFFFF)) * 2.0**-32
-        uniform = uniform_integers(words, n_components)
-        topics[:] = np.where(low < share[corpus.word], n_components, uniform)
-        tokens = (np.ones(corpus.n_tokens, np.int32), (corpus.word, topics))
-        counts[:, : n_components + 1] = sp.coo_array(tokens, shape=shape).toarray()
-    live = counts[:, :n_components]
-    left_out = np.zeros((n_words, n_components), np.int32)
-    if start is not None:
-        left_out += start.astype(np.int32)
-        live += left_out
-    totals = live.sum(axis=0, dtype=np.int64)
-    sizes = word_prior.sum(axis=0, dtype=np.float64)
-    rates = background.astype(np.float32)
-    scratch = np.empty((4, counts.shape[1]), np.float32)
-    for t in sweeps:
-        bits = streams.reader(Purpose.TOPICS, t, stream).words(corpus.n_tokens)
-        _gibbs.background_sweep(
-            corpus.word,
-            corpus.doc_ptr,
-            topics,
-            counts,
-            totals,
-            prior,
-            sizes,
-            rates,
-            doc_topic_prior,
-            bits,
-            scratch,
-        )
-        live -= left_out
-        totals -= left_out.sum(axis=0)
-        left_out[:] = 0
-    return live.astype(np.int64)
