@@ -373,6 +373,20 @@ def rounds_begin_in_the_stream_of_the_first(patch):
 
 
 @found_by(RESIDUALS)
+def a_release_has_the_noise_of_the_one_before_in_another_order(patch):
+    last = {}
+
+    def again(noise, cells):
+        turned = -last.pop(len(noise))[::-1] if len(noise) in last else None
+        if turned is None:
+            last[len(noise)] = noise
+            return noise
+        return turned
+
+    change_noise(patch, again)
+
+
+@found_by(RESIDUALS)
 def a_bare_cell_in_every_fifth_release(patch):
     n_drawn = itertools.count(1)
     change_noise(

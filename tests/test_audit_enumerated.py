@@ -23,6 +23,7 @@ from dplda.audit._residuals import (
     _rate_check,
     noise_checks,
     normal_scores,
+    order_check,
     repeat_check,
     sample_checks,
 )
@@ -125,6 +126,27 @@ def test_a_few_dozen_repeated_cells_are_found_and_chance_is_not(scale):
     ).passed
     noise[-200:] = noise[777:977]
     assert not repeat_check([step_of(noise, mechanism)]).passed
+
+
+@pytest.mark.parametrize("scale", [3.0, 5e4])
+def test_noise_in_another_order_is_found_and_chance_is_not(scale, monkeypatch):
+    """At a level of 1 in 50: chance fails it no more often."""
+    monkeypatch.setattr(_residuals, "LEVEL", 0.02)
+    mechanism = FlooredLaplace(scale)
+    streams, rng = Streams.from_random_state(0), np.random.default_rng(0)
+
+    def released(round):
+        reader = streams.reader(Purpose.NOISE, round)
+        return step_of(mechanism(np.zeros(500, np.int64), reader), mechanism)
+
+    sound = [
+        order_check([released(4 * run + i) for i in range(4)]).passed
+        for run in range(100)
+    ]
+    assert np.mean(sound) >= 0.98 - 3 * math.sqrt(0.02 / 100)
+    steps = [released(1), released(2)]
+    steps.append(step_of(-rng.permutation(steps[0].noise), mechanism))
+    assert order_check(steps).passed == (scale == 3.0)  # of few values: nothing is seen
 
 
 DELTA = 1e-5
