@@ -127,8 +127,8 @@ def test_no_order_of_charges_exceeds_the_budget(units, composition):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("units", [*itertools.product((1, 2, 3), repeat=3)])
-def test_all_sizes_of_three_charges_of_a_file(units, tmp_path):
+@pytest.mark.parametrize("units", [(1, 2, 3), (2, 2, 2)])
+def test_no_order_of_charges_of_a_file_exceeds_the_budget(units, tmp_path):
     """Two ledgers of one file in turn, as two processes have them."""
     epsilon = epsilon_of(gaussian(BUDGET), DELTA) * (1 + 1e-9)
     for i, path in enumerate(paths(units)):
