@@ -1,4 +1,4 @@
-"""What a person reads: ten-word lists of topics, judged blind.
+"""What a reader sees: ten-word lists of topics, judged blind.
 
 ``python benchmarks/blind_reading.py lists FOLDER [--corpora kos bbc nips glosses]
 [--epsilons 1 2 4] [--seed 0]``

@@ -76,7 +76,7 @@ def test_repetition_is_no_knowledge_of_new_words():
     words = 0.02 + 10 * np.eye(N_WORDS)
     scores = held_out_scores(words * X.sum(axis=0), X)
     assert scores.token_gain > 0.3
-    assert scores.new_word_gain < 0
+    assert abs(scores.new_word_gain) < 0.02
 
 
 def test_topics_know_new_words():
@@ -103,6 +103,21 @@ def test_scores_are_those_of_each_document(corpus):
     assert scores.document_gain == pytest.approx(gain)
     blocks = [held_out_scores(table, np.vstack([X] * 3)), scores]
     assert blocks[0] == pytest.approx(blocks[1], rel=1e-5)
+
+
+def test_new_words_share_the_probability_of_all_words_that_are_new():
+    """The first word is observed, and one of three others is new in some documents."""
+    topics = np.array([[4.0, 4.0, 1.0, 1.0], [1.0, 1.0, 4.0, 4.0]])
+
+    def transform(observed):
+        return np.tile([1.0, 0.0], (observed.shape[0], 1))
+
+    for word, p in ((1, 0.4), (2, 0.1), (3, 0.1)):
+        X = np.zeros((20, 4))
+        X[:, 0], X[:, word] = np.arange(30, 50), 1
+        scores = held_out_scores(topics, X, transform=transform)
+        assert scores.new_word == pytest.approx(np.log(p / 0.6))
+        assert scores.new_word_gain == pytest.approx(np.log(3 * p / 0.6))
 
 
 def test_without_new_words_their_score_is_nan():

@@ -19,6 +19,7 @@ from dplda.core._perplexity import (
 )
 
 DOC_TOPIC_PRIOR = 0.1  # that of `held_out_perplexity`
+SMALLEST = 1e-12  # probability of all words that a document lacks: rounding
 
 
 class HeldOutScores(NamedTuple):
@@ -29,10 +30,12 @@ class HeldOutScores(NamedTuple):
 
     Parameters
     ----------
-    token, document, new_word : float
-        Mean over held-out tokens; mean over documents of the mean of their tokens; mean
-        over held-out tokens of words that the observed half of the document lacks. NaN
-        for `new_word` if there are none.
+    token, document : float
+        Mean over held-out tokens, and over documents of the mean of their tokens.
+    new_word : float
+        Mean over held-out tokens of words that the observed half of the document lacks,
+        given that it lacks them: probabilities sum to 1 over such words. NaN if there
+        are none.
     token_gain, document_gain, new_word_gain : float
         What the topics add to these.
     """
@@ -57,7 +60,8 @@ def held_out_scores(
     The topic weights of a document are inferred from one half of its tokens, and the
     other half is scored, as in `held_out_perplexity`. That perplexity rewards the
     repetition of words that the observed half has, which fine-grained clusters of words
-    that never saw a document predict as well. Only topics predict *new* words.
+    that never saw a document predict as well. Only knowledge of what goes together
+    predicts which words are *new* in a document.
 
     Parameters
     ----------
@@ -99,7 +103,7 @@ def held_out_scores(
     >>> texts = [[2, 1, 3, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 2, 1, 1]] * 10
     >>> scores = held_out_scores(topics, texts)
     >>> round(scores.new_word_gain, 2), bool(scores.new_word_gain > 0)
-    (0.53, True)
+    (0.73, True)
     """
     table, blocks = check_inputs(components, X)
     check_possible(table)
@@ -112,7 +116,7 @@ def held_out_scores(
             return transform(observed)
         return infer_topics(observed, padded, len(table), DOC_TOPIC_PRIOR, n_jobs)
 
-    sums = np.zeros((3, 3))  # of tokens, documents, new words: count, score, marginal's
+    sums = np.zeros((3, 3))  # tokens, documents, new words: number, score, marginal's
     for counts in blocks:
         for rows in row_blocks(counts.indptr, BATCH, per_row=padded.shape[1]):
             observed, scored = split_documents(counts[rows])
@@ -124,7 +128,10 @@ def held_out_scores(
                     marginal[scored.indices],
                 ]
             )
-            sums += _sums(observed, scored, log_p)
+            seen = sp.csr_array(observed > 0, dtype=float)
+            # probability that a word is new, for the topics and the marginal
+            new = (theta * (1 - seen @ phi)).sum(axis=1), 1 - seen @ np.exp(marginal)
+            sums += _sums(observed, scored, log_p, np.maximum(new, SMALLEST))
     if sums[0, 0] == 0:
         raise ValueError(
             "X holds no words to score; pass documents with at least two words"
@@ -135,9 +142,13 @@ def held_out_scores(
 
 
 def _sums(
-    observed: sp.csr_array, scored: sp.csr_array, values: np.ndarray
+    observed: sp.csr_array, scored: sp.csr_array, log_p: np.ndarray, new: np.ndarray
 ) -> np.ndarray:
-    """Sums over tokens, documents and new words of values (n, entries of `scored`)."""
+    """Sums over tokens, documents and new words of 1 and two log-likelihoods.
+
+    `log_p` (3, entries of `scored`) has them, and `new` (2, n_docs) the probabilities
+    of all words that a document's observed half lacks.
+    """
     n_docs, n_words = scored.shape
     row = np.repeat(np.arange(n_docs), np.diff(scored.indptr))
     seen = np.repeat(np.arange(n_docs), np.diff(observed.indptr))
@@ -147,10 +158,12 @@ def _sums(
         assume_unique=True,
     )
     lengths = scored.sum(axis=1)
+    of_new = log_p[:, is_new]
+    of_new[1:] -= np.log(new)[:, row[is_new]]
     return np.array(
         [
-            values @ scored.data,
-            values @ (scored.data / lengths[row]),
-            values[:, is_new] @ scored.data[is_new],
+            log_p @ scored.data,
+            log_p @ (scored.data / lengths[row]),
+            of_new @ scored.data[is_new],
         ]
     )
