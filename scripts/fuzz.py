@@ -19,6 +19,7 @@ import sys
 import tempfile
 import warnings
 import zlib
+from collections import Counter
 from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,8 @@ except ImportError:  # an input of each entry is a test, which needs no search
     atheris = None
 
 INSTRUMENTED = [
+    "dplda.core._splitter",
+    "dplda.core._words",
     "dplda.text",
     "dplda.federated",
     "dplda.privacy",
@@ -47,6 +50,8 @@ with atheris.instrument_imports(include=INSTRUMENTED) if atheris else nullcontex
         save_release,
     )
     from dplda.__main__ import main as command
+    from dplda.core._splitter import Splitter
+    from dplda.core._words import Words
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
     from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _store
     from dplda.release._container import pack, unpack
@@ -202,6 +207,23 @@ def released(data):
             assert abs(theta.sum() - 1) < 1e-6
 
 
+def words(data):
+    """Any text by any rule: the kernel finds what the rule finds."""
+    head = data[:1] or b"\0"
+    languages = "und", "tr", "el", "uk", "ca", "hi", "ar", "ro"
+    patterns = None, r"(?u)\b\w\w+\b"
+    rule = Words.of(languages[head[0] % 8], patterns[head[0] // 8 % 2])
+    content = data[1:]
+    text = content.decode("utf-8", "ignore")
+    if head >= b"\x80":  # lone surrogates, too
+        text = content[: len(content) // 2 * 2].decode("utf-16-le", "surrogatepass")
+    block = text.split("\0")
+    found, number, times, ptr = Splitter(rule)(block)
+    for text, begin, end in zip(block, ptr[:-1], ptr[1:], strict=True):
+        pairs = zip(number[begin:end], times[begin:end], strict=True)
+        assert {found[i]: n for i, n in pairs} == Counter(rule(text))
+
+
 def sound_release():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -222,6 +244,7 @@ ENTRIES = {
         [b"\x03" + bytes(8), b"\x01" + bytes(32), b"\x07SQLite format 3\0"],
     ),
     "release": (released, starts("dplda-release", sound_release())),
+    "words": (words, ["\3п'ять\0a_b e\u0301 хата".encode(), b"\x80a\0 \xdc"]),
 }
 
 
@@ -232,6 +255,7 @@ RUNS = {
     "ledger": 4_000,
     "reports": 4_000,
     "release": 20_000,
+    "words": 30_000,
 }
 
 

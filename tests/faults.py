@@ -19,6 +19,7 @@ import functools
 import importlib
 import itertools
 import os
+import re
 import subprocess
 import sys
 import time
@@ -770,6 +771,22 @@ def words_of_the_threshold_are_free(original, delta):
 def a_text_votes_once_for_each_word(original, radius, n):
     """Each word of a text counts whole, whatever the number of its words."""
     return original(radius, 1)
+
+
+@around("text._selection:Selection._cut", VOCABULARY[0])
+def a_long_text_votes_for_all_its_words(original, self, names, terms, ptr, *args):
+    return terms, ptr
+
+
+@around("text._counted:Counted.units", VOCABULARY[0])
+def texts_of_a_user_vote_one_by_one(original, self):
+    self.users = None
+    return original(self)
+
+
+@around("core._splitter:_gap_of", "tests/test_splitter_enumerated.py")
+def a_long_text_is_cut_within_words(original, language):
+    return re.compile("[aeiou]")
 
 
 # local reports

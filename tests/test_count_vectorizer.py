@@ -63,6 +63,8 @@ def test_a_document_moves_the_weights_by_its_radius_at_most(text, sums):
     (present, _, mechanism), (emptied, _, _) = sums
     squares = int(((present - emptied).astype(object) ** 2).sum())
     assert squares <= mechanism.radius**2
+    # the threshold holds for so many terms that nobody else has
+    assert np.count_nonzero(present - emptied) <= 40
     if text:
         assert squares > 0.99 * mechanism.radius**2
 
@@ -194,3 +196,50 @@ def test_what_is_no_text_is_refused_alike_by_fit_and_transform(documents, messag
         with pytest.raises(ValueError, match=message) as caught:
             read(documents)
         assert SECRET not in str(caught.value)
+
+
+def unread(texts):
+    """Texts that can be read once, and end in an error of the caller."""
+    yield from texts
+    raise OSError("the disk is gone")
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+HOSTILE_TEXTS = {
+    "more words than the memory holds": (
+        (f"{a}{b}{c}{d}" for a in LETTERS for b in LETTERS for c in "ab" for d in "cd"),
+        "more than 2,000 different words",
+    ),
+    "no place where a word ends": (["apple " + "x" * 2**24] * 2, "without a place"),
+    "a generator that fails midway": (unread(COMMON), "the disk is gone"),
+    "bytes of another encoding": ([*COMMON, b"apple \xff"], "encoding"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_TEXTS)
+def test_hostile_texts_are_refused_before_anything_is_charged(case, monkeypatch):
+    monkeypatch.setattr("dplda.text._counted.MOST_TERMS", 2000)
+    texts, message = HOSTILE_TEXTS[case]
+    ledger = Ledger()
+    vectorizer = PrivateCountVectorizer(epsilon=1.0, candidates=WORDS, ledger=ledger)
+    with pytest.raises((ValueError, OSError), match=message) as caught:
+        vectorizer.fit(texts)
+    assert "apple" not in str(caught.value)
+    assert {entry.status for entry in ledger.entries()} == {"canceled"}
+    assert ledger.epsilon_spent == 0
+
+
+@SEEDED
+def test_texts_are_read_once_in_blocks_of_any_size(monkeypatch):
+    def fit(texts):
+        vectorizer = PrivateCountVectorizer(
+            epsilon=9.0, candidates=WORDS, max_doc_words=3, random_state=0
+        )
+        X = vectorizer.fit_transform(texts, user_ids=np.arange(len(odd)) % 50)
+        return X.toarray().tolist(), vectorizer.word_weights_.tolist()
+
+    odd = [*COMMON, "apple " * 40, "", "\ud800 date", " ".join(WORDS) * 3]
+    whole = fit(odd)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK", 50)
+    monkeypatch.setattr("dplda.core._splitter.PIECE", 20)
+    assert fit(text for text in odd) == whole

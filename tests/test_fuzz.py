@@ -24,7 +24,7 @@ def fuzz():
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
-    "entry", ["compressed", "message", "ledger", "reports", "release"]
+    "entry", ["compressed", "message", "ledger", "reports", "release", "words"]
 )
 def test_the_first_inputs_run(fuzz, entry):
     assert set(fuzz.RUNS) == set(fuzz.ENTRIES)

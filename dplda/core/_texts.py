@@ -33,18 +33,18 @@ def texts_in(X: object) -> list[str] | None:
 
 def only_texts(name: str, documents: Iterable[object]) -> list[str]:
     """The documents, all of which must be texts."""
-    documents = list(documents)
-    kinds = {
-        type(document).__name__
-        for document in documents
-        if not isinstance(document, str)
-    }
-    if kinds:
-        raise ValueError(
-            f"{name} must be texts (str), got {' and '.join(sorted(kinds))}; pass "
-            "'' for a missing text, decode bytes, and join words by spaces"
-        )
-    return [str(document) for document in documents]
+    return list(each_text(name, documents))
+
+
+def each_text(name: str, documents: Iterable[object]) -> Iterator[str]:
+    """One document after the other, all of which must be texts."""
+    for document in documents:
+        if not isinstance(document, str):
+            raise ValueError(
+                f"{name} must be texts (str), got {type(document).__name__}; pass '' "
+                "for a missing text, decode bytes, and join words by spaces"
+            )
+        yield str(document)
 
 
 def _may_be_text(document: object) -> bool:

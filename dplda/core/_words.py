@@ -8,6 +8,7 @@ scikit-learn's CountVectorizer finds.
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ UNKNOWN = "und"  # undetermined, in the codes of languages
 # Written without spaces, or with particles that are joined to words: wordfreq splits.
 WITHOUT_SPACES = ("ja", "ko", "zh")
 TWO_OR_MORE = r"(?u)\b\w\w+\b"  # as in scikit-learn
+# Kinds of characters in words: others are digits and underscores, and marks belong to
+# the letters before.
+LETTER, OTHER, MARK = 1, 2, 4
 # Least letters of a word: as many as leave tokens .9 of the letters of running text,
 # and no more than 3 (`benchmarks/vocabulary.py --letters`).
 LEAST = {
@@ -112,25 +116,27 @@ class Words:
 
     def __call__(self, text: str) -> list[str]:
         """The words of a text, in order."""
-        text = plain(text, self.language, self.lowercase)
-        strip = self.strip_accents
-        if strip is not None:
-            text = _ACCENTS[strip](text) if isinstance(strip, str) else strip(text)
-        words = _found(re.compile(self.token_pattern), text)
+        words = _found(re.compile(self.token_pattern), self.prepared(text))
         if not self.stop_words:
             return words
         return [word for word in words if word not in self.stop_words]
 
-    def form_of(self, term: str) -> str | None:
-        """A public term in the form that texts have it; None if no text can have it.
+    def prepared(self, text: str) -> str:
+        """A text in the form in which the pattern finds its words."""
+        text = plain(text, self.language, self.lowercase)
+        strip = self.strip_accents
+        if strip is None:
+            return text
+        return _ACCENTS[strip](text) if isinstance(strip, str) else strip(text)
 
-        Its case is the caller's.
+    @property
+    def runs(self) -> tuple[int, int] | None:
+        """Which longest runs of word characters the pattern finds.
+
+        The allowed `kinds`, and the least number of characters that are no marks. None
+        of patterns that find other things.
         """
-        words = self(term)
-        if term in words:
-            return term
-        is_written_otherwise = len(words) == 1 and term == term.lower()
-        return words[0] if is_written_otherwise else None
+        return _RUNS.get(self.token_pattern)
 
 
 def counter_of(
@@ -150,7 +156,35 @@ def rule_of(words: Sequence[str], *, stop_words: Iterable[str] | None = None) ->
 
 def letters(language: str) -> str:
     """The pattern of words of letters alone, of as many as words of a language have."""
-    return rf"(?u)\b[^\W\d_]{{{LEAST.get(language, 3)},}}\b"
+    return _letters(LEAST.get(language, 3))
+
+
+def _letters(least: int) -> str:
+    return rf"(?u)\b[^\W\d_]{{{least},}}\b"
+
+
+# A place between a word character and another one is a boundary (`\b`), and no other
+# is. So these patterns find whole runs of word characters.
+_RUNS = {TWO_OR_MORE: (LETTER | OTHER, 2)} | {
+    _letters(least): (LETTER, least) for least in (1, 2, 3)
+}
+
+
+@lru_cache(maxsize=1)
+def kinds() -> bytes:
+    """The kind of each code point in a word, as `re` of this Python sees it.
+
+    0 is that of characters of no word.
+    """
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    table = bytearray(len(every))
+    for pattern, kind in ((r"\w+", OTHER), (r"[^\W\d_]+", LETTER)):
+        for match in re.finditer(pattern, every):
+            begin, end = match.span()
+            table[begin:end] = bytes([kind]) * (end - begin)
+    for mark in _marks():
+        table[ord(mark)] = MARK
+    return bytes(table)
 
 
 def language_of(words: object) -> str:

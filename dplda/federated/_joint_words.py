@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from dplda.core._private_fit import charge_of
-from dplda.core._texts import only_texts
+from dplda.core._splitter import Splitter
+from dplda.core._texts import each_text
 from dplda.datasets import load_word_vectors
 from dplda.document._document_lda import DocumentLDA
 from dplda.federated._secure_sum import SecureSum
 from dplda.leaf._calm import interruptible
-from dplda.leaf._users import charged_unit, number_users
+from dplda.leaf._users import charged_unit
 from dplda.text._count_vectorizer import PrivateCountVectorizer
+from dplda.text._counted import Counted
 
 
 def fit_words_and_topics(
@@ -47,15 +49,15 @@ def fit_words_and_topics(
         sums=sums,
         n_streams=2,  # of the words, and of the topics
     ) as charge:
-        texts = only_texts("texts", texts)  # private
-        number_users(user_ids, len(texts))  # refuses other numbers of ids
+        splitter = Splitter(words._rule())  # public
+        counted = Counted(each_text("texts", texts), splitter, user_ids)  # private
         start = sums.begin()  # public
         charge.begin()
-        words._fit_paid(texts, user_ids, charge, sums, vectors)  # public
+        words._fit_paid(counted, charge, sums, vectors)  # public
         if sums.keep is not None:
             sums.keep()
         with interruptible():
-            counts = words.transform(texts)  # private
+            counts = words._columns(counted)  # private
             if vectors is not None:
                 place = {word: i for i, word in enumerate(words._checked_candidates())}
                 chosen = np.array([place[word] for word in words.vocabulary_])

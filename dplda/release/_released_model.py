@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplda._version import __version__
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import are_shards, sparse_columns
+from dplda.core._splitter import transformed
 from dplda.core._texts import texts_in
 from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
 from dplda.privacy import Guarantee
@@ -133,7 +134,7 @@ class ReleasedModel(BaseLDA):
         if self.vectorizer_ is not None:
             texts = texts_in(X)
             if texts is not None:
-                return self.vectorizer_.transform(texts)
+                return transformed(self.vectorizer_, texts)
         in_shards = are_shards(X)
         names = getattr(X, "feature_names" if in_shards else "columns", None)
         if self.vocabulary_ is None or names is None:

@@ -1,22 +1,21 @@
 """Word counts in a vocabulary chosen from private texts with differential privacy.
 
-Here, texts become the sets of terms of each protected unit, and released terms become
-columns. ``_selection.py`` has the mechanism between them.
+``_counted.py`` has the terms of texts, ``_selection.py`` the mechanism, and here,
+released terms become columns.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import TransformerMixin
-from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
@@ -36,6 +35,7 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
+from dplda.core._splitter import Splitter, count_words, forms_of
 from dplda.core._texts import CountsBySettings
 from dplda.core._words import Words, language_of
 from dplda.datasets import load_public_vocabulary, load_word_vectors
@@ -47,7 +47,6 @@ from dplda.leaf._users import (
     RELATIONS,
     ROWS_OF_A_UNIT,
     charged_unit,
-    number_users,
     protected_unit,
 )
 from dplda.privacy import ApproximateDP, Guarantee, NonPrivate, PrivateDataWarning
@@ -57,6 +56,7 @@ from dplda.privacy._curator import Curator
 from dplda.privacy._events import Event
 from dplda.privacy._streams import Streams
 from dplda.privacy._sums import ALONE, Shares, Sums
+from dplda.text._counted import Counted
 from dplda.text._selection import Counts, Selection, best_terms, failure_event
 
 OF_A_LIST = "discrete Gaussian noise on weighted document frequencies"
@@ -71,7 +71,6 @@ TOKENIZER = (
     "the analyzer treats each document by itself and was not fitted to the documents"
 )
 MANY_FORMS = 0.05  # share of texts; fewer of them hardly make a topic
-_NO_DIGITS = str.maketrans("", "", "0123456789")
 ONE_TEXT = "one document holds everything that one protected unit contributed"
 
 
@@ -80,6 +79,7 @@ class Choice:
     """What a call fixes before it reads texts."""
 
     unit: str  # what is protected
+    splitter: Splitter  # of texts into terms; public
     candidates: list[str]  # public
     vectors: np.ndarray | None  # what they mean; public
     selection: Selection  # what is released
@@ -233,7 +233,6 @@ class PrivateCountVectorizer(
     ):
         self._assign(locals())
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self, raw_documents: Iterable[Any], y: Any = None, *, user_ids: Any = None
     ) -> PrivateCountVectorizer:
@@ -263,6 +262,12 @@ class PrivateCountVectorizer(
             If a parameter is out of range, or if no term was chosen. In the second
             case, the charge stands.
         """
+        self._fit(raw_documents, user_ids)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def _fit(self, documents: Iterable[Any], user_ids: Any = None) -> Counted:
+        """Choose the vocabulary, and return what was counted; private."""
         choice = self._choice(user_ids, ALONE)
         seeded = choice.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and self.epsilon != math.inf)
@@ -272,17 +277,18 @@ class PrivateCountVectorizer(
             unit=charged_unit(user_ids),
             seeded=seeded,
         ) as charge:
-            texts = column_of(raw_documents)  # private
-            warn_of_copies(texts, user_ids)
-            counts = self._count(texts, user_ids, choice)  # private
+            counted = Counted(
+                column_of(documents), choice.splitter, user_ids
+            )  # private
+            warn_of_copies(counted)
+            counts = self._count(counted, choice)  # private
             charge.begin()
             self._choose(counts, choice, charge)
-        return self
+        return counted
 
     def _fit_paid(
         self,
-        texts: list[Any],
-        user_ids: Any,
+        counted: Counted,
         charge: Charge,
         sums: Sums = ALONE,
         vectors: np.ndarray | None = None,
@@ -291,15 +297,15 @@ class PrivateCountVectorizer(
 
         Public `vectors` say what the candidates mean, if they are given as a list.
         """
-        choice = self._choice(user_ids, sums)
+        choice = self._choice(counted.users, sums)
         if vectors is not None:
             choice = replace(choice, vectors=vectors)
-        counts = self._count(texts, user_ids, choice)  # private
-        self._choose(counts, choice, charge)
+        self._choose(self._count(counted, choice), choice, charge)
 
     def _choice(self, user_ids: Any, sums: Sums) -> Choice:
         """What a call fixes before it reads texts."""
         exactly_one(type(self).__name__, epsilon=self.epsilon)
+        splitter = Splitter(self._rule())  # public
         candidates = self._checked_candidates()  # public
         streams = Streams.from_random_state(self.random_state)  # secret
         vectors = None  # public
@@ -307,7 +313,7 @@ class PrivateCountVectorizer(
             vectors = load_word_vectors(candidates)
         unit = protected_unit(user_ids)
         selection = self._selection(sums.shares)
-        return Choice(unit, candidates, vectors, selection, streams, sums)
+        return Choice(unit, splitter, candidates, vectors, selection, streams, sums)
 
     def _choose(self, counts: Counts, choice: Choice, charge: Charge) -> None:
         """Release words with their weights, and set the fitted attributes.
@@ -324,7 +330,7 @@ class PrivateCountVectorizer(
         found, weights = selection.release(counts, curator)  # public
         heaviest = np.argsort(-weights, kind="stable")[: self.max_features]
         if len(found):
-            self._set_words(found, weights, heaviest, selection, guarantee)
+            self._set_words(found, weights, heaviest, choice, guarantee)
         if not len(found):
             raise ValueError(
                 "no word passed the threshold, and the charge stands; use more "
@@ -343,7 +349,7 @@ class PrivateCountVectorizer(
         votes[best] = 1.0
         votes = choice.sums.agree(votes, "words that are chosen")
         chosen = np.argsort(-votes, kind="stable")[: len(best)]
-        self._set_words(found, weights, chosen, selection, guarantee)
+        self._set_words(found, weights, chosen, choice, guarantee)
         self._warn_of_language(found, weights, choice)
 
     def _warn_of_language(
@@ -368,11 +374,12 @@ class PrivateCountVectorizer(
         found: np.ndarray,
         weights: np.ndarray,
         kept: np.ndarray,
-        selection: Selection,
+        choice: Choice,
         guarantee: Guarantee,
     ) -> None:
         """Set the fitted attributes: the terms with the indices `kept`, in order."""
         kept = kept[np.argsort(found[kept])]
+        selection = choice.selection
         publish(
             self,
             guarantee,
@@ -380,6 +387,7 @@ class PrivateCountVectorizer(
             word_weights_=weights[kept],
             word_weight_scale_=selection.noise_multiplier,
             threshold_=selection.threshold / selection.radius,
+            _splitter=choice.splitter,
         )
 
     def _guarantee(self, choice: Choice, charge: Charge) -> Guarantee:
@@ -410,11 +418,7 @@ class PrivateCountVectorizer(
     def fit_transform(
         self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any
     ) -> Any:
-        again = raw_documents
-        # a generator would be empty the second time
-        if not hasattr(raw_documents, "__len__"):
-            raw_documents, again = itertools.tee(raw_documents)
-        return self.fit(raw_documents, y, **fit_params).transform(again)
+        return self._columns(self._fit(raw_documents, **fit_params))
 
     def transform(self, raw_documents: Iterable[Any]) -> Any:
         """Count the chosen terms in texts.
@@ -436,20 +440,16 @@ class PrivateCountVectorizer(
             most texts. Not for release.
         """
         check_is_fitted(self, "vocabulary_")
-        analyze = self._analyzer()
-        n_tokens = 0
-
-        def counted() -> Iterator[list[str]]:
-            nonlocal n_tokens
-            for document in column_of(raw_documents):
-                terms = analyze(document)
-                n_tokens += len(terms)
-                yield terms
-
-        X = CountVectorizer(analyzer=list, vocabulary=self.vocabulary_).transform(
-            counted()
+        X, n_tokens = count_words(
+            column_of(raw_documents), self._splitter, self.vocabulary_
         )
         warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), n_tokens)
+        return X
+
+    def _columns(self, counted: Counted) -> sp.csr_matrix:
+        """What `transform` makes of texts that were counted; private."""
+        X = counted.matrix(self.vocabulary_)
+        warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
         return X
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -486,23 +486,6 @@ class PrivateCountVectorizer(
                 f"{self.token_pattern!r}: {error}"
             ) from None
 
-    def _analyzer(self) -> Callable[[Any], list[str]]:
-        """The function that splits a text, or bytes, into words."""
-        analyze = CountVectorizer(analyzer=self._rule()).build_analyzer()
-
-        def analyzed(document: Any) -> list[str]:
-            try:
-                return list(analyze(document))
-            except (AttributeError, TypeError, ValueError):
-                # these errors may quote the text
-                raise ValueError(
-                    f"a document of type {type(document).__name__} could not be split "
-                    "into words; pass texts (str), '' for a missing text, and check "
-                    "the encoding and the analyzer; lists of words need analyzer=list"
-                ) from None
-
-        return analyzed
-
     def _checked_candidates(self) -> list[str]:
         """The public list without repetitions and terms that no text can produce."""
         given = self.candidates
@@ -514,11 +497,7 @@ class PrivateCountVectorizer(
             raise ValueError(
                 "candidates must be a list of words (str), the most frequent first"
             )
-        if isinstance(rule, Words):
-            forms = [rule.form_of(term) for term in terms]
-        else:
-            analyze = self._analyzer()
-            forms = [term if term in analyze(term) else None for term in terms]
+        forms = forms_of(rule, terms)
         unknown = [term for term, form in zip(terms, forms) if form is None]
         if unknown and not isinstance(self.candidates, str):
             warn_user(
@@ -547,18 +526,12 @@ class PrivateCountVectorizer(
         """What `fit` charges: a function of public parameters."""
         return self._selection(shares).plan
 
-    def _count(self, documents: list[Any], user_ids: Any, choice: Choice) -> Counts:
+    def _count(self, counted: Counted, choice: Choice) -> Counts:
         """Weights of the distinct words of each unit; private."""
-        users = number_users(user_ids, len(documents))
-        units = range(len(documents)) if users is None else users.tolist()
-        sets = [set[str]() for _ in range(max(units, default=-1) + 1)]
-        analyze = self._analyzer()
-        for unit, document in zip(units, documents):
-            sets[unit].update(analyze(document))
-        return choice.selection.count(sets, choice.candidates, choice.streams)
+        return choice.selection.count(counted, choice.candidates, choice.streams)
 
 
-def column_of(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
+def column_of(raw_documents: Any, name: str = "raw_documents") -> Iterable[Any]:
     """The documents of a column of any kind, which need not be texts."""
     column = (
         isinstance(raw_documents, Iterable) and getattr(raw_documents, "ndim", 1) == 1
@@ -569,28 +542,24 @@ def column_of(raw_documents: Any, name: str = "raw_documents") -> list[Any]:
             f"{type(raw_documents).__name__}; pass [text] for one text, and "
             "df['column'] for a table"
         )
-    return list(raw_documents)
+    return raw_documents
 
 
-def warn_of_copies(texts: list[Any], user_ids: Any) -> None:
+def warn_of_copies(counted: Counted) -> None:
     """Tell the owner of the texts that a document may be there twice.
 
     Copies of one user are protected together. Letters that differ in numbers alone make
     a topic of their own, whoever wrote them.
     """
-    # others add nothing
-    written = [text for text in texts if isinstance(text, str) and text]
-    n_copies = len(written) - len({*written})
-    forms = {hash(text.translate(_NO_DIGITS)) for text in written}
-    n_near = len(written) - n_copies - len(forms)
-    if n_near > MANY_FORMS * len(written):
+    n_copies, n_near = counted.copies()
+    if n_near > MANY_FORMS * counted.n_written:
         warn_user(
             f"{n_near} texts repeat another one but for digits, as form letters do: a "
             "topic may repeat their text; leave all but one of them out (not for "
             "release)",
             PrivateDataWarning,
         )
-    if n_copies and user_ids is None:
+    if n_copies and counted.users is None:
         warn_user(
             f"{n_copies} texts repeat another one: a document that is there twice is "
             "protected less than epsilon says; leave copies out (not for release)",

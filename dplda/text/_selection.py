@@ -10,7 +10,7 @@ the terms of one unit alone reach with a probability that is part of delta.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from dplda.privacy._mechanisms import (
     count_unit,
 )
 from dplda.privacy._streams import Purpose, Streams
+from dplda.text._counted import Counted
 
 WORDS = "words"  # of the two steps in the plan
 ROUNDING = 40  # of the noise to integers; more has a probability below 1e-38
@@ -85,22 +86,34 @@ class Selection:
             return 1
         return selection_threshold(mechanism, failure.delta, self.max_terms)
 
-    def count(
-        self, sets: Sequence[set[str]], asked: Sequence[str], streams: Streams
-    ) -> Counts:
+    def count(self, counted: Counted, asked: Sequence[str], streams: Streams) -> Counts:
         """Weights of the terms of all units, and of the terms asked for; private."""
         public = frozenset(asked)
+        n_terms = len(counted.terms)
+        total = np.zeros(n_terms, np.int64)
+        held = np.zeros(n_terms, bool)
+        # without discovery, other terms do not count, nor make a unit longer
+        counts = np.ones(n_terms, bool)
         if not self.discover:
-            sets = [of_unit & public for of_unit in sets]
-        kept = [self.cut(of_unit, unit, streams) for unit, of_unit in enumerate(sets)]
-        terms = np.array(sorted(public.union(*kept)), dtype=object)
-        column = {term: i for i, term in enumerate(terms)}
-        total = np.zeros(len(terms), np.int64)
-        for of_unit in kept:  # a vector each, of L2 norm at most `radius`, in integers
-            if of_unit:  # its terms are distinct, so that no cell is counted twice
-                columns = [column[term] for term in of_unit]
-                total[columns] += count_unit(self.radius, len(of_unit))
-        return Counts(terms, total, np.array([term in public for term in terms], bool))
+            counts[:] = [term in public for term in counted.terms]
+        unit = 0
+        for terms, ptr in counted.units():
+            terms, ptr = kept(terms, ptr, counts[terms])
+            terms, ptr = self._cut(counted.terms, terms, ptr, unit, streams)
+            sizes = np.diff(ptr)
+            # a vector of each unit, of L2 norm at most `radius`, in integers; its terms
+            # are distinct, so that no cell is counted twice
+            steps = [
+                count_unit(self.radius, n) for n in range(1, sizes.max(initial=0) + 1)
+            ]
+            np.add.at(total, terms, np.repeat(np.array([0, *steps])[sizes], sizes))
+            held[terms] = True
+            unit += len(sizes)
+        found = {counted.terms[i]: i for i in np.flatnonzero(held)}
+        names = np.array(sorted(public.union(found)), dtype=object)
+        place = np.fromiter((found.get(term, n_terms) for term in names), np.int64)
+        is_public = np.array([term in public for term in names], bool)
+        return Counts(names, np.append(total, 0)[place], is_public)
 
     def release(
         self, counts: Counts, curator: Curator
@@ -118,13 +131,40 @@ class Selection:
         )
         return passing, noisy / self.radius
 
-    def cut(self, terms: set[str], unit: int, streams: Streams) -> list[str]:
+    def _cut(
+        self,
+        names: Sequence[str],
+        terms: NDArray[np.int64],
+        ptr: NDArray[np.int64],
+        first: int,
+        streams: Streams,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The terms of units that count, and where each unit begins.
+
+        The first unit has the number `first`.
+        """
+        counts = np.ones(len(terms), bool)
+        for unit in np.flatnonzero(np.diff(ptr) > self.max_terms):
+            own = slice(ptr[unit], ptr[unit + 1])
+            held = [names[term] for term in terms[own]]
+            chosen = {*self.cut(held, first + int(unit), streams)}
+            counts[own] = [term in chosen for term in held]
+        return kept(terms, ptr, counts)
+
+    def cut(self, terms: Collection[str], unit: int, streams: Streams) -> list[str]:
         """At most `max_terms` terms of a unit, a random choice with its own coins."""
         if len(terms) <= self.max_terms:
             return list(terms)
         ordered = sorted(terms)
         keys = streams.reader(Purpose.KEPT_WORDS, 0, unit).words(len(ordered))
         return [ordered[i] for i in np.argsort(keys, kind="stable")[: self.max_terms]]
+
+
+def kept(
+    terms: NDArray[np.int64], ptr: NDArray[np.int64], mask: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The terms of a mask, and where each unit begins among them."""
+    return terms[mask], np.append(0, np.cumsum(mask))[ptr]
 
 
 def best_terms(

@@ -28,7 +28,8 @@ from dplda.core._private_fit import (
     warn_if_seeded,
 )
 from dplda.core._signal import MEANING, NOT_TESTED
-from dplda.core._texts import only_texts
+from dplda.core._splitter import Splitter, forms_of, transformed
+from dplda.core._texts import each_text, only_texts
 from dplda.core._words import counter_of, language_of, letters, rule_of
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import language_words
@@ -39,7 +40,7 @@ from dplda.document._sublda import SubLDA
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
-from dplda.leaf._users import RELATIONS, charged_unit, number_users
+from dplda.leaf._users import RELATIONS, charged_unit
 from dplda.privacy import split_epsilon
 from dplda.reading._displays import TopicRow, is_tested, list_topics
 from dplda.release._release import release_bytes, save_release
@@ -49,6 +50,7 @@ from dplda.text._count_vectorizer import (
     column_of,
     warn_of_copies,
 )
+from dplda.text._counted import Counted
 
 
 class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimator):
@@ -231,16 +233,20 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             seeded=seeded,
             n_streams=2,  # of the words, and of the topics
         ) as charge:
-            texts = checked(words, raw_documents, user_ids)  # private
-            warn_of_copies(texts, user_ids)
+            counted = checked(words, raw_documents, user_ids)  # private
+            warn_of_copies(counted)
             charge.begin()
             self._forget()
             self.vectorizer_ = words
             if is_chosen:
-                words._fit_paid(texts, user_ids, charge)  # public
+                words._fit_paid(counted, charge)  # public
             with interruptible():
                 self._add_public_inputs(topics)
-                counts = words.transform(texts)  # private
+                counts = (
+                    words._columns(counted)
+                    if is_chosen
+                    else counted.matrix(words.vocabulary_)
+                )  # private
             try:
                 topics._fit_paid(counts, user_ids, charge)  # public
             finally:
@@ -263,7 +269,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             text.
         """
         check_is_fitted(self, "components_")
-        return self.model_.transform(self.vectorizer_.transform(raw_documents))
+        return self.model_.transform(self._counts(raw_documents))
 
     def score(self, raw_documents: Iterable[str], y: Any = None) -> float:
         """Approximate log-likelihood of texts, as the topic model states it.
@@ -281,7 +287,14 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             In nats.
         """
         check_is_fitted(self, "components_")
-        return self.model_.score(self.vectorizer_.transform(raw_documents))
+        return self.model_.score(self._counts(raw_documents))
+
+    def _counts(self, raw_documents: Iterable[str]) -> Any:
+        """Counts of texts; private."""
+        words = self.vectorizer_
+        if isinstance(words, PrivateCountVectorizer):
+            return words.transform(raw_documents)
+        return transformed(words, column_of(raw_documents))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write words, topics and guarantee to a file that may be published.
@@ -539,7 +552,7 @@ def given_words(
 ) -> CountVectorizer:
     """A vectorizer of given words; warns of those that no text can have."""
     rule = rule_of(vocabulary, stop_words=stop_words)
-    forms = [rule.form_of(word) for word in vocabulary]
+    forms = forms_of(rule, vocabulary)
     unknown = [word for word, form in zip(vocabulary, forms) if form is None]
     if unknown:
         warn_user(
@@ -551,26 +564,29 @@ def given_words(
     return counter_of(words, stop_words=stop_words)
 
 
-def checked(vectorizer: Any, raw_documents: Any, user_ids: Any) -> list[str]:
-    """The texts, or an error that quotes neither text nor id."""
-    texts = only_texts("raw_documents", column_of(raw_documents))
-    is_given = isinstance(vectorizer, CountVectorizer)
+def checked(
+    words: CountVectorizer | PrivateCountVectorizer, raw_documents: Any, user_ids: Any
+) -> Counted:
+    """What texts hold, or an error that quotes neither text nor id."""
+    is_given = isinstance(words, CountVectorizer)
+    splitter = Splitter(words.analyzer if is_given else words._rule())
+    texts = each_text("raw_documents", column_of(raw_documents))
+    counted = Counted(texts, splitter, user_ids)
+    found = counted.has_words
     if is_given:
-        found = bool(vectorizer.transform(texts).nnz)
-    else:  # stop words are words, too
-        rule = dataclasses.replace(vectorizer._rule(), stop_words=frozenset())
-        found = any(map(rule, texts))
-    if len(texts) < 2 or not found:
+        found = bool(counted.matrix(words.vocabulary_).nnz)
+    if counted.n_docs < 2 or not found:
         known = "a word of the vocabulary" if is_given else "words"
-        got = "fewer texts" if len(texts) < 2 else f"texts of which none has {known}"
+        got = (
+            "fewer texts" if counted.n_docs < 2 else f"texts of which none has {known}"
+        )
         raise ValueError(
             f"raw_documents must be at least two texts, of which one has {known}, got "
             f"{got}; check their column, their language, and the case of given words"
         )
-    users = number_users(user_ids, len(texts))
-    if users is not None and not users.any():
+    if counted.users is not None and not counted.users.any():
         raise ValueError(
             "user_ids must name at least two users, got one id for all texts; pass the "
             "id of the person behind each text"
         )
-    return texts
+    return counted

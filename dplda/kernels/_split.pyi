@@ -1,0 +1,3 @@
+def split(
+    codes: bytes, ends: bytes, kinds: bytes, allowed: int, least: int, key: int
+) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...
