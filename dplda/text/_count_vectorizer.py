@@ -452,6 +452,11 @@ class PrivateCountVectorizer(
         warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
         return X
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # counts are integers
+        return tags
+
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns, in alphabetical order.
 
