@@ -54,6 +54,9 @@ def write_table(path, texts=TEXTS, users=USERS):
 
         table = pyarrow.table(dict(zip(columns, map(list, zip(*rows)))))
         parquet.write_table(table, path)
+    elif path.suffix == ".json":
+        data = json.dumps([dict(zip(columns, row)) for row in rows], indent=1).encode()
+        path.write_bytes(data)
     elif ".jsonl" in path.name:
         lines = "".join(json.dumps(dict(zip(columns, row))) + "\n" for row in rows)
         data = lines.encode()
@@ -67,7 +70,7 @@ def write_table(path, texts=TEXTS, users=USERS):
 
 
 @pytest.mark.parametrize(
-    "name", ["a.csv", "a.tsv", "a.jsonl", "a.jsonl.gz", "a.parquet", "A.CSV"]
+    "name", ["a.csv", "a.tsv", "a.json", "a.jsonl", "a.jsonl.gz", "a.parquet", "A.CSV"]
 )
 def test_every_kind_of_table_gives_the_same_texts_and_users(tmp_path, name):
     found = read_texts(write_table(tmp_path / name), id_column="patient")
@@ -115,6 +118,25 @@ def test_marks_of_windows_programs_are_no_part_of_a_text(tmp_path):
     assert read_texts(path, encoding="cp1252", separator=";").texts == ["a, b"]
 
 
+def test_a_missing_column_of_parquet_names_those_that_there_are(tmp_path):
+    path = write_table(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="the columns are 'n', 'patient', 'text'"):
+        read_texts(path, text_column="note")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_for_excel_names_the_separator_and_is_no_part_of_the_table(
+    tmp_path, end
+):
+    path = tmp_path / "a.csv"
+    path.write_text(end.join(["sep=;", "n;text", "1;a, b", ""]), newline="")
+    assert read_texts(path).texts == ["a, b"]
+    assert read_texts(path, separator=";").texts == ["a, b"]
+    path.write_text(end.join(["sep=;", "n;text", "1;a;b"]), newline="")
+    with pytest.raises(ValueError, match="line 3 has more or fewer columns"):
+        read_texts(path)
+
+
 def test_whole_numbers_are_ids_and_the_text_seven_is_the_number_seven(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "u": 7}\n\n{"text": null, "u": " 7 "}\n')
@@ -142,6 +164,20 @@ FAULTS = {
         {"id_column": "person"},
         "a.csv, line 2 has no column 'person': .* --user-column or --id-column",
     ),
+    "no column in CSV": (
+        {"a.csv": f"{SECRET},b\n{SECRET},1\n"},
+        "",
+        {},
+        "its first line must name the columns, and has 2; .* --separator",
+    ),
+    "no column in JSON": (
+        {"a.jsonl": json.dumps({f"c{i}": SECRET for i in range(12)})},
+        "",
+        {},
+        "no column 'text': the columns are 'c0', .*'c9' and 2 more; name columns",
+    ),
+    "broken array": ({"a.json": f'[{{"text": "{SECRET}"'}, "", {}, "valid array"),
+    "array of texts": ({"a.json": f'["{SECRET}"]'}, "", {}, "object 1 is not a JSON"),
     "two columns of one name": (
         {"a.csv": f"text,text\n{SECRET},a\n"},
         "",

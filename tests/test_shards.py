@@ -104,6 +104,14 @@ def named(X, turn=1):
     return pd.DataFrame(X.toarray(), columns=WORDS[::turn])
 
 
+def test_a_table_brings_its_words(corpus, tmp_path):
+    written = write_shards([named(corpus[:40]), corpus[40:].toarray()], tmp_path / "a")
+    assert written.feature_names.tolist() == WORDS
+    assert CountShards(tmp_path / "a").feature_names.tolist() == WORDS
+    numbered = pd.DataFrame(corpus.toarray())  # columns 0, 1, 2: no words
+    assert write_shards(numbered, tmp_path / "b").feature_names is None
+
+
 REFUSED = [
     (lambda X: -X.toarray(), {}, "Negative values"),
     (

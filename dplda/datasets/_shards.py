@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -156,7 +157,7 @@ class CountShards(Shards):
     unit : {"document", "user"}
         What fits and scores protect: users if `write_shards` was given their ids.
     feature_names : ndarray of shape (n_words,), object, or None
-        The words of the columns, if `write_shards` was given them.
+        The words of the columns, if `write_shards` was given them or a named table.
 
     Raises
     ------
@@ -290,7 +291,8 @@ def write_shards(
         bytes for each stored count of a shard. It never changes a result.
     feature_names : sequence of str or None, default=None
         The words of the columns, all different. A model that is fitted on the shards
-        then knows them.
+        then knows them. None takes the column names of the first block, if it is a
+        table with such names.
 
     Returns
     -------
@@ -338,7 +340,12 @@ def write_shards(
         raise ValueError(
             f"{place} is not empty; give a new folder, or delete what is in it"
         )
-    words = None if feature_names is None else list(map(str, feature_names))
+    blocks = iter(blocks)
+    begin = [*itertools.islice(blocks, 1)]
+    words = _names_of(begin[0]) if begin else None
+    if feature_names is not None:
+        words = list(map(str, feature_names))
+    blocks = itertools.chain(begin, blocks)
 
     def written(into: Path) -> list[Shard]:
         return [
@@ -367,6 +374,13 @@ def write_shards(
     return CountShards(place)
 
 
+def _names_of(block: object) -> list[str] | None:
+    """The columns of a table, if all of them are words."""
+    columns = [*getattr(block, "columns", ())]
+    is_named = columns and all(isinstance(name, str) for name in columns)
+    return list(map(str, columns)) if is_named else None
+
+
 def _in_shards(
     blocks: Iterable[Matrix], size: int, words: list[str] | None
 ) -> Iterator[sp.csr_array]:
@@ -374,8 +388,8 @@ def _in_shards(
     waiting: list[sp.csr_array] = []
     named = words
     for block in blocks:
-        columns = [*getattr(block, "columns", ())]  # of a table
-        if columns and all(isinstance(name, str) for name in columns):
+        columns = _names_of(block)
+        if columns is not None:
             if named not in (None, columns):
                 raise ValueError(
                     "the columns of a table are other words, or have another order, "
@@ -389,8 +403,8 @@ def _in_shards(
         # a release file could not hold one word twice
         if words is not None and not len(set(words)) == len(words) == n_words:
             raise ValueError(
-                f"feature_names must be {n_words} different words, got {len(words)}, "
-                f"{len(set(words))} of them different"
+                f"feature_names, or the columns of a table, must be {n_words} different "
+                f"words, got {len(words)}, {len(set(words))} of them different"
             )
         if waiting and waiting[0].shape[1] != n_words:
             raise ValueError(

@@ -7,10 +7,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
+from sklearn.exceptions import UndefinedMetricWarning
 
 from dplda.core._corpus import Matrix, check_table, check_topics
 from dplda.core._perplexity import check_inputs
 from dplda.leaf._checks import check_integer
+from dplda.leaf._messages import warn_user
 
 MEASURES = ("c_npmi", "u_mass")
 SMALL = 1e-12  # added to a joint probability, as in [3]_ of `coherence`
@@ -53,8 +55,8 @@ def coherence(
     -------
     coherence : ndarray of shape (n_components,)
         Higher is better. A pair with a word that no reference text holds is left out.
-        NaN for a topic without any other pair. The usual figure of a model is
-        ``numpy.nanmean``.
+        NaN for a topic without any other pair, with an `UndefinedMetricWarning`. The
+        usual figure of a model is ``numpy.nanmean``.
 
     Raises
     ------
@@ -109,7 +111,15 @@ def coherence(
             scores = (scores - np.log(share[v])) / -np.log(together)
             # the limit, if all texts hold both
             scores = np.where(joint[v, w] == 1, 1.0, scores)
-        return np.where(known, scores, 0.0).sum(axis=1) / known.sum(axis=1)
+        means = np.where(known, scores, 0.0).sum(axis=1) / known.sum(axis=1)
+    n_unknown = int(np.isnan(means).sum())
+    if n_unknown:
+        warn_user(
+            f"{n_unknown} of {len(means)} topics have no coherence (NaN): X holds no "
+            "two of their top words; take more reference texts, or numpy.nanmean",
+            UndefinedMetricWarning,
+        )
+    return means
 
 
 def topic_diversity(components: ArrayLike, *, n_top_words: int = 25) -> float:

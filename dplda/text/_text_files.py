@@ -1,8 +1,8 @@
-"""Texts and their ids from files: a folder of text files, CSV, JSON Lines or Parquet.
+"""Texts and their ids from files: a folder of text files, CSV, JSON or Parquet.
 
 CSV and JSON are read by the modules of Python, because pandas fills short rows in
-silence. No error quotes a text, an id, or a cell, nor columns: those of a file without
-a header are texts.
+silence. No error quotes a text, an id, or a cell. Columns are named where the format
+names them: the first line of a CSV file without a header is a text.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ KINDS = {
     ".txt": "text",
     ".csv": "CSV",
     ".tsv": "CSV",
-    ".jsonl": "JSON Lines",
-    ".ndjson": "JSON Lines",
+    ".json": "JSON",
+    ".jsonl": "JSON",
+    ".ndjson": "JSON",
     ".parquet": "Parquet",
 }
-ALLOWED = "a folder of text files (.txt), or .csv, .tsv, .jsonl, .ndjson or .parquet"
+ALLOWED = (
+    "a folder of text files (.txt), or .csv, .tsv, .json, .jsonl, .ndjson or .parquet"
+)
 PARQUET_ROWS = 32  # that are read at a time
+MOST_NAMES = 10  # of columns, in an error
 
 
 # of a table: where each one is, and its cells by their columns
@@ -56,8 +60,9 @@ def read_texts(
 ) -> Texts:
     """All texts of a file, or of a folder of files of one kind, in order of names.
 
-    Ids are text without spaces around it: 7 and "7" are one. `separator` is a comma by
-    default, and a tab in .tsv files. `encoding` is that of all files but Parquet.
+    Ids are text without spaces around it: 7 and "7" are one. `separator` is by default
+    what a first line ``sep=;`` says, a tab in .tsv files, and otherwise a comma.
+    `encoding` is that of all files but Parquet.
     """
     try:
         "".encode(encoding)
@@ -88,21 +93,13 @@ def read_texts(
         elif kind == "Parquet":
             rows = _rows_of_parquet(file, columns)
         elif kind == "CSV":
-            is_tsv = ".tsv" in [suffix.lower() for suffix in file.suffixes]
-            usual = "\t" if is_tsv else ","
-            rows = _rows_of_csv(
-                _read(file, encoding), file, columns, separator or usual
-            )
+            rows = _rows_of_csv(_read(file, encoding), file, columns, separator)
         else:
             rows = _rows_of_json(_read(file, encoding), file)
         for where, row in rows:
-            missing = [column for column in columns if column not in row]
-            if missing:
-                raise ValueError(
-                    f"{where} has no column {missing[0]!r}: name columns by "
-                    "--text-column, --user-column or --id-column, and see whether "
-                    "--separator is right"
-                )
+            for column in columns:
+                if column not in row:
+                    raise ValueError(_no_column(where, column, [*row], kind))
             texts.append(_text(row[text_column], where))
             if id_column is not None:
                 ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
@@ -175,6 +172,21 @@ def _read(path: Path, encoding: str) -> io.StringIO:
         ) from None
 
 
+def _no_column(where: str, column: str, names: list[str], kind: str) -> str:
+    """An error of a missing column, with the columns that there are."""
+    there = f"the columns are {', '.join(map(repr, names[:MOST_NAMES]))}"
+    if len(names) > MOST_NAMES:
+        there += f" and {len(names) - MOST_NAMES} more"
+    advice = ""
+    if kind == "CSV":
+        there = f"its first line must name the columns, and has {len(names)}"
+        advice = ", and see whether --separator is right"
+    return (
+        f"{where} has no column {column!r}: {there}; name columns by --text-column, "
+        f"--user-column or --id-column{advice}"
+    )
+
+
 def _text(value: object, where: str) -> str:
     if value is None:
         return ""
@@ -201,38 +213,63 @@ def _id(value: object, where: str) -> str:
 
 
 def _rows_of_csv(
-    file: io.StringIO, path: Path, columns: list[str], separator: str
+    file: io.StringIO, path: Path, columns: list[str], separator: str | None
 ) -> Rows:
     # characters of a cell; the default of the module is 131,072
     csv.field_size_limit(LARGEST_INTEGER)
-    reader = csv.DictReader(file, delimiter=separator, strict=True)
+    is_tsv = ".tsv" in [suffix.lower() for suffix in path.suffixes]
+    usual = "\t" if is_tsv else ","
+    first = file.readline()
+    mark = first.rstrip("\r\n")
+    n_marks = int(len(mark) == len("sep=;") and mark.startswith("sep="))
+    if n_marks:  # a line for Excel, which is no part of the table
+        usual = mark[-1]
+    else:
+        file.seek(0)
+    reader = csv.DictReader(file, delimiter=separator or usual, strict=True)
     try:
         _check_header(list(reader.fieldnames or []), path, columns)
         for row in reader:
             # what DictReader makes of more, and of fewer
             if None in row or None in row.values():
                 raise ValueError(
-                    f"{path}, line {reader.line_num} has more or fewer columns than "
-                    "the header; quote texts that hold the separator"
+                    f"{path}, line {reader.line_num + n_marks} has more or fewer "
+                    "columns than the header; quote texts that hold the separator"
                 )
-            yield f"{path}, line {reader.line_num}", row
+            yield f"{path}, line {reader.line_num + n_marks}", row
     except csv.Error as error:  # its messages quote no cell
         raise ValueError(
-            f"{path} is not valid CSV after line {reader.line_num}: {error}"
+            f"{path} is not valid CSV after line {reader.line_num + n_marks}: {error}"
         ) from None
 
 
 def _rows_of_json(file: io.StringIO, path: Path) -> Rows:
-    for number, line in enumerate(file, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
+    """The objects of an array, or those of lines."""
+    content = file.read()
+    file.seek(0)
+    if content.lstrip().startswith("["):
+        records = _json(content)
+        if not isinstance(records, list):
+            raise ValueError(f"{path} is not a valid array of JSON")
+        named = ((f"object {i}", record) for i, record in enumerate(records, start=1))
+    else:
+        named = (
+            (f"line {i}", _json(line))
+            for i, line in enumerate(file, start=1)
+            if line.strip()
+        )
+    for place, record in named:
         if not isinstance(record, dict):
-            raise ValueError(f"{path}, line {number} is not a JSON object")
-        yield f"{path}, line {number}", record
+            raise ValueError(f"{path}, {place} is not a JSON object")
+        yield f"{path}, {place}", record
+
+
+def _json(content: str) -> object:
+    """The value of a text; None if it is not valid."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
@@ -260,7 +297,11 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
             rows += batch.to_pylist()
     except (OSError, ValueError):
         raise ValueError(f"{path} is not a valid Parquet file") from None
-    _check_header(file.schema_arrow.names, path, columns)
+    names = file.schema_arrow.names
+    _check_header(names, path, columns)
+    for column in columns:
+        if column not in names:
+            raise ValueError(_no_column(str(path), column, names, "Parquet"))
     check_unpacked(left >= 0, path)
     for number, row in enumerate(rows, start=1):
         yield f"{path}, row {number}", row
