@@ -11,6 +11,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -160,14 +161,13 @@ def forms_of(
     splitter = Splitter(rule)
     forms: list[str | None] = []
     for block in in_blocks(terms):
-        words, number, count, ptr = splitter(block)
-        for term, begin, end in zip(block, ptr, ptr[1:]):
-            found = {words[i]: n for i, n in zip(number[begin:end], count[begin:end])}
-            for word in found.keys() & splitter.stop_words:
-                del found[word]
-            form = term if term in found else None
+        words, number, times, ptr = splitter(block)
+        entries = [(words[i], n) for i, n in zip(number.tolist(), times.tolist())]
+        for term, (begin, end) in zip(block, pairwise(ptr.tolist())):
+            found = [x for x in entries[begin:end] if x[0] not in splitter.stop_words]
+            form = term if any(word == term for word, _ in found) else None
             if form is None and isinstance(rule, Words) and term == term.lower():
-                (form,) = found if [*found.values()] == [1] else (None,)
+                form = found[0][0] if [n for _, n in found] == [1] else None
             forms.append(form)
     return forms
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -101,10 +101,10 @@ class Counted:
 
     def matrix(self, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
         """Counts of the terms of a vocabulary, (n_docs, n_terms)."""
-        column = np.fromiter(
-            (vocabulary.get(term, -1) for term in self.terms), np.int64, len(self.terms)
+        column = list(map(vocabulary.get, self.terms, repeat(-1)))
+        return columns_of(
+            self._number, self._count, self._ptr, np.array(column, int), len(vocabulary)
         )
-        return columns_of(self._number, self._count, self._ptr, column, len(vocabulary))
 
     def copies(self) -> tuple[int, int]:
         """How many texts repeat another one, and how many but for their digits."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -95,7 +96,7 @@ class Selection:
         # without discovery, other terms do not count, nor make a unit longer
         counts = np.ones(n_terms, bool)
         if not self.discover:
-            counts[:] = [term in public for term in counted.terms]
+            counts[:] = list(map(public.__contains__, counted.terms))
         unit = 0
         for terms, ptr in counted.units():
             terms, ptr = kept(terms, ptr, counts[terms])
@@ -109,11 +110,14 @@ class Selection:
             np.add.at(total, terms, np.repeat(np.array([0, *steps])[sizes], sizes))
             held[terms] = True
             unit += len(sizes)
-        found = {counted.terms[i]: i for i in np.flatnonzero(held)}
-        names = np.array(sorted(public.union(found)), dtype=object)
-        place = np.fromiter((found.get(term, n_terms) for term in names), np.int64)
-        is_public = np.array([term in public for term in names], bool)
-        return Counts(names, np.append(total, 0)[place], is_public)
+        terms_held = list(compress(counted.terms, held))
+        sums = dict(zip(terms_held, total[held].tolist()))
+        names = sorted(public.union(terms_held))
+        return Counts(
+            np.array(names, dtype=object),
+            np.array(list(map(sums.get, names, repeat(0))), np.int64),
+            np.array(list(map(public.__contains__, names)), bool),
+        )
 
     def release(
         self, counts: Counts, curator: Curator
