@@ -388,13 +388,6 @@ def test_a_release_takes_the_texts_that_its_model_takes(fitted, tmp_path):
         np.testing.assert_array_equal(released.transform(kind(TEXTS[:4])), expected)
 
 
-def test_counts_of_topics_name_what_to_pass_of_a_model_of_texts(fitted):
-    with pytest.raises(TypeError, match=r"model_.*vectorizer_\.transform"):
-        dplda.private_topic_counts(fitted, TEXTS, epsilon=1.0)
-    counts = fitted.vectorizer_.transform(TEXTS)
-    dplda.private_topic_counts(fitted.model_, counts, epsilon=1.0)
-
-
 def test_form_letters_are_told_to_the_owner_before_the_charge():
     letters = [f"dear customer, your order number {n} is late" for n in range(90)]
     ledger = Ledger()

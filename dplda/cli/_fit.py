@@ -1,4 +1,4 @@
-"""The commands ``dplda fit``, from files to a published model, and ``dplda plan``.
+"""The commands ``dplda fit``, from files to a published model, ``counts`` and ``plan``.
 
 `PrivateTopicModel` does the work. The texts are read as a whole, the expected result is
 shown, and room for the model is reserved before the ledger is charged.
@@ -7,17 +7,21 @@ shown, and room for the model is reserved before the ledger is charged.
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import math
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
+from dplda.cli._groups import Grouping, add_groups, given_groups, groupings
 from dplda.cli._options import (
+    MODEL,
     AddParser,
     add_texts,
     check_ledger,
@@ -37,10 +41,11 @@ if TYPE_CHECKING:
 # how programs write a missing id, or so in small
 MISSING = {"NA", "N/A", "NAN", "NULL", "NONE"}
 NOTHING = "Nothing was charged."
+COUNTS_SHARE = 0.2  # as in dplda.plan
 
 
 def add_commands(add_parser: AddParser) -> None:
-    """Add the options of ``dplda fit`` and ``dplda plan``."""
+    """Add the options of ``dplda fit``, ``dplda counts`` and ``dplda plan``."""
     parser = add_parser(
         "fit",
         help="fit a private topic model to files, and write a file that may be "
@@ -59,6 +64,13 @@ def add_commands(add_parser: AddParser) -> None:
         "?",
     )
     _add_model(parser)
+    add_groups(parser)
+    parser.add_argument(
+        "--counts-share",
+        type=float,
+        default=COUNTS_SHARE,
+        help="share of the counts in the budget (default: %(default)s)",
+    )
     add = parser.add_argument
     add(
         "--out",
@@ -89,6 +101,68 @@ def add_commands(add_parser: AddParser) -> None:
         metavar="TEXTS",
         help="public texts of the same kind: better topics, at no cost",
     )
+    _add_ledger(parser)
+    parser = add_parser(
+        "counts",
+        help="count texts of each topic by group and period, with noise",
+        description="Write numbers of texts, or of users, of each topic of a published "
+        "model by group and period, to a file that may be published. Nothing is "
+        "charged if a file, an option or the budget is wrong.",
+        epilog="example: dplda counts topics.dplda notes.csv --user-column patient "
+        "--by ward --levels wards.txt --epsilon 1",
+    )
+    parser.set_defaults(command=_counts, parser=parser)
+    parser.add_argument("model", type=Path, help=MODEL)
+    add_texts(
+        parser,
+        "--user-column",
+        "column that says whose text it is: protects users",
+    )
+    add_groups(parser)
+    add = parser.add_argument
+    add("--epsilon", type=float, required=True, help="privacy budget of the counts")
+    add(
+        "--delta",
+        type=float,
+        default=1e-6,
+        help="delta of (epsilon, delta)-privacy (default: %(default)s)",
+    )
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        default=Path("counts.dplda"),
+        help="new file of the counts, which may be published (default: %(default)s)",
+    )
+    _add_ledger(parser)
+    parser = add_parser(
+        "plan",
+        help="say what to expect of a fit, before any data are read",
+        description="Say what to expect of a topic model of texts, before any data are "
+        "read. All numbers must be public: an expectation, not a count of the private "
+        "texts.",
+        epilog="example: dplda plan --n-docs 6000 --epsilon 4",
+    )
+    parser.set_defaults(command=_plan)
+    _add_model(parser, epsilon=4.0, is_plan=True)
+    parser.add_argument(
+        "--groups",
+        type=int,
+        nargs="+",
+        default=[],
+        metavar="N",
+        help="numbers of groups of counts, such as 9 12 for wards and months",
+    )
+    parser.add_argument(
+        "--counts-share",
+        type=float,
+        default=COUNTS_SHARE,
+        help="share of the counts in the budget (default: %(default)s)",
+    )
+
+
+def _add_ledger(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the ledger that is charged."""
     group = parser.add_argument_group("ledger")
     either = group.add_mutually_exclusive_group().add_argument
     either(
@@ -100,16 +174,6 @@ def add_commands(add_parser: AddParser) -> None:
     )
     either("--no-ledger", action="store_true", help="count no other fit of these texts")
     group.add_argument("--budget", type=float, help="epsilon of a new ledger, if more")
-    parser = add_parser(
-        "plan",
-        help="say what to expect of a fit, before any data are read",
-        description="Say what to expect of a topic model of texts, before any data are "
-        "read. All numbers must be public: an expectation, not a count of the private "
-        "texts.",
-        epilog="example: dplda plan --n-docs 6000 --epsilon 4",
-    )
-    parser.set_defaults(command=_plan)
-    _add_model(parser, epsilon=4.0, is_plan=True)
 
 
 def _add_model(
@@ -155,26 +219,57 @@ def _add_model(
 
 
 def _plan(options: argparse.Namespace) -> None:
-    print(plan(options, options.n_docs))
+    print(plan(options, options.n_docs, options.groups))
 
 
-def plan(options: argparse.Namespace, n_docs: int) -> Plan:
+def plan(options: argparse.Namespace, n_docs: int, groups: Sequence[int]) -> Plan:
     """What to expect of these options, of which the words are paid first."""
     from dplda.text._topic_model import what_to_expect  # not for options and --help
 
-    return what_to_expect(
+    _, epsilon = shares(options, groups)
+    expected = what_to_expect(
         dplda.PrivateTopicModel(
             options.n_components,
-            epsilon=options.epsilon,
+            epsilon=epsilon,
             delta=options.delta,
             vocabulary=options.language,
             max_features=options.max_features,
             expected_n_docs=n_docs,
         )
     )
+    if not groups:
+        return expected
+    counts = dplda.plan(
+        n_docs=n_docs,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        n_components=options.n_components,
+        groups=groups,
+        counts_share=options.counts_share,
+    )
+    return dataclasses.replace(
+        expected,
+        epsilon=options.epsilon,
+        groups=counts.groups,
+        count_noise=counts.count_noise,
+        smallest_change=counts.smallest_change,
+    )
+
+
+def shares(
+    options: argparse.Namespace, groups: Sequence[object]
+) -> tuple[float, float]:
+    """Epsilon of the counts, if there are any, and of words and topics."""
+    from dplda.document._plan import split_counts  # not for options and --help
+
+    if not groups:
+        return 0.0, options.epsilon
+    return split_counts(options.epsilon, options.counts_share, options.delta)
 
 
 def _fit(options: argparse.Namespace) -> int:
+    from dplda.release._report import total_of  # not for options and --help
+
     if options.example and options.epsilon is None:
         options.epsilon = 4.0
     if options.example == (options.texts is not None) or options.epsilon is None:
@@ -186,12 +281,19 @@ def _fit(options: argparse.Namespace) -> int:
     check_output(options.out, *inputs, is_new=True)
     if options.report is not None:
         check_output(options.report, options.out, *inputs)
+    groups = groupings(options)
+    counts_out = counts_beside(options.out)
+    if groups:
+        check_output(counts_out, options.out, options.report, *inputs, is_new=True)
+        if options.example:
+            options.parser.error("the texts of --example have no columns to count by")
+    for_counts, for_fit = shares(options, [*groups])
     public: list[str] = []
     if options.public_texts:
         public = texts_of(options, options.public_texts).texts
     model = dplda.PrivateTopicModel(
         options.n_components,
-        epsilon=options.epsilon,
+        epsilon=for_fit,
         delta=options.delta,
         vocabulary=options.language,
         max_features=options.max_features,
@@ -202,14 +304,14 @@ def _fit(options: argparse.Namespace) -> int:
     )
     try:  # what is wrong with an option or a file shows before anything is charged
         model._steps()
-        texts, users = private_texts(options)  # private
+        texts, users, columns = private_texts(options, groups)  # private
         if {*public} & {*texts} - {""}:
             raise ValueError(
                 f"texts of --public-texts {options.public_texts} are among the private "
                 "texts, and epsilon does not protect them: take them out of one place "
                 "(not for release)"
             )
-        if not is_wanted(options):
+        if not is_wanted(options, groups):
             return 1
     except KeyboardInterrupt:
         print(NOTHING, file=sys.stderr)
@@ -220,17 +322,30 @@ def _fit(options: argparse.Namespace) -> int:
         room.enter_context(reserved(options.out, size))
         model.ledger = open_ledger(options)
         with accounted(model, options.out):
-            model.fit(texts, user_ids=users)
+            if groups:
+                room.enter_context(reserved(counts_out, size))
+                given = given_groups(options, groups, columns)  # private
+                model.fit_and_count(
+                    texts, user_ids=users, counts_epsilon=for_counts, **given
+                )
+            else:
+                model.fit(texts, user_ids=users)
             room.close()
-            say(f"Model: {keep(model, options.out)}. It may be published.")
+            kept = keep(model, options.out)
+            kept_counts = keep_counts(model, options.out)
+            say(f"Model: {kept}. It may be published.")
+            counts = [model.counts_] if groups else []
+            for table in counts:
+                say(f"Counts: {kept_counts}. They may be published.")
+                say(repr(table))
             show_topics(model.model_, model.vocabulary_)
             say(
                 "Words that many texts have in common may be names: read them before "
                 "you publish."
             )
-            show_card(model.privacy_.summary())
+            show_card(total_of(model.privacy_, counts).summary())
             if options.report is not None:
-                model.report(options.report)
+                model.report(options.report, counts=counts)
                 say(f"Page: {options.report}. It may be published.")
             sys.stdout.flush()  # a reader that has ended is noticed here
     return 0
@@ -266,7 +381,7 @@ def open_ledger(options: argparse.Namespace) -> dplda.privacy.Ledger:
     return dplda.privacy.Ledger(options.ledger, epsilon=budget, delta=options.delta)
 
 
-def is_wanted(options: argparse.Namespace) -> bool:
+def is_wanted(options: argparse.Namespace, groups: Mapping[str, Grouping]) -> bool:
     """Say what to expect, from public options; on a terminal, ask before spending."""
     from dplda.document._plan import FEWEST_DOCS  # not for options and --help
 
@@ -279,7 +394,7 @@ def is_wanted(options: argparse.Namespace) -> bool:
     say(f"Expected of {n_docs:,} {unit}, from public numbers alone{hint}:")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # which the fit gives
-        print(plan(options, n_docs))
+        print(plan(options, n_docs, _sizes(options, groups)))
     if not options.public_texts:
         say(
             "Public texts of the same kind (--public-texts) give better topics at no "
@@ -292,6 +407,12 @@ def is_wanted(options: argparse.Namespace) -> bool:
     if not is_yes:
         say(NOTHING)
     return is_yes
+
+
+def _sizes(options: argparse.Namespace, groups: Mapping[str, Grouping]) -> list[int]:
+    """Numbers of groups of each table."""
+    sizes = [len(grouping.levels) for grouping in groups.values()]
+    return [math.prod(sizes)] if options.cross and sizes else sizes
 
 
 @contextmanager
@@ -311,6 +432,9 @@ def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
                 "Results that are paid for, and may be published: "
                 f"{keep(model, out) or 'none'}"
             )
+            kept_counts = keep_counts(model, out)
+            if kept_counts is not None:
+                said += f" {kept_counts}"
         print(said, file=sys.stderr)
         raise
 
@@ -327,6 +451,23 @@ def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
         data = "".join(lines).encode()
         path = out.with_name(f"{out.name}.words")
         save = partial(write_atomically, data=data, permissions=PUBLIC)
+    return _saved(save, path)
+
+
+def counts_beside(out: Path) -> Path:
+    """The file of the counts that belong to a model."""
+    return out.with_name(f"{out.stem}.counts.dplda")
+
+
+def keep_counts(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
+    """Write the counts, if there are any."""
+    if not hasattr(model, "counts_"):
+        return None
+    return _saved(model.counts_.save, counts_beside(out))
+
+
+def _saved(save: Callable[[Path], None], path: Path) -> Path:
+    """Where something was written: at its place, or elsewhere if that fails."""
     try:
         save(path)
         return path
@@ -340,13 +481,16 @@ def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
         return other
 
 
-def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | None]:
-    """Texts and their users, None if each text is protected by itself."""
-    if options.example:
+def private_texts(
+    options: argparse.Namespace, groups: Mapping[str, Grouping]
+) -> tuple[list[str], list[str] | None, dict[str, list[str]]]:
+    """Texts, their users, and columns to count by; users are None without ids."""
+    if getattr(options, "example", False):
         corpus = dplda.datasets.load_wordnet_glosses()
         say(corpus.DESCR)
-        return corpus.data, None
-    found = texts_of(options, options.texts, options.id_column)
+        return corpus.data, None, {}
+    columns = [grouping.column for grouping in groups.values()]
+    found = texts_of(options, options.texts, options.id_column, columns)
     users = None if options.id_column is None else found.ids
     n_users = "" if users is None else f" of {len(set(users))} users"
     say(f"Read: {len(found.texts)} texts{n_users}. These numbers are private.")
@@ -355,7 +499,7 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
             "Each text is protected by itself. Persons with several texts are "
             "protected less: --user-column protects persons."
         )
-        return found.texts, None
+        return found.texts, None, found.columns
     n_missing = sum(user.upper() in MISSING for user in users)
     if n_missing:
         warn_user(
@@ -365,4 +509,33 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
             "they are (not for release)",
             dplda.privacy.PrivateDataWarning,
         )
-    return found.texts, users
+    return found.texts, users, found.columns
+
+
+def _counts(options: argparse.Namespace) -> None:
+    check_number("--epsilon", options.epsilon, 0.0, 1e9, closed="right")
+    choose_ledger(options)
+    check_output(options.out, options.model, options.texts, options.ledger, is_new=True)
+    groups = groupings(options)
+    if not groups:
+        options.parser.error("give --by and --levels, or --by-month and --periods")
+    model = dplda.load_release(options.model)
+    if model.vectorizer_ is None:
+        raise ValueError(
+            f"{options.model} does not say how to count words; save a pipeline of "
+            "vectorizer and model, as dplda fit does"
+        )
+    texts, users, columns = private_texts(options, groups)  # private
+    with reserved(options.out, 2**20):
+        table = dplda.private_topic_counts(
+            model,
+            texts,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            user_ids=users,
+            ledger=open_ledger(options),
+            **given_groups(options, groups, columns),
+        )
+    say(f"Counts: {_saved(table.save, options.out)}. They may be published.")
+    say(repr(table))
+    show_card(table.privacy_.summary())

@@ -77,13 +77,17 @@ def add_texts(
 
 
 def texts_of(
-    options: argparse.Namespace, path: Path, id_column: str | None = None
+    options: argparse.Namespace,
+    path: Path,
+    id_column: str | None = None,
+    other_columns: Sequence[str] = (),
 ) -> Texts:
     """Read texts of files in the form that the options name. Private."""
     found = read_texts(
         path,
         text_column=options.text_column,
         id_column=id_column,
+        other_columns=other_columns,
         encoding=options.encoding,
         separator=options.separator,
     )

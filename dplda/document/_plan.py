@@ -8,6 +8,7 @@ coefficients of the gap and measures their error; ``docs/choosing.md`` has its o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scipy.special import ndtr, ndtri
@@ -23,7 +24,7 @@ from dplda.document._document_budget import (
 )
 from dplda.leaf._checks import check_delta, check_integer, check_number
 from dplda.leaf._messages import warn_user
-from dplda.privacy import LowSignalWarning
+from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 
 # Half of the gap takes HALF * n_words**WORDS * (noise of a cell / largest contribution)
 # documents, VECTORS times as many with word vectors, and n_docs close the share 1 -
@@ -55,6 +56,8 @@ INSTEAD = (  # without and with vectors
     "word totals alone are expected to say as much",
     "public clusters of words with private totals are expected to say as much",
 )
+COUNTS_SHARE = 0.2  # of counts by group, in a budget of a fit and counts
+NORMAL = -ndtri(0.025)  # half of a 95% interval, over the standard deviation
 TOO_FEW = (
     f"a fit to fewer than {FEWEST_DOCS:,} documents or users may show no topic, even "
     "where the formula counts some; public texts of the same kind help"
@@ -94,6 +97,11 @@ class Plan:
         Largest number of topics of which half are expected to be shown, from 2 to 100.
     recommended_words : int
         Largest vocabulary with which `n_docs` are expected to close half of the gap.
+    groups : tuple of int
+        Numbers of groups of the tables of counts, as given.
+    count_noise, smallest_change : float
+        Standard deviation of each number of these tables, and the smallest difference
+        of two of them that is told from noise, at 95%. Zero without `groups`.
     """
 
     n_docs: int
@@ -111,6 +119,9 @@ class Plan:
     topics_shown: float
     recommended_components: int
     recommended_words: int
+    groups: tuple[int, ...] = ()
+    count_noise: float = 0.0
+    smallest_change: float = 0.0
 
     def __str__(self) -> str:
         closed = f"{self.gap_closed:.0%} +- {self.gap_error:.0%}"
@@ -135,6 +146,14 @@ class Plan:
         }
         if self.n_docs < self.docs_to_pay:
             rows["instead"] = INSTEAD[self.word_vectors]
+        for n_groups in self.groups:
+            mean = self.n_docs / (n_groups * self.n_components)
+            verdict = ": too fine" if mean < self.count_noise else ""
+            rows[f"numbers by {n_groups} groups"] = (
+                f"mean {mean:.3g}, noise {self.count_noise:.3g}{verdict}"
+            )
+        if self.groups:
+            rows["smallest change"] = f"{self.smallest_change:.3g} between two numbers"
         if self.n_docs < FEWEST_DOCS:
             rows["caution"] = TOO_FEW
         width = max(map(len, rows))
@@ -155,6 +174,8 @@ def plan(
     subsampling_ratio: float = 1.0,
     max_iter: int | None = None,
     word_vectors: bool = False,
+    groups: Sequence[int] = (),
+    counts_share: float = COUNTS_SHARE,
 ) -> Plan:
     """What to expect of `SubLDA` on a corpus of some size, before any data are read.
 
@@ -183,6 +204,12 @@ def plan(
     word_vectors : bool, default=False
         Whether the fit gets vectors of its words, as `PrivateTopicModel` takes them by
         default.
+    groups : sequence of int, default=()
+        Numbers of groups by which documents are counted (`private_topic_counts`), one
+        for each grouping: (9, 12) for 9 wards and 12 months, and (108,) for the table
+        of both together. `epsilon` is then the total of the fit and of the counts.
+    counts_share : float, default=0.2
+        Share of the counts in the budget, measured as in `split_epsilon`.
 
     Returns
     -------
@@ -226,8 +253,15 @@ def plan(
     check_number("subsampling_ratio", subsampling_ratio, SMALLEST_RATIO, 1.0)
     if max_iter is not None:
         check_integer("max_iter", max_iter, 1, MAX_ITER)
+    sizes_of_groups = tuple(check_integer("groups", n, 1, LARGEST) for n in groups)
+    for_topics = float(epsilon)
+    noise = 0.0
+    if sizes_of_groups:
+        for_counts, for_topics = split_counts(epsilon, counts_share, delta)
+        noise = calibrate(Gaussian, for_counts, delta)
+        noise *= math.sqrt(len(sizes_of_groups))
     budget = document_budget(
-        epsilon, None, delta, max_iter=max_iter, subsampling_ratio=subsampling_ratio
+        for_topics, None, delta, max_iter=max_iter, subsampling_ratio=subsampling_ratio
     )
     warn_of_size(budget.noise, n_docs, n_components, delta)
     half = HALF * budget.noise * n_words**WORDS
@@ -247,7 +281,17 @@ def plan(
         topics_shown=topics_shown(budget.noise, n_docs, n_components),
         recommended_components=min(100, max(2, most_topics(budget.noise, n_docs))),
         recommended_words=max(1, round(n_words * (n_docs / half) ** (1 / WORDS))),
+        groups=sizes_of_groups,
+        count_noise=noise,
+        smallest_change=math.sqrt(2) * NORMAL * noise,
     )
+
+
+def split_counts(epsilon: float, share: float, delta: float) -> tuple[float, float]:
+    """Epsilon of counts by group, and of the fit, of a finite total."""
+    check_number("counts_share", share, 0.0, 1.0, closed="neither")
+    for_counts, for_fit = split_epsilon(epsilon, (share, 1.0 - share), delta=delta)
+    return for_counts, for_fit
 
 
 def topics_shown(noise: float, n_docs: float, n_components: int) -> float:

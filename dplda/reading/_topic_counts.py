@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -22,7 +23,13 @@ from sklearn.base import BaseEstimator
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import check_counts
 from dplda.core._fold_in import fold_in
-from dplda.core._private_fit import release_sum
+from dplda.core._private_fit import (
+    guarantee_of_sum,
+    noise_of_sum,
+    release_sum,
+    release_total,
+    sum_of_rows,
+)
 from dplda.core._texts import check_model, texts_in
 from dplda.leaf._checks import check_integer
 from dplda.leaf._messages import warn_user
@@ -32,6 +39,8 @@ from dplda.privacy import (
     Ledger,
     PrivateDataWarning,
 )
+from dplda.privacy._charge import Charge, Step
+from dplda.privacy._streams import Streams
 from dplda.release._released_model import ReleasedModel
 from dplda.release._topic_counts import TopicCounts, digest_of
 
@@ -334,6 +343,71 @@ def private_topic_counts(
     return counts_from(released, guarantee, groups, model)
 
 
+class PaidCounts:
+    """Counts by group that the charge of a fit pays for, as the last step of its plan.
+
+    Parameters
+    ----------
+    groups : Groups
+        What is counted.
+    by, levels, cross : object
+        As in `private_topic_counts`.
+    epsilon, delta : float
+        The cost of the counts.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        by: Mapping[str, Any],
+        levels: Mapping[str, Sequence[str]],
+        *,
+        cross: bool,
+        epsilon: float,
+        delta: float,
+    ) -> None:
+        self._groups = groups
+        self._given = by, levels
+        self._cross = cross
+        self._delta = delta
+        self._mechanism = noise_of_sum(epsilon, delta)  # public
+
+    @property
+    def plan(self) -> list[Step]:
+        """What is released."""
+        return [(self._groups.step, self._mechanism.event)]
+
+    def places(self, n_docs: int) -> dict[str, np.ndarray]:
+        """The groups of documents, checked. Private."""
+        by, levels = self._given
+        return places_of(by, levels, n_docs, cross=self._cross)
+
+    def release(
+        self,
+        topics: BaseLDA,
+        X: Any,
+        places: Mapping[str, np.ndarray],
+        user_ids: Any,
+        charge: Charge,
+        random_state: object,
+    ) -> TopicCounts:
+        """The counts of `topics`, which the same charge has released. It has begun."""
+        groups, step = self._groups, self._groups.step
+        unit = protected_unit(user_ids)
+        counted = check_counts(topics, X, reset=False)  # private
+        users = number_users(user_ids, counted.shape[0])  # private
+        rows = groups.rows(topics, counted, places, users)  # private
+        total = sum_of_rows(rows, self._mechanism, groups.norm)  # private
+        guarantee = guarantee_of_sum(
+            self._mechanism, charge, step, groups.norm, self._delta, unit
+        )
+        streams = Streams.from_random_state(random_state)  # secret
+        released = release_total(
+            total, self._mechanism, charge, streams, step, groups.norm
+        )  # public
+        return counts_from(released, guarantee, groups, topics)
+
+
 def counts_from(
     released: np.ndarray, guarantee: Guarantee, groups: Groups, model: BaseEstimator
 ) -> TopicCounts:
@@ -438,7 +512,7 @@ def _checked_levels(name: object, levels: Any) -> tuple[str, ...]:
         raise ValueError(
             f"levels[{name!r}] must be a list of printable texts, at least one"
         )
-    twice = sorted({group for group in groups if groups.count(group) > 1})
+    twice = [group for group, n in Counter(groups).items() if n > 1]
     if twice:
         raise ValueError(
             f"levels[{name!r}] lists {twice[0]!r} more than once; list each group once"

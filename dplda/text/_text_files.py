@@ -13,7 +13,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -48,6 +48,7 @@ class Texts(NamedTuple):
     # of the column of ids, or names of the files in a folder of text files
     ids: list[str]
     n_left_out: int  # files of other kinds in the folder
+    columns: dict[str, list[str]]  # others that were asked for
 
 
 def read_texts(
@@ -55,6 +56,7 @@ def read_texts(
     *,
     text_column: str = "text",
     id_column: str | None = None,
+    other_columns: Sequence[str] = (),
     encoding: str = "utf-8",
     separator: str | None = None,
 ) -> Texts:
@@ -76,12 +78,14 @@ def read_texts(
     if separator is not None and len(separator) != 1:
         raise ValueError(f"the separator must be one character, got {len(separator)}")
     files, kind, n_left_out = _files(path)
-    if kind == "text" and id_column is not None:
+    if kind == "text" and (id_column is not None or other_columns):
         raise ValueError(
             f"{path} holds text files, which have no columns; write texts and ids to a "
             "table"
         )
     columns = [text_column] if id_column is None else [text_column, id_column]
+    columns += [column for column in other_columns if column not in columns]
+    others: dict[str, list[str]] = {column: [] for column in other_columns}
     texts: list[str] = []
     ids: list[str] = []
     for file in files:
@@ -103,11 +107,13 @@ def read_texts(
             texts.append(_text(row[text_column], where))
             if id_column is not None:
                 ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
+            for column, values in others.items():
+                values.append("" if row[column] is None else str(row[column]).strip())
     if not texts:
         raise ValueError(
             f"{path} holds no texts: it is empty, or has a header and no rows"
         )
-    return Texts(texts, ids, n_left_out)
+    return Texts(texts, ids, n_left_out, others)
 
 
 def _files(path: Path) -> tuple[list[Path], str, int]:
@@ -183,7 +189,7 @@ def _no_column(where: str, column: str, names: list[str], kind: str) -> str:
         advice = ", and see whether --separator is right"
     return (
         f"{where} has no column {column!r}: {there}; name columns by --text-column, "
-        f"--user-column or --id-column{advice}"
+        f"--user-column, --by and so on{advice}"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -43,7 +43,9 @@ from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit
 from dplda.privacy import split_epsilon
 from dplda.reading._displays import TopicRow, is_tested, list_topics
+from dplda.reading._topic_counts import PaidCounts, groups_of
 from dplda.release._release import release_bytes, save_release
+from dplda.release._topic_counts import TopicCounts
 from dplda.text._count_vectorizer import (
     OfTexts,
     PrivateCountVectorizer,
@@ -112,8 +114,11 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         ``"share"`` of all words, ``"evidence"``, ``"weak"`` and ``"words"``, the ten
         most typical ones. A question mark follows a word that does not stand out of the
         noise.
+    counts_ : TopicCounts
+        Numbers by topic and group, only after `fit_and_count`. They have a guarantee of
+        their own.
     epsilon_, delta_ : float
-        Cost of everything together, at `delta`.
+        Cost of words and topics together, at `delta`.
     privacy_ : Guarantee
         The guarantee of words and topics together. `print` shows it in words.
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
@@ -186,7 +191,6 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     ):
         self._assign(locals())
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self, raw_documents: Iterable[str], y: Any = None, *, user_ids: Any = None
     ) -> PrivateTopicModel:
@@ -221,9 +225,75 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             each text. Nothing is charged then. Also if no word was chosen; this charge
             stands.
         """
+        self._fit(raw_documents, user_ids)
+        return self
+
+    def fit_and_count(
+        self,
+        raw_documents: Iterable[str],
+        *,
+        by: Mapping[str, Any],
+        levels: Mapping[str, Sequence[str]],
+        counts_epsilon: float,
+        cross: bool = False,
+        most_groups: Mapping[str, int] | None = None,
+        user_ids: Any = None,
+    ) -> TopicCounts:
+        """Fit, and release numbers of texts by topic and group, in one charge.
+
+        `privacy_` of the model states what words and topics cost, and that of the
+        result what the counts cost. The ledger is charged for both in one entry, and a
+        page of both states one total.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Private texts.
+        by, levels, cross, most_groups : object
+            What is counted, as in `private_topic_counts`.
+        counts_epsilon : float
+            Epsilon of the counts, in addition to `epsilon`.
+            `dplda.privacy.split_epsilon` divides a total.
+        user_ids : array-like of shape (n_docs,) or None, default=None
+            As in `fit`.
+
+        Returns
+        -------
+        counts : TopicCounts
+            The released numbers.
+
+        Raises
+        ------
+        BudgetError, TypeError, ValueError
+            As `fit` and `private_topic_counts`. Nothing is charged then.
+        """
+        self._validate_params()
+        n_components = self.n_components
+        if n_components == "auto":
+            n_components = self._steps()[1].n_components
+        groups = groups_of(
+            by,
+            levels,
+            n_components,
+            cross=cross,
+            most_groups=most_groups,
+            has_users=user_ids is not None,
+        )  # public
+        paid = PaidCounts(
+            groups, by, levels, cross=cross, epsilon=counts_epsilon, delta=self.delta
+        )
+        self._fit(raw_documents, user_ids, paid)
+        return self.counts_
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def _fit(
+        self, raw_documents: Any, user_ids: Any, groups: PaidCounts | None = None
+    ) -> None:
+        """Choose the words, find the topics, and count them if that is asked."""
         words, topics = self._steps()  # public
         is_chosen = isinstance(words, PrivateCountVectorizer)
         plan = [*(words._plan() if is_chosen else []), *topics._plan()]  # public
+        plan += groups.plan if groups is not None else []
         seeded = self.random_state is not None and self.epsilon != np.inf
         warn_if_seeded(type(self).__name__, seeded)
         with charge_of(
@@ -231,9 +301,13 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             plan,
             unit=charged_unit(user_ids),
             seeded=seeded,
-            n_streams=2,  # of the words, and of the topics
+            # of the words, of the topics, and of the counts
+            n_streams=2 if groups is None else 3,
         ) as charge:
             counted = checked(words, raw_documents, user_ids)  # private
+            places = {}
+            if groups is not None:
+                places = groups.places(counted.n_docs)  # private
             warn_of_copies(counted)
             charge.begin()
             self._forget()
@@ -252,7 +326,13 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             finally:
                 if hasattr(topics, "components_"):
                     self._publish(topics)
-        return self
+            if groups is not None:
+                seed = self.random_state
+                if seed is not None:  # larger than those of words and topics
+                    seed = 2**31 + int(check_random_state(seed).randint(2**30))
+                self.counts_ = groups.release(
+                    topics, counts, places, user_ids, charge, seed
+                )  # public
 
     def transform(self, raw_documents: Iterable[str]) -> np.ndarray:
         """Shares of the topics in texts.

@@ -1,0 +1,160 @@
+"""Options that say by which groups and periods texts are counted."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dplda.leaf._checks import check_integer
+
+MOST_PERIODS = 10_000  # more is a mistake in --periods
+
+
+class Grouping(NamedTuple):
+    """A column, all of its groups, which are public, and the group of a cell."""
+
+    column: str
+    levels: list[str]
+    group: Callable[[str], str]
+
+
+def add_groups(parser: argparse.ArgumentParser) -> None:
+    """Add the options of counts by group and period."""
+    add = parser.add_argument_group("counts by group").add_argument
+    add(
+        "--by",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="count texts, or users, of each topic by this column, such as ward",
+    )
+    add(
+        "--levels",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="public list of all groups of --by, one per line; once for each --by",
+    )
+    add("--by-month", metavar="COLUMN", help="count by month of a date (2026-01-31)")
+    add("--by-week", metavar="COLUMN", help="count by week of a date")
+    add(
+        "--periods",
+        metavar="FIRST:LAST",
+        help="all months or weeks, such as 2025-12:2026-11 or 2026-W01:2026-W52",
+    )
+    add(
+        "--most-periods",
+        type=int,
+        metavar="N",
+        help="count a user as one in each of at most N months or weeks (default: as "
+        "one in all together)",
+    )
+    add(
+        "--cross",
+        action="store_true",
+        help="one table of all combinations, which has more noise in proportion",
+    )
+
+
+def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
+    """All groupings, by their names. It reads public files and no data."""
+    if len(options.by) != len(options.levels):
+        raise ValueError(
+            f"{len(options.by)} --by and {len(options.levels)} --levels are given: "
+            "each --by COLUMN needs the list of all its groups, which is public and "
+            "never read from the texts. Give --levels FILE with one group per line, or "
+            "periods, --by-month COLUMN --periods 2025-12:2026-11"
+        )
+    found = {}
+    for column, path in zip(options.by, options.levels):
+        lines = path.read_text("utf-8-sig").splitlines()
+        levels = [line.strip() for line in lines if line.strip()]
+        found[column] = Grouping(column, levels, str.strip)
+    given = {"month": options.by_month, "week": options.by_week}
+    asked = {name: column for name, column in given.items() if column is not None}
+    if len(asked) > 1 or bool(asked) != (options.periods is not None):
+        raise ValueError(
+            "--by-month COLUMN or --by-week COLUMN needs --periods FIRST:LAST, and "
+            "only one of them is counted at a time"
+        )
+    for name, column in asked.items():
+        if name in found:
+            raise ValueError(f"--by {name} and --by-{name} have one name: rename one")
+        group = month_of if name == "month" else week_of
+        found[name] = Grouping(column, _periods(name, options.periods), group)
+    if options.most_periods is not None and not asked:
+        raise ValueError("--most-periods needs --by-month or --by-week")
+    return found
+
+
+def given_groups(
+    options: argparse.Namespace,
+    found: Mapping[str, Grouping],
+    columns: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
+    """The arguments of `private_topic_counts` for what was read. Private."""
+    most = {}
+    if options.most_periods is not None:
+        (name,) = {"month", "week"} & set(found)
+        most[name] = check_integer("--most-periods", options.most_periods, 1)
+    return {
+        "by": {name: [*map(g.group, columns[g.column])] for name, g in found.items()},
+        "levels": {name: g.levels for name, g in found.items()},
+        "cross": options.cross,
+        "most_groups": most,
+    }
+
+
+def month_of(cell: str) -> str:
+    """The month of a date; empty if it is none."""
+    day = _date(cell)
+    return "" if day is None else f"{day:%Y-%m}"
+
+
+def week_of(cell: str) -> str:
+    """The ISO week of a date; empty if it is none."""
+    day = _date(cell)
+    if day is None:
+        return ""
+    year, week, _ = day.isocalendar()
+    return f"{year}-W{week:02}"
+
+
+def _date(cell: str) -> date | None:
+    try:
+        return date.fromisoformat(cell.strip()[:10])
+    except ValueError:
+        return None
+
+
+def _periods(kind: str, text: str) -> list[str]:
+    """All months or weeks from the first to the last."""
+    first, _, last = text.partition(":")
+    form = r"\d{4}-\d\d" if kind == "month" else r"\d{4}-W\d\d"
+    group, add = (month_of, "-01") if kind == "month" else (week_of, "-1")
+    periods: list[str] = []
+    try:
+        if not (re.fullmatch(form, first) and re.fullmatch(form, last)):
+            raise ValueError
+        day, end = (date.fromisoformat(each + add) for each in (first, last))
+        while day <= end and len(periods) < MOST_PERIODS:
+            name = group(day.isoformat())
+            if name not in periods[-1:]:
+                periods.append(name)
+            day += timedelta(days=7)
+        if group(end.isoformat()) not in periods[-1:]:
+            periods.append(group(end.isoformat()))
+        if day <= end or periods[0] != first or periods[-1] != last:
+            raise ValueError
+    except (ValueError, IndexError, OverflowError):
+        example = "2025-12:2026-11" if kind == "month" else "2026-W01:2026-W52"
+        raise ValueError(
+            f"--periods must be the first and the last {kind}, such as {example}, got "
+            f"{text!r}"
+        ) from None
+    return periods
