@@ -32,19 +32,28 @@ def texts_in(X: object) -> list[str] | None:
 
 
 def only_texts(name: str, documents: Iterable[object]) -> list[str]:
-    """The documents, all of which must be texts."""
+    """The documents, all of which must be texts, or bytes of texts in UTF-8."""
     documents = list(documents)
     kinds = {
         type(document).__name__
         for document in documents
-        if not isinstance(document, str)
+        if not isinstance(document, (str, bytes))
     }
     if kinds:
         raise ValueError(
             f"{name} must be texts (str), got {' and '.join(sorted(kinds))}; pass "
-            "'' for a missing text, decode bytes, and join words by spaces"
+            "'' for a missing text, and join words by spaces"
         )
-    return [str(document) for document in documents]
+    try:
+        return [
+            document.decode() if isinstance(document, bytes) else str(document)
+            for document in documents
+        ]
+    except UnicodeError:  # its message may quote the text
+        raise ValueError(
+            f"{name} holds bytes that are not UTF-8; decode them, for instance by "
+            "text.decode('cp1252')"
+        ) from None
 
 
 def _may_be_text(document: object) -> bool:
