@@ -469,9 +469,7 @@ def pure_epsilon(groups: Groups) -> float:
     return rounded_up(exact)
 
 
-def gaussian_mu_of(
-    groups: Iterable[tuple[Event, int]], unlikely: float = 0.0
-) -> float:
+def gaussian_mu_of(groups: Iterable[tuple[Event, int]], unlikely: float = 0.0) -> float:
     """The mu of Gaussian DP of the rounds that a unit is in; infinite for other events.
 
     These are all rounds, or as many of each kind as sample it, but for a probability.
