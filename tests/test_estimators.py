@@ -28,7 +28,13 @@ from sklearn.pipeline import make_pipeline
 from dplda import HDPLDA, PrivateSVILDA, RandomizedResponse, SubLDA
 from dplda.federated import IFTMParty
 from dplda.metrics import unigram_perplexity
-from dplda.privacy import BudgetError, Guarantee, Ledger, SeededNoiseWarning
+from dplda.privacy import (
+    BudgetError,
+    Guarantee,
+    Ledger,
+    PrivateDataWarning,
+    SeededNoiseWarning,
+)
 from dplda.privacy.mechanisms import Charge
 
 # test_published.py runs some of these tests; corpora without words are part of tests
@@ -148,7 +154,7 @@ def test_bad_counts(estimator, corpus):
     model = clone(estimator).fit(X)
     with pytest.raises(ValueError, match=r"30 features.*40 features"):
         model.transform(X[:, :30])
-    with pytest.warns(UserWarning, match="not whole") as record:
+    with pytest.warns(PrivateDataWarning, match="not whole") as record:
         clone(estimator).fit(np.where(X > 0, X + 0.25, 0))
     assert ["not whole" in str(warning.message) for warning in record].count(True) == 1
     failed = clone(estimator)

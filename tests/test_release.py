@@ -673,11 +673,11 @@ def test_events_that_would_take_hours_are_refused_at_once(written, path, step):
         ("a text", r"pass \[text\]"),
         (b"a text", r"pass \[text\]"),
         ([None], "got NoneType"),
-        ([b"a text"], "decode bytes"),
+        (["\xe9t\xe9".encode("latin-1")], r"^X holds bytes that are not UTF-8; decode"),
         ([["apple"]], "join words by spaces"),
         (pd.DataFrame({"note": ["apple"]}), r"pass df\['column'\]"),
     ],
-    ids=["text", "bytes", "missing", "list of bytes", "words", "table"],
+    ids=["text", "bytes", "missing", "latin-1", "words", "table"],
 )
 def test_a_model_of_texts_says_which_texts_it_takes(X, message, path):
     vectorizer = CountVectorizer(vocabulary=["apple", "banana"])
@@ -687,3 +687,18 @@ def test_a_model_of_texts_says_which_texts_it_takes(X, message, path):
     )
     with pytest.raises(ValueError, match=message):
         load_release(path).transform(X)
+
+
+def test_a_file_takes_the_texts_that_its_model_takes(path):
+    """Bytes in UTF-8 are texts, as they are to scikit-learn."""
+    texts = ["apple banana", "caf\xe9 apple"]
+    model = make_pipeline(
+        CountVectorizer(vocabulary=["apple", "banana", "caf\xe9"]),
+        GibbsLDA(2, max_iter=1),
+    ).fit(texts)
+    save_release(model, path)
+    in_bytes = [text.encode() for text in texts]
+    for given in (in_bytes, np.array(in_bytes), np.array(in_bytes, dtype=object)):
+        found = load_release(path).transform(given)
+        np.testing.assert_array_equal(found, model.transform(given))
+        np.testing.assert_array_equal(found, model.transform(texts))

@@ -373,7 +373,8 @@ def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
         )
     warn_user(
         f"{name} takes word counts, and X holds numbers that are not whole: they were "
-        "rounded to the nearest; pass counts, not tf-idf or frequencies"
+        "rounded to the nearest; pass counts, not tf-idf or frequencies",
+        PrivateDataWarning,  # one document may decide whether it is said
     )
     return without_zeros(sp.csr_array((counts, X.indices, X.indptr), X.shape))
 

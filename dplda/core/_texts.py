@@ -32,19 +32,28 @@ def texts_in(X: object) -> list[str] | None:
 
 
 def only_texts(name: str, documents: Iterable[object]) -> list[str]:
-    """The documents, all of which must be texts."""
+    """The documents, all of which must be texts, or bytes of texts in UTF-8."""
     return list(each_text(name, documents))
 
 
 def each_text(name: str, documents: Iterable[object]) -> Iterator[str]:
-    """One document after the other, all of which must be texts."""
+    """One document after the other, all of which must be texts, or bytes in UTF-8."""
     for document in documents:
-        if not isinstance(document, str):
+        if isinstance(document, bytes):
+            try:
+                yield document.decode()
+            except UnicodeError:  # its message may quote the text
+                raise ValueError(
+                    f"{name} holds bytes that are not UTF-8; decode them, for instance "
+                    "by text.decode('cp1252')"
+                ) from None
+        elif isinstance(document, str):
+            yield str(document)
+        else:
             raise ValueError(
                 f"{name} must be texts (str), got {type(document).__name__}; pass '' "
-                "for a missing text, decode bytes, and join words by spaces"
+                "for a missing text, and join words by spaces"
             )
-        yield str(document)
 
 
 def _may_be_text(document: object) -> bool:

@@ -403,7 +403,7 @@ def _in_shards(
         # a release file could not hold one word twice
         if words is not None and not len(set(words)) == len(words) == n_words:
             raise ValueError(
-                f"feature_names, or the columns of a table, must be {n_words} different "
+                f"feature_names, or columns of a table, must be {n_words} different "
                 f"words, got {len(words)}, {len(set(words))} of them different"
             )
         if waiting and waiting[0].shape[1] != n_words:

@@ -137,7 +137,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     steps. Their events are added up, and one entry of the ledger charges all of them
     before a text is read. The words get the share min(max(0.06 epsilon, 0.05), 0.25) of
     epsilon, which is near the best on four corpora (``benchmarks/vocabulary.py
-    --shares``).
+    --shares``). Assumption: the fit runs. It refuses fewer than two texts, texts
+    without a word, and one user alone, with no charge: who sees the refusal learns
+    this, as the owner of the texts does.
 
     Examples
     --------
