@@ -263,7 +263,7 @@ async def test_a_coordinator_that_is_started_again_is_given_the_messages_again(
 
 
 @within_seconds
-async def test_a_party_holds_one_call_and_one_body_in_its_turn(keys, monkeypatch):
+async def test_a_party_holds_one_call_and_one_body_in_its_turn(keys, caplog):
     """Bodies of other calls are not read: a thousand of them fill no memory."""
     async with listening(keys, max_bytes=10**6) as (adder, address):
         tls = client_side(keys, "north")
@@ -282,6 +282,7 @@ async def test_a_party_holds_one_call_and_one_body_in_its_turn(keys, monkeypatch
             writer.close()
         last.close()
         assert adder.network._messages == {}
+    assert caplog.records == []  # nor do they fill a log
 
 
 @within_seconds

@@ -335,9 +335,7 @@ class Party:
                 f"the plan protects one {plan.unit}: give --user-column for users only"
             )
 
-    def fit(
-        self, line: Line, keep: Callable[[], None] | None = None
-    ) -> DocumentLDA:
+    def fit(self, line: Line, keep: Callable[[], None] | None = None) -> DocumentLDA:
         """The model that all parties fit; ConnectionError if there is none.
 
         `keep` is called after each round: a process that is killed keeps nothing else.
@@ -597,6 +595,8 @@ class Coordinator:
             before.abort()
         try:
             return await self._answer(request, party, call)
+        except ConnectionError:  # the line broke: nobody hears an answer
+            return web.Response(status=HTTPStatus.NO_CONTENT)
         finally:
             if self._calls.get(party) is call:
                 del self._calls[party]
