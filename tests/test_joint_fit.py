@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 from sklearn.pipeline import make_pipeline
 from test_federation import (
+    SECONDS,
     Processes,
     client_side,
     free_port,
@@ -1153,6 +1154,7 @@ class Killed:
             [sys.executable, "killed.py", *self.command],
             env={**os.environ, **killed, "PROCESS": line._process},
             capture_output=True,
+            timeout=2 * SECONDS,
         )
         assert ended.returncode == -signal.SIGKILL, ended.stderr
         line._number = self.at
@@ -1169,7 +1171,7 @@ async def test_a_party_that_is_killed_has_the_model_of_the_rounds_so_far(
     assert main([*PLAN, "--max-iter=20"]) == 0
     plan, north = Plan.read(Path("plan.json")), Killed(at)
     parties = three(keys, plan, documents) | {"north": north}
-    error, _ = await fit(keys, plan, parties, timeout=50.0)
+    error, _ = await fit(keys, plan, parties, timeout=2 * SECONDS)
     rounds = max(0, at - FIRST_ROUND)
     assert (error is None) == (rounds == 20)
     assert n_rounds(parties["south"]) == rounds
@@ -1197,7 +1199,8 @@ async def test_a_party_that_is_killed_has_the_words_that_were_chosen(folder, key
     parties = {
         name: Party(plan, name, keys / f"{name}.key", (TEXTS, None)) for name in NAMES
     }
-    await fit(keys, plan, parties | {"north": Killed(at, "notes.csv")}, timeout=50.0)
+    parties["north"] = Killed(at, "notes.csv")
+    await fit(keys, plan, parties, timeout=2 * SECONDS)
     words = [*parties["south"].words.vocabulary_]
     if at == 5:
         assert Path("north.model.words").read_text().split() == words

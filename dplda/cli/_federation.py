@@ -347,12 +347,18 @@ def _add_up(options: argparse.Namespace) -> None:
                 log.info("going on after reply %d, from %s", progress.number, state)
             await network.add_up()
 
-    logging.basicConfig(level=logging.INFO, format=LOG)
+    _log_progress()
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
         print("To go on with the fit, start the same command again.", file=sys.stderr)
         raise
+
+
+def _log_progress() -> None:
+    """Print what happens between the sides, and no other words of progress."""
+    logging.basicConfig(format=LOG)
+    log.setLevel(logging.INFO)
 
 
 def _check_timeouts(options: argparse.Namespace) -> None:
@@ -404,7 +410,7 @@ def _fit_together(options: argparse.Namespace) -> int:
     delta = None if options.ledger.exists() else options.delta
     ledger = dplda.privacy.Ledger(options.ledger, epsilon=options.budget, delta=delta)
     party.model.ledger = ledger
-    logging.basicConfig(level=logging.INFO, format=LOG)
+    _log_progress()
     # tables; words, escaped twice; the guarantee
     text = plan.text().encode()
     room = plan.max_bytes + 4 * len(text) + 2**17
@@ -487,7 +493,7 @@ def _keep_so_far(party: Party, out: Path) -> None:
 
 
 def _write(party: Party, out: Path) -> Path | None:
-    """Write a party's model, or the words that were chosen for it; None without both."""
+    """Write a party's model, or the words chosen for it; None without both."""
     from sklearn.pipeline import make_pipeline
 
     words = out.with_name(f"{out.name}.words")
