@@ -921,7 +921,7 @@ def a_second_attempt_is_charged_as_sampled(original, self, n_done, n_rounds):
     return plan[:n] + [(label, plan[n - 1][1]) for label, _ in plan[n:]]
 
 
-@around("federated._network:Plan.certificates", "tests/test_joint_fit.py")
+@around("federated._plan:Plan.certificates", "tests/test_joint_fit.py")
 def a_party_may_be_twice_in_a_plan(original, self):
     names = original(self).values()
     return {
@@ -938,9 +938,9 @@ def each_party_decides_alone_which_sum_comes_next(original, self, values, label)
 
 @found_by("tests/test_joint_fit.py")
 def a_plan_copies_whole_files(patch):
-    network = module("federated._network")
-    wrap(patch, network, "certificate_text", lambda original, path: path.read_text())
-    wrap(patch, network, "pem_of", lambda original, found: AnyText(original(found)))
+    files, plan = module("federated._certificates"), module("federated._plan")
+    wrap(patch, files, "certificate_text", lambda original, path: path.read_text())
+    wrap(patch, plan, "pem_of", lambda original, found: AnyText(original(found)))
 
 
 class AnyText(str):

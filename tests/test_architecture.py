@@ -46,13 +46,20 @@ MAY_IMPORT = {
     | {"document", "gibbs", "local", "federated", "published", "reading"},
 }
 # Keys of a fit: of its random words, of the masks of parties, of their certificates.
-KEYS = {"privacy/_streams.py", "federated/_secure_sum.py", "federated/_network.py"}
+KEYS = {
+    "privacy/_streams.py",
+    "federated/_secure_sum.py",
+    "federated/_certificates.py",
+    "federated/_joint_party.py",
+    "federated/_plan.py",
+}
 MECHANISMS = {"privacy/_mechanisms.py"}
 # A federation over a network logs what happens to messages.
 LOGGERS = {
     "leaf/_messages.py",
     "cli/_federation.py",
-    "federated/_network.py",
+    "federated/_coordinator.py",
+    "federated/_line.py",
     "federated/_secure_sum.py",
 }
 # Of a library, also as np.core: it became private, and has kept its name.

@@ -16,8 +16,10 @@ import pytest
 import scipy.sparse as sp
 
 from dplda.datasets import make_topic_corpus
-from dplda.federated import _network
-from dplda.federated._network import Coordinator, Line, certificate_of, tls_context
+from dplda.federated import _coordinator, _line
+from dplda.federated._certificates import certificate_of, tls_context
+from dplda.federated._coordinator import Coordinator
+from dplda.federated._line import Line
 
 N_WORDS = 30
 WORDS = [f"word{i}" for i in range(N_WORDS)]
@@ -40,7 +42,7 @@ def documents():
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch):
     """A process that has died is missed soon."""
-    monkeypatch.setattr(_network, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(_coordinator, "GRACE_SECONDS", 0.1)
 
 
 def within_seconds(test):
@@ -101,7 +103,7 @@ def line_of(keys, name, address, *authority, max_bytes=1000, **timeouts):
 
 def put(keys, name, address, number, message, line=None):
     """The status of the reply to a message of a round, by the process of a line."""
-    headers = {} if line is None else {_network.PROCESS: line._process}
+    headers = {} if line is None else {_line.PROCESS: line._process}
     connection = HTTPSConnection(address, context=client_side(keys, name))
     with closing(connection):
         connection.request("PUT", f"/{number}", message, headers)
@@ -119,7 +121,7 @@ async def together(*calls):
 @within_seconds
 async def test_messages_and_replies_cross_the_wire_byte_for_byte(keys, monkeypatch):
     """Also to a party that waits for longer than a call does."""
-    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.2)
     every = bytes(range(256))
     async with listening(keys) as (adder, address):
         north, south = (line_of(keys, name, address) for name in ("north", "south"))
@@ -138,7 +140,7 @@ async def test_messages_and_replies_cross_the_wire_byte_for_byte(keys, monkeypat
 @within_seconds
 async def test_a_call_may_be_repeated_and_changes_nothing(keys, monkeypatch):
     """The first message of a round stands, and a reply is there until the next one."""
-    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.1)
     async with listening(keys) as (adder, address):
         north, south = (line_of(keys, name, address) for name in ("north", "south"))
         late = copy.copy(south)
@@ -163,8 +165,8 @@ async def test_a_party_that_is_started_again_takes_its_place_before_the_keys(
     keys, monkeypatch
 ):
     """Its message replaces the one of the process that has died."""
-    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.5)
-    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(_line, "RETRY_SECONDS", 0.01)
     async with listening(keys) as (adder, address):
         dead, north, south = (
             line_of(keys, name, address) for name in ("north", "north", "south")
@@ -200,8 +202,8 @@ async def test_a_party_that_is_started_again_in_the_setup_ends_it_at_once(
 @within_seconds
 async def test_a_coordinator_ends_as_soon_as_all_know_why(keys, monkeypatch):
     """Also those who are between two calls at that moment; it waits for no others."""
-    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(_network, "END_SECONDS", SECONDS)
+    monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(_coordinator, "END_SECONDS", SECONDS)
     async with listening(keys, "north", "south", "stranger") as (adder, address):
         north, south, lost = (
             line_of(keys, name, address) for name in ("north", "south", "stranger")
@@ -226,7 +228,7 @@ def fail_of_both(messages):
 @within_seconds
 async def test_a_second_process_of_a_party_changes_nothing(keys, monkeypatch):
     """It is told that the first one goes on."""
-    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.2)
     async with listening(keys) as (adder, address):
         north, second, south = (
             line_of(keys, name, address) for name in ("north", "north", "south")
@@ -247,8 +249,8 @@ async def test_a_coordinator_that_is_started_again_is_given_the_messages_again(
     keys, monkeypatch
 ):
     """Parties have waited for longer than a call, and send the same bytes."""
-    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.1)
-    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(_line, "RETRY_SECONDS", 0.01)
     port = free_port()
     north, south = (
         line_of(keys, name, f"127.0.0.1:{port}") for name in ("north", "south")
@@ -263,7 +265,7 @@ async def test_a_coordinator_that_is_started_again_is_given_the_messages_again(
 
 
 @within_seconds
-async def test_a_party_holds_one_call_and_one_body_in_its_turn(keys, monkeypatch):
+async def test_a_party_holds_one_call_and_one_body_in_its_turn(keys, caplog):
     """Bodies of other calls are not read: a thousand of them fill no memory."""
     async with listening(keys, max_bytes=10**6) as (adder, address):
         tls = client_side(keys, "north")
@@ -282,11 +284,12 @@ async def test_a_party_holds_one_call_and_one_body_in_its_turn(keys, monkeypatch
             writer.close()
         last.close()
         assert adder.network._messages == {}
+    assert caplog.records == []  # nor do they fill a log
 
 
 @within_seconds
 async def test_a_party_gives_up_after_its_timeout_and_says_why(keys, monkeypatch):
-    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(_line, "RETRY_SECONDS", 0.01)
     line = line_of(keys, "north", f"127.0.0.1:{free_port()}", start_timeout=0.1)
     with pytest.raises(ConnectionError, match=r"silent for 0\.1 s: nobody listens"):
         await together((line.exchange, b"1"))
@@ -302,7 +305,7 @@ def test_an_address_that_is_none_is_refused(keys, address):
 
 @within_seconds
 async def test_a_certificate_that_nobody_knows_ends_the_party_soon(keys, monkeypatch):
-    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(_line, "RETRY_SECONDS", 0.01)
     async with listening(keys, "south") as (adder, address):
         with pytest.raises(ConnectionError, match="the certificate of this party"):
             await together((line_of(keys, "north", address).exchange, b"1"))
@@ -346,7 +349,7 @@ async def test_any_other_call_is_refused(keys, call, caplog):
 async def test_a_party_outlives_a_coordinator_and_ends_with_the_next_one(
     keys, monkeypatch
 ):
-    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(_line, "RETRY_SECONDS", 0.01)
     port = free_port()
     north, south = (
         line_of(keys, name, f"127.0.0.1:{port}") for name in ("north", "south")
@@ -365,7 +368,7 @@ async def test_a_party_outlives_a_coordinator_and_ends_with_the_next_one(
 
 @within_seconds
 async def test_nobody_holds_many_connections(keys, monkeypatch):
-    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.1)
     async with listening(keys, "north", timeout=0.1) as (_, address):
         tls = client_side(keys, "north")
         lines = [

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 from sklearn.pipeline import make_pipeline
 from test_federation import (
+    SECONDS,
     Processes,
     client_side,
     free_port,
@@ -40,8 +41,11 @@ from dplda.datasets import (
     make_topic_corpus,
 )
 from dplda.document import _document_lda
-from dplda.federated import _network
-from dplda.federated._network import Coordinator, Line, Party, Plan, Progress
+from dplda.federated import _coordinator, _line
+from dplda.federated._coordinator import Coordinator, Progress
+from dplda.federated._joint_party import Party
+from dplda.federated._line import Line
+from dplda.federated._plan import Plan
 from dplda.federated._secure_sum import Adder, SecureSum
 from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning
 from dplda.text import _count_vectorizer
@@ -210,7 +214,7 @@ async def test_a_party_that_is_absent_ends_the_fit_before_anything_is_charged(
     keys, documents, tmp_path, monkeypatch
 ):
     """The time to answer begins when both others were heard: load changes nothing."""
-    monkeypatch.setattr(_network, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(_coordinator, "WAIT_SECONDS", 0.05)
     heard, getresponse = set(), HTTPSConnection.getresponse
 
     def told(self):
@@ -278,7 +282,7 @@ async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(
     keys, documents, monkeypatch
 ):
     """Its keys were in memory only. It sends and charges nothing."""
-    monkeypatch.setattr(_network, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(_coordinator, "GRACE_SECONDS", 0.1)
     plan, begun = plan_of(keys), []
     parties = three(keys, plan, documents)
     again = party_of(keys, plan, documents, "north", ledger=Ledger())
@@ -308,7 +312,7 @@ async def test_a_party_that_comes_back_as_a_new_process_is_not_in_the_fit(
 @within_seconds
 async def test_a_connection_that_breaks_costs_nothing(keys, documents, monkeypatch):
     """The same message is sent again, and there is no second mask."""
-    monkeypatch.setattr(_network, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(_line, "RETRY_SECONDS", 0.01)
     plan, count, broken = plan_of(keys), itertools.count(), set()
     request, getresponse = HTTPSConnection.request, HTTPSConnection.getresponse
     parties = three(keys, plan, documents)
@@ -651,9 +655,9 @@ def coordinator_command(port):
 @pytest.fixture
 def unsent(folder, monkeypatch, capsys):
     """A folder with a plan; nothing is sent, and each reply is wrong."""
-    monkeypatch.setattr(_network.Line, "exchange", lambda *_: b"no reply")
-    monkeypatch.setattr(_network.Line, "leave", lambda *_: None)
-    monkeypatch.setattr(_network.Coordinator, "listening", pytest.fail)
+    monkeypatch.setattr(_line.Line, "exchange", lambda *_: b"no reply")
+    monkeypatch.setattr(_line.Line, "leave", lambda *_: None)
+    monkeypatch.setattr(_coordinator.Coordinator, "listening", pytest.fail)
     assert main(PLAN) == 0
     assert Plan.read(folder / "plan.json").digest.hex() in capsys.readouterr().out
     return folder
@@ -1023,7 +1027,8 @@ def test_progress_of_a_coordinator_is_read_back_and_nothing_else_is(keys, tmp_pa
 KILLED = """
 import os, signal, sys
 from dplda.__main__ import main
-from dplda.federated._network import Line, Progress
+from dplda.federated._coordinator import Progress
+from dplda.federated._line import Line
 
 at, when = int(os.environ["KILL_AT"]), os.environ["KILL_WHEN"]
 number = getattr(signal, os.environ["KILL_BY"])
@@ -1153,6 +1158,7 @@ class Killed:
             [sys.executable, "killed.py", *self.command],
             env={**os.environ, **killed, "PROCESS": line._process},
             capture_output=True,
+            timeout=2 * SECONDS,
         )
         assert ended.returncode == -signal.SIGKILL, ended.stderr
         line._number = self.at
@@ -1169,7 +1175,7 @@ async def test_a_party_that_is_killed_has_the_model_of_the_rounds_so_far(
     assert main([*PLAN, "--max-iter=20"]) == 0
     plan, north = Plan.read(Path("plan.json")), Killed(at)
     parties = three(keys, plan, documents) | {"north": north}
-    error, _ = await fit(keys, plan, parties, timeout=50.0)
+    error, _ = await fit(keys, plan, parties, timeout=2 * SECONDS)
     rounds = max(0, at - FIRST_ROUND)
     assert (error is None) == (rounds == 20)
     assert n_rounds(parties["south"]) == rounds
@@ -1197,7 +1203,8 @@ async def test_a_party_that_is_killed_has_the_words_that_were_chosen(folder, key
     parties = {
         name: Party(plan, name, keys / f"{name}.key", (TEXTS, None)) for name in NAMES
     }
-    await fit(keys, plan, parties | {"north": Killed(at, "notes.csv")}, timeout=50.0)
+    parties["north"] = Killed(at, "notes.csv")
+    await fit(keys, plan, parties, timeout=2 * SECONDS)
     words = [*parties["south"].words.vocabulary_]
     if at == 5:
         assert Path("north.model.words").read_text().split() == words

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     import scipy.sparse as sp
 
-    from dplda.federated._network import Party, Plan
+    from dplda.federated._joint_party import Party
+    from dplda.federated._plan import Plan
 
 log = logging.getLogger("dplda.federated")
 LOG = "%(asctime)s %(name)s: %(message)s"
@@ -209,7 +210,8 @@ def add_commands(add_parser: AddParser) -> None:
 
 def _plan(options: argparse.Namespace) -> None:
     """Write a plan, and print what the parties compare by telephone."""
-    from dplda.federated._network import Plan, certificate_text
+    from dplda.federated._certificates import certificate_text
+    from dplda.federated._plan import Plan
 
     check_output(options.out, options.vocabulary, options.candidates, options.prior)
     words = _words_of(options)
@@ -260,7 +262,7 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     """Print a plan."""
-    from dplda.federated._network import Plan
+    from dplda.federated._plan import Plan
 
     _describe(Plan.read(options.plan))
 
@@ -305,14 +307,9 @@ def _describe(plan: Plan) -> None:
 
 def _add_up(options: argparse.Namespace) -> None:
     """Hand keys and sums on until the parties have their model."""
-    from dplda.federated._network import (
-        Coordinator,
-        Plan,
-        Progress,
-        certificate_of,
-        check_dates,
-        tls_context,
-    )
+    from dplda.federated._certificates import certificate_of, check_dates, tls_context
+    from dplda.federated._coordinator import Coordinator, Progress
+    from dplda.federated._plan import Plan
     from dplda.federated._secure_sum import Adder
 
     _check_timeouts(options)
@@ -347,12 +344,18 @@ def _add_up(options: argparse.Namespace) -> None:
                 log.info("going on after reply %d, from %s", progress.number, state)
             await network.add_up()
 
-    logging.basicConfig(level=logging.INFO, format=LOG)
+    _log_progress()
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
         print("To go on with the fit, start the same command again.", file=sys.stderr)
         raise
+
+
+def _log_progress() -> None:
+    """Print what happens between the sides, and no other words of progress."""
+    logging.basicConfig(format=LOG)
+    log.setLevel(logging.INFO)
 
 
 def _check_timeouts(options: argparse.Namespace) -> None:
@@ -364,15 +367,10 @@ def _check_timeouts(options: argparse.Namespace) -> None:
 
 def _fit_together(options: argparse.Namespace) -> int:
     """Fit with the others, and write the model that all have."""
-    from dplda.federated._network import (
-        Line,
-        Party,
-        Plan,
-        certificate_of,
-        check_dates,
-        checked_address,
-        tls_context,
-    )
+    from dplda.federated._certificates import certificate_of, check_dates, tls_context
+    from dplda.federated._joint_party import Party
+    from dplda.federated._line import Line, checked_address
+    from dplda.federated._plan import Plan
 
     _check_timeouts(options)
     checked_address(options.coordinator)
@@ -404,7 +402,7 @@ def _fit_together(options: argparse.Namespace) -> int:
     delta = None if options.ledger.exists() else options.delta
     ledger = dplda.privacy.Ledger(options.ledger, epsilon=options.budget, delta=delta)
     party.model.ledger = ledger
-    logging.basicConfig(level=logging.INFO, format=LOG)
+    _log_progress()
     # tables; words, escaped twice; the guarantee
     text = plan.text().encode()
     room = plan.max_bytes + 4 * len(text) + 2**17
@@ -487,7 +485,7 @@ def _keep_so_far(party: Party, out: Path) -> None:
 
 
 def _write(party: Party, out: Path) -> Path | None:
-    """Write a party's model, or the words that were chosen for it; None without both."""
+    """Write a party's model, or the words chosen for it; None without both."""
     from sklearn.pipeline import make_pipeline
 
     words = out.with_name(f"{out.name}.words")
