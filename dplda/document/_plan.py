@@ -53,6 +53,12 @@ TOO_FEW = (
     "where the formula counts some; public texts of the same kind help"
 )
 
+# what a fit has if no topic is shown, without and with vectors
+INSTEAD = (
+    "topics that know little more than word frequencies: take these alone",
+    "public clusters of words with private word totals, in the place of topics",
+)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -119,6 +125,8 @@ class Plan:
             "recommended topics": f"at most {self.recommended_components}",
             "recommended words": f"at most {self.recommended_words:,}",
         }
+        if self.topics_shown < 0.5:
+            rows["instead"] = INSTEAD[self.word_vectors]
         if self.n_docs < FEWEST_DOCS:
             rows["caution"] = TOO_FEW
         width = max(map(len, rows))
@@ -240,6 +248,11 @@ def topics_shown(noise: float, n_docs: float, n_components: int) -> float:
     """
     middle = CLAIM * n_docs / (n_components * noise)
     return float(n_components * ndtr(math.log(middle / MIDDLE) / SPREAD))
+
+
+def half_are_shown(noise: float, n_docs: float, n_components: int) -> bool:
+    """Whether half of the topics, or more, are expected to be shown."""
+    return CLAIM * n_docs >= MIDDLE * noise * n_components
 
 
 def most_topics(noise: float, n_docs: float) -> int:
