@@ -53,12 +53,6 @@ TOO_FEW = (
     "where the formula counts some; public texts of the same kind help"
 )
 
-# what a fit has if no topic is shown, without and with vectors
-INSTEAD = (
-    "topics that know little more than word frequencies: take these alone",
-    "public clusters of words with private word totals, in the place of topics",
-)
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -125,8 +119,6 @@ class Plan:
             "recommended topics": f"at most {self.recommended_components}",
             "recommended words": f"at most {self.recommended_words:,}",
         }
-        if self.topics_shown < 0.5:
-            rows["instead"] = INSTEAD[self.word_vectors]
         if self.n_docs < FEWEST_DOCS:
             rows["caution"] = TOO_FEW
         width = max(map(len, rows))
