@@ -1,23 +1,27 @@
-"""Perplexity against epsilon, N50, small groups, and topics as features.
+"""What private topics add, against epsilon; N50, small groups, topics as features.
 
-``python benchmarks/utility.py main [--public 100 300 1000] [--plot FILE]`` prints
-held-out perplexity of unigram, the best non-private model, and SubLDA: alone, with
-embedded word vectors, with the vectors of other words, for users of five texts with
-vectors, and with vectors and public texts; and of the public texts alone. ``...
-totals`` puts exact word totals into finished fits, which no private fit may do. ``...
-N50 [--vectors embedded]`` prints documents times epsilon at which half of the gap is
-closed. ``... groups [--vectors embedded]`` prints how well small classes are served,
-``... words`` what vectors do to single words, and ``... classify`` the accuracy of a
-classifier on topic weights.
+``python benchmarks/utility.py main [--public 300] [--plot FILE]`` measures SubLDA:
+alone, with embedded word vectors, with the vectors of other words, for users of five
+texts with vectors, and with vectors and public texts; and what stands beside it
+(`baselines.py`): word totals alone, public clusters with private totals, public texts
+alone, GibbsLDA. The first table has what topics say of words that are new to a
+document, as a share of what GibbsLDA says; the second all measures at the first and
+last epsilon of ``--epsilons``. ``... totals`` puts exact word totals into finished
+fits, which no private fit may do. ``... N50 [--vectors embedded]`` prints documents
+times epsilon at which half of the gap is closed, and ``... pays`` those at which fits
+with vectors say more of new words than public clusters do. ``... groups [--vectors
+embedded]`` prints how well small classes are served, ``... words`` what vectors do to
+single words, and ``... classify`` the accuracy of a classifier on topic weights, next
+to features that cost less.
 
 Every command takes ``[--corpora kos bbc docstrings nips glosses] [--epsilons ...]
 [--seeds 3] [--points FILE]``. FILE keeps the measured points: what stands there is not
 measured again.
 
-K = 20, V = 2000, delta = 1e-5, one tenth held out, perplexity by document completion;
-mean and standard deviation over seeds (of noise and initialization; the split is
-fixed). Public texts are the first training documents, which are taken out of the
-private ones.
+K = 20, V = 2000, delta = 1e-5, one tenth held out, document completion; mean and
+standard deviation over seeds (of noise and initialization; the split is fixed). The gap
+is that of perplexity between word frequencies and the best model without privacy.
+Public texts are the first training documents, which are taken out of the private ones.
 """
 
 from __future__ import annotations
@@ -32,20 +36,31 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from baselines import (
+    SIZES,
+    likeness,
+    mean_vectors,
+    measured,
+    of_totals,
+    totals_alone,
+)
 from corpora import LOADERS, Split, load
 from paired_utility import keep
 from sklearn.linear_model import LogisticRegression
+from topic_signal import confirmed
 
-from dplda import GibbsLDA, SubLDA, public_prior
+from dplda import GibbsLDA, SubLDA, plan, public_prior
 from dplda.datasets import load_word_vectors
 from dplda.document._noisy_table import Reading, finish
-from dplda.metrics import held_out_perplexity, unigram_perplexity
+from dplda.metrics import held_out_perplexity
 
 K, DELTA = 20, 1e-5
+SMALLEST = 0.01  # pseudo-count of a word
 SMOOTHING = 0.1  # of each cell, where the public table is used alone
-COLORS = "#000000", "#56b4e9", "#999999", "#cc79a7", "#0072b2", "#d55e00", "#009e73"
+PUBLIC = "public texts alone"
+GIBBS = "GibbsLDA, beta = 0.01"
 NON_PRIVATE = {
-    "GibbsLDA, beta = 0.01": lambda seed: GibbsLDA(K, max_iter=300, random_state=seed),
+    GIBBS: lambda seed: GibbsLDA(K, max_iter=300, random_state=seed),
     "GibbsLDA, beta = 1": lambda seed: GibbsLDA(
         K, topic_word_prior=1.0, max_iter=300, random_state=seed
     ),
@@ -69,14 +84,15 @@ def main() -> None:
         added.set_defaults(call=call)
         return added
 
-    added = command("main", against_epsilon, 3, [1.0, 4.0])
-    added.add_argument("--public", nargs="*", type=int, default=[100, 300, 1000])
+    added = command("main", against_epsilon, 3, [1.0, 2.0, 4.0, 8.0])
+    added.add_argument("--public", nargs="*", type=int, default=[300])
     added.add_argument("--plot", type=Path, help="file for the picture")
     added = command("N50", n50, 3, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
     added.add_argument(
         "--public", type=int, default=300, help="0: without public texts"
     )
     added.add_argument("--vectors", default="", choices=["", "embedded"])
+    command("pays", pays, 3, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
     added = command(
         "groups", groups, 5, [0.5, 1.0, 2.0, 4.0, 8.0, np.inf], ["bbc", "docstrings"]
     )
@@ -88,7 +104,8 @@ def main() -> None:
     command("totals", exact_totals, 2, [1.0, 4.0])
     added = command("words", single_words, 3, [1.0, 4.0], ["nips"])
     added.add_argument("--words", nargs="+", default=WORDS)
-    command("classify", classify, 3, [1.0, 4.0, np.inf], ["bbc", "docstrings"])
+    labelled = ["bbc", "docstrings", "glosses"]
+    command("classify", classify, 3, [1.0, 2.0, 4.0, 8.0, np.inf], labelled)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     options.call(load(options.corpora), Points(options.points), options)
@@ -117,10 +134,10 @@ class Points:
         return self.known[str(setting)]
 
 
-# Perplexity
+# Measures
 
 
-def perplexity(
+def measures(
     split: Split,
     model: str,
     n_docs: int,
@@ -129,21 +146,32 @@ def perplexity(
     seed: int,
     vectors: str = "",
     users: int = 1,
-) -> float:
-    """Held-out perplexity of a fit on the first documents, the first of them public."""
+) -> dict:
+    """Of a fit on the first documents, the first of them public.
+
+    "baselines" has a dict for each: word totals of a fit with vectors, and clusters.
+    """
     private = split.train[n_public:n_docs]
     if model == "unigram":
-        return float(unigram_perplexity(private, split.test))
+        exact = np.asarray(private.sum(axis=0)) + SMALLEST
+        return measured(split, totals_alone(exact))
     prior = prior_of(split, n_public, seed) if n_public else None
     if model == "public alone":
-        return float(held_out_perplexity(prior + SMOOTHING, split.test))
-    if model == "SubLDA":
-        words = vectors_of(split, vectors)
-        model = sublda(epsilon, seed, prior_components=prior, word_vectors=words)
-        ids = np.random.default_rng(seed).permutation(private.shape[0]) // users
-        model.fit(private, user_ids=ids if users > 1 else None)
-        return float(model.perplexity(split.test))
-    return float(NON_PRIVATE[model](seed).fit(private).perplexity(split.test))
+        return measured(split, prior + SMOOTHING)
+    if model not in ("SubLDA", "baselines"):
+        free = NON_PRIVATE[model](seed).fit(private)
+        return measured(split, free.components_, free.transform)
+    words = vectors_of(split, vectors)
+    fit = sublda(epsilon, seed, prior_components=prior, word_vectors=words)
+    ids = np.random.default_rng(seed).permutation(private.shape[0]) // users
+    fit.fit(private, user_ids=ids if users > 1 else None)
+    if model == "baselines":
+        return of_totals(split, fit._released.totals)
+    shown = ~fit.weak_topics_
+    return measured(split, fit.components_, fit.transform) | {
+        "shown": int(shown.sum()),
+        "confirmed": int((shown & confirmed(fit, split.test)).sum()),
+    }
 
 
 def sublda(epsilon: float, seed: int, n_components: int = K, **parameters) -> SubLDA:
@@ -167,7 +195,7 @@ def prior_of(split: Split, n_public: int, seed: int) -> np.ndarray:
 
 
 class Gap:
-    """Fits on the first `n_docs` documents, and the share of the gap they close."""
+    """Fits on the first `n_docs` documents, between references."""
 
     def __init__(
         self, split: Split, points: Points, seeds: int, n_docs: int | None = None
@@ -181,7 +209,7 @@ class Gap:
         self.best_model = min(free, key=lambda model: free[model])
         self.best = free[self.best_model]
 
-    def fits(
+    def all_of(
         self,
         model: str,
         *,
@@ -189,23 +217,25 @@ class Gap:
         n_public=0,
         seeds: int | None = None,
         **given,
-    ):
+    ) -> list[dict]:
+        """Measures, of one fit a seed."""
+        return [
+            self.points.get(
+                measures,
+                self.split,
+                model=model,
+                n_docs=self.n_docs,
+                n_public=n_public,
+                epsilon=epsilon,
+                seed=seed,
+                **given,
+            )
+            for seed in range(seeds or self.seeds)
+        ]
+
+    def fits(self, model: str, **given) -> np.ndarray:
         """Perplexities, one a seed."""
-        return np.array(
-            [
-                self.points.get(
-                    perplexity,
-                    self.split,
-                    model=model,
-                    n_docs=self.n_docs,
-                    n_public=n_public,
-                    epsilon=epsilon,
-                    seed=seed,
-                    **given,
-                )
-                for seed in range(seeds or self.seeds)
-            ]
-        )
+        return values(self.all_of(model, **given), "perplexity")
 
     def closed(self, perplexities) -> float:
         """0 for word frequencies, 1 for the best model without privacy."""
@@ -213,10 +243,19 @@ class Gap:
             (self.unigram - np.mean(perplexities)) / (self.unigram - self.best)
         )
 
+    def reference(self) -> float:
+        """What topics without privacy say of new words, in nats a token."""
+        found = self.all_of(GIBBS, seeds=min(self.seeds, 2))
+        return float(values(found, "new_word_gain").mean())
+
+
+def values(found: list[dict], measure: str) -> np.ndarray:
+    return np.array([one[measure] for one in found])
+
 
 def against_epsilon(splits: list[Split], points: Points, options) -> None:
-    """For each corpus a line of references, and a row for each epsilon."""
-    settings: dict[str, dict] = {
+    """Tables of new words and of all measures, and the picture."""
+    fits: dict[str, dict] = {
         "private texts alone": {},
         "with word vectors": {"vectors": "embedded"},
         "vectors of other words": {"vectors": "permuted"},
@@ -226,107 +265,209 @@ def against_epsilon(splits: list[Split], points: Points, options) -> None:
             for n in options.public
         },
     }
-    curves: dict[str, list[dict[float, float]]] = {name: [] for name in settings}
-    for split in splits:
+    found = {split: rows_of(split, points, options, fits) for split in splits}
+    names = [f"{n} clusters" for n in SIZES] + list(fits)
+    print(f"New words, share of GibbsLDA's; {options.seeds} seeds\n")
+    print(
+        "| corpus (documents; GibbsLDA, nats) | epsilon | " + " | ".join(names) + " |"
+    )
+    print("| --- " * (2 + len(names)) + "|")
+    for split, rows in found.items():
         gap = Gap(split, points, options.seeds)
-        print(f"\n{split}; {split.test.shape[0]} held out; seeds: {options.seeds}\n")
-        print(
-            f"unigram {gap.unigram:.0f}; best without privacy {gap.best:.0f} "
-            f"({gap.best_model})\n"
-        )
-        print(
-            "| epsilon | "
-            + " | ".join(settings)
-            + " |\n"
-            + "| --- " * (1 + len(settings))
-            + "|"
-        )
-        alone = {
-            name: gap.fits("public alone", n_public=given["n_public"])
-            for name, given in settings.items()
-            if "n_public" in given
-        }
-        cells = [cell(gap, alone[name]) if name in alone else "" for name in settings]
-        print("| public texts alone | " + " | ".join(cells) + " |", flush=True)
-        closed = {name: {} for name in settings}  # 0 stands for the public texts alone
-        for name, found in alone.items():
-            closed[name][0.0] = gap.closed(found)
-        for epsilon in options.epsilons:
-            cells = []
-            for name, given in settings.items():
-                found = gap.fits("SubLDA", epsilon=epsilon, **given)
-                closed[name][epsilon] = gap.closed(found)
-                cells.append(cell(gap, found))
-            print(f"| {epsilon:g} | " + " | ".join(cells) + " |", flush=True)
-        for name, found in closed.items():
-            curves[name].append(found)
+        title = f"{split.name} ({gap.n_docs:,}; {gap.reference():.3f})"
+        for epsilon in (0.0, *options.epsilons):
+            cells = [share_cell(gap, rows.get((epsilon, name))) for name in names]
+            label = f"{epsilon:g}" if epsilon else "public alone"
+            print(f"| {title} | {label} | " + " | ".join(cells) + " |")
+            title = ""
+    print_measures(found, points, options)
     if options.plot:
-        picture(curves, options.epsilons, options.plot)
+        left = new_words(found, points, options)
+        right = accuracies(splits, points, options)
+        picture(left, right, options.epsilons, options.plot)
+
+
+def rows_of(split: Split, points: Points, options, fits) -> dict:
+    """Measures of each epsilon and name; epsilon 0 stands for public texts alone."""
+    gap = Gap(split, points, options.seeds)
+    found = {}
+    for epsilon in options.epsilons:
+        given = {"epsilon": epsilon, "vectors": "embedded"}
+        each = gap.all_of("baselines", **given)
+        for name in each[0]:
+            found[epsilon, name] = [one[name] for one in each]
+    for name, given in fits.items():
+        if "n_public" in given:
+            n_public = given["n_public"]
+            found[0.0, name] = gap.all_of("public alone", n_public=n_public)
+        for epsilon in options.epsilons:
+            found[epsilon, name] = gap.all_of("SubLDA", epsilon=epsilon, **given)
+    return found
+
+
+def share_cell(gap: Gap, found: list[dict] | None) -> str:
+    """What a table says of new words, in percent of what GibbsLDA says."""
+    if found is None:
+        return ""
+    shares = 100 * values(found, "new_word_gain") / gap.reference()
+    return spread(shares)
+
+
+MEASURES = (
+    "perplexity (share of the gap)",
+    "of a document",
+    "gain a token",
+    "a document",
+    "new words",
+    "shown, confirmed",
+    "c_npmi",
+)
+
+
+def print_measures(found: dict, points: Points, options) -> None:
+    """All measures of a corpus, a row for each table."""
+    ends = list(dict.fromkeys((options.epsilons[0], options.epsilons[-1])))
+    print("\n| corpus | epsilon | topics | " + " | ".join(MEASURES) + " |")
+    print("| --- " * (3 + len(MEASURES)) + "|")
+    for split, rows in found.items():
+        gap = Gap(split, points, options.seeds)
+        title = split.name
+        free = gap.all_of(GIBBS, seeds=min(options.seeds, 2))
+        named = [("inf", "GibbsLDA", free)]
+        for epsilon in ends:
+            of_epsilon = {n: f for (e, n), f in rows.items() if e == epsilon}
+            named += [(f"{epsilon:g}", name, each) for name, each in of_epsilon.items()]
+        for label, name, each in named:
+            cells = measure_cells(gap, each)
+            print(f"| {title} | {label} | {name} | " + " | ".join(cells) + " |")
+            title = ""
+
+
+def measure_cells(gap: Gap, found: list[dict]) -> list[str]:
+    mean = {name: np.mean(values(found, name)) for name in found[0]}
+    shown = "shown" in mean
+    return [
+        cell(gap, values(found, "perplexity")),
+        f"{np.exp(-mean['document']):.0f}",
+        *(f"{mean[name]:.3f}" for name in ("token_gain", "document_gain")),
+        f"{mean['new_word_gain']:.3f} ({mean['new_word_gain'] / gap.reference():.0%})",
+        f"{mean['shown']:.1f}, {mean['confirmed']:.1f}" if shown else "",
+        f"{mean['npmi']:.3f}" if "npmi" in mean else "",
+    ]
 
 
 def cell(gap: Gap, perplexities) -> str:
     return f"{spread(perplexities)} ({gap.closed(perplexities):.0%})"
 
 
-def picture(curves: dict, epsilons: list[float], path: Path) -> None:
-    """The share of the gap closed against epsilon, mean of the corpora.
+# The picture
 
-    On the left: public alone.
-    """
+# name, color and style of what is drawn of the first table
+DRAWN = {
+    "vectors and 300 public texts": ("private topics, 300 public texts", "#009e73"),
+    "with word vectors": ("private topics, word vectors", "#0072b2"),
+    "private texts alone": ("private topics alone", "#000000"),
+    "60 clusters": ("60 public clusters of words,\nprivate word totals", "#d55e00"),
+    PUBLIC: ("300 public texts alone", "#999999"),
+}
+FEATURES = {
+    "mean vectors": ("mean word vectors\n(no private data)", "#d55e00"),
+    "k-means": ("private k-means of these", "#cc79a7"),
+    "embedded": ("private topics, word vectors", "#0072b2"),
+    "": ("private topics alone", "#000000"),
+}
+
+
+def new_words(found: dict, points: Points, options) -> dict[str, dict[float, float]]:
+    """What the tables of the picture say of new words, mean of the corpora."""
+    shares: dict[str, dict[float, list]] = {}
+    for split, rows in found.items():
+        reference = Gap(split, points, options.seeds).reference()
+        for (epsilon, name), each in rows.items():
+            share = values(each, "new_word_gain").mean() / reference
+            places, title = ([epsilon], name) if epsilon else (options.epsilons, PUBLIC)
+            for at in places:
+                shares.setdefault(title, {}).setdefault(at, []).append(share)
+    return {
+        name: {epsilon: float(np.mean(each)) for epsilon, each in shares[name].items()}
+        for name in DRAWN
+        if name in shares
+    }
+
+
+def accuracies(splits, points: Points, options) -> dict[str, dict[float, float]]:
+    """Of a classifier on features, mean of the corpora that have labels."""
+    labelled = [split for split in splits if split.y_train is not None]
+    found = {}
+    for kind in FEATURES:
+        found[kind] = {}
+        for epsilon in options.epsilons:
+            each = [
+                np.mean(scores(split, points, kind, epsilon, options.seeds))
+                for split in labelled
+            ]
+            found[kind][epsilon] = float(np.mean(each))
+    return found
+
+
+def picture(left: dict, right: dict, epsilons: list[float], path: Path) -> None:
+    """Knowledge of new words, and accuracy as features, against epsilon."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.4, 4.8), layout="constrained", facecolor="white")
-    axes = figure.subplots()
-    # 0: the public texts alone
-    place = {0.0: min(epsilons) / 2, **{e: e for e in epsilons}}
-    names, ends = {}, {}
-    for (name, found), color in zip(curves.items(), COLORS, strict=True):
-        mean = {e: float(np.mean([each[e] for each in found])) for e in found[0]}
+    figure = Figure(figsize=(11, 4.6), layout="constrained", facecolor="white")
+    panels = figure.subplots(1, 2)
+    draw(panels[0], left, DRAWN, epsilons)
+    panels[0].set_title(
+        "To read: what topics say of words that are\nnew to a text (100%: topics "
+        "without privacy)",
+        loc="left",
+        fontsize=11,
+    )
+    panels[0].axhline(0, color="gray", linestyle=":", linewidth=1.5)
+    panels[0].text(
+        epsilons[-1], 0.012, "word totals alone", color="dimgray", ha="right"
+    )
+    draw(panels[1], right, FEATURES, epsilons)
+    panels[1].set_title(
+        "As features: accuracy of a classifier of\nheld-out texts",
+        loc="left",
+        fontsize=11,
+    )
+    figure.savefig(path, dpi=110)
+
+
+def draw(axes, curves: dict, named: dict, epsilons: list[float]) -> None:
+    """Lines against epsilon, each with its name at the right."""
+    ends = {name: curve[epsilons[-1]] for name, curve in curves.items()}
+    every = [share for curve in curves.values() for share in curve.values()]
+    places = apart(ends, 0.09 * (max(every) - min(every)))
+    for name, curve in curves.items():
+        title, color = named[name]
+        is_baseline = not title.startswith("private topics")
         axes.plot(
-            [place[e] for e in mean],
-            list(mean.values()),
-            marker="o",
+            epsilons,
+            [curve[epsilon] for epsilon in epsilons],
+            marker="" if is_baseline else "o",
+            linestyle="--" if is_baseline else "-",
             color=color,
-            lw=2.4,
+            lw=2.2,
         )
-        names[name], ends[name] = color, list(mean.values())[-1]
-    for name, level in apart(ends, 0.065).items():
         axes.annotate(
-            name,
-            (max(epsilons), level),
-            xytext=(10, 0),
-            color=names[name],
+            title,
+            (epsilons[-1], places[name]),
+            xytext=(8, 0),
+            color=color,
             textcoords="offset points",
             va="center",
-            fontsize=12,
-        )
-    for level, name in (
-        (1.0, "topics without privacy"),
-        (0.0, "word frequencies, no topics"),
-    ):
-        axes.axhline(level, color="gray", linestyle=":", linewidth=1.5)
-        axes.text(
-            max(epsilons), level + 0.015, name, color="dimgray", ha="right", fontsize=12
+            fontsize=10.5,
+            annotation_clip=False,
         )
     axes.set_xscale("log")
-    axes.set_xticks(
-        list(place.values()),
-        ["public\ntexts alone", *(f"{e:g}" for e in epsilons)],
-        fontsize=12,
-    )
+    axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons], fontsize=11)
     axes.minorticks_off()
-    axes.set_ylim(-0.25, 1.1)
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    axes.tick_params(labelsize=12)
-    axes.set_xlabel("epsilon of a document or a user", fontsize=12)
-    axes.set_title(
-        "From word frequencies (0%) to topics without privacy (100%), "
-        "in held-out perplexity",
-        loc="left",
-        fontsize=12,
-    )
+    axes.set_xlabel("epsilon of a text (smaller: more private)", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
 
 
 def apart(levels: dict[str, float], least: float) -> dict[str, float]:
@@ -418,6 +559,51 @@ def crossing(gap: Gap, n_public: int, epsilons: list[float], vectors: str) -> st
             return f"{n_docs * np.exp(at):,.0f}"
         below = epsilon, share
     return f"> {n_docs * epsilons[-1]:,.0f}"
+
+
+# From where on private topics pay
+
+
+def pays(splits: list[Split], points: Points, options) -> None:
+    """Documents times epsilon at which fits with vectors say more than clusters do."""
+    names = [f"{n} clusters" for n in SIZES]
+    print(f"| corpus | documents | {' | '.join(names)} | of half of the gap |")
+    print("| --- " * (3 + len(names)) + "|")
+    for split in splits:
+        gap = Gap(split, points, options.seeds)
+        found = {name: beaten(gap, name, options.epsilons) for name in names}
+        cells = [f"{sign}{gap.n_docs * at:,.0f}" for sign, at in found.values()]
+        sign, at = found["60 clusters"]
+        half = plan(
+            n_docs=gap.n_docs,
+            epsilon=at,
+            delta=DELTA,
+            n_words=split.train.shape[1],
+            n_components=2,
+            word_vectors=True,
+        ).docs_for_half
+        cells.append(f"{sign}{gap.n_docs / half:.2f}")
+        print(f"| {split.name} | {gap.n_docs:,} | {' | '.join(cells)} |", flush=True)
+
+
+def beaten(gap: Gap, name: str, epsilons: list[float]) -> tuple[str, float]:
+    """The epsilon from which topics say more of new words, or "< " or "> " a bound.
+
+    Linear in the logarithm of epsilon between the two that enclose it.
+    """
+    before = None
+    for epsilon in epsilons:
+        given = {"epsilon": epsilon, "vectors": "embedded"}
+        ours = values(gap.all_of("SubLDA", **given), "new_word_gain").mean()
+        each = [one[name] for one in gap.all_of("baselines", **given)]
+        ahead = ours - values(each, "new_word_gain").mean()
+        if ahead >= 0:
+            if before is None:
+                return "< ", epsilon
+            levels, ends = [before[1], ahead], np.log([before[0], epsilon])
+            return "", float(np.exp(np.interp(0, levels, ends)))
+        before = epsilon, ahead
+    return "> ", epsilons[-1]
 
 
 # Single words
@@ -607,32 +793,51 @@ def uneven(split: Split, seed: int):
 
 
 def classify(splits: list[Split], points: Points, options) -> None:
-    """Accuracy of a logistic regression on topic weights, and on words."""
+    """Accuracy of a logistic regression on topic weights, next to other features."""
+    titles = "topics alone", "topics with vectors", "private k-means of mean vectors"
     for split in splits:
-        words = LogisticRegression(max_iter=1000).fit(
-            np.log1p(split.train), split.y_train
-        )
+        kinds = "words", "mean vectors"
+        free = [scores(split, points, kind, np.inf, 1)[0] for kind in kinds]
         print(
-            f"\n{split}; {split.test.shape[0]} held out\n\n"
-            f"words: {words.score(np.log1p(split.test), split.y_test):.3f}\n"
+            f"\n{split}; {split.test.shape[0]} held out\n\nwithout private data: words "
+            f"{free[0]:.3f}, mean vectors {free[1]:.3f}\n\n| epsilon | "
+            f"{' | '.join(titles)} |\n" + "| --- " * 4 + "|"
         )
-        print("| epsilon | accuracy |\n| --- | --- |")
         for epsilon in options.epsilons:
-            scores = [
-                points.get(accuracy, split, epsilon=epsilon, seed=seed)
-                for seed in range(options.seeds)
-            ]
-            print(
-                f"| {epsilon:g} | {np.mean(scores):.3f} ± {np.std(scores):.3f} |",
-                flush=True,
-            )
+            cells = []
+            for kind in ("", "embedded", "k-means"):
+                each = scores(split, points, kind, epsilon, options.seeds)
+                cells.append(f"{np.mean(each):.3f} ± {np.std(each):.3f}")
+            print(f"| {epsilon:g} | {' | '.join(cells)} |", flush=True)
 
 
-def accuracy(split: Split, epsilon: float, seed: int) -> float:
-    model = sublda(epsilon, seed).fit(split.train)
-    classifier = LogisticRegression(C=100, max_iter=2000)
-    classifier.fit(model.transform(split.train), split.y_train)
-    return float(classifier.score(model.transform(split.test), split.y_test))
+def scores(split: Split, points: Points, kind: str, epsilon: float, seeds: int):
+    """Accuracies of one kind of features, one a seed."""
+    if kind in ("words", "mean vectors"):  # of which there is one
+        epsilon, seeds = np.inf, 1
+    return [
+        points.get(accuracy, split, kind=kind, epsilon=epsilon, seed=seed)
+        for seed in range(seeds)
+    ]
+
+
+def accuracy(split: Split, kind: str, epsilon: float, seed: int) -> float:
+    """Of features: words, mean vectors, private k-means of these, or topic weights."""
+    parts = split.train, split.test
+    if kind == "words":
+        return of_features(split, *map(np.log1p, parts))
+    if kind in ("mean vectors", "k-means"):
+        means = [mean_vectors(X, split.words) for X in parts]
+        if kind == "k-means":
+            means = likeness(*means, K, epsilon, DELTA, seed)
+        return of_features(split, *means)
+    model = sublda(epsilon, seed, word_vectors=vectors_of(split, kind))
+    return of_features(split, *map(model.fit(split.train).transform, parts))
+
+
+def of_features(split: Split, train, test) -> float:
+    classifier = LogisticRegression(C=100, max_iter=2000).fit(train, split.y_train)
+    return float(classifier.score(test, split.y_test))
 
 
 def spread(values) -> str:

@@ -208,6 +208,18 @@ def test_half_of_the_gap_and_recommended_words_agree_with_the_share():
     assert f"{expected.docs_for_half:,}" in text
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
+def test_a_plan_says_from_where_on_topics_pay():
+    few, many = (plan(n_docs=n, epsilon=2.0) for n in (1000, 100_000))
+    assert few.docs_to_pay == many.docs_to_pay < few.docs_for_half
+    least = plan(n_docs=few.docs_to_pay, epsilon=2.0, n_components=2)
+    assert least.gap_closed == pytest.approx(0, abs=1e-3)
+    assert "instead" in str(few)
+    assert "instead" not in str(many)
+    given = [plan(n_docs=3000, epsilon=e, word_vectors=True) for e in (1.0, 4.0)]
+    assert given[0].docs_to_pay > 2 * given[1].docs_to_pay
+
+
 def test_a_plan_without_hope_says_so():
     with pytest.warns(LowSignalWarning, match="of 20 topics are expected"):
         expected = plan(n_docs=300, epsilon=1.0, n_components=20)

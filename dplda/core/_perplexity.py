@@ -119,18 +119,20 @@ def check_possible(components: np.ndarray) -> None:
         )
 
 
-def _log_likelihood(X: sp.csr_array, theta: np.ndarray, phi: np.ndarray) -> float:
-    """Sum over tokens of log(theta_d . phi_w), double precision; phi (n_words, K)."""
+def log_probabilities(
+    X: sp.csr_array, theta: np.ndarray, phi: np.ndarray
+) -> np.ndarray:
+    """log(theta_d . phi_w) of each entry of `X`, double precision; phi (n_words, K)."""
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     step = max(1, BATCH // phi.shape[1])
-    total = 0.0
+    found = np.empty(X.nnz)
     for start in range(0, X.nnz, step):
         part = slice(start, start + step)
         p = np.einsum("ik,ik->i", theta[row[part]].astype(float), phi[X.indices[part]])
         # a probability below the smallest number is 0
         with np.errstate(divide="ignore"):
-            total += float(X.data[part] @ np.log(p))
-    return total
+            found[part] = np.log(p)
+    return found
 
 
 def held_out_log_likelihood(
@@ -156,7 +158,7 @@ def held_out_log_likelihood(
             theta = infer_topics(
                 observed, padded, n_components, doc_topic_prior, n_jobs
             )
-            total += _log_likelihood(scored, theta, phi)
+            total += float(scored.data @ log_probabilities(scored, theta, phi))
             n_tokens += float(scored.sum())
     if n_tokens == 0:
         raise ValueError(

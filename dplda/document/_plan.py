@@ -29,6 +29,9 @@ from dplda.privacy import LowSignalWarning
 # documents, VECTORS times as many with word vectors, and n_docs close the share 1 -
 # (half / n_docs)**DECAY / 2.
 HALF, WORDS, DECAY, VECTORS = 23.5, 0.667, 0.560, 0.59
+# With vectors, private topics say more than public clusters of words from PAYS times
+# these documents on (benchmarks/utility.py pays).
+PAYS = 1.0
 # Standard error of that share on a corpus that was not used, where the share is above
 # zero, without and with vectors. These gain much on general English, and little on
 # technical texts.
@@ -48,6 +51,10 @@ LARGEST = 10**12  # documents, words or topics: more is a mistake
 # BBC show no topic up to epsilon 8, where it counts up to 2 of 5
 # (benchmarks/topic_signal.py plan).
 FEWEST_DOCS = 1000
+INSTEAD = (  # without and with vectors
+    "word totals alone are expected to say as much",
+    "public clusters of words with private totals are expected to say as much",
+)
 TOO_FEW = (
     f"a fit to fewer than {FEWEST_DOCS:,} documents or users may show no topic, even "
     "where the formula counts some; public texts of the same kind help"
@@ -75,6 +82,11 @@ class Plan:
     docs_for_half : int
         Number of documents that are expected to close half of the gap. From 0.6 to 2.7
         times this number were measured.
+    docs_to_pay : int
+        Number of documents from which topics are expected to add something: to clusters
+        of public word vectors with private word totals, with `word_vectors`, else to
+        word totals alone. Below it, these cost less and say as much of words that are
+        new to a text.
     topics_shown : float
         Number of the `n_components` topics that are expected to be shown, which is not
         to be `weak_topics_`. The standard error is 0.15 `n_components`.
@@ -95,6 +107,7 @@ class Plan:
     gap_closed: float
     gap_error: float
     docs_for_half: int
+    docs_to_pay: int
     topics_shown: float
     recommended_components: int
     recommended_words: int
@@ -115,10 +128,13 @@ class Plan:
             "noise per cell": f"{self.noise:.3g} counts",
             "gap closed": closed,
             "documents for half of the gap": half,
+            "private topics pay from": f"about {self.docs_to_pay:,} documents",
             "topics shown": f"{self.topics_shown:.0f} of {self.n_components}",
             "recommended topics": f"at most {self.recommended_components}",
             "recommended words": f"at most {self.recommended_words:,}",
         }
+        if self.n_docs < self.docs_to_pay:
+            rows["instead"] = INSTEAD[self.word_vectors]
         if self.n_docs < FEWEST_DOCS:
             rows["caution"] = TOO_FEW
         width = max(map(len, rows))
@@ -227,6 +243,7 @@ def plan(
         gap_closed=1 - 0.5 * (half / n_docs) ** DECAY,
         gap_error=ERROR[word_vectors],
         docs_for_half=math.ceil(half),
+        docs_to_pay=math.ceil(half * (PAYS if word_vectors else 0.5 ** (1 / DECAY))),
         topics_shown=topics_shown(budget.noise, n_docs, n_components),
         recommended_components=min(100, max(2, most_topics(budget.noise, n_docs))),
         recommended_words=max(1, round(n_words * (n_docs / half) ** (1 / WORDS))),
