@@ -58,7 +58,7 @@ def any_public(totals, n_topics):
     )
     counts = random.poisson(random.gamma(0.3, 5, (n_topics, len(totals)))).astype(float)
     return PublicWords.of(
-        vectors + (np.arange(len(totals)) == 0)[:, None], counts + 0.1, n_topics
+        vectors + (np.arange(len(totals)) == 0)[:, None], counts + 0.1
     )
 
 

@@ -58,7 +58,7 @@ def noisy_totals(seed, scale=60.0):
 
 
 def prior_of(counts):
-    return PublicWords.of(None, np.tile(np.asarray(counts, float) / K, (K, 1)), K)
+    return PublicWords.of(None, np.tile(np.asarray(counts, float) / K, (K, 1)))
 
 
 def log_loss(totals, found):
@@ -69,10 +69,10 @@ def test_probabilities_in_the_place_of_counts_warn(good):
     with pytest.warns(
         LowSignalWarning, match="sums to 1, so that it counts as one public token"
     ):
-        PublicWords.of(None, good / good.sum(axis=1, keepdims=True), K)
+        PublicWords.of(None, good / good.sum(axis=1, keepdims=True))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        PublicWords.of(None, good, K)
+        PublicWords.of(None, good)
 
 
 def smooth(noisy, scale):
@@ -95,7 +95,7 @@ def test_released_word_weights_improve_word_totals():
     table = public_prior(vocabulary=vectorizer, n_components=K)
     assert table.shape == (K, 800)
     assert (table == table[0]).all()
-    found = learned(PublicWords.of(None, table, K), noisy, scale)
+    found = learned(PublicWords.of(None, table), noisy, scale)
     least, alone = (log_loss(totals, totals), log_loss(totals, smooth(noisy, scale)))
     assert log_loss(totals, found) - least < 0.7 * (alone - least)
 
@@ -113,7 +113,7 @@ def test_public_frequencies_are_kept_where_releases_say_little(seed):
 
 def test_words_without_public_tokens_are_even_in_all_topics():
     table = np.array([[0.0, 6.0], [0.0, 0.0], [0.0, 0.0]])
-    shares = PublicWords.of(None, table, K).topics.shares
+    shares = PublicWords.of(None, table).topics.shares
     np.testing.assert_allclose(
         shares, [[1 / 3] * 3, [20 / 24, 2 / 24, 2 / 24]], rtol=1e-6
     )
@@ -132,7 +132,7 @@ def test_other_frequencies_leave_word_totals_as_they_are(n_tokens, scale):
 def test_drowned_cells_are_the_public_ones():
     rng = np.random.default_rng(0)
     totals, shares = rng.gamma(0.3, 500, 301) + 1, rng.dirichlet(np.full(20, 0.3), 301)
-    public = PublicWords.of(None, shares.T * 1e6, K)
+    public = PublicWords.of(None, shares.T * 1e6)
     cells = NoisyCells(totals[:, None] * shares, np.full(301, 1e6), totals)
     found, _ = estimated(cells, public=public, last=True)
     found /= found.sum(axis=1, keepdims=True)
@@ -145,7 +145,7 @@ def test_the_first_table_is_public_where_words_have_counts():
     totals = 1 + rng.gamma(1, 100, 60)
     exact, public = (
         WordTotals(totals, np.zeros(60), totals.mean()),
-        PublicWords.of(None, counts, K),
+        PublicWords.of(None, counts),
     )
     one, other = (
         random_table(exact, np.ones(60), K, Streams.from_random_state(0), p).average

@@ -29,7 +29,7 @@ def test_what_is_expected_of_words_does_not_repeat_the_noise_of_their_rows():
     repeated = []
     for seed in range(5):
         random = np.random.default_rng(seed)
-        public = PublicWords.of(random.normal(size=(N_WORDS, 80)), None, K)
+        public = PublicWords.of(random.normal(size=(N_WORDS, 80)), None)
         noise, totals = np.full(N_WORDS, 5.0), np.full(N_WORDS, 100.0)
         noisy = totals[:, None] / K + random.normal(0, 5, (N_WORDS, K))
         expected, _ = public.expect(noisy, noise, totals, np.full(K, 1 / K), last=True)
@@ -49,7 +49,7 @@ def test_rows_that_repeat_the_table_do_not_confirm_what_was_expected(wrong):
                 size=(400, 40)
             )
             vectors = random.permutation(vectors) if wrong else vectors
-            public = None if kind is None else PublicWords.of(vectors, None, K)
+            public = None if kind is None else PublicWords.of(vectors, None)
             totals, average = np.full(400, 100.0), 0.0
             shares, prior = truth, None
             for n in range(1, 41):
@@ -81,7 +81,7 @@ def test_a_word_is_left_out_exactly():
 
 def test_what_is_expected_of_a_word_does_not_depend_on_its_own_row(vectors):
     random = np.random.default_rng(0)
-    public = PublicWords.of(vectors, None, K)
+    public = PublicWords.of(vectors, None)
     totals, noise = random.gamma(1, 100, N_WORDS), np.full(N_WORDS, 5.0)
     noisy = totals[:, None] * random.dirichlet(np.ones(K), N_WORDS)
     rows = noisy / totals[:, None] - 1 / K

@@ -484,7 +484,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             )
         if self.word_vectors is None and self.prior_components is None:
             return None
-        return PublicWords.of(*public_tables(self, n_words), n_components)
+        return PublicWords.of(*public_tables(self, n_words))
 
     def _learn(
         self,

@@ -346,9 +346,10 @@ def in_place_of_topics(last: NoisyTable) -> tuple[np.ndarray, str] | None:
         if not half_are_shown(noise, last.released.n_docs, n_components):
             return None
         return np.tile(totals[:, None] / n_components, n_components), BY_TOTALS
-    if last.public.clusters is None:
+    vectors = last.public.vectors
+    if vectors is None or last.public.topics is not None:
         return None
-    return totals[:, None] * last.public.clusters, BY_CLUSTERS
+    return totals[:, None] * vectors.clusters(n_components), BY_CLUSTERS
 
 
 def finish(

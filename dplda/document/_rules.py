@@ -129,8 +129,8 @@ class Rules:
     def doc_length(self, n_tokens: float) -> float:
         """Number of different words in a document, from its mean number of tokens.
 
-        It is scaled: n different words have NORM sqrt(n) tokens. A document that repeats
-        words counts as a shorter one.
+        It is scaled: n different words have NORM sqrt(n) tokens. A document that
+        repeats words counts as a shorter one.
         """
         return (n_tokens / NORM) ** 2
 
