@@ -62,14 +62,16 @@ def memberships(words: tuple[str, ...], n_clusters: int, seed: int) -> np.ndarra
     return shares.T
 
 
-def weights_of(table: np.ndarray):
-    """Topic weights of documents by a table, whose priors sum to 2 as those of 20 do.
+def weights_of(table: np.ndarray, prior: float | None = None):
+    """Topic weights of documents by a table.
 
-    With 0.1 for each of 240 clusters, they would say less.
+    By default, priors sum to 2 as those of 20 topics do. With 0.1 for each of 240
+    clusters, they would say less.
     """
+    prior = prior or 2 / len(table)
 
     def transform(X):
-        theta = fold_in(X, table, 2 / len(table), None, X.dtype)
+        theta = fold_in(X, table, prior, None, X.dtype)
         return theta / theta.sum(axis=1, keepdims=True)
 
     return transform

@@ -107,7 +107,10 @@ def test_one_warning_says_both_numbers(corpus):
 )
 def test_the_prior_of_documents_is_that_of_their_length(length, expected):
     """Releases say it, of documents and of users; without noise the counts do."""
-    X = make_topic_corpus(1500, 400, 3, doc_length=length, random_state=0).data
+    made = make_topic_corpus(
+        1500, 400, 3, doc_length=length, topic_word_prior=1.0, random_state=0
+    )
+    X = made.data
     users = np.arange(X.shape[0]) // 3
     for epsilon, user_ids in [(8.0, None), (20.0, users), (np.inf, None)]:
         model = SubLDA(3, epsilon=epsilon, max_iter=3, random_state=0)
@@ -126,3 +129,57 @@ def test_a_release_has_the_prior_of_its_documents(tmp_path):
     released = load_release(tmp_path / "model.dplda")
     assert released.doc_topic_prior == model.doc_topic_prior_ > 0.2
     np.testing.assert_array_equal(released.transform(X), model.transform(X))
+
+
+@pytest.fixture(scope="module")
+def repeats():
+    """Documents that repeat words, and have no topics; and vectors of the words."""
+    rng = np.random.default_rng(0)
+    frequencies = rng.dirichlet(np.ones(60))
+    X = rng.multinomial(4, frequencies, size=3000) * rng.integers(1, 3, (3000, 1))
+    vectors = np.repeat(np.eye(3), 20, axis=0) + 0.1 * rng.normal(size=(60, 3))
+    return X, vectors
+
+
+def test_without_a_shown_topic_a_fit_is_its_word_totals(repeats):
+    X, _ = repeats
+    model = SubLDA(3, epsilon=8.0, max_iter=10, random_state=0)
+    with pytest.warns(LowSignalWarning, match="the private word totals are in"):
+        model.fit(X)
+    assert model.weak_topics_.all()
+    assert "topics: none is shown" in str(model.privacy_)
+    shares = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shares, np.tile(shares[0], (3, 1)))
+    np.testing.assert_allclose(model.transform(X[:5]), 1 / 3, rtol=1e-4)
+    frequencies = X.sum(axis=0) / X.sum()
+    np.testing.assert_allclose(shares[0], frequencies, atol=0.01)
+
+
+def test_without_a_shown_topic_a_fit_with_vectors_is_their_clusters(repeats):
+    X, vectors = repeats
+    model = SubLDA(3, epsilon=8.0, max_iter=10, random_state=0, word_vectors=vectors)
+    with pytest.warns(LowSignalWarning, match="public clusters of words"):
+        model.fit(X)
+    assert model.weak_topics_.all()
+    assert "topics: none is shown: public clusters" in str(model.privacy_)
+    of_words = model.components_.argmax(axis=0).reshape(3, 20)
+    assert (of_words == of_words[:, :1]).all()
+    assert len(set(of_words[:, 0])) == 3
+    frequencies = X.sum(axis=0) / X.sum()
+    totals = model.components_.sum(axis=0)
+    np.testing.assert_allclose(totals / totals.sum(), frequencies, atol=0.01)
+
+
+@pytest.mark.parametrize("with_vectors", [False, True])
+def test_topics_that_are_shown_or_that_nobody_tested_stay(with_vectors, repeats):
+    made = make_topic_corpus(2000, 60, 3, doc_length=30, random_state=0)
+    vectors = repeats[1] if with_vectors else None
+    options = {"epsilon": 8.0, "random_state": 0, "word_vectors": vectors}
+    shown = SubLDA(3, max_iter=10, **options).fit(made.data)
+    untested = SubLDA(3, max_iter=7, **options).fit(repeats[0])
+    assert not shown.weak_topics_.all()
+    for model in (shown, untested):
+        assert "topics: none" not in str(model.privacy_)
+        shares = model.components_ / model.components_.sum(axis=0)
+        assert np.ptp(shares, axis=1).min() > 0.05
+        assert shares.max() > 0.5

@@ -1,6 +1,7 @@
 """Enumerations of word totals: rounds, means and sums of units, by formulas."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from dplda.document._contributions import (
     release_word_totals,
 )
 from dplda.document._document_budget import COUNTS, TOTALS, document_budget
+from dplda.document._noisy_table import finish, in_place_of_topics
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.metrics import held_out_perplexity
@@ -199,3 +201,16 @@ def test_signal_to_noise_is_its_formula(corpus, epsilon):
     of_average = math.sqrt((weights**2 * np.square(noise)).sum())
     expected = (table.totals * table.weight).mean() / 5 / of_average
     assert model.signal_to_noise_ == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("vectors", [None, np.eye(60)])
+def test_what_is_in_the_place_of_topics_reads_releases_alone(vectors):
+    """Nothing else is known of the documents than what the file of a model holds."""
+    X = np.random.default_rng(0).multinomial(6, np.full(60, 1 / 60), size=3000)
+    options = {"epsilon": 8.0, "max_iter": 10, "random_state": 0}
+    model = SubLDA(3, word_vectors=vectors, **options).fit(X)
+    released = pickle.loads(pickle.dumps(model._released))
+    table, _ = in_place_of_topics(released)
+    found = finish(released, model.topic_word_prior)
+    np.testing.assert_array_equal(found["components_"], model.components_)
+    np.testing.assert_allclose(found["components_"], table.T + 0.01)

@@ -100,8 +100,11 @@ def first_half(n_words: int, t: int) -> np.ndarray:
     return (coins >> np.uint64(63)).astype(bool)
 
 
-def warn_if_weak(estimator: BaseEstimator) -> None:
-    """Warn if most topics of a full fit are weak, or counts are far below the noise."""
+def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
+    """Warn if most topics of a full fit are weak, or counts are far below the noise.
+
+    `instead` says what is in the place of the topics.
+    """
     name = type(estimator).__name__
     weak = estimator.weak_topics_
     signal = getattr(estimator, "signal_to_noise_", None)
@@ -129,6 +132,7 @@ def warn_if_weak(estimator: BaseEstimator) -> None:
         if trust >= 1.0 - trust:
             meaning = "its topics are mostly those of prior_components"
             first = ""
+    meaning = instead or meaning
     if 2 <= n_read < len(weak):
         first += f"n_components={n_read} in a new fit (which costs, too), "
     plan = "" if signal is None else ". dplda.plan says before a fit what to expect"

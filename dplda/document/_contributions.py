@@ -536,18 +536,23 @@ def release_first_totals(
     # only. Its documents, and with users itself, count at most each * most, the square
     # of which is at most share**2, or half of it.
     noisy = curator.release(value, mechanism, label=TOTALS, round=0)  # public
-    # one standard error more: with too few documents, they would seem too long
-    of_docs = of_units = math.inf  # under so much noise nothing is counted
+    counted, more = 0.0, math.inf  # under so much noise nothing is counted
     if each:
-        of_docs = (max(int(noisy[0]), 0) + mechanism.scale) / each
-        of_units = (max(int(noisy[-1]), 0) + mechanism.scale) / (each * most)
+        docs, units = max(int(noisy[0]), 0), max(int(noisy[-1]), 0)
+        error = mechanism.scale
+        counted, more = (
+            n / each if most == 1 else rules.n_norms(n / each, m / (each * most))
+            for n, m in [(docs, units), (docs + error, units + error)]
+        )
     unit = norm / radius / weight
     values = noisy[1 : 1 + len(weight)] * unit
     return WordTotals(
         values,
         mechanism.scale * unit,
         float(values.mean()),
-        of_docs if most == 1 else rules.n_norms(of_docs, of_units),
+        counted,
+        more - counted,
+        rules.doc_length(max(float(values.sum()), 0.0) / max(counted, 1.0)),
     )
 
 

@@ -69,6 +69,7 @@ from dplda.document._noisy_table import (
     claim_of,
     continued_table,
     finish,
+    in_place_of_topics,
     learn,
     learn_test,
     learn_totals,
@@ -220,7 +221,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def doc_topic_prior_(self) -> float:
         if self.doc_topic_prior is not None:
             return self.doc_topic_prior
-        return max(IN_ROUNDS, SHORT / self._released.released.doc_length)
+        length = max(1.0, self._released.released.doc_length)
+        return max(IN_ROUNDS, SHORT / length)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -662,6 +664,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )
         own = self._guarantee(steps, job, charge)
         own = cut_short(own, table.n_rounds, job.n_done + job.n_rounds)
+        better = in_place_of_topics(table)
+        if better is not None:
+            provenance = (*own.provenance, ("topics", better[1]))
+            own = replace(own, provenance=provenance)
         earlier = job.paid.earlier
         publish(
             self,
@@ -705,7 +711,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def _warn_of_result(self, max_iter: int) -> None:
         """Tell the caller of a model that says little."""
         if self.n_iter_ >= max_iter:
-            warn_if_weak(self)
+            better = in_place_of_topics(self._released)
+            warn_if_weak(self, None if better is None else better[1])
         if self.prior_trust_ is not None and self.prior_trust_ < HARDLY:
             warn_user(
                 f"the releases of {type(self).__name__} do not agree with the topics "

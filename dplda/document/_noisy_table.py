@@ -15,8 +15,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from dplda.core._fold_in import slices
-from dplda.core._signal import with_signal
-from dplda.document._document_budget import Round
+from dplda.core._signal import shown, with_signal
+from dplda.document._document_budget import NORM, Round
+from dplda.document._plan import half_are_shown
 from dplda.document._public_words import PublicWords
 from dplda.document._table_estimate import (
     PIECE,
@@ -37,6 +38,17 @@ from dplda.privacy._streams import Purpose, Streams, uniform
 CLEAR = 7.0
 # rounds after which what is expected of the words is computed again; 8: -1 / 0
 RENEWED = 4
+
+
+# What a fit returns if no topic is shown, for the card.
+BY_CLUSTERS = (
+    "none is shown: public clusters of words with the private word totals are in their "
+    "place"
+)
+BY_TOTALS = (
+    "none is shown, though half were expected: the private word totals are in the "
+    "place of each"
+)
 
 
 class Reading(NamedTuple):
@@ -281,7 +293,9 @@ def learn_test(
     before: NoisyTable, claim: Claim, noisy: np.ndarray, step: Round
 ) -> NoisyTable:
     """What is known after one more round that tests the topics."""
-    tested = met(before.tested, claim, noisy, step, before.released.n_docs)
+    # with too few documents, they would seem to have added too little
+    n_docs = before.released.n_docs + before.released.n_docs_error
+    tested = met(before.tested, claim, noisy, step, n_docs)
     return replace(before, tested=tested, n_rounds=before.n_rounds + 1)
 
 
@@ -313,6 +327,31 @@ def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
     return Claim.of(table, last.weight)
 
 
+def in_place_of_topics(last: NoisyTable) -> tuple[np.ndarray, str] | None:
+    """What is better than the topics, (n_words, n_components), and its line; or None.
+
+    With vectors, clusters of words know as much as topics of which none is shown, and
+    more of words that a document lacks. Otherwise the estimate is near to the word
+    totals where noise hides the topics. Where noise would not hide them, topics that
+    documents do not confirm are worse than these totals.
+    """
+    n_components = last.table.shape[1]
+    if last.tested is None or n_components == 1 or not last.variance:
+        return None
+    if shown(last.tested.z).any():
+        return None
+    totals = last.totals
+    if last.public is None:
+        noise = math.sqrt(last.variance) / NORM
+        if not half_are_shown(noise, last.released.n_docs, n_components):
+            return None
+        return np.tile(totals[:, None] / n_components, n_components), BY_TOTALS
+    vectors = last.public.vectors
+    if vectors is None or last.public.topics is not None:
+        return None
+    return totals[:, None] * vectors.clusters(n_components), BY_CLUSTERS
+
+
 def finish(
     last: NoisyTable,
     topic_word_prior: float,
@@ -321,6 +360,9 @@ def finish(
 ) -> dict[str, object]:
     """Fitted attributes: final table, its noise and signal, evidence of topics."""
     table, prior = concluded(last, n_jobs)
+    better = in_place_of_topics(last)
+    if better is not None:
+        table, _ = better
     _, scale = last.sums()
     n_components = table.shape[1]
     noise = math.sqrt(last.variance)

@@ -303,6 +303,11 @@ def topics_shown(noise: float, n_docs: float, n_components: int) -> float:
     return float(n_components * ndtr(math.log(middle / MIDDLE) / SPREAD))
 
 
+def half_are_shown(noise: float, n_docs: float, n_components: int) -> bool:
+    """Whether half of the topics, or more, are expected to be shown."""
+    return CLAIM * n_docs >= MIDDLE * noise * n_components
+
+
 def most_topics(noise: float, n_docs: float) -> int:
     """The largest number of topics of which half are expected to be shown."""
     return math.floor(CLAIM * n_docs / (MIDDLE * noise))

@@ -126,6 +126,14 @@ class Rules:
         shares = np.maximum(smooth / smooth.mean(), 1e-3)
         return np.minimum(4.0, shares**-0.25)
 
+    def doc_length(self, n_tokens: float) -> float:
+        """Number of different words in a document, from its mean number of tokens.
+
+        It is scaled: n different words have NORM sqrt(n) tokens. A document that
+        repeats words counts as a shorter one.
+        """
+        return (n_tokens / NORM) ** 2
+
     def n_norms(self, n_docs: float, n_users: float) -> float:
         """Documents of users, as `WordTotals` counts them: a user's share one norm."""
         return math.sqrt(n_docs * n_users)
@@ -188,6 +196,9 @@ class ExactRules(Rules):
 
     def word_weights(self, first: WordTotals) -> np.ndarray:
         return np.ones(len(first.noisy))
+
+    def doc_length(self, n_tokens: float) -> float:
+        return n_tokens
 
     def n_norms(self, n_docs: float, n_users: float) -> float:
         return n_docs

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
-from dplda.document._document_budget import NORM
-
 # Points of the share of the gap that a change gives, at epsilon 1 / 4: docs/results.md.
 SAMPLED_WORDS = 2048  # that the weights are learned from, at most
 # of a word's frequency to the expected
@@ -31,9 +29,11 @@ class WordTotals:
     # Mean of the totals. That of `noisy` is too large: a word with much noise in the
     # first release gets a small weight for the second, and keeps more of that noise.
     mean: float
-    # Noisy number of documents, and one standard error more. With users, the geometric
-    # mean of documents and users: a user's documents share one norm.
+    # Noisy number of documents, and its standard error. With users, the geometric mean
+    # of documents and users: a user's documents share one norm.
     n_docs: float = 0.0
+    n_docs_error: float = 0.0
+    doc_length: float = 1.0  # number of different words in a document, about
 
     @property
     def has_noise(self) -> bool:
@@ -45,17 +45,6 @@ class WordTotals:
         """Precision of a word's total: inverse mean variance; infinite if no noise."""
         variance = float(np.square(self.noise_scale).mean())
         return 1 / variance if variance else np.inf
-
-    @property
-    def doc_length(self) -> float:
-        """Number of different words in a document, about, and at least 1.
-
-        Documents with noise are scaled to `NORM`: a document whose n words are
-        different has the sum NORM sqrt(n), and one that repeats words counts as a
-        shorter one. Without noise it is the number of words.
-        """
-        of_one = max(self.mean, 0.0) * len(self.noisy) / max(self.n_docs, 1.0)
-        return max(1.0, (of_one / NORM) ** 2 if self.has_noise else of_one)
 
     def times(self, ratio: float) -> WordTotals:
         """These totals at another scale of the documents."""
@@ -78,7 +67,8 @@ class WordTotals:
         values = (both * np.array([self.noisy, noisy])).sum(axis=0) / precision
         rates = self.precision, 1 / np.square(noise_scale).mean()
         mean = float(np.average([self.mean, noisy.mean()], weights=rates))
-        return WordTotals(values, 1 / np.sqrt(precision), mean, self.n_docs)
+        scale = 1 / np.sqrt(precision)
+        return replace(self, noisy=values, noise_scale=scale, mean=mean)
 
     def and_documents(self, other: WordTotals) -> WordTotals:
         """The totals of these documents and of others, at the same scale."""
@@ -87,6 +77,8 @@ class WordTotals:
             np.hypot(self.noise_scale, other.noise_scale),
             self.mean + other.mean,
             self.n_docs + other.n_docs,
+            self.n_docs_error + other.n_docs_error,
+            self.doc_length,
         )
 
     def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:

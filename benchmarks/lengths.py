@@ -1,0 +1,154 @@
+"""Documents of any length and number, against what costs less than topics.
+
+``python benchmarks/lengths.py worst [--docs 500 2000 8000] [--lengths 3 7 15 60 500]``
+fits corpora whose documents are cut, or joined at random, to bags of so many tokens,
+and as they are. It prints what a fit says of held-out tokens, of documents and of words
+that are new to a document, in nats over the private word totals, and beside it what
+clusters of words by their vectors say with the same totals. The last lines have the
+worst fits. ``... prior`` prints the perplexity of one fit at several priors of
+documents (`doc_topic_prior`).
+
+K = 20, V = 2000, delta = 1e-5, document completion. Pieces of one document are
+documents of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from baselines import weights_of
+from corpora import LOADERS, Split, load
+
+from dplda import SubLDA
+from dplda.datasets import load_word_vectors
+from dplda.document._public_words import Vectors
+from dplda.metrics import held_out_scores
+
+K, DELTA = 20, 1e-5
+HELD_OUT = 2000  # documents, at most
+PRIORS = (0.1, 0.2, 0.4, 0.8, 1.5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("command", choices=["worst", "prior"])
+    parser.add_argument(
+        "--corpora", nargs="+", default=list(LOADERS), choices=list(LOADERS)
+    )
+    parser.add_argument(
+        "--lengths", nargs="+", type=int, default=[0, 3, 7, 15, 60, 500]
+    )
+    parser.add_argument("--docs", nargs="+", type=int, default=[500, 2000, 8000])
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    {"worst": worst, "prior": priors}[options.command](options)
+
+
+def forms(options) -> Iterator[Split]:
+    """Each corpus at each length and size; length 0 is as it is."""
+    for split in load(options.corpora):
+        for length in options.lengths:
+            form = split
+            if length:
+                train, test = pieces(split.train, length), pieces(split.test, length)
+                form = replace(split, train=train, test=test)
+            form = replace(form, test=form.test[:HELD_OUT])
+            for n_docs in sorted({min(n, form.train.shape[0]) for n in options.docs}):
+                name = f"{split.name}, {length or 'own'} words, {n_docs}"
+                yield replace(form, name=name, train=form.train[:n_docs])
+
+
+def pieces(X: sp.csr_array, length: int) -> sp.csr_array:
+    """Bags of `length` tokens, in a random order.
+
+    Long documents are cut, and what is left of them is dropped. The words of short ones
+    go into one row.
+    """
+    rng = np.random.default_rng(0)
+    cut = X.sum(axis=1).mean() > length
+    tokens, rest = [], np.zeros(0, int)
+    for row in range(X.shape[0]):
+        cells = slice(*X.indptr[row : row + 2])
+        words = rng.permutation(np.repeat(X.indices[cells], X.data[cells].astype(int)))
+        rest = words if cut else np.concatenate([rest, words])
+        n_whole = len(rest) // length
+        tokens.append(rest[: n_whole * length])
+        rest = rest[n_whole * length :]
+    bags = rng.permutation(np.concatenate(tokens).reshape(-1, length))
+    rows = np.repeat(np.arange(len(bags)), length)
+    cells = np.ones(len(rows)), (rows, bags.ravel())
+    return sp.csr_array(sp.coo_array(cells, shape=(len(bags), X.shape[1])))
+
+
+def fitted(split: Split, epsilon: float, vectors, seed: int) -> SubLDA:
+    model = SubLDA(K, epsilon=epsilon, delta=DELTA, word_vectors=vectors, n_jobs=1)
+    return model.set_params(random_state=seed).fit(split.train)
+
+
+def worst(options) -> None:
+    """A line for each fit, and the smallest differences."""
+    least: dict[str, tuple[float, str]] = {}
+    print("token, document, new word: fit; clusters with the totals of the fit")
+    for split in forms(options):
+        vectors = load_word_vectors(list(map(str, split.words)))
+        public = Vectors.of(vectors).clusters(K)
+        for epsilon in options.epsilons:
+            for given in (None, vectors):
+                model = fitted(split, epsilon, given, options.seed)
+                own = gains(split, model.components_, model)
+                totals = model.components_.sum(axis=0)
+                other = gains(split, totals * public.T, model)
+                with_vectors = given is not None
+                name = f"{split.name}, epsilon {epsilon:g}" + ", vectors" * with_vectors
+                n_shown = np.count_nonzero(~model.weak_topics_)
+                print(f"{name}: {shown(own)}; {shown(other)}; {n_shown}", flush=True)
+                found = {"token": own[0], "document": own[1]}
+                if with_vectors:
+                    found["new word, over clusters"] = own[2] - other[2]
+                for measure, value in found.items():
+                    least[measure] = min(
+                        least.get(measure, (np.inf, "")), (value, name)
+                    )
+    for measure, (value, name) in least.items():
+        print(f"least {measure}: {value:+.3f} ({name})")
+
+
+def gains(split: Split, table: np.ndarray, model: SubLDA) -> tuple[float, ...]:
+    """Nats over the column sums of a table, a token, a document, a new word."""
+    weights = weights_of(table, model.doc_topic_prior_)
+    return held_out_scores(table, split.test, transform=weights)[3:]
+
+
+def shown(found: tuple[float, ...]) -> str:
+    return " ".join(f"{value:+.3f}" for value in found)
+
+
+def priors(options) -> None:
+    """Perplexity of one fit at each prior, and at that of the fit."""
+    print(f"| | epsilon | totals alone | {' | '.join(map(str, PRIORS))} | by length |")
+    print("| --- " * (4 + len(PRIORS)) + "|")
+    for split in forms(options):
+        vectors = load_word_vectors(list(map(str, split.words)))
+        for epsilon in options.epsilons:
+            model = fitted(split, epsilon, vectors, options.seed)
+            of_fit = model.doc_topic_prior_
+            totals = model.components_.sum(axis=0, keepdims=True)
+            alone = np.exp(-held_out_scores(totals, split.test).token)
+            found = [
+                model.set_params(doc_topic_prior=prior).perplexity(split.test)
+                for prior in (*PRIORS, of_fit)
+            ]
+            cells = " | ".join(f"{value:.0f}" for value in found)
+            cells += f" ({of_fit:.2f})"
+            print(f"| {split.name} | {epsilon:g} | {alone:.0f} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
