@@ -1,5 +1,6 @@
 """Counts by group and period: what is counted, what a unit moves, what is charged."""
 
+import dataclasses
 import json
 import math
 import warnings
@@ -15,6 +16,7 @@ from scipy import optimize
 from dplda import (
     PrivateTopicModel,
     SubLDA,
+    TopicCounts,
     load_counts,
     load_release,
     plan,
@@ -413,6 +415,50 @@ def test_a_file_that_contradicts_itself_is_refused(field, table, tmp_path):
     (tmp_path / "counts").write_bytes(data)
     with pytest.raises(ValueError, match="not a valid file of counts"):
         load_counts(tmp_path / "counts")
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
+def test_weeks_that_are_parts_of_a_ledger_cost_one_week_and_join(model, X, data):
+    ledger = Ledger(epsilon=1.0)
+    month, tables = data["by"]["month"], []
+    for name in MONTHS:
+        own = X[np.flatnonzero(month == name)]
+        given = {
+            "by": {"month": [name] * own.shape[0]},
+            "levels": {"month": [name]},
+            "ledger": ledger.part(name, by="month"),
+        }
+        tables.append(private_topic_counts(model, own, epsilon=1.0, **given))
+    year = TopicCounts.joined(tables)
+    assert ledger.epsilon_spent == pytest.approx(year.privacy_.epsilon, rel=1e-6)
+    assert year.privacy_.epsilon <= 1.0
+    assert year.levels == {"month": tuple(MONTHS)}
+    for i, table in enumerate(tables):
+        assert_array_equal(year.counts["month"][i], table.counts["month"][0])
+    assert "no document is in two of the tables" in str(year.privacy_)
+    users = count(model, X, data, users=True, epsilon=1.0)
+    alone = dataclasses.replace(
+        users, counts={"a": users.counts["month"]}, levels={"a": tuple(MONTHS)}
+    )
+    for wrong, message in [
+        ([tables[0], tables[0]], "the same group"),
+        ([users], "one grouping"),
+        ([alone], "may be in several of them"),
+        ([tables[0], dataclasses.replace(tables[1], noise_scale=9.0)], "the same"),
+        (
+            [
+                dataclasses.replace(
+                    t, privacy_=dataclasses.replace(t.privacy_, seeded=True)
+                )
+                for t in tables
+            ],
+            "given seeds",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            TopicCounts.joined(wrong)
+    with pytest.raises(TypeError, match="list of TopicCounts"):
+        TopicCounts.joined([1])
 
 
 # ---- models of texts, the plan, and the command --------------------------------------

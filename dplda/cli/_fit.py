@@ -64,6 +64,13 @@ def add_commands(add_parser: AddParser) -> None:
         "?",
     )
     _add_model(parser)
+    parser.add_argument(
+        "--stop-words",
+        type=Path,
+        metavar="FILE",
+        help="words that do not count, such as names of staff, in addition to those of "
+        "the language; public, and not picked by reading the texts",
+    )
     add_groups(parser)
     parser.add_argument(
         "--counts-share",
@@ -297,6 +304,7 @@ def _fit(options: argparse.Namespace) -> int:
         delta=options.delta,
         vocabulary=options.language,
         max_features=options.max_features,
+        stop_words=_stop_words(options),
         public_texts=public or None,
         expected_n_docs=options.n_docs,
         n_jobs=-1,
@@ -349,6 +357,16 @@ def _fit(options: argparse.Namespace) -> int:
                 say(f"Page: {options.report}. It may be published.")
             sys.stdout.flush()  # a reader that has ended is noticed here
     return 0
+
+
+def _stop_words(options: argparse.Namespace) -> list[str] | str:
+    """Those of the language, and the words of a file."""
+    from dplda.datasets._words import language_words  # not for options and --help
+
+    if options.stop_words is None:
+        return "auto"
+    own = options.stop_words.read_text("utf-8-sig").split()
+    return sorted({*language_words(options.language)[1], *own})
 
 
 def choose_ledger(options: argparse.Namespace) -> None:

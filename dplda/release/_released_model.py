@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
@@ -217,7 +218,7 @@ class ReleasedModel(BaseLDA):
         model.n_features_in_ = table.shape[1]
         model.vocabulary_ = self.vocabulary_[kept]
         if self.vectorizer_ is not None:
-            model.vectorizer_ = copy.copy(self.vectorizer_).set_params(
+            model.vectorizer_ = clone(self.vectorizer_).set_params(
                 vocabulary=model.vocabulary_.tolist()
             )
         for name, expected in TABLES.items():

@@ -80,6 +80,65 @@ class TopicCounts:
     soft: bool = False
     most_groups: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def joined(cls, tables: Sequence[TopicCounts]) -> TopicCounts:
+        """Put tables of disjoint documents under each other, such as those of weeks.
+
+        No document may be in two of them: a year of weeks then costs what a week costs.
+        The ledger counts so if each week is charged to a part of it (`Ledger.part`).
+
+        Parameters
+        ----------
+        tables : sequence of TopicCounts
+            Tables with the same grouping, model, noise and budget, and with different
+            groups. They protect a document.
+
+        Returns
+        -------
+        table : TopicCounts
+            All rows, with the guarantee of one table.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the tables are not alike, protect another unit, such as users, who may
+            come back, or have noise from given seeds.
+        """
+        if not tables or not all(isinstance(table, cls) for table in tables):
+            raise TypeError("tables must be a list of TopicCounts, at least one")
+        first = tables[0]
+        (by, *others) = first.counts
+        alike = {
+            (tuple(t.counts), t.counted_as, t.soft, t.noise_scale, t.privacy_.events)
+            for t in tables
+        }
+        if others or len(alike) > 1:
+            raise ValueError(
+                "the tables must have one grouping, and all the same grouping, model, "
+                "noise and budget"
+            )
+        if first.privacy_.unit != "document":
+            raise ValueError(
+                f"the tables protect one {first.privacy_.unit}, who may be in several "
+                "of them: release all groups in one call, with most_groups"
+            )
+        if any(table.privacy_.seeded for table in tables):
+            raise ValueError("noise of tables from given seeds may be the same")
+        levels = [level for table in tables for level in table.levels[by]]
+        if len(set(levels)) < len(levels):
+            raise ValueError("two of the tables have the same group")
+        disjoint = "no document is in two of the tables that were joined"
+        guarantee = dataclasses.replace(
+            first.privacy_,
+            assumptions=(*first.privacy_.assumptions, disjoint),
+            ledger=tables[-1].privacy_.ledger,
+            receipt=tables[-1].privacy_.receipt,
+        )
+        rows = np.concatenate([table.counts[by] for table in tables])
+        return dataclasses.replace(
+            first, counts={by: rows}, levels={by: tuple(levels)}, privacy_=guarantee
+        )
+
     def interval(
         self, coverage: float = 0.95
     ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
