@@ -24,7 +24,8 @@ SMOOTHING = 2.0
 # share of the words without which a table knows no word frequencies
 LEAST_COVERED = 0.25
 # A word belongs to clusters as exp(SHARP cosine) says. 6: new words of BBC, glosses and
-# KOS gain +0.00, +0.01, -0.03 nats, of docstrings and NIPS -0.05 (benchmarks/lengths.py)
+# KOS gain +0.00, +0.01, -0.03 nats, of docstrings and NIPS -0.05
+# (benchmarks/lengths.py).
 SHARP = 4.0
 HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 # slope of their rows, from which all words believe what is said; 0.5: -3 / 0

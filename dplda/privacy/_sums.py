@@ -75,7 +75,7 @@ class Sums(Protocol):
 class Alone:
     """One curator has all documents: its own sums become public."""
 
-    keep = None
+    keep: Callable[[], None] | None = None
     shares = Shares()
 
     def begin(self) -> Streams | None:
