@@ -1,7 +1,7 @@
 """Parties with documents of their own: what secure sums and merged topics reach.
 
-``python benchmarks/federated.py [--parts secure words price rounds alone literal]
-[--corpora kos bbc glosses] [--epsilons 2 4] [--n-parties 3 10 30] [--sorted]
+``python benchmarks/federated.py [--parts secure words price rounds memory alone
+literal] [--corpora kos bbc glosses] [--epsilons 2 4] [--n-parties 3 10 30] [--sorted]
 [--seeds 3] [--rounds 5]``
 
 `secure`: all documents of a corpus (V = 2000, K = 20, one tenth held out) are dealt to
@@ -13,12 +13,19 @@ trusted curator of all documents.
 
 `words`: texts (BBC, glosses; one tenth held out) are dealt at random to three parties,
 which choose words and topics together from one epsilon, beside one trusted curator's
-`PrivateTopicModel`; V = 2000, K = 20, delta 1e-5, c = 1. Perplexity is that of the
-held-out tokens whose words both models have.
+`PrivateTopicModel`, and one of the epsilon at which a curator has their noise; V =
+2000, K = 20, delta 1e-5, c = 1. Perplexity is that of the held-out tokens whose words
+all models have. Shown topics are those that are not weak. Found again are those with a
+cosine of at least 0.8 to a shown topic of the curator: of the parties, and of a second
+fit of the curator.
 
 `price`: noise of a plan over that of one curator, for parties that may drop out.
 
 `rounds`: seconds and bytes of a round for a party, at 40,000 and 2,000,000 cells.
+
+`memory`: what a round takes of a party, and of a coordinator of three parties, above a
+process with all modules loaded (Linux): also if one of them opens 100 calls and holds
+the bodies of its messages back.
 
 `alone`: `IFTMParty`, with an epsilon of one token, for three parties of unequal size
 and content, after figure 5 of the iFTM paper; log-likelihood per token, mean and
@@ -30,15 +37,27 @@ documents.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
+import multiprocessing
+import socket
+import ssl
+import subprocess
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import corpora
 import numpy as np
 from corpora import Split
+from scipy.optimize import brentq
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 
@@ -53,8 +72,18 @@ from dplda.federated import (
     run_rounds,
     vocabulary_hash,
 )
+from dplda.federated._certificates import certificate_of, tls_context
+from dplda.federated._coordinator import Coordinator, Progress
 from dplda.federated._joint_words import fit_words_and_topics
-from dplda.federated._secure_sum import Adder, Room, SecureSum, Terms
+from dplda.federated._line import PROCESS, Line
+from dplda.federated._secure_sum import (
+    DIGEST,
+    SETUP,
+    Adder,
+    Room,
+    SecureSum,
+    Terms,
+)
 from dplda.metrics import held_out_perplexity, unigram_perplexity
 from dplda.privacy import LowSignalWarning, PrivacyLeakWarning, SeededNoiseWarning
 from dplda.published import PublishedIFTMParty as LiteralParty
@@ -64,7 +93,8 @@ from dplda.text._topic_model import split_budget
 K, SWEEPS = 20, 50
 SHARES = np.array([1, 2, 3]) / 6
 STRAYS = 0.1  # documents that go to any party
-PARTS = ["secure", "words", "price", "rounds", "alone", "literal"]
+SAME = 0.8  # cosine of two topics that are the same
+PARTS = ["secure", "words", "price", "rounds", "memory", "alone", "literal"]
 
 
 def main() -> None:
@@ -81,7 +111,7 @@ def main() -> None:
     options = parser.parse_args()
     for category in (SeededNoiseWarning, PrivacyLeakWarning, LowSignalWarning):
         warnings.simplefilter("ignore", category)
-    has_corpus = not {*options.parts} <= {"rounds", "price"}
+    has_corpus = not {*options.parts} <= {"rounds", "price", "memory"}
     for name in options.corpora if has_corpus else [None]:
         split = getattr(corpora, name)() if name else None
         print(f"\n## {split or ' '.join(options.parts)}\n")
@@ -139,35 +169,81 @@ def secure(split: Split, options) -> None:
 
 
 def words(split: Split, options) -> None:
-    """Parties that choose the words, too: perplexity beside one curator."""
+    """Parties that choose the words, too: perplexity and topics beside one curator."""
     load = {
         "bbc": lambda: corpora.bbc_texts()[0],
         "glosses": lambda: load_wordnet_glosses().data,
     }[options.corpus]
     texts = np.array(load(), dtype=object)
-    print("| epsilon | seed | three parties | one curator | more | common words |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print(
+        "| epsilon | seed | three parties | one curator | more | a curator with their "
+        "noise | shown by these three | the parties' found again | a second curator's |"
+    )
+    print("| --- " * 9 + "|")
     for epsilon, seed in itertools.product(options.epsilons, range(options.seeds)):
         rows = np.random.default_rng(seed).permutation(len(texts))
         test, train = np.split(rows, [len(rows) // 10])
         parts = [texts[part].tolist() for part in np.array_split(train, 3)]
         vectorizer, topics = fit_texts_together(parts, epsilon)
-        one = PrivateTopicModel(K, epsilon=epsilon, delta=1e-5).fit(
-            texts[train].tolist()
+        one, second, noisy = (
+            PrivateTopicModel(K, epsilon=each, delta=1e-5).fit(texts[train].tolist())
+            for each in (epsilon, epsilon, with_noise_of(Terms(3), epsilon))
         )
-        found = [*vectorizer.vocabulary_], [*one.vocabulary_]
-        common = sorted({*found[0]} & {*found[1]})
+        models = [
+            Known([*known], model)
+            for known, model in (
+                (vectorizer.vocabulary_, topics),
+                (one.vocabulary_, one),
+                (noisy.vocabulary_, noisy),
+                (second.vocabulary_, second),
+            )
+        ]
+        common = sorted(set.intersection(*(set(known) for known, _ in models)))
         counts = CountVectorizer(vocabulary=common).transform(texts[test])
-        scores = []
-        for known, table in zip(found, (topics.components_, one.components_)):
-            place = {word: i for i, word in enumerate(known)}
-            columns = [place[word] for word in common]
-            scores.append(held_out_perplexity(table[:, columns], counts))
+        scores = [
+            held_out_perplexity(model.table(common), counts) for model in models[:3]
+        ]
+        n_shown = [len(model.shown(common)) for model in models[:3]]
+        together, curator, _, again = (model.shown(common) for model in models)
         print(
             f"| {epsilon:g} | {seed} | {scores[0]:.1f} | {scores[1]:.1f} | "
-            f"{scores[0] / scores[1] - 1:+.1%} | {len(common)} |",
+            f"{scores[0] / scores[1] - 1:+.1%} | {scores[2]:.1f} | "
+            f"{', '.join(map(str, n_shown))} | {found_again(together, curator):.0%} | "
+            f"{found_again(again, curator):.0%} |",
             flush=True,
         )
+
+
+def with_noise_of(terms: Terms, epsilon: float) -> float:
+    """The epsilon at which one curator has the noise of these parties."""
+    noise = SubLDA(K, epsilon=epsilon, delta=1e-5)._budget(terms.shares).noise
+
+    def excess(other: float) -> float:
+        return SubLDA(K, epsilon=other, delta=1e-5)._budget().noise - noise
+
+    return brentq(excess, epsilon / 10, epsilon, xtol=1e-3)
+
+
+class Known(NamedTuple):
+    """A model and the words of its columns."""
+
+    words: list[str]
+    model: object
+
+    def table(self, words: list[str]) -> np.ndarray:
+        """Topics in some of its words."""
+        return self.model.components_[:, [self.words.index(word) for word in words]]
+
+    def shown(self, words: list[str]) -> np.ndarray:
+        """Topics that are not weak."""
+        return self.table(words)[~self.model.weak_topics_]
+
+
+def found_again(topics: np.ndarray, others: np.ndarray) -> float:
+    """Share of topics that are among others."""
+    if not len(topics) or not len(others):
+        return np.nan
+    return np.mean(cdist(topics, others, "cosine").min(axis=1) <= 1 - SAME)
 
 
 def fit_texts_together(parts: list[list[str]], epsilon: float):
@@ -242,6 +318,119 @@ def reply_to(message: bytes, *, sizes: list[int], n_cells: int) -> bytes:
     """A sum of zeros, in the place of the coordinator's."""
     sizes.append(len(message))
     return b"S" + bytes(8 * n_cells)
+
+
+def memory(split: None, options) -> None:
+    """Megabytes of a round: of a party, and of a coordinator of three."""
+    print("| cells | party | coordinator | one party with 100 calls |")
+    print("| --- | --- | --- | --- |")
+    context = multiprocessing.get_context("spawn")
+    for n_cells in (40_000, 2_000_000):
+        figures = []
+        for measure in (
+            megabytes_of_a_party,
+            megabytes_of_a_coordinator,
+            partial(megabytes_of_a_coordinator, n_held=100),
+        ):
+            with ProcessPoolExecutor(1, mp_context=context) as process:
+                figures.append(process.submit(measure, n_cells).result())
+        print(
+            f"| {n_cells:,} | {' | '.join(f'{x:.0f}' for x in figures)} |", flush=True
+        )
+
+
+@contextmanager
+def peak() -> Iterator[list[float]]:
+    """Megabytes at the peak of a block above those at its begin, as its one item."""
+    status = Path("/proc/self/status")
+    found = []
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = kilobytes(status, "VmRSS")
+    yield found
+    found.append((kilobytes(status, "VmHWM") - before) / 1e3)
+
+
+def kilobytes(status: Path, name: str) -> int:
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return int(lines[name].split()[0])
+
+
+def megabytes_of_a_party(n_cells: int) -> float:
+    """Of one that adds up a round with two others, whose keys alone are real."""
+    terms = Terms(3)
+    room = Room(Adder(terms, [*"abc"]))
+    parties = [SecureSum(terms, i, partial(room.exchange, i)) for i in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        [*pool.map(SecureSum.begin, parties)]
+    parties[0]._exchange = partial(reply_to, sizes=[], n_cells=n_cells)
+    cells = np.zeros(n_cells, np.int64)
+    with peak() as found:
+        parties[0].add_up(cells, "round")
+    return found[0]
+
+
+def megabytes_of_a_coordinator(n_cells: int, n_held: int = 0) -> float:
+    """Of one that takes a message of three parties; the first also holds calls open."""
+    size = 8 * n_cells + DIGEST
+    with TemporaryDirectory() as folder:
+        sides = {name: pair_of_files(Path(folder), name) for name in ("server", *"abc")}
+        known = [certificate_of(sides[name][0]) for name in "abc"]
+        tls = tls_context(ssl.PROTOCOL_TLS_SERVER, *sides["server"], known)
+        begun = Progress("", SETUP, (0, 1, 2), ("", "", ""), b"keys")
+        network = Coordinator(
+            Adder(Terms(3), [*"abc"]), known, size, 900.0, progress=begun
+        )
+        lines = multiprocessing.get_context("spawn").Process
+        with peak() as found:
+            asyncio.run(one_round(network, tls, lines, sides, size, n_held))
+    return found[0]
+
+
+async def one_round(network, tls, process, sides, size: int, n_held: int) -> None:
+    """Take a message of each party, which are other processes."""
+    async with network.listening("localhost", 0, tls) as port:
+        calls = []
+        for name, files in sides.items():
+            if name != "server":
+                held = n_held if name == "a" else 0
+                known = certificate_of(sides["server"][0])
+                calls.append(
+                    process(target=call, args=(port, files, known, size, held))
+                )
+                calls[-1].start()
+        await network._round()
+        await asyncio.to_thread(lambda: [each.join() for each in calls])
+
+
+def call(port: int, files, known: bytes, size: int, n_held: int) -> None:
+    """Give one message, after calls whose bodies do not end."""
+    tls = tls_context(ssl.PROTOCOL_TLS_CLIENT, *files, [known])
+    line = Line(f"localhost:{port}", size + 1, tls)
+    head = f"PUT /{SETUP} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n"
+    head += f"{PROCESS}: {line._process}\r\n\r\n"
+    held = []
+    for _ in range(n_held):
+        plain = socket.create_connection(("localhost", port))
+        held.append(tls.wrap_socket(plain, server_hostname="localhost"))
+        held[-1].sendall(head.encode())
+        held[-1].settimeout(0.02)
+        with suppress(OSError):
+            for _ in range(size // 2**14):
+                held[-1].sendall(bytes(2**14))
+    line._number = SETUP
+    line.exchange(bytes(size))
+
+
+def pair_of_files(folder: Path, name: str) -> tuple[Path, Path]:
+    """A certificate and its key, as docs/federated.md makes them."""
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes"
+    subject = f"-subj /CN={name} -addext subjectAltName=DNS:localhost"
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(
+        [*command.split(), *subject.split(), *files], check=True, capture_output=True
+    )
+    return certificate, key
 
 
 def words_of(X) -> list[str]:

@@ -57,7 +57,8 @@ MECHANISMS = {"privacy/_mechanisms.py"}
 # A federation over a network logs what happens to messages.
 LOGGERS = {
     "leaf/_messages.py",
-    "cli/_federation.py",
+    "cli/_federation_coordinator.py",
+    "cli/_federation_party.py",
     "federated/_coordinator.py",
     "federated/_line.py",
     "federated/_secure_sum.py",

@@ -1,0 +1,79 @@
+"""``dplda federation coordinator``: add up what the parties of a plan send."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import ssl
+import sys
+from typing import TYPE_CHECKING
+
+# loads a name at its first use: options and --help need nothing of it
+from dplda.cli._options import check_output
+from dplda.leaf._checks import check_integer, check_number
+
+if TYPE_CHECKING:
+    pass
+log = logging.getLogger("dplda.federated")
+LOG = "%(asctime)s %(name)s: %(message)s"
+
+
+def add_up(options: argparse.Namespace) -> None:
+    """Hand keys and sums on until the parties have their model."""
+    from dplda.federated._certificates import certificate_of, check_dates, tls_context
+    from dplda.federated._coordinator import Coordinator, Progress
+    from dplda.federated._plan import Plan
+    from dplda.federated._secure_sum import Adder
+
+    check_timeouts(options)
+    check_integer("--port", options.port, 0, 65535)
+    plan = Plan.read(options.plan)
+    plan.check_dates()
+    names = plan.certificates()
+    tls = tls_context(
+        ssl.PROTOCOL_TLS_SERVER, options.certificate, options.key, [*names]
+    )
+    check_dates(certificate_of(options.certificate), str(options.certificate))
+    state = options.state or options.plan.with_name(f"{options.plan.name}.state")
+    check_output(state, options.plan, options.certificate, options.key)
+    progress = Progress.read(state, plan)
+
+    async def run() -> None:
+        adder = Adder(plan.terms(), [*plan.parties])
+        network = Coordinator(
+            adder,
+            names,
+            plan.max_bytes,
+            options.round_timeout,
+            start_timeout=options.start_timeout,
+            state=state,
+            progress=progress,
+        )
+        async with network.listening(options.host, options.port, tls) as port:
+            log.info(
+                "listening at %s:%d for plan %s", options.host, port, plan.digest.hex()
+            )
+            if progress.number:
+                log.info("going on after reply %d, from %s", progress.number, state)
+            await network.add_up()
+
+    log_progress()
+    try:
+        asyncio.run(run())
+    except KeyboardInterrupt:
+        print("To go on with the fit, start the same command again.", file=sys.stderr)
+        raise
+
+
+def log_progress() -> None:
+    """Print what happens between the sides, and no other words of progress."""
+    logging.basicConfig(format=LOG)
+    log.setLevel(logging.INFO)
+
+
+def check_timeouts(options: argparse.Namespace) -> None:
+    """Refuse times that are none."""
+    for name in ("round_timeout", "start_timeout"):
+        option = f"--{name.replace('_', '-')}"
+        check_number(option, getattr(options, name), 0, 1e9, closed="right")
