@@ -124,10 +124,12 @@ def laplace_delta(epsilon, b, n):
 
 def power_integral(m, beta, low, high):
     """The integral of y^m exp(beta y), by parts."""
-    value = ((beta * high).exp() - (beta * low).exp()) / beta
+    at_high, at_low = (beta * high).exp(), (beta * low).exp()
+    value = (at_high - at_low) / beta
     for i in range(1, m + 1):
-        ends = high**i * (beta * high).exp() - low**i * (beta * low).exp()
-        value = (ends - i * value) / beta
+        at_high *= high
+        at_low *= low
+        value = (at_high - at_low - i * value) / beta
     return value
 
 
