@@ -43,7 +43,9 @@ with atheris.instrument_imports(include=INSTRUMENTED) if atheris else nullcontex
         GibbsLDA,
         MemoizedReports,
         RandomizedResponse,
+        load_counts,
         load_release,
+        private_topic_counts,
         save_release,
     )
     from dplda.__main__ import main as command
@@ -209,6 +211,23 @@ def sound_release():
     return (FOLDER / "sound.release").read_bytes()
 
 
+def counted(data):
+    """Any bytes as a file of counts, or any header and table with a right checksum."""
+    data = hostile("dplda-counts", data)
+    with suppress(ValueError, OSError):
+        table = load_counts(written("counts", data))
+        table.to_frame()
+        table.differs()
+        table.real_share()
+        assert load_counts(written("counts", table.to_bytes())).levels == table.levels
+
+
+def sound_counts():
+    model = GibbsLDA(1, max_iter=1).fit([[1, 2]])
+    given = {"by": {"day": ["Mon"]}, "levels": {"day": ["Mon", "Tue"]}}
+    return private_topic_counts(model, [[1, 0]], epsilon=1.0, **given).to_bytes()
+
+
 # Each with inputs to start from.
 ENTRIES = {
     "compressed": (
@@ -222,6 +241,7 @@ ENTRIES = {
         [b"\x03" + bytes(8), b"\x01" + bytes(32), b"\x07SQLite format 3\0"],
     ),
     "release": (released, starts("dplda-release", sound_release())),
+    "counts": (counted, starts("dplda-counts", sound_counts())),
 }
 
 
@@ -232,6 +252,7 @@ RUNS = {
     "ledger": 4_000,
     "reports": 4_000,
     "release": 20_000,
+    "counts": 10_000,
 }
 
 
