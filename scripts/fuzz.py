@@ -46,7 +46,9 @@ with atheris.instrument_imports(include=INSTRUMENTED) if atheris else nullcontex
         GibbsLDA,
         MemoizedReports,
         RandomizedResponse,
+        load_counts,
         load_release,
+        private_topic_counts,
         save_release,
     )
     from dplda.__main__ import main as command
@@ -231,6 +233,23 @@ def sound_release():
     return (FOLDER / "sound.release").read_bytes()
 
 
+def counted(data):
+    """Any bytes as a file of counts, or any header and table with a right checksum."""
+    data = hostile("dplda-counts", data)
+    with suppress(ValueError, OSError):
+        table = load_counts(written("counts", data))
+        table.to_frame()
+        table.differs()
+        table.real_share()
+        assert load_counts(written("counts", table.to_bytes())).levels == table.levels
+
+
+def sound_counts():
+    model = GibbsLDA(1, max_iter=1).fit([[1, 2]])
+    given = {"by": {"day": ["Mon"]}, "levels": {"day": ["Mon", "Tue"]}}
+    return private_topic_counts(model, [[1, 0]], epsilon=1.0, **given).to_bytes()
+
+
 # Each with inputs to start from.
 ENTRIES = {
     "compressed": (
@@ -245,6 +264,7 @@ ENTRIES = {
     ),
     "release": (released, starts("dplda-release", sound_release())),
     "words": (words, ["\3п'ять\0a_b e\u0301 хата".encode(), b"\x80a\0 \xdc"]),
+    "counts": (counted, starts("dplda-counts", sound_counts())),
 }
 
 
@@ -256,6 +276,7 @@ RUNS = {
     "reports": 4_000,
     "release": 20_000,
     "words": 30_000,
+    "counts": 10_000,
 }
 
 

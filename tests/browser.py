@@ -69,7 +69,7 @@ class Tab:
 
     async def run(self, code):
         result = await self.send(
-            "Runtime.evaluate", expression=code, returnByValue=True
+            "Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True
         )
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")

@@ -108,6 +108,19 @@ def wrap(patch: Any, owner: Any, name: str, around: Callable[..., Any]) -> None:
             patch.setattr(loaded, name, wrapper)
 
 
+# counts by group
+
+
+@around("reading._topic_counts:_shares", "tests/test_counts_by_group.py")
+def a_share_depends_on_other_users(original, users, group, counts, most):
+    return original(users, group, counts, most) * (0.5 + 0.5 * counts.mean())
+
+
+@around("reading._topic_counts:PaidCounts.plan", "tests/test_counts_by_group.py")
+def a_fit_does_not_pay_for_its_counts(original, self):
+    return []
+
+
 # noise
 
 NOISE = ("tests/test_noise.py",)

@@ -350,6 +350,20 @@ def test_estimates_have_one_total_and_are_nearest(table):
             assert_allclose(counts[:, k], nearest.x, atol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
+def test_the_total_is_that_of_all_tables(model, X, data, table):
+    exact = count(model, X, data)
+    number, error = exact.total()
+    assert number == pytest.approx(exact.counts["ward"].sum(), rel=1e-6)
+    assert error == 0
+    found, error = table.total()
+    assert abs(found - number) < 6 * error
+    # the small table has less noise, and both have less than each
+    assert 0.9 * math.sqrt(3 * K) < error / table.noise_scale < math.sqrt(3 * K)
+    capped = count(model, X, data, users=True, most_groups={"month": 2, "ward": 2})
+    assert math.isnan(capped.total()[0])
+
+
 def test_differences_that_are_noise_are_called_noise(table):
     rng = np.random.default_rng(0)
     any_marked, real = [], []

@@ -8,8 +8,10 @@ import hashlib
 import html
 import json
 import math
+import os
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -406,6 +408,30 @@ def test_a_browser_asks_for_nothing_and_scrolls_one_way(released, X, tmp_path):
                 assert n_words == 15
                 assert opened.asked_for() == [(tmp_path / "page.html").as_uri()]
                 assert opened.said() == []
+
+    browse(page, tmp_path, look)
+
+
+@pytest.mark.slow
+@in_chromium
+@pytest.mark.skipif("AXE_CORE" not in os.environ, reason="needs AXE_CORE, axe.min.js")
+def test_an_accessibility_checker_finds_nothing(released, X, tmp_path):
+    page = report(released, counts=[counted(released, X)], about="a", names={1: "b"})
+    axe = Path(os.environ["AXE_CORE"]).read_text("utf-8")
+    check = "axe.run().then(found => JSON.stringify(found.violations.map(v => v.id)))"
+
+    async def look(opened):
+        for width in (390, 1280):
+            for scheme in ("light", "dark"):
+                await opened.open(tmp_path / "page.html", width=width, scheme=scheme)
+                await opened.run(
+                    "for (const d of document.querySelectorAll('details'))"
+                    " d.open = 1; 0"
+                )
+                await opened.run(f"{axe}; 0")
+                assert await opened.run(check) == "[]"
+        await opened.run("document.documentElement.lang = ''")
+        assert await opened.run(check) == '["html-has-lang"]'  # it finds what is there
 
     browse(page, tmp_path, look)
 

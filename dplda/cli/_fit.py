@@ -287,7 +287,7 @@ def _fit(options: argparse.Namespace) -> int:
     inputs = (options.texts, options.ledger, options.public_texts)
     check_output(options.out, *inputs, is_new=True)
     if options.report is not None:
-        check_output(options.report, options.out, *inputs)
+        check_output(options.report, options.out, *inputs, is_new=True)
     groups = groupings(options)
     counts_out = counts_beside(options.out)
     if groups:

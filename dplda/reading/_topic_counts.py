@@ -471,14 +471,14 @@ def groups_of(
             'by must be a dict of groupings, such as {"ward": wards}, got '
             f"{type(by).__name__}"
         )
-    if not isinstance(levels, Mapping) or [*levels.keys()] != [*by.keys()]:
+    if not isinstance(levels, Mapping) or levels.keys() != by.keys():
         asked = ", ".join(map(repr, by))
         raise ValueError(
-            f"levels must list the groups of each grouping, {asked}, in this order, "
+            f"levels must list the groups of each grouping, {asked}, and no other, "
             "from public knowledge: a list that is read from the data would tell which "
             "groups have a document"
         )
-    checked = {name: _checked_levels(name, groups) for name, groups in levels.items()}
+    checked = {name: _checked_levels(name, levels[name]) for name in by}
     most = dict(most_groups or {})
     if most and (cross or not has_users):
         raise ValueError(

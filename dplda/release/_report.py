@@ -587,6 +587,10 @@ def _chart(
 ) -> Html:
     width, height, drawing = (_lines if is_time else _dots)(levels, cells, top)
     flat = Html() if mark else element("small", " (flat within noise)")
+    most = "no difference beyond noise"
+    if mark:
+        (count, low, high), level = max(zip(cells, levels))
+        most = f"most in {level}, {count:.0f} ({low:.0f} to {high:.0f})"
     return element(
         "figure",
         element(
@@ -600,7 +604,7 @@ def _chart(
             drawing,
             viewBox=f"0 0 {width} {height}",
             role="img",
-            aria_label=f"{topic['name']}: the numbers are in the table below",
+            aria_label=f"{topic['name']}: {most}; all numbers are in the table below",
         ),
         class_=None if mark else "flat",
     )
@@ -641,7 +645,25 @@ def _alarms(facts: Mapping[str, Any], total: Guarantee, has_test: bool) -> Html:
     return joined(element("p", text, class_="warn", role="note") for text in said)
 
 
-def _cards(facts: Mapping[str, Any], total: Guarantee) -> Html:
+def _number_of_units(counts: Sequence[TopicCounts], unit: str) -> list[Html]:
+    """How many were counted, in words, if somebody has counted."""
+    for table in counts:
+        number, error = table.total()
+        if not math.isnan(number):
+            margin = 1.96 * error
+            return [
+                element(
+                    "p",
+                    f"About {max(number, 0):,.0f} {unit}s, plus or minus {margin:,.0f} "
+                    "(95%, noise alone), have a text in the numbers below.",
+                )
+            ]
+    return []
+
+
+def _cards(
+    facts: Mapping[str, Any], total: Guarantee, counts: Sequence[TopicCounts]
+) -> Html:
     topics = facts["topics"]
     n_shown = sum(not topic["weak"] for topic in topics)
     unit = clean(total.unit)
@@ -690,6 +712,7 @@ def _cards(facts: Mapping[str, Any], total: Guarantee) -> Html:
                 "words that occur together. This page holds those statistics and no "
                 "text.",
             ),
+            *_number_of_units(counts, unit),
             *source,
         ),
         element(
@@ -725,13 +748,14 @@ def _topic_table(topics: list[Topic], largest: float, caption: str) -> Html:
             "tr",
             element("td", str(topic["topic"])),
             element(
-                "td",
+                "th",
                 element(
                     "button",
                     topic["name"],
                     data_k=topic["topic"],
                     class_="given" if topic["named"] else None,
                 ),
+                scope="row",
             ),
             element("td", percent(topic["share"]), class_="r"),
             element("td", _bar(topic["share"], largest, topic["weak"]), class_="b"),
@@ -959,7 +983,7 @@ def _page(
         "TITLE": joined([facts["title"]]),
         "ABOUT": about,
         "ALARMS": _alarms(facts, total, has_test),
-        "CARDS": _cards(facts, total),
+        "CARDS": _cards(facts, total, counts),
         "NAV": joined(nav),
         "TOPICS": _topics(facts, total),
         "NOISE": joined([noise]),

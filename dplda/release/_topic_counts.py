@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -178,6 +179,23 @@ class TopicCounts:
             In documents or users.
         """
         return float(-ndtri((1.0 - coverage) / 2)) * self.noise_scale
+
+    def total(self) -> tuple[float, float]:
+        """Estimate how many documents or users are counted, with a standard error.
+
+        Returns
+        -------
+        total, error : float
+            Documents with a word and a group that are known, or their users. The mean
+            over all tables without `most_groups`, weighted by precision; NaN if there
+            is none.
+        """
+        alike = [self.counts[by] for by in self.counts if by not in self.most_groups]
+        if not alike:
+            return math.nan, math.nan
+        precision = np.array([1.0 / table.size for table in alike])
+        total = precision @ [table.sum() for table in alike] / precision.sum()
+        return float(total), self.noise_scale / math.sqrt(precision.sum())
 
     def estimates(self) -> dict[str, np.ndarray]:
         """Give better numbers for charts: totals agree, and none is negative.

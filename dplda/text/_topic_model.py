@@ -251,11 +251,13 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         ----------
         raw_documents : iterable of str
             Private texts.
-        by, levels, cross, most_groups : object
+        by, levels : dict
             What is counted, as in `private_topic_counts`.
         counts_epsilon : float
             Epsilon of the counts, in addition to `epsilon`.
             `dplda.privacy.split_epsilon` divides a total.
+        cross, most_groups : object
+            As in `private_topic_counts`.
         user_ids : array-like of shape (n_docs,) or None, default=None
             As in `fit`.
 
