@@ -88,7 +88,7 @@ class Table:
 _TABLES = {
     "components_std": Table(np.float64, "word"),
     "row_noise": Table(np.float32, "word"),
-    "topic_evidence": Table(np.float64, "topic"),  # all NaN: the topics are not tested
+    "topic_evidence": Table(np.float64, "topic"),  # NaN: the topic is not tested
     "weak_topics": Table(np.bool_, "topic"),
 }
 _SETTINGS = (
@@ -440,8 +440,8 @@ def _check_table(name: str, table: np.ndarray, n_topics: int, n_words: int) -> N
     expected = _TABLES[name]
     length = n_topics if expected.each == "topic" else n_words
     fits = table.dtype == expected.dtype and table.shape == (length,)
-    is_untested = name == "topic_evidence" and np.isnan(table).all()
-    if not (fits and (is_untested or np.isfinite(table).all())):
+    untested = np.isnan(table) & (name == "topic_evidence")
+    if not (fits and (untested | np.isfinite(table)).all()):
         raise ValueError(
             f"{name} must have one finite {np.dtype(expected.dtype)} for each "
             f"{expected.each}"
