@@ -1,10 +1,11 @@
 """Topics that are shown: on corpora that have none, and on corpora that have some.
 
-``python benchmarks/topic_signal.py nulls [--fits 60] [--docs 300 1000 all] [--lines FILE]``
+``python benchmarks/topic_signal.py nulls [--fits 60] [--docs 1000 all] [--lines FILE]``
 ``python benchmarks/topic_signal.py real [--seeds 2] [--topics 20] [--vectors]``
 ``python benchmarks/topic_signal.py hard [--seeds 2]``
 ``python benchmarks/topic_signal.py plan [--seeds 1] [--docs 1000 all]``
 ``python benchmarks/topic_signal.py level [--fits 240]``
+``python benchmarks/topic_signal.py parties [--seeds 2] [--epsilons 4 6 8]``
 
 All: ``[--corpora kos glosses nips bbc] [--epsilons 1 2 4 8 inf]``. V = 2000, delta =
 1e-5, `SubLDA`. A topic is shown if it is not one of `weak_topics_`.
@@ -29,6 +30,9 @@ beyond what lengths of documents make, more than 98% of random words of like fre
 mean number of topics shown next to what `dplda.plan` expects, and its two constants.
 ``level``: fits without noise of the dealt entries of one drawn corpus, where the law of
 the evidence is that of independent documents, and the level of 10% is attained.
+``parties``: topics of an `IFTMParty` (100 tokens of a document, 30 sweeps) that are
+shown, how many of them are neither T1 nor T2, and how many are shown if the entries are
+dealt.
 """
 
 from __future__ import annotations
@@ -55,6 +59,8 @@ from dplda.displays import top_words
 from dplda.document._document_budget import document_budget
 from dplda.document._noisy_table import claim_of
 from dplda.document._plan import MIDDLE, topics_shown
+from dplda.document._topic_test import Claim
+from dplda.federated import IFTMParty
 
 DELTA = 1e-5
 TOPICS = (5, 20, 60, 100)
@@ -229,7 +235,9 @@ def level(splits, options) -> None:
     print("| corpus without topics | fits | any shown | at most | topics shown |")
     print("| --- " * 5 + "|")
     print_bound("1,500 drawn documents, entries dealt, K = 8", found)
-    print(f"\nThe evidence has the mean {np.mean(z):.2f}, and deviates {np.std(z):.2f}.")
+    print(
+        f"\nThe evidence has the mean {np.mean(z):.2f}, and deviates {np.std(z):.2f}."
+    )
 
 
 # ---- corpora with topics -------------------------------------------------------------
@@ -270,7 +278,7 @@ def compare(rows, options, epsilons) -> None:
             for seed in range(row * options.seeds, (row + 1) * options.seeds):
                 model = fitted(split.train, n_components, epsilon, seed, **given)
                 shown = ~model.weak_topics_
-                first = confirmed(model, split.test)
+                first = confirmed(model, claim_of(model._released, 1), split.test)
                 true = first | together(model, split.test)
                 parts = shown, shown & ~true, shown & ~first, true
                 found.append([np.count_nonzero(part) for part in parts])
@@ -285,9 +293,8 @@ def compare(rows, options, epsilons) -> None:
     )
 
 
-def confirmed(model, X, n_coins: int = 5) -> np.ndarray:
+def confirmed(model, claim: Claim, X, n_coins: int = 5) -> np.ndarray:
     """T1: whether other words of a document confirm the topics that some words say."""
-    claim = claim_of(model._released, 1)
     weighted = sp.csr_array(X.multiply(claim.weight[None]))
     weighted.data /= np.sqrt(weighted.power(2).sum(axis=1))[rows_of(weighted)]
     score = np.zeros((X.shape[0], len(model.components_)))
@@ -333,6 +340,30 @@ def occurrence(present) -> np.ndarray:
         a = a * rows / np.maximum(-np.expm1(-a * b), 1e-12).sum(axis=1, keepdims=True)
         b = b * columns / np.maximum(-np.expm1(-a * b), 1e-12).sum(axis=0)
     return -np.expm1(-a * b)
+
+
+def parties(splits, options) -> None:
+    """A row for each corpus and epsilon; shown / neither T1 nor T2 (all that are)."""
+    print("| corpus, epsilon of a token | as it is | entries dealt |")
+    print("| --- " * 3 + "|")
+    for row, (split, epsilon) in enumerate(
+        itertools.product(splits, options.epsilons or [4, 6, 8])
+    ):
+        found, dealt = [], []
+        for seed in range(row * options.seeds, (row + 1) * options.seeds):
+            party = IFTMParty(20, token_epsilon=epsilon, max_doc_tokens=100)
+            party.set_params(max_iter=30, random_state=seed, n_jobs=1).fit(split.train)
+            shown = ~party.weak_topics_
+            table = party.components_.T
+            claim = Claim.of(table, 1 / np.sqrt(table.sum(axis=1)))
+            true = confirmed(party, claim, split.test) | together(party, split.test)
+            parts = shown, shown & ~true, true
+            found.append([np.count_nonzero(part) for part in parts])
+            party.fit(dealt_entries(split.train, seed))
+            dealt.append(np.count_nonzero(~party.weak_topics_))
+        n_shown, n_false, n_true = np.mean(found, axis=0)
+        cells = f"{n_shown:.1f} / {n_false:.1f} ({n_true:.0f}) | {np.mean(dealt):.1f}"
+        print(f"| {split.name}, {epsilon:g} | {cells} |", flush=True)
 
 
 # ---- corpora that mix or break what the test assumes ---------------------------------
@@ -499,6 +530,7 @@ PARTS = {
     "nulls": nulls,
     "level": level,
     "real": real,
+    "parties": parties,
     "hard": hard,
     "plan": expectations,
 }

@@ -12,11 +12,13 @@ from dplda.federated import _tokens
 from dplda.federated._master import (
     TopWords,
     compose_model,
+    merge_evidence,
     merge_topics,
     redundant_topics,
     similarity,
 )
 from dplda.federated._tokens import check_size, privatize
+from dplda.federated._topic_test import evidence_of_reports
 from dplda.privacy._mechanisms import RandomizedBits
 from dplda.privacy.mechanisms import Streams
 
@@ -48,6 +50,62 @@ def test_unbiased_counts(epsilon):
     assert scores[100:].var() == pytest.approx(noise, rel=0.8)
     assert scores[0] == pytest.approx(500, abs=6 * math.sqrt(noise + 500))
     assert scores.sum() == pytest.approx(n, abs=6 * math.sqrt(n_words * noise + n))
+
+
+def documents_of(rows, n_words):
+    """A corpus of lists of words."""
+    ptr = np.cumsum([0, *map(len, rows)])
+    return Corpus(np.concatenate(rows).astype(np.int32), ptr, n_words)
+
+
+def test_documents_of_tokens_and_their_counts():
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(30, size=n) for n in (4, 0, 7, 1, 5)]
+    tokens = privatize(documents_of(rows, 30), None, streams())
+    weights = rng.normal(size=(30, 2))
+    expected = np.array([weights[row].sum(axis=0) for row in rows])
+    np.testing.assert_allclose(tokens.counts_times(weights), expected, atol=1e-12)
+    mask = np.array([True, True, False, False, True])
+    chosen = [rows[i] for i in (0, 1, 4)]
+    again = tokens.of_documents(mask)
+    other = privatize(documents_of(chosen, 30), None, streams())
+    for name in ("unit_ptr", "doc_ptr", "ptr", "word"):
+        assert_array_equal(getattr(again, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 6.0, math.inf])
+def test_the_evidence_of_bursts_is_standard_normal(epsilon):
+    """Words that come in bursts, in documents of unequal lengths, confirm no topic."""
+    bits = None if math.isinf(epsilon) else RandomizedBits.for_epsilon(epsilon)
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(60, 0.5))
+    components = rng.dirichlet(60 * p, 4) * 1000
+    p = components.sum(axis=0) / components.sum()
+    z, of_pairs = [], []
+    for seed in range(120):
+        rows = [
+            np.repeat(rng.choice(60, n, p=p), rng.geometric(0.4, n))
+            for n in 1 + rng.geometric(0.1, 40)
+        ]
+        key = Streams(bytes([seed]) * 32, seeded=True)
+        corpus = documents_of(rows, 60)
+        z.append(evidence_of_reports(privatize(corpus, bits, key), components))
+        # words of one topic are in one document
+        rows = [rng.choice(60, 30, p=components[i % 4] / 1000) for i in range(40)]
+        tokens = privatize(documents_of(rows, 60), bits, key)
+        of_pairs.append(evidence_of_reports(tokens, components))
+    assert abs(np.mean(z)) < 4 / np.size(z) ** 0.5
+    assert np.std(z) == pytest.approx(1, abs=0.15)
+    assert np.mean(of_pairs) > 0.5
+
+
+def test_evidence_of_merged_topics_is_a_weighted_sum():
+    evidence = np.array([2.0, 3.0, np.nan, 1.0, np.nan])
+    labels = np.array([0, 0, 0, 1, 2])
+    merged = merge_evidence(evidence, np.array([1.0, 2.0, 2.0, 7.0, 1.0]), labels)
+    assert_array_equal(merged, [8 / 3, 1.0, np.nan])
+    even = merge_evidence(evidence[:2], np.zeros(2), labels[:2])
+    np.testing.assert_allclose(even, 5 / math.sqrt(2))
 
 
 def test_other_tokens_noise_does_not_depend_on_a_word():

@@ -107,9 +107,11 @@ def test_the_guarantee_is_that_of_the_clients_in_every_call(estimator, budget, c
             )
             assert model.epsilon_ <= budget.get("epsilon", math.inf)
             added = {*model.privacy_.assumptions} - {*randomizer.privacy_.assumptions}
-            assert ["made by RandomizedResponse" in a for a in added] == [
-                True
-            ] * model.randomized
+            assert sum("made by RandomizedResponse" in a for a in added) == (
+                model.randomized
+            )
+            assert sum("documents are distinct" in a for a in added) == 1
+            assert len(added) == 1 + model.randomized
             assert not model.privacy_.seeded
 
 

@@ -460,5 +460,39 @@ def test_a_request_that_is_refused_costs_nothing(corpus):
         answer(SubLDA(3, epsilon=4.0, ledger=ledger), X, request())
     assert ledger.entries() == []
     answer(party, X, request())
-    with pytest.raises(MessageError, match="bytes, and at most 4584 are read"):
+    with pytest.raises(MessageError, match="bytes, and at most 4596 are read"):
         answer(party, None, request(1, 1000))
+
+
+# ---- topics that are more than noise -------------------------------------------------
+
+
+def test_a_merged_topic_has_the_evidence_of_its_parts(tmp_path):
+    shared, own = say(seed=1, n_topics=2).table, say(seed=2, n_topics=1).table
+    master = IFTMMaster(WORDS, similarity_threshold=0.5)
+    send(
+        master,
+        say("a", table=shared, evidence=[3.0, 0.1]),
+        say("b", table=np.concatenate([own, shared]), evidence=[np.nan, 3.0, 0.1]),
+    )
+    expected = np.array([6.0, 0.2]) / math.sqrt(2)
+    np.testing.assert_allclose(master.topic_evidence_[:2], expected, rtol=1e-6)
+    assert np.isnan(master.topic_evidence_[2])
+    assert_array_equal(master.weak_topics_, [False, True, True])
+    save_release(master.released_model(), tmp_path / "model.dplda")
+    model = load_release(tmp_path / "model.dplda")
+    assert_array_equal(model.topic_evidence_, master.topic_evidence_)
+    assert_array_equal(model.weak_topics_, master.weak_topics_)
+
+
+def test_topics_of_all_parties_are_confirmed_together(corpus):
+    parties = {
+        name: (exact(6, seed), corpus[:210] if name == "a" else corpus[210:])
+        for seed, name in enumerate("ab")
+    }
+    master = run_rounds(IFTMMaster(WORDS, similarity_threshold=0.3), parties, 2)
+    assert np.count_nonzero(~master.weak_topics_) >= 3
+    untested = say("c", n_topics=2, round=2)
+    send(master, untested)
+    assert np.isnan(master.topic_evidence_).all()
+    assert master.weak_topics_.all()

@@ -41,6 +41,7 @@ def next_model(**changes):
     [
         local(),
         local(weight=0),
+        local(evidence=[3.5, np.nan]),
         local(party="inf", epsilon=math.inf),
         next_model(),
         next_model(table=TABLE[:0]),
@@ -57,7 +58,9 @@ def test_bytes_and_back_to_the_last_bit(message):
     assert again.to_bytes() == data
     assert again.table.dtype == np.float32
     for name, value in vars(message).items():
-        if name != "table":
+        if name == "evidence":
+            np.testing.assert_array_equal(getattr(again, name), value)
+        elif name != "table":
             assert (type(getattr(again, name)), getattr(again, name)) == (
                 type(value),
                 value,
@@ -115,6 +118,9 @@ NAN[1, 1], INFINITE[1, 1] = np.nan, np.inf
         (dict(table=TABLE[0]), r"shape \(n_topics, n_words\).*got \(4,\)"),
         (dict(table=TABLE[:0]), "at least one topic"),
         (dict(table=[["a", "b"]]), "array of numbers"),
+        (dict(evidence=[1.0]), r"for each of 2 topics, got shape \(1,\)"),
+        (dict(evidence=[1.0, math.inf]), "finite numbers, or NaN, got infinite"),
+        (dict(evidence="high"), "evidence must be an array of numbers"),
         (dict(table=[[1.0], [0.5, 0.5]]), "array of numbers"),
         (dict(weight=-1), r"weight must be a number in \[0, "),
         (dict(weight=math.inf), "weight must be"),
@@ -178,7 +184,7 @@ def test_the_forger_could_write_a_valid_message():
         (forged({"round": 4}), "wrong fields"),
         (forged(tables={}), "wrong fields"),
         (forged(tables={**TABLES, "more": TABLE}), "wrong fields"),
-        (forged(tables={"table": TABLE}), "or another table"),
+        (forged(tables={"table": TABLE}), "or other tables"),
         (forged(tables={"table": TABLES["table"][0]}), "must have shape"),
         (forged(tables={"table": TABLES["table"][:, :0]}), "must have shape"),
         (forged(tables={"table": np.full((2, 4), np.nan, np.float32)}), "NaN"),

@@ -199,6 +199,51 @@ def test_any_private_model_is_a_message(model, unit, X):
     assert LocalModel.from_bytes(message.to_bytes()) == message
 
 
+@pytest.mark.parametrize("epsilon", [6.0, math.inf])
+def test_topics_that_are_there_are_shown_and_dealt_words_are_not(epsilon):
+    corpus = sp.csr_array(make_topic_corpus(800, 100, 4, random_state=0).data)
+    party = IFTMParty(4, token_epsilon=epsilon, max_iter=15, random_state=0)
+    shown = ~clone(party).fit(corpus).weak_topics_
+    assert np.count_nonzero(shown) >= 3
+    rows = np.repeat(np.arange(800), np.diff(corpus.indptr))
+    n_false = 0
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(corpus.nnz)
+        cells = (corpus.data[order], (rows, corpus.indices[order]))
+        dealt = sp.csr_array(cells, shape=corpus.shape)
+        n_false += not clone(party).fit(dealt).weak_topics_.all()
+    assert n_false <= 2
+
+
+def test_one_document_in_ten_tests_and_does_not_train():
+    X = make_topic_corpus(220, 40, K, random_state=0).data.toarray()
+    # a new order of documents of one length takes the same coins
+    X[:, 0] += X.sum(axis=1).max() - X.sum(axis=1)
+    party = IFTMParty(K, token_epsilon=math.inf, max_iter=4, random_state=0)
+    first = clone(party).fit(X)
+    kept = np.arange(9, 220, 10)
+    Y = X.copy()
+    Y[kept] = Y[kept[::-1]]
+    second = clone(party).fit(Y)
+    assert_array_equal(first.components_, second.components_)
+    table = np.random.default_rng(0).random((5, 40))
+    first.refine(table)
+    assert first.topic_evidence_.shape == (5,)
+    assert np.isfinite(first.topic_evidence_).all()
+    assert_array_equal(first.components_, second.refine(table).components_)
+    Y = X.copy()
+    Y[:9] = Y[:9][::-1]
+    assert not np.array_equal(clone(party).fit(Y).components_, first.components_)
+
+
+@pytest.mark.parametrize(("n_docs", "n_topics"), [(199, K), (220, 1)])
+def test_what_cannot_be_tested_is_weak(n_docs, n_topics):
+    X = make_topic_corpus(n_docs, 40, K, random_state=0).data
+    party = IFTMParty(n_topics, token_epsilon=6.0, max_iter=2).fit(X)
+    assert np.isnan(party.topic_evidence_).all()
+    assert party.weak_topics_.all()
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [

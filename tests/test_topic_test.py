@@ -141,33 +141,29 @@ def test_without_noise_every_tenth_document_tests_and_does_not_train(corpus):
 # ---- documents are distinct ----------------------------------------------------------
 
 
-def refused_copies(X, **given):
-    """The fit tells of copies before it charges, and nothing of their absence."""
-    ledger = Ledger(epsilon=5.0)
-    model = SubLDA(K, epsilon=1.0, max_iter=2, ledger=ledger)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PrivateDataWarning)
-        try:
-            model.fit(X, **given)
-        except PrivateDataWarning as warning:
-            assert "equal to another one" in str(warning)
-            assert ledger.epsilon_spent == 0
-            return True
-    return False
-
-
 def test_the_owner_is_told_of_copies_before_the_charge(corpus, tmp_path):
     X = corpus[:200]
     twice = sp.csr_array(sp.vstack([X, X]))
     users = np.arange(400) // 4
-    assert refused_copies(twice)
-    assert refused_copies(twice, user_ids=users)
-    assert not refused_copies(X)
-    assert refused_copies(write_shards(twice, tmp_path / "a", rows_per_shard=150))
-    assert refused_copies(
-        write_shards(twice, tmp_path / "b", user_ids=users, rows_per_shard=150)
-    )
-    assert not refused_copies(write_shards(X, tmp_path / "c", rows_per_shard=150))
+    ledger = Ledger(epsilon=5.0)
+    model = SubLDA(K, epsilon=1.0, max_iter=2, ledger=ledger)
+
+    def in_shards(X, name, user_ids=None):
+        return write_shards(X, tmp_path / name, user_ids=user_ids, rows_per_shard=150)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivateDataWarning)
+        for documents, ids in (
+            (twice, None),
+            (twice, users),
+            (in_shards(twice, "a"), None),
+            (in_shards(twice, "b", users), None),
+        ):
+            with pytest.raises(PrivateDataWarning, match="equal to another one"):
+                model.fit(documents, user_ids=ids)
+        assert ledger.epsilon_spent == 0
+        model.fit(X)
+        model.fit(in_shards(X, "c"))
 
 
 def test_the_card_says_the_same_whatever_the_documents_are(corpus):

@@ -85,6 +85,10 @@ SETTINGS = (
     "choice"
 )
 ASSUMPTIONS = (COLUMNS, SETTINGS, AES)
+DISTINCT = (
+    "documents are distinct, for what is said of topics (weak_topics_) and not for "
+    "privacy: a copy confirms what is chance"
+)
 PUBLIC_MODEL = (
     "the model is public, and so is a reference that is given: each was released with "
     "a guarantee of its own, or comes from public texts"

@@ -7,6 +7,8 @@ measures its errors.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
@@ -19,6 +21,7 @@ from dplda.privacy._streams import Purpose, Streams
 FALSE_POSITIVES = 0.05
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 FALSE_TOPICS = 0.1  # highest expected share of noise among the topics that are shown
+KEPT_OUT = 10  # where some documents only test, they are one in so many
 # What the question marks of topics mean, on every surface.
 MEANING = (
     "Of the topics without a question mark at most one in ten is expected to be noise. "
@@ -98,6 +101,24 @@ def first_half(n_words: int, t: int) -> np.ndarray:
     """Mask of half of the words, by the public coins of round t."""
     coins = Streams.from_random_state(0).reader(Purpose.HALVES, t).words(n_words)
     return (coins >> np.uint64(63)).astype(bool)
+
+
+def is_kept_out(n_docs: int) -> np.ndarray:
+    """Mask of the documents that test and do not train; public, by their places."""
+    return np.arange(n_docs) % KEPT_OUT == KEPT_OUT - 1
+
+
+def deviate_of_mean(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarray:
+    """Student's t of the mean of n numbers, as a normal deviate (Wallace, 1959).
+
+    `total` and `squares` (n_components,) are the sums of the numbers and their squares.
+    """
+    mean = total / n
+    variance = np.maximum(squares / n - mean**2, 1e-300)
+    odds = mean**2 / variance  # t^2 over its degrees of freedom
+    factor = (8 * n - 7) / (8 * n - 5) * math.sqrt(n - 1)
+    deviate: np.ndarray = np.sign(mean) * factor * np.sqrt(np.log1p(odds))
+    return deviate
 
 
 def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:

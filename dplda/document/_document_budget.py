@@ -73,10 +73,6 @@ PUBLIC_START = (
     "releases that are charged besides"
 )
 PUBLIC_VECTORS = "word_vectors is public, and was not made of the private documents"
-DISTINCT = (
-    "documents are distinct, for what is said of topics (weak_topics_) and not for "
-    "privacy: a copy confirms what is chance"
-)
 OTHER_DOCUMENTS = (
     "no document of this fit is in the fits that were added as earlier, and which fit "
     "it is in does not depend on other documents"

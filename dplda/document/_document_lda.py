@@ -22,6 +22,7 @@ from dplda.core._corpus import (
 )
 from dplda.core._fold_in import aligned_zeros
 from dplda.core._private_fit import (
+    DISTINCT,
     EXPECTED_N_DOCS,
     NOISE_MULTIPLIER,
     PRIVACY_CONSTRAINTS,
@@ -51,7 +52,6 @@ from dplda.document._contributions import (
 )
 from dplda.document._document_budget import (
     COUNTS,
-    DISTINCT,
     N_PASSES,
     NORM,
     OTHER_DOCUMENTS,

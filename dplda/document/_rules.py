@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from dplda.core._fold_in import exp_dirichlet_expectation, in_16_bits
+from dplda.core._signal import KEPT_OUT
 from dplda.document._document_budget import NORM, Round
 from dplda.document._noisy_table import NoisyTable
 from dplda.document._private_side import PrivateSide, RoundInference, RoundTables
@@ -20,7 +21,7 @@ from dplda.document._table_estimate import (
     topic_sizes,
     word_probabilities,
 )
-from dplda.document._topic_test import BLOCKS, KEPT_OUT
+from dplda.document._topic_test import BLOCKS
 from dplda.document._word_totals import WordTotals
 
 

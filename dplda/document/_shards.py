@@ -238,7 +238,7 @@ class ShardedDocuments:
             self._lanes.append(LaneTasks(slice(begin, end), lane))
         # an error here cancels the charge: nothing is released yet
         keys = _joined(self._results(Lane.row_keys))
-        warn_of_empty_rows(int(np.count_nonzero(keys == 0)), len(keys))
+        warn_of_empty_rows(int((keys == 0).sum()), len(keys))
         warn_of_equal_rows(keys)
 
     def rescale(self, weight: np.ndarray, norm: float) -> None:

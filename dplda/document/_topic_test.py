@@ -20,7 +20,7 @@ from scipy.special import ndtri
 from scipy.stats import t as student
 
 from dplda.core._fold_in import aligned_zeros, in_16_bits
-from dplda.core._signal import first_half
+from dplda.core._signal import KEPT_OUT, first_half
 from dplda.document._document_budget import CLIP, NORM, Round
 from dplda.document._private_side import Halves, PrivateSide, RoundInference
 from dplda.document._table_estimate import word_probabilities
@@ -29,8 +29,7 @@ from dplda.privacy._mechanisms import MAX_RADIUS
 # The documents have trained the table that they test, and confirm by chance what they
 # have added to it themselves, up to so many times (benchmarks/topic_signal.py).
 ECHO = 7.0
-# without noise: one unit in so many does not train, and tests, in so many blocks
-KEPT_OUT, BLOCKS = 10, 10
+BLOCKS = 10  # of the units that test a fit without noise
 
 
 @dataclass(frozen=True, eq=False)

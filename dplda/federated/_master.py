@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import Matrix
 from dplda.core._private_fit import COLUMNS, TRUSTED_PARTY
+from dplda.core._signal import shown
 from dplda.federated._messages import (
     MAX_BYTES,
     LocalModel,
@@ -83,6 +84,10 @@ class IFTMMaster:
         Topics of the global model; rows sum to 1.
     topic_weights_ : ndarray of shape (n_topics,)
         Sum of the weights of the merged topics.
+    topic_evidence_, weak_topics_ : ndarray of shape (n_topics,)
+        Which topics to read, as in :class:`dplda.SubLDA`: the mean of what the parties
+        say of the merged topics, with their weights, over its standard deviation. What
+        a party did not test counts as 0; NaN if no party has tested a topic.
     next_models_ : dict of str to NextModel
         The model that each party of the last round starts its next round from.
     refused_ : dict of str to str
@@ -155,7 +160,7 @@ class IFTMMaster:
     @property
     def max_bytes(self) -> int:
         """Size in bytes of the largest local model that this master reads."""
-        return most_bytes(self.max_topics * self.n_words)
+        return most_bytes(self.max_topics, self.n_words)
 
     def request(self, party: str) -> NextModel:
         """The message to a party that starts its next round.
@@ -210,6 +215,11 @@ class IFTMMaster:
         merged, self.topic_weights_ = merge_topics(
             all_topics, np.repeat(weights, n_topics), labels
         )
+        evidence = [np.asarray(model.evidence, float) for model in models.values()]
+        self.topic_evidence_ = merge_evidence(
+            np.concatenate(evidence), np.repeat(weights, n_topics), labels
+        )
+        self.weak_topics_ = ~shown(self.topic_evidence_)
         words = TopWords.from_table(merged, self.n_top_words)
         self.components_ = merged
         self.next_models_ = {}
@@ -286,6 +296,10 @@ class IFTMMaster:
                 "n_top_words": self.n_top_words,
                 "max_weight": self.max_weight,
                 "doc_topic_prior": doc_topic_prior,
+            },
+            tables={
+                "topic_evidence": self.topic_evidence_,
+                "weak_topics": self.weak_topics_,
             },
         )
 
@@ -425,7 +439,7 @@ def answer_request(
     is_fitted = hasattr(estimator, "components_")
     if not isinstance(request, NextModel):
         # a master keeps a party's topics
-        most = most_bytes(estimator.components_.size) if is_fitted else MAX_BYTES
+        most = most_bytes(*estimator.components_.shape) if is_fitted else MAX_BYTES
         request = NextModel.from_bytes(request, max_bytes=most)
     if request.vocabulary != vocabulary:
         raise MessageError("the master has another vocabulary than this party")
@@ -598,12 +612,35 @@ def merge_topics(
     n_topics = len(labels)
     n_sets = labels.max() + 1
     total = np.bincount(labels, weights, n_sets).astype(np.float64)
-    # a set whose topics all have weight 0 is merged evenly
-    share = np.where(total[labels] > 0, weights, 1.0)
-    share /= np.bincount(labels, share, n_sets)[labels]
-    cells = (share, (labels, np.arange(n_topics)))
+    cells = (_shares_of_sets(weights, labels), (labels, np.arange(n_topics)))
     sums = sp.csr_array(cells, (n_sets, n_topics)) @ table
     return sums / sums.sum(axis=1, keepdims=True), total
+
+
+def merge_evidence(
+    evidence: FloatTable, weights: FloatTable, labels: Indices
+) -> FloatTable:
+    """Evidence of merged topics: the mean with their shares, over its deviation.
+
+    The parts are of different documents. If all are noise, the result is at most
+    standard normal, too (Stouffer et al., 1949, with weights).
+    """
+    n_sets = labels.max() + 1
+    share = _shares_of_sets(weights, labels)
+    # a part that was not tested counts as 0
+    total = np.bincount(labels, share * np.nan_to_num(evidence), n_sets)
+    merged: FloatTable = total / np.sqrt(np.bincount(labels, share**2, n_sets))
+    merged[np.bincount(labels, ~np.isnan(evidence), n_sets) == 0] = np.nan
+    return merged
+
+
+def _shares_of_sets(weights: FloatTable, labels: Indices) -> FloatTable:
+    """Share of each topic in its set; even in one whose topics all have weight 0."""
+    n_sets = labels.max() + 1
+    total = np.bincount(labels, weights, n_sets)
+    share = np.where(total[labels] > 0, weights, 1.0)
+    shares: FloatTable = share / np.bincount(labels, share, n_sets)[labels]
+    return shares
 
 
 def compose_model(

@@ -33,7 +33,7 @@ from dplda.release._release import warn_of_leaks
 # Bounds against messages that were made to exhaust the memory, or the numbers behind a
 # float.
 MAX_BYTES = 2**28  # 300 topics of 200,000 words
-MAX_HEADER = 4096  # the fields of a valid message need at most 1,376
+MAX_HEADER = 4096  # the fields of a valid message need at most 1,500
 MAX_WEIGHT = 2.0**53  # all whole numbers below are floats
 MAX_NAME = 64  # characters of the name of a party
 # rows that were normalized in float32 miss 1 by about 1e-5 at most
@@ -41,8 +41,9 @@ ROW_SUM_TOLERANCE = 1e-4
 UNITS = ("word", "token", "document", "user")
 
 
-def most_bytes(n_cells: int) -> int:
-    """Size of the largest message with a table of so many cells, in float32."""
+def most_bytes(n_topics: int, n_words: int) -> int:
+    """Size of the largest message: a table, and a number for each topic, in float32."""
+    n_cells = n_topics * (n_words + 1)
     return min(MAX_BYTES, 8 + MAX_HEADER + 4 * n_cells)  # the header's length has 8
 
 
@@ -55,6 +56,7 @@ class _Message:
     """Common part of both messages, and their bytes."""
 
     kind: ClassVar[str]
+    arrays: ClassVar[tuple[str, ...]] = ("table",)
 
     round: int
     vocabulary: str
@@ -74,11 +76,11 @@ class _Message:
         Returns
         -------
         data : bytes
-            Every field, and the table in float32.
+            Every field; arrays are in float32.
         """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        del values["table"]
-        return pack(self.kind, values, {"table": self.table}, max_header=MAX_HEADER)
+        arrays = {name: values.pop(name) for name in self.arrays}
+        return pack(self.kind, values, arrays, max_header=MAX_HEADER)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray, *, max_bytes: int = MAX_BYTES) -> Self:
@@ -103,16 +105,15 @@ class _Message:
                 f"the message has {len(data)} bytes, and at most {max_bytes} are read"
             )
         try:
-            values, tables = unpack(cls.kind, bytes(data), max_header=MAX_HEADER)
+            values, arrays = unpack(cls.kind, bytes(data), max_header=MAX_HEADER)
         except ValueError as error:
             raise MessageError(f"the data are no {cls.__name__}: {error}") from None
-        table = tables.pop("table", np.zeros(0))
-        names = {field.name for field in fields(cls)} - {"table"}
-        if set(values) != names or tables or table.dtype != np.float32:
-            raise MessageError(
-                f"this {cls.__name__} has wrong fields, or another table"
-            )
-        return cls(**values, table=table)
+        names = {field.name for field in fields(cls)} - set(cls.arrays)
+        is_float32 = {array.dtype == np.float32 for array in arrays.values()}
+        if (set(values), set(arrays), is_float32) != (names, {*cls.arrays}, {True}):
+            raise MessageError(f"this {cls.__name__} has wrong fields, or other tables")
+        values.update(arrays)
+        return cls(**values)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Message) and self.to_bytes() == other.to_bytes()
@@ -154,6 +155,9 @@ class LocalModel(_Message):
         privacy.
     unit : {"word", "token", "document", "user"}
         The unit of the party's guarantee.
+    evidence : array-like of shape (n_topics,), default=None
+        `topic_evidence_` of each topic, NaN for one that was not tested; None if no
+        topic was.
 
     Notes
     -----
@@ -163,18 +167,28 @@ class LocalModel(_Message):
     """
 
     kind = "dplda-local-model"
+    arrays = ("table", "evidence")
 
     party: str
     weight: float
     epsilon: float
     delta: float
     unit: str
+    evidence: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not len(self.table):
+        n_topics = len(self.table)
+        if not n_topics:
             raise MessageError(
                 f"table must have at least one topic, got shape {self.table.shape}"
+            )
+        if self.evidence is None:
+            object.__setattr__(self, "evidence", _evidence(np.full(n_topics, np.nan)))
+        elif self.evidence.shape != (n_topics,):
+            raise MessageError(
+                f"evidence must have a number for each of {n_topics} topics, got shape "
+                f"{self.evidence.shape}"
             )
 
     @classmethod
@@ -187,7 +201,7 @@ class LocalModel(_Message):
         ----------
         model : estimator
             A fitted model, or the result of `load_release`. Only `components_`,
-            `privacy_`, the ledger and the words are read.
+            `topic_evidence_`, `privacy_`, the ledger and the words are read.
         party : str
             Name of the party.
         round_number : int
@@ -252,6 +266,7 @@ class LocalModel(_Message):
             epsilon=epsilon,
             delta=guarantee.delta,
             unit=guarantee.unit,
+            evidence=getattr(model, "topic_evidence_", None),
         )
 
 
@@ -286,15 +301,31 @@ def vocabulary_hash(words: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
-def _table(table: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """A read-only copy in float32 whose rows are probabilities."""
+def _evidence(evidence: npt.ArrayLike | None) -> npt.NDArray[np.float32] | None:
+    """A read-only copy in float32, without infinite numbers."""
+    if evidence is None:
+        return None
+    array = _floats("evidence", evidence)
+    if np.isinf(array).any():
+        raise ValueError("evidence must hold finite numbers, or NaN, got infinite ones")
+    array.flags.writeable = False
+    return array
+
+
+def _floats(name: str, given: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """A copy in float32."""
     try:
-        if np.iscomplexobj(table):
+        if np.iscomplexobj(given):
             raise TypeError
         with np.errstate(over="ignore"):  # an overflow becomes infinite, and is refused
-            array = np.array(table, dtype=np.float32, order="C")
+            return np.array(given, dtype=np.float32, order="C")
     except (TypeError, ValueError, OverflowError):
-        raise ValueError("table must be an array of numbers") from None
+        raise ValueError(f"{name} must be an array of numbers") from None
+
+
+def _table(table: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """A read-only copy in float32 whose rows are probabilities."""
+    array = _floats("table", table)
     if array.ndim != 2 or array.shape[1] < 1:
         raise ValueError(
             f"table must have shape (n_topics, n_words), got {array.shape}"
@@ -347,4 +378,5 @@ _CHECKED: dict[str, Callable[..., object]] = {
     "epsilon": partial(check_number, "epsilon", low=0.0, high=math.inf),
     "delta": partial(check_number, "delta", low=0.0, high=1.0),
     "unit": _unit,
+    "evidence": _evidence,
 }

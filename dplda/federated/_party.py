@@ -16,6 +16,7 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts, check_topics, keep_at_most
 from dplda.core._private_fit import (
     BIT_EPSILON,
+    DISTINCT,
     PRIVACY_CONSTRAINTS,
     TRUSTED_PARTY,
     Interval,
@@ -25,7 +26,9 @@ from dplda.core._private_fit import (
     publish,
     warn_if_seeded,
 )
+from dplda.core._signal import KEPT_OUT, is_kept_out, shown, warn_if_weak
 from dplda.federated._tokens import Tokens, check_size, privatize, sweep_tokens
+from dplda.federated._topic_test import FEWEST_TESTS, evidence_of_reports
 from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
@@ -85,12 +88,18 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     document_epsilon_ : float
         Pure epsilon of a document whose `max_doc_tokens` tokens are all blanked;
         infinite without that bound.
+    topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
+        Which topics to read, as in :class:`dplda.SubLDA`: the noisy vectors of one
+        document in ten do not train, and test. NaN and all weak for a party of fewer
+        than 200 documents, or of one topic.
     n_iter_ : int
         Number of sweeps so far.
     n_features_in_
 
     Warns
     -----
+    LowSignalWarning
+        In `fit`, if most topics are weak.
     SeededNoiseWarning
         In `fit`, if the noise comes from a given `random_state`.
 
@@ -231,7 +240,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             del corpus, rows, counts, X  # everything below is post-processing
             table = tokens.word_weights() * table
             # whatever ends the sweeps, `refine` goes on from these
-            self._publish(guarantee, table, 0, tokens)
+            untested = np.full(len(table), np.nan)
+            self._publish(guarantee, table, 0, tokens, untested)
             n_split = 0
             if documents is not None:
                 # whole sentences hardly change their topic while topics are random
@@ -239,13 +249,15 @@ class IFTMParty(PrivateEstimator, BaseLDA):
                 if n_split:
                     with interruptible():
                         table = self._learn(
-                            tokens, table, streams, range(1, n_split + 1)
+                            that_train(tokens), table, streams, range(1, n_split + 1)
                         )
                 tokens = replace(tokens, unit_ptr=sentence_ptr)
             sweeps = range(n_split + 1, self.max_iter + 1)
             with interruptible():
-                table = self._learn(tokens, table, streams, sweeps)
-            self._publish(guarantee, table, self.max_iter, tokens)
+                table = self._learn(that_train(tokens), table, streams, sweeps)
+            evidence = evidence_of_reports(that_test(tokens), table)
+            self._publish(guarantee, table, self.max_iter, tokens, evidence)
+        warn_if_weak(self)
         return self
 
     def _guarantee(
@@ -270,7 +282,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             sensitivity=math.inf if bits is None else 1.0,
             noise_scale=0.0 if bits is None else None,
             seeded=seeded,
-            assumptions=TOKEN_ASSUMPTIONS,
+            assumptions=(*TOKEN_ASSUMPTIONS, DISTINCT),
         )
 
     def _random_topics(self, n_words: int, streams: Streams) -> np.ndarray:
@@ -281,7 +293,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         return -np.log(uniform(words, positive=True)).reshape(n_components, -1)
 
     def _publish(
-        self, guarantee: Guarantee, table: np.ndarray, n_iter: int, tokens: Tokens
+        self,
+        guarantee: Guarantee,
+        table: np.ndarray,
+        n_iter: int,
+        tokens: Tokens,
+        evidence: np.ndarray,
     ) -> None:
         """Set the fitted attributes, all public."""
         epsilon = epsilon_of(guarantee.events, 0.0)
@@ -292,6 +309,8 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             n_iter_=n_iter,
             token_epsilon_=epsilon,
             document_epsilon_=epsilon * (self.max_doc_tokens or math.inf),
+            topic_evidence_=evidence,
+            weak_topics_=~shown(evidence),
             _tokens=tokens,
         )
 
@@ -321,8 +340,17 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         streams = Streams.from_random_state(self.random_state)
         n_iter = self.n_iter_ + self.max_iter
         sweeps = range(self.n_iter_ + 1, n_iter + 1)
-        components = self._learn(self._tokens, table, streams, sweeps)  # public
-        publish(self, self.privacy_, components_=components, n_iter_=n_iter)
+        tokens = self._tokens
+        components = self._learn(that_train(tokens), table, streams, sweeps)  # public
+        evidence = evidence_of_reports(that_test(tokens), components)  # public
+        publish(
+            self,
+            self.privacy_,
+            components_=components,
+            n_iter_=n_iter,
+            topic_evidence_=evidence,
+            weak_topics_=~shown(evidence),
+        )
         return self
 
     def _learn(
@@ -351,6 +379,22 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             table = np.add(counts, beta, dtype=np.float64)  # of the next sweep
             last = [*last, counts][-n_averaged:]
         return np.mean(last, axis=0) + beta
+
+
+def _kept_out(tokens: Tokens) -> np.ndarray:
+    """Mask of the documents that test, none if they were too few."""
+    n_docs = len(tokens.doc_ptr) - 1
+    return is_kept_out(n_docs) & (n_docs >= FEWEST_TESTS * KEPT_OUT)
+
+
+def that_train(tokens: Tokens) -> Tokens:
+    """The tokens that train."""
+    return tokens.of_documents(~_kept_out(tokens))
+
+
+def that_test(tokens: Tokens) -> Tokens:
+    """The tokens that test the topics."""
+    return tokens.of_documents(_kept_out(tokens))
 
 
 def _first_rows(documents: Any, n_rows: int) -> np.ndarray:

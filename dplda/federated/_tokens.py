@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import joblib
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dplda.core._corpus import Corpus
@@ -49,6 +50,32 @@ class Tokens:
     def n_units(self) -> int:
         return len(self.unit_ptr) - 1
 
+    def of_documents(self, chosen: NDArray[np.bool_]) -> Tokens:
+        """Those of the documents of a mask (n_docs,)."""
+        is_chosen = np.repeat(chosen, np.diff(self.doc_ptr))  # of each token
+        lengths = np.diff(self.ptr)
+        units = is_chosen[self.unit_ptr[:-1]]  # a unit is in one document
+        return Tokens(
+            _edges(np.diff(self.unit_ptr)[units]),
+            _edges(np.diff(self.doc_ptr)[chosen]),
+            _edges(lengths[is_chosen]),
+            self.word[np.repeat(is_chosen, lengths)],
+            self.n_words,
+            self.flip,
+        )
+
+    def counts_times(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Unbiased word counts of documents times `weights` (n_words, n), (n_docs, n).
+
+        A bit b counts as (b - flip) / (1 - 2 flip).
+        """
+        shape = (len(self.doc_ptr) - 1, self.n_words)
+        ones = np.ones(len(self.word))
+        reported = sp.csr_array((ones, self.word, self.ptr[self.doc_ptr]), shape=shape)
+        expected = np.outer(np.diff(self.doc_ptr) * self.flip, weights.sum(axis=0))
+        counts = (reported @ weights - expected) / (1 - 2 * self.flip)
+        return np.asarray(counts, np.float64)
+
     def blocks(self) -> list[tuple[int, int]]:
         """First and last document of each block of about `BLOCK_TOKENS`.
 
@@ -78,6 +105,11 @@ class Tokens:
         noise = self.n_tokens * (self.flip * (1 - self.flip) / (1 - 2 * self.flip) ** 2)
         floor = max(1.0, 0.5 * noise**0.5)
         return np.maximum(self.word_scores(), floor)
+
+
+def _edges(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where parts of these lengths begin, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
 def check_size(corpus: Corpus, bits: RandomizedBits | None) -> None:

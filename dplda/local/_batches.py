@@ -8,7 +8,6 @@ public numbers and the server's own randomness, and costs no privacy.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -20,8 +19,8 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import Corpus, Matrix, check_counts
 from dplda.core._fold_in import pad
-from dplda.core._private_fit import exactly_one, publish
-from dplda.core._signal import shown, warn_if_weak
+from dplda.core._private_fit import DISTINCT, exactly_one, publish
+from dplda.core._signal import deviate_of_mean, shown, warn_if_weak
 from dplda.kernels import _gibbs
 from dplda.leaf._messages import rounds
 from dplda.local._estimates import (
@@ -67,20 +66,13 @@ class State:
 
     @property
     def evidence(self) -> np.ndarray:
-        """Student's t of the pairs as a normal deviate; NaN if nothing was tested.
-
-        The deviate is Wallace's (1959).
-        """
+        """Student's t of the pairs as a normal deviate; NaN if nothing was tested."""
         n = self.n_tested
         if (
             n < FEWEST_TESTS or len(self.pairs) == 1
         ):  # one topic has no others to be told from
             return np.full(len(self.pairs), np.nan)
-        mean = self.pairs / n
-        variance = np.maximum(self.squares / n - mean**2, 1e-300)
-        odds = mean**2 / variance  # t^2 over its degrees of freedom
-        factor = (8 * n - 7) / (8 * n - 5) * math.sqrt(n - 1)
-        return np.sign(mean) * factor * np.sqrt(np.log1p(odds))
+        return deviate_of_mean(self.pairs, self.squares, n)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -287,7 +279,7 @@ def publish_topics(
     """
     clients = client.privacy_
     seeded = clients.seeded
-    assumptions = clients.assumptions + assumptions
+    assumptions = (*clients.assumptions, DISTINCT, *assumptions)
     if model.randomized:
         assumptions += (MADE_BY_CLIENTS,)
     if paid_before is not None:

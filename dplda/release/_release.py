@@ -444,8 +444,8 @@ def _check_table(name: str, table: np.ndarray, n_topics: int, n_words: int) -> N
     expected = TABLES[name]
     length = n_topics if expected.each == "topic" else n_words
     fits = table.dtype == expected.dtype and table.shape == (length,)
-    is_untested = name == "topic_evidence" and np.isnan(table).all()
-    if not (fits and (is_untested or np.isfinite(table).all())):
+    untested = np.isnan(table) & (name == "topic_evidence")
+    if not (fits and (untested | np.isfinite(table)).all()):
         raise ValueError(
             f"{name} must have one finite {np.dtype(expected.dtype)} for each "
             f"{expected.each}"

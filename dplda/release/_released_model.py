@@ -47,7 +47,7 @@ class Table:
 TABLES = {
     "components_std": Table(np.float64, "word"),
     "row_noise": Table(np.float32, "word"),
-    "topic_evidence": Table(np.float64, "topic"),  # all NaN: the topics are not tested
+    "topic_evidence": Table(np.float64, "topic"),  # NaN: the topic is not tested
     "weak_topics": Table(np.bool_, "topic"),
 }
 

@@ -13,6 +13,7 @@ import numpy as np
 from dplda.core._base import BaseLDA
 from dplda.core._corpus import Corpus, check_counts
 from dplda.core._private_fit import (
+    DISTINCT,
     PRIVACY_CONSTRAINTS,
     Interval,
     PrivateEstimator,
@@ -27,7 +28,12 @@ from dplda.core._private_fit import (
     warn_if_cut_short,
     warn_if_seeded,
 )
-from dplda.core._signal import first_half, warn_if_weak, with_signal
+from dplda.core._signal import (
+    first_half,
+    is_kept_out,
+    warn_if_weak,
+    with_signal,
+)
 from dplda.gibbs._frozen_table import (
     LARGEST_CLIP,
     N_COMPONENTS,
@@ -54,7 +60,6 @@ from dplda.word._topic_test import (
     FEWEST_SWEEPS,
     count_pairs,
     evidence_of_pairs,
-    is_kept_out,
 )
 
 # Range of the noise tables: scales 2 / epsilon from 0.05 to 80000.
@@ -463,6 +468,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
             sensitivity=SENSITIVITY,
             noise_scale=scale,
             seeded=streams.seeded,
+            assumptions=(DISTINCT,),
         )
         components = average.components(self.topic_word_prior)
         std = np.full(len(average.total), mechanisms.noise_std / math.sqrt(average.n))

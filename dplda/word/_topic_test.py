@@ -14,16 +14,10 @@ import numpy as np
 from dplda.core._corpus import Corpus
 from dplda.gibbs._frozen_table import TokensByWord
 
-KEPT_OUT = 10  # one document in so many does not train, and tests
 FEWEST_SWEEPS = 8  # of a fit that tests its topics
 # A token draws its topic under the table alone: next to this prior, the topics of its
 # document do not count.
 ALONE = 2.0**31
-
-
-def is_kept_out(n_docs: int) -> np.ndarray:
-    """Mask of the documents that test; public, by their places in the corpus."""
-    return np.arange(n_docs) % KEPT_OUT == KEPT_OUT - 1
 
 
 def partners(doc_ptr: np.ndarray) -> np.ndarray:

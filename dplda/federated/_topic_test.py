@@ -1,0 +1,50 @@
+"""Which topics of a party are more than noise, by reports of documents kept out.
+
+The noisy vectors of a party's tokens are public. Those of one document in ten do not
+train. The words are cut into two halves. What the reports of a document say of a topic
+in one half meets what they say in the other one: if the words of the topic do not
+belong together, the halves know nothing of each other. ``docs/proofs_local.md`` has the
+theorem.
+
+Everything here is a function of noisy vectors. It is post-processing and has no privacy
+cost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dplda.core._signal import deviate_of_mean, first_half
+from dplda.federated._tokens import Tokens
+
+FEWEST_TESTS = 20  # documents, below which topics are not tested
+
+
+def evidence_of_reports(tokens: Tokens, components: np.ndarray) -> np.ndarray:
+    """At most standard normal for a topic whose words do not belong together, (K,).
+
+    `tokens` are those of documents that did not train `components` (n_components,
+    n_words). NaN if they are too few, and for one topic, which has no others to be told
+    from.
+    """
+    lengths = np.diff(tokens.doc_ptr)
+    has_words = lengths > 0
+    n_components = len(components)
+    if np.count_nonzero(has_words) < FEWEST_TESTS or n_components == 1:
+        return np.full(n_components, np.nan)
+    totals = components.sum(axis=0)
+    frequency = totals / totals.sum()
+    shares = components / components.sum(axis=1, keepdims=True)
+    # the variance of an unbiased count of one token
+    variance = frequency + tokens.flip * (1 - tokens.flip) / (1 - 2 * tokens.flip) ** 2
+    claims = ((shares - frequency) / variance).T
+    first = first_half(tokens.n_words, 0)
+    # lengths of a half add nothing: a claim is orthogonal to the word frequencies
+    common = frequency / variance
+    said = []
+    for half in (first, ~first):
+        along = frequency[half] @ claims[half] / (frequency[half] @ common[half])
+        claim = (claims - np.outer(common, along)) * half[:, None]
+        said.append(tokens.counts_times(claim))
+    met = (said[0] * said[1])[has_words] / lengths[has_words, None]
+    return deviate_of_mean(met.sum(axis=0), np.sum(met**2, axis=0), len(met))
