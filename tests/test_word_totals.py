@@ -157,14 +157,27 @@ def test_without_a_shown_topic_a_fit_is_its_word_totals(repeats):
 
 def test_without_a_shown_topic_a_fit_with_vectors_is_their_clusters(repeats):
     X, vectors = repeats
-    model = SubLDA(3, epsilon=0.1, max_iter=10, random_state=1, word_vectors=vectors)
+    model = SubLDA(3, epsilon=8.0, max_iter=10, random_state=0, word_vectors=vectors)
     with pytest.warns(LowSignalWarning, match="3 of 3 are not shown: public clusters"):
-        model.fit(X[:1000])
+        model.fit(X)
     assert "topics: 3 of 3 are not shown: public clusters" in str(model.privacy_)
     assert model.weak_topics_.all()
     of_words = model.components_.argmax(axis=0).reshape(3, 20)
     assert (of_words == of_words[:, :1]).all()
     assert len(set(of_words[:, 0])) == 3
+    totals = model.components_.sum(axis=0)
+    np.testing.assert_allclose(
+        totals / totals.sum(), X.sum(axis=0) / X.sum(), atol=0.01
+    )
+
+
+def test_vectors_that_shown_topics_contradict_make_no_clusters():
+    made = make_topic_corpus(1100, 600, 8, doc_length=50, random_state=3)
+    wrong = np.random.default_rng(0).permutation(meanings(made))
+    options = {"epsilon": 1.0, "max_iter": 30, "random_state": 0}
+    model = SubLDA(10, **options, word_vectors=wrong).fit(made.data)
+    assert 0 < np.count_nonzero(model.weak_topics_) < 10
+    assert "clusters" not in str(model.privacy_)
 
 
 def test_clusters_take_the_place_of_the_topics_that_are_not_shown():

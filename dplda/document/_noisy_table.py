@@ -40,9 +40,6 @@ CLEAR = 7.0
 RENEWED = 4
 
 
-# Trust in the vectors below which no clusters take the place of topics: 0 to 0.6 for
-# vectors of other words, 0.5 where noise hides the answer, 0.7 to 1 for those that fit.
-DENIED = 0.25
 # What is in the place of topics, for the card.
 BY_CLUSTERS = (
     "{} of {} are not shown: public clusters of words, with the rest of the private "
@@ -335,11 +332,11 @@ def with_clusters(
 ) -> tuple[np.ndarray, CellPrior | None, str | None]:
     """The table that a fit publishes, its prior, and what is in the place of topics.
 
-    Public clusters of words say more than topics that are not shown, if the releases do
-    not deny what the vectors say: such clusters, with what the shown topics leave of
-    the word totals, are in the place of those. Without vectors the estimate is near to
-    the word totals where noise hides the topics. Where noise would not hide them,
-    topics that documents do not confirm are worse than these totals.
+    Public clusters of words say more than topics that are not shown, unless the topics
+    that are shown contradict the vectors: such clusters, with what the shown topics
+    leave of the word totals, are in the place of those. Without vectors the estimate is
+    near to the word totals where noise hides the topics. Where noise would not hide
+    them, topics that documents do not confirm are worse than these totals.
     """
     table, prior = concluded(last, n_jobs)
     n_components = table.shape[1]
@@ -351,7 +348,7 @@ def with_clusters(
     has_topics = last.public is not None and last.public.topics is not None
     if n_weak == 0 or has_topics:
         return table, prior, None
-    if vectors is not None and prior.trust_in_vectors >= DENIED:
+    if vectors is not None and (weak.all() or not prior.contradicts_vectors):
         rest = np.maximum(last.totals - table[:, ~weak].sum(axis=1), 0.0)
         table[:, weak] = rest[:, None] * vectors.clusters(n_weak)
         return table, prior, BY_CLUSTERS.format(n_weak, n_components)

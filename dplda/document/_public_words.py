@@ -209,19 +209,20 @@ class PublicWords:
         totals: np.ndarray,
         shares: np.ndarray,
         last: bool = False,
-    ) -> tuple[np.ndarray, float, float]:
+    ) -> tuple[np.ndarray, float, bool]:
         """The share of each topic expected of each word, (n_words, n_components).
 
         That of the topic, `shares` (n_components,), and what public topics and vectors
         add to it, as far as they are trusted. `noisy` is the released table, and
         `noise_scale` (n_words,) the noise of its cells. Of the words that are held out,
         that of the topic alone is expected before the `last` table. Also returns how
-        far the public topics and the vectors are trusted, from 0 to 1.
+        far the public topics are trusted, from 0 to 1, and whether the released rows
+        contradict the vectors: one standard error more would not be a slope of `REAL`.
         """
         rows, precision, own = standard(noisy, noise_scale, totals, shares)
         held = self.held
         found = np.zeros_like(rows)
-        trust = by_vectors = 1.0
+        trust, contradicted = 1.0, False
         if self.topics is not None:
             public = self.topics.contrasts(totals)
             trust = trust_in(public[held], rows[held], precision[held], 1.0)
@@ -234,15 +235,16 @@ class PublicWords:
                 np.where(held, 0, precision),
                 1 / (SHARED * own),
             )
-            by_vectors = trust_in(others[held], rows[held], precision[held], 0.5)
-            found += by_vectors * others
+            found += trust_in(others[held], rows[held], precision[held], 0.5) * others
+            slope, square = slope_on(others[held], rows[held], precision[held])
+            contradicted = slope + max(square, 1e-12) ** -0.5 < REAL
         if not last:
             found[held] = 0
         if self.topics is not None and self.seeds is not None:
             # they belong to their topics, however few these are
             found[self.seeds] = self.topics.shares[self.seeds] - shares
         found = np.maximum(found + shares, 0.0)
-        return found / found.sum(axis=1, keepdims=True), trust, by_vectors
+        return found / found.sum(axis=1, keepdims=True), trust, contradicted
 
 
 def trust_in(
