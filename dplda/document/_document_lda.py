@@ -69,7 +69,6 @@ from dplda.document._noisy_table import (
     claim_of,
     continued_table,
     finish,
-    in_place_of_topics,
     learn,
     learn_test,
     learn_totals,
@@ -664,10 +663,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )
         own = self._guarantee(steps, job, charge)
         own = cut_short(own, table.n_rounds, job.n_done + job.n_rounds)
-        better = in_place_of_topics(table)
-        if better is not None:
-            provenance = (*own.provenance, ("topics", better[1]))
-            own = replace(own, provenance=provenance)
+        if result["_instead"] is not None:
+            line = "topics", result["_instead"]
+            own = replace(own, provenance=(*own.provenance, line))
         earlier = job.paid.earlier
         publish(
             self,
@@ -711,8 +709,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def _warn_of_result(self, max_iter: int) -> None:
         """Tell the caller of a model that says little."""
         if self.n_iter_ >= max_iter:
-            better = in_place_of_topics(self._released)
-            warn_if_weak(self, None if better is None else better[1])
+            warn_if_weak(self, self._instead)
         if self.prior_trust_ is not None and self.prior_trust_ < HARDLY:
             warn_user(
                 f"the releases of {type(self).__name__} do not agree with the topics "
