@@ -436,6 +436,7 @@ def test_an_accessibility_checker_finds_nothing(released, X, tmp_path):
     browse(page, tmp_path, look)
 
 
+@pytest.mark.slow
 @in_chromium
 def test_the_keyboard_reaches_the_words_of_a_topic(released, tmp_path):
     async def look(opened):
@@ -460,6 +461,7 @@ def test_the_keyboard_reaches_the_words_of_a_topic(released, tmp_path):
     assert told == []
 
 
+@pytest.mark.slow
 @in_chromium
 def test_hostile_words_run_nothing_in_a_browser(
     hostile, released, X, tmp_path, monkeypatch

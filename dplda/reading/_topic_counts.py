@@ -96,13 +96,13 @@ class Groups:
         """
         weights = fold_in(
             counted, model.components_, model.doc_topic_prior_, model.n_jobs
-        )
+        )  # private
         n_docs, n_topics = weights.shape
         if not self.soft:
             largest = weights.argmax(axis=1)
             weights = np.zeros(weights.shape)
             weights[np.arange(n_docs), largest] = 1.0
-        counts = np.diff(counted.indptr) > 0
+        counts = np.diff(counted.indptr) > 0  # private
         for place in places.values():
             counts &= place >= 0
         users = np.arange(n_docs) if users is None else users
@@ -110,7 +110,7 @@ class Groups:
         tables = []
         for by, place in zip(self.levels, places.values()):
             group = np.where(counts, place, 0).astype(np.int64)
-            share = _shares(users, group, counts, self.most.get(by))
+            share = _shares(users, group, counts, self.most.get(by))  # private
             cells = group[:, None] * n_topics + np.arange(n_topics)
             of_docs = sp.csr_array(
                 (
@@ -120,7 +120,9 @@ class Groups:
                 ),
                 shape=(n_docs, len(self.levels[by]) * n_topics),
             )
-            # row after row: the sum of a user reads no other user
+            # Row after row: the sum of a user reads no other user. Its part of a table
+            # has entries of 0 or more with the sum 1, or `most` of these in cells of
+            # their own: its squares add up to 1, or `most`, at most.
             own = sp.csr_array(
                 (np.ones(n_docs), (users, np.arange(n_docs))), shape=(n_units, n_docs)
             )
