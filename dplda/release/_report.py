@@ -392,7 +392,7 @@ def _number_of_units(counts: Sequence[TopicCounts], unit: str) -> list[Html]:
                 element(
                     "p",
                     f"About {max(number, 0):,.0f} {unit}s, plus or minus {margin:,.0f} "
-                    "(95%, noise alone), have a text in the numbers below.",
+                    "(95%, noise alone), are in the numbers below.",
                 )
             ]
     return []
