@@ -277,6 +277,12 @@ def test_a_page_says_what_is_wrong_with_a_model(released, X, tmp_path):
     text = said(report(load_release(tmp_path / "baseline")))
     assert "There is no privacy guarantee" in text
     assert "does not test its topics" in text
+    sparse = copy.copy(released)
+    sparse.components_ = np.where(released.components_ > 50, released.components_, 0)
+    sparse.components_[:, -1] = 0  # a word of no topic
+    sparse.components_[3, 45] = 1
+    facts = data_of(report(sparse))
+    assert min(p for topic in facts["topics"] for p in topic["p"]) > 0
     one = copy.copy(released)
     for name in ("components_", "topic_evidence_", "weak_topics_"):
         setattr(one, name, getattr(released, name)[:1])

@@ -171,7 +171,7 @@ def _dots(levels: list[str], cells: Cells, top: float) -> tuple[int, int, Html]:
     height = step * len(levels) + 20
 
     def x(value: float) -> str:
-        return f"{left + (width - left - 10) * value / top:.1f}"
+        return f"{left + (width - left - 18) * value / top:.1f}"
 
     at = [10 + step * i for i in range(len(levels))]
     names = [

@@ -42,6 +42,7 @@ from dplda.release._topic_counts import TopicCounts
 N_WORDS, N_SHOWN, N_LISTED = 40, 15, 8  # of a topic: in the page, in a table, in a row
 WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the relevance by which words are kept
 MOST_ROWS = 1500  # of charts of one grouping
+SMALLEST = 1e-300
 NO_NAME = "no word stands out"
 
 
@@ -182,8 +183,9 @@ def _relevance(table: np.ndarray, weight: float) -> np.ndarray:
     """The relevance of LDAvis (Sievert and Shirley 2014): weight 1 is probability."""
     p = table / table.sum(axis=1, keepdims=True)
     overall = table.sum(axis=0) / table.sum()
-    with np.errstate(divide="ignore"):  # a word that a topic does not have
-        return np.log(p) - (1 - weight) * np.log(overall)
+    # a topic may lack a word, and so may all of them
+    p, overall = np.maximum(p, SMALLEST), np.maximum(overall, SMALLEST)
+    return np.log(p) - (1 - weight) * np.log(overall)
 
 
 def typical_words(model: Any, n_words: int) -> list[list[str]]:
@@ -214,6 +216,7 @@ def topics_of(
     topics: list[Topic] = []
     for k in range(n_topics):
         some = np.argsort(rank[k], kind="stable")[:N_WORDS]
+        some = some[p[k, some] > 0]
         best = some[np.argsort(ranks[2][k, some], kind="stable")]
         listed = [clean(words[v]) for v in best if stands is None or stands[k, v]]
         others = [j for j in range(n_topics) if j != k and not weak[j]]
@@ -389,7 +392,7 @@ def _number_of_units(counts: Sequence[TopicCounts], unit: str) -> list[Html]:
                 element(
                     "p",
                     f"About {max(number, 0):,.0f} {unit}s, plus or minus {margin:,.0f} "
-                    "(95%, noise alone), have a text in the numbers below.",
+                    "(95%, noise alone), are in the numbers below.",
                 )
             ]
     return []
