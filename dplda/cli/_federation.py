@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     from dplda.federated._network import Party, Plan
 
+# of a plan, which parties wait for; 80: docs/federated.md
+ROUNDS = 40
+
 log = logging.getLogger("dplda.federated")
 LOG = "%(asctime)s %(name)s: %(message)s"
 
@@ -128,7 +131,10 @@ def add_commands(add_parser: AddParser) -> None:
         help="take the vectors of English words that dplda holds",
     )
     plan.add_argument(
-        "--max-iter", type=int, help="number of rounds; default: that of the model"
+        "--max-iter",
+        type=int,
+        help=f"number of rounds; default: {ROUNDS} of SubLDA without samples, else "
+        "that of the model",
     )
     plan.add_argument(
         "--subsampling-ratio",
@@ -231,6 +237,8 @@ def _plan(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None:
             parameters[name] = value
+    if options.model == "SubLDA" and options.subsampling_ratio in (None, 1):
+        parameters.setdefault("max_iter", ROUNDS)
     parties = {path.stem: certificate_text(path) for path in options.parties}
     if len(parties) < len(options.parties):
         raise ValueError("two of --parties have one name, as which the files are named")
