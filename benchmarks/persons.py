@@ -1,7 +1,7 @@
 """The setting of a system in production: persons at epsilon ln 3 and delta 1e-8.
 
 ``python benchmarks/persons.py [--corpora definitions dictionary simulated] [--persons
-1000 10000 100000] [--seeds 5] [--points FILE] [--plot FILE]``
+10000 100000] [--seeds 5] [--points FILE] [--plot FILE]``
 
 What SubLDA says of words that are new to a document, as a share of what GibbsLDA says
 of the same persons' texts, next to public clusters with private totals
@@ -212,11 +212,11 @@ def apart(call: Callable) -> Callable:
 
 # ---- tables --------------------------------------------------------------------------
 
-# numbers of persons; 30,000 simulated ones have nine million words
+# numbers of persons
 MEASURED = {
-    "definitions": [1000, 10_000, 100_000],
-    "dictionary": [1000, 10_000, 100_000],
-    "simulated": [1000, 10_000, 30_000],
+    "definitions": [10_000, 30_000, 100_000],
+    "dictionary": [10_000, 30_000, 100_000],
+    "simulated": [1000, 10_000],
 }
 CLUSTERS = [f"{n} clusters" for n in SIZES]
 TITLES = (
@@ -322,6 +322,8 @@ def picture(curves: dict, path: Path) -> None:
             style = "--" if title in CLUSTERS else "-o"
             axes.plot(list(of_corpus), level, style, color=color, lw=2.2, label=title)
         axes.set_xscale("log")
+        axes.set_xticks(list(of_corpus), [f"{n:,}" for n in of_corpus])
+        axes.minorticks_off()
         axes.axhline(0, color="gray", linestyle=":", linewidth=1.5)
         axes.set_title(name, loc="left", fontsize=12)
         axes.set_xlabel("persons", fontsize=11)
@@ -329,7 +331,7 @@ def picture(curves: dict, path: Path) -> None:
     panels[0].yaxis.set_major_formatter(lambda share, _: f"{share:.0f}%")
     panels[0].set_ylabel("knowledge of new words,\n100%: GibbsLDA", fontsize=11)
     panels[0].set_ylim(bottom=-20, top=105)
-    panels[-1].legend(frameon=False, fontsize=11, loc="lower right")
+    panels[-1].legend(frameon=False, fontsize=11, loc="upper left")
     figure.savefig(path, dpi=110)
 
 
