@@ -1,7 +1,7 @@
 """The commands ``dplda fit``, from files to a published model, and ``dplda plan``.
 
-`PrivateTopicModel` does the work. The texts are read as a whole, the expected result is
-shown, and room for the model is reserved before the ledger is charged.
+`PrivateTopicModel` does the work. The expected result is shown, room for the model is
+reserved, and all texts are read, one after the other, before the ledger is charged.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import argparse
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from dplda.cli._options import (
     say,
     show_card,
     show_topics,
+    stream_of,
     texts_of,
 )
 from dplda.leaf._checks import check_number
@@ -195,13 +197,7 @@ def _fit(options: argparse.Namespace) -> int:
     )
     try:  # what is wrong with an option or a file shows before anything is charged
         model._steps()
-        texts, users = private_texts(options)  # private
-        if {*public} & {*texts} - {""}:
-            raise ValueError(
-                f"texts of --public-texts {options.public_texts} are among the private "
-                "texts, and epsilon does not protect them: take them out of one place "
-                "(not for release)"
-            )
+        texts, users, told = private_texts(options, {*public} - {""})  # private
         if not is_wanted(options):
             return 1
     except KeyboardInterrupt:
@@ -215,6 +211,7 @@ def _fit(options: argparse.Namespace) -> int:
         with accounted(model, options.out):
             model.fit(texts, user_ids=users)
             room.close()
+            say(" ".join(told))
             say(f"Model: {keep(model, options.out)}. It may be published.")
             show_topics(model.model_, model.vocabulary_)
             say(
@@ -330,22 +327,54 @@ def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
         return other
 
 
-def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | None]:
-    """Texts and their users, None if each text is protected by itself."""
+def private_texts(
+    options: argparse.Namespace, public: set[str]
+) -> tuple[Iterable[str], list[str] | None, list[str]]:
+    """Texts, which are read as the fit asks for them, their users, and what was read.
+
+    The two lists are whole when all texts are read. No users: each text is protected by
+    itself. What is wrong with the first text is said at once.
+    """
+    told: list[str] = []
     if options.example:
         corpus = dplda.datasets.load_wordnet_glosses()
         say(corpus.DESCR)
-        return corpus.data, None
-    found = texts_of(options, options.texts, options.id_column)
-    users = None if options.id_column is None else found.ids
-    n_users = "" if users is None else f" of {len(set(users))} users"
-    say(f"Read: {len(found.texts)} texts{n_users}. These numbers are private.")
-    if users is None:
+        return corpus.data, None, told
+    rows = stream_of(options, options.texts, options.id_column).rows
+    first = next(rows)
+    users: list[str] | None = None
+    if options.id_column is not None:
+        users = []
+    else:
         say(
             "Each text is protected by itself. Persons with several texts are "
             "protected less: --user-column protects persons."
         )
-        return found.texts, None
+
+    def texts() -> Iterator[str]:
+        n_texts = 0
+        for text, user in chain([first], rows):
+            if text in public:
+                raise ValueError(
+                    f"texts of --public-texts {options.public_texts} are among the "
+                    "private texts, and epsilon does not protect them: take them out "
+                    "of one place (not for release)"
+                )
+            n_texts += 1
+            if users is not None:
+                users.append(user or "")
+            yield text
+        n_users = ""
+        if users is not None:
+            n_users = f" of {len(set(users))} users"
+            warn_of_missing(users)
+        told.append(f"Read: {n_texts} texts{n_users}. These numbers are private.")
+
+    return texts(), users, told
+
+
+def warn_of_missing(users: list[str]) -> None:
+    """Tell the owner of the texts of ids that stand for missing ones."""
     n_missing = sum(user.upper() in MISSING for user in users)
     if n_missing:
         warn_user(
@@ -355,4 +384,3 @@ def private_texts(options: argparse.Namespace) -> tuple[list[str], list[str] | N
             "they are (not for release)",
             dplda.privacy.PrivateDataWarning,
         )
-    return found.texts, users

@@ -1,5 +1,7 @@
 """Texts and their ids from files: a folder of text files, CSV, JSON Lines or Parquet.
 
+Files are read as texts are asked for, and may be larger than the memory.
+
 CSV and JSON are read by the modules of Python, because pandas fills short rows in
 silence. No error quotes a text, an id, or a cell, nor columns: those of a file without
 a header are texts.
@@ -13,9 +15,10 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._files import check_unpacked, largest_size, opened
@@ -33,8 +36,8 @@ ALLOWED = "a folder of text files (.txt), or .csv, .tsv, .jsonl, .ndjson or .par
 PARQUET_ROWS = 32  # that are read at a time
 
 
-# of a table: where each one is, and its cells by their columns
-Rows: TypeAlias = Iterator[tuple[str, dict[str, object]]]
+# of a table: the number of each one, and its text and id
+Rows: TypeAlias = Iterator[tuple[int, object, object]]
 
 
 class Texts(NamedTuple):
@@ -46,14 +49,33 @@ class Texts(NamedTuple):
     n_left_out: int  # files of other kinds in the folder
 
 
-def read_texts(
+class TextStream(NamedTuple):
+    """Texts with their ids, which are read as they are asked for. Private."""
+
+    rows: Iterator[tuple[str, str | None]]
+    n_left_out: int
+
+
+def read_texts(path: Path, **options: Any) -> Texts:
+    """All texts at once, with the options of `stream_texts`."""
+    return all_texts(stream_texts(path, **options))
+
+
+def all_texts(stream: TextStream) -> Texts:
+    """What a stream has."""
+    read = list(stream.rows)
+    ids = [of_text for _, of_text in read if of_text is not None]
+    return Texts([text for text, _ in read], ids, stream.n_left_out)
+
+
+def stream_texts(
     path: Path,
     *,
     text_column: str = "text",
     id_column: str | None = None,
     encoding: str = "utf-8",
     separator: str | None = None,
-) -> Texts:
+) -> TextStream:
     """All texts of a file, or of a folder of files of one kind, in order of names.
 
     Ids are text without spaces around it: 7 and "7" are one. `separator` is a comma by
@@ -77,40 +99,45 @@ def read_texts(
             "table"
         )
     columns = [text_column] if id_column is None else [text_column, id_column]
-    texts: list[str] = []
-    ids: list[str] = []
-    for file in files:
-        rows: Rows
-        if kind == "text":
-            rows = iter([(f"{file}", {text_column: _read(file, encoding).read()})])
-            name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-            ids.append(name)
-        elif kind == "Parquet":
-            rows = _rows_of_parquet(file, columns)
-        elif kind == "CSV":
+
+    def rows() -> Iterator[tuple[str, str | None]]:
+        n_read = 0
+        for file in files:
+            if kind == "text":
+                name = file.relative_to(path).as_posix() if path.is_dir() else file.name
+                with _content(file, encoding) as content:
+                    yield _text(content.read(), f"{file}"), name
+                n_read += 1
+                continue
+            unit = "row" if kind == "Parquet" else "line"
+            for number, text, given in _rows(file, kind, columns, encoding, separator):
+                of_text = None
+                if id_column is not None:
+                    of_text = _id(given, file, unit, number, id_column)
+                yield _text(text, file, f", {unit} ", number), of_text
+                n_read += 1
+        if not n_read:
+            raise ValueError(
+                f"{path} holds no texts: it is empty, or has a header and no rows"
+            )
+
+    return TextStream(rows(), n_left_out)
+
+
+def _rows(
+    file: Path, kind: str, columns: list[str], encoding: str, separator: str | None
+) -> Rows:
+    """The rows of a table."""
+    if kind == "Parquet":
+        yield from _rows_of_parquet(file, columns)
+        return
+    with _content(file, encoding) as content:
+        if kind == "CSV":
             is_tsv = ".tsv" in [suffix.lower() for suffix in file.suffixes]
             usual = "\t" if is_tsv else ","
-            rows = _rows_of_csv(
-                _read(file, encoding), file, columns, separator or usual
-            )
+            yield from _rows_of_csv(content, file, columns, separator or usual)
         else:
-            rows = _rows_of_json(_read(file, encoding), file)
-        for where, row in rows:
-            missing = [column for column in columns if column not in row]
-            if missing:
-                raise ValueError(
-                    f"{where} has no column {missing[0]!r}: name columns by "
-                    "--text-column, --user-column or --id-column, and see whether "
-                    "--separator is right"
-                )
-            texts.append(_text(row[text_column], where))
-            if id_column is not None:
-                ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
-    if not texts:
-        raise ValueError(
-            f"{path} holds no texts: it is empty, or has a header and no rows"
-        )
-    return Texts(texts, ids, n_left_out)
+            yield from _rows_of_json(content, file, columns)
 
 
 def _files(path: Path) -> tuple[list[Path], str, int]:
@@ -163,11 +190,12 @@ def _kind(path: Path) -> str:
     return "" if kind == "Parquet" else kind
 
 
-def _read(path: Path, encoding: str) -> io.StringIO:
+@contextmanager
+def _content(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
     """The content of a text file. Errors quote nothing of it."""
     try:
         with opened(path) as file:
-            return io.StringIO(file.read().decode(encoding), newline="")
+            yield io.TextIOWrapper(file, encoding, newline="")
     except UnicodeError:
         raise ValueError(
             f"{path} is not encoded in {encoding.removesuffix('-sig')}; give "
@@ -175,54 +203,65 @@ def _read(path: Path, encoding: str) -> io.StringIO:
         ) from None
 
 
-def _text(value: object, where: str) -> str:
+def _text(value: object, *where: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
         raise ValueError(
-            f"{where}: {type(value).__name__} is not text; give another --text-column"
+            f"{_joined(where)}: {type(value).__name__} is not text; give another "
+            "--text-column"
         )
     if "\0" in value:
         raise ValueError(
-            f"{where} holds zero bytes; give --encoding, for instance utf-16"
+            f"{_joined(where)} holds zero bytes; give --encoding, for instance utf-16"
         )
     return value
 
 
-def _id(value: object, where: str) -> str:
+def _joined(where: Iterable[object]) -> str:
+    return "".join(map(str, where))
+
+
+def _id(value: object, path: Path, unit: str, number: int, column: str) -> str:
     """An id as text. Values that become equal are one user, which protects more."""
     text = str(value).strip() if isinstance(value, (str, int)) else ""
     if not text or isinstance(value, bool):
         raise ValueError(
-            f"{where} is empty, or no id: every text needs an id, which is text or a "
-            "whole number"
+            f"{path}, {unit} {number}, column {column!r} is empty, or no id: every "
+            "text needs an id, which is text or a whole number"
         )
     return text
 
 
 def _rows_of_csv(
-    file: io.StringIO, path: Path, columns: list[str], separator: str
+    file: io.TextIOWrapper, path: Path, columns: list[str], separator: str
 ) -> Rows:
     # characters of a cell; the default of the module is 131,072
     csv.field_size_limit(LARGEST_INTEGER)
-    reader = csv.DictReader(file, delimiter=separator, strict=True)
+    reader = csv.reader(file, delimiter=separator, strict=True)
     try:
-        _check_header(list(reader.fieldnames or []), path, columns)
+        header = next(reader, [])
+        _check_header(header, path, columns)
+        places: list[int] | None = None
         for row in reader:
-            # what DictReader makes of more, and of fewer
-            if None in row or None in row.values():
+            if not row:
+                continue
+            if places is None:
+                _check_columns(header, path, "line", reader.line_num, columns)
+                places = [header.index(column) for column in columns]
+            if len(row) != len(header):
                 raise ValueError(
                     f"{path}, line {reader.line_num} has more or fewer columns than "
                     "the header; quote texts that hold the separator"
                 )
-            yield f"{path}, line {reader.line_num}", row
+            yield reader.line_num, row[places[0]], row[places[-1]]
     except csv.Error as error:  # its messages quote no cell
         raise ValueError(
             f"{path} is not valid CSV after line {reader.line_num}: {error}"
         ) from None
 
 
-def _rows_of_json(file: io.StringIO, path: Path) -> Rows:
+def _rows_of_json(file: io.TextIOWrapper, path: Path, columns: list[str]) -> Rows:
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue
@@ -232,7 +271,8 @@ def _rows_of_json(file: io.StringIO, path: Path) -> Rows:
             record = None
         if not isinstance(record, dict):
             raise ValueError(f"{path}, line {number} is not a JSON object")
-        yield f"{path}, line {number}", record
+        _check_columns(record, path, "line", number, columns)
+        yield number, record[columns[0]], record[columns[-1]]
 
 
 def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
@@ -242,28 +282,46 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
         raise ImportError(
             f"reading {path} needs pyarrow (dplda's extra 'files')"
         ) from None
-    rows: list[dict[str, object]] = []
     left = largest_size(path)
+    number = 0
     try:
         file = parquet.ParquetFile(path)
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
         left -= sum(group.total_byte_size for group in groups)
+        names = file.schema_arrow.names
         # a cell may be as large as all that is stored, and stand in many rows: few at a
         # time
         batches = file.iter_batches(batch_size=PARQUET_ROWS, columns=columns)
-        while left >= 0:
-            batch = next(batches, None)
-            if batch is None:
-                break
-            # a row without text is a dict, too
-            left -= batch.nbytes + sys.getsizeof({}) * batch.num_rows
-            rows += batch.to_pylist()
     except (OSError, ValueError):
         raise ValueError(f"{path} is not a valid Parquet file") from None
-    _check_header(file.schema_arrow.names, path, columns)
     check_unpacked(left >= 0, path)
-    for number, row in enumerate(rows, start=1):
-        yield f"{path}, row {number}", row
+    _check_header(names, path, columns)
+    while True:
+        try:
+            batch = next(batches, None)
+        except (OSError, ValueError):
+            raise ValueError(f"{path} is not a valid Parquet file") from None
+        if batch is None:
+            return
+        # a row without text is a dict, too
+        left -= batch.nbytes + sys.getsizeof({}) * batch.num_rows
+        check_unpacked(left >= 0, path)
+        for row in batch.to_pylist():
+            number += 1
+            _check_columns(row, path, "row", number, columns)
+            yield number, row[columns[0]], row[columns[-1]]
+
+
+def _check_columns(
+    row: Container[str], path: Path, unit: str, number: int, columns: list[str]
+) -> None:
+    for column in columns:
+        if column not in row:
+            raise ValueError(
+                f"{path}, {unit} {number} has no column {column!r}: name columns by "
+                "--text-column, --user-column or --id-column, and see whether "
+                "--separator is right"
+            )
 
 
 def _check_header(header: list[str], path: Path, columns: list[str]) -> None:
