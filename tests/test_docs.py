@@ -147,6 +147,7 @@ def reader(tmp_path, monkeypatch):
     counts = make_topic_corpus(600, 30, 3, random_state=0).data
     dplda.datasets.write_shards(counts, "corpus/", rows_per_shard=100)
     Path("words.txt").write_text("\n".join(words), "utf-8")
+    Path("tickets.txt").write_text("\n".join(texts[:1500]), "utf-8")
     first, second = (dplda.SubLDA(5, epsilon=8.0, max_iter=10).fit(X) for _ in range(2))
     dplda.save_release(first, "topics.dplda", vocabulary=words)
     yield {

@@ -15,8 +15,8 @@ before and after a fit to tickets of 500 characters, which a generator gives. `N
 number of counts above which they go to files.
 
 A megabyte is a million characters. BBC is repeated 8 or 4 times. A ticket has 200
-characters, of random English words by Zipf's law; ``--tickets`` says how many. All take
-turns in one process, with one thread.
+characters, of random English words by Zipf's law; ``--tickets`` says how many, and
+``--corpora tiny`` takes few. All take turns in one process, with one thread.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def corpus(name: str, n_tickets: int) -> list[str]:
         return int(name.removeprefix("bbc") or 1) * bbc_texts()[0]
     if name == "glosses":
         return load_wordnet_glosses().data
-    return list(tickets(n_tickets, 200))
+    return list(tickets(300 if name == "tiny" else n_tickets, 200))
 
 
 def with_gensim(texts: list[str]) -> None:

@@ -154,9 +154,7 @@ class Counted:
                     own = ptr[first : first + ROWS + 1].astype(np.int64)
                     yield number[own[0] : own[-1]].astype(np.int64), own - own[0]
                 continue
-            keys = np.repeat(users, np.diff(ptr)) << 32 | number
-            keys.sort()
-            keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
+            keys = different(np.repeat(users, np.diff(ptr)) << 32 | number)
             sizes = np.bincount(keys >> 32, minlength=int(users.max(initial=-1)) + 1)
             yield keys & 0xFFFFFFFF, np.append(0, np.cumsum(sizes))
 
@@ -189,7 +187,7 @@ class Counted:
     def copies(self) -> tuple[int, int]:
         """How many texts repeat another one, and how many but for their digits."""
         n_texts = len(self._written)
-        n_different, n_forms = (_n_different(forms) for forms in self._written.T)
+        n_different, n_forms = (len(different(forms)) for forms in self._written.T)
         return n_texts - n_different, n_different - n_forms
 
     @property
@@ -233,7 +231,9 @@ def _without_digits(text: str) -> int:
     return hash(text.encode("utf-8", "surrogatepass").translate(None, _DIGITS))
 
 
-def _n_different(values: NDArray[np.int64]) -> int:
-    """How many of the values are different; faster than np.unique."""
+def different(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The different values in order; faster than np.unique."""
     ordered = np.sort(values)
-    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(len(ordered))
+    is_first = np.ones(len(ordered), bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]

@@ -41,7 +41,7 @@ from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import Plan, plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
-from dplda.leaf._calm import interruptible
+from dplda.leaf._calm import interruptible, say_progress
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
@@ -327,6 +327,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         warn_if_seeded(type(self).__name__, seeded)
         splitter = splitter_of(words)  # public
         texts = each_text("raw_documents", column_of(raw_documents))
+        self._say("reading texts")
         with (
             charge_of(
                 self,
@@ -347,6 +348,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             self._forget()
             self.vectorizer_ = words
             if chooses:
+                self._say("choosing words")
                 words._fit_paid(counted, charge)  # public
             with interruptible():
                 self._add_public_inputs(topics)
@@ -453,6 +455,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+    def _say(self, step: str) -> None:
+        if self.verbose:
+            say_progress(f"[{type(self).__name__}] {step}")
 
     def _steps(
         self, earlier: Any = None
