@@ -220,7 +220,7 @@ def words(data):
     if head >= b"\x80":  # lone surrogates, too
         text = content[: len(content) // 2 * 2].decode("utf-16-le", "surrogatepass")
     block = text.split("\0")
-    found, number, times, ptr = Splitter(rule)(block)
+    found, (number, times, ptr) = Splitter(rule)(block)
     for text, begin, end in zip(block, ptr[:-1], ptr[1:], strict=True):
         pairs = zip(number[begin:end], times[begin:end], strict=True)
         assert {found[i]: n for i, n in pairs} == Counter(rule(text))

@@ -27,7 +27,7 @@ from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import report
 from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
 from dplda.privacy.mechanisms import Curator
-from dplda.text._text_files import read_texts
+from dplda.text._text_files import read_texts, stream_texts
 
 TEXTS = [
     "The heart is healthy.",
@@ -246,6 +246,19 @@ def test_an_error_names_the_file_and_quotes_no_text(tmp_path, fault):
     assert "\n" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_files_are_read_as_texts_are_asked_for(name, tmp_path):
+    """The end of a file that does not fit the memory is not read at the start."""
+    path = write_table(tmp_path / name)
+    with path.open("ab") as file:
+        file.write(1000 * b"\n" + b'"' + b"x" * 2**17 + b"\xff\n")
+    rows = stream_texts(path, id_column="patient").rows
+    for text, user in zip(TEXTS, USERS):
+        assert next(rows) == (text, user, [])
+    with pytest.raises(ValueError, match="is not encoded in utf-8"):
+        next(rows)
 
 
 def test_a_text_under_two_names_is_refused(tmp_path):
@@ -492,7 +505,9 @@ def test_an_end_after_the_charge_says_what_is_spent_and_where_the_vocabulary_is(
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize(("owner", "name"), [(csv, "DictReader"), (Ledger, "reserve")])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(csv, "reader"), (Ledger, "begin_release")]
+)
 def test_an_end_before_the_charge_says_that_nothing_was_charged(
     notes, tmp_path, capsys, monkeypatch, owner, name
 ):
@@ -600,7 +615,7 @@ def test_public_texts_are_none_of_the_private_ones(tmp_path, capsys):
     for folder in ("notes", "notes/ward", "", "public"):
         assert main([*fit, "--public-texts", f"{tmp_path}/{folder}"]) == 1
         assert "are among the private texts" in capsys.readouterr().err
-    assert not (tmp_path / "notes.ledger").exists()
+    assert Ledger(tmp_path / "notes.ledger").epsilon_spent == 0
 
 
 @pytest.mark.filterwarnings("error::dplda.privacy.PrivateDataWarning")
@@ -610,7 +625,8 @@ def test_ids_that_stand_for_missing_ones_are_told(tmp_path, monkeypatch):
     def end(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ledger, "reserve", end)  # all has been read and told
+    # all has been read and told
+    monkeypatch.setattr(Ledger, "begin_release", end)
     fit = ["fit", str(tmp_path / "a.csv"), "--user-column", "patient", "--epsilon", "1"]
     write_table(tmp_path / "a.csv", ["text"] * 2, ["ann", "nancy"])
     fit += ["--out", str(tmp_path / "m")]

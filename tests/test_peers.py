@@ -52,6 +52,8 @@ def test_time_to_a_perplexity_is_read_between_two_points():
         ("fits.py", "--repeats 1", "| SubLDA | "),
         ("transform.py", "--repeats 1", "| tiny 4 | scikit-learn float64 |"),
         ("threads.py", "--repeats 2 --words 30 all", "| HDPLDA | "),
+        ("texts.py", "--repeats 1 counts", "| tiny, 0 MB | dplda"),
+        ("texts.py", "--repeats 1 topics", "| tiny | 4 | 1 | "),
     ],
 )
 def test_each_script_prints_its_table(script, options, row):

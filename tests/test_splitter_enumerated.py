@@ -24,7 +24,7 @@ def by_the_rule(rule, texts):
 def by_blocks(rule, texts):
     counted = []
     for block in in_blocks(texts):
-        words, number, times, ptr = Splitter(rule)(block)
+        words, (number, times, ptr) = Splitter(rule)(block)
         assert len(set(words)) == len(words)
         for begin, end in pairwise(ptr.tolist()):
             own = number[begin:end].tolist()

@@ -1,13 +1,15 @@
 """Enumerations of vocabularies: thresholds, failures and cuts, by exact laws."""
 
 import math
+import tempfile
 
 import numpy as np
 import pytest
 from oracle import Oracle
 from reference_noise import unpack, weights_of
 
-from dplda import PrivateCountVectorizer
+from dplda import PrivateCountVectorizer, PrivateTopicModel, SubLDA
+from dplda.datasets import load_wordnet_glosses
 from dplda.privacy import (
     ApproximateDP,
     Gaussian,
@@ -16,6 +18,7 @@ from dplda.privacy import (
 )
 from dplda.privacy._mechanisms import gaussian_tables
 from dplda.privacy.mechanisms import DiscreteGaussian, Streams
+from dplda.text import _counted
 from dplda.text._selection import (
     Selection,
     best_terms,
@@ -139,3 +142,74 @@ def test_terms_are_expected_where_those_of_similar_meaning_are():
 
     assert kept(vectors) > 1.03 * kept(None)
     assert kept(random.permutation(vectors)) > 0.97 * kept(None)
+
+
+GLOSSES = load_wordnet_glosses().data[:400]
+IDS = [f"user {n % 90}" for n in range(400)]
+WARDS = ["north" if n < 300 else "south" for n in range(400)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("ids", [None, IDS], ids=["texts", "users"])
+def test_counts_in_files_give_the_same_bits(ids, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def fit():
+        model = PrivateTopicModel(
+            2,
+            epsilon=8.0,
+            max_features=60,
+            random_state=0,
+            model=SubLDA(max_iter=2),
+        )
+        by_ward = model.fit_and_count(
+            iter(GLOSSES),
+            by={"ward": WARDS},
+            levels={"ward": ["north", "south"]},
+            counts_epsilon=99.0,
+            user_ids=ids,
+        )
+        chosen = PrivateCountVectorizer(
+            epsilon=8.0, candidates=WORDS, max_doc_words=9, random_state=0
+        )
+        X = chosen.fit_transform(iter(GLOSSES), user_ids=ids)
+        tables = (
+            model.components_,
+            by_ward.counts["ward"],
+            chosen.word_weights_,
+            X.toarray(),
+        )
+        return [*chosen.vocabulary_, *model.vocabulary_], tables
+
+    words, tables = fit()
+    monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 500)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK", 3000)
+    written = []
+    write = _counted.write_shards
+    monkeypatch.setattr(
+        _counted,
+        "write_shards",
+        lambda *data, **options: written.append(1) or write(*data, **options),
+    )
+    words_of_files, tables_of_files = fit()
+    assert len(written) == 3  # all terms of both fits, and the words of the topics
+    assert words == words_of_files
+    for one, other in zip(tables, tables_of_files, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_failure_while_counts_go_to_files_leaves_no_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("dplda.text._counted.IN_MEMORY", 500)
+    monkeypatch.setattr("dplda.core._splitter.BLOCK", 3000)
+
+    def texts():
+        yield from GLOSSES
+        raise OSError("the disk is gone")
+
+    ledger = Ledger()
+    with pytest.raises(OSError, match="the disk is gone"):
+        PrivateTopicModel(2, epsilon=8.0, ledger=ledger).fit(texts())
+    assert ledger.epsilon_spent == 0
+    assert not any(tmp_path.iterdir())

@@ -406,3 +406,41 @@ def test_words_are_marked_as_those_of_the_inner_model(fitted):
     )
     assert ours == inner
     assert any(word.endswith("?") for topic in ours for word in topic)
+
+
+def test_next_month_keeps_the_words_and_adds_its_texts(fitted, tmp_path):
+    """Texts pay for the words and the dearer fit; users, who may return, for both."""
+    ledger = Ledger(epsilon=8.0)
+    parts = [ledger.part(month, by="month") for month in ("May", "June")]
+    first = small(ledger=parts[0], model=SubLDA(max_iter=4)).fit(TEXTS)
+    later = GLOSSES.data[600:1100]
+    both = small(ledger=parts[1], model=SubLDA(max_iter=4)).fit(later, earlier=first)
+    assert both.vocabulary_.tolist() == first.vocabulary_.tolist()
+    assert both.components_.sum() > 1.3 * first.components_.sum()
+    assert 7.9 < both.epsilon_ <= 8.0
+    assert ledger.epsilon_spent <= 8.0
+    both.save(tmp_path / "both.dplda")
+    assert dplda.load_release(tmp_path / "both.dplda").epsilon_ == both.epsilon_
+    again = small().fit(later, user_ids=range(500), earlier=fitted)
+    assert again.epsilon_ > 1.3 * fitted.epsilon_
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"earlier": "May"}, "earlier must be a fitted PrivateTopicModel"),
+        ({"earlier": small()}, "earlier must be a fitted PrivateTopicModel"),
+        ({"user_ids": None}, "earlier protects one user, and this fit one document"),
+        ({"n_components": 4}, "n_components=4"),
+    ],
+    ids=str,
+)
+def test_another_earlier_fit_is_refused_before_anything_is_charged(
+    options, message, fitted
+):
+    ledger = Ledger()
+    given = {"earlier": fitted, "user_ids": USERS} | options
+    model = small(ledger=ledger, n_components=given.pop("n_components", 3))
+    with pytest.raises(ValueError, match=message):
+        model.fit(TEXTS, **given)
+    assert ledger.entries() == []

@@ -10,19 +10,24 @@ chooses words with privacy, and counts them.
 seconds of whole jobs: `PrivateTopicModel.fit` and `save`, and CountVectorizer with 80
 sweeps of tomotopy over as many words.
 
+``... memory --tickets 400000 [--entries N]`` prints the largest memory of the process
+before and after a fit to tickets of 500 characters, which a generator gives. `N` is the
+number of counts above which they go to files.
+
 A megabyte is a million characters. BBC is repeated 8 or 4 times. A ticket has 200
-characters, of random English words by Zipf's law; ``--tickets`` says how many. All take
-turns in one process, with one thread.
+characters, of random English words by Zipf's law; ``--tickets`` says how many, and
+``--corpora tiny`` takes few. All take turns in one process, with one thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,23 +41,23 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import bbc_texts
 
-from dplda import PrivateCountVectorizer, PrivateTopicModel
+from dplda import PrivateCountVectorizer, PrivateTopicModel, SubLDA
 from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
+from dplda.text import _counted
 
 LETTERS = r"(?u)\b[^\W\d_]{3,}\b"  # words of PrivateTopicModel
 N_WORDS = 2000
 SWEEPS = 80
 
 
-def tickets(n: int, n_characters: int = 200) -> list[str]:
+def tickets(n: int, n_characters: int) -> Iterator[str]:
     words = np.array(load_public_vocabulary(20_000), dtype=object)
     weights = 1 / (10 + np.arange(len(words)))
     random = np.random.default_rng(0)
-    texts = []
-    for _ in range(n):
-        drawn = random.choice(words, n_characters // 5, p=weights / weights.sum())
-        texts.append(" ".join(drawn)[:n_characters])
-    return texts
+    drawn = random.choice(words, 1 << 20, p=weights / weights.sum())
+    length = n_characters // 4  # words, of more than four characters with a space
+    for begin in random.integers(0, len(drawn) - length, n):
+        yield " ".join(drawn[begin : begin + length])[:n_characters]
 
 
 def corpus(name: str, n_tickets: int) -> list[str]:
@@ -60,7 +65,7 @@ def corpus(name: str, n_tickets: int) -> list[str]:
         return int(name.removeprefix("bbc") or 1) * bbc_texts()[0]
     if name == "glosses":
         return load_wordnet_glosses().data
-    return tickets(n_tickets)
+    return list(tickets(300 if name == "tiny" else n_tickets, 200))
 
 
 def with_gensim(texts: list[str]) -> None:
@@ -194,14 +199,32 @@ def topics(options: argparse.Namespace) -> None:
     print(markdown([*head, "times as fast"], table))
 
 
+def memory(options: argparse.Namespace) -> None:
+    if options.entries:
+        _counted.IN_MEMORY = options.entries
+    model = PrivateTopicModel(20, epsilon=4.0, n_jobs=1, random_state=0)
+    model.set_params(model=SubLDA(max_iter=options.rounds))
+    model.fit(tickets(1000, 500))  # loads what a fit needs
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, cpu_seconds()
+    model.fit(tickets(options.tickets, 500))
+    after, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, cpu_seconds()
+    print(
+        f"{options.tickets:,} tickets of 500 characters, {options.rounds} rounds: "
+        f"{before / 1e6:.2f} GB before, {after / 1e6:.2f} GB at most, "
+        f"{seconds - start:.0f} s of CPU"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    jobs = {"counts": counts, "one": one, "topics": topics}
+    jobs = {"counts": counts, "one": one, "topics": topics, "memory": memory}
     parser.add_argument("job", choices=jobs)
     parser.add_argument("--corpora", nargs="+")
     parser.add_argument("--components", nargs="+", type=int, default=[20, 50])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
     parser.add_argument("--tickets", type=int, default=1_000_000)
+    parser.add_argument("--entries", type=int)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
 """The commands ``dplda fit``, from files to a published model, ``counts`` and ``plan``.
 
-`PrivateTopicModel` does the work. The texts are read as a whole, the expected result is
-shown, and room for the model is reserved before the ledger is charged.
+`PrivateTopicModel` does the work. The expected result is shown, room for the model is
+reserved, and all texts are read, one after the other, before the ledger is charged.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ import math
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._groups import Grouping, add_groups, given_groups, groupings
@@ -29,6 +37,7 @@ from dplda.cli._options import (
     say,
     show_card,
     show_topics,
+    stream_of,
     texts_of,
 )
 from dplda.leaf._checks import check_number
@@ -312,13 +321,7 @@ def _fit(options: argparse.Namespace) -> int:
     )
     try:  # what is wrong with an option or a file shows before anything is charged
         model._steps()
-        texts, users, columns = private_texts(options, groups)  # private
-        if {*public} & {*texts} - {""}:
-            raise ValueError(
-                f"texts of --public-texts {options.public_texts} are among the private "
-                "texts, and epsilon does not protect them: take them out of one place "
-                "(not for release)"
-            )
+        private = private_texts(options, groups, {*public} - {""})  # private
         if not is_wanted(options, groups):
             return 1
     except KeyboardInterrupt:
@@ -332,13 +335,17 @@ def _fit(options: argparse.Namespace) -> int:
         with accounted(model, options.out):
             if groups:
                 room.enter_context(reserved(counts_out, size))
-                given = given_groups(options, groups, columns)  # private
+                given = given_groups(options, groups, private.by)  # private
                 model.fit_and_count(
-                    texts, user_ids=users, counts_epsilon=for_counts, **given
+                    private.texts,
+                    user_ids=private.users,
+                    counts_epsilon=for_counts,
+                    **given,
                 )
             else:
-                model.fit(texts, user_ids=users)
+                model.fit(private.texts, user_ids=private.users)
             room.close()
+            say(" ".join(private.told))
             kept = keep(model, options.out)
             kept_counts = keep_counts(model, options.out)
             say(f"Model: {kept}. It may be published.")
@@ -499,25 +506,69 @@ def _saved(save: Callable[[Path], None], path: Path) -> Path:
         return other
 
 
+class PrivateTexts(NamedTuple):
+    """Texts, which are read as they are asked for. Private.
+
+    The lists are whole when all texts are read.
+    """
+
+    texts: Iterable[str]
+    users: list[str] | None  # None: each text is protected by itself
+    by: dict[str, list[str]]  # the group of each text, for each grouping
+    told: list[str]  # what was read, for the owner
+
+
 def private_texts(
-    options: argparse.Namespace, groups: Mapping[str, Grouping]
-) -> tuple[list[str], list[str] | None, dict[str, list[str]]]:
-    """Texts, their users, and columns to count by; users are None without ids."""
+    options: argparse.Namespace,
+    groups: Mapping[str, Grouping],
+    public: Container[str] = (),
+) -> PrivateTexts:
+    """The texts of the options, of which none may be among public ones.
+
+    What is wrong with the first text is said at once.
+    """
+    users: list[str] | None = None if options.id_column is None else []
+    by: dict[str, list[str]] = {name: [] for name in groups}
+    told: list[str] = []
     if getattr(options, "example", False):
         corpus = dplda.datasets.load_wordnet_glosses()
         say(corpus.DESCR)
-        return corpus.data, None, {}
+        return PrivateTexts(corpus.data, None, by, told)
     columns = [grouping.column for grouping in groups.values()]
-    found = texts_of(options, options.texts, options.id_column, columns)
-    users = None if options.id_column is None else found.ids
-    n_users = "" if users is None else f" of {len(set(users))} users"
-    say(f"Read: {len(found.texts)} texts{n_users}. These numbers are private.")
+    rows = stream_of(options, options.texts, options.id_column, columns).rows
+    first = next(rows)
     if users is None:
         say(
             "Each text is protected by itself. Persons with several texts are "
             "protected less: --user-column protects persons."
         )
-        return found.texts, None, found.columns
+
+    def texts() -> Iterator[str]:
+        n_texts = 0
+        for text, user, cells in chain([first], rows):
+            if text in public:
+                raise ValueError(
+                    f"texts of --public-texts {options.public_texts} are among the "
+                    "private texts, and epsilon does not protect them: take them out "
+                    "of one place (not for release)"
+                )
+            n_texts += 1
+            if users is not None:
+                users.append(user or "")
+            for (name, grouping), cell in zip(groups.items(), cells):
+                by[name].append(grouping.group(cell))
+            yield text
+        n_users = ""
+        if users is not None:
+            n_users = f" of {len(set(users))} users"
+            warn_of_missing(users)
+        told.append(f"Read: {n_texts} texts{n_users}. These numbers are private.")
+
+    return PrivateTexts(texts(), users, by, told)
+
+
+def warn_of_missing(users: list[str]) -> None:
+    """Tell the owner of the texts of ids that stand for missing ones."""
     n_missing = sum(user.upper() in MISSING for user in users)
     if n_missing:
         warn_user(
@@ -527,7 +578,6 @@ def private_texts(
             "they are (not for release)",
             dplda.privacy.PrivateDataWarning,
         )
-    return found.texts, users, found.columns
 
 
 def _counts(options: argparse.Namespace) -> None:
@@ -543,17 +593,19 @@ def _counts(options: argparse.Namespace) -> None:
             f"{options.model} does not say how to count words; save a pipeline of "
             "vectorizer and model, as dplda fit does"
         )
-    texts, users, columns = private_texts(options, groups)  # private
+    private = private_texts(options, groups)  # private
     with reserved(options.out, 2**20):
         table = dplda.private_topic_counts(
             model,
-            texts,
+            private.texts,
             epsilon=options.epsilon,
             delta=options.delta,
-            user_ids=users,
+            user_ids=private.users,
             ledger=open_ledger(options),
-            **given_groups(options, groups, columns),
+            **given_groups(options, groups, private.by),
         )
-    say(f"Counts: {_saved(table.save, options.out)}. They may be published.")
+    kept = _saved(table.save, options.out)
+    say(" ".join(private.told))
+    say(f"Counts: {kept}. They may be published.")
     say(repr(table))
     show_card(table.privacy_.summary())

@@ -95,15 +95,15 @@ def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
 def given_groups(
     options: argparse.Namespace,
     found: Mapping[str, Grouping],
-    columns: Mapping[str, Sequence[str]],
+    by: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """The arguments of `private_topic_counts` for what was read. Private."""
+    """The arguments of `private_topic_counts` that count texts `by` groups. Private."""
     most = {}
     if options.most_periods is not None:
         (name,) = {"month", "week"} & set(found)
         most[name] = check_integer("--most-periods", options.most_periods, 1)
     return {
-        "by": {name: [*map(g.group, columns[g.column])] for name, g in found.items()},
+        "by": by,
         "levels": {name: g.levels for name, g in found.items()},
         "cross": options.cross,
         "most_groups": most,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.leaf._checks import escaped
 from dplda.leaf._files import check_writable, write_atomically
-from dplda.text._text_files import Texts, read_texts
+from dplda.text._text_files import Texts, TextStream, all_texts, stream_texts
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -77,13 +77,20 @@ def add_texts(
 
 
 def texts_of(
-    options: argparse.Namespace,
-    path: Path,
-    id_column: str | None = None,
-    other_columns: Sequence[str] = (),
+    options: argparse.Namespace, path: Path, id_column: str | None = None
 ) -> Texts:
     """Read texts of files in the form that the options name. Private."""
-    found = read_texts(
+    return all_texts(stream_of(options, path, id_column))
+
+
+def stream_of(
+    options: argparse.Namespace,
+    path: Path,
+    id_column: str | None,
+    other_columns: Sequence[str] = (),
+) -> TextStream:
+    """Texts that are read as they are asked for. Private."""
+    found = stream_texts(
         path,
         text_column=options.text_column,
         id_column=id_column,

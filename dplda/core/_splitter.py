@@ -29,12 +29,18 @@ _NATIVE = f"utf-32-{sys.byteorder[0]}e"  # of the kernel
 
 
 class Entries(NamedTuple):
-    """The words of a block of texts, and how often each text has them. Private."""
+    """How often each of some texts has each of its words. Private."""
 
-    words: list[str]  # all different
     number: NDArray[np.int32]  # of the word of each entry
     times: NDArray[np.int32]  # how often a text has the word
-    ptr: NDArray[np.int64]  # where each text begins, and the number of entries
+    ptr: NDArray[np.integer]  # where each text begins, and the number of entries
+
+
+class Block(NamedTuple):
+    """The words of a block of texts, all different, and its entries. Private."""
+
+    words: list[str]
+    entries: Entries
 
 
 class Splitter:
@@ -52,7 +58,7 @@ class Splitter:
         self.rule = rule
         self._reader = CountVectorizer(analyzer=rule)  # reads bytes
 
-    def __call__(self, documents: list[Any]) -> Entries:
+    def __call__(self, documents: list[Any]) -> Block:
         """The words of a block, and the entries of each text."""
         rule = self.rule
         if not isinstance(rule, Words) or rule.runs is None:
@@ -64,7 +70,7 @@ class Splitter:
             return _entries(map(self._count_in_pieces, texts))
         return self._split(texts)
 
-    def _split(self, texts: list[str]) -> Entries:
+    def _split(self, texts: list[str]) -> Block:
         """What the kernel finds."""
         assert isinstance(self.rule, Words)
         assert self.rule.runs is not None
@@ -80,12 +86,13 @@ class Splitter:
         )
         begins = np.frombuffer(begin, np.int32)
         ended = begins + np.frombuffer(length, np.int32)
-        return Entries(
-            [whole[i:j] for i, j in zip(begins.tolist(), ended.tolist())],
+        entries = Entries(
             np.frombuffer(number, np.int32),
             np.frombuffer(count, np.int32),
             np.frombuffer(ptr, np.int64),
         )
+        found = zip(begins.tolist(), ended.tolist())
+        return Block([whole[i:j] for i, j in found], entries)
 
     def _text(self, document: Any) -> str:
         if type(document) is str:
@@ -96,8 +103,8 @@ class Splitter:
         """The words of a long text, whose copies would not be small."""
         total: Counter[str] = Counter()
         for piece in self._pieces(text):
-            found = self._split([piece])
-            total.update(dict(zip(found.words, found.times.tolist())))
+            words, entries = self._split([piece])
+            total.update(dict(zip(words, entries.times.tolist())))
         return total
 
     def _pieces(self, text: str) -> Iterator[str]:
@@ -136,7 +143,7 @@ def _each(documents: Iterable[Any], function: Callable[[Any], Any]) -> Iterator[
         yield result
 
 
-def _entries(counters: Iterable[Counter[str]]) -> Entries:
+def _entries(counters: Iterable[Counter[str]]) -> Block:
     """The counts of texts that were split one by one."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
@@ -148,7 +155,7 @@ def _entries(counters: Iterable[Counter[str]]) -> Entries:
         count.extend(found.values())
         ptr.append(len(number))
     arrays = np.array(number, np.int32), np.array(count, np.int32)
-    return Entries([*numbers], *arrays, np.array(ptr, np.int64))
+    return Block([*numbers], Entries(*arrays, np.array(ptr, np.int64)))
 
 
 def forms_of(
@@ -161,7 +168,7 @@ def forms_of(
     splitter = Splitter(rule)
     forms: list[str | None] = []
     for block in in_blocks(terms):
-        words, number, times, ptr = splitter(block)
+        words, (number, times, ptr) = splitter(block)
         entries = [(words[i], n) for i, n in zip(number.tolist(), times.tolist())]
         for term, (begin, end) in zip(block, pairwise(ptr.tolist())):
             found = [x for x in entries[begin:end] if x[0] not in splitter.stop_words]
@@ -188,25 +195,27 @@ def in_blocks(documents: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def columns_of(
-    number: NDArray[np.int32],
-    times: NDArray[np.int32],
-    ptr: NDArray[np.int64],
-    column: NDArray[np.int64],
-    n_columns: int,
+    entries: Entries, column: NDArray[np.int64], n_columns: int
 ) -> sp.csr_matrix:
     """Counts of the words that have a column; -1 stands for those without."""
-    found = column[number]
+    found = column[entries.number]
     kept = found >= 0
     X = sp.csr_matrix(
         (
-            times[kept].astype(np.int64),
+            entries.times[kept].astype(np.int64),
             found[kept].astype(np.int32),
-            np.append(0, np.cumsum(kept))[ptr].astype(np.int32),
+            kept_ptr(entries.ptr, kept).astype(np.int32),
         ),
-        shape=(len(ptr) - 1, n_columns),
+        shape=(len(entries.ptr) - 1, n_columns),
     )
     X.sort_indices()
     return X
+
+
+def kept_ptr(ptr: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Where each text begins among the entries that are kept."""
+    before: NDArray[np.int64] = np.append(0, np.cumsum(kept))[ptr]
+    return before
 
 
 def count_words(
@@ -216,12 +225,12 @@ def count_words(
     n_tokens = 0
     parts = [sp.csr_matrix((0, len(vocabulary)), dtype=np.int64)]
     for block in in_blocks(documents):
-        words, number, count, ptr = splitter(block)
+        words, entries = splitter(block)
         counts = np.array([word not in splitter.stop_words for word in words], bool)
         column = np.array([vocabulary.get(word, -1) for word in words], np.int64)
         column[~counts] = -1
-        n_tokens += int(count[counts[number]].sum())
-        parts.append(columns_of(number, count, ptr, column, len(vocabulary)))
+        n_tokens += int(entries.times[counts[entries.number]].sum())
+        parts.append(columns_of(entries, column, len(vocabulary)))
     return parts[-1] if len(parts) <= 2 else sp.vstack(parts, format="csr"), n_tokens
 
 

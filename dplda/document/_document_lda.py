@@ -376,18 +376,22 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         charge: Charge,
         sums: Sums = ALONE,
         start: Streams | None = None,
+        earlier: Any = None,
     ) -> None:
         """Train from scratch on counts of words that the same charge has paid for.
 
-        It has begun: whatever can be refused was refused by `_refuse_before`. `sums`
-        have begun, too, and gave `start`.
+        It has begun: whatever can be refused was refused by `_refuse_before` and
+        `_checked_earlier`. `sums` have begun, too, and gave `start`.
         """
-        job = self._job(unit_of(X, user_ids), sums=sums)
+        unit = unit_of(X, user_ids)
+        past = self._checked_earlier(earlier, unit)  # public
+        paid = Paid() if past is None else Paid(earlier=past.privacy_)
+        job = self._job(unit, paid=paid, sums=sums)
         with closing(
             self._documents(X, user_ids, reset=True, tell_of_copies=False)
         ) as documents:  # private
-            public = self._checked_inputs(documents.n_words, job, None)  # public
-            self._learn(documents, job, charge, start or job.streams, public, None)
+            public = self._checked_inputs(documents.n_words, job, past)  # public
+            self._learn(documents, job, charge, start or job.streams, public, past)
 
     def _refuse_before(self, n_words: int | None) -> None:
         """Refuse what `_fit_paid` would; `n_words` if the words are given."""

@@ -7,6 +7,7 @@ several parties as any other.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dplda.document._document_lda import DocumentLDA
 from dplda.federated._secure_sum import SecureSum
 from dplda.leaf._calm import interruptible
 from dplda.leaf._users import charged_unit
-from dplda.text._count_vectorizer import PrivateCountVectorizer
+from dplda.text._count_vectorizer import PrivateCountVectorizer, counts_of
 from dplda.text._counted import Counted
 
 
@@ -41,23 +42,26 @@ def fit_words_and_topics(
     vectors = None
     if english_vectors:
         vectors = load_word_vectors(words._checked_candidates())  # public
-    with charge_of(
-        topics,
-        steps,
-        unit=charged_unit(user_ids),
-        seeded=False,
-        sums=sums,
-        n_streams=2,  # of the words, and of the topics
-    ) as charge:
-        splitter = Splitter(words._rule())  # public
-        counted = Counted(each_text("texts", texts), splitter, user_ids)  # private
+    splitter = Splitter(words._rule())  # public
+    texts = each_text("texts", texts)
+    with (
+        charge_of(
+            topics,
+            steps,
+            unit=charged_unit(user_ids),
+            seeded=False,
+            sums=sums,
+            n_streams=2,  # of the words, and of the topics
+        ) as charge,
+        closing(Counted(texts, splitter, user_ids)) as counted,  # private
+    ):
         start = sums.begin()  # public
         charge.begin()
         words._fit_paid(counted, charge, sums, vectors)  # public
         if sums.keep is not None:
             sums.keep()
         with interruptible():
-            counts = words._columns(counted)  # private
+            counts = counts_of(words, counted)  # private
             if vectors is not None:
                 place = {word: i for i, word in enumerate(words._checked_candidates())}
                 chosen = np.array([place[word] for word in words.vocabulary_])

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -120,7 +121,12 @@ class Verbose(Protocol):
 def rounds(estimator: Verbose, first: int, last: int) -> Iterator[int]:
     """The round numbers ``first, ..., last``, with about ten lines if verbose."""
     every = max(1, (last - first + 1) // 10)
+    begun = time.monotonic()
     for t in range(first, last + 1):
         if estimator.verbose and (t == last or (t - first) % every == 0):
-            say_progress(f"[{type(estimator).__name__}] round {t} of {last}")
+            left = ""
+            if first < t < last:
+                seconds = (time.monotonic() - begun) / (t - first) * (last - t + 1)
+                left = f", about {seconds:.0f} s left"
+            say_progress(f"[{type(estimator).__name__}] round {t} of {last}{left}")
         yield t

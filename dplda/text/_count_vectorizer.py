@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -262,29 +263,32 @@ class PrivateCountVectorizer(
             If a parameter is out of range, or if no term was chosen. In the second
             case, the charge stands.
         """
-        self._fit(raw_documents, user_ids)
+        self._fit(raw_documents, user_ids, transform=False)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def _fit(self, documents: Iterable[Any], user_ids: Any = None) -> Counted:
-        """Choose the vocabulary, and return what was counted; private."""
+    def _fit(
+        self, documents: Iterable[Any], user_ids: Any = None, *, transform: bool
+    ) -> sp.csr_matrix | None:
+        """Choose the vocabulary, and count its terms if that is asked for."""
         choice = self._choice(user_ids, ALONE)
         seeded = choice.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and self.epsilon != math.inf)
-        with charge_of(
-            self,
-            choice.selection.plan,
-            unit=charged_unit(user_ids),
-            seeded=seeded,
-        ) as charge:
-            counted = Counted(
-                column_of(documents), choice.splitter, user_ids
-            )  # private
+        texts = column_of(documents)
+        with (
+            charge_of(
+                self,
+                choice.selection.plan,
+                unit=charged_unit(user_ids),
+                seeded=seeded,
+            ) as charge,
+            closing(Counted(texts, choice.splitter, user_ids)) as counted,  # private
+        ):
             warn_of_copies(counted)
             counts = self._count(counted, choice)  # private
             charge.begin()
             self._choose(counts, choice, charge)
-        return counted
+            return counts_of(self, counted) if transform else None
 
     def _fit_paid(
         self,
@@ -418,7 +422,7 @@ class PrivateCountVectorizer(
     def fit_transform(
         self, raw_documents: Iterable[Any], y: Any = None, **fit_params: Any
     ) -> Any:
-        return self._columns(self._fit(raw_documents, **fit_params))
+        return self._fit(raw_documents, **fit_params, transform=True)
 
     def transform(self, raw_documents: Iterable[Any]) -> Any:
         """Count the chosen terms in texts.
@@ -444,12 +448,6 @@ class PrivateCountVectorizer(
             column_of(raw_documents), self._splitter, self.vocabulary_
         )
         warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), n_tokens)
-        return X
-
-    def _columns(self, counted: Counted) -> sp.csr_matrix:
-        """What `transform` makes of texts that were counted; private."""
-        X = counted.matrix(self.vocabulary_)
-        warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
         return X
 
     def __sklearn_tags__(self):
@@ -548,6 +546,13 @@ def column_of(raw_documents: Any, name: str = "raw_documents") -> Iterable[Any]:
             "df['column'] for a table"
         )
     return raw_documents
+
+
+def counts_of(vectorizer: PrivateCountVectorizer, counted: Counted) -> sp.csr_matrix:
+    """What `transform` makes of texts that were counted; private."""
+    X = counted.matrix(vectorizer.vocabulary_)
+    warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
+    return X
 
 
 def warn_of_copies(counted: Counted) -> None:

@@ -4,22 +4,39 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, repeat
+from contextlib import ExitStack
+from itertools import chain, islice, repeat
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from dplda.core._splitter import PIECE, Splitter, columns_of, in_blocks
+from dplda.core._splitter import (
+    PIECE,
+    Entries,
+    Splitter,
+    columns_of,
+    in_blocks,
+    kept_ptr,
+)
+from dplda.datasets import CountShards, write_shards
 from dplda.leaf._users import number_users
 
 MOST_TERMS = 1 << 24  # of 150 bytes each
+IN_MEMORY = 1 << 24  # entries, of 8 bytes; a few copies of them are made
+ROWS = 1 << 16  # documents whose terms are weighed at a time
+WIDTH = 2**31 - 1  # of matrices to which columns come as texts are read
 _DIGITS = b"0123456789"
 
 
 class Counted:
     """Counts of all terms of texts. Private.
+
+    More than `IN_MEMORY` of them are in files, of a folder that only its owner reads.
+    `close` deletes it.
 
     Parameters
     ----------
@@ -28,18 +45,18 @@ class Counted:
     splitter : Splitter
         Finds the terms. Stop words are none.
     user_ids : array-like of shape (n_docs,) or None
-        The user of each document.
+        The user of each document. It is looked at after the documents.
 
     Attributes
     ----------
     terms : list of str
         All different terms.
-    n_docs, n_tokens : int
-        Number of documents, and of all their terms.
+    n_docs, n_tokens, n_units : int
+        Number of documents, of all their terms, and of protected units.
     has_words : bool
         Whether a document has a word. Stop words are words, too.
     users : ndarray of shape (n_docs,) or None
-        Number of the user of each document.
+        Number of the user of each document, in order of occurrence.
 
     Raises
     ------
@@ -56,13 +73,12 @@ class Counted:
         )
         numbers.default_factory = numbers.__len__
         n_stop = len(numbers)
-        number = [np.empty(0, np.int32)]
-        count = [np.empty(0, np.int32)]
-        n_terms = [np.zeros(1, np.int64)]  # of each document
         forms = [np.empty((0, 2), np.int64)]
         self.has_words = False
-        for block in in_blocks(documents):
-            words, of_entry, count_of_entry, ptr = splitter(block)
+        self.n_tokens = 0
+
+        def counted(block: list[Any]) -> Entries:
+            words, (number, times, ptr) = splitter(block)
             own = np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
             if len(numbers) - n_stop > MOST_TERMS:
                 raise ValueError(
@@ -70,52 +86,132 @@ class Counted:
                     "codes, numbers and damaged texts do; look at the texts, or take "
                     "words of letters alone (token_pattern=None)"
                 )
-            self.has_words = self.has_words or bool(len(words))
-            of_entry = own[of_entry] - n_stop
-            counts = of_entry >= 0
-            number.append(of_entry[counts])
-            count.append(count_of_entry[counts])
-            n_terms.append(np.diff(np.append(0, np.cumsum(counts))[ptr]))
+            self.has_words = self.has_words or bool(words)
             forms.append(_forms(block))
-        self.terms = list(islice(numbers, n_stop, None))
-        self._number = np.concatenate(number)
-        self._count = np.concatenate(count)
-        self._ptr = np.cumsum(np.concatenate(n_terms))
-        self._written = np.concatenate(forms)
-        self.n_docs = len(self._ptr) - 1
-        self.n_tokens = int(self._count.sum(dtype=np.int64))
-        self.users = number_users(user_ids, self.n_docs)
+            number = own[number] - n_stop
+            counts = number >= 0
+            self.n_tokens += int(times[counts].sum(dtype=np.int64))
+            return Entries(number[counts], times[counts], kept_ptr(ptr, counts))
+
+        self._files = ExitStack()
+        self._shards: CountShards | None = None
+        self._entries = _joined([])
+        try:
+            self._keep(map(counted, in_blocks(documents)), user_ids)
+            self.terms = list(islice(numbers, n_stop, None))
+            self._written = np.concatenate(forms)
+            self.n_docs = len(self._entries.ptr) - 1
+            if self._shards is not None:
+                self.n_docs = self._shards.shape[0]
+            self.users = number_users(user_ids, self.n_docs)
+        except BaseException:
+            self.close()
+            raise
+        self.n_units = self.n_docs
+        if self.users is not None:
+            self.n_units = int(self.users.max(initial=-1)) + 1
+
+    def _keep(self, blocks: Iterator[Entries], user_ids: ArrayLike | None) -> None:
+        """Keep entries: in memory, or in shards if they are many."""
+        held: list[Entries] = []
+        n_entries = 0
+        for block in blocks:
+            held.append(block)
+            n_entries += len(block.number)
+            if n_entries > IN_MEMORY:
+                rows = map(_matrix, chain(held, blocks))
+                self._shards = write_shards(rows, self._new("all"), user_ids=user_ids)
+                return
+        self._entries = _joined(held)
+
+    def _new(self, name: str) -> str:
+        """A new folder, which `close` deletes."""
+        folder = TemporaryDirectory(prefix="dplda-")
+        return str(Path(self._files.enter_context(folder), name))
+
+    def close(self) -> None:
+        """Delete the files."""
+        self._files.close()
+
+    def _parts(self) -> Iterator[tuple[Entries, NDArray[np.int64] | None]]:
+        """Entries of whole units, and the unit of each document; None: its own."""
+        if self._shards is None:
+            yield self._entries, self.users
+            return
+        for shard in self._shards.shards:
+            X, ptr = shard.read()
+            users = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+            yield (
+                Entries(X.indices, X.data, X.indptr),
+                None if self.users is None else users,
+            )
 
     def units(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """The different terms of consecutive units, and where each unit begins."""
-        if self.users is None:
-            yield self._number.astype(np.int64), self._ptr
-            return
-        of_entry = np.repeat(self.users, np.diff(self._ptr))
-        keys = of_entry << 32 | self._number
-        keys.sort()
-        keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
-        n_units = int(self.users.max(initial=-1)) + 1
-        sizes = np.bincount(keys >> 32, minlength=n_units)
-        yield keys & 0xFFFFFFFF, np.append(0, np.cumsum(sizes))
+        for (number, _, ptr), users in self._parts():
+            if users is None:
+                for first in range(0, len(ptr) - 1, ROWS):
+                    own = ptr[first : first + ROWS + 1].astype(np.int64)
+                    yield number[own[0] : own[-1]].astype(np.int64), own - own[0]
+                continue
+            keys = different(np.repeat(users, np.diff(ptr)) << 32 | number)
+            sizes = np.bincount(keys >> 32, minlength=int(users.max(initial=-1)) + 1)
+            yield keys & 0xFFFFFFFF, np.append(0, np.cumsum(sizes))
 
     def matrix(self, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
         """Counts of the terms of a vocabulary, (n_docs, n_terms)."""
-        column = list(map(vocabulary.get, self.terms, repeat(-1)))
-        return columns_of(
-            self._number, self._count, self._ptr, np.array(column, int), len(vocabulary)
+        parts = list(self._columns(vocabulary))
+        if self._shards is None:
+            return parts[0]
+        X = sp.vstack(parts, format="csr")
+        if self.users is None:
+            return X
+        row = np.empty(self.n_docs, np.int64)  # of each document
+        row[np.argsort(self.users, kind="stable")] = np.arange(self.n_docs)
+        return X[row]
+
+    def in_shards(self, vocabulary: Mapping[str, int]) -> CountShards | None:
+        """Counts of the terms of a vocabulary in files; None if memory holds them."""
+        if self._shards is None:
+            return None
+        users = None if self.users is None else np.sort(self.users)
+        return write_shards(
+            self._columns(vocabulary), self._new("chosen"), user_ids=users
         )
+
+    def _columns(self, vocabulary: Mapping[str, int]) -> Iterator[sp.csr_matrix]:
+        column = np.array(list(map(vocabulary.get, self.terms, repeat(-1))), np.int64)
+        for entries, _ in self._parts():
+            yield columns_of(entries, column, len(vocabulary))
 
     def copies(self) -> tuple[int, int]:
         """How many texts repeat another one, and how many but for their digits."""
         n_texts = len(self._written)
-        n_different, n_forms = (_n_different(forms) for forms in self._written.T)
+        n_different, n_forms = (len(different(forms)) for forms in self._written.T)
         return n_texts - n_different, n_different - n_forms
 
     @property
     def n_written(self) -> int:
         """Number of texts that are not empty."""
         return len(self._written)
+
+
+def _joined(blocks: list[Entries]) -> Entries:
+    numbers = [np.empty(0, np.int32), *(block.number for block in blocks)]
+    times = [np.empty(0, np.int32), *(block.times for block in blocks)]
+    sizes = [np.zeros(1, np.int64), *(np.diff(block.ptr) for block in blocks)]
+    ptr = np.cumsum(np.concatenate(sizes))
+    return Entries(np.concatenate(numbers), np.concatenate(times), ptr)
+
+
+def _matrix(entries: Entries) -> sp.csr_array:
+    """The documents of a block, whose columns are all terms to come."""
+    number, times, ptr = entries
+    X = sp.csr_array(
+        (times.astype(np.float32), number, ptr), shape=(len(ptr) - 1, WIDTH)
+    )
+    X.sort_indices()
+    return X
 
 
 def _forms(block: list[Any]) -> NDArray[np.int64]:
@@ -135,7 +231,9 @@ def _without_digits(text: str) -> int:
     return hash(text.encode("utf-8", "surrogatepass").translate(None, _DIGITS))
 
 
-def _n_different(values: NDArray[np.int64]) -> int:
-    """How many of the values are different; faster than np.unique."""
+def different(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The different values in order; faster than np.unique."""
     ordered = np.sort(values)
-    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(len(ordered))
+    is_first = np.ones(len(ordered), bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dplda.core._fold_in import BATCH
+from dplda.core._splitter import kept_ptr
 from dplda.document._public_words import SHARED, Vectors, left_out
 from dplda.privacy import ApproximateDP
 from dplda.privacy._curator import Curator
@@ -99,7 +100,8 @@ class Selection:
             counts[:] = list(map(public.__contains__, counted.terms))
         unit = 0
         for terms, ptr in counted.units():
-            terms, ptr = kept(terms, ptr, counts[terms])
+            mask = counts[terms]
+            terms, ptr = terms[mask], kept_ptr(ptr, mask)
             terms, ptr = self._cut(counted.terms, terms, ptr, unit, streams)
             sizes = np.diff(ptr)
             # a vector of each unit, of L2 norm at most `radius`, in integers; its terms
@@ -153,7 +155,7 @@ class Selection:
             held = [names[term] for term in terms[own]]
             chosen = {*self.cut(held, first + int(unit), streams)}
             counts[own] = [term in chosen for term in held]
-        return kept(terms, ptr, counts)
+        return terms[counts], kept_ptr(ptr, counts)
 
     def cut(self, terms: Collection[str], unit: int, streams: Streams) -> list[str]:
         """At most `max_terms` terms of a unit, a random choice with its own coins."""
@@ -162,13 +164,6 @@ class Selection:
         ordered = sorted(terms)
         keys = streams.reader(Purpose.KEPT_WORDS, 0, unit).words(len(ordered))
         return [ordered[i] for i in np.argsort(keys, kind="stable")[: self.max_terms]]
-
-
-def kept(
-    terms: NDArray[np.int64], ptr: NDArray[np.int64], mask: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The terms of a mask, and where each unit begins among them."""
-    return terms[mask], np.append(0, np.cumsum(mask))[ptr]
 
 
 def best_terms(

@@ -1,5 +1,8 @@
 """Texts and their ids from files: a folder of text files, CSV, JSON or Parquet.
 
+Files are read as texts are asked for, and may be larger than the memory: all but an
+array of JSON, which is one value.
+
 CSV and JSON are read by the modules of Python, because pandas fills short rows in
 silence. No error quotes a text, an id, or a cell. Columns are named where the format
 names them: the first line of a CSV file without a header is a text.
@@ -13,9 +16,11 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._files import check_unpacked, largest_size, opened
@@ -37,8 +42,8 @@ PARQUET_ROWS = 32  # that are read at a time
 MOST_NAMES = 10  # of columns, in an error
 
 
-# of a table: where each one is, and its cells by their columns
-Rows: TypeAlias = Iterator[tuple[str, dict[str, object]]]
+# of a table: what a row is called, its number, and its cells of the columns asked for
+Rows: TypeAlias = Iterator[tuple[str, int, list[object]]]
 
 
 class Texts(NamedTuple):
@@ -48,10 +53,29 @@ class Texts(NamedTuple):
     # of the column of ids, or names of the files in a folder of text files
     ids: list[str]
     n_left_out: int  # files of other kinds in the folder
-    columns: dict[str, list[str]]  # others that were asked for
 
 
-def read_texts(
+class TextStream(NamedTuple):
+    """Texts, which are read as they are asked for. Private."""
+
+    # a text, its id as in `Texts`, and its cells of the other columns
+    rows: Iterator[tuple[str, str | None, list[str]]]
+    n_left_out: int
+
+
+def read_texts(path: Path, **options: Any) -> Texts:
+    """All texts at once, with the options of `stream_texts`."""
+    return all_texts(stream_texts(path, **options))
+
+
+def all_texts(stream: TextStream) -> Texts:
+    """What a stream has."""
+    read = list(stream.rows)
+    ids = [of_text for _, of_text, _ in read if of_text is not None]
+    return Texts([text for text, _, _ in read], ids, stream.n_left_out)
+
+
+def stream_texts(
     path: Path,
     *,
     text_column: str = "text",
@@ -59,7 +83,7 @@ def read_texts(
     other_columns: Sequence[str] = (),
     encoding: str = "utf-8",
     separator: str | None = None,
-) -> Texts:
+) -> TextStream:
     """All texts of a file, or of a folder of files of one kind, in order of names.
 
     Ids are text without spaces around it: 7 and "7" are one. `separator` is by default
@@ -84,36 +108,45 @@ def read_texts(
             "table"
         )
     columns = [text_column] if id_column is None else [text_column, id_column]
-    columns += [column for column in other_columns if column not in columns]
-    others: dict[str, list[str]] = {column: [] for column in other_columns}
-    texts: list[str] = []
-    ids: list[str] = []
-    for file in files:
-        rows: Rows
-        if kind == "text":
-            rows = iter([(f"{file}", {text_column: _read(file, encoding).read()})])
-            name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-            ids.append(name)
-        elif kind == "Parquet":
-            rows = _rows_of_parquet(file, columns)
-        elif kind == "CSV":
-            rows = _rows_of_csv(_read(file, encoding), file, columns, separator)
+    n_own = len(columns)
+    columns += other_columns
+
+    def rows() -> Iterator[tuple[str, str | None, list[str]]]:
+        n_read = 0
+        for file in files:
+            if kind == "text":
+                name = file.relative_to(path).as_posix() if path.is_dir() else file.name
+                with _content(file, encoding) as content:
+                    yield _text(content.read(), file), name, []
+                n_read += 1
+                continue
+            for unit, number, cells in _rows(file, kind, columns, encoding, separator):
+                of_text = None
+                if id_column is not None:
+                    of_text = _id(cells[1], file, unit, number, id_column)
+                text = _text(cells[0], file, f", {unit} ", number)
+                yield text, of_text, list(map(_cell, cells[n_own:]))
+                n_read += 1
+        if not n_read:
+            raise ValueError(
+                f"{path} holds no texts: it is empty, or has a header and no rows"
+            )
+
+    return TextStream(rows(), n_left_out)
+
+
+def _rows(
+    file: Path, kind: str, columns: list[str], encoding: str, separator: str | None
+) -> Rows:
+    """The rows of a table."""
+    if kind == "Parquet":
+        yield from _rows_of_parquet(file, columns)
+        return
+    with _content(file, encoding) as content:
+        if kind == "CSV":
+            yield from _rows_of_csv(content, file, columns, separator)
         else:
-            rows = _rows_of_json(_read(file, encoding), file)
-        for where, row in rows:
-            for column in columns:
-                if column not in row:
-                    raise ValueError(_no_column(where, column, [*row], kind))
-            texts.append(_text(row[text_column], where))
-            if id_column is not None:
-                ids.append(_id(row[id_column], f"{where}, column {id_column!r}"))
-            for column, values in others.items():
-                values.append("" if row[column] is None else str(row[column]).strip())
-    if not texts:
-        raise ValueError(
-            f"{path} holds no texts: it is empty, or has a header and no rows"
-        )
-    return Texts(texts, ids, n_left_out, others)
+            yield from _rows_of_json(content, file, columns)
 
 
 def _files(path: Path) -> tuple[list[Path], str, int]:
@@ -166,11 +199,12 @@ def _kind(path: Path) -> str:
     return "" if kind == "Parquet" else kind
 
 
-def _read(path: Path, encoding: str) -> io.StringIO:
+@contextmanager
+def _content(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
     """The content of a text file. Errors quote nothing of it."""
     try:
         with opened(path) as file:
-            return io.StringIO(file.read().decode(encoding), newline="")
+            yield io.TextIOWrapper(file, encoding, newline="")
     except UnicodeError:
         raise ValueError(
             f"{path} is not encoded in {encoding.removesuffix('-sig')}; give "
@@ -178,48 +212,63 @@ def _read(path: Path, encoding: str) -> io.StringIO:
         ) from None
 
 
-def _no_column(where: str, column: str, names: list[str], kind: str) -> str:
-    """An error of a missing column, with the columns that there are."""
-    there = f"the columns are {', '.join(map(repr, names[:MOST_NAMES]))}"
-    if len(names) > MOST_NAMES:
-        there += f" and {len(names) - MOST_NAMES} more"
-    advice = ""
-    if kind == "CSV":
-        there = f"its first line must name the columns, and has {len(names)}"
-        advice = ", and see whether --separator is right"
-    return (
-        f"{where} has no column {column!r}: {there}; name columns by --text-column, "
-        f"--user-column, --by and so on{advice}"
-    )
+def _check_columns(
+    names: Collection[str], columns: list[str], kind: str, *where: object
+) -> None:
+    """Refuse a row, or a table, without a column, and name those that there are."""
+    for column in columns:
+        if column in names:
+            continue
+        there = f"the columns are {', '.join(map(repr, islice(names, MOST_NAMES)))}"
+        if len(names) > MOST_NAMES:
+            there += f" and {len(names) - MOST_NAMES} more"
+        advice = ""
+        if kind == "CSV":
+            there = f"its first line must name the columns, and has {len(names)}"
+            advice = ", and see whether --separator is right"
+        raise ValueError(
+            f"{_joined(where)} has no column {column!r}: {there}; name columns by "
+            f"options such as --text-column, --user-column or --id-column{advice}"
+        )
 
 
-def _text(value: object, where: str) -> str:
+def _text(value: object, *where: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
         raise ValueError(
-            f"{where}: {type(value).__name__} is not text; give another --text-column"
+            f"{_joined(where)}: {type(value).__name__} is not text; give another "
+            "--text-column"
         )
     if "\0" in value:
         raise ValueError(
-            f"{where} holds zero bytes; give --encoding, for instance utf-16"
+            f"{_joined(where)} holds zero bytes; give --encoding, for instance utf-16"
         )
     return value
 
 
-def _id(value: object, where: str) -> str:
+def _joined(where: Iterable[object]) -> str:
+    return "".join(map(str, where))
+
+
+def _id(value: object, path: Path, unit: str, number: int, column: str) -> str:
     """An id as text. Values that become equal are one user, which protects more."""
     text = str(value).strip() if isinstance(value, (str, int)) else ""
     if not text or isinstance(value, bool):
         raise ValueError(
-            f"{where} is empty, or no id: every text needs an id, which is text or a "
-            "whole number"
+            f"{path}, {unit} {number}, column {column!r} is empty, or no id: every "
+            "text needs an id, which is text or a whole number"
         )
     return text
 
 
+def _cell(value: object) -> str:
+    """A cell of another column, as text; empty if it is missing."""
+    return "" if value is None else str(value).strip()
+
+
 def _rows_of_csv(
-    file: io.StringIO, path: Path, columns: list[str], separator: str | None
+    file: io.TextIOWrapper, path: Path, columns: list[str], separator: str | None
 ) -> Rows:
     # characters of a cell; the default of the module is 131,072
     csv.field_size_limit(LARGEST_INTEGER)
@@ -227,47 +276,54 @@ def _rows_of_csv(
     usual = "\t" if is_tsv else ","
     first = file.readline()
     mark = first.rstrip("\r\n")
+    lines: Iterable[str] = chain([first], file)
     n_marks = int(len(mark) == len("sep=;") and mark.startswith("sep="))
     if n_marks:  # a line for Excel, which is no part of the table
         usual = mark[-1]
-    else:
-        file.seek(0)
-    reader = csv.DictReader(file, delimiter=separator or usual, strict=True)
+        lines = file
+    reader = csv.reader(lines, delimiter=separator or usual, strict=True)
     try:
-        _check_header(list(reader.fieldnames or []), path, columns)
+        header = next(reader, [])
+        _check_header(header, path, columns)
+        places: list[int] = []
         for row in reader:
-            # what DictReader makes of more, and of fewer
-            if None in row or None in row.values():
+            if not row:
+                continue
+            number = reader.line_num + n_marks
+            if len(row) != len(header):
                 raise ValueError(
-                    f"{path}, line {reader.line_num + n_marks} has more or fewer "
-                    "columns than the header; quote texts that hold the separator"
+                    f"{path}, line {number} has more or fewer columns than the header; "
+                    "quote texts that hold the separator"
                 )
-            yield f"{path}, line {reader.line_num + n_marks}", row
+            if not places:
+                _check_columns(header, columns, "CSV", path, ", line ", number)
+                places = [header.index(column) for column in columns]
+            yield "line", number, [row[place] for place in places]
     except csv.Error as error:  # its messages quote no cell
         raise ValueError(
             f"{path} is not valid CSV after line {reader.line_num + n_marks}: {error}"
         ) from None
 
 
-def _rows_of_json(file: io.StringIO, path: Path) -> Rows:
-    """The objects of an array, or those of lines."""
-    content = file.read()
-    file.seek(0)
-    if content.lstrip().startswith("["):
-        records = _json(content)
-        if not isinstance(records, list):
+def _rows_of_json(file: io.TextIOWrapper, path: Path, columns: list[str]) -> Rows:
+    """The objects of lines, or those of an array."""
+    filled = ((i, line) for i, line in enumerate(file, start=1) if line.strip())
+    first = next(filled, None)
+    if first is None:
+        return
+    unit = "line"
+    records = ((i, _json(line)) for i, line in chain([first], filled))
+    if first[1].lstrip().startswith("["):
+        array = _json(first[1] + file.read())
+        if not isinstance(array, list):
             raise ValueError(f"{path} is not a valid array of JSON")
-        named = ((f"object {i}", record) for i, record in enumerate(records, start=1))
-    else:
-        named = (
-            (f"line {i}", _json(line))
-            for i, line in enumerate(file, start=1)
-            if line.strip()
-        )
-    for place, record in named:
+        unit = "object"
+        records = ((i, record) for i, record in enumerate(array, start=1))
+    for number, record in records:
         if not isinstance(record, dict):
-            raise ValueError(f"{path}, {place} is not a JSON object")
-        yield f"{path}, {place}", record
+            raise ValueError(f"{path}, {unit} {number} is not a JSON object")
+        _check_columns(record, columns, "JSON", path, f", {unit} ", number)
+        yield unit, number, [record[column] for column in columns]
 
 
 def _json(content: str) -> object:
@@ -285,32 +341,36 @@ def _rows_of_parquet(path: Path, columns: list[str]) -> Rows:
         raise ImportError(
             f"reading {path} needs pyarrow (dplda's extra 'files')"
         ) from None
-    rows: list[dict[str, object]] = []
     left = largest_size(path)
+    number = 0
     try:
         file = parquet.ParquetFile(path)
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
         left -= sum(group.total_byte_size for group in groups)
+        names = file.schema_arrow.names
         # a cell may be as large as all that is stored, and stand in many rows: few at a
         # time
-        batches = file.iter_batches(batch_size=PARQUET_ROWS, columns=columns)
-        while left >= 0:
-            batch = next(batches, None)
-            if batch is None:
-                break
-            # a row without text is a dict, too
-            left -= batch.nbytes + sys.getsizeof({}) * batch.num_rows
-            rows += batch.to_pylist()
+        batches = file.iter_batches(
+            batch_size=PARQUET_ROWS, columns=list(dict.fromkeys(columns))
+        )
     except (OSError, ValueError):
         raise ValueError(f"{path} is not a valid Parquet file") from None
-    names = file.schema_arrow.names
     _check_header(names, path, columns)
-    for column in columns:
-        if column not in names:
-            raise ValueError(_no_column(str(path), column, names, "Parquet"))
+    _check_columns(names, columns, "Parquet", path)
     check_unpacked(left >= 0, path)
-    for number, row in enumerate(rows, start=1):
-        yield f"{path}, row {number}", row
+    while True:
+        try:
+            batch = next(batches, None)
+        except (OSError, ValueError):
+            raise ValueError(f"{path} is not a valid Parquet file") from None
+        if batch is None:
+            return
+        # a row without text is a dict, too
+        left -= batch.nbytes + sys.getsizeof({}) * batch.num_rows
+        check_unpacked(left >= 0, path)
+        for row in batch.to_pylist():
+            number += 1
+            yield "row", number, [row[column] for column in columns]
 
 
 def _check_header(header: list[str], path: Path, columns: list[str]) -> None:

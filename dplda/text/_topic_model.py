@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from dplda.core._corpus import are_shards, warn_of_coverage
 from dplda.core._pipeline import combined_guarantee
 from dplda.core._private_fit import (
     PRIVACY_CONSTRAINTS,
@@ -31,16 +34,17 @@ from dplda.core._signal import MEANING, NOT_TESTED
 from dplda.core._splitter import Splitter, forms_of, transformed
 from dplda.core._texts import each_text, only_texts
 from dplda.core._words import counter_of, language_of, letters, rule_of
+from dplda.datasets import CountShards
 from dplda.datasets._word_vectors import SOURCE, load_word_vectors
 from dplda.datasets._words import language_words
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import Plan, plan
 from dplda.document._public_prior import public_prior
 from dplda.document._sublda import SubLDA
-from dplda.leaf._calm import interruptible
+from dplda.leaf._calm import interruptible, say_progress
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
-from dplda.leaf._users import RELATIONS, charged_unit
+from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
 from dplda.privacy import split_epsilon
 from dplda.reading._displays import TopicRow, is_tested, list_topics
 from dplda.reading._topic_counts import PaidCounts, groups_of
@@ -50,6 +54,7 @@ from dplda.text._count_vectorizer import (
     OfTexts,
     PrivateCountVectorizer,
     column_of,
+    counts_of,
     warn_of_copies,
 )
 from dplda.text._counted import Counted
@@ -194,7 +199,12 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         self._assign(locals())
 
     def fit(
-        self, raw_documents: Iterable[str], y: Any = None, *, user_ids: Any = None
+        self,
+        raw_documents: Iterable[str],
+        y: Any = None,
+        *,
+        user_ids: Any = None,
+        earlier: Any = None,
     ) -> PrivateTopicModel:
         """Choose the words and find the topics.
 
@@ -211,6 +221,13 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             The user that each text comes from. All texts of a user are then what is
             protected. A single text of a user is protected with
             ``privacy_.for_part_of_unit()``.
+        earlier : PrivateTopicModel or None, default=None
+            Fitted model of other texts of the same source, such as those of last month.
+            Its words are kept, and its noisy counts are added: the result is a model of
+            both. This fit charges the topics alone. A text, which is in one of the two,
+            pays for the words and for the dearer one. A user may return, and pays for
+            both. Charge texts of both fits as disjoint parts of a ledger
+            (`Ledger.part`), and users who may return to one ledger.
 
         Returns
         -------
@@ -227,7 +244,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             each text. Nothing is charged then. Also if no word was chosen; this charge
             stands.
         """
-        self._fit(raw_documents, user_ids)
+        self._fit(raw_documents, user_ids, earlier=earlier)
         return self
 
     def fit_and_count(
@@ -286,29 +303,43 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         paid = PaidCounts(
             groups, by, levels, cross=cross, epsilon=counts_epsilon, delta=self.delta
         )
-        self._fit(raw_documents, user_ids, paid)
+        self._fit(raw_documents, user_ids, groups=paid)
         return self.counts_
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit(
-        self, raw_documents: Any, user_ids: Any, groups: PaidCounts | None = None
+        self,
+        raw_documents: Any,
+        user_ids: Any,
+        *,
+        earlier: Any = None,
+        groups: PaidCounts | None = None,
     ) -> None:
         """Choose the words, find the topics, and count them if that is asked."""
-        words, topics = self._steps()  # public
-        is_chosen = isinstance(words, PrivateCountVectorizer)
-        plan = [*(words._plan() if is_chosen else []), *topics._plan()]  # public
+        words, topics = self._steps(earlier)  # public
+        past = None if earlier is None else earlier.model_  # public
+        topics._checked_earlier(past, protected_unit(user_ids))
+        # with privacy, by this fit
+        chooses = past is None and isinstance(words, PrivateCountVectorizer)
+        plan = [*(words._plan() if chooses else []), *topics._plan()]  # public
         plan += groups.plan if groups is not None else []
         seeded = self.random_state is not None and self.epsilon != np.inf
         warn_if_seeded(type(self).__name__, seeded)
-        with charge_of(
-            self,
-            plan,
-            unit=charged_unit(user_ids),
-            seeded=seeded,
-            # of the words, of the topics, and of the counts
-            n_streams=2 if groups is None else 3,
-        ) as charge:
-            counted = checked(words, raw_documents, user_ids)  # private
+        splitter = splitter_of(words)  # public
+        texts = each_text("raw_documents", column_of(raw_documents))
+        self._say("reading texts")
+        with (
+            charge_of(
+                self,
+                plan,
+                unit=charged_unit(user_ids),
+                seeded=seeded,
+                # of the topics, of the words, and of the counts
+                n_streams=1 + chooses + (groups is not None),
+            ) as charge,
+            closing(Counted(texts, splitter, user_ids)) as counted,  # private
+        ):
+            refuse_few(words, counted)
             places = {}
             if groups is not None:
                 places = groups.places(counted.n_docs)  # private
@@ -316,17 +347,16 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             charge.begin()
             self._forget()
             self.vectorizer_ = words
-            if is_chosen:
+            if chooses:
+                self._say("choosing words")
                 words._fit_paid(counted, charge)  # public
             with interruptible():
                 self._add_public_inputs(topics)
-                counts = (
-                    words._columns(counted)
-                    if is_chosen
-                    else counted.matrix(words.vocabulary_)
-                )  # private
+                X = columns(words, counted)  # private
             try:
-                topics._fit_paid(counts, user_ids, charge)  # public
+                # shards hold the users
+                users = None if are_shards(X) else user_ids
+                topics._fit_paid(X, users, charge, earlier=past)  # public
             finally:
                 if hasattr(topics, "components_"):
                     self._publish(topics)
@@ -334,8 +364,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 seed = self.random_state
                 if seed is not None:  # larger than those of words and topics
                     seed = 2**31 + int(check_random_state(seed).randint(2**30))
+                # whole, and in the order of texts, as their groups are
+                X = counted.matrix(words.vocabulary_)  # private
                 self.counts_ = groups.release(
-                    topics, counts, places, user_ids, charge, seed
+                    topics, X, places, user_ids, charge, seed
                 )  # public
 
     def transform(self, raw_documents: Iterable[str]) -> np.ndarray:
@@ -424,8 +456,17 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _steps(self) -> tuple[CountVectorizer | PrivateCountVectorizer, DocumentLDA]:
-        """The two steps, not fitted, with their shares of the budget; all public."""
+    def _say(self, step: str) -> None:
+        if self.verbose:
+            say_progress(f"[{type(self).__name__}] {step}")
+
+    def _steps(
+        self, earlier: Any = None
+    ) -> tuple[CountVectorizer | PrivateCountVectorizer, DocumentLDA]:
+        """The two steps, with their shares of the budget; all public.
+
+        They are not fitted, but for the words of an earlier fit.
+        """
         self._validate_params()
         exactly_one(type(self).__name__, epsilon=self.epsilon)
         if self.public_texts is not None:
@@ -458,7 +499,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 "and topics together"
             )
         # whatever can be refused is refused before anything is spent
-        if isinstance(words, PrivateCountVectorizer):
+        if earlier is not None:
+            words = words_of_earlier(earlier)
+            topics._refuse_before(len(words.vocabulary_))
+        elif isinstance(words, PrivateCountVectorizer):
             words._validate_params()
             words._checked_candidates()
             topics._refuse_before(None)
@@ -648,29 +692,55 @@ def given_words(
     return counter_of(words, stop_words=stop_words)
 
 
-def checked(
-    words: CountVectorizer | PrivateCountVectorizer, raw_documents: Any, user_ids: Any
-) -> Counted:
-    """What texts hold, or an error that quotes neither text nor id."""
+def words_of_earlier(earlier: Any) -> CountVectorizer | PrivateCountVectorizer:
+    """The words that an earlier fit has chosen, or was given."""
+    if not isinstance(earlier, PrivateTopicModel) or not hasattr(earlier, "model_"):
+        raise ValueError(
+            f"earlier must be a fitted PrivateTopicModel, got {type(earlier).__name__}"
+            "; pass the model itself, not a release of it"
+        )
+    return earlier.vectorizer_
+
+
+def splitter_of(words: CountVectorizer | PrivateCountVectorizer) -> Splitter:
+    """What splits texts for a vectorizer of this module."""
     is_given = isinstance(words, CountVectorizer)
-    splitter = Splitter(words.analyzer if is_given else words._rule())
-    texts = each_text("raw_documents", column_of(raw_documents))
-    counted = Counted(texts, splitter, user_ids)
+    return Splitter(words.analyzer if is_given else words._rule())
+
+
+def refuse_few(
+    words: CountVectorizer | PrivateCountVectorizer, counted: Counted
+) -> None:
+    """Refuse texts without topics; errors quote neither text nor id."""
+    is_given = isinstance(words, CountVectorizer)
     found = counted.has_words
     if is_given:
-        found = bool(counted.matrix(words.vocabulary_).nnz)
+        found = not words.vocabulary_.keys().isdisjoint(counted.terms)
     if counted.n_docs < 2 or not found:
         known = "a word of the vocabulary" if is_given else "words"
-        got = (
-            "fewer texts" if counted.n_docs < 2 else f"texts of which none has {known}"
-        )
+        got = f"texts of which none has {known}"
+        if counted.n_docs < 2:
+            got = "fewer texts"
         raise ValueError(
             f"raw_documents must be at least two texts, of which one has {known}, got "
             f"{got}; check their column, their language, and the case of given words"
         )
-    if counted.users is not None and not counted.users.any():
+    if counted.users is not None and counted.n_units < 2:
         raise ValueError(
             "user_ids must name at least two users, got one id for all texts; pass the "
             "id of the person behind each text"
         )
-    return counted
+
+
+def columns(
+    words: CountVectorizer | PrivateCountVectorizer, counted: Counted
+) -> sp.csr_matrix | CountShards:
+    """Counts of the words, in shards if there are many; private."""
+    shards = counted.in_shards(words.vocabulary_)
+    if isinstance(words, CountVectorizer):
+        return counted.matrix(words.vocabulary_) if shards is None else shards
+    if shards is None:
+        return counts_of(words, counted)
+    known = [np.asarray(X.sum(axis=1)).ravel() for X in shards]
+    warn_of_coverage(np.concatenate(known), counted.n_tokens)
+    return shards
