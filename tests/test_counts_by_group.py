@@ -602,6 +602,18 @@ def test_a_fit_and_its_counts_are_one_charge():
         )
 
 
+def test_seeded_counts_of_a_model_without_privacy_are_marked_as_seeded():
+    texts, _, wards, _ = notes(100)
+    given = {"by": {"ward": wards}, "levels": {"ward": [*TOPICS]}}
+    ledger = Ledger(epsilon=math.inf)
+    options = {"vocabulary": WORDS, "model": SubLDA(max_iter=2), "ledger": ledger}
+    model = PrivateTopicModel(2, epsilon=math.inf, random_state=0, **options)
+    with pytest.warns(SeededNoiseWarning):
+        table = model.fit_and_count(texts, counts_epsilon=1.0, **given)
+    assert table.privacy_.seeded
+    assert [entry.seeded for entry in ledger.entries()] == [True]
+
+
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")
 def test_a_plan_says_which_table_is_too_fine(model, X):
     expected = plan(n_docs=1300, epsilon=4.0, n_components=12, groups=(9, 108))

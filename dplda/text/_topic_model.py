@@ -41,7 +41,7 @@ from dplda.leaf._calm import interruptible
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit
-from dplda.privacy import split_epsilon
+from dplda.privacy import NonPrivate, split_epsilon
 from dplda.reading._displays import TopicRow, is_tested, list_topics
 from dplda.reading._topic_counts import PaidCounts, groups_of
 from dplda.release._release import release_bytes, save_release
@@ -298,7 +298,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         is_chosen = isinstance(words, PrivateCountVectorizer)
         plan = [*(words._plan() if is_chosen else []), *topics._plan()]  # public
         plan += groups.plan if groups is not None else []
-        seeded = self.random_state is not None and self.epsilon != np.inf
+        has_noise = any(not isinstance(event, NonPrivate) for _, event in plan)
+        seeded = self.random_state is not None and has_noise
         warn_if_seeded(type(self).__name__, seeded)
         with charge_of(
             self,
