@@ -31,6 +31,7 @@ from dplda.privacy import (
     BudgetError,
     Gaussian,
     Ledger,
+    PrivacyLeakWarning,
     PrivateDataWarning,
     SeededNoiseWarning,
     epsilon_of,
@@ -251,6 +252,16 @@ def test_one_charge_covers_all_groupings(model, X, data):
     assert_allclose(capped.noise_scale, 2 * event.noise_multiplier, rtol=1e-9)
     crossed = count(model, X, data, users=True, epsilon=1.0, cross=True)
     assert_allclose(crossed.noise_scale, event.noise_multiplier, rtol=1e-9)
+
+
+def test_counts_whose_epsilon_promises_next_to_nothing_say_so(model, X, data):
+    with pytest.warns(PrivacyLeakWarning, match="epsilon=30 promises next to nothing"):
+        count(model, X, data, epsilon=30.0)
+    texts, _, wards, _ = notes(100)
+    given = {"by": {"ward": wards}, "levels": {"ward": [*TOPICS]}}
+    fit = PrivateTopicModel(2, epsilon=4.0, vocabulary=WORDS, model=SubLDA(max_iter=2))
+    with pytest.warns(PrivacyLeakWarning, match="epsilon=30 promises next to nothing"):
+        fit.fit_and_count(texts, counts_epsilon=30.0, **given)
 
 
 WRONG = {
@@ -611,6 +622,7 @@ def test_seeded_counts_of_a_model_without_privacy_are_marked_as_seeded():
     with pytest.warns(SeededNoiseWarning):
         table = model.fit_and_count(texts, counts_epsilon=1.0, **given)
     assert table.privacy_.seeded
+    assert table.privacy_.epsilon <= 1.0
     assert [entry.seeded for entry in ledger.entries()] == [True]
 
 
