@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from traceback import format_exception
 
 import numpy as np
 import pytest
@@ -196,6 +197,22 @@ def test_what_is_no_text_is_refused_alike_by_fit_and_transform(documents, messag
         with pytest.raises(ValueError, match=message) as caught:
             read(documents)
         assert SECRET not in str(caught.value)
+
+
+def codes_of(text):
+    """Words by a table of a caller, whose error quotes the word."""
+    return [{"apple": "a", "pear": "b"}[word] for word in text.split()]
+
+
+def test_errors_of_an_analyzer_quote_no_text():
+    texts = ["apple pear"] * 50
+    vectorizer = PrivateCountVectorizer(
+        epsilon=50.0, candidates=None, analyzer=codes_of
+    ).fit(texts)
+    for read in (vectorizer.transform, vectorizer.fit):
+        with pytest.raises(ValueError, match="could not be split") as caught:
+            read([*texts, SECRET])
+        assert "diagnosis" not in "".join(format_exception(caught.value))
 
 
 def unread(texts):

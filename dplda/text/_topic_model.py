@@ -45,7 +45,7 @@ from dplda.leaf._calm import interruptible, say_progress
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
-from dplda.privacy import split_epsilon
+from dplda.privacy import NonPrivate, split_epsilon
 from dplda.reading._displays import TopicRow, is_tested, list_topics
 from dplda.reading._topic_counts import PaidCounts, groups_of
 from dplda.release._release import release_bytes, save_release
@@ -323,7 +323,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         chooses = past is None and isinstance(words, PrivateCountVectorizer)
         plan = [*(words._plan() if chooses else []), *topics._plan()]  # public
         plan += groups.plan if groups is not None else []
-        seeded = self.random_state is not None and self.epsilon != np.inf
+        has_noise = any(not isinstance(event, NonPrivate) for _, event in plan)
+        seeded = self.random_state is not None and has_noise
         warn_if_seeded(type(self).__name__, seeded)
         splitter = splitter_of(words)  # public
         texts = each_text("raw_documents", column_of(raw_documents))
