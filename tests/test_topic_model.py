@@ -331,7 +331,7 @@ def test_a_wrong_parameter_of_a_step_is_refused_before_anything_is_spent(wrong):
 def test_a_refit_that_fails_shows_nothing_of_the_model_before(monkeypatch):
     model = small().fit(TEXTS)
 
-    def fails(*args):
+    def fails(*args, **options):
         raise MemoryError
 
     monkeypatch.setattr(SubLDA, "_fit_paid", fails)
