@@ -574,7 +574,9 @@ def places_of(
         return {ALL: np.zeros(n_docs, np.int64)}
     places = {}
     for name, column in by.items():
-        number = {visible_text(level): i for i, level in enumerate(levels[name])}
+        number: dict[str | None, int] = {
+            visible_text(level): i for i, level in enumerate(levels[name])
+        }
         values = as_objects(column, f"by[{name!r}]")
         if values.shape != (n_docs,):
             raise ValueError(
