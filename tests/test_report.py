@@ -137,6 +137,7 @@ def test_a_page_is_made_of_what_the_file_holds(released, X):
         "counted_as_",
         "estimator_name_",
         "n_iter_",
+        "n_units_",
         "names_",
         "parameters_",
         "privacy_",

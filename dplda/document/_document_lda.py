@@ -179,6 +179,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     prior_trust_ : float or None
         How far the topics of `prior_components` are believed, from 0 to 1: as the
         releases say. None without them.
+    n_units_ : ndarray of shape (2,)
+        Number of documents, or of users, as the noise lets it be seen, and the standard
+        deviation of this noise; NaN if noise hides it. With `earlier`, that of both
+        fits together.
     row_noise_ : ndarray of shape (n_features_in_,) or None
         Sum over topics of the noise of each word in the average of the rounds. With the
         noise of one curator the variance is 1; without noise None. See

@@ -372,8 +372,10 @@ def finish(
     noise = math.sqrt(last.variance)
     # of `row_noise`, by one curator
     of_one = math.sqrt(n_components * NOISE_VARIANCE) * noise
+    counted = last.released
     if last.earlier is not None:
         noise = math.hypot(noise, last.earlier.noise)
+        counted = counted.and_documents(last.earlier.totals)
     # The mean of a word's row is noise alone, and does not enter the average.
     std = scale * np.sqrt(1 - 1 / n_components)
     signal = float((last.totals * last.weight).mean()) / n_components
@@ -389,5 +391,6 @@ def finish(
         "signal_to_noise_": signal / noise if noise else math.inf,
         "row_noise_": row_noise,
         "prior_trust_": trust,
+        "n_units_": np.array([counted.n_units, counted.n_units_std]),
         "_instead": instead,
     }

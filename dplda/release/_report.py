@@ -93,6 +93,7 @@ def page_of(
             "n_iter": model.n_iter_,
             "parameters": {k: clean(v) for k, v in sorted(model.parameters_.items())},
         },
+        "n_units": _number(getattr(model, "n_units_", np.full(2, np.nan))),
         "counts": [_counted(table) for table in counts],
     }
     return _page(facts, model.privacy_, total, counts, hasattr(model, "weak_topics_"))
@@ -151,6 +152,13 @@ def _record(privacy: Guarantee) -> dict[str, object]:
     record = privacy.to_dict()
     del record["events"]
     return record
+
+
+def _number(value_and_std: np.ndarray) -> list[float] | None:
+    """A noisy number and its standard deviation; None if noise hides it."""
+    if np.isnan(value_and_std).any():
+        return None
+    return [float(f"{x:.4g}") for x in value_and_std]
 
 
 def _counted(table: TopicCounts) -> dict[str, object]:
@@ -382,19 +390,18 @@ def _alarms(facts: Mapping[str, Any], total: Guarantee, has_test: bool) -> Html:
     return joined(element("p", text, class_="warn", role="note") for text in said)
 
 
-def _number_of_units(counts: Sequence[TopicCounts], unit: str) -> list[Html]:
-    """How many were counted, in words, if somebody has counted."""
-    for table in counts:
-        number, error = table.total()
+def _number_of_units(
+    facts: Mapping[str, Any], counts: Sequence[TopicCounts], unit: str
+) -> list[Html]:
+    """How many were read or counted, in words, if a release says so."""
+    known = [(*table.total(), "are in the numbers below") for table in counts]
+    if facts["n_units"] is not None:
+        known.append((*facts["n_units"], "were read"))
+    for number, error, what in known:
         if not math.isnan(number):
             margin = 1.96 * error
-            return [
-                element(
-                    "p",
-                    f"About {max(number, 0):,.0f} {unit}s, plus or minus {margin:,.0f} "
-                    "(95%, noise alone), are in the numbers below.",
-                )
-            ]
+            about = f"About {max(number, 0):,.0f} {unit}s, plus or minus {margin:,.0f} "
+            return [element("p", f"{about}(95%, noise alone), {what}.")]
     return []
 
 
@@ -420,10 +427,10 @@ def _cards(
             element("p", f"{first['how much']}{whole}."),
             element(
                 "p",
-                f"Somebody who knows all other texts, and tests for one {unit}, finds "
-                "it in at most ",
-                element("b", f"{found:g} of 100"),
-                " cases. Blind guessing finds 1.",
+                "At 1% false alarms, the best attack on one "
+                f"{unit} recognizes at most ",
+                element("b", f"{found:g}%"),
+                " of those who took part. Guessing recognizes 1%.",
             ),
         ]
     missing = [
@@ -449,7 +456,7 @@ def _cards(
                 "words that occur together. This page holds those statistics and no "
                 "text.",
             ),
-            *_number_of_units(counts, unit),
+            *_number_of_units(facts, counts, unit),
             *source,
         ),
         element(
