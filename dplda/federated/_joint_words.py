@@ -7,6 +7,7 @@ several parties as any other.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from dplda.datasets import load_word_vectors
 from dplda.document._document_lda import DocumentLDA
 from dplda.federated._secure_sum import SecureSum
 from dplda.leaf._calm import interruptible
-from dplda.leaf._users import charged_unit
+from dplda.leaf._users import charged_unit, protected_unit
 from dplda.text._count_vectorizer import PrivateCountVectorizer
 from dplda.text._counted import Counted
 
@@ -38,9 +39,10 @@ def fit_words_and_topics(
     charged for both. Vectors of English words are those that dplda holds.
     """
     steps = [*words._plan(sums.shares), *topics._plan(sums.shares)]  # public
-    vectors = None
+    choice = words._choice(protected_unit(user_ids), sums)  # public
     if english_vectors:
-        vectors = load_word_vectors(words._checked_candidates())  # public
+        vectors = load_word_vectors(choice.candidates)  # public
+        choice = replace(choice, vectors=vectors)
     with charge_of(
         topics,
         steps,
@@ -51,15 +53,16 @@ def fit_words_and_topics(
     ) as charge:
         splitter = Splitter(words._rule())  # public
         counted = Counted(each_text("texts", texts), splitter, user_ids)  # private
+        totals = words._count(counted, choice)  # private
         start = sums.begin()  # public
         charge.begin()
-        words._fit_paid(counted, charge, sums, vectors)  # public
+        words._choose(totals, choice, charge)  # public
         if sums.keep is not None:
             sums.keep()
         with interruptible():
             counts = words._columns(counted)  # private
-            if vectors is not None:
-                place = {word: i for i, word in enumerate(words._checked_candidates())}
+            if english_vectors:
+                place = {word: i for i, word in enumerate(choice.candidates)}
                 chosen = np.array([place[word] for word in words.vocabulary_])
                 topics.set_params(word_vectors=vectors[chosen])
         topics._fit_paid(counts, user_ids, charge, sums, start)  # public

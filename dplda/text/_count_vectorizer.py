@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -268,7 +268,7 @@ class PrivateCountVectorizer(
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit(self, documents: Iterable[Any], user_ids: Any = None) -> Counted:
         """Choose the vocabulary, and return what was counted; private."""
-        choice = self._choice(user_ids, ALONE)
+        choice = self._choice(protected_unit(user_ids), ALONE)  # public
         seeded = choice.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and self.epsilon != math.inf)
         with charge_of(
@@ -286,37 +286,28 @@ class PrivateCountVectorizer(
             self._choose(counts, choice, charge)
         return counted
 
-    def _fit_paid(
-        self,
-        counted: Counted,
-        charge: Charge,
-        sums: Sums = ALONE,
-        vectors: np.ndarray | None = None,
-    ) -> None:
-        """Choose the vocabulary, as a step whose price a charge has paid.
-
-        Public `vectors` say what the candidates mean, if they are given as a list.
-        """
-        choice = self._choice(counted.users, sums)
-        if vectors is not None:
-            choice = replace(choice, vectors=vectors)
-        self._choose(self._count(counted, choice), choice, charge)
-
-    def _choice(self, user_ids: Any, sums: Sums) -> Choice:
-        """What a call fixes before it reads texts."""
+    def _choice(self, unit: str, sums: Sums) -> Choice:
+        """What a call fixes before it reads texts; refuses a call without a word."""
         exactly_one(type(self).__name__, epsilon=self.epsilon)
         splitter = Splitter(self._rule())  # public
         candidates = self._checked_candidates()  # public
+        if not (candidates or self.discover):
+            raise ValueError(
+                "candidates must hold a word that texts can have, because with "
+                "discover=False no other is chosen; give a list of words, or "
+                "discover=True"
+            )
         streams = Streams.from_random_state(self.random_state)  # secret
         vectors = None  # public
         if isinstance(self.candidates, str) and self.candidates == "en" and candidates:
             vectors = load_word_vectors(candidates)
-        unit = protected_unit(user_ids)
         selection = self._selection(sums.shares)
         return Choice(unit, splitter, candidates, vectors, selection, streams, sums)
 
     def _choose(self, counts: Counts, choice: Choice, charge: Charge) -> None:
         """Release words with their weights, and set the fitted attributes.
+
+        A charge has paid for it, and has begun.
 
         The attributes are there from the moment of the release on. What comes then may
         be ended: it only ranks the words better.
@@ -329,13 +320,12 @@ class PrivateCountVectorizer(
         # `failure.delta`, all together.
         found, weights = selection.release(counts, curator)  # public
         heaviest = np.argsort(-weights, kind="stable")[: self.max_features]
-        if len(found):
-            self._set_words(found, weights, heaviest, choice, guarantee)
         if not len(found):
             raise ValueError(
                 "no word passed the threshold, and the charge stands; use more "
                 "documents, a larger epsilon, or a public list of words as candidates"
             )
+        self._set_words(found, weights, heaviest, choice, guarantee)
         with interruptible():
             best = best_terms(
                 found,
@@ -448,9 +438,7 @@ class PrivateCountVectorizer(
 
     def _columns(self, counted: Counted) -> sp.csr_matrix:
         """What `transform` makes of texts that were counted; private."""
-        X = counted.matrix(self.vocabulary_)
-        warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
-        return X
+        return columns_of(counted, self.vocabulary_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -534,6 +522,13 @@ class PrivateCountVectorizer(
     def _count(self, counted: Counted, choice: Choice) -> Counts:
         """Weights of the distinct words of each unit; private."""
         return choice.selection.count(counted, choice.candidates, choice.streams)
+
+
+def columns_of(counted: Counted, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
+    """Counts of the words of a vocabulary, with a word on how few it has. Private."""
+    X = counted.matrix(vocabulary)
+    warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
+    return X
 
 
 def column_of(raw_documents: Any, name: str = "raw_documents") -> Iterable[Any]:
