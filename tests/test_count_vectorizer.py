@@ -149,8 +149,11 @@ def test_vocabulary_and_model_share_a_ledger():
             "token_pattern must be a regular expression .* got '\\('",
         ),
         ({"stop_words": "german"}, "stop list: german"),
+        ({"candidates": [], "discover": False}, "must hold a word"),
+        ({"candidates": ["Heart!"], "discover": False}, "must hold a word"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:1 of 1 candidates cannot occur")
 def test_wrong_parameters_are_refused_before_anything_is_charged(parameters, message):
     with pytest.warns(UserWarning, match="2 of 3 candidates .* 'Apple'"):
         PrivateCountVectorizer(epsilon=1.0, candidates=["Apple", "x", "date"]).fit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -397,16 +397,25 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             public = self._checked_inputs(documents.n_words, job, past)  # public
             self._learn(documents, job, charge, start or job.streams, public, past)
 
-    def _refuse_before(self, n_words: int | None) -> None:
-        """Refuse what `_fit_paid` would; `n_words` if the words are given."""
+    def _refuse_before(self, n_words: int, *, is_chosen: bool) -> None:
+        """Refuse what `_fit_paid` would, of words that are given, or of at most so many
+        that will be chosen.
+        """
         self._validate_params()
-        if n_words is not None:
+        self._check_size(self._plan(), n_words)
+        if not is_chosen:
             public_tables(self, n_words)
         elif self.prior_components is not None:
             raise ValueError(
                 "prior_components has a column for each word, and the words are not "
                 "chosen yet: give public_texts, or a list of words as vocabulary"
             )
+
+    def _check_size(self, plan: Sequence[Step], n_words: int) -> None:
+        """Refuse a plan whose noise takes more random words than a charge counts."""
+        # of the totals, the number of documents and that of words are released, too
+        n_counts = n_words * int(self.n_components)
+        check_words(plan, {TOTALS: n_words + 2, COUNTS: n_counts})
 
     def _job(
         self,
@@ -485,8 +494,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 f"earlier was fitted to {len(past._released.weight)} words, and X has "
                 f"{n_words}; use one vocabulary for both"
             )
-        n_components = int(self.n_components)
-        check_words(job.plan, {TOTALS: n_words + 2, COUNTS: n_words * n_components})
+        self._check_size(job.plan, n_words)
         if self.expected_n_docs is not None and not job.budget.exact:
             warn_of_size(
                 job.budget.noise, self.expected_n_docs, self.n_components, self.delta
