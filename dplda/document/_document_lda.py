@@ -94,7 +94,9 @@ from dplda.privacy._sums import ALONE, Shares, Sums
 
 # `doc_topic_prior` of the rounds; a larger one makes the topics alike
 IN_ROUNDS = 0.1
-SHORT = 2.0  # that of a document with one word, after the fit
+# That of a document with one word, after the fit; none: noisy topics of four words are
+# worse than word totals, 2: good topics lose 3 to 5% (docs/decisions.md, 29).
+SHORT = 1.0
 HARDLY = 0.1  # trust below which a fit warns
 TOTALS_AGAIN = "share of rounds for word totals"
 
@@ -166,7 +168,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     ----------
     doc_topic_prior_ : float
         `doc_topic_prior` of the documents that are transformed or scored. By default it
-        is 0.1, or 2 over the mean number of different words in a document if that is
+        is 0.1, or 1 over the mean number of different words in a document if that is
         larger: few words say little of the topics. The mean is about that of the
         training documents, as far as the releases say.
     components_std_ : ndarray of shape (n_features_in_,)
