@@ -153,7 +153,7 @@ def test_each_block_of_the_path_runs_in_a_new_interpreter(tmp_path):
             command = [sys.executable, "-W", "error::SyntaxWarning", "-c", code]
             ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
             assert ran.returncode == 0, f"{page}\n{code}\n{ran.stderr}"
-    assert {"topics.dplda", "topics.html", "february.dplda"} <= {*os.listdir(tmp_path)}
+    assert {"topics.dplda", "topics.html", "2026-02.dplda"} <= {*os.listdir(tmp_path)}
 
 
 README = ROOT / "README.md"
