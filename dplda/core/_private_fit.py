@@ -535,14 +535,14 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
     )
 
 
-def noise_of_sum(epsilon: float, delta: float) -> Any:
+def noise_of_sum(epsilon: float, delta: float, name: str = "epsilon") -> Any:
     """The noise of one sum that costs `epsilon` at `delta`, both checked.
 
-    An `epsilon` above 20 warns.
+    An `epsilon` above 20 warns. `name` is that of its parameter.
     """
     check_delta(delta, SMALLEST_DELTA)
     if epsilon != math.inf:
-        check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+        check_number(name, epsilon, 0.0, 1e9, closed="right")
         warn_if_nominal(epsilon)
     return gaussian_noise(epsilon, None, delta)
 
