@@ -6,7 +6,8 @@ import dataclasses
 import html
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from inspect import cleandoc
 from numbers import Integral, Real
 from os import PathLike
@@ -357,6 +358,24 @@ def charge_of(
         seeded=seeded,
         total_variation=n_streams * sums.shares.total_variation,
     )
+
+
+@contextmanager
+def columns_kept(estimator: BaseEstimator, charge: Charge) -> Iterator[None]:
+    """Leave a fitted model its columns if a further fit is refused before the charge.
+
+    Reading the data names the columns, and may be refused after that.
+    """
+    names = ("feature_names_in_", "n_features_in_")
+    before = {name: vars(estimator)[name] for name in names if name in vars(estimator)}
+    try:
+        yield
+    except BaseException:
+        if not charge.has_begun:
+            for name in names:
+                vars(estimator).pop(name, None)
+            vars(estimator).update(before)
+        raise
 
 
 def make_guarantee(
