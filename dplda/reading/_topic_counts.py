@@ -11,7 +11,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, overload
 
@@ -48,7 +48,7 @@ from dplda.privacy import (
 from dplda.privacy._charge import Charge, Step
 from dplda.privacy._streams import Streams
 from dplda.release._released_model import ReleasedModel
-from dplda.release._topic_counts import TopicCounts, digest_of
+from dplda.release._topic_counts import OWN_SEED, TopicCounts, digest_of
 
 MOST_CELLS = 50_000  # of all tables together: more is a mistake, or noise
 ALL = ""  # the one group of a count without groups
@@ -450,6 +450,9 @@ class PaidCounts:
         guarantee = guarantee_of_sum(
             self._mechanism, charge, step, groups.norm, self._delta, unit
         )
+        if charge.seeded:
+            provenance = (*guarantee.provenance, OWN_SEED)
+            guarantee = replace(guarantee, provenance=provenance)
         streams = Streams.from_random_state(random_state)  # secret
         released = release_total(
             total, self._mechanism, charge, streams, step, groups.norm

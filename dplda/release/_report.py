@@ -27,7 +27,7 @@ from dplda.core._signal import MEANING, NOT_TESTED, standing_words
 from dplda.leaf._checks import check_integer
 from dplda.privacy import Guarantee, epsilon_of
 from dplda.privacy._card import NOT_COVERED, first_rows, other_rows
-from dplda.release._topic_counts import TopicCounts
+from dplda.release._topic_counts import OWN_SEED, TopicCounts
 
 N_WORDS, N_SHOWN, N_LISTED = 40, 15, 8  # of a topic: in the page, in a table, in a row
 WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the relevance by which words are kept
@@ -162,7 +162,10 @@ def total_of(privacy: Guarantee, counts: Sequence[TopicCounts]) -> Guarantee:
     distance = math.fsum(own for _, own in paid)
     delta = max(part.delta for part in parts)
     epsilon = epsilon_of(events, delta, total_variation=distance)
-    if sum(part.seeded for part in parts) > 1:  # equal seeds, whose noise cancels
+    # equal seeds, whose noise cancels; the counts of the fit itself have another one
+    with_fit = [table for table in counts if OWN_SEED in table.privacy_.provenance]
+    n_seeds = sum(part.seeded for part in parts)
+    if n_seeds - (privacy.seeded and len(with_fit) == 1) > 1:
         epsilon = math.inf
     assumptions = [each for part in parts for each in part.assumptions]
     return dataclasses.replace(
@@ -509,6 +512,11 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
     if table.soft:
         how = "in shares, for all of its topics"
     divided = f" A {unit} with several texts is divided among them."
+    if by in table.most_groups:
+        divided = (
+            f" A {unit} counts as one in each of at most {table.most_groups[by]} "
+            f"groups of this table, divided among the {unit}'s texts of the group."
+        )
     said = [
         f"Number of {unit}s by topic. A text counts {how}."
         f"{divided if unit != 'document' else ''}",
@@ -520,11 +528,6 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
         "than noise explains (5% for all together); the others are gray.",
         "All charts of this section have one scale.",
     ]
-    if by in table.most_groups:
-        said.append(
-            f"Each {unit} is counted in at most {table.most_groups[by]} groups of this "
-            "table."
-        )
     if len(drawn) < len(shown):
         said.append(f"The charts are those of the {len(drawn)} largest topics.")
     warning = Html()
@@ -645,8 +648,14 @@ def _alarms(facts: Mapping[str, Any], total: Guarantee, has_test: bool) -> Html:
     return joined(element("p", text, class_="warn", role="note") for text in said)
 
 
-def _number_of_units(counts: Sequence[TopicCounts], unit: str) -> list[Html]:
-    """How many were counted, in words, if somebody has counted."""
+def _number_of_units(
+    counts: Sequence[TopicCounts], unit: str, *, is_shown: bool
+) -> list[Html]:
+    """How many were counted, in words, if somebody has counted.
+
+    The page shows counts of topics that it shows.
+    """
+    where = "in the numbers below" if is_shown else "that was counted"
     for table in counts:
         number, error = table.total()
         if not math.isnan(number):
@@ -655,7 +664,7 @@ def _number_of_units(counts: Sequence[TopicCounts], unit: str) -> list[Html]:
                 element(
                     "p",
                     f"About {max(number, 0):,.0f} {unit}s, plus or minus {margin:,.0f} "
-                    "(95%, noise alone), have a text in the numbers below.",
+                    f"(95%, noise alone), have a text {where}.",
                 )
             ]
     return []
@@ -712,7 +721,7 @@ def _cards(
                 "words that occur together. This page holds those statistics and no "
                 "text.",
             ),
-            *_number_of_units(counts, unit),
+            *_number_of_units(counts, unit, is_shown=n_shown > 0),
             *source,
         ),
         element(
@@ -784,7 +793,7 @@ def _topics(facts: Mapping[str, Any], total: Guarantee) -> Html:
         "noise is only a part of its error, and an interval of the noise alone would "
         "be far too short."
     )
-    if facts["counts"]:
+    if facts["counts"] and shown:
         said += f" The numbers of {clean(total.unit)}s below have one."
     said += " Names are the first words that stand out of the noise."
     if any(topic["named"] for topic in topics):
