@@ -347,16 +347,18 @@ def test_the_group_of_a_document_is_its_own_whatever_the_others_are(
     """One document with a group of its own moves no other, or all are refused."""
     others = [1, 2**53] * (N_DOCS // 2 - 1) + [1]
     given = {"levels": {"n": [1, 2, 2**53]}, "epsilon": 1.0}
-    sums = []
+    sums, refused = [], []
     for last in (VALUES[value], 3):
         ledger = Ledger(epsilon=2.0)
         call = {"by": {"n": column([*others, last])}, "ledger": ledger, **given}
         try:
             sums.append(fit_watched(lambda X, c=call: count(model, X, c, **c), X)[1])
         except ValueError as error:
-            assert "must hold texts or integers, got values of type" in str(error)
-            assert "9007199254740992" not in str(error)
-            assert ledger.epsilon_spent == 0
+            refused.append((str(error), ledger.epsilon_spent))
+    for message, spent in refused:
+        assert "must hold texts or integers, got values of type" in message
+        assert "9007199254740992" not in message
+        assert spent == 0
     assert sums  # without the value, they are counted
     if len(sums) == 2:
         (one,), (other,) = (each.steps for each in sums)
@@ -384,6 +386,43 @@ def test_groups_that_look_the_same_are_one_group(model, X):
     assert table.counts["city"].sum() == (np.arange(N_DOCS) % 11 > 0).sum()
     with pytest.raises(ValueError, match="more than once"):
         private_topic_counts(model, X, levels={"city": forms}, **given)
+
+
+def test_levels_that_can_be_read_once_are_read_once(model, X, data):
+    exact = count(model, X, data).counts
+    levels = {name: iter(groups) for name, groups in data["levels"].items()}
+    for name, counts in count(model, X, data, levels=levels).counts.items():
+        assert_array_equal(counts, exact[name])
+
+
+def test_combinations_of_groups_with_one_name_are_refused(model, X):
+    by = {"a": ["x, y"] * N_DOCS, "b": ["z"] * N_DOCS}
+    levels = {"a": ["x, y", "x"], "b": ["z", "y, z"]}
+    ledger = Ledger()
+    options = {"epsilon": 1.0, "cross": True, "ledger": ledger}
+    with pytest.raises(ValueError, match="two combinations .* 'x, y, z'"):
+        private_topic_counts(model, X, by=by, levels=levels, **options)
+    assert ledger.entries() == []
+
+
+def test_a_wrong_epsilon_of_counts_is_named():
+    fit = PrivateTopicModel(2, epsilon=4.0, vocabulary=WORDS)
+    given = {"by": {"ward": ["a", "b"]}, "levels": {"ward": ["a", "b"]}}
+    with pytest.raises(ValueError, match="counts_epsilon"):
+        fit.fit_and_count(["police party", "house"], counts_epsilon=0.0, **given)
+
+
+def test_an_automatic_number_of_topics_warns_once():
+    texts, _, wards, _ = notes(100)
+    fit = PrivateTopicModel(
+        "auto", epsilon=4.0, vocabulary=[*WORDS, "Signs!"], expected_n_docs=100
+    )
+    given = {"by": {"ward": wards}, "levels": {"ward": [*TOPICS]}}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        table = fit.fit_and_count(texts, counts_epsilon=1.0, **given)
+    assert table.counts["ward"].shape == (2, len(fit.components_))
+    assert sum("cannot occur" in str(each.message) for each in said) == 1
 
 
 # ---- the released table --------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Enumerations of noisy scores: contributions of units, and their bounds."""
+"""Contributions of units to noisy scores, and to counts: their bounds and sizes."""
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from dplda.datasets import make_topic_corpus
 from dplda.leaf._users import number_users
 from dplda.reading._noisy_score import NORM, TOKEN_WEIGHT, _ratio, contributions
+from dplda.reading._topic_counts import groups_of
 
 X = make_topic_corpus(120, 40, 4, doc_length=60, random_state=0).data
 
@@ -31,6 +32,10 @@ class Model(BaseEstimator):
 
     def __sklearn_is_fitted__(self):
         return True
+
+
+class Fitted(Model):
+    n_jobs = None
 
 
 counts = arrays.arrays(
@@ -78,3 +83,13 @@ def test_the_standard_error_is_the_spread_of_the_noise():
     )
     assert np.mean(gains) == pytest.approx(300 / (1200 / 0.6), abs=2e-3)
     assert np.std(gains) == pytest.approx(np.mean(errors), rel=0.05)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_document_of_one_topic_takes_one_cell_of_a_table(soft):
+    by = {"ward": ["a", "b"] * 60, "month": ["c"] * 120}
+    levels = {"ward": ["a", "b"], "month": ["c", "d"]}
+    groups = groups_of(by, levels, 4, soft=soft)
+    rows = groups.rows(Fitted(), sp.csr_array(X), groups.places(by, 120), None)
+    assert rows.nnz == 120 * 2 * (4 if soft else 1)
+    np.testing.assert_allclose(rows.sum(axis=1), 2.0, rtol=1e-6)

@@ -31,6 +31,7 @@ from dplda.__main__ import main
 from dplda.datasets import load_wordnet_glosses, make_topic_corpus
 from dplda.displays import report
 from dplda.privacy import epsilon_of
+from dplda.release._report import total_of
 
 V, K = 60, 4
 HOSTILE = [
@@ -246,6 +247,46 @@ def test_weak_topics_stand_at_the_end_and_are_not_counted(released, X):
     numbers = page[page.index('class="num"') :]
     rows = re.findall('<tr><th scope="row">(\\d) ', numbers)
     assert rows == ["1", "2", "0"]
+
+
+def test_a_page_without_a_shown_topic_speaks_of_no_numbers_below(released, X):
+    nothing = copy.copy(released)
+    nothing.weak_topics_ = np.full(K, True)
+    text = said(report(nothing, counts=[counted(released, X)]))
+    assert "below" not in text
+    assert "have a text that was counted" in text
+    assert "in the numbers below" in said(report(released, counts=[counted(released, X)]))
+
+
+def test_a_page_says_what_a_user_counts_as_at_most(released, X):
+    users = np.arange(X.shape[0]) // 2
+    model = SubLDA(K, epsilon=4.0, max_iter=2).fit(X, user_ids=users)
+    table = counted(model, X, user_ids=users, most_groups={"ward": 2})
+    model = copy.copy(released)
+    model.privacy_ = dataclasses.replace(
+        released.privacy_, unit="user", relation=table.privacy_.relation
+    )
+    table = dataclasses.replace(table, counted_as=released.counted_as_)
+    text = said(report(model, counts=[table]))
+    assert "counts as one in each of at most 2 groups" in text
+    assert "with several texts is divided among them" not in text
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_a_page_adds_up_seeded_counts_of_the_fit_itself():
+    """Their seeds differ. Those of a later count may be equal."""
+    texts = ["apple pear", "plum fig", "apple fig"] * 60
+    model = PrivateTopicModel(
+        2, epsilon=4.0, vocabulary=["apple", "fig", "pear", "plum"], random_state=0
+    ).set_params(model=SubLDA(max_iter=2))
+    given = {"by": {"day": ["a", "b"] * 90}, "levels": {"day": ["a", "b"]}}
+    own = model.fit_and_count(texts, counts_epsilon=1.0, **given)
+    later = private_topic_counts(model, texts, epsilon=1.0, random_state=0, **given)
+    events = [*model.privacy_.events, *own.privacy_.events]
+    epsilon = total_of(model.privacy_, [own]).epsilon
+    assert epsilon == pytest.approx(epsilon_of(events, 1e-6), rel=1e-6)
+    for several in ([later], [own, later], [own, own]):
+        assert total_of(model.privacy_, several).epsilon == math.inf
 
 
 def test_words_in_the_noise_are_marked_and_name_no_topic(released):

@@ -6,7 +6,8 @@ import dataclasses
 import html
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from inspect import cleandoc
 from numbers import Integral, Real
 from os import PathLike
@@ -359,6 +360,24 @@ def charge_of(
     )
 
 
+@contextmanager
+def columns_kept(estimator: BaseEstimator, charge: Charge) -> Iterator[None]:
+    """Leave a fitted model its columns if a further fit is refused before the charge.
+
+    Reading the data names the columns, and may be refused after that.
+    """
+    names = ("feature_names_in_", "n_features_in_")
+    before = {name: vars(estimator)[name] for name in names if name in vars(estimator)}
+    try:
+        yield
+    except BaseException:
+        if not charge.has_begun:
+            for name in names:
+                vars(estimator).pop(name, None)
+            vars(estimator).update(before)
+        raise
+
+
 def make_guarantee(
     events: Iterable[Event],
     *,
@@ -535,14 +554,14 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
     )
 
 
-def noise_of_sum(epsilon: float, delta: float) -> Any:
+def noise_of_sum(epsilon: float, delta: float, name: str = "epsilon") -> Any:
     """The noise of one sum that costs `epsilon` at `delta`, both checked.
 
-    An `epsilon` above 20 warns.
+    An `epsilon` above 20 warns. `name` is that of its parameter.
     """
     check_delta(delta, SMALLEST_DELTA)
     if epsilon != math.inf:
-        check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+        check_number(name, epsilon, 0.0, 1e9, closed="right")
         warn_if_nominal(epsilon)
     return gaussian_noise(epsilon, None, delta)
 

@@ -32,6 +32,7 @@ from dplda.core._private_fit import (
     Promise,
     charge_of,
     check_paid,
+    columns_kept,
     cut_short,
     exactly_one,
     guarantee_of_both,
@@ -366,6 +367,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         job = self._job(unit, n_rounds=n_rounds, paid=paid, sums=sums)
         with (
             self._charge(job, user_ids) as charge,
+            columns_kept(self, charge),
             closing(self._documents(X, user_ids, reset=True)) as documents,  # private
         ):
             public = self._checked_inputs(documents.n_words, job, past)  # public

@@ -166,6 +166,11 @@ class Charge:
             self._ledger.begin_release(self._entry)
         self._has_begun = True
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it is spent."""
+        return self._has_begun
+
     def claim(self, plan: tuple[Step, ...]) -> None:
         """Hand the next steps of the plan to a curator, who releases them once.
 

@@ -11,7 +11,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, overload
 
@@ -48,7 +48,7 @@ from dplda.privacy import (
 from dplda.privacy._charge import Charge, Step
 from dplda.privacy._streams import Streams
 from dplda.release._released_model import ReleasedModel
-from dplda.release._topic_counts import TopicCounts, digest_of
+from dplda.release._topic_counts import OWN_SEED, TopicCounts, digest_of
 
 MOST_CELLS = 50_000  # of all tables together: more is a mistake, or noise
 ALL = ""  # the one group of a count without groups
@@ -62,7 +62,9 @@ class Groups:
     Parameters
     ----------
     levels : dict of str to tuple of str
-        The groups of each grouping.
+        The groups of each grouping, which are crossed already.
+    columns : dict of str to tuple of str
+        The groups of each column, as they were given.
     soft : bool
         Whether a document is divided among the topics by its weights.
     most : dict of str to int
@@ -71,6 +73,7 @@ class Groups:
     """
 
     levels: Mapping[str, tuple[str, ...]]
+    columns: Mapping[str, tuple[str, ...]]
     soft: bool
     most: Mapping[str, int]
 
@@ -89,6 +92,47 @@ class Groups:
             return "number of documents in each topic"
         return f"number of documents in each topic, by {' and '.join(self.levels)}"
 
+    def places(
+        self, by: Mapping[str, Any] | None, n_docs: int
+    ) -> dict[str, np.ndarray]:
+        """Numbers of the documents' groups, -1 for those of none. Private.
+
+        Errors quote no group.
+        """
+        if by is None:
+            return {ALL: np.zeros(n_docs, np.int64)}
+        places = {}
+        for name, levels in self.columns.items():
+            number: dict[str | None, int] = {level: i for i, level in enumerate(levels)}
+            values = as_objects(by[name], f"by[{name!r}]")
+            if values.shape != (n_docs,):
+                raise ValueError(
+                    f"by[{name!r}] must have one group for each document, got "
+                    + (
+                        "more or fewer"
+                        if values.ndim == 1
+                        else f"{values.ndim} dimensions"
+                    )
+                )
+            # int64, whatever small integers a caller's codes are
+            places[name] = np.array(
+                [number.get(text, -1) for text in _group_texts(name, values)], np.int64
+            )
+        known = np.all([place >= 0 for place in places.values()], axis=0)
+        n_unknown = n_docs - int(known.sum())
+        if n_unknown:
+            warn_user(
+                f"{n_unknown} documents have a group that is not in levels, and are "
+                "counted nowhere (not for release)",
+                PrivateDataWarning,
+            )
+        if [*self.levels] == [*self.columns]:
+            return places
+        sizes = [*map(len, self.columns.values())]
+        cells = np.where(known, [*places.values()], 0)
+        (crossed,) = self.levels
+        return {crossed: np.where(known, np.ravel_multi_index(tuple(cells), sizes), -1)}
+
     def rows(
         self,
         model: BaseLDA,
@@ -105,10 +149,10 @@ class Groups:
             counted, model.components_, model.doc_topic_prior_, model.n_jobs
         )  # private
         n_docs, n_topics = weights.shape
-        if not self.soft:
-            largest = weights.argmax(axis=1)
-            weights = np.zeros(weights.shape)
-            weights[np.arange(n_docs), largest] = 1.0
+        topics = np.broadcast_to(np.arange(n_topics), weights.shape)
+        if not self.soft:  # one cell of a document, and not one of each topic
+            topics = weights.argmax(axis=1)[:, None]
+            weights = np.ones((n_docs, 1))
         counts = np.diff(counted.indptr) > 0  # private
         for place in places.values():
             counts &= place >= 0
@@ -118,12 +162,12 @@ class Groups:
         for by, place in zip(self.levels, places.values()):
             group = np.where(counts, place, 0).astype(np.int64)
             share = _shares(users, group, counts, self.most.get(by))  # private
-            cells = group[:, None] * n_topics + np.arange(n_topics)
+            cells = group[:, None] * n_topics + topics
             of_docs = sp.csr_array(
                 (
                     (share[:, None] * weights).ravel(),
                     cells.ravel(),
-                    np.arange(n_docs + 1) * n_topics,
+                    np.arange(n_docs + 1) * topics.shape[1],
                 ),
                 shape=(n_docs, len(self.levels[by]) * n_topics),
             )
@@ -334,7 +378,7 @@ def private_topic_counts(
         counted = counts_of(model, topics, X)  # private
         n_docs = counted.shape[0]
         users = number_users(user_ids, n_docs)  # private
-        places = places_of(by, levels, n_docs, cross=cross)  # private
+        places = groups.places(by, n_docs)  # private
         return groups.rows(topics, counted, places, users)
 
     released, guarantee = release_sum(
@@ -361,7 +405,7 @@ class PaidCounts:
     ----------
     groups : Groups
         What is counted.
-    by, levels, cross : object
+    by : dict
         As in `private_topic_counts`.
     epsilon, delta : float
         The cost of the counts.
@@ -371,17 +415,14 @@ class PaidCounts:
         self,
         groups: Groups,
         by: Mapping[str, Any],
-        levels: Mapping[str, Sequence[str]],
         *,
-        cross: bool,
         epsilon: float,
         delta: float,
     ) -> None:
         self._groups = groups
-        self._given = by, levels
-        self._cross = cross
+        self._by = by
         self._delta = delta
-        self._mechanism = noise_of_sum(epsilon, delta)  # public
+        self._mechanism = noise_of_sum(epsilon, delta, "counts_epsilon")  # public
 
     @property
     def plan(self) -> list[Step]:
@@ -390,8 +431,7 @@ class PaidCounts:
 
     def places(self, n_docs: int) -> dict[str, np.ndarray]:
         """The groups of documents, checked. Private."""
-        by, levels = self._given
-        return places_of(by, levels, n_docs, cross=self._cross)
+        return self._groups.places(self._by, n_docs)
 
     def release(
         self,
@@ -412,6 +452,9 @@ class PaidCounts:
         guarantee = guarantee_of_sum(
             self._mechanism, charge, step, groups.norm, self._delta, unit
         )
+        if charge.seeded:
+            provenance = (*guarantee.provenance, OWN_SEED)
+            guarantee = replace(guarantee, provenance=provenance)
         streams = Streams.from_random_state(random_state)  # secret
         released = release_total(
             total, self._mechanism, charge, streams, step, groups.norm
@@ -476,7 +519,7 @@ def groups_of(
             raise ValueError(
                 "levels, cross and most_groups need by: the group of each document"
             )
-        return Groups({ALL: (ALL,)}, soft, {})
+        return Groups({ALL: (ALL,)}, {}, soft, {})
     if not isinstance(by, Mapping) or not by:
         raise TypeError(
             'by must be a dict of groupings, such as {"ward": wards}, got '
@@ -506,11 +549,17 @@ def groups_of(
             f"the tables would have {n_cells} numbers of {n_topics} topics, at most "
             f"{MOST_CELLS} are released; take fewer groups"
         )
+    crossed = checked
     if cross:
-        checked = {
-            " and ".join(checked): tuple(map(", ".join, product(*checked.values())))
-        }
-    return Groups(checked, soft, most)
+        names = tuple(map(", ".join, product(*checked.values())))
+        twice = [name for name, n in Counter(names).items() if n > 1]
+        if twice:
+            raise ValueError(
+                f"two combinations of groups have the name {twice[0]!r}; take groups "
+                "without a comma"
+            )
+        crossed = {" and ".join(checked): names}
+    return Groups(crossed, checked, soft, most)
 
 
 def _checked_levels(name: object, levels: Any) -> tuple[str, ...]:
@@ -557,46 +606,3 @@ def _group_texts(name: str, values: np.ndarray) -> list[str | None]:
             "and dates with .dt.strftime"
         )
     return [visible_text(value) if is_label(value) else None for value in values]
-
-
-def places_of(
-    by: Mapping[str, Any] | None,
-    levels: Mapping[str, Sequence[str]] | None,
-    n_docs: int,
-    *,
-    cross: bool = False,
-) -> dict[str, np.ndarray]:
-    """Numbers of the documents' groups, -1 for those of none. Private.
-
-    Errors quote no group.
-    """
-    if by is None or levels is None:
-        return {ALL: np.zeros(n_docs, np.int64)}
-    places = {}
-    for name, column in by.items():
-        number: dict[str | None, int] = {
-            visible_text(level): i for i, level in enumerate(levels[name])
-        }
-        values = as_objects(column, f"by[{name!r}]")
-        if values.shape != (n_docs,):
-            raise ValueError(
-                f"by[{name!r}] must have one group for each document, got "
-                + ("more or fewer" if values.ndim == 1 else f"{values.ndim} dimensions")
-            )
-        # int64, whatever small integers a caller's codes are
-        places[name] = np.array(
-            [number.get(text, -1) for text in _group_texts(name, values)], np.int64
-        )
-    n_unknown = int(np.any([place < 0 for place in places.values()], axis=0).sum())
-    if n_unknown:
-        warn_user(
-            f"{n_unknown} documents have a group that is not in levels, and are "
-            "counted nowhere (not for release)",
-            PrivateDataWarning,
-        )
-    if not cross:
-        return places
-    known = np.all([place >= 0 for place in places.values()], axis=0)
-    sizes = [len(levels[name]) for name in places]
-    cells = np.where(known, [*places.values()], 0)
-    return {"": np.where(known, np.ravel_multi_index(tuple(cells), sizes), -1)}

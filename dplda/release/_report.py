@@ -37,7 +37,7 @@ from dplda.release._markup import (
     percent,
     table_of,
 )
-from dplda.release._topic_counts import TopicCounts
+from dplda.release._topic_counts import OWN_SEED, TopicCounts
 
 N_WORDS, N_SHOWN, N_LISTED = 40, 15, 8  # of a topic: in the page, in a table, in a row
 WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the relevance by which words are kept
@@ -128,7 +128,10 @@ def total_of(privacy: Guarantee, counts: Sequence[TopicCounts]) -> Guarantee:
     distance = math.fsum(own for _, own in paid)
     delta = max(part.delta for part in parts)
     epsilon = epsilon_of(events, delta, total_variation=distance)
-    if sum(part.seeded for part in parts) > 1:  # equal seeds, whose noise cancels
+    # equal seeds, whose noise cancels; the counts of the fit itself have another one
+    with_fit = [table for table in counts if OWN_SEED in table.privacy_.provenance]
+    n_seeds = sum(part.seeded for part in parts)
+    if n_seeds - (privacy.seeded and len(with_fit) == 1) > 1:
         epsilon = math.inf
     assumptions = [each for part in parts for each in part.assumptions]
     return dataclasses.replace(
@@ -296,6 +299,11 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
     if table.soft:
         how = "in shares, for all of its topics"
     divided = f" A {unit} with several texts is divided among them."
+    if by in table.most_groups:
+        divided = (
+            f" A {unit} counts as one in each of at most {table.most_groups[by]} "
+            f"groups of this table, divided among the {unit}'s texts of the group."
+        )
     said = [
         f"Number of {unit}s by topic. A text counts {how}."
         f"{divided if unit != 'document' else ''}",
@@ -307,11 +315,6 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
         "than noise explains (5% for all together); the others are gray.",
         "All charts of this section have one scale.",
     ]
-    if by in table.most_groups:
-        said.append(
-            f"Each {unit} is counted in at most {table.most_groups[by]} groups of this "
-            "table."
-        )
     if len(drawn) < len(shown):
         said.append(f"The charts are those of the {len(drawn)} largest topics.")
     warning = Html()
@@ -391,10 +394,18 @@ def _alarms(facts: Mapping[str, Any], total: Guarantee, has_test: bool) -> Html:
 
 
 def _number_of_units(
-    facts: Mapping[str, Any], counts: Sequence[TopicCounts], unit: str
+    facts: Mapping[str, Any],
+    counts: Sequence[TopicCounts],
+    unit: str,
+    *,
+    is_shown: bool,
 ) -> list[Html]:
-    """How many were read or counted, in words, if a release says so."""
-    known = [(*table.total(), "are in the numbers below") for table in counts]
+    """How many were counted or read, in words, if a release says so.
+
+    The page shows counts of topics that it shows.
+    """
+    where = "in the numbers below" if is_shown else "that was counted"
+    known = [(*table.total(), f"have a text {where}") for table in counts]
     if facts["n_units"] is not None:
         known.append((*facts["n_units"], "were read"))
     for number, error, what in known:
@@ -456,7 +467,7 @@ def _cards(
                 "words that occur together. This page holds those statistics and no "
                 "text.",
             ),
-            *_number_of_units(facts, counts, unit),
+            *_number_of_units(facts, counts, unit, is_shown=n_shown > 0),
             *source,
         ),
         element(
@@ -517,7 +528,7 @@ def _topics(facts: Mapping[str, Any], total: Guarantee) -> Html:
         "noise is only a part of its error, and an interval of the noise alone would "
         "be far too short."
     )
-    if facts["counts"]:
+    if facts["counts"] and shown:
         said += f" The numbers of {clean(total.unit)}s below have one."
     said += " Names are the first words that stand out of the noise."
     if any(topic["named"] for topic in topics):

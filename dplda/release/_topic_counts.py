@@ -30,6 +30,10 @@ MAX_HEADER = FREE_SIZE
 FLAT = 0.05  # probability that noise alone makes any topic of a table differ
 
 
+# of seeded counts of the fit itself, which `combined_guarantee` may add up
+OWN_SEED = ("counts", "in one charge with the fit, from a seed of their own")
+
+
 @dataclass(frozen=True, eq=False)
 class TopicCounts:
     """Numbers of documents, or of users, by topic and group, with noise.

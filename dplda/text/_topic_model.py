@@ -145,8 +145,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     before a text is read. The words get the share min(max(0.06 epsilon, 0.05), 0.25) of
     epsilon, which is near the best on four corpora (``benchmarks/vocabulary.py
     --shares``). Assumption: the fit runs. It refuses fewer than two texts, texts
-    without a word, and one user alone, with no charge: who sees the refusal learns
-    this, as the owner of the texts does.
+    without a word, one user alone, ids that are missing or look the same, groups that
+    are no texts or integers, texts without a place to split them, and more than 2^24
+    different words, with no charge: who sees the refusal learns this, as the owner of
+    the texts does.
 
     Examples
     --------
@@ -288,7 +290,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         Raises
         ------
         BudgetError, TypeError, ValueError
-            As `fit` and `private_topic_counts`. Nothing is charged then.
+            As `fit` and `private_topic_counts`. Nothing is charged then, unless no
+            word was chosen: this charge stands.
         """
 
         def counts_of(n_topics: int) -> PaidCounts:
@@ -300,14 +303,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 most_groups=most_groups,
                 has_users=user_ids is not None,
             )  # public
-            return PaidCounts(
-                groups,
-                by,
-                levels,
-                cross=cross,
-                epsilon=counts_epsilon,
-                delta=self.delta,
-            )
+            return PaidCounts(groups, by, epsilon=counts_epsilon, delta=self.delta)
 
         self._fit(raw_documents, user_ids, counts_of=counts_of)
         return self.counts_

@@ -20,6 +20,7 @@ from dplda.core._private_fit import (
     Promise,
     charge_of,
     check_paid,
+    columns_kept,
     cut_short,
     exactly_one,
     make_guarantee,
@@ -295,9 +296,12 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         streams = Streams.from_random_state(self.random_state)  # secret
         warn_if_seeded("HDPLDA", streams.seeded and self.epsilon != math.inf)
         n_done = 0 if released is None else self.n_iter_
-        with charge_of(
-            self, plan, unit="word", seeded=streams.seeded, paid_before=paid_before
-        ) as charge:
+        with (
+            charge_of(
+                self, plan, unit="word", seeded=streams.seeded, paid_before=paid_before
+            ) as charge,
+            columns_kept(self, charge),
+        ):
             X = check_counts(self, X, reset=released is None)  # private
             shape = (X.shape[1], int(self.n_components))  # public
             last_round = n_done + n_sweeps
