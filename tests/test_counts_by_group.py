@@ -400,7 +400,7 @@ def test_combinations_of_groups_with_one_name_are_refused(model, X):
     levels = {"a": ["x, y", "x"], "b": ["z", "y, z"]}
     ledger = Ledger()
     options = {"epsilon": 1.0, "cross": True, "ledger": ledger}
-    with pytest.raises(ValueError, match="two combinations .* 'x, y, z'"):
+    with pytest.raises(ValueError, match=r"two combinations .* 'x, y, z'"):
         private_topic_counts(model, X, by=by, levels=levels, **options)
     assert ledger.entries() == []
 
