@@ -255,7 +255,8 @@ def test_a_page_without_a_shown_topic_speaks_of_no_numbers_below(released, X):
     text = said(report(nothing, counts=[counted(released, X)]))
     assert "below" not in text
     assert "have a text that was counted" in text
-    assert "in the numbers below" in said(report(released, counts=[counted(released, X)]))
+    counts = [counted(released, X)]
+    assert "in the numbers below" in said(report(released, counts=counts))
 
 
 def test_a_page_says_what_a_user_counts_as_at_most(released, X):
