@@ -268,7 +268,7 @@ def test_a_fit_that_is_refused_leaves_the_words_of_the_model_before(estimator, c
     X = pd.DataFrame(corpus.toarray()).add_prefix("a")
     model = clone(estimator).fit(X)
     wrong = X.set_axis([f"b{v}" for v in range(X.shape[1])], axis=1).iloc[:, 1:]
-    with pytest.raises(ValueError, match="negative|Negative"):
+    with pytest.raises(ValueError, match="Negative"):
         model.fit(-wrong)
     assert [*model.feature_names_in_] == [*X.columns]
     assert model.n_features_in_ == X.shape[1]
