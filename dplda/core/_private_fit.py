@@ -361,17 +361,20 @@ def charge_of(
 
 
 @contextmanager
-def columns_kept(estimator: BaseEstimator, charge: Charge) -> Iterator[None]:
+def columns_kept(
+    estimator: BaseEstimator, charge: Charge | None = None
+) -> Iterator[None]:
     """Leave a fitted model its columns if a further fit is refused before the charge.
 
-    Reading the data names the columns, and may be refused after that.
+    Reading the data names the columns, and may be refused after that. Without `charge`,
+    nothing in the block comes after it.
     """
     names = ("feature_names_in_", "n_features_in_")
     before = {name: vars(estimator)[name] for name in names if name in vars(estimator)}
     try:
         yield
     except BaseException:
-        if not charge.has_begun:
+        if charge is None or not charge.has_begun:
             for name in names:
                 vars(estimator).pop(name, None)
             vars(estimator).update(before)
