@@ -39,6 +39,7 @@ from dplda.privacy._composition import (
     cumulants,
     renyi_epsilons,
 )
+from dplda.privacy._curator import check_words
 from dplda.privacy._curves import (
     bounded_range_divergence,
 )
@@ -432,3 +433,14 @@ def test_the_bound_holds_where_lengths_come_out_too_small(share, radius, monkeyp
 def test_moved_counts_stay_in_the_radius(radius, n_moved):
     unit = count_unit(radius, n_moved)
     assert n_moved * unit**2 <= radius**2 < n_moved * (unit + 1) ** 2
+
+
+def test_the_words_of_all_labels_and_spare_ones_are_counted_together():
+    plan = [("totals", Gaussian(2.0)), ("counts", Gaussian(2.0))]
+    check_words(plan, {"totals": 2**35, "counts": 2**34})
+    for cells in (
+        {"totals": 2**35, "counts": 2**35 + 1},
+        {"counts": int(0.99 * 2**36)},  # the noise of 1.2% takes a spare word
+    ):
+        with pytest.raises(ValueError, match="random words"):
+            check_words(plan, cells)

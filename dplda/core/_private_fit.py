@@ -335,19 +335,19 @@ def charge_of(
     seeded: bool,
     sums: Sums = ALONE,
     n_streams: int = 1,
-    paid_before: Guarantee | None = None,
+    is_first: bool = True,
 ) -> Charge:
     """What a public call of `fit` or `partial_fit` pays: for its ``with`` block.
 
-    `n_streams` are the streams that it draws from, each as far as it may. `paid_before`
-    is the guarantee of the calls that this one goes on from. A process whose fits
-    nobody adds up is told once.
+    `n_streams` are the streams that it draws from, each as far as it may. A process
+    whose fits nobody adds up is told once, by a call that `is_first`: that goes on from
+    no other.
     """
     is_private = not any(isinstance(event, NonPrivate) for _, event in plan)
-    if paid_before is None and is_private and sums is ALONE:
+    if is_first and is_private and sums is ALONE:
         tell_of_other_budgets(type(estimator).__name__, estimator.ledger)
     stated = getattr(estimator, "epsilon", None)
-    if paid_before is None and is_private and stated is None:
+    if is_first and is_private and stated is None:
         events = tuple(event for _, event in plan)
         warn_if_nominal(cached_epsilon(events, float(estimator.delta)))
     return Charge(
@@ -361,17 +361,20 @@ def charge_of(
 
 
 @contextmanager
-def columns_kept(estimator: BaseEstimator, charge: Charge) -> Iterator[None]:
+def columns_kept(
+    estimator: BaseEstimator, charge: Charge | None = None
+) -> Iterator[None]:
     """Leave a fitted model its columns if a further fit is refused before the charge.
 
-    Reading the data names the columns, and may be refused after that.
+    Reading the data names the columns, and may be refused after that. Without `charge`,
+    nothing in the block comes after it.
     """
     names = ("feature_names_in_", "n_features_in_")
     before = {name: vars(estimator)[name] for name in names if name in vars(estimator)}
     try:
         yield
     except BaseException:
-        if not charge.has_begun:
+        if charge is None or not charge.has_begun:
             for name in names:
                 vars(estimator).pop(name, None)
             vars(estimator).update(before)

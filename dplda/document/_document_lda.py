@@ -342,7 +342,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             return self._fit(X, user_ids, n_rounds=1)
         job = self._job(unit, n_done=table.n_rounds, n_rounds=1, paid=self._paid)
         with (
-            self._charge(job, user_ids, paid_before=job.paid.own) as charge,
+            self._charge(job, user_ids) as charge,
             closing(self._documents(X, user_ids, reset=False)) as documents,  # private
         ):
             job.rules.rescale(documents, table.weight)  # private
@@ -371,10 +371,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             closing(self._documents(X, user_ids, reset=True)) as documents,  # private
         ):
             public = self._checked_inputs(documents.n_words, job, past)  # public
-            # where random topics begin; parties begin alike
-            start = sums.begin() or job.streams
+            # random topics begin with it; parties begin alike
+            topic_streams = sums.begin() or job.streams  # secret, public among parties
             charge.begin()
-            self._learn(documents, job, charge, start, public, past)
+            self._learn(documents, job, charge, topic_streams, public, past)
         return self
 
     def _fit_paid(
@@ -383,13 +383,13 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         user_ids: Any,
         charge: Charge,
         sums: Sums = ALONE,
-        start: Streams | None = None,
+        topic_streams: Streams | None = None,
         earlier: Any = None,
     ) -> None:
         """Train from scratch on counts of words that the same charge has paid for.
 
         It has begun: whatever can be refused was refused by `_refuse_before` and
-        `_checked_earlier`. `sums` have begun, too, and gave `start`.
+        `_checked_earlier`. `sums` have begun, too, and gave `topic_streams`.
         """
         unit = unit_of(X, user_ids)
         past = self._checked_earlier(earlier, unit)  # public
@@ -399,7 +399,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             self._documents(X, user_ids, reset=True, tell_of_copies=False)
         ) as documents:  # private
             public = self._checked_inputs(documents.n_words, job, past)  # public
-            self._learn(documents, job, charge, start or job.streams, public, past)
+            streams = topic_streams or job.streams  # secret, public among parties
+            self._learn(documents, job, charge, streams, public, past)
 
     def _refuse_before(self, n_words: int, *, is_chosen: bool) -> None:
         """Refuse what `_fit_paid` would, of words that are given, or of at most so many
@@ -417,7 +418,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
 
     def _check_size(self, plan: Sequence[Step], n_words: int) -> None:
         """Refuse a plan whose noise takes more random words than a charge counts."""
-        # of the totals, the number of documents and that of words are released, too
+        # totals come with the numbers of documents and of users
         n_counts = n_words * int(self.n_components)
         check_words(plan, {TOTALS: n_words + 2, COUNTS: n_counts})
 
@@ -448,10 +449,8 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         rules = self._rules(budget)
         return Job(unit, budget, plan, n_done, n_rounds, rules, streams, sums, paid)
 
-    def _charge(
-        self, job: Job, user_ids: Any, paid_before: Guarantee | None = None
-    ) -> Charge:
-        """What a call pays; `paid_before` has what the calls before it have paid."""
+    def _charge(self, job: Job, user_ids: Any) -> Charge:
+        """What a call pays."""
         seeded = job.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and not job.budget.exact)
         unit = job.unit if user_ids is None else charged_unit(user_ids, job.unit)
@@ -461,7 +460,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             unit=unit,
             seeded=seeded,
             sums=job.sums,
-            paid_before=paid_before,
+            is_first=job.paid.own is None,
         )
 
     def _checked_earlier(self, earlier: Any, unit: str) -> Any:
@@ -512,17 +511,18 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         documents: PrivateSide,
         job: Job,
         charge: Charge,
-        start: Streams,
+        topic_streams: Streams,
         public: PublicWords | None,
         past: Any,
     ) -> None:
         """Release word totals, then run the rounds: the whole of a charged fit."""
         curator = Curator(charge, job.streams, plan=job.plan, sums=job.sums)
         table = self._first_table(
-            documents, job, curator, start, public, past
+            documents, job, curator, topic_streams, public, past
         )  # public
         # it decides which sum comes next: of all parties the same, to the last bit
         agreed = job.sums.agree(np.array([table.share_for_totals]), TOTALS_AGAIN)
+        # below 1, so that a round is left for topics
         share = min(max(float(agreed[0]), 0.0), math.nextafter(1.0, 0.0))
         table = replace(table, share_for_totals=share)
         self._train(documents, table, job, charge, curator)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import islice
 from numbers import Integral
 from typing import Any, TypeAlias, TypeVar
@@ -19,7 +18,7 @@ import scipy.sparse as sp
 
 from dplda.core._corpus import Corpus, Matrix, check_counts
 from dplda.core._fold_in import pad
-from dplda.core._private_fit import DISTINCT, exactly_one, publish
+from dplda.core._private_fit import DISTINCT, columns_kept, exactly_one, publish
 from dplda.core._signal import deviate_of_mean, shown, warn_if_weak
 from dplda.kernels import _gibbs
 from dplda.leaf._messages import rounds
@@ -100,8 +99,12 @@ def reports_of(
     if state is not None:
         _check_n_components(model, state)
     check = _check_reports if model.randomized else check_counts
+
     # private, unless X holds reports
-    read = partial(check, model, X, reset=state is None)
+    def read() -> sp.csr_array:
+        with columns_kept(model):
+            return check(model, X, reset=state is None)
+
     # the size of the vocabulary is public, and enters the cost before X is read
     if state is not None:
         n_words = len(state.counts)

@@ -586,8 +586,8 @@ def _checked_levels(name: object, levels: Any) -> tuple[str, ...]:
     return groups
 
 
-def _group_texts(name: str, values: np.ndarray) -> list[str | None]:
-    """The group of each document, None for those without one. Private.
+def _group_texts(name: str, values: np.ndarray) -> list[str]:
+    """The group of each document, an empty text for those without one. Private.
 
     It is a function of the document alone. Values are refused whose text depends on
     other documents: one missing group makes the float 1.0 of a group 1.
@@ -605,4 +605,4 @@ def _group_texts(name: str, values: np.ndarray) -> list[str | None]:
             "the column as texts (dtype=str), or convert floats with .astype('Int64'), "
             "and dates with .dt.strftime"
         )
-    return [visible_text(value) if is_label(value) else None for value in values]
+    return [visible_text(value) if is_label(value) else "" for value in values]

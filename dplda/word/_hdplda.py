@@ -298,7 +298,11 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         n_done = 0 if released is None else self.n_iter_
         with (
             charge_of(
-                self, plan, unit="word", seeded=streams.seeded, paid_before=paid_before
+                self,
+                plan,
+                unit="word",
+                seeded=streams.seeded,
+                is_first=paid_before is None,
             ) as charge,
             columns_kept(self, charge),
         ):
