@@ -235,8 +235,7 @@ class MemoizedReports:
             return ledger
         is_charged = any(
             entry.label == self._label
-            and entry.status
-            == "released"  # an entry that is only reserved may be canceled
+            and entry.status == "released"  # one that is only reserved may be canceled
             and entry.charged_part in (None, ledger._part)
             for entry in ledger.entries()
         )
