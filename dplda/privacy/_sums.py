@@ -36,8 +36,8 @@ class Shares(NamedTuple):
 class SumsPromise(NamedTuple):
     """What the card says of those who make the sums."""
 
-    mechanism: str = ""  # is added to that of the estimator
-    trusted: str = ""  # takes the place of that of the estimator
+    mechanism: str = ""  # is added to the estimator's
+    trusted: str = ""  # replaces the estimator's
     assumptions: tuple[str, ...] = ()
 
 
