@@ -1,11 +1,11 @@
 """Audits: lower bounds on the epsilon of a fit, by attacking it.
 
 `audit_epsilon` hides canaries by fair coins. An attack sees all releases and guesses
-the coins. The number of right guesses gives a bound. A bound above the claimed epsilon
+the coins. The number of right guesses gives a bound; a bound above the claimed epsilon
 refutes the claim. `residual_check` compares the noise of a fit, and everything else
 that its guarantee rests on, with what is declared. `replay` fits neighboring data with
-one history, and compares what is released. `noise_of_release` finds the amount of noise
-in a published model, without its documents.
+one history, and compares the releases. `noise_of_release` finds the amount of noise in
+a published model, without its documents.
 """
 
 from dplda.audit._attacks import Attack

@@ -1,4 +1,4 @@
-"""Attacks: a document, a user, a word, a report or a token is one way or another.
+"""Attacks on a document, a user, a word, a report or a token.
 
 An attack knows the whole program except the coins, the secret noise and the secret
 samples. The bound is valid for any scores. Better scores give a larger bound.
@@ -25,14 +25,14 @@ from dplda.privacy._recorder import Release
 from dplda.privacy._streams import Purpose
 from dplda.privacy.mechanisms import Streams, uniform
 
-# Tokens of a canary, over the clipping norm: with many of them, its topics hardly
-# depend on the prior. The bound on an epsilon of 4 is 2.0 with 16 and with 64, and 1.9
-# with 4.
+# Tokens of a canary, relative to the clipping norm: with many tokens, its topics hardly
+# depend on the prior. For an epsilon of 4, the bound is 2.0 with 16 and with 64, and
+# 1.9 with 4.
 TOKENS_OVER_NORM = 16
-# Weight of the topic that a canary's word favors in the first table; others have 1. The
-# bound on an epsilon of 4 is 2.0 with 2, 1.8 with 1, and 1.4 with 16.
+# Weight of the topic that a canary's word favors in the first table; others have 1. For
+# an epsilon of 4, the bound is 2.0 with 2, 1.8 with 1, and 1.4 with 16.
 FAVOR = 2.0
-# Words of a canary whose reports have no cap, or a larger one: few reports hold more.
+# Words of a canary if reports have no cap, or a larger one: few reports hold more.
 MAX_CANARY_WORDS = 1000
 
 # Arguments of a fit: "X" and perhaps "user_ids".
@@ -55,8 +55,7 @@ class Target:
     ) -> FitData:
         """The canaries, one row of `words` each, `n_tokens` times, then the others.
 
-        Their words are in a vocabulary that has `n_more` words that no other document
-        has.
+        The vocabulary has `n_more` words that no other document has, for the canaries.
         """
         rows = np.repeat(np.arange(self.n_canaries), words.shape[1])
         counts = np.full(words.size, n_tokens)
@@ -67,7 +66,7 @@ class Target:
     def planted_words(
         self, X: sp.csr_array, coins: np.ndarray, n_tokens: int = 1
     ) -> FitData:
-        """The canaries, each with one of two words of its own; the first is coin 1."""
+        """The canaries, each with one of its own two words; the first means coin 1."""
         words = self.n_words + 2 * np.arange(self.n_canaries) + (1 - coins)
         return self.planted(X, words[:, None], 2 * self.n_canaries, n_tokens)
 
@@ -75,7 +74,7 @@ class Target:
 def declared_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> float:
     """Epsilon at `delta` of a coin whose worlds are so many steps apart.
 
-    The steps are those of the relation between neighbors.
+    A step leads to a neighbor.
     """
     events = [Repeated(event, n_steps) for event in model.privacy_.events]
     distance = n_steps * model.privacy_.total_variation
@@ -86,9 +85,9 @@ def declared_cost(model: BaseEstimator, delta: float, n_steps: int = 1) -> float
 class Attack:
     """How an audit attacks one unit of privacy.
 
-    An attack of your own needs `plant` and `scores`. The functions get the `Target`
-    first: the copy of the estimator (``target.estimator``), and the sizes
-    ``target.n_words`` (without canaries) and ``target.n_canaries``.
+    Your own attack needs `plant` and `scores`. The functions get the `Target` first:
+    the copy of the estimator (``target.estimator``), and the sizes ``target.n_words``
+    (without canaries) and ``target.n_canaries``.
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ def train(model: BaseEstimator, data: Mapping[str, sp.csr_array | np.ndarray]) -
 
 
 def _prepare_documents(target: Target) -> None:
-    """Set the first table, which the attack must know, or refuse a secret one."""
+    """Set the first table, which the attack must know; refuse a secret one."""
     model = target.estimator
     if "prior_components" not in model.get_params():
         if not target.streams.seeded:
@@ -152,9 +151,9 @@ def _prepare_documents(target: Target) -> None:
         words = target.streams.reader(Purpose.AUDIT, 1).words(size)
         exponential = -np.log(uniform(words, positive=True))
         others = exponential.reshape(n_components, target.n_words)
-    # Each canary's word favors one topic, on which its documents agree. Contributions
-    # are differences between a document's topics and those of its words in the table;
-    # with a stronger preference the table would predict the topics.
+    # Each canary's word favors one topic, on which its documents agree. A contribution
+    # is a document's topics minus the topics of its words in the table; with a stronger
+    # preference the table would predict the topics.
     own = np.ones((n_components, target.n_canaries))
     each = np.arange(target.n_canaries)
     own[each % n_components, each] = FAVOR
@@ -190,7 +189,7 @@ def _attack_on_documents(unit: str, relation: str, n_each: int = 1) -> Attack:
     def scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
         """Exact log-likelihood ratios of all noisy sums.
 
-        The contributions of a canary depend on past releases only. A second fit, to the
+        A canary's contributions depend on past releases only. A second fit, to the
         canaries alone and with the released sums, computes them.
         """
         canaries, owners = _documents(target, n_each)
@@ -200,7 +199,7 @@ def _attack_on_documents(unit: str, relation: str, n_each: int = 1) -> Attack:
             return np.arange(n_canaries)
 
         def of_canaries(released: np.ndarray) -> np.ndarray:
-            """The cells of their words, which are the last ones in every release."""
+            """The cells of the canaries' words, the last ones of every release."""
             n_cells = released.size // canaries.shape[1] * n_canaries
             return released.reshape(-1)[-n_cells:].reshape(n_canaries, -1).astype(float)
 
@@ -228,8 +227,8 @@ def _attack_on_documents(unit: str, relation: str, n_each: int = 1) -> Attack:
 
 
 DOCUMENT = _attack_on_documents("document", "a document is there or not")
-# All documents of a canary have the same word. If each document is clipped by itself, a
-# canary moves the sums three times as far as it may.
+# All documents of a canary have the same word. If documents were clipped one by one, a
+# canary would move the sums three times as far as it may.
 USER = _attack_on_documents("user", "a user with eight documents is there or not", 8)
 
 
@@ -243,7 +242,7 @@ def word_ratios(
 
     A release holds the noisy counts of both words, or topics that were drawn under
     them. This is the topic-based attack of HDP-LDA in its strongest form. A canary that
-    is kept out for the test of the topics is in its draw only: a document of one token
+    is kept out to test the topics enters its draw only, because a document of one token
     has no pair.
     """
     mechanisms = model._mechanisms()
@@ -281,8 +280,8 @@ def word_ratios(
             continue
         n_counts += 1
         table = release.value
-        # gain of a cell that holds the token; noise x has probability
-        # exp(-|x + 1/2| / scale), up to a factor
+        # gain of a cell that holds the token; noise x has a probability proportional to
+        # exp(-|x + 1/2| / scale)
         gain = (np.abs(table + 0.5) - np.abs(table - 0.5)) / noise.scale
         one, zero = (rows[readers] for rows in pairs(gain))
         if topics is None:  # all are equally likely
@@ -307,7 +306,7 @@ WORD = Attack(
 
 
 def _n_own_words(target: Target) -> int:
-    """Words of a canary: as many as one row of the estimator reports; a token has 1."""
+    """Number of words of a canary: as in one report of the estimator; 1 for a token."""
     n_words = getattr(target.estimator, "max_doc_words", 1)
     return min(int(n_words or MAX_CANARY_WORDS), MAX_CANARY_WORDS)
 
@@ -322,7 +321,7 @@ def _plant_rows(target: Target, X: sp.csr_array, coins: np.ndarray) -> FitData:
 def _scores_of_rows(
     ratios: Callable[[Target, BaseEstimator, Reports], np.ndarray],
 ) -> Callable[[Target, BaseEstimator, Tape], np.ndarray]:
-    """Scores of the first rows, the canaries: all that was released of one adds up."""
+    """Scores of the first rows, the canaries: sums over all releases of a row."""
 
     def scores(target: Target, model: BaseEstimator, tape: Tape) -> np.ndarray:
         if not tape.releases:
@@ -389,8 +388,7 @@ def widened(X: sp.csr_array, n_more: int) -> sp.csr_array:
 def add_words(model: BaseEstimator, rows: np.ndarray) -> None:
     """Append words to the public tables of an estimator, if it has any.
 
-    `rows` (n_components, n_more) are those of `prior_components`, in units of its mean
-    cell.
+    `rows` (n_components, n_more) extend `prior_components`, in units of its mean cell.
     """
     parameters = model.get_params()
     table = parameters.get("prior_components")

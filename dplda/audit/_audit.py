@@ -18,8 +18,8 @@ from dplda.core._corpus import Matrix, check_counts
 from dplda.leaf._checks import check_integer, check_number, check_probability
 from dplda.privacy._streams import Purpose, Streams
 
-# Shares of the canaries that are guessed; the bounds divide the error among them. A
-# strong attack is surest of few, a weak one needs many.
+# Shares of the canaries that are guessed; the bounds divide the error among these
+# shares. A strong attack is surest of a few canaries; a weak attack needs many.
 GUESSED = (0.02, 0.1, 0.2, 0.5)
 
 
@@ -117,13 +117,13 @@ def audit_epsilon(
     ----------
     estimator : estimator
         `SubLDA`, `HDPLDA`, `PrivateSVILDA`, `LPLDA`, `OLPLDA`, `RandomizedResponse`,
-        `IFTMParty`, or another one with an attack of your own. It is copied.
+        `IFTMParty`, or any other with your own attack. It is copied.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts of the other documents.
     attack : str or Attack, default=None
-        The unit that is attacked. None takes what the estimator's class protects:
-        "document", "word", "token" or "report". Others are "user" and attacks of your
-        own.
+        The attacked unit. None takes the unit that the estimator's class protects:
+        "document", "word", "token" or "report". You can also give "user" or your own
+        attack.
     n_canaries : int, default=1000
         Number of canaries in a fit.
     n_runs : int, default=1
@@ -156,12 +156,13 @@ def audit_epsilon(
     -----
     **Privacy.** Each fit spends the estimator's epsilon on `X`, and charges its ledger
     if it has one. With ``random_state=None`` the result is a function of releases and
-    coins. With a seed no guarantee covers it. Audit with public or invented documents.
+    coins. With a seed, no guarantee covers the result. Audit with public or invented
+    documents.
 
     The bound assumes nothing of the mechanism [1]_. A low bound proves nothing, because
     a better attack may exist.
 
-    One more fit of an estimator with a curator is watched from inside
+    If the estimator has a curator, one more fit is watched from inside
     (`residual_check`).
 
     References
@@ -237,7 +238,7 @@ def _seed(word: np.uint64) -> int:
 
 
 def _attack_on(estimator: BaseEstimator, attack: str | Attack | None) -> Attack:
-    """The attack itself, or that of a unit; None takes the one that the class names."""
+    """The given attack, or the attack of a unit; None takes the one the class names."""
     own = getattr(estimator, "_attack", None)
     chosen = own if attack is None else attack
     if isinstance(chosen, Attack):
@@ -289,7 +290,7 @@ def one_run_lower_bound(
     delta: float,
     confidence: float = 0.95,
 ) -> float:
-    """Lower bound on epsilon from one run with many canaries; it assumes nothing.
+    """Lower bound on epsilon from one run with many canaries, without assumptions.
 
     If the mechanism is (epsilon, delta)-private, the number of right guesses exceeds v
     at most as often as a binomial number with success rate ``exp(epsilon) / (1 +
@@ -299,7 +300,7 @@ def one_run_lower_bound(
     """
 
     def excess(epsilon: float) -> float:
-        """Upper bound on the probability of so many right guesses, minus an error's."""
+        """Upper bound on the probability of so many right guesses, minus the error."""
         # of at least n_right, n_right - 1, ..., 0
         at_least = np.arange(n_right, -1, -1)
         tail = binom.sf(at_least - 1, n_guesses, expit(epsilon))

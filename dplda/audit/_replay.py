@@ -2,9 +2,8 @@
 
 An audit knows the documents, so it may see what no adversary sees: the exact sums and
 the secret samples. `watched` records them on tape. In a replay, a second fit gets the
-releases of the first one in place of new ones, so that both have one history. Then each
-release differs by what the unit changes in it, and by nothing else. This is
-Re:cord-play (arXiv 2602.17454).
+releases of the first fit instead of new ones, so both have one history. Then each
+release differs by the unit's change only. This is Re:cord-play (arXiv 2602.17454).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Members: TypeAlias = Callable[[int, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One release: the exact integers, what became public, and by which noise."""
+    """One release: the exact integers, the public values, and the noise mechanism."""
 
     label: str
     round: int
@@ -53,15 +52,15 @@ class Step:
 
     @property
     def noise(self) -> np.ndarray:
-        """What became public minus what was computed, of all cells."""
+        """The public minus the computed value of each cell."""
         return (self.noisy - self.value).reshape(-1)
 
 
 @dataclass(eq=False)
 class Tape:
-    """What a fit gave to its curators, and what it got."""
+    """What a fit gave to its curators, and what it got back."""
 
-    first: Tape | None = None  # what is given out in place of this fit's releases
+    first: Tape | None = None  # given out instead of this fit's releases
     members: Members | None = None
     # label, unit and steps of each
     plans: list[tuple[str, str, tuple[tuple[str, Event], ...]]] = field(
@@ -74,7 +73,7 @@ class Tape:
 
 
 class Watch(Recorder):
-    """Writes a tape, and gives out what is on the first one, if there is one."""
+    """Writes a tape, and gives out the releases of the first tape, if there is one."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -119,7 +118,7 @@ class Watch(Recorder):
     def _keep(
         self, computed: Computed, noisy: np.ndarray, shown: np.ndarray | None = None
     ) -> Step | None:
-        """Write a release down, and find the one that is given out in its place."""
+        """Record a release, and find the one that is given out instead."""
         step = Step(
             computed.label,
             computed.round,
@@ -152,8 +151,8 @@ def watched(
 
     None charges a second fit.
 
-    Warnings are off: an audit fits few invented documents, with seeds, and reads the
-    data before.
+    Warnings are off, because an audit fits few invented documents, with seeds, and has
+    read the data before.
     """
     tape = Tape(first, members)
     with warnings.catch_warnings():
@@ -188,7 +187,7 @@ def fit_watched(
 
 
 class Check(NamedTuple):
-    """One line of a check: a statistic and the range that it has in a sound fit."""
+    """One line of a check: a statistic, and its range in a sound fit."""
 
     name: str
     statistic: float
@@ -221,8 +220,8 @@ class CheckResult:
     checks : tuple
         All lines, each with `name`, `statistic`, `low`, `high`, `note` and `passed`.
     distances : tuple of float
-        For each release, the largest distance of the exact values of two neighbors,
-        over the declared sensitivity.
+        For each release, the largest distance between the exact values of two
+        neighbors, divided by the declared sensitivity.
     """
 
     name: str
@@ -255,7 +254,7 @@ def replay(
 ) -> CheckResult:
     """Fit an estimator to two neighboring data sets with one history; compare releases.
 
-    The releases of the first fit are recorded, and the second fit gets them in place of
+    The releases of the first fit are recorded, and the second fit gets them instead of
     its own. Plans, shapes, mechanisms and fitted attributes must be the same. Each
     exact value may move by the declared sensitivity, in the norm of its mechanism, and
     not at all in a round that does not sample the changed unit.
@@ -269,16 +268,16 @@ def replay(
     X : {array-like, sparse matrix, list}
         The data of the first fit: word counts or texts.
     X_neighbour : {array-like, sparse matrix, list}
-        The data of the second fit: one unit's rows are empty in it. At word level, one
-        word of a document is another one, and no word of the document has an index
-        between them.
+        The data of the second fit, in which one unit's rows are empty. At word level,
+        one word of a document is replaced, and no word of the document has an index
+        between the old and the new one.
     **fit_params : dict
         Other arguments of both fits, such as `user_ids`.
 
     Returns
     -------
     CheckResult
-        The distances, and what a neighbor must not change and has changed.
+        The distances, and everything that a neighbor changed but must not change.
 
     See Also
     --------
@@ -321,7 +320,7 @@ def replay(
 def neighbor_checks(
     what: str, distances: Sequence[float], violations: set[str], note: str = ""
 ) -> list[Check]:
-    """The lines of what `compared` has found of one neighbor or of several."""
+    """The lines for the findings of `compared`, of one neighbor or several."""
     largest = float(max(distances, default=0.0))
     changes = f"what {what} changes, over the sensitivity"
     found = "; ".join(sorted(violations))
@@ -366,10 +365,9 @@ def compared(
 
 
 def distance(one: Step, other: Step) -> float:
-    """Distance of two values in the norm of their mechanism, over the sensitivity.
+    """Distance of two values in their mechanism's norm, over the sensitivity.
 
-    It exceeds 1 if and only if the exact integers are further apart than what is
-    charged.
+    It exceeds 1 if and only if the exact integers are further apart than is charged.
     """
     mechanism = one.mechanism
     moved = _difference(one, other)
@@ -423,7 +421,7 @@ def _changed_units(
     other: Matrix,
     user_ids: ArrayLike | None,
 ) -> np.ndarray | None:
-    """Numbers of the units that differ; None if data are no matrices of one shape."""
+    """Numbers of the units that differ; None unless data are matrices of one shape."""
     shape = getattr(X, "shape", None)
     if shape is None or shape != np.shape(other):
         return None

@@ -1,8 +1,8 @@
-"""Residual checks: released minus computed values are noise, and must look like it.
+"""Residual checks: released minus computed values must look like noise.
 
 An audit knows the documents, and so the exact sums behind every release. The tests
-compare noise, samples, contributions and fitted attributes with what the guarantee
-says. They find faults that the guesses of coins are too weak for.
+compare noise, samples, contributions and fitted attributes with the guarantee. They
+find faults that guessing coins is too weak to find.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from dplda.privacy._mechanisms import Mechanism
 from dplda.privacy._streams import Purpose, uniform_integers
 from dplda.privacy.mechanisms import DiscreteGaussian, FlooredLaplace, Streams, uniform
 
-# Probability that chance alone fails one check: 1e-6 for the nine checks that it can
-# fail together.
+# Probability that chance alone fails one check; for all nine checks that chance can
+# fail, it is 1e-6.
 LEVEL = 1e-6 / 9
 # empty documents, sampled like all others: a rate 0.04 off 0.3 shows in 10 rounds
 N_EMPTY = 500
@@ -48,8 +48,8 @@ N_LOUD = 20  # invented documents whose contributions reach the clipping bound
 MOST_FITS = 12  # to show what each unit adds alone: all of 480 units in 40 rounds
 REACHED = 0.99  # of the sensitivity: less than this shows nothing about the clip
 NOT_REACHED = (
-    "no document came near the bound in {} of {} releases, so that a bound too wide "
-    "would not be seen there"
+    "no document came near the bound in {} of {} releases, so the check cannot see a "
+    "bound that is too wide there"
 )
 
 
@@ -66,8 +66,8 @@ def residual_check(
 ) -> CheckResult:
     """Compare the noise of a fit, and all that its guarantee rests on, with its claims.
 
-    One fit is watched from inside. What was released minus what was computed is the
-    noise. Some loud and empty documents, and words that no document has, are added to
+    One fit is watched from inside. The noise is the released minus the computed values.
+    The check adds some loud and empty documents, and words that no document has, to
     `X`. The fit is replayed on neighbors of these documents.
 
     Parameters
@@ -88,7 +88,7 @@ def residual_check(
     Raises
     ------
     ValueError
-        If the estimator adds no noise, or has no curator that could be watched.
+        If the estimator adds no noise, or has no curator to watch.
 
     See Also
     --------
@@ -100,8 +100,8 @@ def residual_check(
     **Privacy.** The check reads the exact sums. Its result is not private, and the fit
     spends the estimator's epsilon on `X`: use public or invented documents.
 
-    All tests together raise a false alarm with probability at most 1e-6. A fault that
-    no test looks for passes. ``docs/audits.md`` lists the tests and what they find.
+    All tests together raise a false alarm with probability at most 1e-6. Faults that no
+    test looks for pass. ``docs/audits.md`` lists the tests and what they find.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def residual_check(
 
 
 class NoiseOfRelease(NamedTuple):
-    """How many shares of noise a model has, and an interval with 99% confidence."""
+    """The number of shares of noise in a model, with a 99% confidence interval."""
 
     shares: float
     low: float
@@ -167,8 +167,8 @@ class NoiseOfRelease(NamedTuple):
 def noise_of_release(model: BaseEstimator) -> NoiseOfRelease:
     """Count the shares of noise in a published model, one for each curator or party.
 
-    What a document adds to a word sums to zero over the topics. The row sums of the
-    noisy averages are noise alone, and a release file holds them. No document is
+    A document's contribution to a word sums to zero over the topics. So the row sums of
+    the noisy averages are noise only, and a release file holds them. No document is
     needed.
 
     Parameters
@@ -180,8 +180,9 @@ def noise_of_release(model: BaseEstimator) -> NoiseOfRelease:
     -------
     shares, low, high : float
         A named tuple: the number of shares, and a confidence interval of 99%. A model
-        of one curator has 1, and a model of m parties m, less those that added no
-        noise. If `high` is less than that, noise is missing.
+        of one curator has 1 share. A model of m parties has m shares, minus those of
+        parties that added no noise. If `high` is below the expected number, noise is
+        missing.
 
     Raises
     ------
@@ -194,9 +195,9 @@ def noise_of_release(model: BaseEstimator) -> NoiseOfRelease:
 
     Notes
     -----
-    **Privacy.** A function of releases: it costs nothing. Whoever writes a file can
-    write any numbers: the count finds faults, not forgery. With n_words words, its
-    standard error is ``shares * sqrt(2 / n_words)``. The proof is in
+    **Privacy.** A function of releases, at no cost. The author of a file can write any
+    numbers, so the count finds faults, not forgery. With n_words words, its standard
+    error is ``shares * sqrt(2 / n_words)``. The proof is in
     ``docs/proofs_document.md``.
 
     Examples
@@ -238,7 +239,7 @@ def _with_more(
     n_components = int(parameters.get("n_components", 1))
     # `max_iter`, or what None stands for; 1 without such a parameter
     n_rounds = parameters.get("max_iter", 1) or len(model._budget().rounds)
-    # the cells of a word: a round of topics has n_components, and another one has one
+    # the cells of a word: a round of topics has n_components, other rounds have one
     n_more = math.ceil(N_CELLS / (n_components + n_rounds))
     add_words(model, np.ones((n_components, n_more)))
     words = streams.reader(Purpose.AUDIT, 2).words(N_LOUD * n_words)
@@ -250,9 +251,9 @@ def _with_more(
 
 
 def _neutral(model: BaseEstimator, X: sp.csr_array) -> sp.csr_array:
-    """Documents that say nothing.
+    """Documents without information.
 
-    They are empty or, for word-level privacy, all of the first word.
+    They are empty; for word-level privacy, they hold only the first word.
     """
     if model._attack != "word":
         return sp.csr_array(X.shape, dtype=X.dtype)
@@ -274,7 +275,7 @@ def _law(mechanism: Mechanism) -> tuple[rv_continuous, float]:
 
 
 def _peak(mechanism: Mechanism) -> float:
-    """Probability of the noise 0: no other integer is more likely."""
+    """Probability of noise 0, the most likely integer."""
     law, edge = _law(mechanism)
     return float(law.cdf(edge + 1) - law.cdf(edge))
 
@@ -283,7 +284,7 @@ def normal_scores(step: Step, draws: np.ndarray) -> np.ndarray:
     """Noise of a release as independent standard normal numbers, if its law is right.
 
     `draws` are uniform numbers, one for each cell. They spread each integer evenly over
-    its probability, so that the law of the scores is exact for discrete noise as well.
+    its probability, so the law of the scores is exact also for discrete noise.
     """
     law, edge = _law(step.mechanism)
     start = step.noise + edge
@@ -321,9 +322,9 @@ def _variance_check(name: str, scores: np.ndarray, n_tests: int = 1) -> Check:
 def _correlation_check(scores: np.ndarray) -> Check:
     """Correlation of cells of all releases with later cells, at the least likely lag.
 
-    The scalar product with a vector of length one that is independent of the cells is
-    standard normal. At small lags the two vectors overlap, and the sum of their
-    thousands of products is normal but for a share of its tail.
+    The scalar product with an independent unit vector is standard normal. At small lags
+    the two vectors overlap, and the sum of their thousands of products is normal except
+    for a share of its tail.
     """
     n = len(scores)
     length = scipy.fft.next_fast_len(2 * n, real=True)  # may be odd
@@ -337,10 +338,11 @@ def _correlation_check(scores: np.ndarray) -> Check:
 
 
 def repeat_check(steps: list[Step]) -> Check:
-    """Stretches of noise that occur twice, in this fit or in two others of other keys.
+    """Stretches of noise that occur twice, in this fit or in two fits with other keys.
 
-    Two stretches of m cells agree with probability p**m at most, where p is that of the
-    most likely noise. The union bound over all pairs of stretches chooses m.
+    Two stretches of m cells agree with probability at most p**m, where p is the
+    probability of the most likely noise. The union bound over all pairs of stretches
+    chooses m.
     """
     n = sum(len(step.noise) for step in steps)
     peak = max(_peak(step.mechanism) for step in steps)
@@ -357,12 +359,12 @@ def repeat_check(steps: list[Step]) -> Check:
 
 
 def order_check(steps: list[Step]) -> Check:
-    """Cells whose noise is in an earlier release, wherever it is there, but for a sign.
+    """Cells whose noise occurs anywhere in an earlier release, up to a sign.
 
-    This finds noise that is used again in reversed or any other order. Whatever the
-    earlier releases are, a cell has one of n sizes of noise with probability 2 n p at
-    most, where p is that of its most likely noise: the number of such cells of a
-    release has at most binomial tails. Noise of few different values says nothing.
+    This finds noise that is used again in any order. Whatever the earlier releases are,
+    a cell has one of n sizes of noise with probability at most 2 n p, where p is the
+    probability of its most likely noise. So the number of such cells of a release has
+    at most binomial tails. Noise with few different values shows nothing.
     """
     sizes = [len(step.noise) for step in steps]
     release = np.repeat(np.arange(len(steps)), sizes)
@@ -381,7 +383,7 @@ def order_check(steps: list[Step]) -> Check:
 
 
 def bare_check(steps: list[Step]) -> Check:
-    """The cell that most often has the noise 0, among releases of one size."""
+    """The cell that has noise 0 most often, among releases of one size."""
     sizes = {len(step.noise) for step in steps}
     tests = []
     for size in sorted(sizes):
@@ -395,7 +397,7 @@ def bare_check(steps: list[Step]) -> Check:
 
 
 def _excess(check: Check) -> float:
-    """By how much a statistic is above its range."""
+    """How far a statistic is above its range."""
     return check.statistic - check.high
 
 
@@ -419,7 +421,7 @@ def sample_checks(samples: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Chec
         return [share]
     pairs = list(itertools.combinations(drawn, 2))
     name = "share of a round's sample that another round samples again"
-    again = [  # given one sample, the other one is coins at their rates
+    again = [  # given one sample, the other is coins at their rates
         _rate_check(name, rates[one], member[one], LEVEL / len(pairs))
         for (_, one), (rates, member) in pairs
     ]
@@ -437,9 +439,9 @@ def _rate_check(
 ) -> Check:
     """Share of secret coins that show 1.
 
-    Equal rates spread it most: far from the mean, its tails are at most those of the
-    binomial law (W. Hoeffding, "On the distribution of the number of successes in
-    independent trials", 1956).
+    Equal rates spread the share most: far from the mean, its tails are at most binomial
+    (W. Hoeffding, "On the distribution of the number of successes in independent
+    trials", 1956).
     """
     is_coin = rates < 1
     n = int(np.count_nonzero(is_coin))
@@ -455,9 +457,9 @@ def _rate_check(
 
 
 def _moved_by_a_word(tape: Tape, X: sp.csr_array) -> list[float]:
-    """What a replaced word moves.
+    """The change by a replaced word.
 
-    A token adds to a cell of its word's row, and to no other row.
+    A token adds to a cell in the row of its word only.
     """
     n_tokens = np.asarray(X.sum(axis=0)).reshape(-1)
     changes = []
@@ -471,7 +473,7 @@ def _moved_by_a_word(tape: Tape, X: sp.csr_array) -> list[float]:
 
 
 def _length(step: Step) -> float:
-    """Length of what was computed, over the sensitivity."""
+    """Length of the computed value, over the sensitivity."""
     return distance(step, replace(step, value=np.zeros_like(step.value)))
 
 
@@ -515,7 +517,7 @@ def _moved_by_documents(
 def _lengths_alone(
     estimator: BaseEstimator, X: sp.csr_array, seed: int, tape: Tape, n: int
 ) -> Iterable[float]:
-    """Length of what each unit adds, over the sensitivity; every document is loud.
+    """Length of each unit's contribution, over the sensitivity; all documents are loud.
 
     A unit is the whole sample of a round: a replay of n rounds shows n units. The bound
     holds after any releases: what is not sampled is released as if there were many
@@ -551,7 +553,7 @@ def _one_by_one(units: np.ndarray) -> Members:
 
 
 def _event_check(model: BaseEstimator, tape: Tape) -> Check:
-    """Releases that cost another event than is stated, or have less noise than that."""
+    """Releases that cost another event than stated, or have less noise than stated."""
     stated = list(model.privacy_.events)
     missing = 0
     for step in tape.steps:

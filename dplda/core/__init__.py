@@ -1,1 +1,1 @@
-"""What every model shares: base class, counts, inference, guarantee of a fit."""
+"""Shared by all models: base class, counts, inference, guarantee of a fit."""

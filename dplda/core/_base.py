@@ -21,15 +21,15 @@ from dplda.privacy import PrivacyLeakWarning
 
 MAX_COMPONENTS = 2**16  # a table of 100,000 words has 52 GB then
 MAX_ITER = 10**6  # a plan lists all rounds before the first one
-# What each parameter may be, in the form of scikit-learn.
+# The constraints of the parameters, in scikit-learn's form.
 Constraints: TypeAlias = Mapping[str, Sequence[object]]
 
 
 class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Described):
     """Parameter checks and tags; this class reads public attributes only.
 
-    Training is not here. Each estimator writes out the order of its private and public
-    steps in its own file, where an auditor looks for it.
+    Training is not here: each estimator's file has its private and public steps in
+    order, where an auditor looks for them.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class BaseTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Describe
     }
 
     def __sklearn_is_fitted__(self) -> bool:
-        # a fit that failed leaves n_features_in_ behind
+        # a failed fit leaves n_features_in_ set
         return hasattr(self, "components_")
 
     @property
@@ -85,16 +85,15 @@ class BaseLDA(BaseTopicModel):
     components_ : ndarray of shape (n_components, n_features_in_)
         Released pseudo-counts of words in topics; not normalized.
     doc_topic_prior_ : float
-        Dirichlet parameter of the topics of the documents that are transformed or
-        scored.
+        Dirichlet parameter of the topics of transformed or scored documents.
     topic_evidence_ : ndarray of shape (n_components,)
-        How clearly one half of a document's words confirms what the topic says of the
-        other half, as a z-score: for a topic of words that do not belong together, at
-        most standard normal. NaN for all if the topics could not be tested: with fewer
-        than 8 rounds, or with one topic.
+        How clearly one half of a document's words confirms what the topic predicts for
+        the other half, as a z-score. For a topic whose words do not belong together, it
+        is at most standard normal. NaN for all if the topics could not be tested: with
+        fewer than 8 rounds, or with one topic.
     weak_topics_ : ndarray of shape (n_components,), bool
-        Topics that are not shown to be more than noise. Of the other ones at most one
-        in ten is expected to be noise. All are weak if they could not be tested.
+        Topics that are not shown to be more than noise. At most one in ten of the other
+        topics is expected to be noise. All are weak if they could not be tested.
     """
 
     _parameter_constraints: Constraints = {
@@ -130,8 +129,8 @@ class BaseLDA(BaseTopicModel):
         Notes
         -----
         **Privacy.** The model protects the documents that it was trained on. A row of
-        the result is private: it is a function of that row's words, and `epsilon_` does
-        not cover it. The same holds for `fit_transform`.
+        the result is private: it depends on that row's words, and `epsilon_` does not
+        cover it. The same holds for `fit_transform`.
         """
         check_is_fitted(self)
         weights = [
@@ -189,8 +188,8 @@ class BaseLDA(BaseTopicModel):
             Word counts of documents that the model was not trained on.
         completion : bool, default=True
             True infers a document's topic weights from one half of its tokens and
-            scores the other half. False gives the form of the papers, which infers the
-            weights from the same tokens that it scores.
+            scores the other half. False is the form of the papers: it infers the
+            weights from the tokens that it scores.
 
         Returns
         -------
@@ -217,12 +216,12 @@ class BaseLDA(BaseTopicModel):
         )
 
 
-@cache  # once in a process: a search scores many times
+@cache  # once in a process, because a search scores many times
 def _warn_of_exact_scores() -> None:
     warn_user(
-        "scores and perplexities are exact: those of private documents are releases "
-        "that no epsilon covers, and so is a choice by them. Use "
-        "dplda.metrics.noisy_score for private documents. Scores of public documents "
-        "need nothing",
+        "scores and perplexities are exact: for private documents they are releases "
+        "that no epsilon covers, and so is a choice based on them. Use "
+        "dplda.metrics.noisy_score for private documents. For public documents you "
+        "need not act",
         PrivacyLeakWarning,
     )

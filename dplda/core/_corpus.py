@@ -24,18 +24,18 @@ from dplda.privacy import PrivateDataWarning
 from dplda.privacy._mechanisms import SPARE_PIECE
 from dplda.privacy._streams import Purpose, Streams
 
-# What a fit is given: documents by words. A data frame is one: NumPy reads its table.
+# The input of a fit: documents by words. It may be a data frame, which NumPy reads.
 Matrix: TypeAlias = npt.ArrayLike | sp.sparray | sp.spmatrix
 
 MAX_TOKENS = int(np.iinfo(np.int32).max)  # indices of the kernels are int32
-# Tokens that share a stream of their order, which enters seeded results, and entries of
-# X that are computed at a time: they stay in the cache.
+# Tokens that share a stream for their order (enters seeded results), and entries of X
+# that are computed at a time: both stay in the cache.
 BLOCK = 1 << 16
 CELLS_AT_ONCE = 1 << 22  # of a dense table of 8-byte numbers, at most: 32 MB
 # public tokens of a word in a topic; squares of sums are finite
 LARGEST_PSEUDO_COUNT = 1e12
-COPIES = 10  # a fit warns if more than one row in so many is a copy of another one
-# share of the cells that must survive rounding: tf-idf keeps next to none
+COPIES = 10  # a fit warns if more than one row in this many is a copy
+# least share of cells that survive rounding; tf-idf keeps next to none
 LEAST_KEPT = 0.25
 NOT_COUNTS = (
     "X must be a matrix of word counts, documents by words, got {}; count texts with a "
@@ -88,7 +88,7 @@ class Corpus:
     ) -> Corpus:
         """Tokens of each document in an exactly uniform order, drawn by positions.
 
-        A count matrix has no positions. In an order by word, the replacement of one
+        A count matrix has no positions. If tokens were ordered by word, replacing one
         word would move many tokens.
         """
         word = self.word.copy()
@@ -125,7 +125,7 @@ def keep_at_most(
 ) -> npt.NDArray[np.bool_]:
     """Mask of at most `n` entries of each row.
 
-    They are chosen uniformly by keys that read lengths alone.
+    They are chosen uniformly, by keys that depend on lengths only.
     """
     keeps = np.ones(int(ptr[-1]), np.bool_)
     for row in np.flatnonzero(np.diff(ptr) > n):
@@ -140,15 +140,15 @@ def check_counts(
 ) -> sp.csr_array:
     """Validate a document-term matrix.
 
-    The result is CSR. It holds counts as float32 or float64, whole numbers with
-    `whole`, has one entry for each cell, and stores no zeros. `X` stays as it is, and
-    the result shares those of its arrays that have this form: do not write to them.
+    The result is CSR. It holds counts as float32 or float64 (whole numbers with
+    `whole`), has one entry for each cell, and stores no zeros. `X` does not change. The
+    result shares arrays of `X` that have this form: do not write to them.
 
     Raises
     ------
     ValueError
-        If `X` holds text, or negative, NaN or infinite values, or if its width is not
-        that of the fitted model. With `whole`, also if rounding would empty most cells.
+        If `X` holds text, or negative, NaN or infinite values, or if its width differs
+        from the fitted model. With `whole`, also if rounding would empty most cells.
     """
     name = type(estimator).__name__
     check = partial(validate_data, estimator)
@@ -177,15 +177,14 @@ def positive_entries(
 ) -> sp.csr_array:
     """Validate any matrix: CSR of floats, with one positive entry for each cell.
 
-    It is float64, or float32 where all of `X` is. Columns of several types become
-    float64: the type that NumPy finds for them depends on the widest one, and so on the
-    largest count of any document, which the counts of others may not read. `options`
-    are those of `check`, and `name` is that of the caller in errors, which print no
-    data.
+    It is float32 if all of `X` is, else float64. Columns of several types become
+    float64: NumPy's choice depends on the widest type, and so on the largest count of
+    any document, which may not affect the counts of others. `options` go to `check`,
+    and `name` is the caller's name in errors, which print no data.
     """
     if are_shards(X):
         raise ValueError(IN_SHARDS)
-    if isinstance(X, np.ma.MaskedArray):  # NumPy would count what is below the mask
+    if isinstance(X, np.ma.MaskedArray):  # NumPy would count the values below the mask
         raise ValueError(
             "X is a masked array, whose masked cells hold no counts; pass X.filled(0)"
         )
@@ -228,13 +227,13 @@ def positive_entries(
         **options,
     )
     if table.shape[0] == 0:
-        table = sp.csr_array(table.shape)  # no number is the smallest of none
+        table = sp.csr_array(table.shape)  # an empty array has no smallest number
     check_non_negative(table, f"{name} (it takes word counts)")
     return without_zeros(add_duplicates(table))
 
 
 def _check_column_names(X: Any) -> None:
-    """Refuse a table whose first column are the names or numbers of its rows."""
+    """Refuse a table whose first column has the names or numbers of its rows."""
     names = getattr(X, "columns", ())
     first = next(iter(names), None) if isinstance(names, Iterable) else None
     if isinstance(first, str) and first.startswith("Unnamed: "):
@@ -245,7 +244,7 @@ def _check_column_names(X: Any) -> None:
 
 
 def sparse_columns(X: Any) -> sp.coo_matrix | None:
-    """The entries of a data frame of sparse columns, which is never made dense.
+    """The entries of a data frame of sparse columns, without making it dense.
 
     None if X is something else, such as a frame with other columns.
     """
@@ -276,7 +275,7 @@ class Shards(ABC):
     """A corpus in shards: `dplda.datasets.CountShards`, as far as checks read it."""
 
     shape: tuple[int, int]
-    unit: str  # what fits and scores protect
+    unit: str  # the unit that fits and scores protect
     feature_names: npt.NDArray[np.object_] | None  # the words of the columns
     shards: Sequence[ShardOfUnits]
 
@@ -291,9 +290,9 @@ def are_shards(X: object) -> TypeGuard[Shards]:
 
 
 def unit_of(X: Any, user_ids: npt.ArrayLike | None) -> str:
-    """What is protected, as shards know it.
+    """The protected unit, from the shards.
 
-    Nothing of `X` is touched if it is something else.
+    Any other `X` is not touched.
     """
     if not are_shards(X):
         return "document" if user_ids is None else "user"
@@ -306,12 +305,12 @@ def unit_of(X: Any, user_ids: npt.ArrayLike | None) -> str:
 
 
 def check_shards(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
-    """Compare columns of a CountShards, whose counts were checked, with the model's.
+    """Compare the columns of a CountShards, whose counts are checked, with the model.
 
     Raises
     ------
     ValueError
-        If the width is not that of the fitted model, or the words are others.
+        If the width or the words differ from the fitted model.
     """
     names = X.feature_names
     if reset:
@@ -345,7 +344,7 @@ def row_blocks(
 
     A block may be copied.
 
-    A row counts as many numbers as it has entries, and `per_row` more.
+    The size of a row is its number of entries plus `per_row`.
     """
     numbers = indptr + per_row * np.arange(len(indptr))
     starts = np.searchsorted(numbers, np.arange(0, numbers[-1], size))
@@ -356,7 +355,7 @@ def row_blocks(
 def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
     """`X` in whole counts.
 
-    Warns if that changed it, and raises an error if little would be left.
+    Warns if rounding changed it, and raises an error if little would be left.
     """
     for start in range(0, X.nnz, BLOCK):
         block = X.data[start : start + BLOCK]
@@ -374,14 +373,14 @@ def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
     warn_user(
         f"{name} takes word counts, and X holds numbers that are not whole: they were "
         "rounded to the nearest; pass counts, not tf-idf or frequencies",
-        PrivateDataWarning,  # one document may decide whether it is said
+        PrivateDataWarning,  # one document may decide whether the warning appears
     )
     return without_zeros(sp.csr_array((counts, X.indices, X.indptr), X.shape))
 
 
 def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
     """Tell the person at the keyboard that most documents have no vocabulary word."""
-    if 2 * n_empty > n_docs > 1:  # one empty row may state no more than a width
+    if 2 * n_empty > n_docs > 1:  # one empty row may only state a width
         warn_user(
             f"{n_empty} of {n_docs} rows of X hold no word; check that X was "
             "vectorized with the right vocabulary. This message is about private data "
@@ -391,7 +390,7 @@ def warn_of_empty_rows(n_empty: int, n_docs: int) -> None:
 
 
 def row_keys(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    """A number for each row, (n_docs,): equal for equal rows, 0 without words; private.
+    """A number for each row, (n_docs,): equal for equal rows, 0 if empty; private.
 
     They are sums of numbers of which no other sums are equal, one for each word.
     """
@@ -400,7 +399,7 @@ def row_keys(X: sp.csr_array) -> npt.NDArray[np.float64]:
 
 
 def warn_of_equal_rows(keys: npt.NDArray[np.float64]) -> None:
-    """Tell the person at the keyboard that many documents are copies of another one.
+    """Tell the person at the keyboard that many documents are copies.
 
     `keys` (n_docs,) are the `row_keys`.
     """
@@ -419,8 +418,8 @@ def warn_of_equal_rows(keys: npt.NDArray[np.float64]) -> None:
 def warn_of_coverage(n_known: npt.NDArray[np.integer], n_tokens: int) -> None:
     """Tell the person at the keyboard that a vocabulary misses most of the texts.
 
-    `n_known` (n_texts,) are the tokens of each text that the vocabulary has, `n_tokens`
-    are all.
+    `n_known` (n_texts,) counts the tokens of each text that the vocabulary has;
+    `n_tokens` counts all tokens.
     """
     known = int(n_known.sum())
     n_empty = np.count_nonzero(n_known == 0)
@@ -479,10 +478,10 @@ def check_topics(
 def public_tables(
     estimator: BaseEstimator, n_words: int
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
-    """The checked `word_vectors` and `prior_components` of an estimator, or None each.
+    """The checked `word_vectors` and `prior_components` of an estimator, each or None.
 
-    Vectors (n_words, n_dimensions) are zeros for words without one. The prior has the
-    shape of the topics.
+    Vectors (n_words, n_dimensions) are zeros for words without a vector. The prior has
+    the shape of the topics.
     """
     vectors = estimator.word_vectors
     prior = estimator.prior_components
@@ -511,11 +510,11 @@ def public_tables(
 def _check_structure(X: sp.sparray | sp.spmatrix) -> None:
     """Refuse a sparse matrix whose index arrays point outside of it.
 
-    SciPy does not check them, and would read and write other memory.
+    SciPy does not check them, and would access other memory.
     """
     try:
         if X.format in ("csr", "csc", "bsr"):
-            # which replaces arrays of its matrix
+            # this replaces arrays of its matrix
             copy.copy(X).check_format(full_check=True)
         else:
             if X.format == "lil":
@@ -535,7 +534,7 @@ def _check_structure(X: sp.sparray | sp.spmatrix) -> None:
 def _check_width(estimator: BaseEstimator, X: sp.csr_array) -> None:
     """Compare the width of `X` with the fitted table.
 
-    `n_features_in_` is not used: a failed `fit` may have left another width there.
+    `n_features_in_` is not used, because a failed `fit` may have left another width.
     """
     table = getattr(estimator, "components_", None)
     if table is not None and X.shape[1] != table.shape[1]:

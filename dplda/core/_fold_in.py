@@ -21,7 +21,7 @@ class Steps(NamedTuple):
     tolerance: float  # L1 change of the topic weights of a document that has settled
 
 
-# Deterministic for each row: its result depends on that row and on the table only.
+# Deterministic: the result of a row depends on that row and on the table only.
 UNTIL_SETTLED = Steps(100, 1e-4)
 # scikit-learn's, of the mean change of a document's Dirichlet parameters
 E_STEP_TOLERANCE = 1e-3
@@ -35,10 +35,10 @@ LARGEST_PRIOR = 1e9  # the kernels compute in single precision
 
 
 class OwnCounts(NamedTuple):
-    """What a document needs to leave out of a table what it has added to it."""
+    """What a document needs to remove its own counts from a table."""
 
     inverse_sizes: np.ndarray  # (padded,) 1 / topic sizes, and 0 on the padding
-    least: float  # count of a cell, which stays
+    least: float  # count of a cell that stays
 
     @classmethod
     def of_sizes(cls, sizes: np.ndarray, least: float) -> OwnCounts:
@@ -47,7 +47,7 @@ class OwnCounts(NamedTuple):
 
 
 class Inference(NamedTuple):
-    """What topic weights are inferred from, and by which steps."""
+    """The input and the steps of the inference of topic weights."""
 
     phi: np.ndarray  # (n_words, padded) word probabilities of topics, float32
     n_components: int
@@ -58,9 +58,9 @@ class Inference(NamedTuple):
     # Round `phi` to 8 bits, relative to the largest of each row, and the weights of a
     # step to 15 bits: faster.
     in_integers: bool = False
-    # In integers: a document reads the counts of the others. Its own, by its present
-    # weights, are left out of `phi`. A document with equal weights has had no inference
-    # yet, and has added nothing.
+    # In integers: a document reads the counts of the others. Its own counts, by its
+    # present weights, are left out of `phi`. A document with equal weights has not been
+    # inferred yet, and has added nothing.
     own: OwnCounts | None = None
 
 
@@ -72,7 +72,7 @@ def pad(table: np.ndarray, dtype: DTypeLike = np.float32) -> np.ndarray:
 
 
 def aligned_zeros(shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
-    """Zeros, padded as by `pad`, whose rows begin on a cache line.
+    """Zeros, padded as by `pad`, with rows that begin on cache lines.
 
     Kernels read them faster.
     """
@@ -115,8 +115,8 @@ def in_16_bits(
 ) -> np.ndarray:
     """A table (n_rows, padded) of integers from 0 to 32767, with the sums' padding.
 
-    The largest of each row becomes `size`; with 0, 1 becomes 32767. Memory holds one
-    chunk of topics after the other: see ``_contributions.h``.
+    The largest of each row becomes `size`; with 0, 1 becomes 32767. In memory, chunks
+    of topics follow each other: see ``_contributions.h``.
     """
     n_rows, padded = table.shape
     chunks = aligned_zeros((n_rows, whole(padded, 2 * LANES)), np.int16)
@@ -142,11 +142,11 @@ def single_precision(X: ArrayLike | sp.spmatrix | sp.sparray) -> sp.csr_array:
     """The CSR form of the kernels: float32 counts, int32 indices, without duplicates.
 
     Counts above `LARGEST_COUNT` are replaced by it, so that no sum overflows. The
-    result shares those arrays of `X` that have this form already.
+    result shares arrays of `X` that have this form already.
     """
     X = sp.csr_array(X)
     if X.dtype != np.float32 or X.data.max(initial=0) > LARGEST_COUNT:
-        with np.errstate(over="ignore"):  # infinity is above the largest count, too
+        with np.errstate(over="ignore"):  # infinity is also above the largest count
             X.data = np.minimum(
                 X.data, LARGEST_COUNT, dtype=np.float32, casting="unsafe"
             )
@@ -165,9 +165,9 @@ def update_theta(
 ) -> None:
     """Improve `theta` (n_docs, padded), in place, for documents `rows` of float32 X.
 
-    A document gets steps of expectation-maximization until one changes its weights by
-    less than the tolerance. An extrapolation follows every two steps. The weights sum
-    to 1.
+    A document gets steps of expectation-maximization until a step changes its weights
+    by less than the tolerance. An extrapolation follows every second step. The weights
+    sum to 1.
     """
     threads = n_threads(n_jobs)
     padded = theta.shape[1]

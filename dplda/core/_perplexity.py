@@ -1,4 +1,4 @@
-"""Perplexity: by document completion, as in the papers, and of word frequencies."""
+"""Perplexity by document completion, in the papers' form, and of word frequencies."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def split_documents(X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
 
     Both halves are private.
 
-    The random bits are a hash of the document: the split of a row does not depend on
-    other rows. Of a count that is not whole, the fraction goes to one half.
+    The random bits are a hash of the document, so the split of a row does not depend on
+    other rows. The fraction of a count that is not whole goes to one half.
     """
     X = without_zeros(add_duplicates(X))
     observed = np.empty_like(X.data)
@@ -69,7 +69,7 @@ def _split(
 
     `n_entries` (n_docs,) divides them into documents.
 
-    They are hashed with their words, and a document's coins with all of its entries.
+    Entries are hashed with their words, and a document's coins with all its entries.
     """
     counts = np.minimum(data, 2.0**62).astype(np.int64)
     fraction = data % 1
@@ -109,7 +109,7 @@ def check_inputs(
 
 
 def check_possible(components: np.ndarray) -> None:
-    """Refuse a table of which documents could be impossible."""
+    """Refuse a table under which documents could be impossible."""
     has_all_words = components.any(axis=0).all()
     has_all_topics = components.any(axis=1).all()
     if not (components.min() >= 0 and has_all_words and has_all_topics):
@@ -129,7 +129,7 @@ def log_probabilities(
     for start in range(0, X.nnz, step):
         part = slice(start, start + step)
         p = np.einsum("ik,ik->i", theta[row[part]].astype(float), phi[X.indices[part]])
-        # a probability below the smallest number is 0
+        # a probability below the smallest float is 0
         with np.errstate(divide="ignore"):
             found[part] = np.log(p)
     return found
@@ -189,7 +189,7 @@ def held_out_perplexity(
     completion : bool, default=True
         If True, infer the weights from one half of each document's tokens and score the
         other half ("document completion"). If False, use all tokens for both, as the
-        papers do [1]_, which gives a lower number.
+        papers do [1]_; this gives a lower number.
     n_jobs : int or None, default=None
         Number of threads. It never changes the result.
 
@@ -257,12 +257,11 @@ def unigram_perplexity(
     Returns
     -------
     perplexity : float
-        `held_out_perplexity` of that topic. A useful model has a lower one.
+        `held_out_perplexity` of that topic. A useful model has a lower perplexity.
 
     Notes
     -----
-    **Privacy.** No epsilon covers the value, which is a release about `X_train` and
-    `X`.
+    **Privacy.** The value is a release about `X_train` and `X` that no epsilon covers.
 
     Examples
     --------

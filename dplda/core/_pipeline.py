@@ -28,7 +28,7 @@ from dplda.privacy._guarantee import as_statement
 
 __all__ = ["pipeline_guarantee"]
 
-Origin: TypeAlias = tuple[str, str]  # an input of a fit, and where it comes from
+Origin: TypeAlias = tuple[str, str]  # an input of a fit, and its origin
 
 
 def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
@@ -39,17 +39,17 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
     pipeline : Pipeline
         Fitted. Steps with ``privacy_`` are private. Steps that learn nothing from data,
         such as a vectorizer with a given vocabulary, cost nothing. Any other fitted
-        step makes epsilon infinite, and the guarantee names it: ``pipeline[:-1]``
-        leaves out the last one. Steps of a Pipeline, FeatureUnion or ColumnTransformer
-        inside of the pipeline count like its own: they read the same rows, and their
-        costs add up. Two steps that drew their noise from a given seed make epsilon
-        infinite, as in a ledger.
+        step makes epsilon infinite, and the guarantee names it; ``pipeline[:-1]``
+        leaves out the last step. Steps of a Pipeline, FeatureUnion or ColumnTransformer
+        inside of the pipeline count like its own steps: they read the same rows, and
+        their costs add up. Two steps that drew their noise from a given seed make
+        epsilon infinite, as in a ledger.
 
     Returns
     -------
     guarantee : Guarantee
-        Of everything that the steps hold, at the largest delta of the steps;
-        `epsilon_at` states it at another one. Its `provenance` says where the
+        The guarantee of everything that the steps hold, at their largest delta;
+        `epsilon_at` gives epsilon at another delta. Its `provenance` says where the
         vocabulary comes from.
 
     Raises
@@ -59,7 +59,7 @@ def pipeline_guarantee(pipeline: Pipeline) -> Guarantee:
         ``privacy_``.
     ValueError
         If the steps protect different units, no step has a guarantee, or a model was
-        trained on other words than those that the steps before it count.
+        trained on other words than the steps before it count.
 
     See Also
     --------
@@ -101,8 +101,8 @@ def combined_guarantee(pipeline: Pipeline, *, seeds_differ: bool = False) -> Gua
     origins = _origins_of_words(others)
     origins += [origin for part in parts for origin in part.provenance]
     if _is_straight(pipeline):
-        # one after the other: what a step says of its columns is about those of the
-        # step before, and a model takes columns as they are
+        # one after the other: a step describes the columns of the step before it, and a
+        # model takes columns as they are
         if any(_chose_words(step) for _, step in private):
             assumptions = [each for each in assumptions if each != COLUMNS]
         origins = _known(origins)
@@ -173,7 +173,7 @@ def _is_straight(pipeline: Pipeline) -> bool:
 
 
 def _check_words(steps: list[Step]) -> None:
-    """Refuse a model of other words: its columns would be counts of the wrong words."""
+    """Refuse a model of other words, whose columns would count the wrong words."""
     for i, (name, model) in enumerate(steps):
         if _branches(model) is not None:
             return  # columns of several steps have no words
@@ -210,7 +210,7 @@ def _check_alike(parts: list[Guarantee]) -> None:
 def charged(part: Guarantee) -> tuple[tuple[Event, ...], float]:
     """The events of a step, or its statement if larger, and their distance.
 
-    If the statement is larger, the events are not all.
+    If the statement is larger, there are more events than these.
     """
     if part.epsilon <= part.epsilon_at(part.delta) * (1.0 + 1e-9):
         return part.events, part.total_variation
@@ -223,7 +223,7 @@ def _chose_words(step: BaseEstimator) -> bool:
 
 
 def _known(origins: list[Origin]) -> list[Origin]:
-    """The origins, without "not known" of words whose origin another step knows."""
+    """The origins, without "not known" for words whose origin another step knows."""
     known = [origin for origin in origins if origin not in UNKNOWN_WORDS]
     return known if any(name == VOCABULARY for name, _ in known) else origins
 
@@ -232,7 +232,7 @@ def _known(origins: list[Origin]) -> list[Origin]:
 
 
 def _has_given_words(step: BaseEstimator) -> bool:
-    """Whether a vectorizer learned nothing: neither its words nor their weights."""
+    """Whether a vectorizer learned neither words nor weights."""
     return getattr(step, "fixed_vocabulary_", False) and not hasattr(step, "idf_")
 
 
@@ -249,7 +249,7 @@ def _leak(name: str) -> str:
 
 
 def _public_settings(others: list[Step]) -> list[str]:
-    """An assumption for each step that its caller set up to treat documents."""
+    """An assumption for each step that its caller set up to process documents."""
     return [
         f"the settings of {name!r} are public, and it treats each document by itself"
         for name, step in others

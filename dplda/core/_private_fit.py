@@ -43,7 +43,7 @@ from dplda.privacy._sums import ALONE, Shares, Sums
 class Interval(_Interval):
     """An interval of numbers.
 
-    True and False are none, although Python counts them as 1 and 0.
+    True and False are refused, although Python counts them as 1 and 0.
     """
 
     def is_satisfied_by(self, val: Any) -> bool:
@@ -53,7 +53,7 @@ class Interval(_Interval):
 # a smaller one could not pay for the distance of the noise from its law
 SMALLEST_DELTA = 1e-14
 PRIVACY_CONSTRAINTS = {
-    # exp(epsilon) bounds nothing long before 1e9, and finite numbers keep sums finite
+    # exp(epsilon) is useless long before 1e9, and finite numbers keep sums finite
     "epsilon": [
         None,
         Interval(Real, 0, 1e9, closed="right"),
@@ -395,7 +395,7 @@ def make_guarantee(
     total_variation: float = TOTAL_VARIATION,
     **stated: Any,
 ) -> Guarantee:
-    """The guarantee of what this call and, in `partial_fit`, earlier calls released.
+    """The guarantee of all releases of this call and, in `partial_fit`, earlier calls.
 
     `promise` is what the class states, `charge` what this call has paid, if it pays,
     and `stated` are the other fields of `Guarantee`.
@@ -450,9 +450,9 @@ def public_inputs(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
 def guarantee_of_both(today: Guarantee, earlier: Guarantee) -> Guarantee:
     """The guarantee of a model that adds releases of an earlier one to its own.
 
-    No document is in both, so that each pays the larger of the two. Users return: one
-    may be in both, and pays the sum. The earlier releases are read as public values, so
-    that the later ones may depend on them (docs/proofs_document.md).
+    No document is in both models, so each pays the larger cost. A user may be in both,
+    and pays the sum. The earlier releases are public values, so later ones may depend
+    on them (docs/proofs_document.md).
     """
     if today.unit == "document":
         events, distance = _dearer(today, earlier)

@@ -1,4 +1,4 @@
-"""Which words of a noisy topic-word table stand out, and which topics do.
+"""Which words and which topics of a noisy topic-word table stand out.
 
 Everything here is a function of released values and of public constants.
 ``docs/reading_topics.md`` describes the test, and ``benchmarks/topic_signal.py``
@@ -21,8 +21,8 @@ from dplda.privacy._streams import Purpose, Streams
 FALSE_POSITIVES = 0.05
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 FALSE_TOPICS = 0.1  # highest expected share of noise among the topics that are shown
-KEPT_OUT = 10  # where some documents only test, they are one in so many
-# What the question marks of topics mean, on every surface.
+KEPT_OUT = 10  # if some documents only test, they are one in this many
+# The meaning of topics' question marks, the same everywhere.
 MEANING = (
     "Of the topics without a question mark at most one in ten is expected to be noise. "
     "A question mark means: not shown to be more than noise."
@@ -32,20 +32,20 @@ NOT_TESTED = (
     "fit had fewer than 8 rounds, a single topic, or too few documents, reports or "
     "batches."
 )
-FEWEST_TOPICS = 0.5  # share of the topics that are not weak, below which a fit warns
-SMALLEST_SIGNAL = 0.3  # mean count of a cell over its noise, below which a fit warns
+FEWEST_TOPICS = 0.5  # least share of topics that are not weak; a fit warns below it
+SMALLEST_SIGNAL = 0.3  # least mean count of a cell over its noise; a fit warns below it
 
 
 def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.ndarray:
     """Mask of the words that stand out in each topic.
 
     Let p_v be a word's share of all counts, N_k the counts of a topic, and q_k = N_k /
-    N. The null hypothesis is that a token of the word has at most twice the odds of the
-    topic that any token has: its expected count is at most m_vk = 2 / (1 + q_k) p_v
-    N_k. The alternative is tested by (count - m_vk) over its standard deviation, at the
-    level `FALSE_POSITIVES` / n_words. `components` (n_components, n_words) are counts,
-    and `components_std` (n_words,) is the standard deviation of the noise in a cell of
-    each word.
+    N. Null hypothesis: a token of the word has at most twice the odds of the topic that
+    any token has, so its expected count is at most m_vk = 2 / (1 + q_k) p_v N_k. The
+    test statistic is (count - m_vk) over its standard deviation, the level
+    `FALSE_POSITIVES` / n_words. `components` (n_components, n_words) are counts, and
+    `components_std` (n_words,) is the standard deviation of the noise in a cell of each
+    word.
     """
     n_components, n_words = components.shape
     variance = np.square(components_std, dtype=np.float64)
@@ -57,10 +57,10 @@ def standing_words(components: np.ndarray, components_std: np.ndarray) -> np.nda
         # largest share of a word's counts, and of all counts, under the null
         border = ODDS * q / (1 + (ODDS - 1) * q)
         share = border / q * p
-        # The expectation is border times the word's counts. Their noise is zero where
-        # the noise of a word sums to zero over topics, and that of all its cells where
-        # cells are independent. The second term is the noise of q, that is of the
-        # topic's cells.
+        # The expectation is border times the word's counts. These counts have no noise
+        # if the noise of a word sums to zero over topics, and the noise of all cells if
+        # cells are independent. The second term is the noise of q, which is the noise
+        # of the topic's cells.
         of_word = max(1.0, 1 - 2 * border + n_components * border**2)
         std = np.sqrt(variance * of_word + share**2 * variance.sum())
         mask[k] = components[k] - share * sizes[k] > threshold * std
@@ -72,8 +72,8 @@ def with_signal(
 ) -> dict[str, np.ndarray]:
     """Fitted attributes of a table: the table, its noise, and which topics to read.
 
-    `evidence` (n_components,) is at most standard normal for a topic that is noise, or
-    None if the topics were not tested. One topic has no others to be told from.
+    `evidence` (n_components,) is at most standard normal for a topic that is noise;
+    None if the topics were not tested. A single topic cannot be told from others.
     """
     n_components = len(components)
     if evidence is None or n_components == 1:
@@ -104,7 +104,7 @@ def first_half(n_words: int, t: int) -> np.ndarray:
 
 
 def is_kept_out(n_docs: int) -> np.ndarray:
-    """Mask of the documents that test and do not train; public, by their places."""
+    """Mask of the documents that test and do not train; public, by position."""
     return np.arange(n_docs) % KEPT_OUT == KEPT_OUT - 1
 
 
@@ -124,7 +124,7 @@ def deviate_of_mean(total: np.ndarray, squares: np.ndarray, n: int) -> np.ndarra
 def warn_if_weak(estimator: BaseEstimator, instead: str | None = None) -> None:
     """Warn if most topics of a full fit are weak, or counts are far below the noise.
 
-    `instead` says what is in the place of the topics.
+    `instead` says what the model has instead of topics.
     """
     name = type(estimator).__name__
     weak = estimator.weak_topics_

@@ -1,7 +1,7 @@
 """Blocks of texts become words and counts, the same way in fits and in transforms.
 
-A kernel finds the words of the patterns of the package. With other patterns, and
-functions of callers, texts are split one by one. `Words` says what both find.
+A kernel finds the words by the patterns of the package. With other patterns or a
+caller's functions, texts are split one by one. `Words` defines what both find.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Step: TypeAlias = tuple[str, BaseEstimator]  # of a pipeline: its name, its esti
 
 
 def texts_in(X: object) -> list[str] | None:
-    """The texts of a column, or of what gives one after the other.
+    """The texts of a column, or of an iterable.
 
     None if X is something else, such as a matrix of counts.
     """

@@ -1,8 +1,8 @@
 """What a word is: one rule for texts, stop words, candidates and given words.
 
-`Words` is the rule. A text is brought into one form first (`plain`), and a regular
-expression then finds its words. Of plain ASCII, these are the words that
-scikit-learn's CountVectorizer finds.
+`Words` is the rule. It first brings a text into one form (`plain`); a regular
+expression then finds the words. In plain ASCII, scikit-learn's CountVectorizer finds
+the same words.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from sklearn.feature_extraction.text import (
 )
 
 UNKNOWN = "und"  # undetermined, in the codes of languages
-# Written without spaces, or with particles that are joined to words: wordfreq splits.
+# Languages without spaces, or with particles joined to words: wordfreq splits them.
 WITHOUT_SPACES = ("ja", "ko", "zh")
 TWO_OR_MORE = r"(?u)\b\w\w+\b"  # as in scikit-learn
-# Kinds of characters in words: others are digits and underscores, and marks belong to
-# the letters before.
+# Kinds of characters in words. Others are digits and underscores; marks belong to the
+# letters before them.
 LETTER, OTHER, MARK = 1, 2, 4
-# Least letters of a word: as many as leave tokens .9 of the letters of running text,
-# and no more than 3 (`benchmarks/vocabulary.py --letters`).
+# Least letters of a word: as many as keep 0.9 of the letters of running text in tokens,
+# and at most 3 (`benchmarks/vocabulary.py --letters`).
 LEAST = {
     **dict.fromkeys(("ar", "bg", "bn", "ca", "da", "es", "fa"), 2),
     **dict.fromkeys(("fr", "it", "pt", "ro", "sl", "ur", "vi"), 2),
     **dict.fromkeys(("hi", *WITHOUT_SPACES), 1),  # vowels of Hindi are marks
 }
 _ACCENTS = {"ascii": strip_accents_ascii, "unicode": strip_accents_unicode}
-# Of a language, what to write in the place of what; its word list does the same.
+# Replacements of characters in a language; its word list makes the same ones.
 _SPELLING = {
     "ca": (("l·l", "ŀl"),),  # one word
     "el": ((r"\N{GREEK SMALL LETTER SIGMA}\b", "\N{GREEK SMALL LETTER FINAL SIGMA}"),),
@@ -50,8 +50,8 @@ _SPELLING = {
     ),
 }
 _ASCII = bytes(range(128))
-# The characters that Unicode wants to be ignored, but for the space of no width: soft
-# hyphens, joiners, directions, variants. First and last ones.
+# The characters that Unicode wants to be ignored, except the zero-width space: soft
+# hyphens, joiners, directions, variants. Ranges, by first and last character.
 _UNSEEN = (
     (0x00AD, 0x00AD),
     (0x034F, 0x034F),
@@ -96,9 +96,9 @@ class Words:
         strip_accents: str | Callable[[str], str] | None = None,
         stop_words: str | Iterable[str] | None = None,
     ) -> Words:
-        """The rule of parameters of the caller, which are those of CountVectorizer.
+        """The rule of a caller's parameters, named as in CountVectorizer.
 
-        Without a pattern, words are of letters alone.
+        Without a pattern, words have letters only.
         """
         if token_pattern is None:
             token_pattern = letters(language)
@@ -107,7 +107,7 @@ class Words:
             strip_accents=strip_accents,
             stop_words=stop_words,
         )
-        # the errors of the library, if it does not know one of them
+        # raises the library's errors if it does not know one of them
         theirs.build_tokenizer()
         theirs.build_preprocessor()
         given = theirs.get_stop_words() or ()
@@ -131,10 +131,10 @@ class Words:
 
     @property
     def runs(self) -> tuple[int, int] | None:
-        """Which longest runs of word characters the pattern finds.
+        """Which maximal runs of word characters the pattern finds.
 
-        The allowed `kinds`, and the least number of characters that are no marks. None
-        of patterns that find other things.
+        The allowed `kinds`, and the least number of characters besides marks. None for
+        patterns that find anything else.
         """
         return _RUNS.get(self.token_pattern)
 
@@ -148,14 +148,14 @@ def counter_of(
 
 
 def rule_of(words: Sequence[str], *, stop_words: Iterable[str] | None = None) -> Words:
-    """The rule for texts of which given public words are counted."""
+    """The rule for texts in which given public words are counted."""
     language = language_of(words)
     pattern = TWO_OR_MORE if language == UNKNOWN else letters(language)
     return Words.of(language, pattern, stop_words=stop_words)
 
 
 def letters(language: str) -> str:
-    """The pattern of words of letters alone, of as many as words of a language have."""
+    """The pattern of words of letters only, at least a language's least number."""
     return _letters(LEAST.get(language, 3))
 
 
@@ -163,8 +163,8 @@ def _letters(least: int) -> str:
     return rf"(?u)\b[^\W\d_]{{{least},}}\b"
 
 
-# A place between a word character and another one is a boundary (`\b`), and no other
-# is. So these patterns find whole runs of word characters.
+# Only a place between a word character and another character is a boundary (`\b`). So
+# these patterns find whole runs of word characters.
 _RUNS = {TWO_OR_MORE: (LETTER | OTHER, 2)} | {
     _letters(least): (LETTER, least) for least in (1, 2, 3)
 }
@@ -174,7 +174,7 @@ _RUNS = {TWO_OR_MORE: (LETTER | OTHER, 2)} | {
 def kinds() -> bytes:
     """The kind of each code point in a word, as `re` of this Python sees it.
 
-    0 is that of characters of no word.
+    0 is the kind of characters outside of words.
     """
     every = "".join(map(chr, range(sys.maxunicode + 1)))
     table = bytearray(len(every))
@@ -190,7 +190,7 @@ def kinds() -> bytes:
 def language_of(words: object) -> str:
     """The language that texts of public words are split in.
 
-    It is named by its code, or told by the script of listed words.
+    A code names it, or the script of the listed words shows it.
     """
     if isinstance(words, str):
         return words
@@ -207,10 +207,10 @@ def language_of(words: object) -> str:
 def plain(text: str, language: str = UNKNOWN, lowercase: bool = True) -> str:
     """A text in the form in which its words are compared.
 
-    Characters that nobody sees are left out. Ligatures, letters of full width and other
-    forms of a letter become the letter (NFKC of Unicode), and signs that would become
-    letters or digits are spaces. Points for vowels of Arabic and Hebrew go, as readers
-    write without them. Where a language has no spaces, words get some.
+    Invisible characters are left out. Ligatures, full-width letters and other forms of
+    a letter become the letter (NFKC of Unicode); signs that would become letters or
+    digits become spaces. Vowel points of Arabic and Hebrew are removed, because writers
+    mostly omit them. Words of languages without spaces get spaces.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
@@ -228,7 +228,7 @@ def plain(text: str, language: str = UNKNOWN, lowercase: bool = True) -> str:
 
 
 def _lower(text: str, language: str) -> str:
-    """A text in lower case, in which a word has one form."""
+    """A text in lower case, so that a word has one form."""
     if language == "tr":
         text = text.replace("I", "\N{LATIN SMALL LETTER DOTLESS I}")
     if text.isascii():
@@ -238,7 +238,7 @@ def _lower(text: str, language: str) -> str:
 
 
 def _with_spaces(text: str, language: str) -> str:
-    """A text whose words the segmenter of the language's word list has set apart."""
+    """A text whose words are set apart by the segmenter of the language's word list."""
     tokenize = segmenter(language)
     words = [word for line in text.splitlines() for word in tokenize(line, language)]
     return " ".join(words)
@@ -267,9 +267,9 @@ def segmenter(language: str) -> Callable[[str, str], list[str]]:
 
 
 def _found(pattern: re.Pattern[str], text: str) -> list[str]:
-    """All matches in a text, whose combining marks belong to the letters before.
+    """All matches in a text; combining marks belong to the letters before them.
 
-    `re` takes marks for no letters, so that the pattern is looked for without them.
+    `re` does not count marks as letters, so the pattern is matched without them.
     """
     marks = _marks() & _others(text)
     if not marks:
@@ -285,17 +285,17 @@ def _others(text: str) -> set[str]:
     """The characters of a text that are not ASCII."""
     if text.isascii():
         return set()
-    # bytes, because a regular expression takes seven times as long
+    # bytes, because a regular expression would take seven times as long
     others = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
     return set(others.decode("utf-8", "surrogatepass"))
 
 
 @lru_cache(maxsize=1)
 def _replaced() -> dict[str, str]:
-    """What to write in the place of characters that are no part of a word."""
+    """Replacements of characters that are not part of a word."""
     points = {c: "" for c in _characters("Mn") if "\u0590" <= c <= "\u08ff"}
     unseen = {chr(c): "" for first, last in _UNSEEN for c in range(first, last + 1)}
-    # other forms of letters and digits, as in ™ and ½, would join the word before
+    # other forms of letters and digits, as in ™ and ½, would join the preceding word
     signs = {
         c: " "
         for c in _characters("P", "S", "Z")

@@ -1,4 +1,4 @@
-"""Corpora (embedded, of the UCI archive, synthetic) and public word lists."""
+"""Corpora (embedded, from the UCI archive, synthetic) and public word lists."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Count matrices in shards: files of whole rows, mapped into memory when read."""
+"""Count matrices in shards: files of whole rows, memory-mapped when read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Shard:
     """The file of some consecutive documents. Private.
 
     It holds counts (float32), words, ends of rows and ends of units (int32): numbers of
-    4 bytes without a header, whose sizes are in the list of shards.
+    4 bytes without a header. The list of shards has their sizes.
     """
 
     path: str
@@ -56,8 +56,7 @@ class Shard:
     def read(self) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
         """The counts, and the first document of each unit and the number of documents.
 
-        The counts are CSR of float32 and int32, on arrays that are mapped and
-        read-only.
+        The counts are CSR of float32 and int32, on mapped read-only arrays.
         """
         data, words, ends, units = self._arrays()
         counts = sp.csr_array((data, words, ends), shape=self.shape)
@@ -68,15 +67,15 @@ class Shard:
         return np.repeat(np.arange(self.n_units), np.diff(self.read()[1]))
 
     def check(self) -> None:
-        """Read all of the shard once: it is what was written, and fits its shape."""
+        """Read the whole shard once; check that it is as written and fits its shape."""
         arrays = self._arrays()
         digest = hashlib.sha256()
         for array in arrays:
             digest.update(array.data)
         if digest.hexdigest() != self.sha256:
-            raise self.fail("is damaged: its SHA-256 is not the one of the list")
+            raise self.fail("is damaged: its SHA-256 differs from the list")
         data, words, ends, units = arrays
-        # comparisons, because a difference of int32 could wrap around
+        # compared, not subtracted, because a difference of int32 could wrap around
         rows_grow = (ends[1:] >= ends[:-1]).all()
         rows_fit = rows_grow and ends[0] == 0 and ends[-1] == self.n_entries
         units_grow = (units[1:] > units[:-1]).all()
@@ -109,7 +108,7 @@ class Shard:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     def fail(self, what: str) -> ValueError:
-        """An error about this shard. It quotes nothing of the documents."""
+        """An error about this shard. It does not quote documents."""
         return ValueError(
             f"shard {Path(self.path).stem} of {Path(self.path).parent} {what}; write "
             "the shards again with write_shards, or restore the file from a copy"
@@ -120,7 +119,7 @@ class Shard:
         lengths = [self.n_entries, self.n_entries, self.n_docs + 1, self.n_units + 1]
         ends = np.cumsum([0, *lengths])
         if self.state()[2] != 4 * ends[-1]:
-            raise self.fail("is damaged: its file does not have the size of the list")
+            raise self.fail("is damaged: its file does not have the listed size")
         # one map for each: SciPy would copy a part of a larger array
         arrays = []
         for dtype, begin, length in zip(("<f4", "<i4", "<i4", "<i4"), ends, lengths):
@@ -133,12 +132,12 @@ class Shard:
 
 
 class CountShards(Shards):
-    """A count matrix in files of `write_shards`, for corpora larger than the memory.
+    """A count matrix in files of `write_shards`, for corpora larger than memory.
 
-    `SubLDA` and `PrivateSVILDA` train on it as on the matrix itself, with the same
-    result to the last bit, and read one shard after the other. `transform`, `score` and
-    `perplexity` of LDA models take it as well. Iterating checks each shard and gives it
-    as a matrix, in order.
+    `SubLDA` and `PrivateSVILDA` train on it with the same result, to the last bit, as
+    on the matrix itself, and read one shard after the other. LDA models also take it in
+    `transform`, `score` and `perplexity`. Iteration checks each shard and yields it as
+    a matrix, in order.
 
     Parameters
     ----------
@@ -155,9 +154,9 @@ class CountShards(Shards):
     n_shards : int
         Number of shards.
     unit : {"document", "user"}
-        What fits and scores protect: users if `write_shards` was given their ids.
+        The unit that fits and scores protect: users if `write_shards` got their ids.
     feature_names : ndarray of shape (n_words,), object, or None
-        The words of the columns, if `write_shards` was given them or a named table.
+        The words of the columns, if `write_shards` got them or a named table.
 
     Raises
     ------
@@ -207,7 +206,7 @@ class CountShards(Shards):
         except OSError as error:
             raise OSError(
                 f"{path} cannot be read ({error.strerror or error}); write_shards "
-                "writes this file last: give the folder of one that has finished"
+                "writes this file last: give a folder that it has finished"
             ) from None
         except (LookupError, TypeError, ValueError, RecursionError):
             is_valid = False
@@ -217,12 +216,12 @@ class CountShards(Shards):
         for shard in shards:
             if shard.sha256 in seen and shard.n_docs > 1 and shard.n_entries:
                 raise shard.fail(
-                    "holds the same documents as another shard, which would count "
+                    "holds the same documents as another shard, so they would count "
                     "twice (if the corpus does repeat documents, choose another "
                     "rows_per_shard)"
                 )
             seen.add(shard.sha256)
-            shard.state()  # an error if the file is missing
+            shard.state()  # raises an error if the file is missing
         self.unit = unit
         self.shards = shards
         self.n_shards = len(shards)
@@ -231,17 +230,18 @@ class CountShards(Shards):
         self.engine: object = None
 
     def on(self, client: object) -> CountShards:
-        """The same corpus, whose shards workers of a cluster visit during `fit`.
+        """The same corpus; during `fit`, workers of a cluster visit its shards.
 
-        The result of a fit is the same to the last bit, on any number of workers, and
-        if workers are lost. Only this process holds the key, charges and adds noise.
+        The result of a fit is the same to the last bit on any number of workers, even
+        if workers are lost. Only this process holds the key, charges the ledger and
+        adds noise.
 
         Parameters
         ----------
         client : distributed.Client, or an engine
             Its workers must be able to read `folder`, and have this version of dplda.
-            Exact sums travel between them: use TLS. ``docs/scaling.md`` says more, and
-            what an engine is.
+            Exact sums travel between them, so use TLS. ``docs/scaling.md`` says more,
+            and defines engines.
 
         Returns
         -------
@@ -272,39 +272,39 @@ def write_shards(
 ) -> CountShards:
     """Write a corpus to shards, which `CountShards` reads without loading them.
 
-    Counts are checked once, block by block, as `fit` checks a matrix. No more than one
-    block and one shard are in memory, and a copy of each.
+    Counts are checked once, block by block, as `fit` checks a matrix. Memory holds at
+    most one block and one shard, and a copy of each.
 
     Parameters
     ----------
     source : matrix or iterable of matrices
-        The documents by words: a matrix as `fit` takes it, or blocks of consecutive
-        rows, whose columns are the same words.
+        The documents by words: a matrix as for `fit`, or blocks of consecutive rows
+        with the same words as columns.
     folder : str or path-like
-        A folder that does not exist, or is empty. Only its owner can read the files.
+        A new or empty folder. Only its owner can read the files.
     user_ids : array-like of shape (n_docs,) or None, default=None
         The user that each document comes from: integers or strings. The documents of a
         user stay together, and fits and scores protect users, as with `user_ids` in
         `fit`. Private.
     rows_per_shard : int, default=10000
-        Number of documents of a shard; with users about as many. A fit needs about 12
+        Number of documents in a shard; approximate with users. A fit needs about 12
         bytes for each stored count of a shard. It never changes a result.
     feature_names : sequence of str or None, default=None
-        The words of the columns, all different. A model that is fitted on the shards
+        The words of the columns, all different. A model that is fitted to the shards
         then knows them. None takes the column names of the first block, if it is a
         table with such names.
 
     Returns
     -------
     corpus : CountShards
-        What was written.
+        The written corpus.
 
     Raises
     ------
     ValueError
         If the source does not hold word counts, its blocks have different widths, there
-        is not one id for each document, or the folder is not empty. The folder is no
-        corpus then.
+        is not one id for each document, or the folder is not empty. The folder is then
+        not a corpus.
     OSError
         If a file cannot be read or written.
 
@@ -392,7 +392,7 @@ def _in_shards(
         if columns is not None:
             if named not in (None, columns):
                 raise ValueError(
-                    "the columns of a table are other words, or have another order, "
+                    "the columns of a table have other words, or another order, "
                     "than feature_names or the tables before; select the same columns "
                     "of all tables"
                 )
@@ -400,7 +400,7 @@ def _in_shards(
         X = positive_entries(block, "write_shards", ensure_min_samples=0)
         X = whole_counts(X, "write_shards")
         n_words = X.shape[1]
-        # a release file could not hold one word twice
+        # a release file cannot hold a word twice
         if words is not None and not len(set(words)) == len(words) == n_words:
             raise ValueError(
                 f"feature_names, or columns of a table, must be {n_words} different "

@@ -41,7 +41,7 @@ def make_topic_corpus(
     topic_word_prior : float, default=0.05
         Dirichlet parameter of a topic's words.
     random_state : int, RandomState instance or None, default=None
-        Each int names one corpus. None draws another corpus at each call.
+        Each int gives one corpus. None draws a new corpus in each call.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The embedded table of what English words mean, and vectors of public sources."""
+"""The embedded table of English word vectors, and vectors from public sources."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def load_word_vectors(
 ) -> np.ndarray:
     """Load public vectors of words, for `word_vectors` of a private model.
 
-    They say what the words mean. Words with similar vectors go together in topics. The
-    embedded table is a file of the package: the same on every machine, and nothing is
+    Vectors say what words mean: words with similar vectors go together in topics. The
+    embedded table is a file of the package, the same on every machine; nothing is
     downloaded.
 
     Parameters
@@ -55,9 +55,9 @@ def load_word_vectors(
     Returns
     -------
     vectors : ndarray of shape (n_words, n_dimensions), float32
-        A row for each word, zeros for a word that the source does not have. The length
-        of a row of the embedded table is the word's expected frequency: 1 over its rank
-        in the table. A model reads both, the directions and the lengths.
+        A row for each word; zeros for a word that the source does not have. In the
+        embedded table, the length of a row is the word's expected frequency, 1 over its
+        rank in the table. A model reads both directions and lengths.
 
     Raises
     ------

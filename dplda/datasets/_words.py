@@ -26,11 +26,11 @@ _WORD = re.compile("[a-z]{3,}")
 
 
 def load_wordnet_glosses() -> Bunch:
-    """Load the embedded corpus: what English nouns mean, in 9,790 documents.
+    """Load the embedded corpus: definitions of English nouns, in 9,790 documents.
 
-    A document holds the definitions of about nine related nouns of WordNet 3.0 [1]_,
-    and is labeled by their field, such as "animal" or "time". The corpus is a file of
-    the package, and public.
+    A document has the definitions of about nine related nouns of WordNet 3.0 [1]_. Its
+    label is their field, such as "animal" or "time". The corpus is a public file of the
+    package.
 
     Returns
     -------
@@ -38,8 +38,8 @@ def load_wordnet_glosses() -> Bunch:
         Dictionary-like object with the attributes
 
         data : list of str, length n_docs
-            The texts, of 100 words or a few more, in a fixed order that mixes the
-            fields.
+            The texts, with 100 words or a few more each, in a fixed order that mixes
+            the fields.
         target : ndarray of shape (n_docs,), int
             The field of each text, an index into `target_names`.
         target_names : list of str
@@ -76,7 +76,7 @@ def load_wordnet_glosses() -> Bunch:
         content = b""
     if hashlib.sha256(content).hexdigest() != _DIGEST:
         raise OSError(f"the corpus {file} is damaged; install dplda again")
-    # mixed by their checksums: the file has the documents in the order of their fields
+    # mixed by checksums, because the file has the documents in the order of fields
     mixed = sorted(content.split(b"\n"), key=zlib.crc32)
     documents = [line.decode().split("\t") for line in mixed]
     fields, texts = zip(*documents)
@@ -98,31 +98,30 @@ def load_public_vocabulary(
 ) -> list[str]:
     """Load frequent words of a language, a vocabulary that depends on no private text.
 
-    A vocabulary that is learned from private documents leaks: a column of the matrix
-    shows that somebody wrote its word.
+    A vocabulary that is learned from private documents leaks: each column of the matrix
+    shows that somebody wrote that word.
 
     Parameters
     ----------
     n_words : int or None, default=2000
-        Number of words, of which English has 27,294, and another language 20,000 at
-        most. None takes the whole list.
+        Number of words. English has 27,294; other languages have at most 20,000. None
+        takes the whole list.
     language : str, default="en"
-        The language by its code, such as "de". English needs nothing else. The other
-        languages need the packages wordfreq and stopwordsiso (extra ``languages``), and
-        Chinese, Japanese and Korean need what splits their texts (extra ``cjk``).
+        The language by its code, such as "de". English needs no other package. Other
+        languages need wordfreq and stopwordsiso (extra ``languages``); Chinese,
+        Japanese and Korean also need a text splitter (extra ``cjk``).
 
     Returns
     -------
     vocabulary : list of str, length n_words
-        The words, the most frequent first, in lower case, in the form in which
-        `dplda.PrivateTopicModel` finds them in texts. English words have three letters
-        or more. Stop words are left out. A shorter vocabulary is the beginning of a
-        longer one.
+        The words in lower case, the most frequent first, as `dplda.PrivateTopicModel`
+        finds them in texts. English words have three letters or more. Stop words are
+        left out. A shorter vocabulary is the beginning of a longer one.
 
     Raises
     ------
     ImportError
-        If the language is not English, and a package that it needs is not installed.
+        If the language needs a package that is not installed.
     TypeError
         If `n_words` is not an integer.
     ValueError
@@ -135,9 +134,9 @@ def load_public_vocabulary(
 
     Notes
     -----
-    The English words are those of :func:`load_word_vectors`, in the order of their
+    The English words are the words of :func:`load_word_vectors`, ordered by their
     frequency in an encyclopedia and in newswire. Words of other languages come from
-    wordfreq [1]_, whose data are under CC BY-SA 4.0, and change only with its version.
+    wordfreq [1]_. Its data are under CC BY-SA 4.0, and change only with its version.
 
     References
     ----------
@@ -158,7 +157,7 @@ def load_public_vocabulary(
 
 
 def languages() -> list[str]:
-    """The languages on offer, as far as installed packages have them."""
+    """The languages that installed packages offer."""
     try:
         import stopwordsiso
         import wordfreq
@@ -172,8 +171,8 @@ def languages() -> list[str]:
 def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
     """Frequent words of a language, most frequent first, and those without a subject.
 
-    Of the English ones, the first 2,000 cover 57, 59, 27 and 39% of the tokens of KOS,
-    BBC, docstrings and definitions.
+    The first 2,000 English words cover 57, 59, 27 and 39% of the tokens of KOS, BBC,
+    docstrings and definitions.
     """
     if language == "en":
         rank, _ = _embedded()
@@ -186,7 +185,7 @@ def language_words(language: str) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def _by_wordfreq(language: str) -> tuple[list[str], set[str]]:
-    """Frequent words and stop words, in the form in which texts have them."""
+    """Frequent words and stop words, in the form that they have in texts."""
     try:
         import stopwordsiso
         import wordfreq

@@ -1,4 +1,4 @@
-"""Federated topic modeling: several parties train together, each keeps its documents.
+"""Federated topic modeling: parties train together, and each keeps its documents.
 
 ``__init__.pyi`` lists the public names. A name is imported at its first use.
 """

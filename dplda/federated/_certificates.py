@@ -1,4 +1,4 @@
-"""Certificates and keys, which say who is who: PEM files and TLS."""
+"""Certificates and keys that identify the parties: PEM files and TLS."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def binary(pem: bytes) -> bytes:
 
 
 def certificate_text(path: Path) -> str:
-    """The first certificate of a file and nothing else of it, as a plan has it.
+    """Only the first certificate of a file, as a plan has it.
 
-    The file may hold a private key as well, which no other party may see.
+    The file may also hold a private key, which no other party may see.
     """
     return pem_of(certificate_of(path))
 
@@ -45,7 +45,7 @@ def check_dates(certificate: bytes, name: str) -> None:
 
 
 def private_key(path: Path) -> EllipticCurvePrivateKey:
-    """The key of a file, which signs for the certificate of a party."""
+    """The key of a file, which signs for a party's certificate."""
     key = load_pem_private_key(path.read_bytes(), None)
     if not isinstance(key, EllipticCurvePrivateKey):
         raise ValueError(f"{path} holds no elliptic curve key (openssl -newkey ec)")
@@ -63,10 +63,10 @@ def certificate_of(path: Path) -> bytes:
 def tls_context(
     protocol: int, certificate: Path, key: Path, known: list[bytes]
 ) -> ssl.SSLContext:
-    """TLS 1.3 that shows an own certificate, and asks for a known one from the other.
+    """TLS 1.3 that shows its own certificate, and asks for a known one in return.
 
-    A certificate that was handed over in person is trusted without its authority. The
-    known certificate of a coordinator may also be that of its authority.
+    A certificate that was handed over in person is trusted without its authority. For a
+    coordinator, the known certificate may also be the one of its authority.
     """
     context = ssl.SSLContext(protocol)  # a client also checks the coordinator's name
     context.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -24,20 +24,20 @@ from dplda.leaf._files import PUBLIC, write_atomically
 
 log = logging.getLogger("dplda.federated")
 
-# some 30 round trips of a slow line; a stranger waits no longer
+# about 30 round trips of a slow line; a stranger waits no longer
 HANDSHAKE_SECONDS = 10.0
-# in which those who have sent their message hear that a fit has ended with an error
+# time in which parties that have sent their message hear that a fit has failed
 END_SECONDS = 2 * RETRY_SECONDS
-# in which a process that is alive has called again, also one that had to wait
+# time in which a live process calls again, even if it had to wait
 GRACE_SECONDS = 2 * RETRY_SECONDS
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a coordinator has done so far, which it goes on from; all of it is public.
+    """What a coordinator has done so far, and continues from; all of it is public.
 
-    It is written before a reply is given. What was lost with a killed coordinator are
-    messages, which the parties give again.
+    It is written before a reply is given. A killed coordinator loses only messages,
+    which the parties send again.
     """
 
     plan: str  # digest of the plan, in hexadecimal digits
@@ -91,13 +91,13 @@ class Progress:
 
 
 class Coordinator:
-    """The coordinator's side: it takes messages of all parties, and gives each a reply.
+    """The coordinator's side: it takes a message of each party, and replies to each.
 
-    `certificates` are those of the parties in the order of their numbers, and no others
-    are admitted. A message of more than `max_bytes` is refused. A party that does not
-    send its message within `timeout` seconds is lost; the first messages have
-    `start_timeout` seconds. With a file `state`, the coordinator goes on from
-    `progress`, and writes there what comes after it.
+    `certificates` are the parties' certificates in the order of their numbers; no
+    others are admitted. A message of more than `max_bytes` is refused. A party that
+    does not send its message within `timeout` seconds is lost; the first messages have
+    `start_timeout` seconds. With a file `state`, the coordinator continues from
+    `progress`, and writes its further progress to the file.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Coordinator:
     async def listening(
         self, host: str, port: int, tls: ssl.SSLContext
     ) -> AsyncIterator[int]:
-        """Let parties call until the end of the ``with`` statement; gives the port."""
+        """Let parties call until the end of the ``with`` block; yields the port."""
         app = web.Application(client_max_size=self._max_bytes)
         for method in ("PUT", "GET", "DELETE"):
             app.router.add_route(method, "/{number:[0-9]{1,9}}", self._call)
@@ -148,7 +148,7 @@ class Coordinator:
 
         def connection() -> asyncio.BaseProtocol:
             assert runner.server is not None
-            line = runner.server()  # for one call: nobody holds many of them for long
+            line = runner.server()  # for one call: nobody can hold many calls for long
             loop.call_later(self._timeout + WAIT_SECONDS, line.force_close)
             return line
 
@@ -170,7 +170,7 @@ class Coordinator:
         """Take messages and give replies, until the parties have no more to say.
 
         An error of the sum ends the fit, and the parties are told. Anything else that
-        ends the coordinator leaves its state: it can be started again.
+        ends the coordinator leaves its state, from which it can be started again.
         """
         try:
             while not self._end:
@@ -220,7 +220,7 @@ class Coordinator:
     async def _call(self, request: web.Request) -> web.Response:
         party = self._party_of(request)
         call = request.transport
-        # the handshake also admits what a party's certificate has signed
+        # the handshake also admits certificates that a party's certificate has signed
         if party is None or call is None:
             raise web.HTTPForbidden
         process = request.headers.get(PROCESS, "")[:MAX_REASON]
@@ -230,7 +230,7 @@ class Coordinator:
             )
         before = self._calls.get(party)
         self._calls[party] = call
-        if before is not None:  # a party that calls again has given the last call up
+        if before is not None:  # a party that calls again has given up its last call
             before.abort()
         try:
             return await self._answer(request, party, call)
@@ -243,7 +243,7 @@ class Coordinator:
     async def _answer(
         self, request: web.Request, party: int, call: asyncio.Transport
     ) -> web.Response:
-        """What a call of a party gets."""
+        """The answer to a call of a party."""
         number = int(request.match_info["number"])
 
         def is_its_turn() -> bool:
@@ -277,9 +277,10 @@ class Coordinator:
     async def _admits(self, party: int, process: str) -> bool:
         """Whether this process of a party is the one in the fit.
 
-        Keys are in the memory of one process. One that was started again takes its
-        place before the keys are handed out. After that, it ends the setup, which
-        cannot go on; a fit that has begun goes on with the process that is in it.
+        Keys are in the memory of one process. Before the keys are handed out, a
+        restarted process replaces the first one. After that, a restarted process ends
+        the setup, which cannot go on; a fit that has begun goes on with its first
+        process.
         """
         if self._processes.setdefault(party, process) == process:
             return True

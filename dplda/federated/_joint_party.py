@@ -29,11 +29,11 @@ DOMAIN = b"dplda: keys of a party for one fit\0"
 class Party:
     """A party's side of a fit over a network.
 
-    All is checked before anything is sent or charged.
+    Everything is checked before anything is sent or charged.
 
     `data` are the documents and the user of each row, or None. The documents are texts
-    if the parties choose the words, and else counts of the plan's words. `own` are
-    parameters of the model that are up to the party.
+    if the parties choose the words, and otherwise counts of the plan's words. `own`
+    holds the model's parameters that each party may choose.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Party:
     def fit(self, line: Line, keep: Callable[[], None] | None = None) -> DocumentLDA:
         """The model that all parties fit; ConnectionError if there is none.
 
-        `keep` is called after each round: a process that is killed keeps nothing else.
+        `keep` is called after each round; a killed process keeps nothing else.
         """
         last_word = "interrupted"
         try:
@@ -100,11 +100,11 @@ class Party:
         return self.model
 
     def _prove(self, keys: bytes) -> bytes:
-        """Keys of this fit, signed with that of the certificate."""
+        """Keys of this fit, signed with the key of the certificate."""
         return keys + self._key.sign(DOMAIN + self.plan.digest + keys, ECDSA(SHA256()))
 
     def _check(self, party: int, message: bytes) -> bytes:
-        """The keys of a party, whose signature is right."""
+        """The keys of a party, after a check of the signature."""
         size = KEY + KEM_KEY * self.plan.kem
         keys = message[:size]
         signature = message[size:]

@@ -1,8 +1,8 @@
 """Parties choose the words of their texts and find the topics, from one budget.
 
 The vocabulary is one secure sum over public candidates: noisy weights of all of them,
-as `PrivateCountVectorizer` releases them for one curator. Then the topics are a fit of
-several parties as any other.
+as `PrivateCountVectorizer` releases them for one curator. The topics are then fitted as
+in any fit of several parties.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def fit_words_and_topics(
     *,
     english_vectors: bool = False,
 ) -> None:
-    """Fit both on a party's own texts: afterwards all parties have the same ones.
+    """Fit words and topics on a party's texts; all parties get the same result.
 
-    Whatever ends it early leaves what was released so far. The ledger of `topics` is
-    charged for both. Vectors of English words are those that dplda holds.
+    If the fit ends early, what was released so far remains. The ledger of `topics` is
+    charged for both. Vectors of English words come from dplda.
     """
     steps = [*words._plan(sums.shares), *topics._plan(sums.shares)]  # public
     choice = words._choice(protected_unit(user_ids), sums)  # public

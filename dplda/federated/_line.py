@@ -1,8 +1,8 @@
 """A party's line to the coordinator.
 
-Messages cross by HTTPS, where both sides prove who they are. Certificates that the
-other side was given in advance do so in the TLS handshake. Neither side reads what
-messages and replies say. A party calls, and may repeat each call:
+Messages travel by HTTPS. Both sides prove who they are in the TLS handshake, by
+certificates that the other side was given in advance. Neither side reads the content of
+messages and replies. A party calls, and may repeat each call:
 
 * ``PUT /n`` gives the coordinator the party's message number n, and waits for the
   reply;
@@ -10,11 +10,11 @@ messages and replies say. A party calls, and may repeat each call:
 * ``DELETE /n`` gives the last word of a party: empty, or the name of an error's class.
   The text of an error may quote documents.
 
-200 has the reply, and 204 says that it is not there yet. 404 says that the message is
-not there: the coordinator was started again, and the party gives the same bytes again.
-409 says that another process of the party is in the fit, and 410 that the fit is over,
-or goes on without this party; both say why. The header `PROCESS` has random digits of
-the party's process.
+200 has the reply; 204 says that there is none yet. 404 says that the message is missing
+because the coordinator was started again; the party then sends the same bytes again.
+409 says that another process of the party is in the fit. 410 says that the fit is over,
+or goes on without this party. Both give the reason. The header `PROCESS` has random
+digits of the party's process.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from dplda.leaf._checks import escaped
 
 log = logging.getLogger("dplda.federated")
 
-# that a call waits for a reply, before firewalls take it for a dead one
+# that a call waits for a reply, before firewalls take it for dead
 WAIT_SECONDS = 30.0
 RETRY_SECONDS = 3.0  # between two calls of a party: 30 parties make 10 calls a second
-MAX_REASON = 200  # characters of what the other side gives as a reason
+MAX_REASON = 200  # characters of a reason that the other side gives
 START_SECONDS = 3600.0  # for all to appear: they are started by hand
 ROUND_SECONDS = 600.0  # of a round
-# A coordinator that refuses a certificate cuts the line off, without a word: so often,
-# it does not end just now.
+# A coordinator that refuses a certificate closes the line without a message. After so
+# many closings, it is not a coordinator that happens to end.
 MOST_CUTS = 3
 CUT = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, RemoteDisconnected)
 PROCESS = "Process"  # header: random digits of a party's process
@@ -50,8 +50,8 @@ PROCESS = "Process"  # header: random digits of a party's process
 class Line:
     """A party's line to the coordinator at ``host:port``, for one fit.
 
-    The party gives up if the coordinator is silent for `timeout` seconds, or before the
-    first reply for `start_timeout` seconds, and at once where nothing can mend it.
+    The party gives up if the coordinator is silent for `timeout` seconds
+    (`start_timeout` before the first reply), and at once if waiting cannot help.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Line:
         self._number = 0  # of the next message
         self._was_heard = False  # ever
         self._is_connected = True
-        self._n_cut = 0  # calls that the coordinator has cut off before it was heard
+        self._n_cut = 0  # calls that the coordinator closed before it was ever heard
 
     def exchange(self, message: bytes) -> bytes:
         """Give the next message, and wait for the reply, despite broken lines."""
@@ -103,7 +103,7 @@ class Line:
                 )
 
     def _judge(self, error: Exception, seconds: float) -> None:
-        """Give up if the line cannot come back, or has not for too long; say why."""
+        """Give up if the line cannot come back or was away too long; say why."""
         why, is_final = reason_of(error)
         self._n_cut += isinstance(error, CUT) and not self._was_heard
         if self._n_cut >= MOST_CUTS:
@@ -170,7 +170,7 @@ def checked_address(text: str) -> str:
 
 
 def reason_of(error: Exception) -> tuple[str, bool]:
-    """Why a call has failed, and whether a further one would fail, too."""
+    """Why a call has failed, and whether a further one would fail too."""
     said = ascii(error)[:MAX_REASON]  # it may quote what the other side sent
     if isinstance(error, ssl.SSLCertVerificationError):
         why = ascii(error.verify_message)[:MAX_REASON]

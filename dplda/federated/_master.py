@@ -1,4 +1,4 @@
-"""The rounds of iFTM: the master, what a party answers, and all of them in one process.
+"""The rounds of iFTM: the master, a party's answers, and all in one process.
 
 The master checks, merges and answers. It never sees a document.
 """
@@ -45,7 +45,7 @@ class RoundError(RuntimeError):
 
 
 class Stated(NamedTuple):
-    """What a party has stated: its unit, and the largest costs of all rounds."""
+    """The statement of a party: its unit, and its largest costs over all rounds."""
 
     unit: str
     epsilon: float
@@ -53,12 +53,12 @@ class Stated(NamedTuple):
 
 
 class IFTMMaster:
-    """Master of industrial federated topic modeling: merges models, composes next ones.
+    """Master of industrial federated topic modeling: merges and composes models.
 
     In each round (Algorithm 5 of [1]_) it takes one `LocalModel` per party, merges
     similar topics of different parties into a global model, and composes for every
-    party the model that its next round starts from. Messages go in and out; it needs no
-    network.
+    party the model that its next round starts from. It handles messages as values, and
+    needs no network.
 
     Parameters
     ----------
@@ -70,13 +70,13 @@ class IFTMMaster:
     n_top_words : int, default=30
         Number of most probable words of a topic that the similarity compares (L).
     max_topics : int, default=200
-        Most topics of a local model. Merging takes memory for the square of the number
-        of topics of all parties.
+        Most topics of a local model. Merging needs memory in proportion to the squared
+        number of topics of all parties.
     min_parties : int, default=1
         A round needs at least this many valid models.
     max_weight : float, default=inf
-        Larger weights are clipped to this value: a false weight could outweigh all
-        others.
+        Larger weights are clipped to this value, because a false weight could outweigh
+        all others.
 
     Attributes
     ----------
@@ -85,13 +85,14 @@ class IFTMMaster:
     topic_weights_ : ndarray of shape (n_topics,)
         Sum of the weights of the merged topics.
     topic_evidence_, weak_topics_ : ndarray of shape (n_topics,)
-        Which topics to read, as in :class:`dplda.SubLDA`: the mean of what the parties
-        say of the merged topics, with their weights, over its standard deviation. What
-        a party did not test counts as 0; NaN if no party has tested a topic.
+        Which topics to read, as in :class:`dplda.SubLDA`: the weighted mean of the
+        parties' evidence of the merged topics, divided by its standard deviation. A
+        topic that a party did not test counts as 0; NaN if no party has tested it.
     next_models_ : dict of str to NextModel
         The model that each party of the last round starts its next round from.
     refused_ : dict of str to str
-        Why the last `update` refused a party's message, even if it raised RoundError.
+        Why the last `update` refused each party's message, also if it raised
+        RoundError.
     round_ : int
         The round that the master waits for, from 0.
     n_words, vocabulary_hash : int and str
@@ -101,9 +102,9 @@ class IFTMMaster:
     -----
     **Privacy.** The master reads releases only, and all that it computes is
     post-processing. If parties hold disjoint documents, the federation satisfies the
-    largest of their epsilons. The content of a valid message cannot be checked. At most
-    one topic of a party is in a merged topic: mixtures of topics cannot join all of
-    them.
+    largest of their epsilons. The content of a valid message cannot be checked. A
+    merged topic has at most one topic of each party, so mixtures of topics cannot join
+    all of them.
 
     References
     ----------
@@ -163,7 +164,7 @@ class IFTMMaster:
         return most_bytes(self.max_topics, self.n_words)
 
     def request(self, party: str) -> NextModel:
-        """The message to a party that starts its next round.
+        """The message that starts a party's next round.
 
         Parameters
         ----------
@@ -173,27 +174,27 @@ class IFTMMaster:
         Returns
         -------
         message : NextModel
-            The model of `next_models_`, or one without topics for a party that has none
-            there.
+            The party's model in `next_models_`; a model without topics if there is
+            none.
         """
         if party in self.next_models_:
             return self.next_models_[party]
         return self._message(np.zeros((0, self.n_words)))
 
     def update(self, local_models: Mapping[str, LocalModel | bytes]) -> None:
-        """Make a round from the models that arrived, in any order.
+        """Run a round on the models that arrived, in any order.
 
         Parameters
         ----------
         local_models : mapping of str to LocalModel or bytes
-            The messages by their senders, which the network has authenticated; a
+            The messages by their senders. The network has authenticated the senders; a
             message that names another party is refused.
 
         Raises
         ------
         RoundError
-            If fewer than `min_parties` valid models arrived. Only `refused_` changes
-            then.
+            If fewer than `min_parties` valid models arrived. Then only `refused_`
+            changes.
         """
         if not isinstance(local_models, Mapping) or not all(
             isinstance(party, str) for party in local_models
@@ -274,9 +275,9 @@ class IFTMMaster:
         Notes
         -----
         **Privacy.** Post-processing of releases. `privacy_` states the largest epsilon
-        and the largest delta that a party has stated in any round, which nobody else
-        can check. The unit is that of the parties, or a list if they protect different
-        ones.
+        and the largest delta that a party has stated in any round; nobody else can
+        check them. The unit is the one of the parties, or a list if they protect
+        different units.
         """
         if not self.round_:
             raise ValueError(
@@ -349,8 +350,8 @@ class IFTMMaster:
 def _stated_guarantee(stated: Mapping[str, Stated]) -> Guarantee:
     """The guarantee of what was computed from messages: each party's unit and costs.
 
-    Each unit is with one party. If it changes, the messages of that party change as its
-    own guarantee allows, and all else is post-processing.
+    Each unit is with one party. If a unit changes, that party's messages change as its
+    guarantee allows; all else is post-processing.
     """
     units = " or ".join(sorted({each.unit for each in stated.values()}))
     epsilon = max(each.epsilon for each in stated.values())
@@ -398,16 +399,16 @@ def answer_request(
     party: str,
     vocabulary: str,
 ) -> LocalModel:
-    """Answer a master: fit in the first round, and refine what it sent in later ones.
+    """Answer a master: fit in the first round, and refine its table in later ones.
 
     Parameters
     ----------
     estimator : IFTMParty
-        Changed in place. It keeps its fit between the rounds; a pickle keeps it too.
+        Changed in place. It keeps its fit between the rounds, and so does a pickle.
     X : {array-like, sparse matrix} of shape (n_docs, n_words)
         Word counts. A fitted estimator does not read them.
     request : NextModel or bytes
-        What `IFTMMaster.request` gave, of unknown origin.
+        The message from `IFTMMaster.request`, of unknown origin.
     party : str
         Name of the party.
     vocabulary : str
@@ -424,16 +425,16 @@ def answer_request(
     MessageError
         If the request is malformed, too long, or for other words.
     ValueError
-        If `X` has other columns, or if the master has topics of this party, and the
-        estimator neither a fit nor a ledger.
+        If `X` has other columns, or if the master has topics of this party but the
+        estimator has neither a fit nor a ledger.
     BudgetError
         If the budget of the ledger is too small. In all these cases nothing is spent.
 
     Notes
     -----
-    **Privacy.** The first answer costs what `estimator.fit` costs. All others are
-    post-processing of that fit, whatever is asked. A lost fit is paid again, and
-    messages state the ledger's sum.
+    **Privacy.** The first answer costs what `estimator.fit` costs. All later answers
+    are post-processing of that fit, whatever the request. If the fit is lost, a new one
+    costs as much again, and messages state the ledger's sum.
     """
     _check_party(party, estimator)
     is_fitted = hasattr(estimator, "components_")
@@ -465,7 +466,7 @@ def answer_request(
 
 
 def _check_party(name: str, estimator: object) -> None:
-    """Refuse an estimator that would need another fit, at full cost, in every round."""
+    """Refuse an estimator that would pay for a new fit in every round."""
     if not hasattr(estimator, "refine"):
         raise TypeError(
             f"party {name!r} must have an IFTMParty, before its documents, got "
@@ -487,8 +488,8 @@ def run_rounds(
     master : IFTMMaster
         Changed in place. It continues with its next round.
     parties : mapping of str to tuple (IFTMParty, X)
-        Estimator and documents of each party, as for `answer_request`. One that raises
-        an error is left out of that round, with a warning.
+        Estimator and documents of each party, as for `answer_request`. A party that
+        raises an error is left out of that round, with a warning.
     n_rounds : int
         Number of rounds, at least 1.
 
@@ -541,8 +542,8 @@ class TopWords(NamedTuple):
 
     Similarity reads only these.
 
-    The most probable column is the first, and ties are in the order of the columns.
-    Probabilities are those in the whole topic, and do not sum to 1.
+    The most probable word is first, and ties are in the order of the columns.
+    Probabilities are taken from the whole topic, so they do not sum to 1.
     """
 
     words: Indices
@@ -580,8 +581,8 @@ def redundant_topics(
     """Sets of redundant topics: at most one topic of each party.
 
     Pairs of topics join their sets in the order of their similarity, down to the
-    threshold (xi), unless a party has a topic in both sets: mixtures of topics, which
-    one party sends, would make one chain of all topics.
+    threshold (xi), unless a party has a topic in both sets. Otherwise a party could
+    send mixtures of topics, which would chain all topics together.
 
     `owners` (n_topics,) is the number of the party of each topic. Returns the number of
     the set of each topic. Sets are numbered from 0 in the order of their first topics.
@@ -620,10 +621,10 @@ def merge_topics(
 def merge_evidence(
     evidence: FloatTable, weights: FloatTable, labels: Indices
 ) -> FloatTable:
-    """Evidence of merged topics: the mean with their shares, over its deviation.
+    """Evidence of merged topics: the weighted mean over its deviation.
 
-    The parts are of different documents. If all are noise, the result is at most
-    standard normal, too (Stouffer et al., 1949, with weights).
+    The parts come from different documents. If all parts are noise, the result is also
+    at most standard normal (Stouffer et al., 1949, with weights).
     """
     n_sets = labels.max() + 1
     share = _shares_of_sets(weights, labels)
@@ -635,7 +636,7 @@ def merge_evidence(
 
 
 def _shares_of_sets(weights: FloatTable, labels: Indices) -> FloatTable:
-    """Share of each topic in its set; even in one whose topics all have weight 0."""
+    """Share of each topic in its set; equal shares if all weights of the set are 0."""
     n_sets = labels.max() + 1
     total = np.bincount(labels, weights, n_sets)
     share = np.where(total[labels] > 0, weights, 1.0)
@@ -651,10 +652,10 @@ def compose_model(
 ) -> FloatTable:
     """A party's next model: its topics, or matching global ones (Algorithm 4).
 
-    Pairs are matched in the order of their similarity: in the order of topic numbers,
-    as in the paper, the result would depend on the numbering. A global topic replaces
-    at most one topic of the party. A topic without a match, of which the paper says
-    nothing, is kept with all that the party has learned.
+    Pairs are matched in the order of their similarity. The paper takes the order of
+    topic numbers; the result would then depend on the numbering. A global topic
+    replaces at most one topic of the party. The paper does not say what happens to a
+    topic without a match; it is kept, with all that the party has learned.
 
     `global_words` are the top words of `global_table`, which are the same for all
     parties.

@@ -1,8 +1,7 @@
 """The two messages of a round of iFTM. Party and master exchange nothing else.
 
-A message is always valid: its constructor refuses everything except a table of
-probabilities with valid numbers. Its bytes are a safetensors file, which is read
-without running code.
+Every message is valid: its constructor accepts only a table of probabilities with valid
+numbers. Its bytes are a safetensors file, which is read without running code.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ from dplda.privacy._ledger import as_ledger
 from dplda.release._container import pack, unpack
 from dplda.release._release import warn_of_leaks
 
-# Bounds against messages that were made to exhaust the memory, or the numbers behind a
-# float.
+# Bounds against messages that are made to exhaust the memory or the range of floats.
 MAX_BYTES = 2**28  # 300 topics of 200,000 words
 MAX_HEADER = 4096  # the fields of a valid message need at most 1,500
-MAX_WEIGHT = 2.0**53  # all whole numbers below are floats
+MAX_WEIGHT = 2.0**53  # all smaller whole numbers are floats
 MAX_NAME = 64  # characters of the name of a party
 # rows that were normalized in float32 miss 1 by about 1e-5 at most
 ROW_SUM_TOLERANCE = 1e-4
@@ -121,7 +119,7 @@ class _Message:
 
 @dataclass(frozen=True, eq=False)
 class NextModel(_Message):
-    """The master's request to a party: the model a round starts from, from releases.
+    """The master's request to a party: the start of a round, computed from releases.
 
     Parameters
     ----------
@@ -130,8 +128,8 @@ class NextModel(_Message):
     vocabulary : str
         `vocabulary_hash` of the columns.
     table : array-like of shape (n_topics, n_words)
-        Probabilities of words in topics; rows sum to 1. Kept as read-only float32.
-        Without topics, the party starts from a model of its own.
+        Probabilities of words in topics; rows sum to 1. Kept as read-only float32. If
+        there are no topics, the party starts from its own model.
     """
 
     kind = "dplda-next-model"
@@ -144,8 +142,8 @@ class LocalModel(_Message):
     Parameters
     ----------
     round, vocabulary, table : int, str and array-like
-        As in :class:`NextModel`, with at least one topic. The normalization protects
-        nothing.
+        As in :class:`NextModel`, with at least one topic. Normalization does not
+        protect.
     party : str
         Name of the party: 1 to 64 printable characters.
     weight : float
@@ -162,8 +160,8 @@ class LocalModel(_Message):
     Notes
     -----
     **Privacy.** The master sees every field, and the other parties see the merged
-    topics. Only releases may enter. The epsilon is the party's own statement, which
-    nobody else can check.
+    topics. Only releases may enter. The epsilon is the party's own statement; nobody
+    else can check it.
     """
 
     kind = "dplda-local-model"
@@ -212,9 +210,9 @@ class LocalModel(_Message):
         Returns
         -------
         message : LocalModel
-            Its weight is the sum of `components_`. It states the larger of the epsilon
-            of the model and of all that its `ledger` was charged; without a ledger, one
-            fit.
+            Its weight is the sum of `components_`. It states the larger of two
+            epsilons: of the model, and of all charges to its `ledger`. Without a
+            ledger, it states one fit.
 
         Raises
         ------
@@ -231,9 +229,10 @@ class LocalModel(_Message):
 
         Notes
         -----
-        **Privacy.** Post-processing of releases. The distance of the noise from its
-        ideal law, which `privacy_` states and which is below 1e-17 for each fit, is not
-        in a message: at delta 0, its epsilon is that of the ideal mechanism.
+        **Privacy.** Post-processing of releases. A message leaves out the distance of
+        the noise from its ideal law, which `privacy_` states, and which is below 1e-17
+        for each fit. At delta 0, the stated epsilon is therefore that of the ideal
+        mechanism.
         """
         check_model(model)
         guarantee = model.privacy_
@@ -296,7 +295,7 @@ def vocabulary_hash(words: Sequence[str]) -> str:
         )
     if len(set(found)) < len(found):
         raise MessageError(
-            f"words must be all different, got {len(found)}, some of them repeated"
+            f"words must all be different, got {len(found)}, some of them repeated"
         )
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
@@ -345,7 +344,7 @@ def _table(table: npt.ArrayLike) -> npt.NDArray[np.float32]:
 
 
 def _check_text(name: str, value: object, pattern: str, allowed: str) -> str:
-    """The text of a field, all of which is in the form of a regular expression."""
+    """The text of a field, which must match a regular expression as a whole."""
     if isinstance(value, str) and re.fullmatch(pattern, value) and value.isprintable():
         return value
     # a text of unknown origin is cut
@@ -368,7 +367,7 @@ def _unit(unit: object) -> str:
     return _check_text("unit", unit, "|".join(UNITS), f"one of {UNITS}")
 
 
-# What each field may be: the checked value, or TypeError or ValueError.
+# The check of each field: returns the value, or raises TypeError or ValueError.
 _CHECKED: dict[str, Callable[..., object]] = {
     "round": partial(check_integer, "round", low=0),
     "vocabulary": _vocabulary,

@@ -165,7 +165,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, documents: Any = None) -> IFTMParty:
-        """Privatize the party's documents, and sweep `max_iter` times on noisy vectors.
+        """Privatize the party's documents; sweep `max_iter` times over noisy vectors.
 
         Parameters
         ----------
@@ -175,10 +175,10 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             Ignored.
         documents : array-like of shape (n_rows,), default=None
             The document of each sentence, if the rows are sentences; those of one
-            document are neighbors. All words of a sentence then have one topic
-            (SentenceLDA, Algorithm 2), after a first half of the sweeps in which each
-            word has its own. None takes each row for a document, and gives each word a
-            topic (LDA, Algorithm 1).
+            document are neighbors. All words of a sentence then share one topic
+            (SentenceLDA, Algorithm 2); in the first half of the sweeps each word has
+            its own. None takes each row as a document, and gives each word a topic
+            (LDA, Algorithm 1).
 
         Returns
         -------
@@ -205,7 +205,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         # of one coordinate
         events = (NonPrivate(),) if bits is None else bits.events(1, 1)
         plan = [(NOISY_TOKENS, event) for event in events]  # public
-        # parties of one process have different documents: nobody adds their budgets up
+        # parties of one process have different documents: their budgets do not add up
         with Charge(
             plan,
             label=type(self).__name__,
@@ -227,10 +227,10 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             table = self._random_topics(rows.n_words, streams)  # public
             guarantee = self._guarantee(bits, rows.n_words, streams.seeded, charge)
             charge.begin()
-            # One blanked token changes one coordinate of one one-hot vector by 1: the
-            # positions of all tokens depend on lengths and coins only. Each coordinate
-            # of each token has noise of that sensitivity, so that the event of one
-            # coordinate is the cost of the token.
+            # One blanked token changes one coordinate of one one-hot vector by 1,
+            # because the positions of all tokens depend on lengths and coins only. Each
+            # coordinate of each token has noise for that sensitivity, so a token costs
+            # the event of one coordinate.
             tokens = Curator(charge, streams).publish(
                 partial(privatize, corpus, bits, streams),
                 events,
@@ -239,12 +239,12 @@ class IFTMParty(PrivateEstimator, BaseLDA):
             )  # public
             del corpus, rows, counts, X  # everything below is post-processing
             table = tokens.word_weights() * table
-            # whatever ends the sweeps, `refine` goes on from these
+            # whatever ends the sweeps, `refine` can go on from these
             untested = np.full(len(table), np.nan)
             self._publish(guarantee, table, 0, tokens, untested)
             n_split = 0
             if documents is not None:
-                # whole sentences hardly change their topic while topics are random
+                # while topics are random, whole sentences hardly change their topic
                 n_split = self.max_iter // 2
                 if n_split:
                     with interruptible():
@@ -263,7 +263,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
     def _guarantee(
         self, bits: RandomizedBits | None, n_words: int, seeded: bool, charge: Charge
     ) -> Guarantee:
-        """What a blanked token costs."""
+        """The cost of a blanked token."""
         mechanism = "the words themselves, without noise"
         if bits is not None:
             mechanism = (
@@ -286,7 +286,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
         )
 
     def _random_topics(self, n_words: int, streams: Streams) -> np.ndarray:
-        """Exponential weights of words in topics, which those of words multiply."""
+        """Exponential weights of words in topics; weights of words multiply them."""
         n_components = int(self.n_components)
         reader = streams.reader(Purpose.INITIAL_TABLE, 0)
         words = reader.words(n_components * n_words)
@@ -316,7 +316,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def refine(self, table: Any) -> IFTMParty:
-        """Continue from another table of topics, the master's: `max_iter` sweeps.
+        """Run `max_iter` more sweeps, from the master's table of topics.
 
         Parameters
         ----------
@@ -331,9 +331,9 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
         Notes
         -----
-        **Privacy.** Post-processing of the noisy vectors of `fit`: no document is read,
-        and `epsilon_` does not change, if `table` depends on the documents through
-        releases only.
+        **Privacy.** If `table` depends on the documents through releases only, this is
+        post-processing of the noisy vectors of `fit`: no document is read, and
+        `epsilon_` does not change.
         """
         check_is_fitted(self)
         table = check_topics(table, n_words=self.components_.shape[1])  # public
@@ -382,7 +382,7 @@ class IFTMParty(PrivateEstimator, BaseLDA):
 
 
 def _kept_out(tokens: Tokens) -> np.ndarray:
-    """Mask of the documents that test, none if they were too few."""
+    """Mask of the documents that test; none do if there are too few."""
     n_docs = len(tokens.doc_ptr) - 1
     return is_kept_out(n_docs) & (n_docs >= FEWEST_TESTS * KEPT_OUT)
 
@@ -398,7 +398,7 @@ def that_test(tokens: Tokens) -> Tokens:
 
 
 def _first_rows(documents: Any, n_rows: int) -> np.ndarray:
-    """The first row of each document, and the row count; None is one row each."""
+    """The first row of each document, and the row count; None: a row is a document."""
     if documents is None:
         return np.arange(n_rows + 1)
     documents = column_or_1d(documents)
@@ -423,7 +423,7 @@ def _kept(
 
     They are chosen by keys that do not depend on words.
 
-    Also the number of tokens that are kept before each of them, and of all.
+    Also returns where the tokens of each document begin, and their total number.
     """
     largest = corpus.n_tokens if max_doc_tokens is None else int(max_doc_tokens)
     keeps = keep_at_most(largest, corpus.doc_ptr, streams, Purpose.KEPT_TOKENS)

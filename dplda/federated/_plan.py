@@ -1,4 +1,4 @@
-"""The plan of a fit over the network, which all parties sign off."""
+"""The plan of a fit over the network, to which all parties agree."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ MODELS: dict[str, type[DocumentLDA]] = {
     "PrivateSVILDA": PrivateSVILDA,
 }
 OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
-# bytes besides keys: a signature of P-521 in DER has 139, two lengths and a digest 40
+# bytes besides keys: a P-521 signature in DER has 139, two lengths and a digest 40
 SIGNED = 250
-# of a plan: no default has more than 400, and accounting of a million takes minutes
+# of a plan: no default has more than 400; accounting for a million takes minutes
 MOST_ROUNDS = 10_000
 MOST_SHOWN = 200  # characters of a version that is another one
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What all parties of a fit agreed on: a file of JSON, the same for everybody."""
+    """The agreement of all parties of a fit: a JSON file, the same for everybody."""
 
     version: str  # of dplda
     fit: str  # random digits: each fit has a plan of its own
@@ -127,7 +127,7 @@ class Plan:
 
     @cached_property
     def digest(self) -> bytes:
-        """What the parties compare, and what their keys are signed with."""
+        """The digest that the parties compare and sign with their keys."""
         return hashlib.sha256(self.text().encode()).digest()
 
     def certificates(self) -> dict[bytes, str]:
@@ -152,7 +152,7 @@ class Plan:
         return [*steps, *self.estimator()._plan(shares)]
 
     def epsilon(self, delta: float | None = None) -> float:
-        """What the fit costs each unit, at a delta; None: that of the model."""
+        """The cost of the fit for each unit, at a delta or at the model's delta."""
         n_streams = 1 if self.n_words is None else 2
         return epsilon_of(
             [event for _, event in self.steps()],
@@ -161,7 +161,7 @@ class Plan:
         )
 
     def noise(self, lost: int | None = None) -> float:
-        """Noise of the rounds, over that of one curator of all documents."""
+        """Noise of the rounds, relative to one curator of all documents."""
         terms = self.terms()
         if lost is not None:
             terms = replace(terms, lost=lost)
@@ -197,7 +197,7 @@ class Plan:
         return model
 
     def vectorizer(self) -> PrivateCountVectorizer | None:
-        """What chooses the words; None if they are given."""
+        """The estimator that chooses the words; None if they are given."""
         if self.n_words is None:
             return None
         model = MODELS[self.model](**self.parameters)
@@ -205,7 +205,7 @@ class Plan:
             epsilon=self._split(model)[0],
             delta=model.delta,
             candidates=self.words,
-            discover=False,  # a word that only one party knows is no part of a sum
+            discover=False,  # a word that only one party knows cannot enter a sum
             max_features=self.n_words,
             token_pattern=letters(language_of(self.words)),
         )
@@ -221,7 +221,7 @@ class Plan:
 
     @property
     def max_bytes(self) -> int:
-        """Size of the longest message, of either side."""
+        """Size of the longest message of either side."""
         n_parties = len(self.parties)
         n_words = len(self.words) if self.n_words is None else self.n_words
         n_cells = n_words * int(self.estimator().n_components)

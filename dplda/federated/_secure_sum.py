@@ -1,10 +1,10 @@
-"""Several parties fit one model of documents: nobody sees a sum but everybody's.
+"""Several parties fit one model of documents: only the sum over all is visible.
 
-A party runs `fit` on its own documents, and the public side with it. A release differs:
-own sum, own share of the noise and masks go out, and the sum over all parties comes
-back. Masks of a pair cancel in the sum. The coordinator adds up what it cannot read.
-docs/federated.md has the protocol and who may collude; docs/proofs_document.md the
-proof.
+A party runs `fit`, with its public side, on its own documents. Only a release differs:
+the party sends its own sum with its share of the noise and masks, and gets the sum over
+all parties. The masks of each pair cancel in the sum. The coordinator adds up messages
+that it cannot read. docs/federated.md has the protocol and who may collude;
+docs/proofs_document.md the proof.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ SETUP = 2  # replies before the first sum: public keys, and encapsulated keys
 # bytes (RFC 7748, FIPS 203, SHA-256)
 KEY, KEM_KEY, KEM_TEXT, DIGEST = 32, 1184, 1088, 32
 SUM, LOST = b"S", b"L"  # kinds of replies
-# Standard errors by which the rounds so far may have too few shares of noise, besides
-# half a share: a normal variable is so far below its mean in 3 rounds of 10**7.
+# Standard errors, beyond half a share, by which the rounds so far may lack shares of
+# noise. A normal variable is so far below its mean in 3 of 10**7 rounds.
 BY_CHANCE = 5.0
 PUBLIC_UNIT = 2.0**30  # integers of a public number that the parties agree on
 MOST = 2**60  # of a cell: 2**30 documents of the largest radius; random words exceed it
@@ -75,7 +75,7 @@ class Terms:
     # public. A party that only looks at the results counts as one.
     colluding: int = 1
     lost: int = 0  # parties that may drop out of the fit
-    # of the plan: of these terms, and of all else that is agreed on
+    # of the plan: of these terms and of everything else that is agreed
     digest: bytes = bytes(32)
     kem: bool = HAS_KEM  # whether keys are also agreed on by ML-KEM-768
 
@@ -90,7 +90,7 @@ class Terms:
 
     @property
     def shares(self) -> Shares:
-        """The noise of a release: that of the honest parties who stay pays for it."""
+        """The noise of a release: the shares of honest parties that stay pay for it."""
         honest = self.n_parties - self.colluding - self.lost
         return Shares(honest, self.n_parties, self.lost)
 
@@ -98,7 +98,7 @@ class Terms:
 class Keys:
     """The keys of a party in one fit.
 
-    They are in memory only, and no other fit uses them.
+    Keys are in memory only, and serve one fit.
     """
 
     def __init__(self, kem: bool, seed: bytes | None = None) -> None:
@@ -153,19 +153,19 @@ class Keys:
 
 
 def malformed(party: int) -> ConnectionError:
-    """The error that names the party whose keys are none."""
+    """The error that names the party with malformed keys."""
     return ConnectionError(f"party {party + 1} of the plan has sent malformed keys")
 
 
 class SecureSum:
     """A party's side of the sums of one fit.
 
-    It is what `Curator` and `DocumentLDA` ask for as `parties`.
+    `Curator` and `DocumentLDA` take it as `parties`.
 
-    The masks of a pair depend on all that both have seen: the terms, the keys of all,
-    every reply. Two parties that were shown different things have masks that do not
-    cancel, and what they send is uniform. Agreement therefore takes no message, and
-    secrecy does not depend on the transport.
+    The masks of a pair depend on all that both have seen: the terms, everybody's keys,
+    and every reply. If two parties were shown different things, their masks do not
+    cancel, and what they send is uniform. So agreement needs no message, and secrecy
+    does not depend on the transport.
 
     `exchange` gives a message to the coordinator and returns its reply. `prove` wraps
     own public keys for the others, and `check` unwraps those of a party, or raises an
@@ -194,15 +194,15 @@ class SecureSum:
         self._prove = prove
         self._check = check
         self._present = list(range(self.n_parties))
-        # of the rounds so far: their rows, shares of noise in them, and shares expected
+        # of the rounds so far: rows, shares of noise found, and shares expected
         self._n_rows = 0
         self._found_noise = 0.0
         self._expected_noise = 0.0
 
     def begin(self) -> Streams:
-        """Agree on keys with all parties; gives the public streams of the first table.
+        """Agree on keys with all parties; returns public streams for the first table.
 
-        A party that is absent, or cannot pay, ends the fit here for all, before any
+        If a party is absent or cannot pay, the fit ends here for all, before any
         release.
         """
         keys = self._keys
@@ -227,7 +227,7 @@ class SecureSum:
         self._transcript = hashlib.sha256(
             agreed + b"".join(publics) + pack(texts)
         ).digest()
-        # Nobody chose it: the keys of all parties are in it. Random topics need no
+        # Nobody can choose it, because everybody's keys enter it. Random topics need no
         # secret.
         first = hashlib.sha256(agreed + b"first table" + b"".join(publics)).digest()
         return Streams(first, seeded=False)
@@ -236,9 +236,9 @@ class SecureSum:
         """Replace own noisy cells by the sum of all parties; False if one was lost."""
         place = f"{label} {cells.size}".encode()
         total = cells.reshape(-1).view(np.uint64).copy()
-        # What leaves the party: own sum, own noise, and for each other party a mask
-        # that is uniform for everybody but the two. Without all the others, the vector
-        # is uniform.
+        # This leaves the party: its sum, its noise, and for each other party a mask
+        # that is uniform for everybody but the two. Unless all others collude, the
+        # vector is uniform.
         for j in self._present:
             if j != self._me:
                 mask = self._mask(j, place, total.size)
@@ -274,8 +274,8 @@ class SecureSum:
     def agree(self, values: NDArray[np.float64], label: str) -> NDArray[np.float64]:
         """The mean over all parties of numbers that are public, to 2**-30.
 
-        What decides which release comes next has to be the same for all, and floating
-        point differs between processors in the last bits.
+        All parties must agree on the numbers that decide which release comes next, and
+        processors differ in the last bits of floating point.
         """
         while True:
             cells = np.rint(values * PUBLIC_UNIT).astype(np.int64)
@@ -285,7 +285,7 @@ class SecureSum:
     def _check_noise(self, total: Cells, label: str) -> None:
         """End the fit if noise is missing in the rounds so far.
 
-        Contributions sum to zero over topics: row sums are noise.
+        Contributions sum to zero over topics, so row sums are noise.
         """
         if total.ndim != 2:
             return
@@ -307,9 +307,9 @@ class SecureSum:
             )
 
     def _mask(self, other: int, place: bytes, n: int) -> NDArray[np.uint64]:
-        """The mask of this party and another one, (n,) words, for one attempt.
+        """The mask of this party and another, (n,) words, for one attempt.
 
-        The attempt is one of a release.
+        An attempt belongs to a release.
         """
         pair = bytes(sorted((self._me, other)))
         key = HKDF(SHA256(), 32, salt=self._transcript, info=b"mask" + pair + place)
@@ -471,39 +471,38 @@ def fit_together(
 ) -> Any:
     """Fit one private model to the documents of several parties, in one process.
 
-    For experiments: what runs is what ``dplda federation`` runs over a network, with
-    keys, masks and shares of the noise. There, nobody else than a party sees its
-    documents or their sum.
+    For experiments. The code is that of ``dplda federation`` over a network, with keys,
+    masks and shares of the noise. There, only a party sees its documents and their sum.
 
     Parameters
     ----------
     estimator : SubLDA or PrivateSVILDA
-        Not changed. Its `epsilon` is finite, and its `ledger` None: over a network,
-        each party charges its own.
+        Not changed. Its `epsilon` must be finite, and its `ledger` None: over a
+        network, each party charges its own ledger.
     parties : mapping of str to X, or to a tuple (X, user_ids)
         The documents of 2 to 50 parties, in the same columns, and the users of their
         rows for all parties or for none. A user is with one party.
     colluding : int, default=1
-        How many parties may share all they know with the coordinator and with each
-        other. The noise of the others pays for epsilon. A party that only looks at the
-        results counts as one.
+        Number of parties that may share all they know with the coordinator and with
+        each other. The noise of the others pays for epsilon. A party that only looks at
+        the results counts as one of them.
 
     Returns
     -------
     model : SubLDA or PrivateSVILDA
-        The fitted model, which all parties have.
+        The fitted model, the same for all parties.
 
     Raises
     ------
     TypeError, ValueError
-        If the arguments do not fit together. Nothing is read then.
+        If the arguments do not fit together; then nothing is read.
 
     Notes
     -----
-    **Privacy.** Unit, relation and events: those of the estimator, for units of one
-    party. Sensitivity: that of a party's own sum. Mechanism: `len(parties)` shares of
-    discrete Gaussian noise; the events are those of ``len(parties) - colluding``
-    shares. The proof is in ``docs/proofs_document.md``.
+    **Privacy.** Unit, relation and events: as for the estimator, for units of one
+    party. Sensitivity: as for a party's own sum. Mechanism: `len(parties)` shares of
+    discrete Gaussian noise; ``len(parties) - colluding`` shares count in the events.
+    The proof is in ``docs/proofs_document.md``.
 
     Examples
     --------
@@ -543,7 +542,7 @@ def fit_together(
         raise ValueError(
             "all parties need the same columns, and user_ids for all or for none"
         )
-    # ids that look the same are one user's: of one party, `number_users` refuses them
+    # ids that look the same are one user; within a party, `number_users` refuses them
     ids_of = [np.asarray(ids, object).ravel() for _, ids in data if ids is not None]
     users = [set(map(canonical_id, ids)) for ids in ids_of]
     if len(set().union(*users)) < sum(map(len, users)):
@@ -586,7 +585,7 @@ def fit_together(
 
 
 class Room:
-    """Where the parties of one process meet: each waits for the messages of all."""
+    """The meeting point of the parties of one process: each waits for all messages."""
 
     def __init__(self, adder: Adder) -> None:
         self._adder = adder

@@ -1,4 +1,4 @@
-"""Privatized tokens, and the Metropolis-Hastings sampler, which reads nothing else.
+"""Privatized tokens, and the Metropolis-Hastings sampler that reads only these.
 
 `privatize` is the only function that reads words. docs/proofs_local.md has the proofs.
 """
@@ -22,8 +22,7 @@ from dplda.privacy._streams import Purpose, Streams
 
 # a probability that float32 can hold: its smallest normal number is 1.2e-38
 SMALLEST = 1e-30
-# Tokens of a block: whole documents, swept with a stream of their own; enters seeded
-# results.
+# Tokens of a block of whole documents, which has its own stream; enters seeded results.
 BLOCK_TOKENS = 2**14
 
 
@@ -31,7 +30,7 @@ BLOCK_TOKENS = 2**14
 class Tokens:
     """Privatized tokens of documents: public lengths and noisy vectors, without words.
 
-    A unit has one topic: it is a token, or a sentence.
+    A unit, a token or a sentence, has one topic.
     """
 
     unit_ptr: NDArray[np.int64]  # (n_units + 1,) where the tokens of each unit begin
@@ -51,7 +50,7 @@ class Tokens:
         return len(self.unit_ptr) - 1
 
     def of_documents(self, chosen: NDArray[np.bool_]) -> Tokens:
-        """Those of the documents of a mask (n_docs,)."""
+        """The tokens of the documents in a mask (n_docs,)."""
         is_chosen = np.repeat(chosen, np.diff(self.doc_ptr))  # of each token
         lengths = np.diff(self.ptr)
         units = is_chosen[self.unit_ptr[:-1]]  # a unit is in one document
@@ -99,9 +98,9 @@ class Tokens:
     def word_weights(self) -> NDArray[np.float64]:
         """Estimated frequency of each word, (n_words,).
 
-        Unbiased, but for a positive floor.
+        Unbiased except for a positive floor.
         """
-        # words whose estimate is lost in the noise can still be proposed
+        # even words whose estimate is lost in the noise can be proposed
         noise = self.n_tokens * (self.flip * (1 - self.flip) / (1 - 2 * self.flip) ** 2)
         floor = max(1.0, 0.5 * noise**0.5)
         return np.maximum(self.word_scores(), floor)
@@ -125,12 +124,12 @@ def check_size(corpus: Corpus, bits: RandomizedBits | None) -> None:
 def privatize(corpus: Corpus, bits: RandomizedBits | None, streams: Streams) -> Tokens:
     """Noisy vectors of all tokens of a private corpus.
 
-    Of it, only the public lengths are kept.
+    Only the public lengths of the corpus are kept.
     """
     # One blanked token changes one coordinate of its own one-hot vector by 1, and no
     # coordinate of another token, because the order and the number of tokens do not
-    # depend on words. Every coordinate of every token gets independent noise, so that
-    # this costs the mechanism's epsilon.
+    # depend on words. Every coordinate of every token gets independent noise, so this
+    # costs the mechanism's epsilon.
     word = corpus.word
     n_words = corpus.n_words
     each = np.arange(len(word) + 1)
@@ -181,8 +180,8 @@ def sweep_tokens(
 
     `topics` (n_units,) holds -1 for a unit without a topic. `word_prior` (n_words,)
     weighs candidate words among those that a token reports. Each block of documents has
-    a random stream of its own at `t`, so that `n_jobs` changes no result. Returns the
-    number of times that each word was drawn with each topic, (n_components, n_words).
+    its own random stream at `t`, so `n_jobs` changes no result. Returns the number of
+    times that each word was drawn with each topic, (n_components, n_words).
     """
     model = Topics.from_weights(table)
     prior = _shares(word_prior)
@@ -235,6 +234,6 @@ def sweep_tokens(
 
 
 def _shares(weights: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Each row over its sum, as probabilities that float32 can hold."""
+    """Each row divided by its sum, as probabilities that float32 can hold."""
     shares = weights / weights.sum(axis=-1, keepdims=True)
     return np.maximum(shares, SMALLEST).astype(np.float32)

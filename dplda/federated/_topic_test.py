@@ -1,10 +1,9 @@
-"""Which topics of a party are more than noise, by reports of documents kept out.
+"""Which topics of a party are more than noise, by reports of held-out documents.
 
-The noisy vectors of a party's tokens are public. Those of one document in ten do not
-train. The words are cut into two halves. What the reports of a document say of a topic
-in one half meets what they say in the other one: if the words of the topic do not
-belong together, the halves know nothing of each other. ``docs/proofs_local.md`` has the
-theorem.
+The noisy vectors of a party's tokens are public. The vectors of one document in ten do
+not train. The words are split into two halves. The test compares what the reports of a
+document say of a topic in the two halves: if the words of the topic do not belong
+together, the halves are unrelated. ``docs/proofs_local.md`` has the theorem.
 
 Everything here is a function of noisy vectors. It is post-processing and has no privacy
 cost.
@@ -23,9 +22,9 @@ FEWEST_TESTS = 20  # documents, below which topics are not tested
 def evidence_of_reports(tokens: Tokens, components: np.ndarray) -> np.ndarray:
     """At most standard normal for a topic whose words do not belong together, (K,).
 
-    `tokens` are those of documents that did not train `components` (n_components,
-    n_words). NaN if they are too few, and for one topic, which has no others to be told
-    from.
+    `tokens` come from documents that did not train `components` (n_components,
+    n_words). NaN if there are too few documents, or only one topic, which cannot be
+    told from others.
     """
     lengths = np.diff(tokens.doc_ptr)
     has_words = lengths > 0
@@ -39,8 +38,9 @@ def evidence_of_reports(tokens: Tokens, components: np.ndarray) -> np.ndarray:
     variance = frequency + tokens.flip * (1 - tokens.flip) / (1 - 2 * tokens.flip) ** 2
     claims = ((shares - frequency) / variance).T
     first = first_half(tokens.n_words, 0)
-    # Lengths of a half add nothing: a claim is orthogonal to the word counts of these
-    # documents. Those of the table have a bias where words are lost in the noise.
+    # Lengths of a half add nothing, because a claim is orthogonal to the word counts of
+    # these documents. Word counts of the table would be biased where words are lost in
+    # the noise.
     scores = tokens.word_scores()
     common = frequency / variance
     said = []

@@ -1,1 +1,1 @@
-"""Gibbs sampling under a table that stands still: the baseline, and what it shares."""
+"""Gibbs sampling under a fixed table: the baseline, and the parts it shares."""

@@ -1,7 +1,7 @@
 """Topic draws under a fixed word-topic table: the table, the tokens and the sweep.
 
-The table holds IEEE halves, with an exact bound on the ratio of two of a topic. Draws
-have exactly the stated probabilities. docs/proofs_word.md has the proofs.
+The table holds IEEE halves, with an exact bound on the ratio of any two in a topic.
+Draws have exactly the stated probabilities. docs/proofs_word.md has the proofs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dplda.privacy._mechanisms import PIECE as PIECE_WORDS
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 BLOCK_TOKENS = 1 << 17  # tokens that share a random stream; enters seeded results
-# for which docs/proofs_word.md bounds the distance of a draw: 2**-118
+# docs/proofs_word.md bounds the distance of a draw for this number: 2**-118
 MAX_COMPONENTS = _frozen.MAX_TOPICS
 N_COMPONENTS = {"n_components": [Interval(Integral, 1, MAX_COMPONENTS, closed="both")]}
 TOPIC = np.int16  # of a token; -1 for none yet
@@ -42,9 +42,9 @@ SMALLEST_PRIOR = 2.0**-60  # in units of a count
 class HalfTable:
     """A word-topic table of positive halves, with an exact bound on ratios in a topic.
 
-    `half` (n_words, padded) has the bits of normal IEEE halves, in proportion to
-    clip(counts, 0, count_clip) + prior, divided by the size of the topic. It is 0 on
-    the padding to a multiple of 16 topics.
+    `half` (n_words, padded) has the bits of normal IEEE halves, proportional to
+    (clip(counts, 0, count_clip) + prior) / (size of the topic). It is 0 on the padding
+    to a multiple of 16 topics.
     """
 
     half: npt.NDArray[np.uint16]
@@ -64,7 +64,7 @@ class HalfTable:
         """Clip public counts to [0, count_clip], add the prior, divide by topic sizes.
 
         A count is (counts - mean) / unit. Two halves of one topic differ by at most the
-        factor count_clip / prior + 1. This bound is exact, whatever was rounded:
+        factor count_clip / prior + 1. This bound is exact in spite of rounding:
         docs/proofs_word.md, lemma on halves. The number of threads never changes a
         result.
         """
@@ -81,7 +81,7 @@ class HalfTable:
         largest = np.ones((n_pieces, padded), np.float32)
         _release.add_weights(counts, *weight, n_rows, sums, largest, threads)
         sizes = sum(sums.astype(np.float64), np.zeros(padded))  # row after row
-        # smallest and largest half of each topic, and what a weight of 1 becomes
+        # smallest and largest half of each topic, and the half of a weight of 1
         low, high, scale = np.zeros((3, padded), np.float32)
         topics = slice(n_components)
         shares = largest.max(axis=0)[topics] / sizes[topics]
@@ -108,8 +108,8 @@ def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
     """How many halves a topic may have above its smallest, by the last bits of that.
 
     Halves with m = 1024, ..., 2047 are m 2**e. The largest of them that is at most
-    (count_clip / prior + 1) m 2**e is found in integers. Bits of halves are in the
-    halves' order.
+    (count_clip / prior + 1) m 2**e is found in integers. The bits of halves have the
+    order of the halves.
     """
     ratio = Fraction(float(count_clip)) / Fraction(float(prior)) + 1
     steps = []
@@ -123,7 +123,7 @@ def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class TokensByWord:
-    """The private tokens word by word: threads count disjoint words."""
+    """The private tokens, word by word, so that threads count disjoint words."""
 
     ptr: np.ndarray  # where each word's tokens begin in `token`, (n_words + 1,), int64
     token: np.ndarray  # position of each token in the corpus, (n_tokens,), int32
@@ -170,7 +170,7 @@ def pieces_of(corpus: Corpus, n_jobs: int | None) -> list[Piece]:
     """Blocks with a stream each; the last in parts, to keep all threads busy.
 
     Small pieces are slower, because fewer documents are swept side by side. Documents
-    of about one length are begun one after the other: none is left over at the end.
+    of similar length begin one after the other, so that none is left over at the end.
     """
     blocks = corpus.blocks(BLOCK_TOKENS)
     threads = joblib.effective_n_jobs(n_jobs)
@@ -199,8 +199,8 @@ def draw_topics(
 ) -> np.ndarray:
     """Draw every token's topic under a fixed table, over `topics` (n_tokens,).
 
-    Each block of documents has its own random stream, and the place of a token in the
-    block says which words are its own, so that the result does not depend on `n_jobs`.
+    Each block of documents has its own random stream, and a token's place in the block
+    determines its random words, so the result does not depend on `n_jobs`.
     """
     tolerance = _frozen.tolerance(table.half.shape[1])
 
@@ -228,8 +228,8 @@ def draw_topics(
             )
             if n_exact >= 0:
                 return
-            # One draw in some 2**53 needs more than 64 bits: the piece again, with 128
-            # for each.
+            # About one draw in 2**53 needs more than 64 bits: repeat the piece, with
+            # 128 bits for each draw.
             refinement = reader().words(n, spare=True)
             part[:] = before
 

@@ -26,9 +26,9 @@ from dplda.leaf._compat import _fit_context
 from dplda.leaf._messages import rounds
 from dplda.privacy._streams import Purpose, Reader, Streams
 
-# With uniform topics, a cell of a table of this many holds next to nothing, and long
-# documents hardly leave the topics that they begin with (docs/decisions.md, record 16).
-# With fewer topics, a uniform start ends better.
+# With this many uniform topics, a cell of the table holds next to nothing, and long
+# documents hardly leave their first topics (docs/decisions.md, record 16). With fewer
+# topics, a uniform start ends better.
 LIVE_START = 256
 NO_GUARANTEE = no_guarantee(
     "document", "one document is added or removed", "exact word-topic counts"
@@ -78,13 +78,13 @@ class GibbsLDA(BaseLDA):
     **Privacy.** None. `components_` holds exact counts of the training documents, and
     anyone who sees it may be able to read parts of the documents from it.
 
-    **The chain.** Topics start uniform; 256 and more start from a sweep with live
-    counts. In a sweep, the word-topic counts of the sweep before stand still, the
-    counts of a token itself among them: documents are drawn in parallel. This is
-    approximate distributed LDA [2]_ with one document on each processor, or stochastic
-    expectation-maximization [3]_ with topic weights integrated out. Its topics are more
-    concentrated than those of the exact sampler [1]_, and it needs fewer sweeps to a
-    given held-out perplexity (``docs/speed.md``).
+    **The chain.** Topics start uniform; with 256 topics or more, they start from a
+    sweep with live counts. During a sweep, the word-topic counts of the sweep before
+    are fixed, including the token's own count, so documents are drawn in parallel. This
+    is approximate distributed LDA [2]_ with one document on each processor, or
+    stochastic expectation-maximization [3]_ with topic weights integrated out. Its
+    topics are more concentrated than with the exact sampler [1]_, and it needs fewer
+    sweeps to a given held-out perplexity (``docs/speed.md``).
 
     References
     ----------
@@ -168,10 +168,10 @@ def average_counts(
 
     The last quarter is taken.
 
-    Every draw reads the counts `before` in addition, which are those of earlier
-    documents or seeds, and not in the result. They also draw the first topics. Without
-    them, first topics are uniform, or of a live sweep if there are many. `sweeps` has
-    the numbers of `max_iter` sweeps.
+    Every draw also reads the counts `before`, which come from earlier documents or
+    seeds and are not in the result. The first topics are drawn from them. Without
+    `before`, first topics are uniform, or from a live sweep if there are many. `sweeps`
+    has the numbers of `max_iter` sweeps.
     """
     by_word = TokensByWord.from_corpus(corpus)
     counts = np.zeros((corpus.n_words, n_components), np.int32)
@@ -227,8 +227,8 @@ def live_counts(
 ) -> np.ndarray:
     """Counts (n_words, n_components) of a live sweep over the documents of matrices.
 
-    They are exact, for fits without noise, however the documents are divided. A weight
-    counts as the next whole number.
+    The counts are exact, for fits without noise, and do not depend on how documents are
+    divided. A weight counts as the next whole number.
     """
     counts = pad(np.broadcast_to(np.int32(0), (n_words, n_components)), np.int32)
     totals = np.zeros(n_components, np.int64)
@@ -251,10 +251,8 @@ def live_sweep(
 ) -> np.ndarray:
     """First topics (n_tokens,) by collapsed Gibbs sampling.
 
-    A draw reads the counts so far.
-
-    They are added to the padded `counts` (n_words, n_padded) and their sums `totals`
-    (n_components,).
+    A draw reads the counts so far. New topics are added to the padded `counts`
+    (n_words, n_padded) and to their sums `totals` (n_components,).
     """
     topics = np.full(corpus.n_tokens, -1, np.int32)
     scratch = np.empty((4, counts.shape[1]), np.float32)

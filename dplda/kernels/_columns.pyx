@@ -1,7 +1,7 @@
 """Documents by word: some rows of a CSR matrix, as columns.
 
-Threads share the rows, in pieces. Each piece counts its entries of each word first, and so knows
-where they belong. The result does not depend on the pieces.
+Threads share the rows, in pieces. Each piece first counts its entries of each word, to know where
+they belong. The result does not depend on the pieces.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -46,7 +46,7 @@ cdef void count_words(void* loop, Py_ssize_t piece, int thread) noexcept nogil:
 
 
 cdef void find_places(Rows* a, int32_t* indptr) noexcept nogil:
-    """Each word has its entries of the first piece first, then those of the second one, ..."""
+    """The entries of each word: from the first piece, then from the second, ..."""
     cdef Py_ssize_t v, piece
     cdef int32_t n, before = 0
     for v in range(a.n_words):
@@ -80,8 +80,8 @@ def by_column(
 ):
     """The rows, in their order, as CSC: (data, indices, indptr) of shape (n_rows, n_words).
 
-    Every array is read once. Entries of a word are in the order of the rows, and of a row's
-    entries: a word that stands twice in a row has two neighboring entries.
+    Every array is read once. The entries of a word are in the order of the rows, then of a row's
+    entries: a word that occurs twice in a row has two neighboring entries.
     """
     cdef Rows loop
     cdef Py_ssize_t r, n_rows = rows.shape[0], n = 0

@@ -47,7 +47,7 @@ cdef extern from "_denoise.h":
 
 
 def nodes():
-    """Where the means of `estimate` stand: what is expected (97,), and what is seen (320,).
+    """The nodes of the means of `estimate`: expected values (97,) and noisy values (320,).
 
     Both are in units of the noise of the cell.
     """
@@ -99,7 +99,7 @@ def count(
     Py_ssize_t stride,                  # in: every how many words to count
     int64_t[:, ::1] out,                # in/out: (97, 320)
 ):
-    """Count the cells at the nearest nodes of what is expected, and of what is seen."""
+    """Count the cells at the nearest nodes of the expected and of the noisy values."""
     cdef noisy_table table = bind(average, rate, scale, center)
     if out.shape[0] != EXPECTED or out.shape[1] != SEEN or stride < 1:
         raise ValueError(f"out must be ({EXPECTED}, {SEEN}), and the stride positive")
@@ -188,7 +188,7 @@ def learn(
     const double[:, ::1] average,       # in: (n_words, n_components) the average so far
     int n_threads,
 ):
-    """One round's noisy sum becomes the average of the rounds, in its own memory."""
+    """Turn one round's noisy sum into the average of the rounds, in place."""
     cdef Py_ssize_t n_words = average.shape[0], n_topics = average.shape[1]
     cdef Words loop = words_of(n_words, n_topics)
     check_words(average, table, added.shape[0])
@@ -213,7 +213,7 @@ def shares(
     float[:, ::1] out,                  # out: (n_words, at least n_components); the rest stays
     int n_threads,
 ):
-    """The rows times `factor`, or over their sums."""
+    """The rows times `factor`, or divided by their sums."""
     cdef Words loop = words_of(table.shape[0], table.shape[1])
     if out.shape[0] != loop.n_words or out.shape[1] < loop.n_topics:
         raise ValueError("out must have room for the table")

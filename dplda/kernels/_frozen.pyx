@@ -1,7 +1,7 @@
-"""One sweep of topic draws under a table that does not change, with exact probabilities.
+"""One sweep of topic draws under a fixed table, with exact probabilities.
 
-The law and its proof are in docs/proofs_word.md. Vectors of floats propose topics, and integers
-decide where rounding could matter: topics are the same on every instruction set.
+The law and its proof are in docs/proofs_word.md. Vectors of floats propose topics. Where rounding
+could matter, integers decide, so topics are the same on every instruction set.
 """
 
 import numpy as np
@@ -54,9 +54,9 @@ def sweep(
 ):
     """Draw the topic of every token; the order of the documents does not matter.
 
-    Returns how many draws integers decided, or -1 if a draw needs `refinement` and it is None:
-    then `topics` has to be restored. Below the tolerance that `tolerance` returns, topics may be
-    wrong.
+    Returns the number of draws that integers decided. If a draw needs `refinement` and it is None,
+    returns -1; the caller then has to restore `topics`. With a smaller tolerance than `tolerance`
+    returns, topics may be wrong.
     """
     cdef Sweep s
     if half.shape[1] % 16 or half.shape[1] > MOST_TOPICS or order.shape[0] != doc_ptr.shape[0] - 1:

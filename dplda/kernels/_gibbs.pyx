@@ -113,8 +113,8 @@ def background_sweep(
 ):
     """`collapsed_sweep` with a prior for each cell, and with a background of known rates.
 
-    The background is one additional topic, so that padded must exceed n_components. Its tokens are
-    counted in its column of `counts` only.
+    The background is one additional topic, so padded must exceed n_components. Its tokens are
+    counted only in its column of `counts`.
     """
     cdef Py_ssize_t n_components = totals.shape[0], padded = counts.shape[1]
     cdef Py_ssize_t d, i, k, old, new

@@ -1,8 +1,8 @@
 """Metropolis-Hastings over noisy one-hot vectors: alias tables and one sweep.
 
 A unit has one topic. It is a token, or a sentence of several tokens. A token reports the words
-whose bits are 1 in its noisy vector. The likelihood ratio of a reported word is 1, that of another
-word is `base`. Random numbers are arguments, as arrays of 64-bit words: every function here is a
+whose bits are 1 in its noisy vector. The likelihood ratio of a reported word is 1; of any other
+word it is `base`. Random numbers are arguments, as arrays of 64-bit words: every function here is a
 pure function of its arguments.
 """
 

@@ -4,7 +4,7 @@ A word holds three fields of 21 bits and a top bit. A field is a column of an al
 columns (low 12 bits) and the first 9 bits of a fraction of 137 bits. The look-up returns the column
 if the fraction is below the column's threshold, and the column's alias otherwise. The 9 bits decide
 unless they equal the first 9 of the threshold (a tie, with probability 1/512). In a tie, two spare
-words give the other 128 bits. The law is therefore exactly that of the integers behind the table.
+words give the other 128 bits. The law is therefore exactly the law of the table's integers.
 See docs/proofs_document.md.
 
 On machines with AVX2 or AVX-512, ``_noise.h`` processes blocks of 8 or 16 cells without a tie.

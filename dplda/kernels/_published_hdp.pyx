@@ -55,7 +55,7 @@ def live_sweep(
     int64_t[::1] doc_counts,             # scratch: (n_components,)
     double[::1] cumulative,                    # scratch: (n_components,)
 ):
-    """One sweep over the tokens: each draw reads all counts as they stand, its own token's too."""
+    """One sweep over the tokens: each draw reads all current counts, including its own token's."""
     cdef Py_ssize_t n_components = totals.shape[0]
     cdef Py_ssize_t d, i, k, old
     cdef double norm = topic_word_prior * counts.shape[0]

@@ -1,4 +1,4 @@
-"""What HDPLDA does with its tokens and their counts, except for drawing topics.
+"""The work of HDPLDA on its tokens and their counts, except drawing topics.
 
 Tokens are put into a random order inside of their documents, listed by word, and counted. Noisy
 counts become a table of IEEE halves; its loops are in ``_release.h``, for each instruction set.
@@ -78,8 +78,8 @@ def shuffle(
 ):
     """Put each document's tokens into a uniformly random order.
 
-    Token i of a document changes places with token j, where j is exactly uniform on 0, ..., i: the
-    high half of bits * (i + 1), where the few words that would favor some values are rejected.
+    Token i of a document swaps places with token j. This j is exactly uniform on 0, ..., i: it is
+    the high half of bits * (i + 1), and the few words that would favor some values are rejected.
     Start with the state (0, 0). The function stops early if the spare words run out. Call it again
     with more of them.
 
@@ -155,7 +155,7 @@ cdef struct Counting:
 
 
 cdef Py_ssize_t first_of_piece(const Counting* a, Py_ssize_t piece) noexcept nogil:
-    """The first word with at least the share of the work before it that earlier pieces have."""
+    """The first word before which lies at least the earlier pieces' share of the work."""
     cdef int64_t before = a.work // a.n_pieces * piece + a.work % a.n_pieces * piece // a.n_pieces
     cdef Py_ssize_t low = 0, high = a.n_words, middle
     while low < high:

@@ -1,4 +1,4 @@
-"""The instruction set of all kernels: the fastest one of the machine, or another one for tests.
+"""The instruction set of all kernels: the fastest of the machine, or another for tests.
 
 Results are the same, bit for bit, with every set.
 """

@@ -1,7 +1,7 @@
 """Words of texts, and how often each text has them.
 
-A word is a run of characters of some kinds. Of which kind a character is, the caller's table says:
-nothing here knows Unicode. Equal words are found by a hash table.
+A word is a run of characters of some kinds. The caller's table has the kind of each character, so
+nothing here knows Unicode. A hash table finds equal words.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -77,7 +77,7 @@ cdef int32_t find(
 
 
 cdef Py_ssize_t count_words(Block* block) noexcept nogil:
-    """Fill the arrays of what is found. Return the number of words; -1 without memory."""
+    """Fill the arrays of results. Return the number of words; -1 without memory."""
     cdef Py_ssize_t n_words = 0, n_entries = 0, i = 0, text, first, begin, n, s = 0
     cdef int32_t number
     cdef uint64_t h
@@ -130,10 +130,10 @@ def split(bytes codes, bytes ends, bytes kinds, int allowed, Py_ssize_t least, u
     """The words of a block of texts, and the entries of each text.
 
     `codes` (uint32) are the code points of all texts, whose `ends` (int64) follow each other.
-    `kinds` (uint8) has a place for each code point: 0 is of no word. Words are the longest runs
-    that have `least` characters, marks apart, all of which are of kinds in the mask `allowed`.
-    `key` is secret: nobody can write words whose hashes are equal. All arrays are bytes: number and
-    count of each entry (int32), the ends of texts among entries with a 0 before (int64), and begin
+    `kinds` (uint8) has the kind of each code point; 0 is outside of words. Words are maximal runs
+    that have at least `least` characters, not counting marks, and only kinds of the mask `allowed`.
+    `key` is secret, so nobody can write words with equal hashes. All arrays are bytes: number and
+    count of each entry (int32), the ends of texts among entries after a first 0 (int64), and begin
     and length of each word in `codes` (int32).
     """
     cdef Block block

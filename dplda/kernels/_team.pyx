@@ -1,8 +1,8 @@
 """The threads that share the loops of the kernels; see ``_team.h``.
 
 A kernel describes its loop by a struct, and a piece of the loop by a function of the struct and of
-the numbers of the piece and of the thread. `run_pieces` calls it for each piece, in threads, which
-`dplda.leaf._threads` starts.
+the numbers of the piece and of the thread. `run_pieces` calls this function for each piece, in
+threads that `dplda.leaf._threads` starts.
 """
 
 cdef extern from "_team.h" nogil:
@@ -19,7 +19,7 @@ cells_of_piece = 16384
 cdef void run_pieces(
     Piece piece, void* loop, Py_ssize_t n_pieces, int n_threads
 ) noexcept nogil:
-    """Call `piece` for each of the pieces, in at most `n_threads` threads; each is called once."""
+    """Call `piece` once for each of the pieces, in at most `n_threads` threads."""
     c_run(piece, loop, n_pieces, n_threads)
 
 
@@ -46,14 +46,14 @@ def run_calls(run, Py_ssize_t n_pieces, int n_threads):
 
 
 def use_pieces(cells):
-    """Set the number of cells of a piece, for tests: it enters results. Return that before."""
+    """Set the number of cells of a piece, for tests: it enters results. Return the old one."""
     global cells_of_piece
     before, cells_of_piece = cells_of_piece, cells
     return before
 
 
 def serve():
-    """Work on the pieces of all loops, for ever, without the lock of the interpreter."""
+    """Work on the pieces of all loops, forever, without the lock of the interpreter."""
     cdef sleeper own = new_sleeper()
     if own == NULL:
         raise MemoryError("the system has no lock for one more thread")
@@ -62,5 +62,5 @@ def serve():
 
 
 def forget_team():
-    """Forget all threads, in a forked process, which has none of them."""
+    """Forget all threads: a forked process has none of them."""
     c_forget_team()

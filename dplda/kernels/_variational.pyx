@@ -121,7 +121,7 @@ def fold_in(
     """Infer the topic weights of documents under a fixed table, in as many threads as scratch has.
 
     In the end `theta` holds weights that sum to 1, or exp(E[log theta]) if `variational`. With
-    `own` counts, a document whose weights differ reads the table less what it has added to it
+    `own` counts, a document whose weights differ reads the table minus what it added to the table
     with these weights.
     """
     cdef const int32_t[::1] indptr = X.indptr, indices = X.indices
@@ -408,8 +408,8 @@ def add_words(
 ):
     """Add the units' integer contributions to the rows of the words, times the sign.
 
-    The integers of a unit are the same bits in each call with its scale: what was added can be
-    taken out. Squares are in units of 4**shift, exact up to 2**56, and at least that beyond.
+    Each call with the same scale adds the same integers for a unit, so a later call can take them
+    out. Squares are in units of 4**shift, exact up to 2**56, and at least that beyond.
     """
     cdef Columns loop = columns_of(
         indptr, indices, data, units, theta, factor, center, word_weight, sums)

@@ -1,1 +1,1 @@
-"""What knows nothing of topic models: files, threads, progress, log, checks."""
+"""Tools without topic models: files, threads, progress, log, checks."""

@@ -1,9 +1,9 @@
-"""What surrounds a process must neither end paid work nor hide what it has found.
+"""The environment must neither end paid work nor hide its result.
 
-A `Calm` begins when something is paid for. Until it ends, words of this package wait,
-floating-point errors of NumPy are silent, and signals wait: a result that was paid for
-is kept before a warning, which the caller may have made an error, or Ctrl-C is heard.
-Work that may be ended without a loss runs inside of `interruptible`.
+A `Calm` begins when something is paid for. Until it ends, warnings of this package and
+signals wait, and floating-point errors of NumPy are silent. So a paid result is kept
+before the caller sees a warning, which may be an error, or Ctrl-C. Work that may end
+without a loss runs inside of `interruptible`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import TypeAlias
 Word: TypeAlias = tuple[str, type[Warning]]  # a message and its category
 Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
-# What waits to be said, in this thread; None: words are said at once.
+# The warnings of this thread that wait; None: warnings are issued at once.
 _WAITING: ContextVar[list[Word] | None] = ContextVar("_WAITING", default=None)
 
 
 class _Signals:
-    """Lets the signals of the process wait whose handlers are Python code.
+    """Delays the signals of the process whose handlers are Python code.
 
     Python runs such handlers in the main thread alone: no other thread needs this.
     """
@@ -35,7 +35,7 @@ class _Signals:
         self._heard: list[int] = []
 
     def hold(self) -> bool:
-        """Let signals wait; False if they do already, or never reach this thread."""
+        """Delay signals; False if they wait already, or never reach this thread."""
         is_main = threading.current_thread() is threading.main_thread()
         if self._handlers or not is_main:
             return False
@@ -47,7 +47,7 @@ class _Signals:
         return bool(self._handlers)
 
     def let_go(self) -> None:
-        """Give the handlers back, and let them hear what came meanwhile."""
+        """Restore the handlers, and deliver the signals that came meanwhile."""
         while self._handlers:
             number, handler = self._handlers.popitem()
             signal.signal(number, handler)
@@ -65,8 +65,8 @@ _signals = _Signals()
 class Calm:
     """Work that warnings, NumPy modes and signals of the caller leave alone.
 
-    From `begin` on, all of these wait. `end` gives the caller's modes back, and returns
-    the words. `hear` then lets signals be heard.
+    After `begin`, all of these wait. `end` restores the caller's modes, and returns the
+    warnings. `hear` then delivers signals.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Calm:
         self._holds_signals = False
 
     def begin(self) -> None:
-        """Let words and signals wait from now on."""
+        """Let warnings and signals wait from now on."""
         import numpy as np  # the command line needs none for its help
 
         self._holds_signals = _signals.hold()
@@ -83,7 +83,7 @@ class Calm:
         self._token = _WAITING.set([])
 
     def end(self) -> list[Word]:
-        """Stop to wait for words, and return them; none if nothing has begun."""
+        """Stop holding back warnings, and return them; none if nothing has begun."""
         if self._token is None:
             return []
         words = _WAITING.get() or []
@@ -93,7 +93,7 @@ class Calm:
         return words
 
     def hear(self) -> None:
-        """Let signals be heard again, those that have waited first."""
+        """Deliver signals again, first those that have waited."""
         if self._holds_signals:
             self._holds_signals = False
             _signals.let_go()
@@ -119,7 +119,7 @@ def interruptible() -> Iterator[None]:
 
 
 def wait_with(message: str, category: type[Warning]) -> bool:
-    """Whether a word waits: it is then said at the end of the work."""
+    """Whether a warning waits; it is then issued at the end of the work."""
     waiting = _WAITING.get()
     if waiting is not None:
         waiting.append((message, category))
@@ -128,6 +128,6 @@ def wait_with(message: str, category: type[Warning]) -> bool:
 
 def say_progress(line: str) -> None:
     """Print a line to the standard error, if there is one that takes it."""
-    with suppress(Exception):  # closed, full, or replaced by what cannot write
+    with suppress(Exception):  # closed, full, or something that cannot write
         if sys.stderr is not None:
             print(line, file=sys.stderr)

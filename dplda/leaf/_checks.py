@@ -19,8 +19,8 @@ def check_number(
 ) -> float:
     """Return `value` as a float in an interval; `closed` says which ends belong to it.
 
-    A number that is too large for a float counts as infinite. What is no real number,
-    or is a bool, is a TypeError.
+    A number that is too large for a float counts as infinite. A bool, or anything but a
+    real number, is a TypeError.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
@@ -45,7 +45,7 @@ def check_number(
 def check_integer(
     name: str, value: object, low: int, high: int = LARGEST_INTEGER
 ) -> int:
-    """Return `value` as an int from `low` to `high`, included; a bool: TypeError."""
+    """Return `value` as an int from `low` to `high`; a bool is a TypeError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
     number = int(value)
@@ -68,7 +68,7 @@ def check_delta(value: object, least: float = 0.0) -> float:
 def escaped(text: str, form: Literal["plain", "markdown", "html"] = "plain") -> str:
     """A text of unknown origin, such as a word of a release, for a terminal or a page.
 
-    It cannot move a cursor, and is no link, picture, formula or script of the page.
+    The text cannot move a cursor, or become a link, picture, formula or script.
     """
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     if form == "markdown":

@@ -1,6 +1,6 @@
 """Names of scikit-learn that are private, experimental or new.
 
-Nowhere else is one imported.
+No other module imports one.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
 # less what the umask removes
 PUBLIC = OWNER_ONLY | stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
-# Limits against files made to exhaust the memory: real texts shrink by a factor of 3 to
-# 10.
+# Limits against files made to exhaust the memory; real texts compress by a factor of 3
+# to 10.
 FREE_SIZE = 1 << 24  # bytes that any file may unpack to
 MAX_EXPANSION = 100  # times the size of a larger file
 
@@ -70,7 +70,7 @@ def write_atomically(
 
 @contextmanager
 def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
-    """Hold `size` bytes on disk for a file whose content costs privacy, before it does.
+    """Reserve `size` bytes on disk for a file before its content costs privacy.
 
     The file itself is not changed, and is not created.
     """
@@ -92,12 +92,12 @@ def reserved(path: str | os.PathLike[str], size: int = 1) -> Iterator[None]:
 def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator[Path]:
     """A file next to `path`, on the disk; removed unless it was renamed.
 
-    Its name is random, so that a file that a killed process left behind does not stop
-    the next one.
+    Its name is random, so a file left by a killed process does not stop the next
+    process.
     """
     draft = path.with_name(f".{uuid.uuid4().hex}.part")
     opener = partial(os.open, mode=permissions)
-    # A new file, which follows no link. Nothing is removed if there is one already.
+    # The file is new, and follows no link. If it exists already, nothing is removed.
     file = open(draft, "xb", opener=opener)  # noqa: SIM115
     try:
         with file:
@@ -112,7 +112,7 @@ def _drafted(path: Path, data: bytes, permissions: int = OWNER_ONLY) -> Iterator
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """The bytes of a plain or gzip file. Errors quote nothing of it."""
+    """The bytes of a plain or gzip file. Errors do not quote the content."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
@@ -120,7 +120,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes] | gzip.GzipFile]:
             if not packed:
                 yield file
                 return
-            # unpacked once before, as far as its content may go
+            # first unpacked without keeping it, up to the allowed size
             most = largest_size(path)
             size = gzip.GzipFile(fileobj=file).seek(most + 1)
             check_unpacked(size <= most, path)
@@ -145,7 +145,7 @@ def check_unpacked(is_within: bool, name: str | os.PathLike[str]) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Find out whether a file could be written, before there is something to lose."""
+    """Check that a file can be written, before there is something to lose."""
     with reserved(path):
         pass
 
@@ -154,8 +154,8 @@ def check_kept_secret(path: str | os.PathLike[str]) -> None:
     """Refuse a private key that others on this machine can read or write, as ssh does.
 
     A key that belongs to somebody else, such as the administrator, is theirs to share.
-    On Windows this does nothing: there, access lists decide, which Python does not
-    read.
+    This does nothing on Windows, where access lists decide and Python does not read
+    them.
     """
     if sys.platform == "win32":
         return
@@ -173,7 +173,7 @@ def check_kept_secret(path: str | os.PathLike[str]) -> None:
 def _check_locks(folder: str | os.PathLike[str]) -> None:
     """Find out at once whether SQLite's file locks work in a folder open to writing.
 
-    SQLite takes a file system without locks for a file that another process holds.
+    On a file system without locks, SQLite reports that another process holds the file.
     """
     if sys.platform == "win32":
         return
@@ -192,7 +192,7 @@ def _check_locks(folder: str | os.PathLike[str]) -> None:
 
 
 def _sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make a folder's file names survive a power cut, where the system can do that."""
+    """Make a folder's file names survive a power cut, if the system can do that."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -211,7 +211,7 @@ class Database:
     path: str
     noun: str  # what it holds, such as "ledger"
     kind: str  # of file, such as "privacy ledger"
-    # in its header: no other database is taken for one of this kind
+    # in its header, to tell this kind from other databases
     application_id: int
     if_gone: str  # what follows
 

@@ -1,4 +1,4 @@
-"""What a fit tells: warnings to its caller, progress, and events for operators' logs.
+"""Messages of a fit: warnings for its caller, progress, and events for logs.
 
 Events go to standard `logging` and hold public values only. The loggers are
 ``dplda.ledger``, ``dplda.fit`` and ``dplda.release``. docs/operations.md lists the
@@ -23,9 +23,8 @@ from dplda.leaf._calm import say_progress, wait_with
 
 INFO = logging.INFO
 WARNING = logging.WARNING
-# All that an event may hold. None of it is a function of the documents but through
-# releases: labels and files are named by the caller, and the rest is in the ledger and
-# in the guarantee.
+# All fields that an event may hold. They depend on the documents through releases only:
+# the caller names labels and files, and the rest is in the ledger and in the guarantee.
 PUBLIC = {
     "ledger",
     "entry",
@@ -47,7 +46,7 @@ _WITHIN = ("dplda.", "sklearn.", "joblib.")
 
 
 def is_logged(topic: str, level: int = INFO) -> bool:
-    """Whether anybody listens: what an event says may take time to compute."""
+    """Whether anybody listens; the fields of an event may take time to compute."""
     return logging.getLogger(f"dplda.{topic}").isEnabledFor(level)
 
 
@@ -60,9 +59,9 @@ def log_event(
 ) -> None:
     """Log an event, as one line of text and as the attribute ``dplda`` of the record.
 
-    `event` says in a few fixed words what happened. Names of `public` are those in
-    `PUBLIC`; None is left out, and infinity becomes "inf": every value can be written
-    as JSON.
+    `event` says in a few fixed words what happened. The names in `public` must be in
+    `PUBLIC`. None is left out, and infinity becomes "inf", so every value can be
+    written as JSON.
     """
     logger = logging.getLogger(f"dplda.{topic}")
     if not logger.isEnabledFor(level):
@@ -70,7 +69,7 @@ def log_event(
     fields = {
         name: as_json(value) for name, value in public.items() if value is not None
     }
-    # JSON escapes line breaks: a name of a file or a label cannot forge a second line
+    # JSON escapes line breaks, so a file name or a label cannot forge a second line
     text = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
     extra = {"dplda": {"event": event, **fields}}
     with suppress(Exception):  # a handler belongs to the application, and may fail
@@ -94,8 +93,8 @@ def as_json(value: object) -> object:
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost caller that is neither this package nor scikit-learn.
 
-    A search of scikit-learn calls fits by way of joblib. In work that is paid for, the
-    warning waits for its end: the caller may have made it an error.
+    Searches of scikit-learn call fits through joblib. During paid work the warning
+    waits for the end, because the caller may have made it an error.
     """
     if wait_with(message, category):
         return
@@ -113,7 +112,7 @@ def _is_within(frame: FrameType) -> bool:
 
 
 class Verbose(Protocol):
-    """An estimator that says how far it is if `verbose` is above 0."""
+    """An estimator that reports its progress if `verbose` is above 0."""
 
     verbose: int
 

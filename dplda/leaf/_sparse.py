@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 
 def unsummed(matrix: Any) -> Any:
-    """A COO matrix as CSR, whose duplicate entries are left to `add_duplicates`."""
+    """A COO matrix as CSR; `add_duplicates` handles its duplicate entries."""
     if not (sp.issparse(matrix) and matrix.format == "coo" and matrix.ndim == 2):
         return matrix
     entries = type(matrix)((matrix.data, matrix.coords), shape=matrix.shape)
@@ -22,7 +22,7 @@ def add_duplicates(matrix: Any) -> sp.csr_array:
 
     The entries of a cell are added in an order that depends on its row alone. SciPy
     sorts all rows if any row is not sorted, and sorting changes the order of
-    duplicates: the rounding of a sum would depend on other rows.
+    duplicates, so the rounding of a sum would depend on other rows.
     """
     rows = sp.csr_array(unsummed(matrix))  # the arrays without the flags
     if rows.has_canonical_format:

@@ -15,7 +15,7 @@ from dplda.kernels import _team as _kernel
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-# more than the processors of a machine of today; made when they are needed
+# more than a machine of today has processors; made when needed
 MAX_THREADS = 256
 _team: list[Thread] = []
 _team_grows = Lock()
@@ -33,10 +33,10 @@ if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Number of threads for the kernels' loops; the process has them from then on.
+    """Number of threads for the kernels' loops; the process keeps them.
 
-    They are daemons: they work without the lock of the interpreter, and end with the
-    process. Where the system gives no more threads, the others do the work.
+    They are daemons: they work without the interpreter lock, and end with the process.
+    If the system gives no more threads, the existing ones do the work.
     """
     number = 1 if n_jobs == 1 else min(joblib.effective_n_jobs(n_jobs), MAX_THREADS)
     with _team_grows:
@@ -58,9 +58,9 @@ def in_threads(
 ) -> list[Result]:
     """Call `run` on each piece, in `n_jobs` threads; results in the pieces' order.
 
-    The calling thread is one of them, and the others, which are those of the kernels,
-    have its context variables (`np.errstate`). Many small pieces keep all threads busy
-    to the end. After an error no further piece is begun.
+    The calling thread is one of them. The others are the kernels' threads, and get its
+    context variables (`np.errstate`). Many small pieces keep all threads busy to the
+    end. After an error no further piece is begun.
     """
     number = n_threads(n_jobs) if len(pieces) > 1 else 1
     if number == 1:

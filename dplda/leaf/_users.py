@@ -31,16 +31,16 @@ ROWS_OF_A_UNIT = {
 def protected_unit(user_ids: ArrayLike | None) -> str:
     """What the guarantee protects.
 
-    It depends on whether ids are given, and not on the ids.
+    It depends on whether ids are given, not on the ids.
     """
     return "document" if user_ids is None else "user"
 
 
 def charged_unit(user_ids: ArrayLike | None, unit: str | None = None) -> str:
-    """The unit of a charge: ids with another name are those of another unit.
+    """The unit of a charge: ids with another name stand for another unit.
 
-    Persons and households are both users, and what one of them costs is not what the
-    other does. A column of a table has a name.
+    Persons and households are both users, but their costs differ. The name of a table's
+    column tells them apart.
     """
     unit = protected_unit(user_ids) if unit is None else unit
     name = getattr(user_ids, "name", None)
@@ -55,7 +55,7 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
     Ids are compared as they are. A conversion could make two ids equal: numbers to
     text, or large integers to floats. Texts that look the same are an error: as two
     users, one person would be protected less, and as one user, two persons. Errors name
-    types, and quote no id and no number of rows.
+    types, and quote neither ids nor numbers of rows.
     """
     if user_ids is None:
         return None
@@ -86,7 +86,7 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
     users = np.empty(len(ids), np.int64)
     for row, user in enumerate(ids):
         users[row] = number.setdefault(user, len(number))
-    # all rows without an id would be one user, and are refused
+    # all rows without an id would be one user: refuse them
     if len(set(map(canonical_id, number))) < len(number):
         raise ValueError(
             "user_ids holds ids that look the same: they differ in spaces, "
@@ -100,9 +100,9 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
 def canonical_id(given: object, name: str = "user_ids") -> str:
     """The one text by which an id of a user or of a document is compared.
 
-    It is what can be seen: NFC, without format characters, one blank for each run of
-    blanks, and none around it. The integer 7 and the text "7" are one id, because
-    tables are read with either. Errors name the parameter, and quote no id.
+    It is the visible text: NFC, without format characters, with one blank for each run
+    of blanks and none around the text. The integer 7 and the text "7" are one id,
+    because tables are read with either. Errors name the parameter, and quote no id.
     """
     if not is_label(given):
         raise TypeError(
@@ -112,8 +112,8 @@ def canonical_id(given: object, name: str = "user_ids") -> str:
     text = visible_text(given)  # type: ignore[arg-type]
     if not text:
         raise ValueError(
-            f"{name} must not be empty texts, as which tables are read that lack an "
-            "id; leave out rows without an id, or find out whose they are"
+            f"{name} must not be empty texts, which stand for missing ids in tables; "
+            "leave out rows without an id, or find out whose they are"
         )
     return text
 

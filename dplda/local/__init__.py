@@ -1,1 +1,1 @@
-"""Local privacy: documents are randomized by their owner; no server is trusted."""
+"""Local privacy: owners randomize their documents; no server is trusted."""

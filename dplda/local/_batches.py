@@ -1,8 +1,8 @@
-"""Reports as they come, in batches, and the topics that they leave behind.
+"""Reports in batches, as they come, and the topics computed from them.
 
-What `LPLDA` and `OLPLDA` share; `model` gives its parameters. `reports_of` randomizes
-documents on behalf of clients. Everything else reads reports (or validates them),
-public numbers and the server's own randomness, and costs no privacy.
+`LPLDA` and `OLPLDA` share this; `model` gives the parameters. `reports_of` randomizes
+documents on behalf of clients. Everything else reads (or validates) reports, public
+numbers and the server's own randomness, and costs no privacy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dplda.privacy import Guarantee
 from dplda.privacy._streams import Purpose, Streams, uniform_integers
 
 Model: TypeAlias = Any  # LPLDA or OLPLDA
-N_TOP = 10  # words of a topic whose reports are its evidence: as many as of `coherence`
+N_TOP = 10  # words of a topic whose reports are its evidence, as many as in `coherence`
 FEWEST_TESTS = 8  # reports that test topics; the variance of two says nothing
 ALL, HALF = 0, 1  # streams of the sweeps over all reports, and over a half
 CLIENT_PARAMETERS = (*BUDGETS, "delta", "max_doc_words", "ledger")
@@ -46,12 +46,12 @@ MADE_BY_CLIENTS = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class State:
-    """Topics, as batches of reports leave them behind. Public."""
+    """Topics after some batches of reports. Public."""
 
     prior: np.ndarray  # Dirichlet parameters of the topics, (n_words, n_components)
     counts: np.ndarray  # word-topic counts on top of them
-    # (n_components,) sums of `pairs_of_words` and of its squares over all reports that
-    # met topics they had not made
+    # (n_components,) sums of `pairs_of_words` and of its squares, over all reports that
+    # tested topics they had not trained
     pairs: np.ndarray
     squares: np.ndarray
     n_tested: int = 0  # such reports
@@ -76,7 +76,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class OnlineState(State):
-    """Topics, and what OLP-LDA expects of the words of the next batch. Public."""
+    """Topics, and the word counts that OLP-LDA expects in the next batch. Public."""
 
     # (n_words,) documents of the last batch with each word: mean of the numbers before
     # (mu) and after (eta)
@@ -91,10 +91,10 @@ Batches = TypeVar("Batches", State, OnlineState)
 def reports_of(
     model: Model, X: Matrix, state: State | None = None, n_earlier: int = 0
 ) -> tuple[RandomizedResponse, sp.csr_array]:
-    """The fitted randomizer of the clients, and reports: theirs, or of documents.
+    """The clients' fitted randomizer, and reports: given, or made from documents.
 
-    `state` is what the call continues with. `n_earlier` is above 0 after earlier
-    reports, and differs between calls.
+    The call continues with `state`. `n_earlier` is above 0 after earlier reports, and
+    differs between calls.
     """
     if state is not None:
         _check_n_components(model, state)
@@ -105,7 +105,7 @@ def reports_of(
         with columns_kept(model):
             return check(model, X, reset=state is None)
 
-    # the size of the vocabulary is public, and enters the cost before X is read
+    # the size of the vocabulary is public: it enters the cost before X is read
     if state is not None:
         n_words = len(state.counts)
     else:
@@ -123,16 +123,16 @@ def reports_of(
         )
     if model.randomized:
         return client, read()  # public
-    # The release. One document is one row, and its report depends on this row and
-    # on its own coins only. Replacing the document changes at most 2 *
-    # max_doc_words bits of that row, which `client.privacy_` charges. The ledger is
-    # charged before `read` looks at a document.
+    # The release. A document is one row, and its report depends on this row and on its
+    # own coins only. Replacing the document changes at most 2 * max_doc_words bits of
+    # that row; `client.privacy_` charges them. The ledger is charged before `read` sees
+    # a document.
     reports = client._report(read, client.ledger)  # public
     return client, reports
 
 
 def client_of(model: Model, n_words: int, seed: object) -> RandomizedResponse:
-    """The randomizer of the clients, which draws nothing with ``randomized=True``."""
+    """The clients' randomizer; it draws nothing with ``randomized=True``."""
     own = {name: getattr(model, name) for name in CLIENT_PARAMETERS}
     exactly_one(type(model).__name__, **{name: own[name] for name in BUDGETS})
     random_state = None if model.randomized else seed
@@ -149,7 +149,7 @@ def flat_topics(model: Model, n_words: int) -> State:
 
 
 def topics_of_public(model: Model, flat: OnlineState, X: sp.csr_array) -> OnlineState:
-    """Topics that the documents of a public corpus make."""
+    """Topics of the documents of a public corpus."""
     counts = topic_counts(
         X,
         flat.prior,
@@ -176,7 +176,7 @@ def topics_of_half(
     flip: float,
     streams: Streams,
 ) -> tuple[Batches, np.ndarray]:
-    """Counts of topics that every second report makes; the others test them."""
+    """Topic counts from every second report; the other reports test these topics."""
     half = reports[::2]
     n_docs = half.shape[0]
     present = estimate_counts(count_reported(half), n_docs, flip)
@@ -199,7 +199,7 @@ def sample_topics(
 ) -> Batches:
     """The state after a batch, in which `estimate` documents have each word.
 
-    The batch tests the topics before it, if there are any. `start` is that of
+    The batch first tests the earlier topics, if there are any. `start` is as in
     `topic_counts`.
     """
     if np.ptp(state.table) > 0:
@@ -254,9 +254,9 @@ def _sampled(
 def tested(
     state: Batches, table: np.ndarray, reports: sp.csr_array, flip: float
 ) -> Batches:
-    """The state after reports have met the topics of a table that others have made."""
+    """The state after reports have tested the topics of a table from other reports."""
     words = _top_words(table)
-    if min(words.shape) < 2:  # nothing to stand out of, or no pair
+    if min(words.shape) < 2:  # no other topic to stand out from, or no pair
         return state
     pairs = pairs_of_words(reports, words, flip)
     return dataclasses.replace(
@@ -277,8 +277,8 @@ def publish_topics(
 ) -> None:
     """Set the fitted attributes, with the guarantee of one report.
 
-    It does not depend on the number of documents, because each appears in one call
-    only.
+    The guarantee does not depend on the number of documents, because each document
+    appears in one call only.
     """
     clients = client.privacy_
     seeded = clients.seeded
@@ -328,14 +328,14 @@ def _check_n_components(model: Model, state: State) -> None:
 
 
 def _top_words(table: np.ndarray) -> np.ndarray:
-    """Top words of topics, (n_components, n_top): frequent, rare in other topics."""
+    """Top words of topics, (n_components, n_top): frequent here, rare elsewhere."""
     rank = (table**2 / table.sum(axis=1, keepdims=True)).T
     n_top = min(N_TOP, len(table) // 2)
     return np.argsort(-rank, axis=1, kind="stable")[:, :n_top]
 
 
 def _check_reports(model: Model, X: Matrix, *, reset: bool) -> sp.csr_array:
-    """Validate reports with `check_counts`; they may hold zeros and ones only."""
+    """Validate reports with `check_counts`; reports hold zeros and ones only."""
     reports = check_counts(model, X, reset=reset, whole=False)  # an error follows below
     unrounded = X.data if isinstance(X, (sp.sparray, sp.spmatrix)) else np.asarray(X)
     if (reports.data != 1).any() or (np.rint(unrounded) != unrounded).any():
@@ -363,10 +363,10 @@ def topic_counts(
 
     Counts and Dirichlet parameters `word_prior` have shape (n_words, n_components).
     `background` (n_words,) is the expected number of tokens of a document that belong
-    to no topic; they are not counted. In round 1, topics start equally likely, and the
-    background with its rate. With the counts `start` (n_words, n_components), and in a
-    later round, the first sweep draws topics from the prior, these counts and the
-    tokens sampled before. Then `start` is left out.
+    to no topic; they are not counted. In round 1, all topics start equally likely, and
+    the background starts with its rate. With counts `start` (n_words, n_components),
+    and in later rounds, the first sweep draws topics from the prior, these counts and
+    the tokens sampled before. Then `start` is left out.
     """
     corpus = Corpus.from_counts(documents)
     n_words, n_components = word_prior.shape

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dplda.privacy._streams import Reader, uniform_integers
 
-# Mean lengths at which the weighted sum of bits does not follow the length.
+# Lengths, in mean lengths, at which the weighted sum of bits ignores the length.
 LENGTHS = (0.5, 1.0, 2.0)
 
 
@@ -22,7 +22,7 @@ def count_reported(reports: sp.csr_array) -> np.ndarray:
 
 
 def estimate_counts(n_reported: np.ndarray, n_docs: int, flip: float) -> np.ndarray:
-    """Number of documents with each word, by the number of its reports (equation 8).
+    """Number of documents with each word, from the number of reports (equation 8).
 
     ``(n_reported - n_docs * flip) / (1 - 2 * flip)`` is unbiased; it is clipped to [0,
     n_docs].
@@ -33,7 +33,7 @@ def estimate_counts(n_reported: np.ndarray, n_docs: int, flip: float) -> np.ndar
 def weight_of_prior(n_docs: int, flip: float, prior_variance: float) -> float:
     """Omega of Theorem 6: variance of the estimate over its sum with `prior_variance`.
 
-    It is the variance of the unclipped estimate, for any given documents.
+    The variance is that of the unclipped estimate, for any given documents.
     """
     variance = n_docs * flip * (1.0 - flip) / (1.0 - flip - flip) ** 2
     return variance / (variance + prior_variance)
@@ -42,7 +42,7 @@ def weight_of_prior(n_docs: int, flip: float, prior_variance: float) -> float:
 def false_ones(
     n_reported: np.ndarray, counts: np.ndarray, n_docs: int, flip: float
 ) -> np.ndarray:
-    """Number of reported ones of each word, per document, that `counts` do not explain.
+    """Reported ones of each word, per document, that `counts` do not explain.
 
     If `counts` are the unbiased estimate without clipping, the result is the
     expectation ``flip * (1 - counts / n_docs)``.
@@ -53,7 +53,7 @@ def false_ones(
 def set_and_clear(
     reports: sp.csr_array, counts: np.ndarray, reader: Reader
 ) -> sp.csr_array:
-    """Set or clear random bits until each word is in as many documents as `counts`.
+    """Set or clear random bits until each word is in `counts` documents.
 
     Steps 3 to 5 of the paper's section V-B. Every choice of documents is equally
     likely, up to ``n_docs * 2**-32``. Time and memory are proportional to the number of
@@ -66,7 +66,7 @@ def set_and_clear(
     n_ones = np.bincount(word, minlength=n_words)
     target = np.rint(counts).astype(np.int64)
 
-    # clear: each word stays in the documents with the smallest random keys
+    # clear bits: each word stays in the documents with the smallest random keys
     keys = reader.words(len(word))
     order = np.lexsort((keys, word))
     first_of_word = np.cumsum(n_ones) - n_ones
@@ -74,8 +74,8 @@ def set_and_clear(
     stays = order[rank < target[word[order]]]
     ones = word[stays] * n_docs + doc[stays]
 
-    # set: documents are drawn until enough new ones are found. A word that most
-    # documents get would need many draws; keys choose its documents instead.
+    # set bits: draw documents until enough new ones are found. For a word that most
+    # documents get, this would take many draws; keys choose its documents instead.
     ones.sort()
     missing = np.maximum(target - n_ones, 0)
     crowded = np.flatnonzero((missing > 0) & (2 * target > n_docs)).tolist()
@@ -106,17 +106,17 @@ def _free_cells(
 
 
 def pairs_of_words(reports: sp.csr_array, words: np.ndarray, flip: float) -> np.ndarray:
-    """What each report adds to the covariance of top words, (n_docs, K).
+    """The share of each report in the covariance of top words, (n_docs, K).
 
     `words` (K, m) are the top words of each topic. A report adds the sum of g_v g_w x_v
-    x_w over pairs of different words, where x is a bit less its frequency. The unit is
-    the variance of the sum of g_v x_v if bits are independent. The expectation is zero
-    if the words fall independently.
+    x_w over pairs of different words, where x is a bit minus its frequency. The unit is
+    the variance of the sum of g_v x_v for independent bits. The expectation is zero if
+    the words occur independently.
 
-    The weights g are 1 for the top words, less a function of word frequencies such that
-    lengths add nothing: long documents have more of all words. The expectation of a bit
-    is p(l) = 1 - exp(-l t) in a document of l mean lengths, and the weighted sum of its
-    derivatives is zero at each l of `LENGTHS`.
+    The weights g are 1 for the top words, minus a function of word frequencies that
+    cancels the effect of lengths: long documents have more of all words. The
+    expectation of a bit is p(l) = 1 - exp(-l t) in a document of l mean lengths, and
+    the weighted sum of its derivatives is zero at each l of `LENGTHS`.
     """
     n_docs, n_words = reports.shape
     n_topics, n_top = words.shape

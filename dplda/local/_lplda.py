@@ -49,8 +49,6 @@ PUBLIC_PRIOR = (
 class LPLDA(PrivateEstimator, BaseLDA):
     """Local differential privacy: collapsed Gibbs sampling on randomized reports.
 
-    Documents are what is reported.
-
     LP-LDA [1]_. The owner of a document reports which words it contains, with some bits
     wrong (:class:`RandomizedResponse`). The server estimates the number of false ones,
     and trains on the reports. No server is trusted with a document.
@@ -61,21 +59,21 @@ class LPLDA(PrivateEstimator, BaseLDA):
     epsilon, bit_epsilon, delta, max_doc_words : optional
         The randomizer of the clients, as in :class:`RandomizedResponse`. Give exactly
         one of the first two. After `fit`, ``epsilon_ <= epsilon``; ``inf`` trains on
-        the presence of words as it is, without privacy.
+        the true presence of words, without privacy.
     randomized : bool, default=False
         Whether the rows of `X` are reports that clients made with the four parameters
-        above. If so, the estimator randomizes nothing and spends no privacy.
+        above. The estimator then randomizes nothing and spends no privacy.
     reconstruction : {"background", "bits"}, default="background"
-        Treatment of false ones. "bits" is the method of the paper: bits of random
-        documents are cleared or set until each word is in as many documents as
-        estimated. It clears true and false ones alike. "background" keeps all bits and
+        Treatment of false ones. "bits" is the method of the paper: it clears or sets
+        bits of random documents until each word is in the estimated number of
+        documents. It clears true and false ones alike. "background" keeps all bits and
         samples one more topic, whose rates are the expected false ones of each word.
-        That topic takes the words that do not fit the topics of their document. Its
-        perplexity was lower at each measured `bit_epsilon` up to 3.
+        That topic takes the words that do not fit the topics of their document. The
+        perplexity of "background" was lower at each measured `bit_epsilon` up to 3.
     max_iter : int, default=100
-        Number of sweeps of each call. In the first one, every second report alone is
-        swept as often before: its topics are tested by the other reports, and all
-        reports begin with them.
+        Number of sweeps of each call. The first call begins with as many sweeps over
+        every second report. The other reports test the resulting topics, and all
+        reports start from them.
     doc_topic_prior
     topic_word_prior
     ledger : Ledger, str, path-like or None, default=None
@@ -94,15 +92,16 @@ class LPLDA(PrivateEstimator, BaseLDA):
     n_iter_ : int
         Number of sweeps of all calls.
     n_batches_ : int
-        Number of batches of reports: calls, or what :class:`OLPLDA` makes of one.
+        Number of batches of reports: each call is one, unless :class:`OLPLDA` divides
+        it.
     topic_evidence_ : ndarray of shape (n_components,)
-        How much oftener the ten top words of each topic share reports than by chance,
-        in standard errors: at most standard normal for a topic that is noise. The
-        reports have not chosen the words. NaN if the topics were not tested: there is
-        one topic, or there are fewer than 16 reports.
+        How much more often than by chance the ten top words of each topic share
+        reports, in standard errors: at most standard normal for a topic that is noise.
+        These reports did not choose the words. NaN if the topics were not tested: with
+        one topic, or with fewer than 16 reports.
     weak_topics_ : ndarray of shape (n_components,), bool
-        Topics that are not shown to be more than noise. Of the others at most one in
-        ten is expected to be noise.
+        Topics that are not shown to be more than noise. At most one in ten of the
+        others is expected to be noise.
     epsilon_, delta_, bit_epsilon_, word_epsilon_, document_epsilon_, flip_probability_
         Guarantee of one report of a document, as in :class:`RandomizedResponse`.
     privacy_
@@ -117,7 +116,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
     Notes
     -----
     **Privacy.** Unit: document (a row of `X`). Relation: one document is replaced by
-    any other. Trust: its owner only. Sensitivity, mechanism and events are those of
+    any other. Trust: its owner only. Sensitivity, mechanism and events: as for
     :class:`RandomizedResponse`; everything else reads reports only. With
     ``randomized=True`` the model carries the clients' guarantee, and
     `privacy_.assumptions` states its conditions.
@@ -168,7 +167,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Matrix, y: object = None) -> LPLDA:
-        """Train on documents, which are randomized first, or on reports: zeros, ones.
+        """Randomize documents and train on the reports, or train on given reports.
 
         Parameters
         ----------
@@ -204,10 +203,10 @@ class LPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Matrix, y: object = None) -> LPLDA:
-        """Continue with documents, or reports, that no earlier call has seen.
+        """Continue with documents or reports that no earlier call has seen.
 
         Documents are randomized first. The method raises and warns as `fit` does, and
-        refuses another randomizer or number of topics.
+        refuses a changed randomizer or number of topics.
 
         Parameters
         ----------
@@ -242,7 +241,7 @@ class LPLDA(PrivateEstimator, BaseLDA):
         state: State,
         paid_before: Guarantee | None,
     ) -> LPLDA:
-        """All reports of a call are a batch, and counts add up. All public."""
+        """All reports of a call are one batch, and counts add up. All public."""
         # From here on everything reads reports, and the guarantee does not depend on
         # the streams.
         streams = Streams.from_random_state(self.random_state)
@@ -264,8 +263,8 @@ class OLPLDA(PrivateEstimator, BaseLDA):
     """Local differential privacy, online: Gibbs sampling on batches of noisy reports.
 
     OLP-LDA [1]_ is :class:`LPLDA` in batches. The topics of a batch are the prior of
-    the next one, and its word counts reduce the noise of the next estimates. A public
-    corpus can precede the first batch (`fit_prior`), and `fit` takes the rows in order.
+    the next batch, and its word counts reduce the noise of the next estimates. A public
+    corpus can precede the first batch (`fit_prior`). `fit` takes the rows in order.
 
     Parameters
     ----------
@@ -286,8 +285,8 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         with a word (omega).
     prior_variance : float or None, default=None
         Variance of the number of documents with a word around the value that earlier
-        batches predict (sigma squared). If it is given, it decides on the weight, by
-        Theorem 6 of [1]_, and `prior_weight` is not used.
+        batches predict (sigma squared). If given, it determines the weight, by Theorem
+        6 of [1]_, and `prior_weight` is not used.
     batch_size : int, default=160
         Number of documents of a batch in `fit`; the last batch has the remaining ones.
         A call of `partial_fit` is one batch.
@@ -302,21 +301,21 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         Word-topic counts of the last batch plus the prior from all earlier ones; not
         normalized. The other attributes are those of :class:`LPLDA`.
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
-        As in :class:`LPLDA`. Each batch tests the topics before it: those of a first
+        As in :class:`LPLDA`. Each batch tests the earlier topics. The topics of a first
         batch without `fit_prior`, or with ``correlation=0``, are not tested.
 
     Notes
     -----
     **Privacy.** Unit: document (a row of `X`). Relation, trust, sensitivity, mechanism
-    and events are those of :class:`LPLDA`. Batches hold different documents, so all of
-    them together cost a document the epsilon of its single report. The corpus of
-    `fit_prior` is not protected.
+    and events: as for :class:`LPLDA`. Batches hold different documents, so all batches
+    together cost a document the epsilon of its single report. The corpus of `fit_prior`
+    is not protected.
 
     Algorithm 2 of [1]_ contradicts the equations of its text in three lines; the text
     is implemented (``docs/proofs_local.md``). Means are clipped to the size of the
     batch. Without `fit_prior` the first batch has a flat prior and the unbiased
-    estimate. ``epsilon=inf`` has exact counts and estimates nothing: O-LDA [2]_ on the
-    presence of words.
+    estimate. With ``epsilon=inf``, counts are exact and nothing is estimated: this is
+    O-LDA [2]_ on the presence of words.
 
     References
     ----------
@@ -375,7 +374,7 @@ class OLPLDA(PrivateEstimator, BaseLDA):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Matrix, y: object = None) -> OLPLDA:
-        """Train on documents, which are randomized first, or on reports, in batches.
+        """Randomize documents and train on the reports, or on given ones, in batches.
 
         The corpus of `fit_prior`, if there is one, comes before them.
 
@@ -457,7 +456,7 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         state: OnlineState,
         paid_before: Guarantee | None,
     ) -> OLPLDA:
-        """One batch after the other. All public."""
+        """Process one batch after the other. All public."""
         # From here on everything reads reports, and the guarantee does not depend on
         # the streams.
         streams = Streams.from_random_state(self.random_state)
@@ -491,7 +490,7 @@ class OLPLDA(PrivateEstimator, BaseLDA):
         return self.prior_weight if flip else 0.0
 
     def _with_prior(self, state: OnlineState) -> OnlineState:
-        """Earlier counts as a part of the prior; of weight 1, they add up (`LPLDA`)."""
+        """Earlier counts in the prior; with weight 1, counts add up (`LPLDA`)."""
         if self.correlation == 1:
             return state
         prior = state.prior + float(self.correlation) * state.counts

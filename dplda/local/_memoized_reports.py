@@ -1,4 +1,4 @@
-"""Memoized reports: a client asked for a document again returns its first report."""
+"""Memoized reports: asked again, a client returns a document's first report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _APPLICATION_ID = int.from_bytes(b"dprr")  # marks an SQLite file as reports
 
 
 class Cells(NamedTuple):
-    """What is stored of a document."""
+    """The stored record of a document."""
 
     document: bytes  # its digest
     report: bytes
@@ -42,9 +42,9 @@ class MemoizedReports:
     Parameters
     ----------
     randomizer : RandomizedResponse
-        A fitted randomizer. It draws the reports. Its ledger is charged once for all of
-        them: each document is reported once, and no document adds to the cost of
-        another one.
+        A fitted randomizer. It draws the reports. Its ledger is charged once for all
+        reports: each document is reported once, and no document adds to the cost of
+        another.
     path : str or path-like
         SQLite file that stores the reports, on a local disk. A file that does not exist
         is created, and only its owner can read it.
@@ -52,7 +52,7 @@ class MemoizedReports:
     Raises
     ------
     ValueError
-        If the file is damaged, something else, or holds the reports of another
+        If the file is damaged, is something else, or holds the reports of another
         randomizer.
     OSError
         If the file cannot be read or written.
@@ -63,24 +63,25 @@ class MemoizedReports:
 
     Notes
     -----
-    **Privacy.** Unit, relation, sensitivity and events are those of `randomizer`. If
-    each document has one id, all its reports together cost what one report costs, for
-    any number of requests. A document under two ids is reported twice, and so is a
-    changed document under a new id. A report is stored before it is returned. A ledger
-    gets one entry for the file, before the first report is drawn
-    (``docs/proofs_local.md`` has the proof). With a given `random_state` the reports of
-    two calls have the same flips, and each call gets an entry.
+    **Privacy.** Unit, relation, sensitivity and events: as for `randomizer`. If each
+    document has one id, any number of requests for it costs one report. A document
+    under two ids is reported twice, and so is a changed document under a new id. A
+    report is stored before it is returned. A ledger gets one entry for the file, before
+    the first report is drawn (``docs/proofs_local.md`` has the proof). With a given
+    `random_state` the reports of two calls have the same flips, and each call gets an
+    entry.
 
-    An id belongs to a document, not to its place: its owner gives it, and the document
-    keeps it on another line or in another file. A keyed digest covers all stored
+    An id belongs to a document, not to its place: the owner gives it, and the document
+    keeps it when it moves to another line or file. A keyed digest covers all stored
     reports: a damaged file is refused, because a lost report would be drawn a second
-    time. If the file is deleted, or replaced by another one or by an older copy, later
+    time. If the file is deleted, or replaced by another file or an older copy, later
     calls of this object are refused. A new object cannot know that there was a file, or
     that a copy is older.
 
-    The file stays with the client. Besides the reports it holds a key, and hashes under
-    this key of the ids and of the sets of words. Anyone with the file can check a guess
-    of a document. Each call reads the file whole: pass many documents at a time.
+    The file stays with the client. Besides the reports it holds a key, and hashes of
+    the ids and of the sets of words under this key. Anyone with the file can check a
+    guess of a document. Each call reads the whole file, so pass many documents at a
+    time.
 
     Examples
     --------
@@ -124,8 +125,8 @@ class MemoizedReports:
         ----------
         ids : iterable of n_docs str or int
             One id for each row of `X`; a document always has the same id. All ids of a
-            file are integers, or all are texts. Texts that look the same, such as NFC
-            and NFD forms or blanks around a word, are one id.
+            file are integers, or all are texts. Texts that look the same are one id,
+            for example in NFC and NFD forms or with blanks around them.
         X : {array-like, sparse matrix} of shape (n_docs, n_words)
             Word counts.
 
@@ -137,8 +138,8 @@ class MemoizedReports:
         Raises
         ------
         ValueError
-            If documents differ from those reported under the same ids; nothing is
-            reported then. If the file is damaged, or is not the file that this object
+            If documents differ from those reported under the same ids; nothing is then
+            reported. If the file is damaged, or is not the file that this object
             opened.
         OSError
             If the file is gone, or cannot be read or written.
@@ -217,17 +218,16 @@ class MemoizedReports:
 
     @property
     def _label(self) -> str:
-        """Entry name of these reports in a ledger: another store has another."""
+        """Entry name of these reports in a ledger; each store has its own."""
         return f"MemoizedReports {_digest(self._key, b'identity')[:16].hex()}"
 
     def _ledger_to_charge(self) -> Ledger | None:
         """The ledger of the randomizer, unless it has these reports' entry.
 
-        The entry is for its part.
+        The entry is for the ledger's part.
 
-        Each id is reported once, so that one entry pays for all documents, in all
-        calls. Reports with a given seed share their flips, so that each call needs an
-        entry of its own.
+        Each id is reported once, so one entry pays for all documents in all calls.
+        Reports with a given seed share their flips, so each call needs its own entry.
         """
         given = self.randomizer.ledger
         ledger = None if given is None else as_ledger(given)
@@ -265,9 +265,10 @@ class MemoizedReports:
         connection.execute("INSERT INTO settings VALUES (?, ?, ?, ?)", settings)
 
     def _check_kind(self, connection: sqlite3.Connection, kind: str) -> None:
-        """Refuse ids of another kind than those of the stored reports.
+        """Refuse ids of another type than the stored ones.
 
-        A table that is read with integers writes 007 as 7: a second report.
+        A table that is read as integers turns 007 into 7, which would get a second
+        report.
         """
         (first,) = connection.execute("SELECT ids FROM settings").fetchone()
         if first and kind and kind != first:
@@ -279,8 +280,8 @@ class MemoizedReports:
     def _check(self, connection: sqlite3.Connection) -> Stored:
         """Read all reports, and check that none is lost or changed.
 
-        The state after a report is the digest of the state before it and of the report:
-        a file that lost a report, or another file, has another state.
+        The state after a report is the digest of the earlier state and of the report,
+        so a file that lost a report, or another file, has another state.
         """
         found = connection.execute(
             "SELECT response, key, state FROM settings"

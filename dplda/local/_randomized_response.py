@@ -1,4 +1,4 @@
-"""The client's side of local privacy: documents are randomized at their owner's.
+"""The client's side of local privacy: owners randomize their documents.
 
 This module imports nothing of the server. docs/proofs_local.md has the proofs.
 """
@@ -68,24 +68,24 @@ class RandomizedResponse(
     Parameters
     ----------
     epsilon : float or None, default=None
-        Total epsilon of one report of a document, at `delta`: the bits are flipped as
-        rarely as it allows. ``inf`` reports them as they are, without privacy. Give
+        Total epsilon of one report of a document, at `delta`: bits are flipped as
+        rarely as it allows. ``inf`` reports the true bits, without privacy. Give
         exactly one of `epsilon` and `bit_epsilon`.
     bit_epsilon : float or None, default=None
         Epsilon of one bit, from 1e-6 to 11.3: a bit is reported wrongly with
         probability ``1 / (1 + exp(bit_epsilon))``. Replacing one word by another costs
-        twice `bit_epsilon`. A bit that a fair coin replaces with probability f, as in
-        [1]_, has ``log(2 / f - 1)``.
+        twice `bit_epsilon`. In [1]_, a fair coin replaces a bit with probability f;
+        this is a `bit_epsilon` of ``log(2 / f - 1)``.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, up to 0.01. Choose it well
-        below 1 / n_docs. 0 asks for pure epsilon.
+        below 1 / n_docs. 0 means pure epsilon.
     max_doc_words : int or None, default=100
-        Largest number of distinct words of a document that are reported on. A longer
+        Largest number of distinct words of a document that enter a report. A longer
         document keeps this many, chosen uniformly at random. The pure epsilon of a
         document is proportional to it. None keeps all words.
     ledger : Ledger, str, path-like or None, default=None
-        Ledger that each call of `transform` charges, with a budget over many calls. A
-        path names an SQLite file, which also counts calls of other processes.
+        Ledger that each call of `transform` charges: a budget over many calls. A path
+        names an SQLite file, which also counts calls of other processes.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a new secret key in each call of `transform`. Anything
         else makes the reports reproducible, and voids the guarantee against anyone who
@@ -99,8 +99,8 @@ class RandomizedResponse(
         Pure epsilon of one bit that is reported.
     word_epsilon_ : float
         Pure epsilon of one word more or less in a document. It is up to twice
-        `bit_epsilon_`: in a document that reaches `max_doc_words`, the word takes the
-        place of another one.
+        `bit_epsilon_`, because in a document that reaches `max_doc_words`, the word
+        replaces another one.
     document_epsilon_ : float
         Pure epsilon (delta = 0) of a document.
     flip_probability_ : float
@@ -190,10 +190,10 @@ class RandomizedResponse(
         if self.max_doc_words is not None:
             max_ones = min(int(self.max_doc_words), n_words)
         bits = self._bits_of(max_ones, n_words)
-        # One document moves at most 2 * max_ones bits: max_ones words leave, max_ones
-        # others come. No pair of documents differs in more than all n_words bits. Every
-        # bit has its own coins, so that the cost is that of one randomized response for
-        # each bit that differs.
+        # Replacing a document changes at most 2 * max_ones bits: max_ones words leave
+        # and max_ones others come. No pair of documents differs in more than n_words
+        # bits. Every bit has its own coins, so each bit that differs costs one
+        # randomized response.
         flip = 0.0
         bit_epsilon = word_epsilon = math.inf
         events: tuple[Event, ...] = (NonPrivate(),)
@@ -262,7 +262,7 @@ class RandomizedResponse(
 
         Notes
         -----
-        **Privacy.** The reports may be published. Each call makes one more report: two
+        **Privacy.** The reports may be published. Each call makes a new report, so two
         calls with the same document cost twice as much. `MemoizedReports` returns the
         first report again.
         """
@@ -276,7 +276,7 @@ class RandomizedResponse(
         *,
         label: str | None = None,
     ) -> sp.csr_array:
-        """Charge the ledger, then read the valid documents, and report each one."""
+        """Charge the ledger, then read the valid documents and report each."""
         streams = Streams.from_random_state(self._random_state)
         warn_if_seeded("RandomizedResponse", streams.seeded and self._bits is not None)
         plan = [("reports", event) for event in self.privacy_.events]  # public
@@ -289,7 +289,7 @@ class RandomizedResponse(
         ) as charge:
             X = read()  # private
             n_words, max_ones, flip = self._law
-            if X.shape[1] != n_words:  # a failed fit may have left another width behind
+            if X.shape[1] != n_words:  # a failed fit may have left another width
                 raise ValueError(
                     f"X has {X.shape[1]} features, but RandomizedResponse is expecting "
                     f"{n_words} features as input"
@@ -311,7 +311,7 @@ class RandomizedResponse(
             )  # public
 
     def __sklearn_is_fitted__(self) -> bool:
-        # a fit that failed leaves n_features_in_ behind
+        # a failed fit leaves n_features_in_ set
         return hasattr(self, "privacy_")
 
     def __sklearn_tags__(self):
@@ -329,9 +329,9 @@ def calibrated_bits(
 ) -> RandomizedBits:
     """The smallest flip probability for which a report costs at most (epsilon, delta).
 
-    The search halves a fixed interval of log-odds, which are the epsilon of a bit: a
-    larger `epsilon` never gets a larger flip probability, and client and server find
-    the same number.
+    The search halves a fixed interval of log-odds, the epsilon of a bit. So a larger
+    `epsilon` never gets a larger flip probability, and client and server find the same
+    number.
     """
 
     def cost(bits: RandomizedBits) -> float:
@@ -367,10 +367,10 @@ def randomize(
 ) -> sp.csr_array:
     """Reports (zeros and ones) of the documents of a validated count matrix.
 
-    Every random number has the address of a row and a word. Without `bits` the words
-    that are kept are reported as they are.
+    Every random number has the address of a row and a word. Without `bits`, the kept
+    words are reported as they are.
     """
-    # A document has at most max_ones ones from here on: what `RandomizedBits.events`
+    # From here on a document has at most max_ones ones, as `RandomizedBits.events`
     # charges.
     keep = keep_at_most(max_ones, X.indptr, streams, Purpose.KEPT_WORDS)  # private
     indices = X.indices[keep]  # private

@@ -1,4 +1,4 @@
-"""Privacy budgets and guarantees: ledgers, accounting, and the events that it counts.
+"""Privacy budgets and guarantees: ledgers, accounting, and the events it counts.
 
 A `Ledger` adds up what was spent on one body of data. A fitted model's ``privacy_`` is
 a `Guarantee`. `epsilon_of` states the privacy cost of a composition of events, and

@@ -1,7 +1,7 @@
 """The privacy cost of a composition: certified two-sided bounds of epsilon and delta.
 
 docs/accounting.md has the theorems. Every upper bound is valid for the numbers as they
-were rounded, so that the smallest of several is valid too.
+were rounded; the smallest of several bounds is valid too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Events: TypeAlias = Event | Iterable[Event]
 
 _LARGEST_EPSILON = 1e4  # above it, the Renyi bounds are precise enough
 _UP = 1.0 + 2.0**-46  # up: above the rounding errors of a few steps together
-# of delta, which distances from the ideal law may take
+# largest share of delta that pays for distances from the ideal law
 DISTANCE_SHARE = 1e-3
 
 
@@ -93,7 +93,7 @@ def epsilon_of(events: Events, delta: float, *, total_variation: float = 0.0) ->
     groups, lost, shift = without_statements(grouped(events))
 
     def epsilon_after(charge: float) -> float:
-        """Epsilon of everything, where so much of delta pays for the distance."""
+        """Epsilon of all events if this much of delta pays for the distance."""
         left = Fraction(delta) - lost - Fraction(charge)
         if left < 0:
             return math.inf
@@ -107,7 +107,7 @@ def epsilon_of(events: Events, delta: float, *, total_variation: float = 0.0) ->
         return epsilon
     charge = 0.0
     while delta_charge(distance, epsilon) > charge:
-        # up: a smaller delta has a larger epsilon, and that a larger charge
+        # up: a smaller delta has a larger epsilon, which has a larger charge
         charge = 2.0 * delta_charge(distance, epsilon)
         if charge >= delta:
             return math.inf
@@ -133,7 +133,7 @@ def epsilon_bounds(
     -------
     lower, upper : float
         Some steps with these events need an epsilon of at least `lower`, and `upper` is
-        what `epsilon_of` gives. At delta 0 the lower bound is 0.
+        what `epsilon_of` returns. At delta 0 the lower bound is 0.
     """
     upper = epsilon_of(events, delta, total_variation=total_variation)
     groups, _, _ = without_statements(grouped(events))
@@ -147,7 +147,7 @@ def delta_charge(total_variation: float, epsilon: float) -> float:
     """
     if total_variation == 0.0:
         return 0.0
-    if epsilon > 700.0:  # whose exponential may be no float
+    if epsilon > 700.0:  # its exponential may overflow
         return math.inf
     return (1.0 + math.exp(epsilon)) * total_variation
 
@@ -165,7 +165,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu of Gaussian differential privacy that is (epsilon, delta)-DP.
 
     Gaussian events fit the budget if the sum of ``1 / noise_multiplier**2`` is at most
-    ``mu**2``. It is below the exact root by a relative 1e-10 or less.
+    ``mu**2``. The result is below the exact root by a relative 1e-10 at most.
     """
     epsilon = check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
     delta = check_number("delta", delta, 0.0, 1.0, closed="neither")
@@ -182,8 +182,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 def grouped(events: Events) -> Groups:
     """Flatten events into sorted pairs (event, count); equal compositions become equal.
 
-    All Gaussian events without sampling become a single one, which costs exactly as
-    much.
+    All unsampled Gaussian events become a single one of exactly the same cost.
     """
     if not isinstance(events, (Event, Iterable)):
         raise TypeError(f"expected privacy events, got {type(events).__name__}")
@@ -205,7 +204,7 @@ def grouped(events: Events) -> Groups:
             others.append((event, count))
     noises.sort()
     if len(noises) > 1 or any(count > 1 for _, count in noises):
-        # one alone keeps all digits
+        # a single event keeps all digits
         mu = math.hypot(*(math.sqrt(count) * (1.0 / noise) for noise, count in noises))
         noises = [(1.0 / mu, 1)]
     gaussians = [(Gaussian(noise), count) for noise, count in noises]
@@ -213,7 +212,7 @@ def grouped(events: Events) -> Groups:
 
 
 def _flat(event: Event) -> tuple[Event, int]:
-    """What is repeated, and how often."""
+    """The repeated event and its count."""
     count = 1
     while isinstance(event, Repeated):
         count *= event.count
@@ -232,8 +231,8 @@ def _shown(group: tuple[Event, int]) -> str:
 def without_statements(groups: Groups) -> tuple[Groups, Fraction, Fraction]:
     """The other events, and the delta and epsilon that `ApproximateDP` events add.
 
-    This is basic composition: of the steps with a statement only, and of these with all
-    others. Both sums are exact: who uses one rounds it once, to the safe side.
+    `ApproximateDP` events compose with each other, and with all others, by basic
+    composition. Both sums are exact: the caller rounds them once, to the safe side.
     """
     others = []
     lost = Fraction(0)
@@ -257,7 +256,7 @@ def rounded_up(exact: Fraction) -> float:
 
 
 def rounded_down(exact: Fraction) -> float:
-    """The largest float that is at most a number of 0 or more, which is below 1e300."""
+    """The largest float that is at most a number from 0 to 1e300 (excluded)."""
     nearest = float(exact)
     return nearest if nearest <= exact else math.nextafter(nearest, 0.0)
 
@@ -267,9 +266,9 @@ def rounded_down(exact: Fraction) -> float:
 
 @lru_cache(maxsize=1024)
 def bound_epsilon(groups: Groups, delta: float, *, upper: bool = True) -> float:
-    """The smallest epsilon at a delta, of events without statements.
+    """Bound the smallest epsilon at a delta, from above or from below.
 
-    From above or from below.
+    None of the events is an `ApproximateDP`.
     """
     if delta < SMALLEST_DELTA:
         return pure_epsilon(groups) if upper else 0.0
@@ -301,19 +300,19 @@ def _closed_epsilon(groups: Groups, delta: float) -> float:
 
 
 def _renyi(groups: Groups, delta: float, added: bool) -> tuple[float, int, FloatArray]:
-    """Epsilon in one direction by Renyi divergences, tilt's place, and cumulants."""
+    """Epsilon in one direction by Renyi divergences, index of its tilt, cumulants."""
     logs = summed_cumulants(groups, added)
     each = renyi_epsilons(logs, delta)
     if not np.isfinite(each).all():
         return math.inf, 0, logs
-    # of a bounded loss, ever larger tilts may have ever smaller bounds
+    # the bound of a bounded loss may fall without end as the tilt grows
     least = float(each.min())
     best = int(np.argmax(each <= least + 1e-5 * abs(least)))
     return max(0.0, float(each[best])) * _UP, best, logs
 
 
 def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
-    """Epsilon in one direction: where the composed laws' delta is the given one."""
+    """Epsilon in one direction, at which the composed laws have the given delta."""
     if upper and _delta_at_zero(groups, added) <= delta:
         return 0.0
     known, place, logs = _renyi(groups, delta, added)
@@ -331,7 +330,7 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
 
     def excess(epsilon: float) -> float:
         bound = delta_at(epsilon)
-        if math.isnan(bound):  # losses that no float holds
+        if math.isnan(bound):  # losses too large for a float
             bound = math.inf if upper else 0.0
         return _log_ratio(bound, delta)
 
@@ -339,8 +338,8 @@ def _side(groups: Groups, delta: float, *, added: bool, upper: bool) -> float:
         if excess(0.0) <= 0.0:
             return 0.0
         return _last(excess, known, 0.0, tolerance) if excess(known) <= 0.0 else known
-    # The bound is useful near the epsilon of its tilt alone: far below it, its error is
-    # large.
+    # The bound is useful only near the epsilon of its tilt: its error is large far
+    # below.
     gap = 1e-6
     while gap < 1.0 and excess(known * (1.0 - gap)) < 0.0:
         gap *= 1.5
@@ -369,7 +368,7 @@ def _delta_at_zero(groups: Groups, added: bool) -> float:
 def _delta_of_one_step(
     groups: Groups, *, added: bool, upper: bool
 ) -> Callable[[float], float] | None:
-    """Delta at an epsilon of a single step, which needs no grid; None of several."""
+    """Delta of a single step at an epsilon, without a grid; None for several steps."""
     (event, count), *others = groups
     if count > 1 or others:
         return None
@@ -390,8 +389,8 @@ def _delta_of_one_step(
 
 def _log_ratio(value: float, target: float) -> float:
     """log(value / target), between -1000 and 1000, with the right sign."""
-    if math.isnan(value):  # which bounds nothing, from no side
-        raise ArithmeticError("the bound of a privacy cost is no number")
+    if math.isnan(value):  # bounds nothing
+        raise ArithmeticError("the bound of a privacy cost is not a number")
     log = math.log(value) - math.log(target) if value > 0.0 else -1e3
     size = min(max(abs(log), 1e-17), 1e3)
     return math.copysign(size, value - target) if value != target else 0.0
@@ -402,7 +401,7 @@ def _last(
 ) -> float:
     """The last point from `good` towards `bad` where an excess is at most 0.
 
-    It is found within the tolerance, or a relative 1e-14; a last look makes it certain.
+    The search stops within the tolerance, or a relative 1e-14, and checks its result.
     """
     from scipy.optimize import brentq
 
@@ -425,8 +424,8 @@ def _least(
 ) -> float:
     """The least number at which a falling excess is at most 0, to a relative tolerance.
 
-    A number below `low` if the excess is not above 0 there, and infinity if it is up to
-    `high`.
+    If the excess is at most 0 at `low`, the result is below `low`. If the excess is
+    above 0 up to `high`, the result is infinite.
     """
     x = math.log(guess)
     step = tolerance
@@ -472,7 +471,8 @@ def pure_epsilon(groups: Groups) -> float:
 def gaussian_mu_of(groups: Iterable[tuple[Event, int]], unlikely: float = 0.0) -> float:
     """The mu of Gaussian DP of the rounds that a unit is in; infinite for other events.
 
-    These are all rounds, or as many of each kind as sample it, but for a probability.
+    Without sampling, a unit is in all rounds. With sampling, it is in more rounds of a
+    kind than are counted with probability at most `unlikely`.
     """
     mus = []
     for event, n in groups:
@@ -488,7 +488,7 @@ def gaussian_mu_of(groups: Iterable[tuple[Event, int]], unlikely: float = 0.0) -
 
 
 def _most_samples(n: int, q: float, unlikely: float) -> int:
-    """So many of n rounds of rate q sample a unit, or more at a probability at most."""
+    """The number of n rounds of rate q that sample a unit, exceeded if `unlikely`."""
     from scipy.special import betainc
 
     def is_unlikely(j: int) -> bool:
@@ -516,12 +516,12 @@ def epsilon_of_mu(mu: float, delta: float, *, upper: bool = True) -> float:
     def excess(x: float) -> float:
         return sign * _log_ratio(_gaussian_delta(x**sign, mu, upper=upper), delta)
 
-    guess = mu * mu / 2.0 + mu  # of this order, whatever delta is
+    guess = mu * mu / 2.0 + mu  # right order of magnitude at any delta
     return float(_least(excess, guess**sign) ** sign)
 
 
 def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
-    # several noises became one, whose multiplier has a few roundings
+    # the multiplier of merged noises has a few roundings
     noise = (down(1.0, 1e-15) if upper else up(1.0, 1e-15)) / mu
     # up or down: less noise has a larger delta
     value, _, error = gaussian(np.array([epsilon]), noise)
@@ -533,7 +533,7 @@ def _gaussian_delta(epsilon: float, mu: float, *, upper: bool) -> float:
 # Share of delta that pays for the thresholds of a vocabulary. From 0.02 to 0.5 it
 # hardly matters.
 THRESHOLD_SHARE = 0.1
-# noise multipliers: of no use beyond
+# noise multipliers outside of this range are useless
 _LARGEST = 1e9
 _SMALLEST = 1e-6
 
@@ -562,10 +562,9 @@ def calibrate(
     Returns
     -------
     float
-        The noise multiplier. It is never too small: `epsilon_of` of its events is at
-        most `epsilon`. It is hardly too large: that of a multiplier smaller by a
-        relative 1e-4 exceeds `epsilon`, or by 1e-7 if all events are Gaussian without
-        sampling.
+        The noise multiplier. Its events cost at most `epsilon`, by `epsilon_of`. A
+        multiplier that is smaller by a relative 1e-4 would cost more than `epsilon`;
+        1e-7 suffices if all events are Gaussian without sampling.
 
     Examples
     --------
@@ -654,9 +653,9 @@ def split_epsilon(
     Returns
     -------
     epsilons : tuple of float
-        One epsilon for each fit, more than `epsilon` in sum. Fits with these epsilons
-        fit into a ledger with the total if their noise is Gaussian without sampling. A
-        tenth of `delta` is kept for the threshold of a `PrivateCountVectorizer`.
+        One epsilon for each fit; their sum exceeds `epsilon`. If their noise is
+        Gaussian without sampling, these fits fit into a ledger with the total. A tenth
+        of `delta` is kept for the threshold of a `PrivateCountVectorizer`.
 
     Examples
     --------
@@ -674,8 +673,8 @@ def split_epsilon(
         for share in shares
     ]
     delta = check_delta(delta, SMALLEST_DELTA)
-    # what is kept covers the threshold, and the distance of the noise from its ideal
-    # law
+    # the rest of delta pays for the threshold, and for the distance of the noise from
+    # its ideal law
     mu = gaussian_mu(epsilon, (1.0 - THRESHOLD_SHARE - DISTANCE_SHARE) * delta)
     return tuple(
         epsilon_of_mu(mu * math.sqrt(part / sum(parts)), delta) for part in parts

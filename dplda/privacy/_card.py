@@ -14,17 +14,17 @@ from dplda.privacy._events import ApproximateDP, Event
 from dplda.privacy._groups import has_parts
 
 Row: TypeAlias = tuple[str, str]  # label and text of a line of the card
-# One number for all rounds, or one for each.
+# One number for all rounds, or one for each round.
 PerRound: TypeAlias = float | tuple[float, ...] | None
 
-# Largest epsilon of each grade that the text names: a convention.
+# Largest epsilon of each grade of the card: a convention.
 _GRADES = {"strong": 1.0, "reasonable": 3.0, "weak": 8.0, "very weak": 20.0}
 _SCALE = "epsilon up to 1 is strong, 3 reasonable, 8 weak, 20 very weak, above nominal"
-# of a grade better than nominal: above it, some units may be published whole
+# with a larger delta, the grade is nominal: some units may be published whole
 _LARGEST_DELTA = 1e-3
-_PARTS = 100  # of a document: a mean one of the corpus KOS has as many words
+_PARTS = 100  # words of a document: the mean of the corpus KOS
 _LIMIT_OF_PART = ", and neither a document nor a person"
-# What the first line of the card says of those who may take it for more.
+# What the first line of the card does not promise to a reader.
 _LIMITS = {
     "document": ". A passage has a larger epsilon; a person with several documents "
     "may have none",
@@ -46,7 +46,7 @@ class Part(Protocol):
 
 
 class Stated(Protocol):
-    """What the card reads of a guarantee; `Guarantee` says what the fields are."""
+    """The fields of a guarantee that the card reads; `Guarantee` describes them."""
 
     @property
     def unit(self) -> str: ...
@@ -93,7 +93,7 @@ def summary(guarantee: Stated) -> str:
 
 
 def text(guarantee: Stated) -> str:
-    """All lines, with an empty one after the first ones."""
+    """All lines, with an empty line after the first ones."""
     return f"{summary(guarantee)}\n\n{_plain(other_rows(guarantee))}"
 
 
@@ -164,7 +164,7 @@ def other_rows(guarantee: Stated) -> Iterator[Row]:
 
 
 def _grade(guarantee: Stated) -> str:
-    """The word of the scale, which is for documents and persons."""
+    """The grade; the scale is for documents and persons."""
     cost = guarantee.epsilon
     if not has_parts(guarantee.unit):
         cost *= _PARTS
@@ -179,8 +179,7 @@ def _scale(guarantee: Stated) -> str:
     """What the grade is measured by."""
     if guarantee.delta > _LARGEST_DELTA:
         return (
-            f"a delta above {_LARGEST_DELTA:g} allows that some units are published "
-            "whole"
+            f"with a delta above {_LARGEST_DELTA:g}, some units may be published whole"
         )
     if has_parts(guarantee.unit):
         return _SCALE
@@ -224,7 +223,7 @@ def _meaning(guarantee: Stated) -> Iterator[Row]:
 def _noise(guarantee: Stated) -> Iterator[Row]:
     """The noise behind the promise."""
     events = guarantee.events
-    # if others drew the noise, its scale and its key are not known here
+    # if others drew the noise, this process does not know its scale and its key
     of_others = bool(events) and all(isinstance(e, ApproximateDP) for e in events)
     mechanism = guarantee.mechanism
     if guarantee.noise_scale is not None and not of_others:
@@ -261,6 +260,6 @@ def _spread(value: float | tuple[float, ...]) -> str:
 
 
 def _rounded(number: float, digits: int = 5) -> str:
-    """So many digits, and never too small."""
+    """Round up to a few digits."""
     upwards = Context(prec=digits, rounding=ROUND_CEILING)
     return f"{Decimal(number).normalize(upwards):f}"

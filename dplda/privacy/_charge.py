@@ -8,8 +8,8 @@ this plan, and a curator then releases what was planned, in the planned order::
         charge.begin()  # from here on it is spent
         released = train(documents, Curator(charge, streams))  # public
 
-From `begin` on, nothing that surrounds the process ends the work: warnings of this
-package wait until the end of the block, where the fitted attributes are set already.
+After `begin`, nothing around the process ends the work: warnings of this package wait
+until the end of the block, when the fitted attributes are set.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from dplda.privacy._recorder import recorders
 from dplda.privacy._streams import keystream_total_variation
 from dplda.privacy._warnings import PrivacyLeakWarning
 
-# Limit on the random words of a fit, and the distance from ideal randomness that the
-# fit is charged for them. Both are constants, because the charge depends on nothing
-# private.
+# Limit on the random words of a fit, and their distance from ideal randomness, which
+# the fit pays for. Both are constants, because a charge may not depend on private data.
 MAX_WORDS = 2**36
 # Topics are drawn with 128 bits each, from at most 2048: 2**-118 for a word
 # (docs/proofs_word.md).
@@ -47,8 +46,8 @@ TOO_MANY_WORDS = (
 
 Step: TypeAlias = tuple[str, Event]
 
-# What fits of this process were charged to: ledgers, or an object of its own each. It
-# decides whether the process is told that nobody adds them up, and nothing else.
+# The budgets of the fits of this process: ledgers, or an object for each fit without a
+# ledger. They only decide whether a warning says that nobody adds up the fits.
 _budgets: set[object] = set()
 
 
@@ -56,8 +55,8 @@ class Charge:
     """What a fit pays: reserved, then begun, or given back.
 
     A context manager. The block reserves the price, or ends with a `BudgetError` before
-    any data are read. An exception before `begin` cancels the reservation. After it the
-    charge stays, and a note of the exception says what is spent.
+    any data are read. An exception before `begin` cancels the reservation. After
+    `begin` the charge stays, and a note on the exception says what is spent.
 
     Parameters
     ----------
@@ -81,8 +80,8 @@ class Charge:
     total_variation : float
         Distance from ideal randomness that is charged.
     statement, receipt : str
-        What the ledger counts with this charge, in words, and which entries it has
-        (`Ledger.has`). Both are empty without a ledger.
+        What the ledger counts with this charge, in words, and its receipt (see
+        `Ledger.has`). Both are empty without a ledger.
 
     Examples
     --------
@@ -120,7 +119,7 @@ class Charge:
         self.statement = ""
         self.receipt = ""
         self._ledger = None if ledger is None else as_ledger(ledger)
-        # all are asked: each writes down what it sees
+        # no short cut: each recorder writes down what it sees
         answers = [each.charges(label, unit, self.plan) for each in recorders()]
         self._is_written = self._ledger is not None and all(answers)
         self._entry = 0
@@ -134,7 +133,8 @@ class Charge:
         if ledger is None:
             return self
         if self._is_written:
-            # equal events, and all Gaussian ones, as one: the cost is the same
+            # equal events are merged, and so are all Gaussian ones: the cost is the
+            # same
             condensed = [repeated(event, n) for event, n in grouped(self.events)]
             self._entry = ledger.reserve(
                 self.label,
@@ -154,8 +154,8 @@ class Charge:
     def begin(self) -> None:
         """Spend the charge, before the first release.
 
-        It is on the disk before anything becomes public. An error gives the charge
-        back. Whatever can be checked is checked before.
+        The charge is on the disk before anything becomes public. An error gives the
+        charge back; everything that can be checked is checked before.
         """
         if self._has_begun:
             raise RuntimeError(
@@ -217,7 +217,7 @@ class Charge:
 
     @staticmethod
     def _say(words: Iterable[Word], error: BaseException | None) -> None:
-        """Say what has waited. What the caller made an error hides no other error."""
+        """Issue the warnings that waited; one made an error hides no other error."""
         refused = []
         for message, category in words:
             try:
@@ -231,7 +231,7 @@ class Charge:
             raise refused[0]
 
     def _give_back(self) -> None:
-        """Cancel the reservation; a failure must not hide why."""
+        """Cancel the reservation; a failure to cancel must not hide the first error."""
         if self._ledger is None or not self._is_written:
             return
         try:
@@ -272,9 +272,9 @@ def tell_of_other_budgets(
     if len(_budgets) > 1:
         warn_user(
             f"{name} comes after another private release in this process, and is "
-            "charged to another budget: if both read the same documents, or some of "
-            "them, the epsilon of neither is their total. Pass one ledger= to all "
-            "that read private documents, which adds them up. Documents that are "
-            "public, or different in each release, need nothing",
+            "charged to another budget: if both read some of the same documents, "
+            "neither epsilon is their total. Pass one ledger= to all that read private "
+            "documents; it adds them up. You need not act if the documents are public, "
+            "or different in each release",
             PrivacyLeakWarning,
         )

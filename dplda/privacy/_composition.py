@@ -3,8 +3,8 @@
 The tilt is exponential.
 
 Masses are tilted by exp(theta * loss), transformed, raised to their powers, multiplied
-and transformed back. An error of the tilted law enters delta as a share of delta: there
-is no floor. docs/accounting.md has the bound of each term.
+and transformed back. An error of the tilted law enters delta as a share of delta, so
+errors have no floor. docs/accounting.md has the bound of each term.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from dplda.privacy._events import (
 
 Groups: TypeAlias = tuple[tuple[Event, int], ...]
 
-# The tilts that are tried: any is valid, and a factor sqrt(2) off costs nothing that is
-# seen.
+# The tilts that are tried. Any tilt is valid, and one that is off by a factor of
+# sqrt(2) costs nothing visible.
 TILTS = 2.0 ** np.arange(-8.0, 32.25, 0.25)
 _NO_LAW = np.full(len(TILTS), math.inf)
 _N_COARSE = 800  # knots of the law from which the tilt is chosen
-# below it, only pure epsilons count: its exponentials are floats
+# below this delta only pure epsilons count; at it, exponentials do not underflow
 SMALLEST_DELTA = 1e-200
-# of masses that count as infinite losses: 2**36 are below all deltas
+# smallest mass that may count as infinite loss: 2**36 of them are below any delta
 _SMALLEST_TAIL = 1e-240
 # Orders of the bounds on what wraps around, as shares of the tilt.
 _SHARES = (-4.0, -2.0, -1.0, -0.5, -0.25, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -70,10 +70,11 @@ _MOST_CELLS = 2**22  # of a window: 32 MB a vector; of a law, an eighth of it
 def cumulants(event: Event, added: bool) -> FloatArray:
     """Logarithm of the mean of exp(tilt * loss) under P for each tilt, never too small.
 
-    They are those of a law above the step's, on knots that are dense near 0, but for a
-    mass at infinity of at most `_COARSE_TAIL`. Infinite if the step has no such law.
+    They belong to a law that dominates the step, on knots that are dense near 0, except
+    for a mass at infinity of at most `_COARSE_TAIL`. Infinite if the step has no such
+    law.
     """
-    if isinstance(event, BoundedRange):  # of the worst choice for each tilt
+    if isinstance(event, BoundedRange):  # the worst choice for each tilt
         of_choice: FloatArray = TILTS * bounded_range_divergence(
             event.epsilon, 1.0 + TILTS
         )
@@ -111,7 +112,7 @@ def ways(groups: Groups) -> set[bool]:
 
 
 def largest_cumulants(groups: Groups) -> FloatArray:
-    """Those of the direction in which they are larger, for each tilt."""
+    """The cumulants of the direction in which they are larger, for each tilt."""
     both = [summed_cumulants(groups, added) for added in ways(groups)]
     largest: FloatArray = np.maximum.reduce(both)
     return largest
@@ -122,7 +123,7 @@ def renyi_epsilons(logs: FloatArray, delta: float) -> FloatArray:
 
     The authors are Canonne, Kamath and Steinke.
 
-    The masses at infinity take a share of 1e-25 of delta at most.
+    Masses at infinity take at most a share of 1e-25 of delta.
     """
     # up: 1e-14 is above that share and the roundings of the two logarithms
     each: FloatArray = (logs + log_peak(TILTS) - math.log(delta) + 1e-14) / TILTS
@@ -139,7 +140,7 @@ Reach: TypeAlias = tuple[Curve, tuple[float, float]]  # a step, and where its lo
 class _Power:
     """The transform of a tilted law to a power, for one kind of event.
 
-    It includes what its bounds need.
+    It includes the numbers that its error bounds need.
     """
 
     first: int  # place of the first cell
@@ -192,7 +193,7 @@ def _power(
     moments = [
         _log_sum(exponents + share * tilt * losses) - log_mass for share in _SHARES
     ]
-    # one transform: a law that is longer than the window is folded
+    # a single transform suffices: a law longer than the window is folded
     cells = np.bincount((places - first).astype(np.int64) % n, tilted, n)
     transform = fft.rfft(cells)
     # up: the masses add up to 1, so that the transform's error is that of each value
@@ -222,7 +223,7 @@ def _transform_error(n: int) -> float:
 
 
 def _reach(event: Event, added: bool, upper: bool, tail: float) -> Reach | None:
-    """The curve of a step, and the range of its losses; None if no float holds them."""
+    """The curve of a step and the range of its losses; None beyond floats."""
     curve = curve_of(event, added=added, upper=upper)
     if curve is None:
         return None
@@ -272,7 +273,7 @@ class Composition:
     scale_error: float  # relative, of the exponential of `log_mass`
 
     def delta(self, epsilon: float) -> float:
-        """Delta of the composition at an epsilon: never too small, or too large."""
+        """Delta of the composition at an epsilon: an upper or a lower bound."""
         i = max(0, math.floor(epsilon / self.h) - self.first)
         end = i + math.ceil(min(_FAR / self.tilt / self.h, 2.0**40)) + 2
         masses = self.masses[i:end]
@@ -332,7 +333,7 @@ def compose(
     h = _cell_length(reaches, counts, spread)
     n = 1 << max(4, math.ceil(math.log2(20.0 * spread / h + 1.0)))
     longest = max(h, spread)
-    while True:  # longer windows, and then longer cells
+    while True:  # first try longer windows, then longer cells
         if n > _MOST_CELLS:
             h *= 2.0
             n //= 2
@@ -363,7 +364,7 @@ def compose(
 
 
 def _useful_place(logs: FloatArray, place: int) -> int:
-    """The place of a smaller tilt where rare losses take over soon.
+    """The index of a smaller tilt if rare losses take over soon.
 
     The window would be long. Any tilt is valid.
     """
@@ -380,7 +381,7 @@ def _useful_place(logs: FloatArray, place: int) -> int:
 def _deviation_at(logs: FloatArray, place: int) -> float:
     """Standard deviation of the tilted law, by second differences of smaller tilts.
 
-    Smaller ones, for the same reason as above.
+    Smaller tilts are used, for the same reason as above.
     """
     a, b, c = TILTS[place - 2 : place + 1]
     x, y, z = logs[place - 2 : place + 1]
@@ -398,7 +399,7 @@ def _ranges_as_one_step(event: Event, count: int) -> tuple[Event, int]:
 def _reaches(
     groups: Groups, added: bool, upper: bool, tail: float
 ) -> list[Reach] | None:
-    """The reach of each step; None if one has none."""
+    """The reach of each step; None if a step has no reach."""
     reaches = []
     for event, _ in groups:
         reach = _reach(event, added, upper, tail)
@@ -464,7 +465,7 @@ def _multiplied(
     spectrum[:n_kept] = product
     begin = sum(part.first for part in parts)
     masses = np.roll(fft.irfft(spectrum, n), -((first - begin) % n))
-    # up: a value is off by what its bound is above it, and by the product's roundings
+    # up: a value is off by the gap to its bound, and by the product's roundings
     wrong = np.maximum(bounds - sizes, 0.0) + 8.0 * U * len(parts) * bounds
     # up: each step is off by its own share
     entries = math.expm1(min(sum(part.entries for part in parts), 1.0))

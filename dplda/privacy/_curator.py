@@ -24,7 +24,7 @@ from dplda.privacy._recorder import Computed, announce, recorders
 from dplda.privacy._streams import Purpose, Streams
 from dplda.privacy._sums import ALONE, Sums
 
-# each block of cells has a noise stream of its own; enters seeded results
+# each block of cells has its own noise stream; enters seeded results
 BLOCK_CELLS = 2**16
 # from the noise stream of a release to that of its next attempt: above any round
 ATTEMPTS = 2**20
@@ -55,9 +55,9 @@ def sampled(event: Event, sampling_probability: float) -> Event:
 
 
 def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """How many of 2**64 words put a unit into the sample.
+    """How many of the 2**64 random words put a unit into the sample.
 
-    It is 0 for rate 1, which needs no word.
+    It is 0 for rate 1: then no word is drawn.
     """
     return (np.where(rates < 1, rates, 0.0) * 2.0**64).astype(np.uint64)
 
@@ -65,8 +65,8 @@ def membership_threshold(rates: NDArray[np.float64]) -> NDArray[np.uint64]:
 def check_words(plan: Iterable[Step], n_cells: Mapping[str, int]) -> None:
     """Refuse a plan that would draw more random words than a charge counts.
 
-    `n_cells` are the cells of a release of each label that adds noise to cells: public
-    sizes. It is asked before a charge begins; the curator asks again.
+    `n_cells` is the public number of noisy cells in a release of each label. The check
+    runs before a charge begins; the curator repeats it.
     """
     n_releases = Counter(label for label, event in plan if event != NonPrivate())
     n_noisy = sum(n_cells.get(label, 0) * n for label, n in n_releases.items())
@@ -88,7 +88,7 @@ class Curator:
     plan : sequence of (str, Event) or None, default=None
         The next steps of the charge, which this curator releases. None: all of them.
     sums : Sums, default=ALONE
-        Who makes sums public. `ALONE` releases own sums.
+        Who makes sums public. `ALONE` releases the sums of one curator.
 
     Attributes
     ----------
@@ -117,8 +117,7 @@ class Curator:
         self._streams = streams
         self._sums = sums
         self._has_sample = False  # for the plan's next step
-        # Two threads that check the plan at once would take one step, or one stream,
-        # twice.
+        # Two threads that check the plan at once would take the same step or stream.
         self._alone = Lock()
 
     def release(
@@ -144,12 +143,12 @@ class Curator:
         label : str
             Label of the step in the plan.
         round : int
-            Number of the noise streams, which refuse it the second time.
+            Number of the noise streams; it cannot be used twice.
         sampling_probability : float, default=1.0
             Rate of the Poisson sample that `value` is computed from.
         overwrite_value : bool, default=False
-            Whether to add the noise in place, where the array can take it. Values of
-            int32 must leave room for the noise, below 2**24.
+            Whether to add the noise in place if the array allows it. Values of int32
+            must leave room for the noise, which is below 2**24.
         n_jobs : int or None, default=None
             Number of threads. It never changes a result.
 
@@ -157,9 +156,9 @@ class Curator:
         -------
         noisy : ndarray of int64 or int32
             Public. A new array of int64, or `value` with `overwrite_value`.
-            RuntimeError if the plan has another step next, if a sample is missing, or
-            if `round` repeats; ValueError if others are to draw a part of the noise,
-            and nobody does.
+            RuntimeError if another step is next in the plan, if a sample is missing, or
+            if `round` repeats; ValueError if other parties should draw a part of the
+            noise, and there are none.
         """
         with self._alone:
             # no release of a label is larger than the first
@@ -192,9 +191,9 @@ class Curator:
         label: str,
         round: int,
     ) -> tuple[NDArray[np.object_], Cells]:
-        """Release some cells with noise: those asked for, and those above a threshold.
+        """Release some cells with noise: those asked for and those above a threshold.
 
-        Several parties ask for all cells, which they have in the same order.
+        With several parties, each asks for all cells, in the same order.
 
         Nothing of a cell that does not pass becomes public, not even that it exists.
         The plan has two steps under `label`: the event of the mechanism, and `failure`.
@@ -204,8 +203,7 @@ class Curator:
         names, value : ndarray of shape (n_cells,)
             Private. Names of the cells, and integers as in `release`.
         asked : ndarray of shape (n_cells,), bool
-            The cells that are released whatever their value. Which ones exist is
-            public.
+            Cells that are released whatever their value. Which of them exist is public.
         mechanism : mechanism
             Draws the noise.
         threshold : float
@@ -242,7 +240,7 @@ class Curator:
             return shown, values
 
     def sample(self, rates: NDArray[np.float64], *, round: int) -> NDArray[np.int64]:
-        """Draw a secret Poisson sample for the next planned release, and for it alone.
+        """Draw a secret Poisson sample for the next planned release only.
 
         Each unit takes part at its own rate, rounded down to a multiple of 2**-64,
         independently.
@@ -269,8 +267,7 @@ class Curator:
                 if isinstance(planned, PoissonSampled)
                 else 1.0
             )
-            # NaN is refused as well; a negative rate would wrap around to one of nearly
-            # 1
+            # NaN is refused too; a negative rate would wrap around to nearly 1
             if planned is None or not ((rates >= 0) & (rates <= charged)).all():
                 raise RuntimeError(
                     "a unit's rate is negative or higher than the rate that is charged"
@@ -362,9 +359,9 @@ class Curator:
         in_place: bool,
         n_jobs: int | None,
     ) -> Cells:
-        """Own cells with noise, or those of all parties, in as many attempts as needed.
+        """Noisy cells of this curator or of all parties, in as many attempts as needed.
 
-        Nothing of a failed attempt becomes public but that a party was lost.
+        A failed attempt makes nothing public except that a party was lost.
         """
         for attempt in count():
             noisy = value

@@ -65,9 +65,9 @@ class Curve:
 
     `at` maps increasing epsilons to delta, a bound on its absolute error, and the mass
     ``Q[dP/dQ >= t]``, which is the negative slope in t. `span` maps a probability to
-    two losses, above the second of which delta is at most that probability; below the
-    first there is hardly any mass. `deviation` is roughly the standard deviation of the
-    loss. A corner of the curve, if it has any, is a multiple of `unit`.
+    two losses: hardly any mass is below the first, and delta above the second is at
+    most that probability. `deviation` is roughly the standard deviation of the loss. A
+    corner of the curve, if it has any, is a multiple of `unit`.
     """
 
     at: Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
@@ -78,11 +78,11 @@ class Curve:
 
 @lru_cache(maxsize=8192)
 def curve_of(event: Event, *, added: bool, upper: bool) -> Curve | None:
-    """The curve that dominates a step, or with ``upper=False`` one that a step attains.
+    """The curve that dominates a step, or with ``upper=False`` one a step attains.
 
-    None if there is none. `added`: whether the unit is added or removed; only sampled
-    steps differ. Repeated bounded-range choices of one kind are one step: the best
-    attack on them is adaptive.
+    None if no curve is known. `added` says whether the unit is added or removed; this
+    matters for sampled steps only. Repeated bounded-range choices of one kind are one
+    step: the best attack on them is adaptive.
     """
     match event:
         case Gaussian(s):
@@ -123,8 +123,8 @@ def gaussian(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Delta of Gaussian noise of multiplier s, ``t * Q[dP/dQ > t]``, and both errors.
 
-    Balle and Wang (2018), theorem 8. With a common factor of both terms, no digits of
-    the tail are lost. Below epsilon 0, the symmetry of the pair is used.
+    Balle and Wang (2018), theorem 8. A common factor of both terms keeps all digits of
+    the tail. Below epsilon 0, the symmetry of the pair is used.
     """
     from scipy.special import erf, erfcx, ndtr
 
@@ -288,10 +288,9 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
     remaining choices. A choice between losses a and a - e multiplies it to p V(t / u) +
     (1 - p) V(t exp(e) / u), with u = exp(a) and p = (1 - u exp(-e)) / (1 - exp(-e)).
     Between two knots, V is at most its chord, and the best u has a closed form
-    (docs/accounting.md). None if it would take more than seconds,
-    or for tiny ranges.
+    (docs/accounting.md). None for tiny ranges, or if it would take more than seconds.
     """
-    below = math.ceil(16.0 * math.sqrt(count)) + 2  # more steps down are improbable
+    below = math.ceil(16.0 * math.sqrt(count)) + 2  # further steps down are improbable
     m = min(16, int(math.sqrt(_MOST_WORK / count / (count + below))))
     if m < 4 or count * e > LARGEST_LOSS or e < _SMALLEST_RANGE:
         return None
@@ -314,7 +313,7 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
     values = np.append(1.0, values)
 
     def at(epsilons: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        # down: delta falls, so that a smaller t has a larger one
+        # down: delta falls in t, so a smaller t has a larger delta
         t = np.exp(epsilons) * (1.0 - 2.0 * ELEMENTARY - 4.0 * U * np.abs(epsilons))
         delta = np.interp(t, t_values, values)
         delta = np.where(epsilons > knots[-1] * (1.0 + 8.0 * U), 0.0, delta)
@@ -329,7 +328,7 @@ def bounded_ranges_curve(e: float, count: int) -> Curve | None:
 def _after_one_choice(values: FloatArray, e: float, m: int, n: int) -> FloatArray:
     """Delta at n knots before the worst choice, from delta of what is left after it.
 
-    `values` has m + 1 knots more below, and m more above.
+    `values` has m + 1 more knots below, and m more above.
     """
     g = e / m
     q = math.exp(-e)
@@ -356,8 +355,8 @@ def _after_one_choice(values: FloatArray, e: float, m: int, n: int) -> FloatArra
 def bounded_range_divergence(e: float, a: FloatArray) -> FloatArray:
     """The largest divergence of orders a of any choice whose log ratios span at most e.
 
-    The terms of the closed form are of the size of a e, and nearly cancel at large
-    orders: what rounding may take from them is added.
+    The terms of the closed form are of size a e and nearly cancel at large orders; the
+    possible rounding loss is added.
     """
     sharp = (a * _log_sinhc(a * e) - _log_sinhc(np.array(e))) / (a - 1.0)
     sharp = sharp - _log_sinhc((a - 1.0) * e)

@@ -37,10 +37,10 @@ def rate_of_events(
 
 
 def rate_of_pairs(pairs: Iterable[tuple[float, float]], alarms: float) -> float:
-    """The smallest bound over pairs (epsilon, delta) that all hold, both directions."""
+    """The smallest bound of the pairs (epsilon, delta), which all hold both ways."""
     rates = [1.0]
     for epsilon, delta in pairs:
-        if epsilon < 700.0:  # whose exponential is a float
+        if epsilon < 700.0:  # its exponential is a float
             rates.append(math.exp(epsilon) * alarms + delta)
         elif alarms == 0.0 and epsilon < math.inf:
             rates.append(delta)

@@ -2,8 +2,8 @@
 
 An event stands for the pair of output laws that dominates one step, for the unit that
 the algorithm protects. It holds public numbers only. The sensitivity is already part of
-it: a Gaussian event carries noise divided by sensitivity, so that no accountant has to
-know a neighboring relation.
+it: a Gaussian event carries noise divided by sensitivity, so an accountant needs no
+neighboring relation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from dplda.leaf._checks import check_integer, check_number
 
-SMALLEST_FLIP = 2e-290  # the loss of far smaller ones is no float
+SMALLEST_FLIP = 2e-290  # far smaller ones have a loss too large for a float
 MAX_COUNT = 2**36  # of steps; the rounding errors of more could not be bounded
 
 
@@ -29,7 +29,7 @@ class Event:
         high: float = math.inf,
         closed: str = "neither",
     ) -> None:
-        """Make a field a plain float of an interval."""
+        """Convert a field to a plain float in an interval."""
         number = check_number(name, getattr(self, name), low, high, closed=closed)
         object.__setattr__(self, name, number)
 
@@ -152,7 +152,7 @@ class Repeated(Event):
 
 @dataclass(frozen=True)
 class ApproximateDP(Event):
-    """Any (`epsilon`, `delta`)-differentially private step, such as by a statement.
+    """Any step that is stated to be (`epsilon`, `delta`)-differentially private.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ def repeated(event: Event, count: int) -> Event:
 def to_record(event: Event) -> Record:
     """Write an event as a dictionary that JSON can hold without loss.
 
-    The class is under ``"event"``, an inner event under ``"of"``, other fields have
-    their names.
+    The key ``"event"`` has the class, ``"of"`` an inner event; other fields keep their
+    names.
     """
     record: Record = {"event": type(event).__name__}
     for field in fields(event):  # type: ignore[arg-type]

@@ -38,9 +38,9 @@ from dplda.privacy._composition import (
 from dplda.privacy._curves import MARGIN, TINY, FloatArray, up
 from dplda.privacy._events import Event, Gaussian, from_record, to_record
 
-# What is counted, and its limit: an event, how often it is allowed; None, the sum of
-# ``1 / noise_multiplier**2`` of all other steps, which are Gaussian, sampled or not; a
-# number, the sum of the cumulants of all steps at this place of `TILTS`.
+# What is counted, and its limit. An event: how often it is allowed. None: the sum of
+# ``1 / noise_multiplier**2`` of all other steps, which are Gaussian, sampled or not. A
+# number: the sum of the cumulants of all steps at this index of `TILTS`.
 Limits: TypeAlias = tuple[tuple[Event | int | None, float], ...]
 
 
@@ -49,8 +49,8 @@ class Filter:
     """The filter of one ledger.
 
     `reserved` are the allowed sums of distances from ideal noise, and of the deltas and
-    epsilons of statements (`ApproximateDP`). The budget has paid for them before the
-    filter.
+    epsilons of statements (`ApproximateDP`). The budget pays for them before the filter
+    is chosen.
     """
 
     reserved: tuple[float, float, float]
@@ -73,7 +73,7 @@ class Filter:
         return gaussian_mu_of(group for group in groups if group[0] not in named) ** 2
 
     def used(self, costs: FloatArray) -> float:
-        """Used share of the budget; above 1 is refused."""
+        """Used share of the budget; a plan above 1 is refused."""
         if (costs[:3] > self.reserved).any():
             return math.inf
         limits = [limit for _, limit in self.limits]
@@ -109,10 +109,10 @@ def choose_filter(
 ) -> Filter | None:
     """Choose a filter by the first plan of a ledger.
 
-    It is public and precedes all releases.
+    The plan is public and precedes all releases.
 
-    A filter that leaves room for other plans has the precedence. None if the plan
-    exceeds the budget.
+    Filters that leave room for other plans take precedence. None if the plan exceeds
+    the budget.
     """
     groups, lost, shift = without_statements(grouped(events))
     kept = DISTANCE_SHARE * delta / delta_charge(1.0, epsilon)

@@ -38,7 +38,7 @@ _WITHOUT_PARTS = ("word", "token", "bit")
 
 
 def has_parts(unit: str) -> bool:
-    """Whether a part of a unit is a thing of its own, such as a text of a user."""
+    """Whether a unit has parts, such as the texts of a user."""
     return unit not in _WITHOUT_PARTS
 
 
@@ -55,9 +55,9 @@ def group_events(
 ) -> tuple[Event, ...]:
     """Events that dominate what `size` units can change.
 
-    Either each step has an event of its own, or one event states the (epsilon, delta)
-    of a chain of neighbors at this delta. The cheaper ones are taken. `whole`: units
-    come or go, and are not those of one data set in the place of others.
+    Either each step has its own event, or one event states the (epsilon, delta) of a
+    chain of neighbors at this delta; the cheaper choice is taken. `whole` says that
+    units come or go, instead of replacing others.
     """
 
     def cost(events: tuple[Event, ...]) -> float:
@@ -120,7 +120,7 @@ def _times(cost: float, number: float) -> float:
 
 
 def _n_deltas(epsilon: float, size: int) -> float:
-    """1 + exp(epsilon) + ... + exp((size - 1) epsilon), infinite if it is no float."""
+    """1 + exp(epsilon) + ... + exp((size - 1) epsilon), infinite on overflow."""
     if epsilon == 0.0:
         return float(size)
     if size * epsilon > 700.0:
@@ -129,11 +129,11 @@ def _n_deltas(epsilon: float, size: int) -> float:
 
 
 def _chain(groups: Groups, size: int, delta: float, total_variation: float) -> Event:
-    """What a chain of neighbors states, each with the same delta.
+    """The (epsilon, delta) of a chain of neighbors, each with the same delta.
 
-    A larger delta of each has a smaller epsilon. The search starts above the largest
-    that the chain can pay for, and each step stays above it until the chain can pay,
-    and delta pays for the distance from ideal noise as well.
+    A larger delta of each link has a smaller epsilon. The search starts above the
+    largest delta that the chain can pay for, and lowers it until the chain can pay for
+    it and for the distance from ideal noise.
     """
     events = [Repeated(event, count) for event, count in groups]
     single = delta
@@ -166,8 +166,8 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
     Parameters
     ----------
     owners : iterable of iterable of hashable
-        The persons of each row. A row without owners is kept. A string, which would be
-        taken for its letters, is a TypeError; a missing owner, such as NaN, a
+        The persons of each row. A row without owners is kept. A string is a TypeError,
+        because its letters would be the owners; a missing owner, such as NaN, is a
         ValueError.
     max_rows : int
         Largest number of kept rows of one person, at least 1.
@@ -175,14 +175,14 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
     Returns
     -------
     rows : ndarray of int
-        Increasing indices of the rows that are kept. No further row could be added.
+        Increasing indices of the kept rows. No further row could be added.
 
     Notes
     -----
     **Privacy.** The unit is a person, and neighbors differ in the words of all rows of
-    one person, which become empty. *The lists of owners and the order of the rows are
-    public*. Then ``model.privacy_.for_groups(max_rows)`` is the guarantee
-    (``docs/proofs_document.md``). It says nothing about who wrote to whom.
+    one person, which become empty. *If the lists of owners and the order of the rows
+    are public*, ``model.privacy_.for_groups(max_rows)`` is the guarantee
+    (``docs/proofs_document.md``). It does not hide who wrote to whom.
 
     Examples
     --------
@@ -203,8 +203,8 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
         owners_of_row = list(given)
         if any(map(_is_missing, owners_of_row)):
             raise ValueError(
-                "an owner is missing (None or NaN), and a missing owner bounds "
-                "nobody's rows; leave these rows out, or name their owners"
+                "an owner is missing (None or NaN), so nobody's rows are bounded; "
+                "leave these rows out, or name their owners"
             )
         persons = set(map(_person, owners_of_row))
         if all(n_kept[person] < max_rows for person in persons):
@@ -214,7 +214,7 @@ def limit_rows(owners: Iterable[Iterable[Hashable]], max_rows: int) -> NDArray[n
 
 
 def _person(owner: Hashable) -> Hashable:
-    """One value for each person: texts and integers as all ids of the package."""
+    """One value for each person, by the package's rule for ids."""
     return (
         canonical_id(owner, "owners") if isinstance(owner, (str, Integral)) else owner
     )

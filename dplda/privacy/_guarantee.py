@@ -30,8 +30,8 @@ from dplda.privacy._groups import group_events, has_parts, statement
 # a fit asks for it twice, and a search once more for each fit
 cached_epsilon = functools.lru_cache(maxsize=128, typed=True)(epsilon_of)
 
-# A guarantee that states more than its events cost by this share may cover more than
-# its events.
+# A guarantee whose epsilon exceeds the cost of its events by this share may cover more
+# than these events.
 _SAME_COST = 1.01
 _MAX_GROUP = 10**6  # units: above any group, and far from losing digits of a multiplier
 LARGEST_VARIATION = 1e-9  # a million calls of `partial_fit` add up to 2e-12
@@ -51,7 +51,7 @@ class Guarantee:
         neighboring data sets differ, such as "one document is added or removed".
     epsilon, delta : float
         Of the (epsilon, delta)-differential privacy of everything that was released. An
-        epsilon below the privacy cost of the events at `delta` is a ValueError.
+        epsilon below the cost of the events at `delta` is a ValueError.
     mechanism : str
         The releases and their noise, in words.
     sensitivity : float
@@ -59,7 +59,7 @@ class Guarantee:
         Infinite if others drew the noise, and stated its cost (`ApproximateDP`).
     noise_scale : float, tuple of float or None
         Scale of the noise, in the units of `sensitivity`. A tuple if it differs between
-        rounds. The events have it over the sensitivity.
+        rounds. Events hold the scale divided by the sensitivity.
     seeded : bool
         Whether the noise came from a given seed. The guarantee is void against anyone
         who knows or guesses that seed.
@@ -75,8 +75,8 @@ class Guarantee:
         Inputs of the fit, each with its origin: public, private and charged, or not
         known.
     ledger, receipt : str, default=""
-        Id of the ledger that was charged, with its total when the fit ended, and which
-        entries it had then, see `Ledger.has`.
+        Id of the charged ledger with its total at the end of the fit, and its receipt
+        at that time (see `Ledger.has`).
     theorem : str, default=""
         Page of the documentation with the proof.
 
@@ -146,8 +146,7 @@ class Guarantee:
     def gaussian_mu(self) -> float | None:
         """The mu of Gaussian DP; None unless all noise is unsampled Gaussian.
 
-        None also if epsilon is above the cost of the events: there may be more than
-        these.
+        Also None if epsilon is above the cost of the events: there may be more events.
         """
         groups = grouped(self.events)
         if groups and all_gaussian(groups) and self._is_of_events():
@@ -155,7 +154,7 @@ class Guarantee:
         return None
 
     def _is_of_events(self) -> bool:
-        """Whether epsilon is that of the events, and not a statement about more."""
+        """Whether the events account for all of epsilon."""
         if not self.events:
             return False
         return self.epsilon <= _SAME_COST * self.epsilon_at(self.delta)
@@ -196,7 +195,7 @@ class Guarantee:
     def for_groups(self, size: int) -> Guarantee:
         """State what the same releases guarantee for groups of units.
 
-        If one person gives at most `size` rows, this is the guarantee for a person.
+        If each person has at most `size` rows, this is the guarantee for a person.
 
         Parameters
         ----------
@@ -243,16 +242,16 @@ class Guarantee:
 
         Its other parts stay.
 
-        Such a part is one text of a user who has others, or one member of a team whose
-        texts have one id. Without the part, one unit is taken away, and another one is
-        added.
+        A part is, for example, one text of a user with several texts, or one member of
+        a team whose texts share one id. Removing a part counts as removing one unit and
+        adding another.
 
         Returns
         -------
         guarantee : Guarantee
-            At the same delta: that of two units, or of one if the relation replaces a
-            unit by any other. ValueError if the unit is a word, a token or a bit, which
-            has no parts.
+            At the same delta: the guarantee for two units, or for one unit if the
+            relation replaces a unit by any other. ValueError if the unit is a word, a
+            token or a bit, which has no parts.
         """
         if not has_parts(self.unit):
             raise ValueError(
@@ -340,7 +339,7 @@ def as_statement(
 ) -> tuple[tuple[Event, ...], float]:
     """The event of a stated guarantee, and the distance that the statement leaves out.
 
-    Where delta pays for the distance from ideal noise, it leaves out none.
+    If delta pays for the distance from ideal noise, the statement leaves out nothing.
     """
     if is_chargeable(total_variation, epsilon, delta):
         total_variation = 0.0

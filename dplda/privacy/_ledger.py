@@ -57,8 +57,7 @@ _DELTA_ADVICE = (
 class BudgetError(ValueError):
     """A fit would spend more than its `epsilon` or its ledger allows.
 
-    It is raised before any private value is read. Nothing is recorded, and nothing was
-    spent.
+    It is raised before private values are read; nothing is recorded or spent.
     """
 
 
@@ -67,32 +66,33 @@ class Ledger:
 
     A ledger belongs to one body of data and one unit of privacy. Fits that share it
     compose: the ledger reports the epsilon of all of them together. Copies made by
-    `copy.deepcopy` and by scikit-learn's `clone` are the same ledger, and copies sent
-    to other processes if it has a path.
+    `copy.deepcopy` or scikit-learn's `clone` are the same ledger. With a path, so are
+    copies sent to other processes.
 
     Parameters
     ----------
     path : str or path-like, default=None
-        SQLite file of the entries, on a local disk. It is made if it does not exist.
-        None keeps the entries in memory, for one process.
+        SQLite file of the entries, on a local disk; created if it does not exist. None
+        keeps the entries in memory, for one process.
     epsilon : float, default=None
-        The budget, above 0. None takes that of the file, or no limit for a new ledger.
+        The budget, above 0. None takes the budget of the file; a new ledger has no
+        limit.
     delta : float, default=None
         The delta of (epsilon, delta)-differential privacy, from 0 to 0.01. None takes
-        that of the file, or 1e-6.
+        the delta of the file, or 1e-6.
     composition : {"planned", "adaptive"}, default=None
         Whether noise and number of charges are fixed in advance, or may depend on
         earlier releases. "adaptive" needs a finite `epsilon` and a `delta` above 0.
-        None takes that of the file, or "planned".
+        None takes the composition of the file, or "planned".
 
     Raises
     ------
     ValueError
-        If the budget is out of range, or differs from that of the file. If the file is
-        no ledger, is damaged, or was replaced: a ledger never continues with fewer
-        entries than were written.
+        If the budget is out of range, or differs from the budget of the file. If the
+        file is not a ledger, is damaged, or was replaced: a ledger never continues with
+        fewer entries than were written.
     OSError
-        If the file cannot be opened or made, or a charge cannot be written.
+        If the file cannot be opened or created, or a charge cannot be written.
 
     Notes
     -----
@@ -101,7 +101,7 @@ class Ledger:
     composition they may, and the guarantee is the budget. Nothing may depend on private
     values that were not released, such as a score on private documents. An entry counts
     as soon as it is reserved. No unit may occur twice in the data of an entry, as in a
-    bootstrap sample: pass `user_ids` to `fit`, the same to all fits of a ledger.
+    bootstrap sample: pass the same `user_ids` to all fits of a ledger.
     ``docs/accounting.md`` has the theorems.
 
     Examples
@@ -157,7 +157,7 @@ class Ledger:
 
     @property
     def id(self) -> str:
-        """Random name of the ledger, which `privacy_` of its fits quotes."""
+        """Random name of the ledger; `privacy_` of its fits quotes it."""
         return self._store.ledger_id
 
     @property
@@ -177,10 +177,10 @@ class Ledger:
 
     @property
     def relation(self) -> str | None:
-        """For which two data sets the total holds; None before the first entry.
+        """How two data sets may differ for the total to hold; None before any entry.
 
-        Rows that are chosen by number, as the folds of a search, shift if a document is
-        removed.
+        If rows are chosen by number, as in the folds of a search, removing a document
+        shifts them.
         """
         counted = self._read().counted()
         if not counted:
@@ -199,8 +199,8 @@ class Ledger:
     def epsilon_spent(self) -> float:
         """Epsilon of everything that counts, at the ledger's delta.
 
-        With adaptive composition, the epsilon of Gaussian noise that uses the same
-        share of the budget. The guarantee is then `epsilon`, whatever was spent.
+        With adaptive composition, this is the epsilon of Gaussian noise that uses the
+        same share of the budget. The guarantee is then `epsilon`, whatever was spent.
         """
         page = self._read()
         return _spent(page.counted(), page)
@@ -217,7 +217,7 @@ class Ledger:
 
     @property
     def caveat(self) -> str | None:
-        """What the total omits, or why it is infinite; None if nothing to say."""
+        """What the total omits, or why it is infinite; else None."""
         counted = self._read().counted()
         seeded = next((entry.id for entry in counted if entry.seeded), None)
         reason = _why_infinite(counted, self.delta)
@@ -240,8 +240,8 @@ class Ledger:
         Returns
         -------
         float
-            With adaptive composition, the budget at its own delta or a larger one, else
-            infinity.
+            With adaptive composition: the budget at its own delta or a larger one, and
+            infinity at a smaller delta.
         """
         counted = self._read().counted()
         if self.composition == "planned" or not counted:
@@ -255,8 +255,8 @@ class Ledger:
     ) -> Ledger:
         """Charge one part of the data, disjoint from all other parts.
 
-        The total is the largest of the totals of the parts, each with the entries that
-        belong to no part.
+        Each part pays its own entries and those that belong to no part; the total is
+        the largest over the parts.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class Ledger:
             Name of the part. With `of`, the number that `user_part` gives to its users.
         by : str, default=None
             What divides the documents, such as "day". A ledger has one such rule: parts
-            by another one may overlap with it, and are refused.
+            by another rule may overlap, and are refused.
         of : int, default=None
             Instead of `by`: the number of parts into which `user_part` divides the
             users.
@@ -277,9 +277,9 @@ class Ledger:
         Notes
         -----
         **Privacy.** The total assumes that no unit is in two parts, and that the rule
-        that chooses the rows reads no private data; nothing can check it. For other
-        units than "document", an entry is charged to all parts, unless the part comes
-        from `user_part`.
+        that chooses the rows reads no private data; nothing can check this. Unless the
+        unit is "document" or the part comes from `user_part`, an entry is charged to
+        all parts.
 
         Examples
         --------
@@ -322,9 +322,9 @@ class Ledger:
 
     @property
     def receipt(self) -> str:
-        """Which entries the ledger has, as a short text to be kept elsewhere (`has`).
+        """A short text that stands for the entries, to be kept elsewhere (see `has`).
 
-        It is the first part of the id, the number of entries, and a digest of their
+        It has the first part of the id, the number of entries, and a digest of their
         records.
         """
         return self._read().receipt()
@@ -335,13 +335,13 @@ class Ledger:
         Parameters
         ----------
         receipt : str
-            The `receipt` of a ledger at an earlier time, or that of a guarantee.
+            An earlier `receipt` of a ledger, or the `receipt` of a guarantee.
 
         Returns
         -------
         bool
-            False if the receipt is that of another ledger, or the file is a copy from
-            before the receipt, whatever was charged to it since.
+            False if the receipt belongs to another ledger, or the file is a copy from
+            before the receipt, whatever was charged to the copy since.
         """
         match = re.fullmatch(r"[0-9a-f]{8}-(\d{1,18})-[0-9a-f]{16}", receipt, re.ASCII)
         return match is not None and self._read().receipt(int(match[1])) == receipt
@@ -361,7 +361,7 @@ class Ledger:
     ) -> int:
         """Charge for what will be released, if the budget allows it.
 
-        The price is computed while no other thread or process can charge: together they
+        No other thread or process can charge while the price is computed: together they
         never exceed the budget. Call `begin_release` before the first release.
 
         Parameters
@@ -415,18 +415,18 @@ class Ledger:
         return number
 
     def begin_release(self, entry_id: int) -> None:
-        """Note that releases of a reserved entry begin; it can no longer be canceled.
+        """Mark a reserved entry as released; it can no longer be canceled.
 
         Parameters
         ----------
         entry_id : int
             Number that `reserve` returned. ValueError if there is no such entry, or it
-            is not reserved: release nothing then.
+            is not reserved; then release nothing.
         """
         self._settle(entry_id, "released", ("reserved",))
 
     def cancel(self, entry_id: int) -> None:
-        """Cancel a reservation without releases; its fit, if it runs, ends.
+        """Cancel a reservation without releases; a fit that still runs ends.
 
         Parameters
         ----------
@@ -510,7 +510,7 @@ class _PartOfLedger(Ledger):
 
 
 def as_ledger(given: Ledger | str | os.PathLike[str]) -> Ledger:
-    """The `ledger` of an estimator, which may be the path of one."""
+    """The `ledger` of an estimator, which may be given as a path."""
     return given if isinstance(given, Ledger) else Ledger(given)
 
 
@@ -528,7 +528,7 @@ def _check_name(name: str, value: object) -> str:
 
 
 def _by_part(entries: list[Entry]) -> list[list[Entry]]:
-    """What each part of the data pays: its own entries, and those all parts pay."""
+    """The entries that each part of the data pays: its own and those of all parts."""
     parts = {entry.charged_part for entry in entries} or {None}
     return [
         [entry for entry in entries if entry.charged_part in (None, part)]
@@ -539,7 +539,7 @@ def _by_part(entries: list[Entry]) -> list[list[Entry]]:
 def _why_infinite(entries: list[Entry], delta: float) -> str | None:
     """Why the entries have no finite epsilon together.
 
-    Whatever their events cost; else None.
+    None if the cost of the events decides.
     """
     if sum(entry.seeded for entry in entries) > 1:
         return (
@@ -569,9 +569,9 @@ def _total_of_part(paid: list[Entry], delta: float) -> float:
 
 
 def _used(entries: list[Entry], filter_text: str) -> float:
-    """The largest used share of the filter among parts of the data; 0 without one.
+    """The largest share of the filter that a part has used; 0 without a filter.
 
-    Sums are exact and rounded up once, so that plans may take all of a budget.
+    Sums are exact and rounded up once, so plans may use up a budget exactly.
     """
     if not (filter_text and entries):
         return 0.0
@@ -604,8 +604,8 @@ def _spent(entries: list[Entry], page: Page) -> float:
 def check_affordable(new: Entry, page: Page) -> None:
     """Refuse an entry that the budget does not allow.
 
-    With adaptive composition, the first entry chooses the filter, which the page keeps:
-    docs/accounting.md has the theorem.
+    With adaptive composition, the first entry chooses the filter, and the ledger keeps
+    it: docs/accounting.md has the theorem.
     """
     epsilon, delta, composition = page.budget
     counted = page.counted()
@@ -613,9 +613,9 @@ def check_affordable(new: Entry, page: Page) -> None:
         raise ValueError(
             f"this ledger protects one {counted[0].unit}, and {new.label!r} protects "
             f"one {new.unit}; their epsilons do not add up, and a ledger has one unit. "
-            "Take the same user_ids for all its fits, and another ledger only if one "
-            "of the results is never published: who sees both may learn more of a user "
-            "than either epsilon says (docs/persons.md)"
+            "Pass the same user_ids to all its fits. Use another ledger only if one "
+            "of the results is never published: a reader of both may learn more about "
+            "a user than either epsilon says (docs/persons.md)"
         )
     for entry in counted:
         if entry.part is None or new.part is None:
@@ -663,7 +663,7 @@ def user_part(user_ids: Iterable[str | int], n_parts: int) -> NDArray[np.int64]:
     ----------
     user_ids : iterable of str or int
         Identifier of the user of each document. The integer 7 and the text "7" are one
-        user. A float, which has several spellings, is a TypeError.
+        user. A float is a TypeError, because it has several spellings.
     n_parts : int
         Number of parts, 1 or more.
 

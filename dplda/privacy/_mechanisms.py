@@ -52,13 +52,14 @@ Draw: TypeAlias = Callable[
 SHRINK = 1.0 - 2.0**-16
 
 LEVEL_WIDTH = 150  # of x0, x1 and x2 below; their table ends at 2048, 13.6 times as far
-# The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and what the
-# continuous Gaussian whose post-processing it is has less (docs/proofs_document.md).
+# The Gaussian noise is x0 + 64 x1 + 4096 x2: its variance as an integer, and how much
+# smaller the variance is of the continuous Gaussian that it post-processes
+# (docs/proofs_document.md).
 NOISE_VARIANCE = LEVEL_WIDTH**2 * (1 + 64**2 + 64**4)
 ROUNDING_VARIANCE = 9
 MIN_RADIUS = 64  # a coarser grid would round most of a contribution away
 MAX_RADIUS = 2**30  # one contribution must fit in 32 bits
-# Of Laplace noise: the range in which the distance of the tables is tested.
+# Range of Laplace scales for which the distance of the tables is tested.
 MIN_SCALE = 0.05
 MAX_SCALE = 90000.0
 # Probability of a flip: its scale is at most MAX_SCALE, and rounding does not exceed
@@ -144,8 +145,9 @@ def clip_rows(rows: sp.csr_array, norm: float, radius: int) -> sp.csr_array:
 def _squared_lengths(rows: sp.csr_array) -> NDArray[np.float64]:
     """Sum of squares of each row, added in the order of its entries.
 
-    `bincount` adds entry after entry: a row's rounding does not depend on its place
-    among the rows. A contribution may read no other unit, not even its presence.
+    `bincount` adds entry after entry, so a row's rounding does not depend on its place
+    among the rows. A contribution may not depend on other units, not even on their
+    presence.
     """
     row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     return np.bincount(row, rows.data**2, rows.shape[0]).astype(np.float64)
@@ -156,8 +158,8 @@ def count_unit(radius: int, n_moved: int) -> int:
 
     The unit is an integer.
 
-    The move has L2 norm ``unit * sqrt(n_moved)``, at most `radius` in integer
-    arithmetic.
+    The move has L2 norm ``unit * sqrt(n_moved)``; integer arithmetic keeps it at most
+    `radius`.
     """
     return math.isqrt(radius**2 // n_moved)
 
@@ -186,7 +188,7 @@ class Mechanism(ABC):
         """Privacy cost of one call."""
 
     def _kernel(self) -> tuple[Draw, AliasTables] | None:
-        """What draws the noise, and its tables."""
+        """The kernel that draws the noise, and its tables."""
         return None
 
     def __call__(self, value: Integers, reader: Reader) -> Integers:
@@ -224,8 +226,8 @@ class Mechanism(ABC):
 class DiscreteGaussian(Mechanism):
     """Discrete Gaussian noise of a fixed width on integers of L2 sensitivity `radius`.
 
-    The width of the noise never changes; the data are scaled instead. A contribution of
-    norm C becomes integers of norm at most `radius`. A smaller radius means relatively
+    The width of the noise is fixed; the data are scaled instead. A contribution of norm
+    C becomes integers of norm at most `radius`. A smaller radius means relatively
     larger noise.
 
     Parameters
@@ -233,16 +235,16 @@ class DiscreteGaussian(Mechanism):
     radius : int
         L2 sensitivity of the integers, from 64 to 2**30.
     n_honest, n_parties : int, default=1
-        If several parties add such noise to integers that are released as one sum: the
-        shares of noise that pay for the event, and the shares that are drawn. The sum
-        of the former is discrete Gaussian noise of `n_honest` times the variance, up to
-        10**(-1.6e12) of each probability (docs/proofs_document.md).
+        For several parties whose integers are released as one sum: the number of shares
+        of noise that pay for the event, and the number that are drawn. The sum of
+        `n_honest` shares is discrete Gaussian noise of `n_honest` times the variance,
+        up to 10**(-1.6e12) of each probability (docs/proofs_document.md).
 
     Notes
     -----
-    **Privacy.** Unit and relation: those of the value. Sensitivity: `radius`, in L2,
-    which the caller checks in integers. Event: ``Gaussian(noise_multiplier)``; a call
-    is a post-processing of it up to `WORD_VARIATION` for each cell.
+    **Privacy.** Unit and relation: as for the value. Sensitivity: `radius`, in L2; the
+    caller checks it in integers. Event: ``Gaussian(noise_multiplier)``; a call is a
+    post-processing of it up to `WORD_VARIATION` for each cell.
     """
 
     radius: int
@@ -332,7 +334,7 @@ class FlooredLaplace(Mechanism):
 
     Notes
     -----
-    **Privacy.** Unit and relation: those of the value. Sensitivity: `n_cells` cells by
+    **Privacy.** Unit and relation: as for the value. Sensitivity: `n_cells` cells by
     one each. Event: ``Laplace(scale)`` for each of them (cheaper than one event of L1
     sensitivity `n_cells`), up to `WORD_VARIATION` for each cell.
     """
@@ -363,7 +365,7 @@ class NoNoise(Mechanism):
     exact = True
     scale = 0.0
     sensitivity = math.inf
-    radius = MAX_RADIUS  # the grid of its integers, which bounds no unit
+    radius = MAX_RADIUS  # grid of the integers; it bounds no unit
 
     @property
     def event(self) -> Event:
@@ -376,7 +378,7 @@ class RandomizedBits:
     """Randomized response on independent bits, in time proportional to reported bits.
 
     A bit is reported wrongly with `probability`, from 1.2e-5 to 0.4999999. Geometric
-    skips lead from one flip to the next. A skip is floored Laplace noise without its
+    skips lead from one flip to the next. A skip is the floor of Laplace noise without a
     sign. A replaced vector costs `events`, up to `WORD_VARIATION` for each skip
     (docs/proofs_local.md).
 
@@ -412,12 +414,12 @@ class RandomizedBits:
     def element_epsilon(self, max_ones: int, n_bits: int) -> float:
         """Compute the pure epsilon of one element in a set that is capped at random.
 
-        The sets differ in one element more or less.
+        Neighboring sets differ in one element.
 
         A set of more than `max_ones` of the `n_bits` elements is cut to that many,
-        uniformly. Where the cap binds, an element more takes the place of another one:
-        two bits differ. Some pair of sets attains the result; docs/proofs_local.md,
-        part (d) of the theorem, has the proof.
+        uniformly. Where the cap binds, an added element replaces another one: two bits
+        differ. Some pair of sets attains the result; docs/proofs_local.md, part (d) of
+        the theorem, has the proof.
         """
         if n_bits <= max_ones:  # the cap never binds
             return self.epsilon
@@ -428,15 +430,15 @@ class RandomizedBits:
         return max(self.epsilon, two_bits + math.log(share))
 
     def events(self, max_ones: int, n_bits: int) -> tuple[Event]:
-        """State the privacy cost of replacing a vector of `n_bits` bits by another one.
+        """State the privacy cost of replacing a vector of `n_bits` bits by another.
 
-        At most the ones of both differ, `max_ones` of each.
+        At most the ones of both vectors differ, `max_ones` of each.
         """
         flip = RandomizedResponseEvent(2.0 * self.probability)
         return (repeated(flip, min(2 * max_ones, n_bits)),)
 
     def __call__(self, ones: Integers, n_bits: int, flips: Reader) -> Integers:
-        """Increasing positions of the ones of a report, from those of the bits.
+        """Increasing positions of the ones of a report, from the ones of the bits.
 
         The report has `n_bits` bits.
 
@@ -456,10 +458,10 @@ class RandomizedBits:
     ) -> tuple[Integers, NDArray[np.int32]]:
         """Reports of many vectors of `n_bits` bits, as row pointers and columns.
 
-        Vectors have the same form.
+        The vectors are given in the same form.
 
-        Each block of whole rows has a stream of its own. No two rows share a random
-        number, and the result is all that is held in memory.
+        Each block of whole rows has its own stream. No two rows share a random number.
+        Memory holds the result only.
         """
         parts = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
@@ -505,7 +507,7 @@ class RandomizedBits:
 # distance to the ideal law.
 N_COLUMNS = 4096
 COLUMN_TOTAL = 2**137
-# Thousands of successive multiplications lose a dozen digits at worst; 2**149 has 45.
+# Thousands of successive multiplications lose at most a dozen digits; 2**149 has 45.
 DIGITS = Context(prec=90)
 
 

@@ -1,8 +1,8 @@
 """Composition of rare steps: laws on knots whose distances grow with the loss.
 
-A step with a tiny sampling rate hardly ever has a loss, but a large one if it has: no
-grid of equal cells is fine enough and long enough. docs/accounting.md has the proof.
-All terms of a sum are positive, so that no digits of a small delta are lost.
+A step with a tiny sampling rate rarely has a loss, but then a large one: no grid of
+equal cells is both fine enough and long enough. docs/accounting.md has the proof. All
+terms of a sum are positive, so a small delta loses no digits.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from dplda.privacy._curves import (
 )
 from dplda.privacy._events import Event, PoissonSampled
 
-# A step with a smaller rate is rare, and one whose losses span so many of its
-# deviations: on the equal cells of a grid, it takes seconds or more than the memory.
+# A step is rare if its rate is below this, or if its losses span this many of its
+# deviations: equal cells would take seconds, or more than the memory.
 _RATE = 1e-5
 _LARGEST_RATE = 1e-3
 _SPAN = 2.0**11
 _TINY_DELTA = 1e-20
 _MOST_KINDS = 64  # of steps: more take seconds
 _TAIL = 1e-4  # share of delta that may be an infinite loss, of all single steps
-_LOWEST = -30.0  # losses below count as this one, which is as good as none
-# Distances of knots: of the deviation of the law around 0, of the loss near the epsilon
-# that is searched, and of other losses. Half of each changes epsilon by 0.3% at most,
-# and takes four times as long.
+_LOWEST = -30.0  # smaller losses count as this one, which is negligible
+# Distances of knots, as shares of the law's deviation around 0, of losses near the
+# epsilon that is searched, and of other losses. Halving all of them changes epsilon by
+# at most 0.3%, and takes four times as long.
 _NEAR = 0.04
 _FINE = 0.015
 _FAR = 0.06
 _ROUGH = 2.5  # times as far apart, to find the place of epsilon
 _BELOW = 1.0 / 30.0  # what is near, as shares of epsilon
 _ABOVE = 2.5
-_ROWS = 32  # of a block of losses, which stays in the cache of a core: twice as fast
-_HIGHEST = 4.0  # larger losses than so many epsilons are infinite, beyond single steps
+_ROWS = 32  # of a block of losses: it stays in the cache of a core, twice as fast
+_HIGHEST = 4.0  # losses above this many epsilons count as infinite, after single steps
 
 
 class _Scale(NamedTuple):
-    """Where knots are near each other, and the mass that may be an infinite loss."""
+    """Where knots are dense, and the mass that may be an infinite loss."""
 
-    epsilon: float  # that is searched; infinite if its place is not known
+    epsilon: float  # the one that is searched; infinite if unknown
     tail: float  # of one step
 
 
@@ -67,7 +67,7 @@ class _Law(NamedTuple):
 def is_rare(groups: Groups, delta: float, added: bool) -> bool:
     """Whether some step is rare, and the kinds of steps are few and have curves.
 
-    At a tiny delta, every sampled step is: what decides is far from most losses.
+    At a tiny delta every sampled step is rare: losses far from most others decide.
     """
     if len(groups) > _MOST_KINDS:
         return False
@@ -95,11 +95,11 @@ def rare_epsilon(
 ) -> float:
     """Epsilon at a delta in one direction, never too small; infinite if none is found.
 
-    A first composition on few knots finds the place where the second has many. There is
-    no second one if the first epsilon is at most `enough`.
+    A first composition on few knots finds where the second needs many. The second is
+    omitted if the first epsilon is at most `enough`.
     """
     tail = _TAIL * delta / sum(count for _, count in groups)
-    # powers of two: a ledger asks again for nearly the same
+    # powers of two: a ledger asks for similar scales again
     tail = max(2.0 ** math.floor(math.log2(tail)), TINY)
     epsilon = _epsilon(groups, delta, added, _Scale(math.inf, tail))
     if enough < epsilon < math.inf:
@@ -193,7 +193,7 @@ def _averages(
 def _finer(growth: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The same polygon, with points on it where it falls to a fourth.
 
-    So rounding errors of a value between two points are small shares of it.
+    So the rounding error of a value between two points is a small share of the value.
     """
     points = [growth]
     heights = [values]
@@ -217,7 +217,7 @@ def _law(knots: FloatArray, values: FloatArray, deviation: float) -> _Law:
 
 
 def _growth_above(knots: FloatArray) -> FloatArray:
-    """exp(loss) - 1, rounded up: there, the curve is at most what it is at the knot."""
+    """exp(loss) - 1, rounded up: the curve there is at most its value at the knot."""
     growth = np.expm1(knots)
     return growth + 16.0 * U * np.abs(growth)
 

@@ -1,4 +1,4 @@
-"""What an audit sees of a fit: one hook around every path by which a value leaves.
+"""What an audit sees of a fit: one hook around every path on which values leave.
 
 A recorder is passed to a block of code with `record`. Everything that samples, releases
 or announces in this block, in the thread of the block, goes through it. An auditor from
@@ -47,9 +47,9 @@ class Computed:
 class Recorder:
     """Sees what is charged, sampled, computed and released. This one changes nothing.
 
-    A subclass overrides what it wants to see. A method returns what the fit goes on
-    with: what it was given, or what a replay has in its place. What it sees is private,
-    but for announcements.
+    A subclass overrides what it wants to see. A method returns the value with which the
+    fit goes on: its argument, or the replacement of a replay. All that it sees is
+    private, except announcements.
 
     Examples
     --------
@@ -171,7 +171,7 @@ _RECORDERS: ContextVar[tuple[Recorder, ...]] = ContextVar("_RECORDERS", default=
 
 
 def recorders() -> Sequence[Recorder]:
-    """Those of this thread, the innermost one first."""
+    """The recorders of this thread, innermost first."""
     return _RECORDERS.get()
 
 

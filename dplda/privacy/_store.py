@@ -1,7 +1,7 @@
 """Where a ledger keeps its entries: one SQLite database, in a file or in memory.
 
 Every transaction reads the whole ledger and compares it with its digest: a ledger that
-was changed by anybody else, or that lost an entry, is refused.
+somebody else changed, or that lost an entry, is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dplda.privacy._events import Event, from_record, to_record
 Status: TypeAlias = Literal["reserved", "released", "canceled"]
 Composition: TypeAlias = Literal["planned", "adaptive"]
 
-USERS = "users/"  # the rule of parts of users begins so, and ends with their number
+USERS = "users/"  # begins the rule of parts of users, which ends with their number
 _APPLICATION_ID = 0x64706C02  # "dpl" and the number of the format
 # Row 0 holds budget, id and filter as its record, and the digest of all rows as its
 # status.
@@ -37,7 +37,7 @@ _TABLE = (
     "NOT NULL)"
 )
 _INSERT = "INSERT INTO entries VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT))"
-# What never changes of an entry is one JSON text, its record.
+# The fixed fields of an entry are one JSON text, its record.
 _RECORDED = ("label", "unit", "part", "total_variation", "seeded", "created", "process")
 _Row: TypeAlias = tuple[int, bytes, bytes]  # number, record, status
 
@@ -97,7 +97,7 @@ class Page:
 
     def __init__(self, connection: sqlite3.Connection, path: str | None) -> None:
         self._connection = connection
-        # in the transaction, which keeps it from changing
+        # inside of the transaction, it cannot change
         if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
             raise OSError(
                 f"the ledger {path} cannot be used: another program has set it to a "
@@ -132,10 +132,10 @@ class Page:
     def receipt(self, n: int | None = None) -> str:
         """A text that stands for the first `n` records.
 
-        It is public, and shows none of them.
+        The text is public, and shows no record.
 
-        The digest includes the id, most of which is secret: nobody can try out what
-        records say.
+        The digest includes the id, most of which is secret, so nobody can test guesses
+        of records.
         """
         if n is None:
             n = len(self._rows) - 1
@@ -199,7 +199,7 @@ def _entry(number: int, record: bytes, status: bytes) -> Entry:
     try:
         fields = json.loads(record)
         fields["events"] = tuple(from_record(event) for event in fields["events"])
-        # whatever a status is but "canceled" counts
+        # every status except "canceled" counts
         return Entry(id=number, status=status.decode(), **fields)  # type: ignore[arg-type]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
@@ -211,9 +211,9 @@ def _entry(number: int, record: bytes, status: bytes) -> Entry:
 class Store:
     """Entries in a file, or in the memory of one process if `path` is None.
 
-    Every transaction on a file opens its own connection: safe to fork and thread. A
-    file that does not exist is made with `budget`. Another file that takes the path
-    later has another `ledger_id`.
+    Every transaction on a file opens its own connection, so forks and threads are safe.
+    A file that does not exist is created with `budget`. If another file takes the path
+    later, its `ledger_id` differs.
     """
 
     def __init__(self, path: str | None, budget: Budget) -> None:

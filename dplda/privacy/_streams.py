@@ -2,7 +2,7 @@
 
 All randomness of a fit comes from AES-256 in counter mode. The address of a stream is
 its purpose, the round, and the block of units or cells. Threads and machines are not
-part of it: `n_jobs` and shards cannot change a result, and no word is used for two
+part of the address, so `n_jobs` and shards cannot change a result. No word serves two
 purposes.
 """
 
@@ -27,7 +27,7 @@ from dplda.leaf._checks import check_integer
 Words: TypeAlias = NDArray[np.uint64]
 
 KEY_BYTES = 32  # of AES-256
-ZEROS = bytes(2**19)  # as many as the words of a block of noise: one call of the cipher
+ZEROS = bytes(2**19)  # the words of a block of noise: one call of the cipher
 MAX_WORDS = 2**41  # two words a cipher block, 2**40 cipher blocks an address
 
 
@@ -38,7 +38,8 @@ class Purpose:
     never change. Estimators outside of this package may use 128 to 255.
     """
 
-    # The list is here because no two streams of the package may share a number.
+    # All purposes are listed here, because no two streams of the package may share a
+    # number.
     INITIAL_TABLE = 1
     MEMBERSHIP = 2
     TOPICS = 3
@@ -89,9 +90,9 @@ class Streams:
 
     @classmethod
     def from_random_state(cls, random_state: object) -> Streams:
-        """Make secret streams from None, and reproducible ones from others.
+        """Make secret streams from None, and reproducible streams from a seed.
 
-        Reproducible ones are not private.
+        Reproducible streams are not private.
 
         Parameters
         ----------
@@ -113,8 +114,8 @@ class Streams:
         Parameters
         ----------
         purpose, round : int
-            Address, as in `reader`. RuntimeError if it was taken: noise twice removes
-            noise.
+            Address, as in `reader`. RuntimeError if it was taken: using noise twice can
+            remove it.
         """
         with self._lock:
             if (purpose, round) in self._used:
@@ -127,7 +128,7 @@ class Streams:
     def reader(
         self, purpose: int, round: int, block: int = 0, *, skip: int = 0
     ) -> Reader:
-        """Make a reader of the words of a stream: always the same ones.
+        """Make a reader of the words of a stream, which never change.
 
         Parameters
         ----------
@@ -136,7 +137,7 @@ class Streams:
             this package; the round is below 2**32, and the block of units or cells
             below 2**40.
         skip : int, default=0
-            Words before the first one that is read: threads can share a stream.
+            Number of words to skip, so that threads can share a stream.
 
         Returns
         -------
@@ -204,7 +205,7 @@ class Reader:
         self._running[spare] = (cipher, position + n)
         with self._streams._lock:
             self._streams.n_words += n + n % 2
-        # Some versions of the library require room for one block more than they write.
+        # Some versions of the library require room for one more block than they write.
         buffer = np.empty(n + 2, dtype="<u8")
         room = buffer.data.cast("B")
         for start in range(0, 8 * n, len(ZEROS)):

@@ -36,15 +36,15 @@ class Shares(NamedTuple):
 class SumsPromise(NamedTuple):
     """What the card says of those who make the sums."""
 
-    mechanism: str = ""  # is added to that of the estimator
-    trusted: str = ""  # takes the place of that of the estimator
+    mechanism: str = ""  # is added to the estimator's
+    trusted: str = ""  # replaces the estimator's
     assumptions: tuple[str, ...] = ()
 
 
 class Sums(Protocol):
-    """Who makes a sum public. A fit is given one, whose words are on its card."""
+    """Who makes a sum public. A fit gets one; its words are on the card."""
 
-    # called with the fitted attributes set, after each round; None: at the end alone
+    # called after each round, when the fitted attributes are set; None: only at the end
     keep: Callable[[], None] | None
 
     @property
@@ -52,21 +52,21 @@ class Sums(Protocol):
         """The noise of a release."""
 
     def begin(self) -> Streams | None:
-        """Meet the other parties. Gives the public streams that all begin with.
+        """Meet the other parties, and get the public streams with which all begin.
 
-        None if there are no others: a fit then begins with its own. An error ends the
-        fit before any release.
+        None without other parties: a fit then begins with its own streams. An error
+        ends the fit before any release.
         """
 
     def add_up(self, cells: Cells, label: str) -> bool:
-        """Put the sum over all parties in the place of own noisy cells.
+        """Replace own noisy cells by the sum over all parties.
 
         Nobody sees own cells. False if a party was lost: the others begin anew, with
         new noise.
         """
 
     def agree(self, values: NDArray[np.float64], label: str) -> NDArray[np.float64]:
-        """What all go on with in the place of own public numbers."""
+        """The public numbers with which all go on, instead of their own."""
 
     def promise(self, events: Sequence[Event], delta: float) -> SumsPromise:
         """What the card says of a fit that releases `events`."""

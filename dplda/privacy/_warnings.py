@@ -1,8 +1,8 @@
-"""What the package warns of: one class for each kind, so that a caller can filter."""
+"""Warnings of the package, one class for each kind, so that callers can filter."""
 
 
 class PrivacyLeakWarning(UserWarning):
-    """What runs has less privacy than one may believe.
+    """The running code has less privacy than one may believe.
 
     A published algorithm does not have the privacy that its paper claims, the stated
     epsilon is so large that it promises next to nothing, fits are charged to several
@@ -11,11 +11,11 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class SeededNoiseWarning(UserWarning):
-    """The noise comes from a given seed: who knows or guesses it can remove it."""
+    """The noise comes from a given seed: anyone who knows or guesses it can undo it."""
 
 
 class LowSignalWarning(UserWarning):
-    """A private model says little.
+    """A private model has little signal.
 
     Few topics are shown to be more than noise, or the public texts behind its prior
     hardly match the private documents.
@@ -23,4 +23,4 @@ class LowSignalWarning(UserWarning):
 
 
 class PrivateDataWarning(UserWarning):
-    """Something about the private data, for the person at the keyboard, not release."""
+    """A fact about private data, for the person at the keyboard and not for release."""

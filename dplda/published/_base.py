@@ -1,4 +1,4 @@
-"""What the published models share: what is wrong in a paper, and its warning."""
+"""The shared parts of published models: the error of a paper, and its warning."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Flaw:
 
 
 def noise_range(low: float, high: float) -> list[Interval | Options]:
-    """The constraint of a parameter that states the noise; infinity is no noise."""
+    """The constraint of a parameter that states the noise; infinity means no noise."""
     return [Interval(Real, low, high, closed="both"), Options(Real, {math.inf})]
 
 
 class PublishedLDA(BaseLDA):
     """An algorithm as its paper prints it.
 
-    Nothing is charged to a ledger, because no finite epsilon is true.
+    No ledger is charged, because no finite epsilon is true.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class PublishedLDA(BaseLDA):
         Warns
         -----
         PrivacyLeakWarning
-            Unless the model draws no noise. The warning names the errors of the paper.
+            If the model draws noise. The warning names the errors of the paper.
         """
         X = check_counts(self, X, reset=True)  # private
         self._train(X, Streams.from_random_state(self.random_state))  # secret

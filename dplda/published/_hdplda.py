@@ -28,8 +28,8 @@ from dplda.published._base import (
 )
 from dplda.word._hdplda import inherent_epsilon
 
-# Noise is drawn in steps of 1 / GRID: whole steps would drown the small noise of a
-# large epsilon.
+# Noise is drawn in steps of 1 / GRID, because whole steps would drown the small noise
+# of a large epsilon.
 GRID = 256
 
 
@@ -37,8 +37,8 @@ class PublishedHDPLDA(PublishedLDA):
     """HDP-LDA as its paper prints it, Algorithm 1 of [1]_: not private.
 
     Each sweep adds Laplace noise to the word-topic counts in place. It then draws the
-    topic of every token from the live noisy counts, clipped from above. The claim is
-    true of :class:`dplda.HDPLDA`.
+    topic of every token from the live noisy counts, clipped from above. The paper's
+    claim holds for :class:`dplda.HDPLDA`.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class PublishedHDPLDA(PublishedLDA):
         given. The noise has scale ``2 / noise_epsilon``, without a guarantee. ``inf``
         adds no noise ("limited inherent" in [1]_).
     count_clip : float
-        Clipping bound: a draw reads noisy counts up to this value (C), above 0; must be
+        Clipping bound (C): a draw reads noisy counts up to this value, above 0; must be
         given.
     max_iter : int, default=100
         Number of sweeps over the corpus (T).
@@ -78,13 +78,13 @@ class PublishedHDPLDA(PublishedLDA):
     noise added in place (line 9).
 
     This implementation reads Algorithm 1 as follows. A draw reads a negative count, or
-    a negative sum of a topic's counts, as 0, because no weight may be negative. Only
-    the numerator of line 13 is clipped. A draw reads the counts of its own token too,
+    a negative sum of a topic's counts, as 0, because weights may not be negative. Only
+    the numerator of line 13 is clipped. A draw also reads the count of its own token,
     because line 15 is the only line that changes counts. Tokens of a document are in
     the order of their words. The noise has mean zero and steps of 1/256.
 
-    The fit announces what the adversary of [1]_ sees in each sweep t: the noisy counts
-    at its start, (n_words, n_components), and then the topics of all tokens,
+    In each sweep t, the fit announces what the adversary of [1]_ sees: first the noisy
+    counts at its start, (n_words, n_components), then the topics of all tokens,
     (n_tokens,).
 
     References
@@ -133,10 +133,10 @@ class PublishedHDPLDA(PublishedLDA):
         announce(TOPICS, 0, topics.copy)  # public
         counts = count_words(corpus, topics, n_components).astype(float)  # private
         for t in rounds(self, 1, self.max_iter):
-            # The paper's release. The noise is that of two cells that one word changes
-            # by 1 each. No bound holds: the changes since the last release may differ
-            # in four cells, and the topics of other words change too. Counts stay
-            # multiples of 1 / (2 GRID): their sums are exact in double precision.
+            # The paper's release. The noise is for two cells that one word changes by 1
+            # each. No bound holds: the changes since the last release may differ in
+            # four cells, and the topics of other words change too. Counts stay
+            # multiples of 1 / (2 GRID), so their sums are exact in double precision.
             noise = mechanism(
                 np.zeros(counts.shape, np.int64), streams.reader(Purpose.NOISE, t)
             )
@@ -147,9 +147,9 @@ class PublishedHDPLDA(PublishedLDA):
             # proportional to
             #     (clip(n_kw, 0, C) + beta) / (max(sum_v n_kv, 0) + V beta)
             #     * (n_mk + alpha),
-            # where n_kw and n_mk are the live counts: the announced ones plus all
-            # changes that this sweep made before. The token itself is counted, under
-            # its topic so far.
+            # where n_kw and n_mk are the live counts: the announced counts plus all
+            # earlier changes of this sweep. The token itself is counted, under its
+            # topic so far.
             _published_hdp.live_sweep(  # private
                 corpus.word,
                 corpus.doc_ptr,
@@ -166,7 +166,7 @@ class PublishedHDPLDA(PublishedLDA):
             announce(TOPICS, t, topics.copy)  # public
         scale = 2 / float(self.noise_epsilon)
         sampling_epsilon = inherent_epsilon(self.count_clip, self.topic_word_prior)
-        # the paper's final counts: those of the last sweep, whose changes got no noise
+        # the paper's final counts, of the last sweep: its changes got no noise
         self._publish(  # public
             streams,
             f"Laplace noise of scale {scale:.4g} on the word-topic counts in every "

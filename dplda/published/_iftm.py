@@ -27,7 +27,7 @@ from dplda.privacy._streams import Purpose, Streams, Words, uniform_integers
 from dplda.published._base import COUNTS, Flaw, PublishedLDA, count_words, noise_range
 
 SMALLEST_EPSILON = 0.0114  # below, 95% of the noise is cut
-# above, a standard deviation is less than 15 of the steps that noise is rounded to
+# above, a standard deviation is less than 15 rounding steps of the noise
 LARGEST_EPSILON = 100.0
 LARGEST_COUNT = 2.0**53  # all larger floats are whole numbers
 # noisy values above the threshold are rounded down to so many steps
@@ -56,8 +56,8 @@ class Data(NamedTuple):
 class PublishedIFTMParty(PublishedLDA):
     """A party of iFTM as its paper prints it, Algorithm 1 of [1]_: not private.
 
-    Laplace noise on the one-hot vector of each token enters one factor of the sampler,
-    and nothing else. The party sends exact counts of raw words.
+    Laplace noise on the one-hot vector of each token enters only one factor of the
+    sampler. The party sends exact counts of raw words.
     :class:`dplda.federated.IFTMParty` is the sound form; an `IFTMMaster` accepts the
     messages of both.
 
@@ -65,9 +65,9 @@ class PublishedIFTMParty(PublishedLDA):
     ----------
     n_components
     published_epsilon : float
-        Epsilon of one token as [1]_ counts it, from 0.0114 to 100; must be given. Not a
-        guarantee. The noise of a token has scale ``1 / published_epsilon``. [1]_ uses 8
-        to 11. ``inf`` draws no noise.
+        Epsilon of one token by the count of [1]_, from 0.0114 to 100; must be given.
+        Not a guarantee. The noise of a token has scale ``1 / published_epsilon``. [1]_
+        uses 8 to 11. ``inf`` draws no noise.
     noise_threshold : float, default=0.2
         Noisy counts below this become 0 (tau in [1]_). Above 0 and below 1.
     max_iter : int, default=50
@@ -79,7 +79,7 @@ class PublishedIFTMParty(PublishedLDA):
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Exact counts of words in topics (C^KW in [1]_), plus `topic_word_prior`. Not
-        normalized. After `refine` it has as many rows as the table that was given.
+        normalized. After `refine` it has as many rows as the given table.
     published_epsilon_ : float
         The claim of [1]_: `published_epsilon`, for one token, in any number of rounds.
     epsilon_, delta_ : float
@@ -94,11 +94,10 @@ class PublishedIFTMParty(PublishedLDA):
 
     This implementation reads [1]_ as follows:
 
-    * Lines 11 to 23 run in the first global iteration too, where the paper sends random
-      topics.
-    * Line 22, a draw of Phi from the Dirichlet law (7), comes before each sweep, which
-      needs it.
-    * Lines 12 and 13 run as printed: both proposals, and the factors (17) and (20) in
+    * Lines 11 to 23 also run in the first global iteration, where the paper sends
+    random topics. * Line 22, a draw of Phi from the Dirichlet law (7), comes before
+    each sweep, because the sweep needs it. * Lines 12 and 13 run as printed: both
+    proposals, and the factors (17) and (20) in
       the acceptances, use the counts at the beginning of the sweep. The hats of (19)
       and (22) are live counts without the token. These steps do not leave the target
       (6) invariant.
@@ -106,7 +105,8 @@ class PublishedIFTMParty(PublishedLDA):
       many survivors, noisy coordinates above tau = 0.2, all tokens end in one topic.
     * (18) and (21) invert the ratio of the proposals. (19) and (22) are correct and are
       used.
-    * The counts are sent with beta, because a topic without words cannot be normalized.
+    * Beta is added to the sent counts, because a topic without words cannot be
+    normalized.
 
     Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4.
 
@@ -194,7 +194,7 @@ class PublishedIFTMParty(PublishedLDA):
         first = self.n_iter_ + 1
         bits = streams.reader(Purpose.FIRST_TOPICS, first).words(len(word))  # secret
         model = Topics.from_weights(table)  # line 9; public
-        # the table is public, but this line reads the raw word of each token
+        # the table is public, but this line reads each token's raw word
         topics = _draw_topics(model, word, bits)  # line 10; private
         self._sweeps(self._data, topics, len(table), streams, first)
         return self
@@ -221,7 +221,7 @@ class PublishedIFTMParty(PublishedLDA):
             by_doc = _propose_by_document(corpus, topics, n_components, alpha, bits[0])
             by_word = _draw_topics(omega, corpus.word, bits[1])  # line 18; private
             log_uniform = np.log(_uniform(bits[2:]))  # secret
-            # the vectors are the only arguments that have noise
+            # the vectors are the only noisy arguments
             _published_iftm.accept_topics(  # private
                 corpus.doc_ptr,
                 0,
@@ -274,8 +274,8 @@ def recover_counts(
     """Compute counts of words in topics from a model normalized topic by topic.
 
     This is the attack on section 3.1.5 of iFTM (Jiang et al., ACM TIST 12(1), 2021). A
-    row is (counts + beta) / S. Its smallest entry gives S: it belongs to a word with
-    count 0 or, without beta, with count 1. If this gives no whole numbers, the next
+    row is (counts + beta) / S. Its smallest entry gives S, because it belongs to a word
+    with count 0 (without beta, with count 1). If this gives no whole numbers, the next
     count is tried for that entry.
 
     Parameters
@@ -393,7 +393,7 @@ def _propose_by_document(
     alpha: float,
     bits: Words,
 ) -> NDArray[np.int32]:
-    """A topic per token by (17): that of a token of its document, or a uniform one."""
+    """A topic per token by (17): from a token of its document, or uniform."""
     lengths = np.diff(corpus.doc_ptr)
     length = np.repeat(lengths, lengths)
     start = np.repeat(corpus.doc_ptr[:-1], lengths)

@@ -47,17 +47,17 @@ class PublishedSubLDA(PublishedLDA):
         (gamma).
     boost : float, default=1.0
         Factor of the rate of frequent words, from 1 to ``1 / subsampling_ratio`` (v).
-        Above 1, sampling is adaptive, equation (10) of [1]_: tokens of the frequent
-        words of each topic are sampled at the rate ``boost * subsampling_ratio``, and
-        other tokens are never sampled.
+        Above 1, sampling is adaptive, equation (10) of [1]_: tokens of each topic's
+        frequent words are sampled at the rate ``boost * subsampling_ratio``, other
+        tokens never.
     frequent_share : float, default=0.5
-        Share of a topic's tokens, in (0, 1], that its frequent words make up (q), if
+        Share (q) of a topic's tokens, in (0, 1], that its frequent words make up, if
         `boost` is above 1.
     noise_placement : {"iteration", "token"}, default="iteration"
-        "iteration" is the reading that is most favorable to the paper: an iteration
-        reads and releases the true counts plus one new matrix of noise. "token" is the
-        algorithm as printed: the loop over sampled tokens adds noise in place to the
-        row of the token's word, where it stays.
+        "iteration" is the reading most favorable to the paper: an iteration reads and
+        releases the true counts plus a new matrix of noise. "token" is the algorithm as
+        printed: the loop over sampled tokens adds noise to the row of the token's word,
+        where the noise stays.
     count_clip : float, default=inf
         Upper end of the clip of a noisy count in a topic draw (clip), above 0. [1]_
         gives no value.
@@ -90,9 +90,9 @@ class PublishedSubLDA(PublishedLDA):
     never ends the loop. Equation (9), which ends it in the text, reads the exact
     perplexity of the training data, for which the account charges nothing, and has
     constants without values. A token is removed from the counts before its topic is
-    drawn, as in equation (1). Noisy counts are read as ``max(count, 0)``, also in the
-    size of a topic, and only the numerator is clipped. Frequent words, equation (10),
-    are the fewest that make up the share of the topic's tokens at the start of the
+    drawn, as in equation (1). Noisy counts are read as ``max(count, 0)``, also for the
+    size of a topic. Only the numerator is clipped. Frequent words, equation (10), are
+    the fewest that make up the share of the topic's tokens at the start of the
     iteration.
 
     References
@@ -183,7 +183,7 @@ class PublishedSubLDA(PublishedLDA):
                 frequent = frequent_words(counts, self.frequent_share)  # private
                 sampled &= frequent[corpus.word, topics]  # private
             sampled_tokens = np.flatnonzero(sampled)  # secret
-            # a new array: the announced one must not change any more
+            # a new array, because the announced one must not change
             if in_place:
                 noisy = noisy.copy()
                 size = max(CELLS_AT_ONCE // n_components, 1)
@@ -210,9 +210,9 @@ class PublishedSubLDA(PublishedLDA):
                     bits.words(len(part)),
                     scratch,
                 )
-            # The paper's release. The noise is that of one count that one word changes
-            # by 1, if it is sampled. No bound holds: the word also changes the topics
-            # of other words, and words that were not sampled are in the counts too.
+            # The paper's release. The noise is for one count that one word changes by
+            # 1, if it is sampled. No bound holds: the word also changes the topics of
+            # other words, and words that were not sampled are in the counts too.
             announce(COUNTS, t, noisy)  # public
             counts = count_words(corpus, topics, n_components)  # private
         cost = iteration_epsilon(
@@ -241,8 +241,8 @@ class PublishedSubLDA(PublishedLDA):
 def frequent_words(counts: np.ndarray, share: float) -> np.ndarray:
     """Mask (n_words, n_components) of the fewest words for a share of topic tokens.
 
-    Among words with equal counts, the first of the vocabulary are taken. An empty topic
-    has none.
+    Among words with equal counts, the first in the vocabulary are taken. An empty topic
+    has no words.
     """
     order = np.argsort(-counts, axis=0, kind="stable")
     ordered = np.take_along_axis(counts, order, axis=0)
@@ -258,8 +258,8 @@ def iteration_epsilon(
     """Privacy cost of one iteration claimed by SUB-LDA, equation (3) of Huang and Chen.
 
     It is the exact Renyi divergence of order `rdp_order` of a Poisson-sampled Gaussian
-    step whose divergence without sampling is `rdp_epsilon`. It holds where a token that
-    is not sampled leaves no trace, which is not the case in SUB-LDA.
+    step whose divergence without sampling is `rdp_epsilon`. It holds if unsampled
+    tokens leave no trace; in SUB-LDA they do.
     """
     order = int(rdp_order)
     ratio = float(subsampling_ratio)
@@ -267,9 +267,8 @@ def iteration_epsilon(
     exponent = (chosen - 1.0) * (float(rdp_epsilon) * chosen / order)
     if ratio == 1.0:
         return float(exponent[-1]) / (order - 1)
-    # The binomial weights sum to one. Each term leaves out its share of that one, so
-    # that exp(x) - 1 takes the place of exp(x): no cancellation occurs, even at small
-    # divergences.
+    # The binomial weights sum to one. Each term omits its share of that one, so exp(x)
+    # - 1 replaces exp(x): no cancellation occurs, even at small divergences.
     with np.errstate(divide="ignore"):
         log_growth = exponent + np.log(-np.expm1(-exponent))
     left = order - chosen

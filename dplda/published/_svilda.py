@@ -42,7 +42,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
     ----------
     n_components
     published_epsilon : float
-        Total epsilon to spend as [1]_ counts it (epsilon_tot), from 1e-9; must be
+        Total epsilon to spend by the count of [1]_ (epsilon_tot), from 1e-9; must be
         given. Not a guarantee. ``inf`` adds no noise.
     delta : float, default=1e-4
         The delta of (epsilon, delta)-differential privacy (delta_tot), up to 0.01.
@@ -50,8 +50,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
     batch_size : int, default=10
         Number of documents in a minibatch (S), at most the number of documents.
     max_doc_tokens : int, default=200
-        A document with more tokens is cut to this many tokens (N), drawn at random
-        once. A public constant: never read it from the data.
+        A longer document is cut to this many tokens (N), drawn at random once. A public
+        constant: never compute it from the data.
     max_iter : int, default=100
         Number of rounds (J), each with one minibatch.
     doc_topic_prior
@@ -91,7 +91,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
     S documents, drawn anew in each round; no amplification by sampling is proved.
     delta' is ``delta / max_iter``. Negative noisy statistics become 0, as below
     equation (3), after the fit has announced them. The first topics, which [1]_ leaves
-    open, are nearly equal, as in [2]_. The account treats sums and noise as real
+    open, are nearly equal, as in [2]_. The accounting treats sums and noise as real
     numbers.
 
     References
@@ -164,7 +164,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
                 f"{self.published_epsilon:g}",
             )
         X = shorten(X.astype(float), int(self.max_doc_tokens), streams)  # private
-        # The statistics of a document have L2 norm at most N, its number of tokens.
+        # A document's statistics have L2 norm at most N, its number of tokens.
         # Replacing one document changes the mean over S of them by up to sqrt(2) N / S.
         # The noise is calibrated for a change of N / D, because equation (4) is about
         # the mean over all documents.

@@ -102,8 +102,8 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         Noisy counts are clipped to [0, count_clip] before topics are drawn from them (C
         in [1]_). A draw costs ``2 log(count_clip / topic_word_prior + 1)``.
     max_iter : int, default=50
-        Number of sweeps. With 8 or more the last one tests the topics, and one document
-        in ten is kept out of all others.
+        Number of sweeps. With 8 or more, the last sweep tests the topics, and one
+        document in ten is kept out of all other sweeps.
     doc_topic_prior
     topic_word_prior
     ledger
@@ -142,14 +142,14 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     -----
     **Privacy.** Unit: word (one token). Relation: its word is replaced by another word
     of the vocabulary. The lengths of documents, counted in words of the vocabulary, are
-    public. Sensitivity: two counts change by one, in the test of the topics, too.
+    public. Sensitivity: two counts change by one, also in the test of the topics.
     Events: in each sweep ``Laplace(2 / noise_epsilon)`` twice, and, except in one
     sweep, ``BoundedRange(2 log(count_clip / topic_word_prior + 1))`` for the topic of
     that token; other draws read the released table only. `epsilon_` is the smaller of
-    the sum (Theorem 3 of [1]_, which holds for this form) and of what the accountant
-    finds. ``docs/proofs_word.md`` has the proof.
+    two bounds: the sum (Theorem 3 of [1]_, which holds for this form), and the
+    accountant's. ``docs/proofs_word.md`` has the proof.
 
-    Useful noise costs an epsilon of tens to hundreds.
+    Useful models need an epsilon of tens to hundreds.
 
     References
     ----------
@@ -245,9 +245,10 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         """Run one more private sweep on the documents; raises and warns as `fit`.
 
         The privacy costs of all calls add up in `epsilon_`; `epsilon` pays for at most
-        `max_iter` calls. The first call draws topics uniformly, a later one under the
-        released table. Fix the number of calls before you look at the model, or use a
-        ledger with ``composition="adaptive"``, whose budget is then the guarantee.
+        `max_iter` calls. The first call draws topics uniformly; later calls draw them
+        under the released table. Fix the number of calls before you look at the model,
+        or use a ledger with ``composition="adaptive"``; its budget is then the
+        guarantee.
 
         Parameters
         ----------
@@ -329,7 +330,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                 n_drawn = 0
                 total = np.zeros(shape, mechanisms.integers(tokens.n_tokens, n_sweeps))
                 n = 0
-                # the first half of a fit is not averaged, unless no more comes
+                # the first half of a fit is not averaged, unless nothing follows it
                 begin_anew = n_sweeps // 2 + 1
             else:
                 topics = np.full(tokens.n_tokens, -1, TOPIC)
@@ -347,10 +348,10 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                 doc_topic_prior: float,
             ) -> np.ndarray:
                 """The next draw of topics, over `topics`; public."""
-                # Two words' probabilities of a topic differ at most by
-                # exp(sampling_epsilon), because the clip bounds the ratio of their
-                # weights. One draw depends on the replaced word; all other draws read
-                # public topics and the table only.
+                # For any topic, the probabilities under two words differ at most by the
+                # factor exp(sampling_epsilon), because the clip bounds the ratio of
+                # their weights. One draw depends on the replaced word; all other draws
+                # read public topics and the table only.
                 draw = partial(
                     draw_topics,
                     pieces,
@@ -366,9 +367,9 @@ class HDPLDA(PrivateEstimator, BaseLDA):
                 )
 
             def release(counts: np.ndarray, t: int) -> np.ndarray:
-                """The counts with noise, which takes their place; public."""
-                # A replaced word moves two counts by one each: the two cells that the
-                # mechanism charges.
+                """The counts with noise, written over them; public."""
+                # A replaced word moves two counts by one each: the mechanism charges
+                # two cells.
                 return curator.release(
                     counts,
                     mechanisms.mechanism,
@@ -440,7 +441,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
     def _evidence(
         self, average: NoisyCounts, noisy: np.ndarray, in_first: np.ndarray
     ) -> np.ndarray:
-        """What the released pairs say of the topics of the table; public."""
+        """The evidence of the table's topics from the released pairs; public."""
         draws = self._half_table(average).values
         draws /= draws.sum(axis=1, keepdims=True)
         mechanisms = average.mechanisms
@@ -494,7 +495,7 @@ class HDPLDA(PrivateEstimator, BaseLDA):
         warn_if_cut_short(self, n_done + n_charged)
 
     def _mechanisms(self) -> SweepMechanisms:
-        """A sweep's mechanisms, unless statements are contradictory or missing."""
+        """A sweep's mechanisms; an error if statements are contradictory or missing."""
         exactly_one("HDPLDA", epsilon=self.epsilon, noise_epsilon=self.noise_epsilon)
         clip = self.count_clip
         prior = self.topic_word_prior
@@ -516,9 +517,9 @@ class HDPLDA(PrivateEstimator, BaseLDA):
 
 
 def inherent_epsilon(count_clip: float, topic_word_prior: float) -> float:
-    """Range of a topic draw from clipped counts, ``2 log(C / beta + 1)``, as HDP-LDA.
+    """Range of a topic draw from clipped counts, ``2 log(C / beta + 1)``, in HDP-LDA.
 
-    It is the epsilon of a `BoundedRange` event: one draw of a sweep depends on the
+    This is the epsilon of a `BoundedRange` event: one draw of a sweep depends on the
     protected word.
     """
     return 2.0 * math.log1p(count_clip / topic_word_prior)
@@ -552,15 +553,15 @@ class SweepMechanisms:
             return cls.from_noise(level, clip, topic_word_prior)
 
         def planned(mechanisms: SweepMechanisms) -> list[Event]:
-            """The plan of `fit`: nothing reads topics after the last release."""
+            """The plan of `fit`, where nothing reads topics after the last release."""
             draws = (
                 [Repeated(mechanisms.topic_event, max_iter - 1)] if max_iter > 1 else []
             )
             return [Repeated(mechanisms.mechanism.event, max_iter), *draws]
 
-        # `max_iter` calls of `partial_fit` release what `fit` does, but each of them
-        # adds to the distance from ideal noise. Where their sum can be charged to
-        # delta, it covers both.
+        # `max_iter` calls of `partial_fit` release the same as `fit`, but each call
+        # adds to the distance from ideal noise. If the sum can be charged to delta, it
+        # covers both ways.
         distance = max_iter * TOTAL_VARIATION
         if not is_chargeable(distance, epsilon, delta):
             distance = TOTAL_VARIATION
@@ -605,7 +606,7 @@ class NoisyCounts:
     total: np.ndarray  # sum of the releases, (n_words, n_components), int32 or int64
     n: int  # of releases
     mechanisms: SweepMechanisms
-    is_tested: bool = False  # whether documents are kept out that test the topics
+    is_tested: bool = False  # whether some documents are kept out to test the topics
 
     @property
     def noise_mean(self) -> float:

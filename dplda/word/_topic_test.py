@@ -1,10 +1,10 @@
 """The sweep that tests the topics: which of them are more than noise.
 
-Some documents are kept out of all other sweeps. In the last one their tokens are
-paired, and a token is counted in the row of its word, and in the column of the topic of
-its partner. If the words of a topic do not belong together, the word of a token says
-nothing of its partner. ``docs/proofs_word.md`` has the sensitivity of these counts and
-the law of the evidence.
+Some documents are kept out of all other sweeps. In the last sweep their tokens are
+paired, and a token is counted in the row of its word and in the column of its partner's
+topic. If the words of a topic do not belong together, a token's word tells nothing
+about its partner. ``docs/proofs_word.md`` has the sensitivity of these counts and the
+law of the evidence.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dplda.core._corpus import Corpus
 from dplda.gibbs._frozen_table import TokensByWord
 
 FEWEST_SWEEPS = 8  # of a fit that tests its topics
-# A token draws its topic under the table alone: next to this prior, the topics of its
-# document do not count.
+# A token draws its topic from the table alone: this prior outweighs the topics of its
+# document.
 ALONE = 2.0**31
 
 
 def partners(doc_ptr: np.ndarray) -> np.ndarray:
     """The partner of each token, (n_tokens,); -1 for the last one of an odd document.
 
-    It is public, because it reads the lengths of documents only. The order of a
-    document's tokens is uniform, and so is the matching.
+    It is public, because it depends on the lengths of documents only. The order of a
+    document's tokens is uniform, so the matching is uniform too.
     """
     lengths = np.diff(doc_ptr)
     token = np.arange(doc_ptr[-1])
@@ -43,9 +43,9 @@ def count_pairs(
 ) -> np.ndarray:
     """Write counts of words and of the topics of partners over `counts`; private.
 
-    A token is counted if its word and that of its partner lie in different halves of
-    the words, of which `in_first` (n_words,) is the mask of one. If the word of one
-    token is replaced, and all topics stay, at most two cells change, by one each.
+    A token is counted if its word and its partner's word lie in different halves of the
+    words; `in_first` (n_words,) is the mask of one half. If one token's word is
+    replaced and all topics stay, at most two cells change, by one each.
     """
     partner = partners(tokens.doc_ptr)  # public
     half = in_first[tokens.word]  # private
@@ -79,7 +79,7 @@ def evidence_of_pairs(
         met = pairs[half]
         rows = met.sum(axis=1)
         n = max(rows.sum(), 1.0)
-        # of topics among the partners, which are of the other half
+        # of topics among the partners, whose words are in the other half
         share = np.clip(met.sum(axis=0) / n, 0, 1)
         claim = claims[half] - weight @ claims[half]
         beyond = met - np.outer(rows, share)
