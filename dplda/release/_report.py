@@ -404,8 +404,8 @@ def _number_of_units(
 
     The page shows counts of topics that it shows.
     """
-    where = "in the numbers below" if is_shown else "that was counted"
-    known = [(*table.total(), f"have a text {where}") for table in counts]
+    what = "are in the numbers below" if is_shown else "were counted"
+    known = [(*table.total(), what) for table in counts]
     if facts["n_units"] is not None:
         known.append((*facts["n_units"], "were read"))
     for number, error, what in known:
