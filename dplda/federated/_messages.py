@@ -242,8 +242,8 @@ class LocalModel(_Message):
         words = words_of(model)
         if words is not None and vocabulary != vocabulary_hash(words):
             raise MessageError(
-                "the model was trained on other words than those of this vocabulary; "
-                "count the words of the federation, in its order, and fit again"
+                "the model was trained on words of another vocabulary; count the words "
+                "of the federation, in its order, and fit again"
             )
         ledger = getattr(model, "ledger", None)
         epsilon = guarantee.epsilon

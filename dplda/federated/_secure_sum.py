@@ -168,7 +168,7 @@ class SecureSum:
     does not depend on the transport.
 
     `exchange` gives a message to the coordinator and returns its reply. `prove` wraps
-    own public keys for the others, and `check` unwraps those of a party, or raises an
+    own public keys for the others, and `check` unwraps a party's keys, or raises an
     error. Nothing is sent before `begin`. `keep` is called when there is more to keep:
     words, or a model of one more round.
     """
@@ -252,7 +252,7 @@ class SecureSum:
             cells.reshape(-1)[:] = np.frombuffer(body, "<i8")
             if cells.max() >= MOST or cells.min() < -MOST:
                 raise ConnectionError(
-                    "the sum of the parties is none of counts and noise: one of them, "
+                    "the sum of the parties is not a sum of counts and noise: a party, "
                     "or the coordinator, sends something else"
                 )
             self._check_noise(cells, label)
@@ -448,7 +448,7 @@ def unpack(data: bytes, n: int) -> list[bytes]:
 def fit_share(
     model: DocumentLDA, X: Any, sums: SecureSum, user_ids: Any = None
 ) -> DocumentLDA:
-    """Fit a party's model, which is that of all parties, on its own documents."""
+    """Fit a party's model, the same for all parties, on its own documents."""
     model._validate_params()
     return model._fit(X, user_ids, sums=sums)
 
