@@ -1018,7 +1018,7 @@ def test_progress_of_a_coordinator_is_read_back_and_nothing_else_is(keys, tmp_pa
         with pytest.raises(ValueError, match="progress of a"):
             Progress.read(path, plan)
     path.write_text("{}")
-    with pytest.raises(ValueError, match="no progress of a coordinator"):
+    with pytest.raises(ValueError, match="not the progress of a coordinator"):
         Progress.read(path, plan)
 
 

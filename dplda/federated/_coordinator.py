@@ -69,8 +69,8 @@ class Progress:
                 raise ValueError("it names parties that the plan does not have")
         except (ValueError, TypeError, KeyError, binascii.Error) as error:
             raise ValueError(
-                f"{path} is not a coordinator's progress; remove it to begin anew, or "
-                "give another --state"
+                f"{path} is not the progress of a coordinator; remove it to begin "
+                "anew, or give another --state"
             ) from error
         if found.plan != plan.digest.hex():
             raise ValueError(

@@ -295,7 +295,7 @@ def vocabulary_hash(words: Sequence[str]) -> str:
         )
     if len(set(found)) < len(found):
         raise MessageError(
-            f"words must all be different, got {len(found)}, some of them repeated"
+            f"words must be all different, got {len(found)}, some of them repeated"
         )
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
