@@ -399,7 +399,7 @@ async def test_random_words_of_a_party_end_the_fit(keys, documents):
         keys, plan, three(keys, plan, documents), changed={"west": lie}
     )
     assert "too few" in str(error)
-    assert "none of counts and noise" in str(errors["north"])
+    assert "not a sum of counts and noise" in str(errors["north"])
 
 
 @within_seconds
@@ -531,7 +531,7 @@ def test_bad_plans(keys, tmp_path, changes, message):
     path, fields = tmp_path / "plan.json", json.loads(plan_of(keys).text())
     path.write_text(json.dumps(fields | changes))
     with pytest.raises(
-        ValueError, match=rf"plan.json is no plan that can be used: .*{message}"
+        ValueError, match=rf"plan.json is not a usable plan: .*{message}"
     ):
         Plan.read(path)
 
@@ -677,7 +677,7 @@ def unsent(folder, monkeypatch, capsys):
         ("coordinator", "port", "70000", "--port"),
         ("coordinator", "key", "words.txt", "words.txt holds no key"),
         ("coordinator", "certificate", "missing.pem", "missing.pem"),
-        ("coordinator", "plan", "words.txt", "words.txt is no plan"),
+        ("coordinator", "plan", "words.txt", "words.txt is not a usable plan"),
         ("party", "", "missing.npz", "missing.npz"),
         ("party", "", "narrow.npz", "30 words"),
         ("party", "", "empty.npz", "party 'north' has no documents"),
@@ -691,7 +691,7 @@ def unsent(folder, monkeypatch, capsys):
         ("party", "ledger", "words.txt", "words.txt is not a"),
         ("party", "certificate", "stranger.pem", "is no certificate of the plan"),
         ("party", "key", "south.key", "south.key holds no key of the certificate"),
-        ("party", "plan", "words.txt", "words.txt is no plan"),
+        ("party", "plan", "words.txt", "words.txt is not a usable plan"),
         ("party", "out", "missing/x", "missing/x cannot be written"),
         ("party", "out", "words.txt", "words.txt exists, and may have been paid for"),
     ],
@@ -1018,7 +1018,7 @@ def test_progress_of_a_coordinator_is_read_back_and_nothing_else_is(keys, tmp_pa
         with pytest.raises(ValueError, match="progress of a"):
             Progress.read(path, plan)
     path.write_text("{}")
-    with pytest.raises(ValueError, match="no progress of a coordinator"):
+    with pytest.raises(ValueError, match="not the progress of a coordinator"):
         Progress.read(path, plan)
 
 

@@ -156,7 +156,7 @@ OTHER_WORDS = {"vocabulary": vocabulary_hash(WORDS[::-1])}
     [
         (say("a", seed=9), "names another party"),
         (say("x", round=1), "for round 1, and round 0 is running"),
-        (say("x", **OTHER_WORDS), "not that of the federation"),
+        (say("x", **OTHER_WORDS), "differs from the federation's"),
         (say("x", n_words=N_WORDS - 1), "vocabulary of 39 words"),
         (say("x", n_topics=21), "21 topics, at most 20"),
         (say("x").to_bytes()[:-5], "no file of dplda"),
@@ -430,7 +430,7 @@ def test_a_lost_fit_is_paid_again_and_stated(corpus):
     send(master := IFTMMaster(WORDS), say("b"), answer(private(ledger), X, request()))
     assert master.released_model().epsilon_ == ledger.epsilon_at(1e-6) > 14.9
     with pytest.raises(
-        ValueError, match=r"whose fit is lost.*give the estimator the ledger"
+        ValueError, match=r"their fit is lost.*give the estimator the ledger"
     ):
         answer(forgetful := private(None), X, request(1, 3))
     assert not hasattr(forgetful, "components_")

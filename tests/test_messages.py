@@ -302,7 +302,7 @@ def test_a_model_of_other_words_makes_no_message():
     named = SubLDA(2, epsilon=4.0, max_iter=2).fit(pd.DataFrame(counts, columns=words))
     vocabulary = vocabulary_hash(words)
     assert LocalModel.from_estimator(named, "a", 0, vocabulary).vocabulary == vocabulary
-    with pytest.raises(MessageError, match="trained on other words"):
+    with pytest.raises(MessageError, match="trained on words of another vocabulary"):
         LocalModel.from_estimator(named, "a", 0, vocabulary_hash(others))
     unnamed = SubLDA(2, epsilon=4.0, max_iter=2).fit(counts)
     LocalModel.from_estimator(unnamed, "a", 0, vocabulary_hash(others))

@@ -149,7 +149,7 @@ def test_epsilon_is_that_of_the_noise_that_was_drawn(size, n_rounds, corpus):
     if size == 6:
         assert model.epsilon_ > 100
     assert "one document is replaced" in str(model.privacy_)
-    assert "published epsilon, 1, is that of a mean over all documents" in str(
+    assert "published epsilon, 1, is for a mean over all documents" in str(
         model.privacy_
     )
     assert "real numbers" in str(model.privacy_)

@@ -159,7 +159,7 @@ def test_the_owner_is_told_of_copies_before_the_charge(corpus, tmp_path):
             (in_shards(twice, "a"), None),
             (in_shards(twice, "b", users), None),
         ):
-            with pytest.raises(PrivateDataWarning, match="equal to another one"):
+            with pytest.raises(PrivateDataWarning, match="copies of other rows"):
                 model.fit(documents, user_ids=ids)
         assert ledger.epsilon_spent == 0
         model.fit(X)

@@ -129,7 +129,7 @@ def audit_epsilon(
     n_runs : int, default=1
         Number of fits; all their coins count together.
     delta : float, default=None
-        The delta of the bound, in [0, 1). None takes that of the estimator, or 1e-5.
+        The delta of the bound, in [0, 1). None takes the estimator's delta, or 1e-5.
     confidence : float, default=0.95
         Probability with which the bound holds, in (0, 1).
     random_state : int, RandomState instance or None, default=None

@@ -357,7 +357,7 @@ def compared(
         same = np.ones(max(len(rates), len(other_rates)), bool)
         same[changed] = False
         if len(rates) == len(other_rates) and (rates != other_rates)[same].any():
-            violations.add(f"{where}: the rate of a unit depends on another one")
+            violations.add(f"{where}: the rate of a unit depends on another unit")
         sampled = np.union1d(rows, other_rows)
         if distances[-1] > 0 and not np.isin(changed, sampled).any():
             violations.add(f"{where}: moves by a unit outside of the sample")

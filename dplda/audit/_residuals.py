@@ -92,8 +92,8 @@ def residual_check(
 
     See Also
     --------
-    audit_epsilon : Runs this check next to an attack.
-    replay : Compares a fit with that of one neighbor.
+    audit_epsilon : Runs this check next to an attack. replay : Compares a fit with the
+    fit to one neighbor.
 
     Notes
     -----
@@ -180,8 +180,8 @@ def noise_of_release(model: BaseEstimator) -> NoiseOfRelease:
     -------
     shares, low, high : float
         A named tuple: the number of shares, and a confidence interval of 99%. A model
-        of one curator has 1 share. A model of m parties has m shares, minus those of
-        parties that added no noise. If `high` is below the expected number, noise is
+        of one curator has 1 share. A model of m parties has m shares, minus one for
+        each party that added no noise. If `high` is below the expected number, noise is
         missing.
 
     Raises

@@ -238,8 +238,8 @@ def _check_column_names(X: Any) -> None:
     first = next(iter(names), None) if isinstance(names, Iterable) else None
     if isinstance(first, str) and first.startswith("Unnamed: "):
         raise ValueError(
-            f"the first column of X has no name ({first!r} is that of pandas), as the "
-            "names of rows that R writes; read the file with index_col=0"
+            f"the first column of X has no name ({first!r} comes from pandas), like "
+            "the row names that R writes; read the file with index_col=0"
         )
 
 
@@ -407,10 +407,10 @@ def warn_of_equal_rows(keys: npt.NDArray[np.float64]) -> None:
     n_copies = len(keys) - len(np.unique(keys))
     if COPIES * n_copies > len(keys):
         warn_user(
-            f"{n_copies} of {len(keys)} rows of X with words are equal to another one: "
-            "copies confirm by chance what a topic says, so that weak_topics_ may show "
-            "noise; leave copies out. This message is about private data and not for "
-            "release",
+            f"{n_copies} of {len(keys)} rows of X with words are copies of other rows: "
+            "copies confirm by chance what a topic says, so topics that are not weak "
+            "may be noise; leave copies out. This message is about private data and "
+            "not for release",
             PrivateDataWarning,
         )
 

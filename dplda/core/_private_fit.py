@@ -268,8 +268,8 @@ def check_paid(
 ) -> None:
     """Refuse a `partial_fit` call that would exceed `epsilon`, before data are read.
 
-    `plan` is that of the call, `paid_before` the guarantee of the calls before it, if
-    any, and `most` the number of calls that `epsilon` pays for. If another parameter
+    `plan` is the plan of the call, `paid_before` the guarantee of the calls before it,
+    if any, and `most` the number of calls that `epsilon` pays for. If another parameter
     states the budget, only a ledger limits the calls.
     """
     epsilon = estimator.epsilon
@@ -448,7 +448,7 @@ def public_inputs(estimator: BaseEstimator) -> tuple[tuple[str, str], ...]:
 
 
 def guarantee_of_both(today: Guarantee, earlier: Guarantee) -> Guarantee:
-    """The guarantee of a model that adds releases of an earlier one to its own.
+    """The guarantee of a model that adds an earlier model's releases to its own.
 
     No document is in both models, so each pays the larger cost. A user may be in both,
     and pays the sum. The earlier releases are public values, so later ones may depend
@@ -613,8 +613,8 @@ def release_sum(
 def sum_of_rows(rows: Any, mechanism: Any, norm: float) -> np.ndarray:
     """The sum of rows of units, in the integers of a mechanism. Private.
 
-    One unit moves it by at most the radius in L2: it has one row, which no other unit
-    enters, and `sum_clipped` checks the length of each row in integers.
+    One unit moves the sum by at most the radius in L2: the unit has one row, which no
+    other unit enters, and `sum_clipped` checks the length of each row in integers.
     """
     return sum_clipped(rows, norm, _radius(mechanism))
 
@@ -622,7 +622,7 @@ def sum_of_rows(rows: Any, mechanism: Any, norm: float) -> np.ndarray:
 def guarantee_of_sum(
     mechanism: Any, charge: Charge, step: str, norm: float, delta: float, unit: str
 ) -> Guarantee:
-    """What the release of a sum costs, by itself."""
+    """The cost of the release of a sum, by itself."""
     noise = "exact" if mechanism.exact else "with discrete Gaussian noise"
     return make_guarantee(
         [mechanism.event],
@@ -648,7 +648,7 @@ def release_total(
     step: str,
     norm: float,
 ) -> np.ndarray:
-    """The sum with noise, for a charge that has begun, of which it is the next step."""
+    """The sum with noise: the next step of a charge that has begun."""
     curator = Curator(charge, streams, plan=[(step, mechanism.event)])
     noisy = curator.release(total, mechanism, label=step, round=0)  # public
     return noisy * (norm / _radius(mechanism))

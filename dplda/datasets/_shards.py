@@ -369,7 +369,7 @@ def write_shards(
             for shard in shards
         ],
     }
-    # the last file: without it the folder is no corpus
+    # the last file: without it the folder is not a corpus
     write_atomically(place / MANIFEST, json.dumps(content).encode())
     return CountShards(place)
 

@@ -101,9 +101,9 @@ def load_word_vectors(
     vectors = _embedded_vectors(words) if source is None else _vectors_in(source, words)
     if not vectors.any():
         raise ValueError(
-            f"the source has a vector of none of the {len(words)} words; take one of "
-            "their language, in the form that the vectorizer gives words (for instance "
-            "lower case)"
+            f"the source has no vector for any of the {len(words)} words; take a "
+            "source in their language, with words in the form of the vectorizer (for "
+            "instance lower case)"
         )
     return vectors.astype(np.float32)
 

@@ -53,7 +53,7 @@ class Progress:
 
     @classmethod
     def read(cls, path: Path, plan: Plan) -> Progress:
-        """The progress of a plan in a file; that of a new fit if there is no file."""
+        """The progress of a plan in a file; without a file, that of a new fit."""
         if not path.exists():
             return cls(plan.digest.hex())
         try:
@@ -69,8 +69,8 @@ class Progress:
                 raise ValueError("it names parties that the plan does not have")
         except (ValueError, TypeError, KeyError, binascii.Error) as error:
             raise ValueError(
-                f"{path} is no progress of a coordinator; remove it to begin anew, or "
-                "give another --state"
+                f"{path} is not the progress of a coordinator; remove it to begin "
+                "anew, or give another --state"
             ) from error
         if found.plan != plan.digest.hex():
             raise ValueError(

@@ -179,7 +179,7 @@ def reason_of(error: Exception) -> tuple[str, bool]:
             True,
         )
     if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
-        return f"what listens there speaks no TLS ({said})", True
+        return f"the program that listens there does not speak TLS ({said})", True
     if isinstance(error, socket.gaierror):
         return f"its name is not known ({said})", error.errno == socket.EAI_NONAME
     if isinstance(error, ConnectionRefusedError):

@@ -265,7 +265,7 @@ class IFTMMaster:
             Its `components_` are the topics of the global model times their weights (at
             least 1). No word has a probability below 1e-9 in a topic: any document can
             be scored. Its `n_iter_` is the number of rounds, and its `doc_topic_prior`
-            that of `IFTMParty`.
+            is taken from `IFTMParty`.
 
         Raises
         ------
@@ -324,16 +324,16 @@ class IFTMMaster:
             )
         elif (model.vocabulary, n_words) != (self.vocabulary_hash, self.n_words):
             reason = (
-                f"its vocabulary of {n_words} words is not that of the federation, "
+                f"its vocabulary of {n_words} words differs from the federation's, "
                 f"{self.n_words} words; vectorize with the same words in the same order"
             )
         elif n_topics > self.max_topics:
             reason = f"it has {n_topics} topics, at most {self.max_topics} are read"
         elif stated is not None and stated.unit != model.unit:
             reason = (
-                f"it protects one {model.unit}, and the party has stated before what "
-                "another unit pays, which says nothing of this one; protect the same "
-                "unit in all rounds"
+                f"it protects one {model.unit}, but the party has stated the costs of "
+                "another unit before, which say nothing about this one; protect the "
+                "same unit in all rounds"
             )
         if reason:
             raise MessageError(reason)
@@ -457,7 +457,7 @@ def answer_request(
         )
     elif n_topics and getattr(estimator, "ledger", None) is None:
         raise ValueError(
-            f"the master has topics of {party!r}, whose fit is lost, and another one "
+            f"the master has topics of {party!r}, but their fit is lost, and a new one "
             "costs as much again; give the estimator the ledger that adds up both"
         )
     else:

@@ -242,8 +242,8 @@ class LocalModel(_Message):
         words = words_of(model)
         if words is not None and vocabulary != vocabulary_hash(words):
             raise MessageError(
-                "the model was trained on other words than those of this vocabulary; "
-                "count the words of the federation, in its order, and fit again"
+                "the model was trained on words of another vocabulary; count the words "
+                "of the federation, in its order, and fit again"
             )
         ledger = getattr(model, "ledger", None)
         epsilon = guarantee.epsilon
@@ -295,7 +295,7 @@ def vocabulary_hash(words: Sequence[str]) -> str:
         )
     if len(set(found)) < len(found):
         raise MessageError(
-            f"words must all be different, got {len(found)}, some of them repeated"
+            f"words must be all different, got {len(found)}, some of them repeated"
         )
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 

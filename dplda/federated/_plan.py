@@ -42,7 +42,7 @@ OF_A_PARTY = {"ledger", "n_jobs", "random_state", "verbose"}  # parameters
 SIGNED = 250
 # of a plan: no default has more than 400; accounting for a million takes minutes
 MOST_ROUNDS = 10_000
-MOST_SHOWN = 200  # characters of a version that is another one
+MOST_SHOWN = 200  # characters of another version's name
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class Plan:
             self.public_key(name)
             if pem != pem_of(binary(pem.encode())):
                 raise ValueError(
-                    f"what it has of {name!r} is more than one certificate: if that is "
-                    "a private key, the party needs a new key and certificate; make "
-                    "the plan again with `dplda federation plan`"
+                    f"the entry of {name!r} is more than one certificate: if it has a "
+                    "private key, the party needs a new key and certificate; make the "
+                    "plan again with `dplda federation plan`"
                 )
         if len({*self.certificates()}) < len(self.parties):
             raise ValueError(
@@ -115,11 +115,11 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> Plan:
-        """The plan of a file; ValueError if it is none."""
+        """The plan in a file; ValueError if it has no plan."""
         try:
             return cls(**json.loads(path.read_text("utf-8")))
         except (ValueError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is no plan that can be used: {error}") from error
+            raise ValueError(f"{path} is not a usable plan: {error}") from error
 
     def text(self) -> str:
         """The content of the file."""

@@ -168,7 +168,7 @@ class SecureSum:
     does not depend on the transport.
 
     `exchange` gives a message to the coordinator and returns its reply. `prove` wraps
-    own public keys for the others, and `check` unwraps those of a party, or raises an
+    own public keys for the others, and `check` unwraps a party's keys, or raises an
     error. Nothing is sent before `begin`. `keep` is called when there is more to keep:
     words, or a model of one more round.
     """
@@ -252,7 +252,7 @@ class SecureSum:
             cells.reshape(-1)[:] = np.frombuffer(body, "<i8")
             if cells.max() >= MOST or cells.min() < -MOST:
                 raise ConnectionError(
-                    "the sum of the parties is none of counts and noise: one of them, "
+                    "the sum of the parties is not a sum of counts and noise: a party, "
                     "or the coordinator, sends something else"
                 )
             self._check_noise(cells, label)
@@ -347,16 +347,16 @@ class SecureSum:
 
 
 def shares_of_noise(total: Cells) -> float:
-    """How many parties have added noise to a sum (n_words, n_topics).
+    """The number of parties that added noise to a sum (n_words, n_topics).
 
-    Its row sums are noise.
+    The row sums of the sum are noise.
     """
     rows = total.sum(axis=1, dtype=np.float64)
     return float(np.mean(rows**2)) / (total.shape[1] * NOISE_VARIANCE)
 
 
 def quieter(event: Any, share: float) -> Any:
-    """The event of a Gaussian step with this share of its noise; others as they are."""
+    """The event of a Gaussian step with this share of its noise; others unchanged."""
     if isinstance(event, PoissonSampled):
         return PoissonSampled(event.sampling_probability, quieter(event.event, share))
     if isinstance(event, Gaussian):
@@ -374,19 +374,19 @@ class Adder:
         self.present = {*range(terms.n_parties)}
 
     def go_on(self, n_replies: int, present: Iterable[int]) -> None:
-        """Go on after so many replies of another process, to these parties."""
+        """Go on with these parties, after this many replies of another process."""
         self._n_replies = n_replies
         self.present = {*present}
 
     def reply(self, messages: Mapping[int, bytes]) -> bytes:
-        """What all parties get for their messages.
+        """The reply to the messages of all parties.
 
-        Nothing, if those that are left have the model.
+        The reply is empty if the remaining parties have the model.
 
-        A message begins with a digest of what its party has seen. One that does not
-        begin as most others do is left out, as its masks would not cancel: its party is
-        lost, and so is one without a message. Shorter messages are last words: empty,
-        or why there is no model.
+        A message begins with a digest of what its party has seen. If this digest
+        differs from most others, the message is left out, because its masks would not
+        cancel, and its party is lost. A party without a message is lost too. Shorter
+        messages are last words: empty, or the reason why there is no model.
         """
         is_setup = self._n_replies < SETUP
         self._n_replies += 1
@@ -420,7 +420,7 @@ class Adder:
         return SUM + total.tobytes()
 
     def _blame(self, party: int, message: bytes | None, is_whole: bool) -> str:
-        """What is wrong with a party that is not in the sum."""
+        """Why a party is not in the sum."""
         name = self.names[party]
         if message is None:
             return f"; {name} has sent nothing in time"
@@ -448,7 +448,7 @@ def unpack(data: bytes, n: int) -> list[bytes]:
 def fit_share(
     model: DocumentLDA, X: Any, sums: SecureSum, user_ids: Any = None
 ) -> DocumentLDA:
-    """Fit a party's model, which is that of all parties, on its own documents."""
+    """Fit a party's model, the same for all parties, on its own documents."""
     model._validate_params()
     return model._fit(X, user_ids, sums=sums)
 

@@ -105,7 +105,7 @@ class HalfTable:
 
 @lru_cache(maxsize=16)
 def _steps(count_clip: float, prior: float) -> npt.NDArray[np.int64]:
-    """How many halves a topic may have above its smallest, by the last bits of that.
+    """How many halves may lie above a topic's smallest, by the last bits of that.
 
     Halves with m = 1024, ..., 2047 are m 2**e. The largest of them that is at most
     (count_clip / prior + 1) m 2**e is found in integers. The bits of halves have the

@@ -120,7 +120,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes] | gzip.GzipFile]:
             if not packed:
                 yield file
                 return
-            # first unpacked without keeping it, up to the allowed size
+            # first unpack it without keeping the content, up to the allowed size
             most = largest_size(path)
             size = gzip.GzipFile(fileobj=file).seek(most + 1)
             check_unpacked(size <= most, path)

@@ -299,7 +299,7 @@ class OLPLDA(PrivateEstimator, BaseLDA):
     ----------
     components_ : ndarray of shape (n_components, n_features_in_)
         Word-topic counts of the last batch plus the prior from all earlier ones; not
-        normalized. The other attributes are those of :class:`LPLDA`.
+        normalized. The other attributes are as in :class:`LPLDA`.
     topic_evidence_, weak_topics_ : ndarray of shape (n_components,)
         As in :class:`LPLDA`. Each batch tests the earlier topics. The topics of a first
         batch without `fit_prior`, or with ``correlation=0``, are not tested.

@@ -273,8 +273,8 @@ class MemoizedReports:
         (first,) = connection.execute("SELECT ids FROM settings").fetchone()
         if first and kind and kind != first:
             raise ValueError(
-                f"the stored reports have ids that are {first}, got {kind}; give each "
-                "document the id of its first report, as the table was read then"
+                f"the stored reports have ids that are {first}, got {kind}; read the "
+                "table as before, to give each document the id of its first report"
             )
 
     def _check(self, connection: sqlite3.Connection) -> Stored:

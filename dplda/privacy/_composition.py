@@ -312,8 +312,8 @@ def compose(
 ) -> Composition | None:
     """The composition near the epsilon of this delta; None if no bound is computed.
 
-    `place` is that of the tilt in `TILTS`, and `logs` are the composition's cumulants
-    there.
+    `place` is the index of the tilt in `TILTS`, and `logs` are the composition's
+    cumulants there.
     """
     place = _useful_place(logs, place)
     tilt = float(TILTS[place])

@@ -48,8 +48,8 @@ MARGIN = 1.0 + 1e-9
 def up(value: Number, relative: Number | float) -> Number:
     """A number above the exact one, of a number >= 0 with this relative error.
 
-    Costs are rounded up, so that no stated guarantee is too small; `down` is for bounds
-    from below alone.
+    Costs are rounded up, so no stated guarantee is too small; `down` is only for bounds
+    from below.
     """
     return value * (1.0 + relative)
 

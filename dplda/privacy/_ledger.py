@@ -49,7 +49,7 @@ _ADVICE = (
 )
 _DELTA_ADVICE = (
     "each vocabulary that is chosen from texts takes a tenth of its delta, and "
-    "together they take all of that of the ledger: lower the delta of the fits, give "
+    "together they use up the delta of the ledger: lower the delta of the fits, give "
     f"public words, or use a ledger with a larger delta; {_NEW}docs/operations.md"
 )
 

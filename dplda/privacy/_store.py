@@ -203,7 +203,7 @@ def _entry(number: int, record: bytes, status: bytes) -> Entry:
         return Entry(id=number, status=status.decode(), **fields)  # type: ignore[arg-type]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"entry {number} of the ledger is none that this version has written "
+            f"entry {number} of the ledger was not written by this version "
             f"({type(error).__name__}); restore the file"
         ) from error
 

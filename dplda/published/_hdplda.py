@@ -53,7 +53,7 @@ class PublishedHDPLDA(PublishedLDA):
     max_iter : int, default=100
         Number of sweeps over the corpus (T).
     doc_topic_prior : float, default=1.0
-        Dirichlet parameter of a document's topics (alpha). The default is that of [1]_.
+        Dirichlet parameter of a document's topics (alpha). The default is from [1]_.
     topic_word_prior, n_jobs, random_state, verbose : optional
         As in :class:`dplda.GibbsLDA`.
 
@@ -96,8 +96,8 @@ class PublishedHDPLDA(PublishedLDA):
 
     _flaw = Flaw(
         hole="later draws read live counts, which a replaced word continues to change; "
-        "noise is added in place, so that changes are released twice; and the changes "
-        "of the last sweep are published without noise",
+        "noise is added in place, so changes are released twice; and the changes of "
+        "the last sweep are published without noise",
         instead="dplda.HDPLDA",
     )
     _parameter_constraints = {

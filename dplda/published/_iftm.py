@@ -125,8 +125,8 @@ class PublishedIFTMParty(PublishedLDA):
         unit="token",
         relation="one token is blanked, its position stays",
         hole="raw words propose and weigh the topics, and the exact counts of words in "
-        "topics are sent; dividing each topic by its sum is no encryption, because the "
-        "smallest entry of a row gives its counts (recover_counts)",
+        "topics are sent; dividing each topic by its sum is not encryption, because "
+        "the smallest entry of a row gives its counts (recover_counts)",
         instead="dplda.federated.IFTMParty",
     )
     _parameter_constraints = {

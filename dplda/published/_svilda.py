@@ -46,7 +46,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
         given. Not a guarantee. ``inf`` adds no noise.
     delta : float, default=1e-4
         The delta of (epsilon, delta)-differential privacy (delta_tot), up to 0.01.
-        Choose it well below 1 / n_docs. The default is that of [1]_.
+        Choose it well below 1 / n_docs. The default is from [1]_.
     batch_size : int, default=10
         Number of documents in a minibatch (S), at most the number of documents.
     max_doc_tokens : int, default=200
@@ -221,8 +221,8 @@ class PublishedPrivateSVILDA(PublishedLDA):
             mechanism = (
                 "Gaussian noise (idealized: rounding to its grid is not counted) on "
                 "the mean of a minibatch's expected statistics, each round; the "
-                f"published epsilon, {self.published_epsilon:g}, is that of a mean "
-                "over all documents"
+                f"published epsilon, {self.published_epsilon:g}, is for a mean over "
+                "all documents"
             )
         return make_guarantee(
             [Repeated(event, int(self.max_iter))],
@@ -234,7 +234,7 @@ class PublishedPrivateSVILDA(PublishedLDA):
             sensitivity=sensitivity,
             noise_scale=scale,
             seeded=seeded,
-            assumptions=("sums and noise are those of real numbers",),
+            assumptions=("sums and noise are real numbers",),
         )
 
 
@@ -280,8 +280,7 @@ def shorten(X: sp.csr_array, max_doc_tokens: int, streams: Streams) -> sp.csr_ar
     cut = X.copy()
     cut.data = np.minimum(cut.data, LARGEST_COUNT)
     for row in np.flatnonzero(cut.sum(axis=1) > max_doc_tokens).tolist():
-        # a stream for each document, so that no document's tokens depend on another's
-        # length
+        # a stream for each document, so no document's tokens depend on another's length
         reader = streams.reader(Purpose.ORDER, 0, row)
         counts = cut.data[cut.indptr[row] : cut.indptr[row + 1]]
         cumulative = np.cumsum(counts)
