@@ -96,8 +96,8 @@ class PublishedIFTMParty(PublishedLDA):
 
     * Lines 11 to 23 also run in the first global iteration, where the paper sends
       random topics.
-    * Line 22, a draw of Phi from the Dirichlet law (7), comes before each sweep, because
-      the sweep needs it.
+    * Line 22, a draw of Phi from the Dirichlet law (7), comes before each sweep,
+      because the sweep needs it.
     * Lines 12 and 13 run as printed: both proposals, and the factors (17) and (20) in
       the acceptances, use the counts at the beginning of the sweep. The hats of (19)
       and (22) are live counts without the token. These steps do not leave the target
