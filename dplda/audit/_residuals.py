@@ -92,8 +92,8 @@ def residual_check(
 
     See Also
     --------
-    audit_epsilon : Runs this check next to an attack. replay : Compares a fit with the
-    fit to one neighbor.
+    audit_epsilon : Runs this check next to an attack.
+    replay : Compares a fit with the fit to one neighbor.
 
     Notes
     -----

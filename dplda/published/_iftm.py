@@ -95,9 +95,10 @@ class PublishedIFTMParty(PublishedLDA):
     This implementation reads [1]_ as follows:
 
     * Lines 11 to 23 also run in the first global iteration, where the paper sends
-    random topics. * Line 22, a draw of Phi from the Dirichlet law (7), comes before
-    each sweep, because the sweep needs it. * Lines 12 and 13 run as printed: both
-    proposals, and the factors (17) and (20) in
+      random topics.
+    * Line 22, a draw of Phi from the Dirichlet law (7), comes before each sweep,
+      because the sweep needs it.
+    * Lines 12 and 13 run as printed: both proposals, and the factors (17) and (20) in
       the acceptances, use the counts at the beginning of the sweep. The hats of (19)
       and (22) are live counts without the token. These steps do not leave the target
       (6) invariant.
@@ -106,7 +107,7 @@ class PublishedIFTMParty(PublishedLDA):
     * (18) and (21) invert the ratio of the proposals. (19) and (22) are correct and are
       used.
     * Beta is added to the sent counts, because a topic without words cannot be
-    normalized.
+      normalized.
 
     Noisy counts are rounded down to steps of 1/1024, and cut at tau + 4.
 

@@ -267,8 +267,8 @@ def iteration_epsilon(
     exponent = (chosen - 1.0) * (float(rdp_epsilon) * chosen / order)
     if ratio == 1.0:
         return float(exponent[-1]) / (order - 1)
-    # The binomial weights sum to one. Each term omits its share of that one, so exp(x)
-    # - 1 replaces exp(x): no cancellation occurs, even at small divergences.
+    # The binomial weights sum to one. Each term omits its share of that one, so it has
+    # exp(x) - 1 instead of exp(x): no cancellation occurs, even at small divergences.
     with np.errstate(divide="ignore"):
         log_growth = exponent + np.log(-np.expm1(-exponent))
     left = order - chosen
