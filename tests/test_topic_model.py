@@ -21,6 +21,7 @@ from dplda.privacy import (
     Gaussian,
     Ledger,
     PrivateDataWarning,
+    epsilon_of,
     split_epsilon,
 )
 from dplda.privacy.mechanisms import Curator
@@ -330,7 +331,7 @@ def test_a_wrong_parameter_of_a_step_is_refused_before_anything_is_spent(wrong):
 def test_a_refit_that_fails_shows_nothing_of_the_model_before(monkeypatch):
     model = small().fit(TEXTS)
 
-    def fails(*args):
+    def fails(*args, **options):
         raise MemoryError
 
     monkeypatch.setattr(SubLDA, "_fit_paid", fails)
@@ -409,7 +410,7 @@ def test_words_are_marked_as_those_of_the_inner_model(fitted):
 
 
 def test_next_month_keeps_the_words_and_adds_its_texts(fitted, tmp_path):
-    """Texts pay for the words and the dearer fit; users, who may return, for both."""
+    """Texts pay for the dearer fit, words included; users, who may return, for both."""
     ledger = Ledger(epsilon=8.0)
     parts = [ledger.part(month, by="month") for month in ("May", "June")]
     first = small(ledger=parts[0], model=SubLDA(max_iter=4)).fit(TEXTS)
@@ -421,7 +422,15 @@ def test_next_month_keeps_the_words_and_adds_its_texts(fitted, tmp_path):
     assert ledger.epsilon_spent <= 8.0
     both.save(tmp_path / "both.dplda")
     assert dplda.load_release(tmp_path / "both.dplda").epsilon_ == both.epsilon_
-    again = small().fit(later, user_ids=range(500), earlier=fitted)
+    sampled = SubLDA(max_iter=2, subsampling_ratio=0.5)
+    for epsilon in (2.0, 9.0):  # whose curves cross those of the first fit
+        third = small(epsilon=epsilon, model=sampled).fit(later, earlier=both)
+        assert third.epsilon_ == pytest.approx(max(epsilon, both.epsilon_), rel=0.01)
+    model = SubLDA(max_iter=4)
+    again = small(model=model).fit(later, user_ids=range(500), earlier=fitted)
+    alone = again.model_.privacy_.events[len(fitted.model_.privacy_.events) :]
+    together = epsilon_of([*fitted.privacy_.events, *alone], 1e-6)
+    assert again.epsilon_ == pytest.approx(together, rel=1e-6)
     assert again.epsilon_ > 1.3 * fitted.epsilon_
 
 

@@ -27,6 +27,7 @@ from dplda.core._private_fit import (
     Promise,
     charge_of,
     exactly_one,
+    guarantee_of_both,
     publish,
     warn_if_seeded,
 )
@@ -45,7 +46,7 @@ from dplda.leaf._calm import interruptible, say_progress
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
-from dplda.privacy import split_epsilon
+from dplda.privacy import Guarantee, split_epsilon
 from dplda.reading._displays import TopicRow, is_tested, list_topics
 from dplda.reading._topic_counts import PaidCounts, groups_of
 from dplda.release._release import release_bytes, save_release
@@ -224,10 +225,10 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         earlier : PrivateTopicModel or None, default=None
             Fitted model of other texts of the same source, such as those of last month.
             Its words are kept, and its noisy counts are added: the result is a model of
-            both. This fit charges the topics alone. A text, which is in one of the two,
-            pays for the words and for the dearer one. A user may return, and pays for
-            both. Charge texts of both fits as disjoint parts of a ledger
-            (`Ledger.part`), and users who may return to one ledger.
+            both. All of `epsilon` is for topics then. A text is in one of the two, and
+            pays for the dearer one. A user may return, and pays for both. Charge texts
+            of both fits as disjoint parts of a ledger (`Ledger.part`), and users who
+            may return to one ledger.
 
         Returns
         -------
@@ -317,7 +318,9 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
     ) -> None:
         """Choose the words, find the topics, and count them if that is asked."""
         words, topics = self._steps(earlier)  # public
+        # they may be those of this estimator, which forgets them
         past = None if earlier is None else earlier.model_  # public
+        paid = None if earlier is None else earlier.privacy_  # public
         topics._checked_earlier(past, protected_unit(user_ids))
         # with privacy, by this fit
         chooses = past is None and isinstance(words, PrivateCountVectorizer)
@@ -359,7 +362,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
                 topics._fit_paid(X, users, charge, earlier=past)  # public
             finally:
                 if hasattr(topics, "components_"):
-                    self._publish(topics)
+                    self._publish(topics, paid)
             if groups is not None:
                 seed = self.random_state
                 if seed is not None:  # larger than those of words and topics
@@ -472,6 +475,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         if self.public_texts is not None:
             only_texts("public_texts", column_of(self.public_texts, "public_texts"))
         for_words, for_topics = self._shares()
+        if earlier is not None:  # whose words are paid for
+            for_topics = self.epsilon
         seeds: tuple[int | None, int | None] = (None, None)
         if self.random_state is not None:  # two seeds, whose noise does not cancel
             seed = 2 * int(check_random_state(self.random_state).randint(2**30))
@@ -618,11 +623,26 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             )
         return None if words is None else sorted(words)
 
-    def _publish(self, model: Any) -> None:
-        """Set the fitted attributes of both steps, with one guarantee."""
+    def _publish(self, model: Any, earlier: Guarantee | None) -> None:
+        """Set the fitted attributes of both steps, with one guarantee.
+
+        `earlier` is that of the fit whose words and counts are in this one.
+        """
         both = combined_guarantee(
             make_pipeline(self.vectorizer_, model), seeds_differ=True
         )
+        if earlier is not None:
+            cost = guarantee_of_both(model._paid.own, earlier)
+            both = dataclasses.replace(
+                both,
+                epsilon=cost.epsilon,
+                events=cost.events,
+                total_variation=cost.total_variation,
+                seeded=cost.seeded,
+                assumptions=tuple(
+                    dict.fromkeys(both.assumptions + earlier.assumptions)
+                ),
+            )
         inputs = dict(both.provenance)
         if isinstance(self._source, str) and "word vectors" in inputs:
             inputs["word vectors"] = SOURCE
