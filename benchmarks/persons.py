@@ -44,7 +44,7 @@ from baselines import SIZES, measured, of_totals
 from corpora import Split, kos
 from sklearn.feature_extraction.text import CountVectorizer
 from topic_signal import confirmed
-from utility import Points, values
+from utility import Points, spread, values
 
 from dplda import GibbsLDA, SubLDA, plan
 from dplda.datasets import load_word_vectors
@@ -212,6 +212,12 @@ def apart(call: Callable) -> Callable:
 
 # ---- tables --------------------------------------------------------------------------
 
+# numbers of persons
+MEASURED = {
+    "definitions": [10_000, 30_000, 100_000],
+    "dictionary": [10_000, 30_000, 100_000],
+    "simulated": [1000, 10_000],
+}
 CLUSTERS = [f"{n} clusters" for n in SIZES]
 TITLES = (
     "corpus",
@@ -263,7 +269,7 @@ class Found:
         }
         return [
             f"{self.n_persons:,} ({one['documents']:,}; {one['words']:.0f})",
-            *(f"{s.mean():.0f} ± {s.std():.0f}" for s in self.shares.values()),
+            *map(spread, self.shares.values()),
             f"{self.free['new_word_gain']:.3f}",
             ", ".join(f"{values(t, 'perplexity').mean():.0f}" for t in tables),
             f"{mean['shown']:.1f}, {mean['confirmed']:.1f}",
@@ -276,8 +282,7 @@ class Found:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpora", nargs="+", default=list(CORPORA), choices=CORPORA)
-    sizes = [1000, 3000, 10_000, 30_000, 100_000]
-    parser.add_argument("--persons", nargs="+", type=int, default=sizes)
+    parser.add_argument("--persons", nargs="+", type=int)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--points", type=Path, help="file of measured points")
     parser.add_argument("--plot", type=Path, help="file for the picture")
@@ -286,7 +291,7 @@ def main() -> None:
     points, curves = Points(options.points), {}
     print(f"| {' | '.join(TITLES)} |\n" + "| --- " * len(TITLES) + "|")
     for name in options.corpora:
-        for n_persons in options.persons:
+        for n_persons in options.persons or MEASURED[name]:
             found = Found(points, CORPORA[name](n_persons), n_persons, options.seeds)
             curves[name, n_persons] = found.shares
             print(f"| {name} | {' | '.join(found.cells())} |", flush=True)
@@ -317,6 +322,8 @@ def picture(curves: dict, path: Path) -> None:
             style = "--" if title in CLUSTERS else "-o"
             axes.plot(list(of_corpus), level, style, color=color, lw=2.2, label=title)
         axes.set_xscale("log")
+        axes.set_xticks(list(of_corpus), [f"{n:,}" for n in of_corpus])
+        axes.minorticks_off()
         axes.axhline(0, color="gray", linestyle=":", linewidth=1.5)
         axes.set_title(name, loc="left", fontsize=12)
         axes.set_xlabel("persons", fontsize=11)
@@ -324,7 +331,7 @@ def picture(curves: dict, path: Path) -> None:
     panels[0].yaxis.set_major_formatter(lambda share, _: f"{share:.0f}%")
     panels[0].set_ylabel("knowledge of new words,\n100%: GibbsLDA", fontsize=11)
     panels[0].set_ylim(bottom=-20, top=105)
-    panels[-1].legend(frameon=False, fontsize=11, loc="lower right")
+    panels[-1].legend(frameon=False, fontsize=11, loc="upper left")
     figure.savefig(path, dpi=110)
 
 

@@ -84,7 +84,7 @@ def main() -> None:
         added.set_defaults(call=call)
         return added
 
-    added = command("main", against_epsilon, 3, [1.0, 2.0, 4.0, 8.0])
+    added = command("main", against_epsilon, 3, [1.0, 2.0, 4.0])
     added.add_argument("--public", nargs="*", type=int, default=[300])
     added.add_argument("--plot", type=Path, help="file for the picture")
     added = command("N50", n50, 3, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
@@ -92,7 +92,7 @@ def main() -> None:
         "--public", type=int, default=300, help="0: without public texts"
     )
     added.add_argument("--vectors", default="", choices=["", "embedded"])
-    command("pays", pays, 3, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
+    command("pays", pays, 3, [0.5, 1.0, 2.0, 4.0])
     added = command(
         "groups", groups, 5, [0.5, 1.0, 2.0, 4.0, 8.0, np.inf], ["bbc", "docstrings"]
     )
@@ -105,7 +105,7 @@ def main() -> None:
     added = command("words", single_words, 3, [1.0, 4.0], ["nips"])
     added.add_argument("--words", nargs="+", default=WORDS)
     labelled = ["bbc", "docstrings", "glosses"]
-    command("classify", classify, 3, [1.0, 2.0, 4.0, 8.0, np.inf], labelled)
+    command("classify", classify, 3, [1.0, 2.0, 4.0], labelled)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     options.call(load(options.corpora), Points(options.points), options)
@@ -282,9 +282,7 @@ def against_epsilon(splits: list[Split], points: Points, options) -> None:
             title = ""
     print_measures(found, points, options)
     if options.plot:
-        left = new_words(found, points, options)
-        right = accuracies(splits, points, options)
-        picture(left, right, options.epsilons, options.plot)
+        picture(found, points, options)
 
 
 def rows_of(split: Split, points: Points, options, fits) -> dict:
@@ -362,121 +360,118 @@ def cell(gap: Gap, perplexities) -> str:
 
 # The picture
 
-# name, color and style of what is drawn of the first table
-DRAWN = {
-    "vectors and 300 public texts": ("private topics, 300 public texts", "#009e73"),
-    "with word vectors": ("private topics, word vectors", "#0072b2"),
-    "private texts alone": ("private topics alone", "#000000"),
-    "60 clusters": ("60 public clusters of words,\nprivate word totals", "#d55e00"),
-    PUBLIC: ("300 public texts alone", "#999999"),
+GENERAL = ("BBC", "glosses")  # news and definitions: English of everybody
+# titles, colors and styles of what is drawn
+STYLES = {
+    "vectors and 300 public texts": (
+        "private topics, 300 public texts",
+        "#009e73",
+        "o-",
+    ),
+    "with word vectors": ("private topics, word vectors", "#0072b2", "o-"),
+    "private texts alone": ("private topics alone", "#000000", "o-"),
+    PUBLIC: ("300 public texts alone", "#999999", "--"),
+    "60 clusters": (
+        "60 public clusters, private totals; right: mean word vectors",
+        "#d55e00",
+        "--",
+    ),
+    "k-means": ("private k-means of mean vectors", "#cc79a7", "--"),
 }
-FEATURES = {
-    "mean vectors": ("mean word vectors\n(no private data)", "#d55e00"),
-    "k-means": ("private k-means of these", "#cc79a7"),
-    "embedded": ("private topics, word vectors", "#0072b2"),
-    "": ("private topics alone", "#000000"),
+FEATURES = {  # by the kind of `accuracy`
+    "with word vectors": "embedded",
+    "private texts alone": "",
+    "60 clusters": "mean vectors",
+    "k-means": "k-means",
 }
 
 
-def new_words(found: dict, points: Points, options) -> dict[str, dict[float, float]]:
-    """What the tables of the picture say of new words, mean of the corpora."""
-    shares: dict[str, dict[float, list]] = {}
+def new_words(found: dict, points: Points, options) -> dict[str, list[float]]:
+    """What is drawn of what tables say of new words, mean of the corpora."""
+    shares: dict[str, list] = {}
     for split, rows in found.items():
         reference = Gap(split, points, options.seeds).reference()
-        for (epsilon, name), each in rows.items():
-            share = values(each, "new_word_gain").mean() / reference
-            places, title = ([epsilon], name) if epsilon else (options.epsilons, PUBLIC)
-            for at in places:
-                shares.setdefault(title, {}).setdefault(at, []).append(share)
+        for name in STYLES:
+            given = [rows.get((epsilon, name)) for epsilon in options.epsilons]
+            if name == PUBLIC:
+                alone = rows.get((0.0, "vectors and 300 public texts"))
+                given = [alone] * len(options.epsilons)
+            if None not in given:
+                means = [values(each, "new_word_gain").mean() for each in given]
+                shares.setdefault(name, []).append(np.array(means) / reference)
+    return {name: np.mean(each, axis=0).tolist() for name, each in shares.items()}
+
+
+def accuracies(splits, points: Points, options) -> dict[str, list[float]]:
+    """Of a classifier on features, mean of the corpora that have labels."""
+    labelled = [split for split in splits if split.y_train is not None]
+
+    def mean(kind: str, epsilon: float) -> float:
+        each = [scores(s, points, kind, epsilon, options.seeds) for s in labelled]
+        return float(np.mean([np.mean(one) for one in each]))
+
     return {
-        name: {epsilon: float(np.mean(each)) for epsilon, each in shares[name].items()}
-        for name in DRAWN
-        if name in shares
+        name: [mean(kind, epsilon) for epsilon in options.epsilons]
+        for name, kind in FEATURES.items()
     }
 
 
-def accuracies(splits, points: Points, options) -> dict[str, dict[float, float]]:
-    """Of a classifier on features, mean of the corpora that have labels."""
-    labelled = [split for split in splits if split.y_train is not None]
-    found = {}
-    for kind in FEATURES:
-        found[kind] = {}
-        for epsilon in options.epsilons:
-            each = [
-                np.mean(scores(split, points, kind, epsilon, options.seeds))
-                for split in labelled
-            ]
-            found[kind][epsilon] = float(np.mean(each))
-    return found
-
-
-def picture(left: dict, right: dict, epsilons: list[float], path: Path) -> None:
-    """Knowledge of new words, and accuracy as features, against epsilon."""
+def picture(found: dict, points: Points, options) -> None:
+    """Knowledge of new words of two kinds of corpora, and accuracy as features."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-    figure = Figure(figsize=(11, 4.6), layout="constrained", facecolor="white")
-    panels = figure.subplots(1, 2)
-    draw(panels[0], left, DRAWN, epsilons)
-    panels[0].set_title(
-        "To read: what topics say of words that are\nnew to a text (100%: topics "
-        "without privacy)",
-        loc="left",
-        fontsize=11,
-    )
-    panels[0].axhline(0, color="gray", linestyle=":", linewidth=1.5)
-    panels[0].text(
-        epsilons[-1], 0.012, "word totals alone", color="dimgray", ha="right"
-    )
-    draw(panels[1], right, FEATURES, epsilons)
-    panels[1].set_title(
-        "As features: accuracy of a classifier of\nheld-out texts",
-        loc="left",
-        fontsize=11,
-    )
-    figure.savefig(path, dpi=110)
-
-
-def draw(axes, curves: dict, named: dict, epsilons: list[float]) -> None:
-    """Lines against epsilon, each with its name at the right."""
-    ends = {name: curve[epsilons[-1]] for name, curve in curves.items()}
-    every = [share for curve in curves.values() for share in curve.values()]
-    places = apart(ends, 0.09 * (max(every) - min(every)))
-    for name, curve in curves.items():
-        title, color = named[name]
-        is_baseline = not title.startswith("private topics")
-        axes.plot(
-            epsilons,
-            [curve[epsilon] for epsilon in epsilons],
-            marker="" if is_baseline else "o",
-            linestyle="--" if is_baseline else "-",
-            color=color,
-            lw=2.2,
+    kinds = {
+        "To read, general English\n(news, definitions)": True,
+        "To read, a language of its own\n(weblog, papers, docstrings)": False,
+    }
+    curves = {
+        title: new_words(
+            {s: rows for s, rows in found.items() if (s.name in GENERAL) == is_general},
+            points,
+            options,
         )
-        axes.annotate(
-            title,
-            (epsilons[-1], places[name]),
-            xytext=(8, 0),
-            color=color,
-            textcoords="offset points",
-            va="center",
-            fontsize=10.5,
-            annotation_clip=False,
-        )
-    axes.set_xscale("log")
-    axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons], fontsize=11)
-    axes.minorticks_off()
-    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    axes.set_xlabel("epsilon of a text (smaller: more private)", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def apart(levels: dict[str, float], least: float) -> dict[str, float]:
-    """Places of labels near their levels, moved apart where two would touch."""
-    places: dict[str, float] = {}
-    for name in sorted(levels, key=lambda name: levels[name]):
-        places[name] = max([levels[name], *(at + least for at in places.values())])
-    moved = np.mean(list(places.values())) - np.mean(list(levels.values()))
-    return {name: at - moved for name, at in places.items()}
+        for title, is_general in kinds.items()
+    }
+    curves["As features\n(news, docstrings, definitions)"] = accuracies(
+        found, points, options
+    )
+    figure = Figure(figsize=(11, 5.4), layout="constrained", facecolor="white")
+    panels = figure.subplots(1, 3)
+    for axes, (title, of_panel) in zip(panels, curves.items(), strict=True):
+        for name, levels in of_panel.items():
+            label, color, style = STYLES[name]
+            axes.plot(options.epsilons, levels, style, color=color, lw=2.4, label=label)
+        axes.set_title(title, loc="left", fontsize=12)
+        axes.set_xscale("log")
+        axes.set_xticks(options.epsilons, [f"{e:g}" for e in options.epsilons])
+        axes.minorticks_off()
+        axes.tick_params(labelsize=12)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set_xlabel("epsilon of a text", fontsize=12)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[:2]:
+        axes.set_ylim(-0.22, 1.05)
+        axes.axhline(0, color="gray", linestyle=":", linewidth=1.5)
+        axes.axhline(1, color="gray", linestyle=":", linewidth=1.5)
+        axes.text(options.epsilons[0], 0.025, "word totals", color="dimgray")
+        axes.text(options.epsilons[0], 0.93, "topics without privacy", color="dimgray")
+    panels[0].set_ylabel("said of words that are\nnew to a text", fontsize=12)
+    panels[2].set_ylabel("accuracy of a classifier", fontsize=12)
+    panels[2].yaxis.set_major_locator(MultipleLocator(0.05))
+    entries = {}
+    for axes in panels:
+        lines, labels = axes.get_legend_handles_labels()
+        entries |= dict(zip(labels, lines, strict=True))
+    figure.legend(
+        entries.values(),
+        entries,
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=11.5,
+    )
+    figure.savefig(options.plot, dpi=100)
 
 
 def exact_totals(splits: list[Split], points: Points, options) -> None:
@@ -794,21 +789,21 @@ def uneven(split: Split, seed: int):
 
 def classify(splits: list[Split], points: Points, options) -> None:
     """Accuracy of a logistic regression on topic weights, next to other features."""
-    titles = "topics alone", "topics with vectors", "private k-means of mean vectors"
+    titles = ("corpus", "words", "mean vectors", "epsilon", "topics alone")
+    titles += ("topics with vectors", "private k-means of mean vectors")
+    print(f"| {' | '.join(titles)} |\n" + "| --- " * len(titles) + "|")
     for split in splits:
         kinds = "words", "mean vectors"
         free = [scores(split, points, kind, np.inf, 1)[0] for kind in kinds]
-        print(
-            f"\n{split}; {split.test.shape[0]} held out\n\nwithout private data: words "
-            f"{free[0]:.3f}, mean vectors {free[1]:.3f}\n\n| epsilon | "
-            f"{' | '.join(titles)} |\n" + "| --- " * 4 + "|"
-        )
+        n_classes = len(np.unique(split.y_train))
+        first = [f"{split.name}, {n_classes} classes", *(f"{x:.3f}" for x in free)]
         for epsilon in options.epsilons:
-            cells = []
+            cells = [*first, f"{epsilon:g}"]
             for kind in ("", "embedded", "k-means"):
                 each = scores(split, points, kind, epsilon, options.seeds)
-                cells.append(f"{np.mean(each):.3f} ± {np.std(each):.3f}")
-            print(f"| {epsilon:g} | {' | '.join(cells)} |", flush=True)
+                cells.append(spread(each, 3))
+            print(f"| {' | '.join(cells)} |", flush=True)
+            first = ["", "", ""]
 
 
 def scores(split: Split, points: Points, kind: str, epsilon: float, seeds: int):
@@ -825,7 +820,7 @@ def accuracy(split: Split, kind: str, epsilon: float, seed: int) -> float:
     """Of features: words, mean vectors, private k-means of these, or topic weights."""
     parts = split.train, split.test
     if kind == "words":
-        return of_features(split, *map(np.log1p, parts))
+        return of_features(split, *map(np.log1p, parts), C=1.0)
     if kind in ("mean vectors", "k-means"):
         means = [mean_vectors(X, split.words) for X in parts]
         if kind == "k-means":
@@ -835,15 +830,14 @@ def accuracy(split: Split, kind: str, epsilon: float, seed: int) -> float:
     return of_features(split, *map(model.fit(split.train).transform, parts))
 
 
-def of_features(split: Split, train, test) -> float:
-    classifier = LogisticRegression(C=100, max_iter=2000).fit(train, split.y_train)
+def of_features(split: Split, train, test, C: float = 100.0) -> float:
+    classifier = LogisticRegression(C=C, max_iter=2000).fit(train, split.y_train)
     return float(classifier.score(test, split.y_test))
 
 
-def spread(values) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.0f}"
-    return f"{np.mean(values):.0f} ± {np.std(values):.0f}"
+def spread(values, digits: int = 0) -> str:
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values):.{digits}f}"
 
 
 if __name__ == "__main__":

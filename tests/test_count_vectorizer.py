@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from traceback import format_exception
 
 import numpy as np
 import pytest
@@ -148,8 +149,11 @@ def test_vocabulary_and_model_share_a_ledger():
             "token_pattern must be a regular expression .* got '\\('",
         ),
         ({"stop_words": "german"}, "stop list: german"),
+        ({"candidates": [], "discover": False}, "must hold a word"),
+        ({"candidates": ["Heart!"], "discover": False}, "must hold a word"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:1 of 1 candidates cannot occur")
 def test_wrong_parameters_are_refused_before_anything_is_charged(parameters, message):
     with pytest.warns(UserWarning, match="2 of 3 candidates .* 'Apple'"):
         PrivateCountVectorizer(epsilon=1.0, candidates=["Apple", "x", "date"]).fit(
@@ -196,6 +200,22 @@ def test_what_is_no_text_is_refused_alike_by_fit_and_transform(documents, messag
         with pytest.raises(ValueError, match=message) as caught:
             read(documents)
         assert SECRET not in str(caught.value)
+
+
+def codes_of(text):
+    """Words by a table of a caller, whose error quotes the word."""
+    return [{"apple": "a", "pear": "b"}[word] for word in text.split()]
+
+
+def test_errors_of_an_analyzer_quote_no_text():
+    texts = ["apple pear"] * 50
+    vectorizer = PrivateCountVectorizer(
+        epsilon=50.0, candidates=None, analyzer=codes_of
+    ).fit(texts)
+    for read in (vectorizer.transform, vectorizer.fit):
+        with pytest.raises(ValueError, match="could not be split") as caught:
+            read([*texts, SECRET])
+        assert "diagnosis" not in "".join(format_exception(caught.value))
 
 
 def unread(texts):

@@ -8,6 +8,7 @@ from datetime import date
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -30,6 +31,7 @@ from dplda.privacy import (
     BudgetError,
     Gaussian,
     Ledger,
+    PrivacyLeakWarning,
     PrivateDataWarning,
     SeededNoiseWarning,
     epsilon_of,
@@ -252,6 +254,16 @@ def test_one_charge_covers_all_groupings(model, X, data):
     assert_allclose(crossed.noise_scale, event.noise_multiplier, rtol=1e-9)
 
 
+def test_counts_whose_epsilon_promises_next_to_nothing_say_so(model, X, data):
+    with pytest.warns(PrivacyLeakWarning, match="epsilon=30 promises next to nothing"):
+        count(model, X, data, epsilon=30.0)
+    texts, _, wards, _ = notes(100)
+    given = {"by": {"ward": wards}, "levels": {"ward": [*TOPICS]}}
+    fit = PrivateTopicModel(2, epsilon=4.0, vocabulary=WORDS, model=SubLDA(max_iter=2))
+    with pytest.warns(PrivacyLeakWarning, match="epsilon=30 promises next to nothing"):
+        fit.fit_and_count(texts, counts_epsilon=30.0, **given)
+
+
 WRONG = {
     "no dict": ({"by": ["a"] * N_DOCS}, TypeError, "by must be a dict of groupings"),
     "no levels": ({"levels": None}, ValueError, "from public knowledge"),
@@ -311,6 +323,67 @@ def test_what_is_wrong_costs_nothing(wrong, model, X, data):
             ledger=ledger,
         )
     assert ledger.entries() == []
+
+
+VALUES = {
+    "nobody": None,
+    "not a number": math.nan,
+    "a float": 2.5,
+    "a truth value": True,
+    "a text": "2",
+    "a large integer": 2**53 + 1,
+    "a larger one": 2**63,
+    "a date": np.datetime64("2026-01-01"),
+    "bytes": b"1",
+}
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.PrivateDataWarning")
+@pytest.mark.parametrize("column", [list, np.array, pd.Series, pd.Categorical])
+@pytest.mark.parametrize("value", VALUES)
+def test_the_group_of_a_document_is_its_own_whatever_the_others_are(
+    value, column, model, X
+):
+    """One document with a group of its own moves no other, or all are refused."""
+    others = [1, 2**53] * (N_DOCS // 2 - 1) + [1]
+    given = {"levels": {"n": [1, 2, 2**53]}, "epsilon": 1.0}
+    sums = []
+    for last in (VALUES[value], 3):
+        ledger = Ledger(epsilon=2.0)
+        call = {"by": {"n": column([*others, last])}, "ledger": ledger, **given}
+        try:
+            sums.append(fit_watched(lambda X, c=call: count(model, X, c, **c), X)[1])
+        except ValueError as error:
+            assert "must hold texts or integers, got values of type" in str(error)
+            assert "9007199254740992" not in str(error)
+            assert ledger.epsilon_spent == 0
+    assert sums  # without the value, they are counted
+    if len(sums) == 2:
+        (one,), (other,) = (each.steps for each in sums)
+        moved = sum(int(x) ** 2 for x in one.value - other.value)
+        assert moved <= one.mechanism.radius**2 < sum(one.value.tolist()) ** 2
+
+
+def test_integers_with_a_missing_group_are_counted_as_pandas_keeps_them(model, X):
+    column = pd.Series([1, 2, None] * 66 + [1, 2])
+    given = {"levels": {"n": [1, "2"]}, "epsilon": math.inf}
+    with pytest.raises(ValueError, match=r"type float: .*astype\('Int64'\)"):
+        private_topic_counts(model, X, by={"n": column}, **given)
+    table = private_topic_counts(model, X, by={"n": column.astype("Int64")}, **given)
+    filled = np.arange(N_DOCS) % 11 > 0
+    expected = [filled[column == n].sum() for n in (1, 2)]
+    assert_allclose(table.counts["n"].sum(axis=1), expected)
+
+
+def test_groups_that_look_the_same_are_one_group(model, X):
+    """NFC and NFD, blanks, and characters without a width."""
+    forms = ["Malm\u00f6 Syd", "Malmo\u0308  Syd", "\u200bMalm\u00f6 Syd "]
+    column = (forms * N_DOCS)[:N_DOCS]
+    given = {"by": {"city": column}, "epsilon": math.inf}
+    table = private_topic_counts(model, X, levels={"city": forms[1:2]}, **given)
+    assert table.counts["city"].sum() == (np.arange(N_DOCS) % 11 > 0).sum()
+    with pytest.raises(ValueError, match="more than once"):
+        private_topic_counts(model, X, levels={"city": forms}, **given)
 
 
 # ---- the released table --------------------------------------------------------------
@@ -538,6 +611,19 @@ def test_a_fit_and_its_counts_are_one_charge():
             levels={"ward": [*TOPICS]},
             counts_epsilon=1.0,
         )
+
+
+def test_seeded_counts_of_a_model_without_privacy_are_marked_as_seeded():
+    texts, _, wards, _ = notes(100)
+    given = {"by": {"ward": wards}, "levels": {"ward": [*TOPICS]}}
+    ledger = Ledger(epsilon=math.inf)
+    options = {"vocabulary": WORDS, "model": SubLDA(max_iter=2), "ledger": ledger}
+    model = PrivateTopicModel(2, epsilon=math.inf, random_state=0, **options)
+    with pytest.warns(SeededNoiseWarning):
+        table = model.fit_and_count(texts, counts_epsilon=1.0, **given)
+    assert table.privacy_.seeded
+    assert table.privacy_.epsilon <= 1.0
+    assert [entry.seeded for entry in ledger.entries()] == [True]
 
 
 @pytest.mark.filterwarnings("ignore::dplda.privacy.LowSignalWarning")

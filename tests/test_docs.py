@@ -3,30 +3,25 @@
 The code is that of README, guides and sharp edges.
 """
 
-import builtins
 import io
 import logging
 import os
 import re
+import subprocess
+import sys
 import warnings
 from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
-from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupShuffleSplit
-from sklearn.pipeline import make_pipeline
 
 import dplda
 from dplda.datasets import (
-    load_public_vocabulary,
     load_wordnet_glosses,
-    make_topic_corpus,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -112,6 +107,7 @@ GUIDES = [
     "release",
     "federated",
     "operations",
+    "accounting",
     "migration",
     "index",
 ]
@@ -128,87 +124,36 @@ def runs_here(code):
     )
 
 
-@pytest.fixture
-def reader(tmp_path, monkeypatch):
-    """What a reader has before a page begins: texts, counts, ids, files of these."""
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_code_of_a_guide_runs_from_top_to_bottom(
+    guide, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     for logger in (logging.getLogger(), logging.getLogger("dplda")):
         monkeypatch.setattr(logger, "handlers", [])
         monkeypatch.setattr(logger, "level", logger.level)
-    glosses = load_wordnet_glosses()
-    texts, labels = glosses.data, glosses.target
-    vectorizer = CountVectorizer(vocabulary=load_public_vocabulary(2000))
-    words = vectorizer.get_feature_names_out()
-    X, X_public = (
-        vectorizer.transform(texts[:1500]),
-        vectorizer.transform(texts[1500:2100]),
-    )
-    ids = np.array([f"p{n % 700}" for n in range(1500)])
-    counts = make_topic_corpus(600, 30, 3, random_state=0).data
-    dplda.datasets.write_shards(counts, "corpus/", rows_per_shard=100)
-    Path("words.txt").write_text("\n".join(words), "utf-8")
-    Path("tickets.txt").write_text("\n".join(texts[:1500]), "utf-8")
-    first, second = (dplda.SubLDA(5, epsilon=8.0, max_iter=10).fit(X) for _ in range(2))
-    dplda.save_release(first, "topics.dplda", vocabulary=words)
-    yield {
-        "__name__": "page",
-        "np": np,
-        "os": os,
-        "dplda": dplda,
-        "texts": texts[:1500],
-        "private_texts": texts[:1500],
-        "labels": labels[1500:2100],
-        "classes": labels[:1500],
-        "public_texts": texts[1500:2100],
-        "tokens": [text.split() for text in texts[:600]],
-        "X": X,
-        "X_public": X_public,
-        "X_north": X[:500],
-        "X_south": X[500:900],
-        "X_west": X[900:],
-        "words": words,
-        "vectorizer": vectorizer,
-        "ids": ids,
-        "patients": ids,
-        "user_ids": ids,
-        "WARDS": glosses.target_names,
-        "wards_of_texts": [glosses.target_names[t] for t in glosses.target[:1500]],
-        "MONTHS": ["2026-01", "2026-02"],
-        "months_of_texts": ["2026-01", "2026-02"] * 750,
-        "tickets_before": texts[1500:2100],
-        "WEEKS": ["2026-W01", "2026-W02"],
-        "tickets": {"2026-W01": texts[:700], "2026-W02": texts[700:1500]},
-        "owners": [["ann", "bob"]] * 1500,
-        "batches": [("mon", X[:700]), ("tue", X[700:])],
-        "model": first,
-        "first": first,
-        "second": second,
-        "make_pipeline": make_pipeline,
-        "LogisticRegression": LogisticRegression,
-        "GroupShuffleSplit": GroupShuffleSplit,
-        "SubLDA": dplda.SubLDA,
-        "CountVectorizer": CountVectorizer,
-        "noisy_score": dplda.metrics.noisy_score,
-        "PrivateCountVectorizer": dplda.PrivateCountVectorizer,
-    }
-    plt.close("all")
+    names = {"__name__": guide}
+    for code in blocks(DOCS / f"{guide}.md"):
+        if not code.startswith("# before") and runs_here(code):
+            exec(compile(code, guide, "exec"), names)
     logging.captureWarnings(False)
 
 
+PATH = sorted(page.stem for page in DOCS.glob("path_*.md"))
+
+
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("guide", GUIDES)
-def test_the_code_of_a_guide_runs(guide, reader, monkeypatch):
-    monkeypatch.setattr(builtins, "print", lambda *_: None)
-    for code in blocks(DOCS / f"{guide}.md"):
-        if code.startswith("# before"):  # of another library
-            continue
-        if "write_shards(blocks" in code:  # of the reader, which the shards stand for
-            code = re.sub(r"^write_shards\(.*$", "", code, flags=re.MULTILINE)
-        if runs_here(code):
-            exec(compile(code, guide, "exec"), reader)
-            if "ledger" in reader:
-                assert reader["ledger"].epsilon_spent <= reader["ledger"].epsilon
+def test_each_block_of_the_path_runs_in_a_new_interpreter(tmp_path):
+    """In the order of the pages, in one folder: pasted as it stands."""
+    assert len(PATH) == 5
+    for page in PATH:
+        for code in blocks(DOCS / f"{page}.md"):
+            command = [sys.executable, "-W", "error::SyntaxWarning", "-c", code]
+            ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+            assert ran.returncode == 0, f"{page}\n{code}\n{ran.stderr}"
+    assert {"topics.dplda", "topics.html", "february.dplda"} <= {*os.listdir(tmp_path)}
 
 
 README = ROOT / "README.md"

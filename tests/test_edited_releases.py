@@ -120,6 +120,7 @@ def test_columns_of_several_words_go_with_one_of_them(released):
     assert pairs.without(["keller"]).vocabulary_.tolist() == ["the heart", "heart"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_command_adds_stop_words_to_those_of_the_language(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

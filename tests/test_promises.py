@@ -152,10 +152,11 @@ def named(call):
 STORY = """
 import json, math, sys, warnings
 import numpy as np
-from dplda import HDPLDA, PrivateTopicModel, SubLDA
+from dplda import HDPLDA, PrivateTopicModel, SubLDA, private_topic_counts
 from dplda.audit import replay
 from dplda.datasets import make_topic_corpus
 from dplda.federated import IFTMMaster, IFTMParty, fit_together, run_rounds
+from dplda.metrics import noisy_score
 from dplda.privacy import Ledger
 
 X = make_topic_corpus(137, 40, 4, doc_length=50, random_state=0).data
@@ -174,6 +175,14 @@ def fit(name, ledger=None):
     model = MODELS[name].set_params(ledger=ledger)
     return model.fit(TEXTS if name == "given" else X)
 
+def count(ledger=None):
+    model = SubLDA(2, epsilon=math.inf, max_iter=2).fit(X)
+    return private_topic_counts(model, X, epsilon=1.0, ledger=ledger)
+
+def score(ledger=None):
+    model = SubLDA(2, epsilon=math.inf, max_iter=2).fit(X)
+    return noisy_score(model, X, epsilon=1.0, ledger=ledger)
+
 def iftm():
     parties = {n: (IFTMParty(2, token_epsilon=6.0), part) for n, part in PARTS.items()}
     run_rounds(IFTMMaster([f"word{i}" for i in range(40)]), parties, n_rounds=2)
@@ -183,7 +192,7 @@ for line in json.loads(sys.argv[1]):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         exec(line)
-    counts.append(sum("another private fit" in str(each.message) for each in said))
+    counts.append(sum("another private release" in str(each.message) for each in said))
 print(json.dumps(counts))
 """
 STORIES = {
@@ -199,6 +208,14 @@ STORIES = {
     },
     "two ledgers": {"fit('SubLDA', Ledger())": 0, "fit('SubLDA', Ledger()) ": 1},
     "without noise": {"fit('exact')": 0, "fit('exact') ": 0, "fit('SubLDA')": 0},
+    "counts": {
+        "one = Ledger(epsilon=1e6)": 0,
+        "fit('SubLDA', one)": 0,
+        "count(one)": 0,
+        "score(one)": 0,
+        "count()": 1,
+    },
+    "a score": {"fit('SubLDA')": 0, "score()": 1},
     "partial_fit": {
         "fit('steps')": 0,
         "MODELS['steps'].partial_fit(X)": 0,

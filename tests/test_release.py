@@ -275,6 +275,7 @@ def test_any_reader_of_safetensors_finds_the_table_and_the_checksum(model, path,
     assert list(tables) == [
         name,
         "components_std",
+        "n_units",
         "row_noise",
         "topic_evidence",
         "weak_topics",
@@ -702,3 +703,26 @@ def test_a_file_takes_the_texts_that_its_model_takes(path):
         found = load_release(path).transform(given)
         np.testing.assert_array_equal(found, model.transform(given))
         np.testing.assert_array_equal(found, model.transform(texts))
+
+
+@pytest.mark.filterwarnings("ignore::dplda.privacy.SeededNoiseWarning")
+def test_a_release_has_the_noisy_number_of_units(tmp_path):
+    """Of documents, of users, and of two fits; none of them is exact."""
+    X = make_topic_corpus(1000, 30, 3, random_state=0).data
+    users = np.arange(1000) // 4
+    model = SubLDA(3, epsilon=8.0, max_iter=2, random_state=0).fit(X)
+    expected = [
+        (model, 1000),
+        (clone(model).fit(X, user_ids=users), 250),
+        (clone(model).fit(X[:400], earlier=model), 1400),
+    ]
+    for fitted, n in expected:
+        number, std = fitted.n_units_
+        assert 0 < std < 60
+        assert 0 < abs(number - n) < 5 * std
+        path = tmp_path / f"{n}.dplda"
+        save_release(fitted, path)
+        np.testing.assert_array_equal(load_release(path).n_units_, fitted.n_units_)
+        assert "were read" in load_release(path)._repr_mimebundle_()["text/html"]
+    exact = SubLDA(3, epsilon=np.inf, max_iter=2, random_state=0).fit(X)
+    assert exact.n_units_.tolist() == [1000, 0]

@@ -137,6 +137,7 @@ def test_a_page_is_made_of_what_the_file_holds(released, X):
         "counted_as_",
         "estimator_name_",
         "n_iter_",
+        "n_units_",
         "names_",
         "parameters_",
         "privacy_",
@@ -277,6 +278,12 @@ def test_a_page_says_what_is_wrong_with_a_model(released, X, tmp_path):
     text = said(report(load_release(tmp_path / "baseline")))
     assert "There is no privacy guarantee" in text
     assert "does not test its topics" in text
+    sparse = copy.copy(released)
+    sparse.components_ = np.where(released.components_ > 50, released.components_, 0)
+    sparse.components_[:, -1] = 0  # a word of no topic
+    sparse.components_[3, 45] = 1
+    facts = data_of(report(sparse))
+    assert min(p for topic in facts["topics"] for p in topic["p"]) > 0
     one = copy.copy(released)
     for name in ("components_", "topic_evidence_", "weak_topics_"):
         setattr(one, name, getattr(released, name)[:1])
@@ -436,6 +443,7 @@ def test_an_accessibility_checker_finds_nothing(released, X, tmp_path):
     browse(page, tmp_path, look)
 
 
+@pytest.mark.slow
 @in_chromium
 def test_the_keyboard_reaches_the_words_of_a_topic(released, tmp_path):
     async def look(opened):
@@ -460,6 +468,7 @@ def test_the_keyboard_reaches_the_words_of_a_topic(released, tmp_path):
     assert told == []
 
 
+@pytest.mark.slow
 @in_chromium
 def test_hostile_words_run_nothing_in_a_browser(
     hostile, released, X, tmp_path, monkeypatch

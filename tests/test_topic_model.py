@@ -318,14 +318,40 @@ def test_a_later_fit_of_the_topic_model_alone_is_charged_like_any_other(tmp_path
         {"model": SubLDA(prior_components=np.ones((3, 7)))},
         {"vocabulary": WORDS, "model": SubLDA(prior_components=np.ones((3, 7)))},
         {"n_components": 2**40},
+        {"n_components": 2**16, "vocabulary": [f"word{i}" for i in range(20_000)]},
+        {"word_vectors": np.eye(8)},
+        {"word_vectors": {"heart": [math.nan, 1.0]}},
+        {"word_vectors": {"heart": {}}},
+        {"word_vectors": {"?": [1.0, 2.0]}},
+        {"vocabulary": None, "word_vectors": [[1.0, 2.0]]},
+        {"vocabulary": WORDS, "word_vectors": np.eye(5)},
+        {"vocabulary": WORDS, "word_vectors": {"tree": [math.inf, 1.0]}},
+        {"vocabulary": WORDS, "word_vectors": {"?": [1.0, 2.0]}},
+        {"vocabulary": WORDS, "public_texts": ["none of them"] * 3},
     ],
-    ids=str,
+    ids=lambda wrong: str(wrong)[:60],
 )
 def test_a_wrong_parameter_of_a_step_is_refused_before_anything_is_spent(wrong):
     ledger = dplda.privacy.Ledger()
     with pytest.raises((ValueError, TypeError)):
         small(ledger=ledger, **wrong).fit(TEXTS)
     assert ledger.epsilon_spent == 0.0
+
+
+def test_what_fails_before_the_words_are_chosen_costs_nothing(monkeypatch):
+    def damaged():
+        raise OSError("the table is damaged")
+
+    monkeypatch.setattr("dplda.datasets._word_vectors._embedded", damaged)
+    ledger = dplda.privacy.Ledger()
+    with pytest.raises(OSError, match="damaged"):
+        small(ledger=ledger).fit(TEXTS)
+    assert ledger.epsilon_spent == 0.0
+
+
+def test_the_owner_hears_of_given_words_that_cover_little():
+    with pytest.warns(PrivateDataWarning, match="not for release"):
+        small(vocabulary=WORDS).fit(TEXTS)
 
 
 def test_a_refit_that_fails_shows_nothing_of_the_model_before(monkeypatch):

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from shared_cases import fit_few
+from shared_cases import fit_few, meanings
 from sklearn.base import clone
 
 from dplda import PrivateSVILDA, SubLDA, load_release, save_release
@@ -158,16 +158,44 @@ def test_without_a_shown_topic_a_fit_is_its_word_totals(repeats):
 def test_without_a_shown_topic_a_fit_with_vectors_is_their_clusters(repeats):
     X, vectors = repeats
     model = SubLDA(3, epsilon=8.0, max_iter=10, random_state=0, word_vectors=vectors)
-    with pytest.warns(LowSignalWarning, match="public clusters of words"):
+    with pytest.warns(LowSignalWarning, match="3 of 3 are not shown: public clusters"):
         model.fit(X)
+    assert "topics: 3 of 3 are not shown: public clusters" in str(model.privacy_)
     assert model.weak_topics_.all()
-    assert "topics: none is shown: public clusters" in str(model.privacy_)
     of_words = model.components_.argmax(axis=0).reshape(3, 20)
     assert (of_words == of_words[:, :1]).all()
     assert len(set(of_words[:, 0])) == 3
-    frequencies = X.sum(axis=0) / X.sum()
     totals = model.components_.sum(axis=0)
-    np.testing.assert_allclose(totals / totals.sum(), frequencies, atol=0.01)
+    np.testing.assert_allclose(
+        totals / totals.sum(), X.sum(axis=0) / X.sum(), atol=0.01
+    )
+
+
+def test_vectors_that_shown_topics_contradict_make_no_clusters():
+    made = make_topic_corpus(1100, 600, 8, doc_length=50, random_state=3)
+    wrong = np.random.default_rng(0).permutation(meanings(made))
+    options = {"epsilon": 1.0, "max_iter": 30, "random_state": 0}
+    model = SubLDA(10, **options, word_vectors=wrong).fit(made.data)
+    assert 0 < np.count_nonzero(model.weak_topics_) < 10
+    assert "clusters" not in str(model.privacy_)
+
+
+def test_clusters_take_the_place_of_the_topics_that_are_not_shown():
+    made = make_topic_corpus(1100, 200, 5, doc_length=50, random_state=3)
+    vectors = meanings(made)
+    options = {"epsilon": 1.0, "max_iter": 30, "random_state": 0}
+    model = SubLDA(12, **options, word_vectors=vectors).fit(made.data)
+    weak = model.weak_topics_
+    n_weak = np.count_nonzero(weak)
+    assert 0 < n_weak < 12
+    assert f"{n_weak} of 12 are not shown: public clusters" in str(model.privacy_)
+    p = model.components_[weak] / model.components_[weak].sum(axis=0)
+    known = vectors.any(axis=1)
+    unit = vectors[known] / np.linalg.norm(vectors[known], axis=1, keepdims=True)
+    # words of one meaning are in one cluster, whatever the documents say
+    same = np.triu(unit @ unit.T > 0.98, 1)
+    agree = p.argmax(axis=0)[known][:, None] == p.argmax(axis=0)[known]
+    assert agree[same].mean() > 0.8
 
 
 @pytest.mark.parametrize("with_vectors", [False, True])
@@ -179,7 +207,6 @@ def test_topics_that_are_shown_or_that_nobody_tested_stay(with_vectors, repeats)
     untested = SubLDA(3, max_iter=7, **options).fit(repeats[0])
     assert not shown.weak_topics_.all()
     for model in (shown, untested):
-        assert "topics: none" not in str(model.privacy_)
         shares = model.components_ / model.components_.sum(axis=0)
         assert np.ptp(shares, axis=1).min() > 0.05
         assert shares.max() > 0.5

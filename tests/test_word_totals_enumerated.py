@@ -16,7 +16,7 @@ from dplda.document._contributions import (
     release_word_totals,
 )
 from dplda.document._document_budget import COUNTS, TOTALS, document_budget
-from dplda.document._noisy_table import finish, in_place_of_topics
+from dplda.document._noisy_table import finish, with_clusters
 from dplda.document._rules import Rules
 from dplda.document._word_totals import WordTotals
 from dplda.metrics import held_out_perplexity
@@ -210,7 +210,8 @@ def test_what_is_in_the_place_of_topics_reads_releases_alone(vectors):
     options = {"epsilon": 8.0, "max_iter": 10, "random_state": 0}
     model = SubLDA(3, word_vectors=vectors, **options).fit(X)
     released = pickle.loads(pickle.dumps(model._released))
-    table, _ = in_place_of_topics(released)
+    table, _, line = with_clusters(released, None)
+    assert ("topics", line) in model.privacy_.provenance
     found = finish(released, model.topic_word_prior)
     np.testing.assert_array_equal(found["components_"], model.components_)
     np.testing.assert_allclose(found["components_"], table.T + 0.01)

@@ -158,6 +158,13 @@ def test_a_model_of_english_texts_takes_the_table_and_says_so():
         texts
     )
     assert "declaration" in dict(given.privacy_.provenance)["word vectors"]
-    for nothing in ({"?": [1.0, 0.5]}, {"used": {}}):  # the words are paid for by then
-        with pytest.warns(UserWarning, match="topics are found without word_vectors"):
-            PrivateTopicModel(3, **options, word_vectors=nothing).fit(texts)
+
+
+def test_vectors_of_a_word_outside_of_the_list_are_left_out_if_they_are_wrong():
+    """The words are paid for by then."""
+    texts = ["xyzzy heart", "xyzzy bone"] * 300
+    vectors = {"heart": [1.0, 0.5], "xyzzy": [math.nan, 1.0]}
+    model = PrivateTopicModel(2, epsilon=8.0, max_features=60, word_vectors=vectors)
+    with pytest.warns(UserWarning, match="topics are found without word_vectors"):
+        model.fit(texts)
+    assert "word vectors" not in dict(model.privacy_.provenance)

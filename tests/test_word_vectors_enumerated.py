@@ -32,7 +32,7 @@ def test_what_is_expected_of_words_does_not_repeat_the_noise_of_their_rows():
         public = PublicWords.of(random.normal(size=(N_WORDS, 80)), None)
         noise, totals = np.full(N_WORDS, 5.0), np.full(N_WORDS, 100.0)
         noisy = totals[:, None] / K + random.normal(0, 5, (N_WORDS, K))
-        expected, _ = public.expect(noisy, noise, totals, np.full(K, 1 / K), last=True)
+        expected, *_ = public.expect(noisy, noise, totals, np.full(K, 1 / K), last=True)
         repeated.append(np.corrcoef(expected.ravel(), noisy.ravel())[0, 1])
     assert np.mean(repeated) < 0.02
 
@@ -90,6 +90,6 @@ def test_what_is_expected_of_a_word_does_not_depend_on_its_own_row(vectors):
     other = left_out(public.vectors.directions, rows, np.ones(N_WORDS), 1.0)
     np.testing.assert_allclose(other[7], one[7], rtol=1e-6)
     assert not np.allclose(other[8], one[8])
-    expected, _ = public.expect(noisy, noise, totals, np.full(K, 1 / K))
+    expected, *_ = public.expect(noisy, noise, totals, np.full(K, 1 / K))
     np.testing.assert_allclose(expected.sum(axis=1), 1)
     assert expected.min() > 0

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 # loads a name at its first use: options and --help need nothing of it
 from dplda.cli._federation_coordinator import add_up
 from dplda.cli._federation_party import fit_together
-from dplda.cli._federation_plan import show_plan, write_plan
+from dplda.cli._federation_plan import ROUNDS, show_plan, write_plan
 from dplda.cli._options import AddParser, add_texts, command_group
-
-if TYPE_CHECKING:
-    pass
 
 
 def add_commands(add_parser: AddParser) -> None:
@@ -105,7 +101,10 @@ def add_commands(add_parser: AddParser) -> None:
         help="take the vectors of English words that dplda holds",
     )
     plan.add_argument(
-        "--max-iter", type=int, help="number of rounds; default: that of the model"
+        "--max-iter",
+        type=int,
+        help=f"number of rounds; default: {ROUNDS} of SubLDA without samples, else "
+        "that of the model",
     )
     plan.add_argument(
         "--subsampling-ratio",

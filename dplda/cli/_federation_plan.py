@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from dplda.federated._plan import Plan
 
+# of a plan, which parties wait for; 80: docs/federated.md
+ROUNDS = 40
+
 
 def write_plan(options: argparse.Namespace) -> None:
     """Write a plan, and print what the parties compare by telephone."""
@@ -44,6 +47,8 @@ def write_plan(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None:
             parameters[name] = value
+    if options.model == "SubLDA" and options.subsampling_ratio in (None, 1):
+        parameters.setdefault("max_iter", ROUNDS)
     parties = {path.stem: certificate_text(path) for path in options.parties}
     if len(parties) < len(options.parties):
         raise ValueError("two of --parties have one name, as which the files are named")

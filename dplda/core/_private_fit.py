@@ -536,10 +536,14 @@ def publish(estimator: BaseEstimator, guarantee: Guarantee, **attributes: Any) -
 
 
 def noise_of_sum(epsilon: float, delta: float) -> Any:
-    """The noise of one sum that costs `epsilon` at `delta`, both checked."""
+    """The noise of one sum that costs `epsilon` at `delta`, both checked.
+
+    An `epsilon` above 20 warns.
+    """
     check_delta(delta, SMALLEST_DELTA)
     if epsilon != math.inf:
         check_number("epsilon", epsilon, 0.0, 1e9, closed="right")
+        warn_if_nominal(epsilon)
     return gaussian_noise(epsilon, None, delta)
 
 
@@ -568,6 +572,8 @@ def release_sum(
     mechanism = noise_of_sum(epsilon, delta)  # public
     streams = Streams.from_random_state(random_state)  # secret
     warn_if_seeded(name, streams.seeded and not mechanism.exact)
+    if not mechanism.exact:
+        tell_of_other_budgets(name, ledger)
     with Charge(
         [(step, mechanism.event)],
         label=name,

@@ -134,7 +134,7 @@ def _each(documents: Iterable[Any], function: Callable[[Any], Any]) -> Iterator[
     for document in documents:
         try:
             result = function(document)
-        except (AttributeError, TypeError, ValueError):  # which may quote the text
+        except Exception:  # of a caller's analyzer, too: it may quote the text
             raise ValueError(
                 f"a document of type {type(document).__name__} could not be split into "
                 "words; pass texts (str), '' for a missing text, and check the "

@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,8 @@ SOURCE = (
     "GloVe 6B, 50 numbers a word, of the 30,000 most frequent English words, part of "
     "dplda"
 )
+
+LARGEST = 1e30  # of a number; float32 holds it
 
 
 class VectorsByWord(Protocol):
@@ -62,7 +64,8 @@ def load_word_vectors(
     TypeError
         If `vocabulary` or `source` is of another type.
     ValueError
-        If the source has none of the words, or vectors of several lengths.
+        If the source has none of the words, or vectors of several lengths, or numbers
+        that are not finite.
     OSError
         If the file of the package is damaged.
 
@@ -114,13 +117,19 @@ def _embedded_vectors(words: list[str]) -> np.ndarray:
     return vectors
 
 
-def _vectors_in(source: VectorsByWord, words: list[str]) -> np.ndarray:
+def check_source(name: str, source: Any) -> None:
+    """Refuse what has no vectors by word, such as a table without its words."""
     is_mapping = hasattr(source, "__getitem__") and hasattr(source, "__contains__")
-    if not is_mapping or isinstance(source, (str, bytes, list, tuple)):
+    if not is_mapping or isinstance(source, (str, bytes, list, tuple, np.ndarray)):
         raise TypeError(
-            "source must be a mapping of words to vectors, gensim's KeyedVectors or "
-            f"None, got {type(source).__name__}"
+            f"{name} must be a mapping of words to vectors, gensim's KeyedVectors or "
+            f"None, got {type(source).__name__}; a table needs its words: "
+            "dict(zip(words, table))"
         )
+
+
+def _vectors_in(source: VectorsByWord, words: list[str]) -> np.ndarray:
+    check_source("source", source)
     found = {word: np.asarray(source[word], float) for word in words if word in source}
     shapes = {vector.shape for vector in found.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
@@ -128,6 +137,12 @@ def _vectors_in(source: VectorsByWord, words: list[str]) -> np.ndarray:
             "all vectors of source must have one dimension and length, got "
             f"{sorted(shapes)}"
         )
+    for word, vector in found.items():
+        if not np.abs(vector).max(initial=0.0) <= LARGEST:
+            raise ValueError(
+                "all vectors of source must hold finite numbers of at most "
+                f"{LARGEST:g}, and that of {word!r} does not; leave such words out"
+            )
     zeros = np.zeros(shapes.pop() if shapes else 1)
     return np.array([found.get(word, zeros) for word in words])
 

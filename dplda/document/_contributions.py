@@ -537,7 +537,11 @@ def release_first_totals(
     # of which is at most share**2, or half of it.
     noisy = curator.release(value, mechanism, label=TOTALS, round=0)  # public
     counted, more = 0.0, math.inf  # under so much noise nothing is counted
+    n_units, n_units_std = math.nan, math.nan
     if each:
+        of_unit = each * most
+        n_units = int(noisy[0 if most == 1 else -1]) / of_unit
+        n_units_std = mechanism.scale / of_unit
         docs, units = max(int(noisy[0]), 0), max(int(noisy[-1]), 0)
         error = mechanism.scale
         counted, more = (
@@ -553,6 +557,8 @@ def release_first_totals(
         counted,
         more - counted,
         rules.doc_length(max(float(values.sum()), 0.0) / max(counted, 1.0)),
+        n_units,
+        n_units_std,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -69,7 +69,6 @@ from dplda.document._noisy_table import (
     claim_of,
     continued_table,
     finish,
-    in_place_of_topics,
     learn,
     learn_test,
     learn_totals,
@@ -180,6 +179,10 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     prior_trust_ : float or None
         How far the topics of `prior_components` are believed, from 0 to 1: as the
         releases say. None without them.
+    n_units_ : ndarray of shape (2,)
+        Number of documents, or of users, as the noise lets it be seen, and the standard
+        deviation of this noise; NaN if noise hides it. With `earlier`, that of both
+        fits together.
     row_noise_ : ndarray of shape (n_features_in_,) or None
         Sum over topics of the noise of each word in the average of the rounds. With the
         noise of one curator the variance is 1; without noise None. See
@@ -394,16 +397,25 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
             public = self._checked_inputs(documents.n_words, job, past)  # public
             self._learn(documents, job, charge, start or job.streams, public, past)
 
-    def _refuse_before(self, n_words: int | None) -> None:
-        """Refuse what `_fit_paid` would; `n_words` if the words are given."""
+    def _refuse_before(self, n_words: int, *, is_chosen: bool) -> None:
+        """Refuse what `_fit_paid` would, of words that are given, or of at most so many
+        that will be chosen.
+        """
         self._validate_params()
-        if n_words is not None:
+        self._check_size(self._plan(), n_words)
+        if not is_chosen:
             public_tables(self, n_words)
         elif self.prior_components is not None:
             raise ValueError(
                 "prior_components has a column for each word, and the words are not "
                 "chosen yet: give public_texts, or a list of words as vocabulary"
             )
+
+    def _check_size(self, plan: Sequence[Step], n_words: int) -> None:
+        """Refuse a plan whose noise takes more random words than a charge counts."""
+        # of the totals, the number of documents and that of words are released, too
+        n_counts = n_words * int(self.n_components)
+        check_words(plan, {TOTALS: n_words + 2, COUNTS: n_counts})
 
     def _job(
         self,
@@ -482,8 +494,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
                 f"earlier was fitted to {len(past._released.weight)} words, and X has "
                 f"{n_words}; use one vocabulary for both"
             )
-        n_components = int(self.n_components)
-        check_words(job.plan, {TOTALS: n_words + 2, COUNTS: n_words * n_components})
+        self._check_size(job.plan, n_words)
         if self.expected_n_docs is not None and not job.budget.exact:
             warn_of_size(
                 job.budget.noise, self.expected_n_docs, self.n_components, self.delta
@@ -668,10 +679,9 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
         )
         own = self._guarantee(steps, job, charge)
         own = cut_short(own, table.n_rounds, job.n_done + job.n_rounds)
-        better = in_place_of_topics(table)
-        if better is not None:
-            provenance = (*own.provenance, ("topics", better[1]))
-            own = replace(own, provenance=provenance)
+        if result["_instead"] is not None:
+            line = "topics", result["_instead"]
+            own = replace(own, provenance=(*own.provenance, line))
         earlier = job.paid.earlier
         publish(
             self,
@@ -715,8 +725,7 @@ class DocumentLDA(PrivateEstimator, BaseLDA):
     def _warn_of_result(self, max_iter: int) -> None:
         """Tell the caller of a model that says little."""
         if self.n_iter_ >= max_iter:
-            better = in_place_of_topics(self._released)
-            warn_if_weak(self, None if better is None else better[1])
+            warn_if_weak(self, self._instead)
         if self.prior_trust_ is not None and self.prior_trust_ < HARDLY:
             warn_user(
                 f"the releases of {type(self).__name__} do not agree with the topics "

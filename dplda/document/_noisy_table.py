@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -40,10 +40,10 @@ CLEAR = 7.0
 RENEWED = 4
 
 
-# What a fit returns if no topic is shown, for the card.
+# What is in the place of topics, for the card.
 BY_CLUSTERS = (
-    "none is shown: public clusters of words with the private word totals are in their "
-    "place"
+    "{} of {} are not shown: public clusters of words, with the rest of the private "
+    "word totals, are in their place"
 )
 BY_TOTALS = (
     "none is shown, though half were expected: the private word totals are in the "
@@ -327,29 +327,36 @@ def claim_of(last: NoisyTable, n_jobs: int | None) -> Claim:
     return Claim.of(table, last.weight)
 
 
-def in_place_of_topics(last: NoisyTable) -> tuple[np.ndarray, str] | None:
-    """What is better than the topics, (n_words, n_components), and its line; or None.
+def with_clusters(
+    last: NoisyTable, n_jobs: int | None
+) -> tuple[np.ndarray, CellPrior | None, str | None]:
+    """The table that a fit publishes, its prior, and what is in the place of topics.
 
-    With vectors, clusters of words know as much as topics of which none is shown, and
-    more of words that a document lacks. Otherwise the estimate is near to the word
-    totals where noise hides the topics. Where noise would not hide them, topics that
-    documents do not confirm are worse than these totals.
+    Public clusters of words say more than topics that are not shown, unless the topics
+    that are shown contradict the vectors: such clusters, with what the shown topics
+    leave of the word totals, are in the place of those. Without vectors the estimate is
+    near to the word totals where noise hides the topics. Where noise would not hide
+    them, topics that documents do not confirm are worse than these totals.
     """
-    n_components = last.table.shape[1]
-    if last.tested is None or n_components == 1 or not last.variance:
-        return None
-    if shown(last.tested.z).any():
-        return None
-    totals = last.totals
-    if last.public is None:
-        noise = math.sqrt(last.variance) / NORM
-        if not half_are_shown(noise, last.released.n_docs, n_components):
-            return None
-        return np.tile(totals[:, None] / n_components, n_components), BY_TOTALS
-    vectors = last.public.vectors
-    if vectors is None or last.public.topics is not None:
-        return None
-    return totals[:, None] * vectors.clusters(n_components), BY_CLUSTERS
+    table, prior = concluded(last, n_jobs)
+    n_components = table.shape[1]
+    if prior is None or last.tested is None or n_components == 1:
+        return table, prior, None
+    weak = ~shown(last.tested.z)
+    n_weak = int(np.count_nonzero(weak))
+    vectors = None if last.public is None else last.public.vectors
+    has_topics = last.public is not None and last.public.topics is not None
+    if n_weak == 0 or has_topics:
+        return table, prior, None
+    if vectors is not None and (weak.all() or not prior.contradicts_vectors):
+        rest = np.maximum(last.totals - table[:, ~weak].sum(axis=1), 0.0)
+        table[:, weak] = rest[:, None] * vectors.clusters(n_weak)
+        return table, prior, BY_CLUSTERS.format(n_weak, n_components)
+    noise = math.sqrt(last.variance) / NORM
+    if weak.all() and half_are_shown(noise, last.released.n_docs, n_components):
+        table[:] = last.totals[:, None] / n_components
+        return table, prior, BY_TOTALS
+    return table, prior, None
 
 
 def finish(
@@ -357,19 +364,18 @@ def finish(
     topic_word_prior: float,
     *,
     n_jobs: int | None = None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Fitted attributes: final table, its noise and signal, evidence of topics."""
-    table, prior = concluded(last, n_jobs)
-    better = in_place_of_topics(last)
-    if better is not None:
-        table, _ = better
+    table, prior, instead = with_clusters(last, n_jobs)
     _, scale = last.sums()
     n_components = table.shape[1]
     noise = math.sqrt(last.variance)
     # of `row_noise`, by one curator
     of_one = math.sqrt(n_components * NOISE_VARIANCE) * noise
+    counted = last.released
     if last.earlier is not None:
         noise = math.hypot(noise, last.earlier.noise)
+        counted = counted.and_documents(last.earlier.totals)
     # The mean of a word's row is noise alone, and does not enter the average.
     std = scale * np.sqrt(1 - 1 / n_components)
     signal = float((last.totals * last.weight).mean()) / n_components
@@ -385,4 +391,6 @@ def finish(
         "signal_to_noise_": signal / noise if noise else math.inf,
         "row_noise_": row_noise,
         "prior_trust_": trust,
+        "n_units_": np.array([counted.n_units, counted.n_units_std]),
+        "_instead": instead,
     }

@@ -30,9 +30,10 @@ from dplda.privacy import Gaussian, LowSignalWarning, calibrate, split_epsilon
 # documents, VECTORS times as many with word vectors, and n_docs close the share 1 -
 # (half / n_docs)**DECAY / 2.
 HALF, WORDS, DECAY, VECTORS = 23.5, 0.667, 0.560, 0.59
-# With vectors, private topics say more than public clusters of words from PAYS times
-# these documents on (benchmarks/utility.py pays).
-PAYS = 1.0
+# With vectors, private topics say more than 60 public clusters of words from PAYS times
+# these documents on: 1.0 on news, 1.7 on definitions, and sooner where texts have a
+# language of their own (benchmarks/utility.py pays).
+PAYS = 1.3
 # Standard error of that share on a corpus that was not used, where the share is above
 # zero, without and with vectors. These gain much on general English, and little on
 # technical texts.
@@ -54,7 +55,7 @@ LARGEST = 10**12  # documents, words or topics: more is a mistake
 FEWEST_DOCS = 1000
 INSTEAD = (  # without and with vectors
     "word totals alone are expected to say as much",
-    "public clusters of words with private totals are expected to say as much",
+    "of general English, public clusters of words with private totals say as much",
 )
 COUNTS_SHARE = 0.2  # of counts by group, in a budget of a fit and counts
 NORMAL = -ndtri(0.025)  # half of a 95% interval, over the standard deviation
@@ -89,7 +90,8 @@ class Plan:
         Number of documents from which topics are expected to add something: to clusters
         of public word vectors with private word totals, with `word_vectors`, else to
         word totals alone. Below it, these cost less and say as much of words that are
-        new to a text.
+        new to a text. With vectors it is for general English. Where texts have a
+        language of their own, clusters say little, and topics add to them sooner.
     topics_shown : float
         Number of the `n_components` topics that are expected to be shown, which is not
         to be `weak_topics_`. The standard error is 0.15 `n_components`.

@@ -23,9 +23,8 @@ SHARED = 0.5
 SMOOTHING = 2.0
 # share of the words without which a table knows no word frequencies
 LEAST_COVERED = 0.25
-# A word belongs to clusters as exp(SHARP cosine) says. 6: new words of BBC, glosses and
-# KOS gain +0.00, +0.01, -0.03 nats, of docstrings and NIPS -0.05
-# (benchmarks/lengths.py).
+# A word belongs to clusters as exp(SHARP cosine) says. 6: new words gain +0.00 nats on
+# BBC, +0.01 on glosses, -0.03 on KOS, -0.05 on docstrings and NIPS.
 SHARP = 4.0
 HELD = 10  # one word in so many is held out; 5: -0.6 / -1.3
 # slope of their rows, from which all words believe what is said; 0.5: -3 / 0
@@ -210,19 +209,20 @@ class PublicWords:
         totals: np.ndarray,
         shares: np.ndarray,
         last: bool = False,
-    ) -> tuple[np.ndarray, float]:
+    ) -> tuple[np.ndarray, float, bool]:
         """The share of each topic expected of each word, (n_words, n_components).
 
         That of the topic, `shares` (n_components,), and what public topics and vectors
         add to it, as far as they are trusted. `noisy` is the released table, and
         `noise_scale` (n_words,) the noise of its cells. Of the words that are held out,
         that of the topic alone is expected before the `last` table. Also returns how
-        far the public topics are trusted, from 0 to 1.
+        far the public topics are trusted, from 0 to 1, and whether the released rows
+        contradict the vectors: one standard error more would not be a slope of `REAL`.
         """
         rows, precision, own = standard(noisy, noise_scale, totals, shares)
         held = self.held
         found = np.zeros_like(rows)
-        trust = 1.0
+        trust, contradicted = 1.0, False
         if self.topics is not None:
             public = self.topics.contrasts(totals)
             trust = trust_in(public[held], rows[held], precision[held], 1.0)
@@ -236,13 +236,15 @@ class PublicWords:
                 1 / (SHARED * own),
             )
             found += trust_in(others[held], rows[held], precision[held], 0.5) * others
+            slope, square = slope_on(others[held], rows[held], precision[held])
+            contradicted = slope + max(square, 1e-12) ** -0.5 < REAL
         if not last:
             found[held] = 0
         if self.topics is not None and self.seeds is not None:
             # they belong to their topics, however few these are
             found[self.seeds] = self.topics.shares[self.seeds] - shares
         found = np.maximum(found + shares, 0.0)
-        return found / found.sum(axis=1, keepdims=True), trust
+        return found / found.sum(axis=1, keepdims=True), trust, contradicted
 
 
 def trust_in(

@@ -60,6 +60,7 @@ class CellPrior:
     # have it
     expected: np.ndarray
     trust: float = 1.0  # in public topics, from 0 to 1
+    contradicts_vectors: bool = False
 
     @classmethod
     def learned(
@@ -88,12 +89,12 @@ class CellPrior:
             sizes = np.maximum(sizes, 1e-12)  # noise may take all of a topic
             shares = sizes / sizes.sum()  # of each topic of all tokens
             expected = shares[None]
-            trust = 1.0
+            trust, contradicted = 1.0, False
             if public is not None and len(shares) > 1:
-                expected, trust = public.expect(
+                expected, trust, contradicted = public.expect(
                     values, noise_scale, totals, shares, last
                 )
-            prior = cls(factors, pad(expected), trust)
+            prior = cls(factors, pad(expected), trust, contradicted)
         else:
             prior = before
         counts = np.zeros(nodes()[0].shape[1:], np.int64)

@@ -6,6 +6,7 @@ post-processing and has no privacy cost.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +35,9 @@ class WordTotals:
     n_docs: float = 0.0
     n_docs_error: float = 0.0
     doc_length: float = 1.0  # number of different words in a document, about
+    # noisy number of protected units, and the standard deviation of its noise
+    n_units: float = math.nan
+    n_units_std: float = math.nan
 
     @property
     def has_noise(self) -> bool:
@@ -79,6 +83,8 @@ class WordTotals:
             self.n_docs + other.n_docs,
             self.n_docs_error + other.n_docs_error,
             self.doc_length,
+            self.n_units + other.n_units,
+            math.hypot(self.n_units_std, other.n_units_std),
         )
 
     def smooth(self, expected: np.ndarray | None = None) -> np.ndarray:

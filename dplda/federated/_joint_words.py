@@ -8,6 +8,7 @@ several parties as any other.
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from dplda.datasets import load_word_vectors
 from dplda.document._document_lda import DocumentLDA
 from dplda.federated._secure_sum import SecureSum
 from dplda.leaf._calm import interruptible
-from dplda.leaf._users import charged_unit
-from dplda.text._count_vectorizer import PrivateCountVectorizer, counts_of
+from dplda.leaf._users import charged_unit, protected_unit
+from dplda.text._count_vectorizer import PrivateCountVectorizer, columns_of
 from dplda.text._counted import Counted
 
 
@@ -39,9 +40,10 @@ def fit_words_and_topics(
     charged for both. Vectors of English words are those that dplda holds.
     """
     steps = [*words._plan(sums.shares), *topics._plan(sums.shares)]  # public
-    vectors = None
+    choice = words._choice(protected_unit(user_ids), sums)  # public
     if english_vectors:
-        vectors = load_word_vectors(words._checked_candidates())  # public
+        vectors = load_word_vectors(choice.candidates)  # public
+        choice = replace(choice, vectors=vectors)
     splitter = Splitter(words._rule())  # public
     texts = each_text("texts", texts)
     with (
@@ -55,15 +57,16 @@ def fit_words_and_topics(
         ) as charge,
         closing(Counted(texts, splitter, user_ids)) as counted,  # private
     ):
+        totals = words._count(counted, choice)  # private
         start = sums.begin()  # public
         charge.begin()
-        words._fit_paid(counted, charge, sums, vectors)  # public
+        words._choose(totals, choice, charge)  # public
         if sums.keep is not None:
             sums.keep()
         with interruptible():
-            counts = counts_of(words, counted)  # private
-            if vectors is not None:
-                place = {word: i for i, word in enumerate(words._checked_candidates())}
+            counts = columns_of(counted, words.vocabulary_)  # private
+            if english_vectors:
+                place = {word: i for i, word in enumerate(choice.candidates)}
                 chosen = np.array([place[word] for word in words.vocabulary_])
                 topics.set_params(word_vectors=vectors[chosen])
         topics._fit_paid(counts, user_ids, charge, sums, start)  # public

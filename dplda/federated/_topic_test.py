@@ -39,11 +39,13 @@ def evidence_of_reports(tokens: Tokens, components: np.ndarray) -> np.ndarray:
     variance = frequency + tokens.flip * (1 - tokens.flip) / (1 - 2 * tokens.flip) ** 2
     claims = ((shares - frequency) / variance).T
     first = first_half(tokens.n_words, 0)
-    # lengths of a half add nothing: a claim is orthogonal to the word frequencies
+    # Lengths of a half add nothing: a claim is orthogonal to the word counts of these
+    # documents. Those of the table have a bias where words are lost in the noise.
+    scores = tokens.word_scores()
     common = frequency / variance
     said = []
     for half in (first, ~first):
-        along = frequency[half] @ claims[half] / (frequency[half] @ common[half])
+        along = scores[half] @ claims[half] / (scores[half] @ common[half])
         claim = (claims - np.outer(common, along)) * half[:, None]
         said.append(tokens.counts_times(claim))
     met = (said[0] * said[1])[has_words] / lengths[has_words, None]

@@ -59,7 +59,7 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
     """
     if user_ids is None:
         return None
-    ids = _as_objects(user_ids)
+    ids = as_objects(user_ids, "user_ids")
     if ids.ndim != 1:
         raise ValueError(
             "user_ids must be one-dimensional, with one id for each row of X, got "
@@ -104,17 +104,12 @@ def canonical_id(given: object, name: str = "user_ids") -> str:
     blanks, and none around it. The integer 7 and the text "7" are one id, because
     tables are read with either. Errors name the parameter, and quote no id.
     """
-    if isinstance(given, (bool, np.bool_)) or not isinstance(given, (str, Integral)):
+    if not is_label(given):
         raise TypeError(
             f"{name} must be texts or integers, got {type(given).__name__}; convert "
             "them so that each user or document has one id"
         )
-    text = str(given)
-    if not text.isascii():
-        composed = unicodedata.normalize("NFC", text)
-        kept = [c for c in composed if unicodedata.category(c) != "Cf"]
-        text = unicodedata.normalize("NFC", "".join(kept))
-    text = " ".join(text.split())
+    text = visible_text(given)  # type: ignore[arg-type]
     if not text:
         raise ValueError(
             f"{name} must not be empty texts, as which tables are read that lack an "
@@ -123,15 +118,34 @@ def canonical_id(given: object, name: str = "user_ids") -> str:
     return text
 
 
-def _as_objects(user_ids: ArrayLike) -> np.ndarray:
-    """An array of the ids themselves; masked ids become None."""
-    if isinstance(user_ids, np.ma.MaskedArray):
-        ids = user_ids.data.astype(object)
-        ids[np.ma.getmaskarray(user_ids)] = None
-        return ids
+def visible_text(given: str | Integral) -> str:
+    """What can be seen of a text or an integer: two that look the same are equal."""
+    text = str(given)
+    if not text.isascii():
+        composed = unicodedata.normalize("NFC", text)
+        kept = [c for c in composed if unicodedata.category(c) != "Cf"]
+        text = unicodedata.normalize("NFC", "".join(kept))
+    return " ".join(text.split())
+
+
+def is_label(value: object) -> bool:
+    """Whether a value of a column has a text of its own, whatever the others are.
+
+    Floats have none: a missing value makes them of a whole column of integers.
+    """
+    is_truth = isinstance(value, (bool, np.bool_))
+    return isinstance(value, (str, Integral)) and not is_truth
+
+
+def as_objects(column: ArrayLike, name: str) -> np.ndarray:
+    """An array of the values themselves; masked ones become None."""
+    if isinstance(column, np.ma.MaskedArray):
+        values = column.data.astype(object)
+        values[np.ma.getmaskarray(column)] = None
+        return values
     try:
-        return np.asarray(user_ids, dtype=object)
-    except (ValueError, TypeError):  # its message may quote an id
+        return np.asarray(column, dtype=object)
+    except Exception:  # its message may quote a value
         raise ValueError(
-            "user_ids must be an array or a list of integers or strings"
+            f"{name} must be an array or a list of integers or strings"
         ) from None

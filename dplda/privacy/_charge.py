@@ -257,7 +257,7 @@ def _total_of(ledger: Ledger) -> str:
 def tell_of_other_budgets(
     name: str, ledger: Ledger | str | PathLike[str] | None
 ) -> None:
-    """Warn once in a process whose fits are charged to several budgets.
+    """Warn once in a process whose releases are charged to several budgets.
 
     Data are not compared: folds and samples of the same documents differ, and add up.
     """
@@ -266,10 +266,10 @@ def tell_of_other_budgets(
     _budgets.add(object() if ledger is None else as_ledger(ledger).id)
     if len(_budgets) > 1:
         warn_user(
-            f"{name} is fitted after another private fit in this process, and charged "
-            "to another budget: if both read the same documents, or some of them, the "
-            "epsilon_ of neither is their total. Pass one ledger= to all fits that "
-            "read private documents, which adds them up. Documents that are public, or "
-            "different in each fit, need nothing",
+            f"{name} comes after another private release in this process, and is "
+            "charged to another budget: if both read the same documents, or some of "
+            "them, the epsilon of neither is their total. Pass one ledger= to all "
+            "that read private documents, which adds them up. Documents that are "
+            "public, or different in each release, need nothing",
             PrivacyLeakWarning,
         )

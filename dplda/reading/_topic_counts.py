@@ -33,7 +33,13 @@ from dplda.core._private_fit import (
 from dplda.core._texts import check_model, texts_in
 from dplda.leaf._checks import check_integer
 from dplda.leaf._messages import warn_user
-from dplda.leaf._users import number_users, protected_unit
+from dplda.leaf._users import (
+    as_objects,
+    is_label,
+    number_users,
+    protected_unit,
+    visible_text,
+)
 from dplda.privacy import (
     Guarantee,
     Ledger,
@@ -46,6 +52,7 @@ from dplda.release._topic_counts import TopicCounts, digest_of
 
 MOST_CELLS = 50_000  # of all tables together: more is a mistake, or noise
 ALL = ""  # the one group of a count without groups
+MISSING = {"None", "nan", "NaN", "NaT", "<NA>"}  # how values that are missing print
 
 
 @dataclass(frozen=True)
@@ -96,13 +103,13 @@ class Groups:
         """
         weights = fold_in(
             counted, model.components_, model.doc_topic_prior_, model.n_jobs
-        )
+        )  # private
         n_docs, n_topics = weights.shape
         if not self.soft:
             largest = weights.argmax(axis=1)
             weights = np.zeros(weights.shape)
             weights[np.arange(n_docs), largest] = 1.0
-        counts = np.diff(counted.indptr) > 0
+        counts = np.diff(counted.indptr) > 0  # private
         for place in places.values():
             counts &= place >= 0
         users = np.arange(n_docs) if users is None else users
@@ -110,7 +117,7 @@ class Groups:
         tables = []
         for by, place in zip(self.levels, places.values()):
             group = np.where(counts, place, 0).astype(np.int64)
-            share = _shares(users, group, counts, self.most.get(by))
+            share = _shares(users, group, counts, self.most.get(by))  # private
             cells = group[:, None] * n_topics + np.arange(n_topics)
             of_docs = sp.csr_array(
                 (
@@ -120,7 +127,9 @@ class Groups:
                 ),
                 shape=(n_docs, len(self.levels[by]) * n_topics),
             )
-            # row after row: the sum of a user reads no other user
+            # Row after row: the sum of a user reads no other user. Its part of a table
+            # has entries of 0 or more with the sum 1, or `most` of these in cells of
+            # their own: its squares add up to 1, or `most`, at most.
             own = sp.csr_array(
                 (np.ones(n_docs), (users, np.arange(n_docs))), shape=(n_units, n_docs)
             )
@@ -230,7 +239,9 @@ def private_topic_counts(
         ``inf`` counts without noise and without privacy.
     by : dict of str to array-like of shape (n_docs,), default=None
         The group of each document, for each grouping: ``{"ward": wards, "month":
-        months}``. Groups are compared as texts.
+        months}``. Groups are texts or integers, and are compared as texts, by what can
+        be seen of them. A missing one is in no group. Floats are refused, as a missing
+        group makes them of a column of integers.
     levels : dict of str to sequence of str, default=None
         All groups of each grouping, which must be public. They are never read from the
         data: that a group has a document would not be protected. A document with
@@ -507,7 +518,13 @@ def _checked_levels(name: object, levels: Any) -> tuple[str, ...]:
         raise ValueError("the name of a grouping must be a printable text")
     if isinstance(levels, str):
         raise TypeError(f"levels[{name!r}] must be a list of groups, got one text")
-    groups = tuple(str(level).strip() for level in levels)
+    levels = tuple(levels)
+    if not all(map(is_label, levels)):
+        raise ValueError(
+            f"levels[{name!r}] must be a list of texts or integers; write other groups "
+            "as texts"
+        )
+    groups = tuple(map(visible_text, levels))
     if not groups or not all(group and group.isprintable() for group in groups):
         raise ValueError(
             f"levels[{name!r}] must be a list of printable texts, at least one"
@@ -518,6 +535,28 @@ def _checked_levels(name: object, levels: Any) -> tuple[str, ...]:
             f"levels[{name!r}] lists {twice[0]!r} more than once; list each group once"
         )
     return groups
+
+
+def _group_texts(name: str, values: np.ndarray) -> list[str | None]:
+    """The group of each document, None for those without one. Private.
+
+    It is a function of the document alone. Values are refused whose text depends on
+    other documents: one missing group makes the float 1.0 of a group 1.
+    """
+    wrong = {
+        type(value).__name__
+        for value in values
+        if not is_label(value) and str(value) not in MISSING
+    }
+    if wrong:
+        raise ValueError(
+            f"by[{name!r}] must hold texts or integers, got values of type "
+            f"{' and '.join(sorted(wrong))}: their texts depend on the other "
+            "documents, as a missing group makes floats of a column of integers. Read "
+            "the column as texts (dtype=str), or convert floats with .astype('Int64'), "
+            "and dates with .dt.strftime"
+        )
+    return [visible_text(value) if is_label(value) else None for value in values]
 
 
 def places_of(
@@ -535,8 +574,10 @@ def places_of(
         return {ALL: np.zeros(n_docs, np.int64)}
     places = {}
     for name, column in by.items():
-        number = {str(level).strip(): i for i, level in enumerate(levels[name])}
-        values = np.asarray(column, dtype=object)
+        number: dict[str | None, int] = {
+            visible_text(level): i for i, level in enumerate(levels[name])
+        }
+        values = as_objects(column, f"by[{name!r}]")
         if values.shape != (n_docs,):
             raise ValueError(
                 f"by[{name!r}] must have one group for each document, got "
@@ -544,7 +585,7 @@ def places_of(
             )
         # int64, whatever small integers a caller's codes are
         places[name] = np.array(
-            [number.get(str(value).strip(), -1) for value in values], np.int64
+            [number.get(text, -1) for text in _group_texts(name, values)], np.int64
         )
     n_unknown = int(np.any([place < 0 for place in places.values()], axis=0).sum())
     if n_unknown:

@@ -442,9 +442,9 @@ def read_digest(text: object) -> str:
 
 def _check_table(name: str, table: np.ndarray, n_topics: int, n_words: int) -> None:
     expected = TABLES[name]
-    length = n_topics if expected.each == "topic" else n_words
+    length = {"topic": n_topics, "word": n_words, "deviation": 2}[expected.each]
     fits = table.dtype == expected.dtype and table.shape == (length,)
-    untested = np.isnan(table) & (name == "topic_evidence")
+    untested = np.isnan(table) & (name in ("topic_evidence", "n_units"))
     if not (fits and (untested | np.isfinite(table)).all()):
         raise ValueError(
             f"{name} must have one finite {np.dtype(expected.dtype)} for each "

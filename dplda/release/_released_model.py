@@ -41,7 +41,8 @@ class Table:
     """An attribute that a model may have, besides `components_`."""
 
     dtype: type[np.generic]
-    each: Literal["topic", "word"]  # what it has a number for
+    # what it has a number for; "deviation": a number, and that of its noise
+    each: Literal["topic", "word", "deviation"]
 
 
 TABLES = {
@@ -49,6 +50,7 @@ TABLES = {
     "row_noise": Table(np.float32, "word"),
     "topic_evidence": Table(np.float64, "topic"),  # NaN: the topic is not tested
     "weak_topics": Table(np.bool_, "topic"),
+    "n_units": Table(np.float64, "deviation"),  # NaN: noise hides it
 }
 
 
@@ -77,6 +79,8 @@ class ReleasedModel(BaseLDA):
     components_std_ : ndarray of shape (n_features_in_,)
         Standard deviation of the noise in a cell of each word, if the trained model
         has it.
+    n_units_ : ndarray of shape (2,)
+        Noisy number of documents or users, if the trained model has it.
     row_noise_ : ndarray of shape (n_features_in_,) or None
         For `dplda.audit.noise_of_release`; None unless a SubLDA or PrivateSVILDA was
         trained.

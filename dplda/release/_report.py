@@ -1,7 +1,7 @@
 """A page of a release for readers who install nothing: one HTML file.
 
 Everything on it is a function of a released model, of released counts, and of words of
-the publisher. Markup is made by `element` alone, which escapes every text. The page
+the publisher. The page
 loads nothing, and its policy lets no script run but its own, by its SHA-256.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -27,58 +27,23 @@ from dplda.core._signal import MEANING, NOT_TESTED, standing_words
 from dplda.leaf._checks import check_integer
 from dplda.privacy import Guarantee, epsilon_of
 from dplda.privacy._card import NOT_COVERED, first_rows, other_rows
+from dplda.release._charts import PERIOD, Topic, bar, chart, map_of, round_up
+from dplda.release._markup import (
+    Html,
+    clean,
+    details,
+    element,
+    joined,
+    percent,
+    table_of,
+)
 from dplda.release._topic_counts import TopicCounts
 
 N_WORDS, N_SHOWN, N_LISTED = 40, 15, 8  # of a topic: in the page, in a table, in a row
 WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the relevance by which words are kept
-LONGEST = 60  # letters of a word or name
 MOST_ROWS = 1500  # of charts of one grouping
-PERIOD = re.compile(r"\d{4}(-?(\d\d|W\d\d|Q[1-4]))?(-\d\d)?")
-JOINERS = "\u200c\u200d"  # of Persian and Indian scripts
-MAP = (760, 460)
+SMALLEST = 1e-300
 NO_NAME = "no word stands out"
-
-Topic: TypeAlias = dict[str, Any]
-
-
-class Html(str):
-    """Markup: text that `element` has made."""
-
-
-def element(name: str, *inside: str, **attributes: object) -> Html:
-    """An element; texts inside of it, and its attributes, are escaped.
-
-    ``class_`` is the attribute class, and ``data_k`` is data-k.
-    """
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    if not inside and name in ("rect", "circle", "path", "polygon", "polyline", "col"):
-        return Html(f"<{name}{given}/>")
-    return Html(f"<{name}{given}>{joined(inside)}</{name}>")
-
-
-def joined(parts: Iterable[str]) -> Html:
-    """Markup as it is, and texts escaped."""
-    return Html(
-        "".join(
-            p if isinstance(p, Html) else html.escape(clean(p, None)) for p in parts
-        )
-    )
-
-
-def clean(text: object, longest: int | None = LONGEST) -> str:
-    """A text of unknown origin without control and direction characters, cut."""
-    letters = str(text)
-    if longest is not None and len(letters) > longest:
-        letters = letters[: longest - 1] + "…"
-    return "".join(c if c.isprintable() or c in JOINERS else "?" for c in letters)
-
-
-def percent(share: float) -> str:
-    return f"{share:.0%}" if share == 0 or share >= 0.0995 else f"{share:.1%}"
 
 
 def check_names(names: Mapping[int, str], n_topics: int) -> dict[int, str]:
@@ -128,6 +93,7 @@ def page_of(
             "n_iter": model.n_iter_,
             "parameters": {k: clean(v) for k, v in sorted(model.parameters_.items())},
         },
+        "n_units": _number(getattr(model, "n_units_", np.full(2, np.nan))),
         "counts": [_counted(table) for table in counts],
     }
     return _page(facts, model.privacy_, total, counts, hasattr(model, "weak_topics_"))
@@ -188,6 +154,13 @@ def _record(privacy: Guarantee) -> dict[str, object]:
     return record
 
 
+def _number(value_and_std: np.ndarray) -> list[float] | None:
+    """A noisy number and its standard deviation; None if noise hides it."""
+    if np.isnan(value_and_std).any():
+        return None
+    return [float(f"{x:.4g}") for x in value_and_std]
+
+
 def _counted(table: TopicCounts) -> dict[str, object]:
     return {
         "tables": {
@@ -218,8 +191,9 @@ def _relevance(table: np.ndarray, weight: float) -> np.ndarray:
     """The relevance of LDAvis (Sievert and Shirley 2014): weight 1 is probability."""
     p = table / table.sum(axis=1, keepdims=True)
     overall = table.sum(axis=0) / table.sum()
-    with np.errstate(divide="ignore"):  # a word that a topic does not have
-        return np.log(p) - (1 - weight) * np.log(overall)
+    # a topic may lack a word, and so may all of them
+    p, overall = np.maximum(p, SMALLEST), np.maximum(overall, SMALLEST)
+    return np.log(p) - (1 - weight) * np.log(overall)
 
 
 def typical_words(model: Any, n_words: int) -> list[list[str]]:
@@ -250,6 +224,7 @@ def topics_of(
     topics: list[Topic] = []
     for k in range(n_topics):
         some = np.argsort(rank[k], kind="stable")[:N_WORDS]
+        some = some[p[k, some] > 0]
         best = some[np.argsort(ranks[2][k, some], kind="stable")]
         listed = [clean(words[v]) for v in best if stands is None or stands[k, v]]
         others = [j for j in range(n_topics) if j != k and not weak[j]]
@@ -294,195 +269,7 @@ def _scaled(p: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     return place, np.sqrt(squares), float(values[:2].sum() / max(values.sum(), 1e-300))
 
 
-# ---- charts: SVG with attributes alone, as the policy allows no style attribute ------
-
-
-def _bar(share: float, largest: float, is_weak: bool) -> Html:
-    width = f"{100 * share / largest:.1f}"
-    kind = "mute" if is_weak else "main"
-    return element(
-        "svg",
-        element("rect", class_=kind, width=width, height=10),
-        class_="bar",
-        viewBox="0 0 100 10",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-    )
-
-
-def _map(topics: list[Topic]) -> Html:
-    """Circles at the places of topics, with names where there is room."""
-    width, height = MAP
-    edge = 56
-    place = np.array([topic["place"] for topic in topics])
-    low, span = place.min(axis=0), np.maximum(np.ptp(place, axis=0), 1e-9)
-    # one scale for both axes: distances keep their meaning
-    scale = ((np.array(MAP) - 2 * edge) / span).min()
-    at = (place - low - span / 2) * scale + np.array(MAP) / 2
-    largest = max(topic["share"] for topic in topics)
-    radius = [max(9.0, 27 * math.sqrt(t["share"] / largest)) for t in topics]
-    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(at, radius)]
-    circles, lines, labels = [], [], []
-    for i, (topic, (x, y), r) in enumerate(zip(topics, at, radius)):
-        number, name = topic["topic"], clean(topic["name"], 30)
-        circles.append(
-            (
-                -r,
-                element(
-                    "a",
-                    element("title", f"{topic['name']}, {percent(topic['share'])}"),
-                    element(
-                        "circle",
-                        class_="weak" if topic["weak"] else "dot",
-                        cx=f"{x:.1f}",
-                        cy=f"{y:.1f}",
-                        r=f"{r:.1f}",
-                    ),
-                    href="#words",
-                    data_k=number,
-                    aria_label=f"Topic {number}: {topic['name']}",
-                ),
-            )
-        )
-        labels.append(
-            element("text", str(number), class_="no", x=f"{x:.1f}", y=f"{y + 4:.1f}")
-        )
-        spot = None if topic["weak"] else _room(i, x, y, r, 6.7 * len(name), taken)
-        if spot is None:
-            continue
-        left, top, line = spot
-        taken.append((left, top, left + 6.7 * len(name), top + 16))
-        lines.append(line)
-        labels.append(
-            element("text", name, class_="name", x=f"{left:.1f}", y=f"{top + 12:.1f}")
-        )
-    ordered = [circle for _, circle in sorted(circles, key=lambda each: each[0])]
-    return element(
-        "svg",
-        *ordered,
-        *lines,
-        *labels,
-        class_="map",
-        viewBox=f"0 0 {width} {height}",
-        role="group",
-        aria_label="Map of topics",
-    )
-
-
-def _room(
-    i: int,
-    x: float,
-    y: float,
-    r: float,
-    length: float,
-    taken: list[tuple[float, float, float, float]],
-) -> tuple[float, float, Html] | None:
-    """Where a name fits beside circle i, and the line that leads to it."""
-    width, height = MAP
-    for far in (4, 22, 40, 60):
-        for eighth in (0, 4, 6, 2, 7, 1, 5, 3):
-            c = math.cos(eighth * math.pi / 4)
-            d = math.sin(eighth * math.pi / 4)
-            px, py = x + (r + far) * c, y + (r + far) * d
-            left, top = px - length * (1 - c) / 2, py - 8 + 8 * d
-            right, low = left + length, top + 16
-            if left < 0 or right > width or top < 0 or low > height:
-                continue
-            if all(
-                left > box[2] or right < box[0] or top > box[3] or low < box[1]
-                for j, box in enumerate(taken)
-                if j != i
-            ):
-                start = f"M{x + r * c:.1f} {y + r * d:.1f}L{px:.1f} {py:.1f}"
-                line = element("path", class_="axis", d=start) if far > 4 else Html()
-                return left, top, line
-    return None
-
-
-Cells: TypeAlias = list[
-    tuple[float, float, float]
-]  # count, and the ends of its interval
-
-
-def _lines(levels: list[str], cells: Cells, top: float) -> tuple[int, int, Html]:
-    """A line over periods, with the band of its intervals."""
-    width, height, left, base = 260, 118, 32, 96
-    step = (width - left - 8) / len(levels)
-    x = [left + step * (i + 0.5) for i in range(len(levels))]
-
-    def points(values: Iterable[float], xs: Iterable[float]) -> str:
-        return " ".join(
-            f"{a:.1f},{base - 84 * v / top:.1f}" for a, v in zip(xs, values)
-        )
-
-    upper = points([high for _, _, high in cells], x)
-    lower = points([low for _, low, _ in reversed(cells)], reversed(x))
-    frame = f"M{left} {base}H{width - 4}M{left} 12H{width - 4}"
-    return (
-        width,
-        height,
-        joined(
-            [
-                element("polygon", class_="band", points=f"{upper} {lower}"),
-                element(
-                    "polyline",
-                    class_="line",
-                    points=points([count for count, _, _ in cells], x),
-                ),
-                element("path", class_="axis", d=frame),
-                element("text", "0", x=left - 4, y=base + 4, class_="end"),
-                element("text", f"{top:g}", x=left - 4, y=16, class_="end"),
-                element("text", clean(levels[0], 12), x=left, y=height - 6),
-                element(
-                    "text",
-                    clean(levels[-1], 12),
-                    x=width - 4,
-                    y=height - 6,
-                    class_="end",
-                ),
-            ]
-        ),
-    )
-
-
-def _dots(levels: list[str], cells: Cells, top: float) -> tuple[int, int, Html]:
-    """A row for each group: a dot, and the line of its interval."""
-    width, left, step = 300, 112, 17
-    height = step * len(levels) + 20
-
-    def x(value: float) -> str:
-        return f"{left + (width - left - 10) * value / top:.1f}"
-
-    at = [10 + step * i for i in range(len(levels))]
-    names = [
-        element("text", clean(name, 17), x=left - 6, y=y + 4, class_="end")
-        for name, y in zip(levels, at)
-    ]
-    reach = "".join(f"M{x(low)} {y}H{x(high)}" for y, (_, low, high) in zip(at, cells))
-    dots = "".join(f"M{x(count)} {y}h0" for y, (count, _, _) in zip(at, cells))
-    frame = f"M{left} 2V{height - 18}M{x(top)} 2V{height - 18}"
-    return (
-        width,
-        height,
-        joined(
-            [
-                element("path", class_="axis", d=frame),
-                *names,
-                element("path", class_="whisker", d=reach),
-                element("path", class_="point", d=dots),
-                element("text", "0", x=left, y=height - 4, class_="mid"),
-                element("text", f"{top:g}", x=x(top), y=height - 4, class_="mid"),
-            ]
-        ),
-    )
-
-
-def _round_up(value: float) -> float:
-    """A round number of at least this size, for the end of an axis."""
-    step = 10.0 ** math.floor(math.log10(max(value, 1e-9)))
-    return next(
-        step * m for m in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20) if step * m >= value
-    )
+# ---- the parts of the page -----------------------------------------------------------
 
 
 def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
@@ -497,12 +284,12 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
     }
     differs = table.differs(rows)[by]
     real = table.real_share(rows)[by]
-    top = _round_up(float(high[:, rows].max(initial=1e-9)))
+    top = round_up(float(high[:, rows].max(initial=1e-9)))
     is_time = all(PERIOD.fullmatch(level) for level in levels)
     unit, margin = clean(table.privacy_.unit), table.margin()
     drawn = shown[: max(1, MOST_ROWS // len(levels))]
     charts = [
-        _chart(topic, levels, cells[topic["topic"]], top, is_time, mark)
+        chart(topic, levels, cells[topic["topic"]], top, is_time, mark)
         for topic, mark in zip(drawn, differs)
     ]
     how = "for its main topic"
@@ -535,7 +322,8 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
             "coarser grouping has less noise in proportion.",
             class_="warn",
         )
-    head = [
+    head = [element("th", "Topic", scope="col")]
+    head += [
         element("th", clean(level, 16), scope="col", class_="r") for level in levels
     ]
     body = [
@@ -551,66 +339,23 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
         f"{margin:.3g} either way; negative numbers are shown as 0, and "
         "saved as they are"
     )
+    numbers = element(
+        "div",
+        table_of(caption, head, body, class_="num"),
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label=f"Numbers by {clean(by)}",
+    )
     return joined(
         [
             element("h3", f"By {clean(by)}"),
             warning,
             element("p", " ".join(said)),
             element("div", *charts, class_="grid" if is_time else "grid wide"),
-            element(
-                "details",
-                element("summary", f"The numbers by {clean(by)}"),
-                element(
-                    "div",
-                    element(
-                        "table",
-                        element("caption", caption),
-                        element(
-                            "thead",
-                            element("tr", element("th", "Topic", scope="col"), *head),
-                        ),
-                        element("tbody", *body),
-                        class_="num",
-                    ),
-                    class_="scroll",
-                    tabindex=0,
-                    role="region",
-                    aria_label=f"Numbers by {clean(by)}",
-                ),
-            ),
+            details(f"The numbers by {clean(by)}", numbers),
         ]
     )
-
-
-def _chart(
-    topic: Topic, levels: list[str], cells: Cells, top: float, is_time: bool, mark: bool
-) -> Html:
-    width, height, drawing = (_lines if is_time else _dots)(levels, cells, top)
-    flat = Html() if mark else element("small", " (flat within noise)")
-    most = "no difference beyond noise"
-    if mark:
-        (count, low, high), level = max(zip(cells, levels))
-        most = f"most in {level}, {count:.0f} ({low:.0f} to {high:.0f})"
-    return element(
-        "figure",
-        element(
-            "figcaption",
-            element("b", str(topic["topic"])),
-            f" {topic['name']}",
-            flat,
-        ),
-        element(
-            "svg",
-            drawing,
-            viewBox=f"0 0 {width} {height}",
-            role="img",
-            aria_label=f"{topic['name']}: {most}; all numbers are in the table below",
-        ),
-        class_=None if mark else "flat",
-    )
-
-
-# ---- the parts of the page -----------------------------------------------------------
 
 
 def _alarms(facts: Mapping[str, Any], total: Guarantee, has_test: bool) -> Html:
@@ -645,19 +390,18 @@ def _alarms(facts: Mapping[str, Any], total: Guarantee, has_test: bool) -> Html:
     return joined(element("p", text, class_="warn", role="note") for text in said)
 
 
-def _number_of_units(counts: Sequence[TopicCounts], unit: str) -> list[Html]:
-    """How many were counted, in words, if somebody has counted."""
-    for table in counts:
-        number, error = table.total()
+def _number_of_units(
+    facts: Mapping[str, Any], counts: Sequence[TopicCounts], unit: str
+) -> list[Html]:
+    """How many were read or counted, in words, if a release says so."""
+    known = [(*table.total(), "are in the numbers below") for table in counts]
+    if facts["n_units"] is not None:
+        known.append((*facts["n_units"], "were read"))
+    for number, error, what in known:
         if not math.isnan(number):
             margin = 1.96 * error
-            return [
-                element(
-                    "p",
-                    f"About {max(number, 0):,.0f} {unit}s, plus or minus {margin:,.0f} "
-                    "(95%, noise alone), have a text in the numbers below.",
-                )
-            ]
+            about = f"About {max(number, 0):,.0f} {unit}s, plus or minus {margin:,.0f} "
+            return [element("p", f"{about}(95%, noise alone), {what}.")]
     return []
 
 
@@ -683,10 +427,10 @@ def _cards(
             element("p", f"{first['how much']}{whole}."),
             element(
                 "p",
-                f"Somebody who knows all other texts, and tests for one {unit}, finds "
-                "it in at most ",
-                element("b", f"{found:g} of 100"),
-                " cases. Blind guessing finds 1.",
+                "At 1% false alarms, the best attack on one "
+                f"{unit} recognizes at most ",
+                element("b", f"{found:g}%"),
+                " of those who took part. Guessing recognizes 1%.",
             ),
         ]
     missing = [
@@ -712,7 +456,7 @@ def _cards(
                 "words that occur together. This page holds those statistics and no "
                 "text.",
             ),
-            *_number_of_units(counts, unit),
+            *_number_of_units(facts, counts, unit),
             *source,
         ),
         element(
@@ -733,16 +477,12 @@ def _cards(
 
 
 def _topic_table(topics: list[Topic], largest: float, caption: str) -> Html:
-    head = element(
-        "thead",
-        element(
-            "tr",
-            element("th", "No.", scope="col"),
-            element("th", "Topic", scope="col"),
-            element("th", "Share of all words", scope="col", colspan=2),
-            element("th", "More of its words", scope="col", class_="w"),
-        ),
-    )
+    head = [
+        element("th", "No.", scope="col"),
+        element("th", "Topic", scope="col"),
+        element("th", "Share of all words", scope="col", colspan=2),
+        element("th", "More of its words", scope="col", class_="w"),
+    ]
     rows = [
         element(
             "tr",
@@ -758,20 +498,13 @@ def _topic_table(topics: list[Topic], largest: float, caption: str) -> Html:
                 scope="row",
             ),
             element("td", percent(topic["share"]), class_="r"),
-            element("td", _bar(topic["share"], largest, topic["weak"]), class_="b"),
+            element("td", bar(topic["share"], largest, topic["weak"]), class_="b"),
             element("td", ", ".join(topic["listed"]) or "none stands out", class_="w"),
         )
         for topic in topics
     ]
-    columns = [element("col", class_=kind) for kind in "ntrbw"]
-    return element(
-        "table",
-        element("caption", caption),
-        element("colgroup", *columns),
-        head,
-        element("tbody", *rows),
-        class_="topics doubt" if topics and topics[0]["weak"] else "topics",
-    )
+    kind = "topics doubt" if topics and topics[0]["weak"] else "topics"
+    return table_of(caption, head, rows, class_=kind, columns="ntrbw")
 
 
 def _topics(facts: Mapping[str, Any], total: Guarantee) -> Html:
@@ -843,42 +576,29 @@ def _map_section(topics: list[Topic]) -> Html:
             f"{percent(topics[0]['kept'])} of them (squared). Dashed circles are not "
             "shown to be more than noise.",
         ),
-        _map(topics),
-        element(
-            "details",
-            element("summary", "The map as a table"),
-            element(
-                "table",
-                element(
-                    "caption",
-                    "Place, and the most similar topic that is shown, by Hellinger "
-                    "distance",
-                ),
-                element("thead", element("tr", *head)),
-                element("tbody", *rows),
+        map_of(topics),
+        details(
+            "The map as a table",
+            table_of(
+                "Place, and the most similar topic that is shown (Hellinger distance)",
+                head,
+                rows,
             ),
         ),
     )
 
 
 def _card(facts: Mapping[str, Any], total: Guarantee) -> Html:
-    def table(caption: str, rows: Iterable[tuple[str, object]]) -> Html:
-        return element(
-            "table",
-            element("caption", caption),
+    def table(caption: str, lines: Iterable[tuple[str, object]]) -> Html:
+        rows = [
             element(
-                "tbody",
-                *(
-                    element(
-                        "tr",
-                        element("th", clean(label), scope="row"),
-                        element("td", clean(value, 2000)),
-                    )
-                    for label, value in rows
-                ),
-            ),
-            class_="card",
-        )
+                "tr",
+                element("th", clean(label), scope="row"),
+                element("td", clean(value, 2000)),
+            )
+            for label, value in lines
+        ]
+        return table_of(caption, (), rows, class_="card")
 
     release = facts["release"]
     origin = [
@@ -902,10 +622,8 @@ def _card(facts: Mapping[str, Any], total: Guarantee) -> Html:
             "Statement of the publisher, which nobody can check from this page",
             [*first_rows(total), *other_rows(total)],
         ),
-        element(
-            "details",
-            element("summary", "Origin of this page"),
-            table("Release file and public settings", origin),
+        details(
+            "Origin of this page", table("Release file and public settings", origin)
         ),
         element("p", save, class_="js"),
     )

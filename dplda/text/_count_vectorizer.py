@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -271,7 +271,7 @@ class PrivateCountVectorizer(
         self, documents: Iterable[Any], user_ids: Any = None, *, transform: bool
     ) -> sp.csr_matrix | None:
         """Choose the vocabulary, and count its terms if that is asked for."""
-        choice = self._choice(user_ids, ALONE)
+        choice = self._choice(protected_unit(user_ids), ALONE)  # public
         seeded = choice.streams.seeded
         warn_if_seeded(type(self).__name__, seeded and self.epsilon != math.inf)
         texts = column_of(documents)
@@ -288,39 +288,30 @@ class PrivateCountVectorizer(
             counts = self._count(counted, choice)  # private
             charge.begin()
             self._choose(counts, choice, charge)
-            return counts_of(self, counted) if transform else None
+            return columns_of(counted, self.vocabulary_) if transform else None
 
-    def _fit_paid(
-        self,
-        counted: Counted,
-        charge: Charge,
-        sums: Sums = ALONE,
-        vectors: np.ndarray | None = None,
-    ) -> None:
-        """Choose the vocabulary, as a step whose price a charge has paid.
-
-        Public `vectors` say what the candidates mean, if they are given as a list.
-        """
-        choice = self._choice(counted.users, sums)
-        if vectors is not None:
-            choice = replace(choice, vectors=vectors)
-        self._choose(self._count(counted, choice), choice, charge)
-
-    def _choice(self, user_ids: Any, sums: Sums) -> Choice:
-        """What a call fixes before it reads texts."""
+    def _choice(self, unit: str, sums: Sums) -> Choice:
+        """What a call fixes before it reads texts; refuses a call without a word."""
         exactly_one(type(self).__name__, epsilon=self.epsilon)
         splitter = Splitter(self._rule())  # public
         candidates = self._checked_candidates()  # public
+        if not (candidates or self.discover):
+            raise ValueError(
+                "candidates must hold a word that texts can have, because with "
+                "discover=False no other is chosen; give a list of words, or "
+                "discover=True"
+            )
         streams = Streams.from_random_state(self.random_state)  # secret
         vectors = None  # public
         if isinstance(self.candidates, str) and self.candidates == "en" and candidates:
             vectors = load_word_vectors(candidates)
-        unit = protected_unit(user_ids)
         selection = self._selection(sums.shares)
         return Choice(unit, splitter, candidates, vectors, selection, streams, sums)
 
     def _choose(self, counts: Counts, choice: Choice, charge: Charge) -> None:
         """Release words with their weights, and set the fitted attributes.
+
+        A charge has paid for it, and has begun.
 
         The attributes are there from the moment of the release on. What comes then may
         be ended: it only ranks the words better.
@@ -333,13 +324,12 @@ class PrivateCountVectorizer(
         # `failure.delta`, all together.
         found, weights = selection.release(counts, curator)  # public
         heaviest = np.argsort(-weights, kind="stable")[: self.max_features]
-        if len(found):
-            self._set_words(found, weights, heaviest, choice, guarantee)
         if not len(found):
             raise ValueError(
                 "no word passed the threshold, and the charge stands; use more "
                 "documents, a larger epsilon, or a public list of words as candidates"
             )
+        self._set_words(found, weights, heaviest, choice, guarantee)
         with interruptible():
             best = best_terms(
                 found,
@@ -534,6 +524,13 @@ class PrivateCountVectorizer(
         return choice.selection.count(counted, choice.candidates, choice.streams)
 
 
+def columns_of(counted: Counted, vocabulary: Mapping[str, int]) -> sp.csr_matrix:
+    """Counts of the words of a vocabulary, with a word on how few it has. Private."""
+    X = counted.matrix(vocabulary)
+    warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
+    return X
+
+
 def column_of(raw_documents: Any, name: str = "raw_documents") -> Iterable[Any]:
     """The documents of a column of any kind, which need not be texts."""
     column = (
@@ -546,13 +543,6 @@ def column_of(raw_documents: Any, name: str = "raw_documents") -> Iterable[Any]:
             "df['column'] for a table"
         )
     return raw_documents
-
-
-def counts_of(vectorizer: PrivateCountVectorizer, counted: Counted) -> sp.csr_matrix:
-    """What `transform` makes of texts that were counted; private."""
-    X = counted.matrix(vectorizer.vocabulary_)
-    warn_of_coverage(np.asarray(X.sum(axis=1)).ravel(), counted.n_tokens)
-    return X
 
 
 def warn_of_copies(counted: Counted) -> None:

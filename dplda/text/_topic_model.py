@@ -36,7 +36,7 @@ from dplda.core._splitter import Splitter, forms_of, transformed
 from dplda.core._texts import each_text, only_texts
 from dplda.core._words import counter_of, language_of, letters, rule_of
 from dplda.datasets import CountShards
-from dplda.datasets._word_vectors import SOURCE, load_word_vectors
+from dplda.datasets._word_vectors import SOURCE, check_source, load_word_vectors
 from dplda.datasets._words import language_words
 from dplda.document._document_lda import DocumentLDA
 from dplda.document._plan import Plan, plan
@@ -46,7 +46,8 @@ from dplda.leaf._calm import interruptible, say_progress
 from dplda.leaf._compat import HasMethods, StrOptions, _fit_context
 from dplda.leaf._messages import warn_user
 from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
-from dplda.privacy import Guarantee, split_epsilon
+from dplda.privacy import Guarantee, NonPrivate, split_epsilon
+from dplda.privacy._sums import ALONE
 from dplda.reading._displays import TopicRow, is_tested, list_topics
 from dplda.reading._topic_counts import PaidCounts, groups_of
 from dplda.release._release import release_bytes, save_release
@@ -55,7 +56,7 @@ from dplda.text._count_vectorizer import (
     OfTexts,
     PrivateCountVectorizer,
     column_of,
-    counts_of,
+    columns_of,
     warn_of_copies,
 )
 from dplda.text._counted import Counted
@@ -174,7 +175,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         "max_features": [Interval(Integral, 1, None, closed="left")],
         "stop_words": [StrOptions({"auto"}), "array-like", None],
         "public_texts": ["array-like", None],
-        "word_vectors": [StrOptions({"auto", "en"}), HasMethods("__contains__"), None],
+        "word_vectors": [StrOptions({"auto", "en"}), HasMethods("__getitem__"), None],
         "model": [DocumentLDA, None],
         "random_state": ["random_state"],
     }
@@ -289,22 +290,26 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         BudgetError, TypeError, ValueError
             As `fit` and `private_topic_counts`. Nothing is charged then.
         """
-        self._validate_params()
-        n_components = self.n_components
-        if n_components == "auto":
-            n_components = self._steps()[1].n_components
-        groups = groups_of(
-            by,
-            levels,
-            n_components,
-            cross=cross,
-            most_groups=most_groups,
-            has_users=user_ids is not None,
-        )  # public
-        paid = PaidCounts(
-            groups, by, levels, cross=cross, epsilon=counts_epsilon, delta=self.delta
-        )
-        self._fit(raw_documents, user_ids, groups=paid)
+
+        def counts_of(n_topics: int) -> PaidCounts:
+            groups = groups_of(
+                by,
+                levels,
+                n_topics,
+                cross=cross,
+                most_groups=most_groups,
+                has_users=user_ids is not None,
+            )  # public
+            return PaidCounts(
+                groups,
+                by,
+                levels,
+                cross=cross,
+                epsilon=counts_epsilon,
+                delta=self.delta,
+            )
+
+        self._fit(raw_documents, user_ids, counts_of=counts_of)
         return self.counts_
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -314,19 +319,26 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         user_ids: Any,
         *,
         earlier: Any = None,
-        groups: PaidCounts | None = None,
+        counts_of: Callable[[int], PaidCounts] | None = None,
     ) -> None:
-        """Choose the words, find the topics, and count them if that is asked."""
+        """Choose the words, find the topics, and count them if that is asked.
+
+        `counts_of` says what is counted, by the number of topics.
+        """
         words, topics = self._steps(earlier)  # public
         # they may be those of this estimator, which forgets them
         past = None if earlier is None else earlier.model_  # public
         paid = None if earlier is None else earlier.privacy_  # public
         topics._checked_earlier(past, protected_unit(user_ids))
-        # with privacy, by this fit
-        chooses = past is None and isinstance(words, PrivateCountVectorizer)
-        plan = [*(words._plan() if chooses else []), *topics._plan()]  # public
-        plan += groups.plan if groups is not None else []
-        seeded = self.random_state is not None and self.epsilon != np.inf
+        groups = None if counts_of is None else counts_of(topics.n_components)  # public
+        choice = None  # of words, unless they are given; public, but for its streams
+        if past is None and isinstance(words, PrivateCountVectorizer):
+            choice = words._choice(protected_unit(user_ids), ALONE)
+            self._refuse_vectors(choice.candidates)
+        steps = [*([] if choice is None else choice.selection.plan), *topics._plan()]
+        steps += groups.plan if groups is not None else []
+        has_noise = any(not isinstance(event, NonPrivate) for _, event in steps)
+        seeded = self.random_state is not None and has_noise
         warn_if_seeded(type(self).__name__, seeded)
         splitter = splitter_of(words)  # public
         texts = each_text("raw_documents", column_of(raw_documents))
@@ -334,27 +346,33 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         with (
             charge_of(
                 self,
-                plan,
+                steps,
                 unit=charged_unit(user_ids),
                 seeded=seeded,
                 # of the topics, of the words, and of the counts
-                n_streams=1 + chooses + (groups is not None),
+                n_streams=1 + (choice is not None) + (groups is not None),
             ) as charge,
             closing(Counted(texts, splitter, user_ids)) as counted,  # private
         ):
+            if choice is None:
+                self._add_public_inputs(words, topics, _made)
+                topics._refuse_before(len(words.vocabulary_), is_chosen=False)
             refuse_few(words, counted)
             places = {}
             if groups is not None:
                 places = groups.places(counted.n_docs)  # private
             warn_of_copies(counted)
+            if choice is not None:
+                totals = words._count(counted, choice)  # private
             charge.begin()
             self._forget()
             self.vectorizer_ = words
-            if chooses:
+            if choice is not None:
                 self._say("choosing words")
-                words._fit_paid(counted, charge)  # public
+                words._choose(totals, choice, charge)  # public
+                with interruptible():
+                    self._add_public_inputs(words, topics, _or_without)
             with interruptible():
-                self._add_public_inputs(topics)
                 X = columns(words, counted)  # private
             try:
                 # shards hold the users
@@ -474,6 +492,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         exactly_one(type(self).__name__, epsilon=self.epsilon)
         if self.public_texts is not None:
             only_texts("public_texts", column_of(self.public_texts, "public_texts"))
+        if not isinstance(self._source, str | None):
+            check_source("word_vectors", self._source)
         for_words, for_topics = self._shares()
         if earlier is not None:  # whose words are paid for
             for_topics = self.epsilon
@@ -506,13 +526,12 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
         # whatever can be refused is refused before anything is spent
         if earlier is not None:
             words = words_of_earlier(earlier)
-            topics._refuse_before(len(words.vocabulary_))
+            topics._refuse_before(len(words.vocabulary_), is_chosen=False)
         elif isinstance(words, PrivateCountVectorizer):
             words._validate_params()
-            words._checked_candidates()
-            topics._refuse_before(None)
+            topics._refuse_before(self.max_features, is_chosen=True)
         else:
-            topics._refuse_before(len(words.vocabulary_))
+            topics._refuse_before(len(words.vocabulary_), is_chosen=False)
         return words, topics
 
     @property
@@ -577,29 +596,39 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, OfTexts, PrivateEstimat
             if name.endswith("_") and not name.startswith("_"):
                 delattr(self, name)
 
-    def _add_public_inputs(self, topics: DocumentLDA) -> None:
+    def _add_public_inputs(
+        self,
+        words: CountVectorizer | PrivateCountVectorizer,
+        topics: DocumentLDA,
+        made: Callable[[str, Callable[[], np.ndarray]], np.ndarray | None],
+    ) -> None:
         """Give the topics what is public: a prior of public texts, and vectors.
 
-        What fails is left out: the words are paid for.
+        `made` is `_or_without` once words are paid for: what fails is left out.
         """
-        words = self.vectorizer_
         if self.public_texts is not None:
-            prior = _or_without(
-                "public_texts",
-                partial(
-                    public_prior,
-                    self.public_texts,
-                    n_components=topics.n_components,
-                    vocabulary=words,
-                    n_jobs=self.n_jobs,
-                    random_state=topics.random_state,
-                ),
+            prior = partial(
+                public_prior,
+                self.public_texts,
+                n_components=topics.n_components,
+                vocabulary=words,
+                n_jobs=self.n_jobs,
+                random_state=topics.random_state,
             )
-            topics.set_params(prior_components=prior)
+            topics.set_params(prior_components=made("public_texts", prior))
         if self._source is not None:
-            table = None if isinstance(self._source, str) else self._source
-            load = partial(load_word_vectors, words, table)
-            topics.set_params(word_vectors=_or_without("word_vectors", load))
+            load = partial(self._vectors, words)
+            topics.set_params(word_vectors=made("word_vectors", load))
+
+    def _vectors(self, words: Any) -> np.ndarray:
+        """What public words mean."""
+        source = self._source
+        return load_word_vectors(words, None if isinstance(source, str) else source)
+
+    def _refuse_vectors(self, candidates: Sequence[str]) -> None:
+        """Refuse vectors that fail for a public list of words."""
+        if self._source is not None and candidates:
+            self._vectors(candidates)
 
     @property
     def _source(self) -> Any:
@@ -686,6 +715,11 @@ def what_to_expect(model: PrivateTopicModel) -> Plan:
     return dataclasses.replace(expected, epsilon=model.epsilon)
 
 
+def _made(name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """What is made of a public input, before anything is paid for."""
+    return make()
+
+
 def _or_without(name: str, make: Callable[[], np.ndarray]) -> np.ndarray | None:
     """What is made of a public input; None if that fails, as the words are paid for."""
     try:
@@ -757,10 +791,8 @@ def columns(
 ) -> sp.csr_matrix | CountShards:
     """Counts of the words, in shards if there are many; private."""
     shards = counted.in_shards(words.vocabulary_)
-    if isinstance(words, CountVectorizer):
-        return counted.matrix(words.vocabulary_) if shards is None else shards
     if shards is None:
-        return counts_of(words, counted)
+        return columns_of(counted, words.vocabulary_)
     known = [np.asarray(X.sum(axis=1)).ravel() for X in shards]
     warn_of_coverage(np.concatenate(known), counted.n_tokens)
     return shards
