@@ -57,7 +57,7 @@ with atheris.instrument_imports(include=INSTRUMENTED) if atheris else nullcontex
     from dplda.federated import LocalModel, MessageError, NextModel, vocabulary_hash
     from dplda.privacy import BudgetError, Ledger, PrivacyLeakWarning, _store
     from dplda.release._container import pack, unpack
-    from dplda.text._text_files import read_texts
+    from dplda.text._text_files import stream_texts
 
 CLIENT = RandomizedResponse(bit_epsilon=1.0).fit([[1, 0, 2]])
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
@@ -131,7 +131,8 @@ def compressed(data):
     """Damaged gzip files."""
     head = struct.pack("<2sBBIBB", b"\x1f\x8b", 8, 0, 0, 0, 3)
     try:
-        read_texts(written("a.txt.gz", data if data[:1] < b"\x40" else head + data[1:]))
+        packed = data if data[:1] < b"\x40" else head + data[1:]
+        stream_texts(written("a.txt.gz", packed)).all()
     except ValueError as error:
         assert "a.txt.gz" in str(error)
 

@@ -27,7 +27,7 @@ from dplda.datasets import load_public_vocabulary, load_wordnet_glosses
 from dplda.displays import report
 from dplda.privacy import Ledger, PrivacyLeakWarning, PrivateDataWarning, split_epsilon
 from dplda.privacy.mechanisms import Curator
-from dplda.text._text_files import read_texts, stream_texts
+from dplda.text._text_files import stream_texts
 
 TEXTS = [
     "The heart is healthy.",
@@ -67,6 +67,10 @@ def write_table(path, texts=TEXTS, users=USERS):
 
 
 # reading
+
+
+def read_texts(path, **options):
+    return stream_texts(path, **options).all()
 
 
 @pytest.mark.parametrize(
@@ -254,9 +258,10 @@ def test_files_are_read_as_texts_are_asked_for(name, tmp_path):
     path = write_table(tmp_path / name)
     with path.open("ab") as file:
         file.write(1000 * b"\n" + b'"' + b"x" * 2**17 + b"\xff\n")
-    rows = stream_texts(path, id_column="patient").rows
-    for text, user in zip(TEXTS, USERS):
-        assert next(rows) == (text, user, [])
+    others = ["n", "patient"]
+    rows = stream_texts(path, id_column="patient", other_columns=others).rows
+    for n, (text, user) in enumerate(zip(TEXTS, USERS)):
+        assert next(rows) == (text, user, [str(n), user])
     with pytest.raises(ValueError, match="is not encoded in utf-8"):
         next(rows)
 

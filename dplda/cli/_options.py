@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.leaf._checks import escaped
 from dplda.leaf._files import check_writable, write_atomically
-from dplda.text._text_files import Texts, TextStream, all_texts, stream_texts
+from dplda.text._text_files import Texts, TextStream, stream_texts
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -80,7 +80,7 @@ def texts_of(
     options: argparse.Namespace, path: Path, id_column: str | None = None
 ) -> Texts:
     """Read texts of files in the form that the options name. Private."""
-    return all_texts(stream_of(options, path, id_column))
+    return stream_of(options, path, id_column).all()
 
 
 def stream_of(

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dplda.leaf._checks import LARGEST_INTEGER
 from dplda.leaf._files import check_unpacked, largest_size, opened
@@ -62,17 +62,11 @@ class TextStream(NamedTuple):
     rows: Iterator[tuple[str, str | None, list[str]]]
     n_left_out: int
 
-
-def read_texts(path: Path, **options: Any) -> Texts:
-    """All texts at once, with the options of `stream_texts`."""
-    return all_texts(stream_texts(path, **options))
-
-
-def all_texts(stream: TextStream) -> Texts:
-    """What a stream has."""
-    read = list(stream.rows)
-    ids = [of_text for _, of_text, _ in read if of_text is not None]
-    return Texts([text for text, _, _ in read], ids, stream.n_left_out)
+    def all(self) -> Texts:
+        """All texts at once."""
+        read = list(self.rows)
+        ids = [of_text for _, of_text, _ in read if of_text is not None]
+        return Texts([text for text, _, _ in read], ids, self.n_left_out)
 
 
 def stream_texts(
