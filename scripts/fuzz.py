@@ -101,7 +101,7 @@ def hostile(kind, data):
 def starts(kind, data):
     """Two inputs from which `hostile` makes a sound file."""
     fields, tables = unpack(kind, data, max_header=2**20)
-    ((_, table),) = tables.items()
+    table = max(tables.values(), key=lambda values: values.nbytes)
     return [
         b"\0" + data,
         b"\x80" + json.dumps(fields).encode() + b"\n" + table.tobytes(),

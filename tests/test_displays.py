@@ -115,7 +115,7 @@ def test_topics_come_in_the_order_of_their_shares_and_weak_ones_last(capsys, tmp
     save_release(fitted, tmp_path / "topics.dplda")
     assert main(["topics", str(tmp_path / "topics.dplda")]) == 0
     text = capsys.readouterr().out
-    rows = [line.split()[:3] for line in text.splitlines() if "%" in line]
+    rows = [line.split()[:3] for line in text.splitlines() if "%  " in line]
     assert rows == [
         ["1", "60.0%", "3.0"],
         ["2", "10.0%", "9.0"],

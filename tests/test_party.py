@@ -86,7 +86,10 @@ def test_prices_of_tokens_and_documents(X):
     assert party.privacy_.for_groups(30).epsilon <= 120.1
     assert party.privacy_.unit == "token"
     assert "2 n times" in str(party.privacy_)
-    assert "nominal protection (a document of 100 tokens pays" in str(party.privacy_)
+    price = "nominal protection (of a document of 100 tokens, which pays"
+    assert price in str(party.privacy_)
+        party.privacy_
+    )
     assert (
         IFTMParty(K, token_epsilon=4.0, max_iter=1).fit(X).document_epsilon_ == math.inf
     )

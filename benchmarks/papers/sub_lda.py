@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpora import uci_bow
 
 from dplda.audit import observe_releases
-from dplda.core._perplexity import _log_likelihood
+from dplda.core._perplexity import log_probabilities
 from dplda.privacy import (
     Gaussian,
     PoissonSampled,
@@ -133,7 +133,9 @@ class Setting:
                 phi = np.maximum(releases.pop().value, 0) + model.topic_word_prior
                 theta = counts + model.doc_topic_prior
                 theta /= theta.sum(axis=1, keepdims=True)
-                total = _log_likelihood(sp.csr_array(X), theta, phi / phi.sum(axis=0))
+                tokens = sp.csr_array(X)
+                logs = log_probabilities(tokens, theta, phi / phi.sum(axis=0))
+                total = float(tokens.data @ logs)
                 curve.append(math.exp(-total / corpus.n_tokens))
             return count_words(corpus, topics, n_components)
 

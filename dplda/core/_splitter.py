@@ -134,6 +134,8 @@ def _each(documents: Iterable[Any], function: Callable[[Any], Any]) -> Iterator[
     for document in documents:
         try:
             result = function(document)
+        except ImportError:  # of what splits a language, which says what to install
+            raise
         except Exception:  # of a caller's analyzer, too: it may quote the text
             raise ValueError(
                 f"a document of type {type(document).__name__} could not be split into "
