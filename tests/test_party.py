@@ -88,8 +88,6 @@ def test_prices_of_tokens_and_documents(X):
     assert "2 n times" in str(party.privacy_)
     price = "nominal protection (of a document of 100 tokens, which pays"
     assert price in str(party.privacy_)
-        party.privacy_
-    )
     assert (
         IFTMParty(K, token_epsilon=4.0, max_iter=1).fit(X).document_epsilon_ == math.inf
     )
