@@ -7,7 +7,7 @@ import pytest
 import reference
 import scipy.sparse as sp
 import twins
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose, assert_array_equal
@@ -452,8 +452,23 @@ def test_integer_norm_never_exceeds_the_radius(arguments):
     assert_array_equal(total, twin(*arguments))
 
 
+# A center that no entry may have, and a word of infinite weight: nothing is added.
+INFINITE = (
+    sp.csr_array(np.ones((1, 2), np.float32)),
+    [0],
+    np.full((1, 16), 1e38, np.float32),
+    np.ones((2, 32), np.int64),
+    np.where(np.arange(64).reshape(2, 32) == 0, 11912, 1535),
+    np.array([np.inf, 1.0], np.float32),
+    np.array([1.0]),
+    1.0,
+    64,
+)
+
+
 @settings(deadline=None, max_examples=400)
 @given(wild)
+@example(INFINITE)
 def test_integer_norm_never_exceeds_the_radius_whatever_the_numbers(arguments):
     with np.errstate(all="ignore"):
         total = sum_topics(*arguments)

@@ -127,7 +127,7 @@ def square_of_entry(theta, factor, center, size):
     for part in parts(len(center)):
         c, eighth = center[part], rounded(p[part], 4096)
         if c.sum() > 49152:
-            return F(0)
+            return size * size * F(0)  # NaN if the size is infinite
         lanes = (eighth**2).reshape(-1, 16, 2).sum(axis=(0, 2)) >> 4
         squares += F(lanes.sum())
         products += F((eighth * c).sum())
