@@ -136,7 +136,7 @@ def test_other_sources():
     ("source", "error", "said"),
     [
         ({"heart": [1.0], "bone": [1.0, 2.0]}, ValueError, "dimension and length, got"),
-        ({"foot": [1.0]}, ValueError, "none of the 2 words"),
+        ({"foot": [1.0]}, ValueError, "any of the 2 words"),
         ("a text", TypeError, "got str"),
         ([1, 2], TypeError, "got list"),
         (7, TypeError, "got int"),
