@@ -106,8 +106,14 @@ def prepare(
     keep = np.flatnonzero(X.sum(axis=1) >= shortest)
     order = keep[np.random.default_rng(0).permutation(len(keep))]
     test, train = order[: len(order) // 10], order[len(order) // 10 :]
-    labels = (None, None) if y is None else (np.asarray(y)[train], np.asarray(y)[test])
-    return Split(name, sp.csr_array(X[train]), sp.csr_array(X[test]), *labels, words)
+    return Split(
+        name,
+        sp.csr_array(X[train]),
+        sp.csr_array(X[test]),
+        y_train=None if y is None else np.asarray(y)[train],
+        y_test=None if y is None else np.asarray(y)[test],
+        words=words,
+    )
 
 
 def kos(**options) -> Split:

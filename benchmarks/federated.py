@@ -228,7 +228,7 @@ class Known(NamedTuple):
     """A model and the words of its columns."""
 
     words: list[str]
-    model: object
+    model: SubLDA
 
     def table(self, words: list[str]) -> np.ndarray:
         """Topics in some of its words."""
@@ -404,7 +404,8 @@ async def one_round(network, tls, process, sides, size: int, n_held: int) -> Non
 
 def call(port: int, files, known: bytes, size: int, n_held: int) -> None:
     """Give one message, after calls whose bodies do not end."""
-    tls = tls_context(ssl.PROTOCOL_TLS_CLIENT, *files, [known])
+    certificate, key = files
+    tls = tls_context(ssl.PROTOCOL_TLS_CLIENT, certificate, key, [known])
     line = Line(f"localhost:{port}", size + 1, tls)
     head = f"PUT /{SETUP} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n"
     head += f"{PROCESS}: {line._process}\r\n\r\n"

@@ -22,7 +22,7 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 from corpora import LOADERS, load
-from topic_signal import shuffled
+from topic_signal import dealt_tokens
 
 from dplda import LPLDA, OLPLDA
 
@@ -65,7 +65,7 @@ def of_dealt_words(split, options) -> str:
     )
     for n_topics, n_docs, epsilon, seed in settings:
         order = np.random.default_rng(seed).permutation(split.train.shape[0])
-        X = shuffled(split.train[order[: n_docs or None]], seed)
+        X = dealt_tokens(split.train[order[: n_docs or None]], seed)
         model = fitted(X, n_topics, epsilon, seed, options)
         n_shown.append(np.count_nonzero(~model.weak_topics_))
         largest.append(model.topic_evidence_.max())

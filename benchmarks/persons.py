@@ -48,6 +48,7 @@ from utility import Points, spread, values
 
 from dplda import GibbsLDA, SubLDA, plan
 from dplda.datasets import load_word_vectors
+from dplda.document._noisy_table import claim_of
 
 EPSILON, DELTA = math.log(3), 1e-8
 K, N_WORDS = 20, 2000
@@ -171,7 +172,7 @@ def fit(persons: Persons, n_persons: int, vectors: bool, seed: int) -> dict:
     shown = ~model.weak_topics_
     found = measured(split, model.components_, model.transform) | {
         "shown": int(shown.sum()),
-        "confirmed": int((shown & confirmed(model, split.test)).sum()),
+        "confirmed": int((shown & confirmed(model, claim_of(model._released, 1), split.test)).sum()),
         "seconds": seconds,
         "MB": peak,
         "documents": split.train.shape[0],

@@ -120,8 +120,8 @@ def nulls(splits, options) -> None:
     for seed in range(options.fits * len(cells)):
         if seed not in lines:
             kind, size = cells[seed % len(cells)]
-            choice = choices[order[seed % len(order)]]
-            lines[seed] = null_fit(kind, size, *choice, seed)
+            split, n_topics, epsilon, name = choices[order[seed % len(order)]]
+            lines[seed] = null_fit(kind, size, split, n_topics, epsilon, name, seed)
             if options.lines:
                 with options.lines.open("a") as file:
                     print(json.dumps(lines[seed]), file=file)

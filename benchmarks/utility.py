@@ -51,7 +51,7 @@ from topic_signal import confirmed
 
 from dplda import GibbsLDA, SubLDA, plan, public_prior
 from dplda.datasets import load_word_vectors
-from dplda.document._noisy_table import Reading, finish
+from dplda.document._noisy_table import Reading, claim_of, finish
 from dplda.metrics import held_out_perplexity
 
 K, DELTA = 20, 1e-5
@@ -170,7 +170,7 @@ def measures(
     shown = ~fit.weak_topics_
     return measured(split, fit.components_, fit.transform) | {
         "shown": int(shown.sum()),
-        "confirmed": int((shown & confirmed(fit, split.test)).sum()),
+        "confirmed": int((shown & confirmed(fit, claim_of(fit._released, 1), split.test)).sum()),
     }
 
 
@@ -506,7 +506,7 @@ def with_totals(split: Split, epsilon: float, seed: int) -> list[float]:
     fitted = float(model.perplexity(split.test))
     exact = np.maximum(exact, 0.5) * (table.totals.sum() / exact.sum())
     known = replace(table, reading=Reading(table.released, exact, exact))
-    result = finish(known, model.topic_word_prior, is_centered=True)
+    result = finish(known, model.topic_word_prior)
     model.components_ = result["components_"]
     return [frequencies, fitted, float(model.perplexity(split.test))]
 
@@ -818,16 +818,18 @@ def scores(split: Split, points: Points, kind: str, epsilon: float, seeds: int):
 
 def accuracy(split: Split, kind: str, epsilon: float, seed: int) -> float:
     """Of features: words, mean vectors, private k-means of these, or topic weights."""
-    parts = split.train, split.test
     if kind == "words":
-        return of_features(split, *map(np.log1p, parts), C=1.0)
+        train, test = np.log1p(split.train), np.log1p(split.test)
+        return of_features(split, train, test, C=1.0)
     if kind in ("mean vectors", "k-means"):
-        means = [mean_vectors(X, split.words) for X in parts]
+        train = mean_vectors(split.train, split.words)
+        test = mean_vectors(split.test, split.words)
         if kind == "k-means":
-            means = likeness(*means, K, epsilon, DELTA, seed)
-        return of_features(split, *means)
+            train, test = likeness(train, test, K, epsilon, DELTA, seed)
+        return of_features(split, train, test)
     model = sublda(epsilon, seed, word_vectors=vectors_of(split, kind))
-    return of_features(split, *map(model.fit(split.train).transform, parts))
+    train = model.fit(split.train).transform(split.train)
+    return of_features(split, train, model.transform(split.test))
 
 
 def of_features(split: Split, train, test, C: float = 100.0) -> float:

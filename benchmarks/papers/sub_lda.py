@@ -404,7 +404,7 @@ def figure_6(setting) -> None:
         uniform = setting.perplexities(name, 20, 0.1)[-1]
         cost = iteration_epsilon(0.1, ORDER, EPSILON)
         row(["uniform", "", "1", f"{uniform:.0f}", f"{cost:.3f}"])
-        curves = {"uniform": ((0.25, 1.0), (uniform, uniform))}
+        curves = {"uniform": ([0.25, 1.0], [uniform, uniform])}
         for boost, share in ADAPTIVE:
             parameters = {"boost": boost, "frequent_share": share}
             last = setting.perplexities(name, 20, 0.1, **parameters)[-1]
