@@ -172,7 +172,9 @@ def fit(persons: Persons, n_persons: int, vectors: bool, seed: int) -> dict:
     shown = ~model.weak_topics_
     found = measured(split, model.components_, model.transform) | {
         "shown": int(shown.sum()),
-        "confirmed": int((shown & confirmed(model, claim_of(model._released, 1), split.test)).sum()),
+        "confirmed": int(
+            (shown & confirmed(model, claim_of(model._released, 1), split.test)).sum()
+        ),
         "seconds": seconds,
         "MB": peak,
         "documents": split.train.shape[0],

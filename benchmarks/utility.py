@@ -170,7 +170,9 @@ def measures(
     shown = ~fit.weak_topics_
     return measured(split, fit.components_, fit.transform) | {
         "shown": int(shown.sum()),
-        "confirmed": int((shown & confirmed(fit, claim_of(fit._released, 1), split.test)).sum()),
+        "confirmed": int(
+            (shown & confirmed(fit, claim_of(fit._released, 1), split.test)).sum()
+        ),
     }
 
 
