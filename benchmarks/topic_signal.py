@@ -6,6 +6,7 @@
 ``python benchmarks/topic_signal.py plan [--seeds 1] [--docs 1000 all]``
 ``python benchmarks/topic_signal.py level [--fits 240]``
 ``python benchmarks/topic_signal.py parties [--seeds 2] [--epsilons 4 6 8]``
+``python benchmarks/topic_signal.py price [--seeds 5] [--epsilons 1 4]``
 
 All: ``[--corpora kos glosses nips bbc] [--epsilons 1 2 4 8 inf]``. V = 2000, delta =
 1e-5, `SubLDA`. A topic is shown if it is not one of `weak_topics_`.
@@ -32,7 +33,9 @@ mean number of topics shown next to what `dplda.plan` expects, and its two const
 the evidence is that of independent documents, and the level of 10% is attained.
 ``parties``: topics of an `IFTMParty` (100 tokens of a document, 30 sweeps) that are
 shown, how many of them are neither T1 nor T2, and how many are shown if the entries are
-dealt.
+dealt. ``price``: perplexity and time of the fits that test their topics, over those of
+fits of the same seed whose rounds all learn. Both publish the topics they have learned,
+also where a fit would publish clusters.
 """
 
 from __future__ import annotations
@@ -41,10 +44,12 @@ import argparse
 import itertools
 import json
 import math
+import time
 import warnings
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,11 +61,13 @@ from scipy.stats import beta
 from dplda import GibbsLDA, SubLDA
 from dplda.datasets import load_word_vectors, make_topic_corpus
 from dplda.displays import top_words
+from dplda.document import _document_budget
 from dplda.document._document_budget import document_budget
-from dplda.document._noisy_table import claim_of
+from dplda.document._noisy_table import claim_of, concluded
 from dplda.document._plan import MIDDLE, topics_shown
 from dplda.document._topic_test import Claim
 from dplda.federated import IFTMParty
+from dplda.metrics import held_out_perplexity
 
 DELTA = 1e-5
 TOPICS = (5, 20, 60, 100)
@@ -366,6 +373,47 @@ def parties(splits, options) -> None:
         print(f"| {split.name}, {epsilon:g} | {cells} |", flush=True)
 
 
+def price(splits, options) -> None:
+    """A row for each corpus: what the test costs, in pairs of fits of one seed."""
+    epsilons = options.epsilons or [1, 4]
+    print("| corpus | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |")
+    print("| --- " * (1 + len(epsilons)) + "|")
+    pooled = defaultdict(list)
+    for row, split in enumerate(splits):
+        cells = []
+        for epsilon in epsilons:
+            seeds = range(row * options.seeds, (row + 1) * options.seeds)
+            pairs = [price_of_pair(split, epsilon, seed) for seed in seeds]
+            pooled[epsilon] += pairs
+            cells.append(of_pairs(pairs))
+        print(f"| {split.name} | {' | '.join(cells)} |", flush=True)
+    print("| all | " + " | ".join(of_pairs(pooled[e]) for e in epsilons) + " |")
+
+
+def price_of_pair(split: Split, epsilon: float, seed: int) -> tuple[float, float]:
+    """Relative growth of perplexity, and of CPU time."""
+    found = []
+    # rounds that test from no number of rounds on
+    for fewest in (_document_budget.FEWEST_WITH_TEST, math.inf):
+        document_budget.cache_clear()
+        with mock.patch.object(_document_budget, "FEWEST_WITH_TEST", fewest):
+            start = time.process_time()
+            model = fitted(split.train, 20, epsilon, seed)
+            seconds = time.process_time() - start
+        table, _ = concluded(model._released, 1)
+        topics = table.T + model.topic_word_prior
+        found.append((held_out_perplexity(topics, split.test), seconds))
+    document_budget.cache_clear()
+    (with_test, slow), (without, fast) = found
+    return with_test / without - 1, slow / fast - 1
+
+
+def of_pairs(pairs) -> str:
+    more, longer = np.array(pairs).T
+    error = more.std(ddof=1) / math.sqrt(len(more))
+    return f"{more.mean():+.2%} ± {error:.2%}; time {np.median(longer):+.0%}"
+
+
 # ---- corpora that mix or break what the test assumes ---------------------------------
 
 
@@ -531,6 +579,7 @@ PARTS = {
     "level": level,
     "real": real,
     "parties": parties,
+    "price": price,
     "hard": hard,
     "plan": expectations,
 }
