@@ -623,6 +623,20 @@ PLAN = [
 ]
 
 
+def test_a_plan_takes_few_rounds_and_says_what_they_cost(folder, capsys):
+    few = [option for option in PLAN if "max-iter" not in option]
+    printed = []
+    for command, n_rounds in ((few, 40), ([*few, "--max-iter=80"], 80)):
+        assert main(command) == 0
+        plan = Plan.read(folder / "plan.json")
+        assert len(plan.estimator()._budget(plan.terms().shares).rounds) == n_rounds
+        printed.append(capsys.readouterr().out)
+        assert f"{n_rounds} rounds" in printed[-1]
+        (folder / "plan.json").unlink()
+    assert "1% more" in printed[0]
+    assert "1% more" not in printed[1]
+
+
 def party_command(name, port, texts=None):
     return [
         "federation",
