@@ -23,7 +23,7 @@ def fitted(X):
 
 def test_numbers_that_are_not_whole_are_rounded_with_a_warning():
     X = np.array([[0.4, 1.6, 2.0]])
-    with pytest.warns(UserWarning, match="GibbsLDA takes word counts"):
+    with pytest.warns(UserWarning, match="GibbsLDA expects word counts"):
         rounded = fitted(X)
     assert_array_equal(rounded.components_, fitted([[0, 2, 2]]).components_)
     assert X[0, 0] == 0.4

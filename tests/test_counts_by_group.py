@@ -727,7 +727,7 @@ def test_the_command_charges_words_topics_and_counts_at_once(files, capsys):
     # later counts of the same model are charged to the same ledger, if it allows them
     later = ["counts", "topics.dplda", "notes.csv", "--user-column", "patient"]
     assert main([*later, "--epsilon", "1", *GROUPS.split()]) == 1
-    assert "would spend epsilon" in capsys.readouterr().err
+    assert "would spend more than the budget" in capsys.readouterr().err
     assert not (files / "counts.dplda").exists()
     free = [*later, "--epsilon", "1", *GROUPS.split(), "--no-ledger"]
     assert main(free) == 0

@@ -437,7 +437,7 @@ def test_a_paid_release_is_not_overwritten_and_a_second_fit_finds_its_ledger(
     again = [*notes[:5], str(tmp_path / "m2"), *SMALL]
     assert main(again) == 1
     said = capsys.readouterr()
-    assert f"{ledger.epsilon_spent:.4g} of it spent before" in said.err
+    assert f"{ledger.epsilon_spent:.4g} of it is spent" in said.err
     assert main([*again, "--user-column", "patient"]) == 1
     capsys.readouterr()
     assert main([*again, "--budget", "9"]) == 1

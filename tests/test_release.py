@@ -371,7 +371,7 @@ def test_a_released_pipeline_counts_texts_as_the_pipeline_did(vectorizer, path):
     ],
     ids=lambda value: str(value)[:40],
 )
-@pytest.mark.filterwarnings("ignore:SubLDA takes word counts")
+@pytest.mark.filterwarnings("ignore:SubLDA expects word counts")
 def test_a_vectorizer_that_a_file_cannot_hold_is_refused(vectorizer, message, path):
     pipeline = fitted(given())
     pipeline.steps[0] = ("vectorizer", vectorizer.fit(TEXTS))

@@ -193,7 +193,7 @@ INVALID = {
         np.zeros((0, 0)),
     ],
     "(fewer|more) ids than rows": [[SECRET] * 89, [str(SECRET)] * 91, []],
-    "integers only or strings only": [
+    "integers only, strings only or UUIDs only": [
         [None] + [SECRET] * 89,
         [str(SECRET)] * 89 + [None],
         [SECRET] * 89 + [str(SECRET)],

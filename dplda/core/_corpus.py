@@ -371,8 +371,8 @@ def whole_counts(X: sp.csr_array, name: str) -> sp.csr_array:
             "from"
         )
     warn_user(
-        f"{name} takes word counts, and X holds numbers that are not whole: they were "
-        "rounded to the nearest; pass counts, not tf-idf or frequencies",
+        f"{name} expects word counts, and X holds numbers that are not whole: they "
+        "were rounded to the nearest integers; pass counts, not tf-idf or frequencies",
         PrivateDataWarning,  # one document may decide whether the warning appears
     )
     return without_zeros(sp.csr_array((counts, X.indices, X.indptr), X.shape))
@@ -408,9 +408,9 @@ def warn_of_equal_rows(keys: npt.NDArray[np.float64]) -> None:
     if COPIES * n_copies > len(keys):
         warn_user(
             f"{n_copies} of {len(keys)} rows of X with words are copies of other rows: "
-            "copies confirm by chance what a topic says, so topics that are not weak "
-            "may be noise; leave copies out. This message is about private data and "
-            "not for release",
+            "because copies repeat each other, the test of the topics may take noise "
+            "for a topic; leave copies out. This message is about private data and not "
+            "for release",
             PrivateDataWarning,
         )
 

@@ -243,8 +243,8 @@ def _learned_in_the_open(step: BaseEstimator) -> bool:
 
 def _leak(name: str) -> str:
     return (
-        f"{name!r} was fitted to the documents without privacy: publish the steps "
-        "before it, or fit it to public data"
+        f"{name!r} was fitted to the documents without privacy: leave it out, publish "
+        "only the steps before it, or fit it to public data"
     )
 
 

@@ -78,9 +78,9 @@ def number_users(user_ids: ArrayLike | None, n_docs: int) -> np.ndarray | None:
     if not whole and not all(issubclass(kind, str) for kind in kinds):
         found = " and ".join(sorted(kind.__name__ for kind in kinds))
         raise ValueError(
-            "user_ids must be integers only or strings only, and none may be missing, "
-            f"got values of type {found}; convert all ids to strings, and leave out "
-            "rows without an id"
+            "user_ids must be integers only, strings only or UUIDs only, and none may "
+            f"be missing, got values of type {found}; convert all ids to strings, and "
+            "leave out rows without an id"
         )
     number: dict[object, int] = {}
     users = np.empty(len(ids), np.int64)

@@ -27,13 +27,13 @@ _LIMIT_OF_PART = ", and neither a document nor a person"
 # What the first line of the card does not promise to a reader.
 _LIMITS = {
     "document": ". A passage has a larger epsilon; a person with several documents "
-    "may have none",
+    "may have no finite epsilon",
     "user": " with all documents. One text of a user has a larger epsilon",
 }
 NOT_COVERED = (
-    "the texts themselves; what many texts share, such as a frequent name; words "
-    "learned without noise; scores, perplexities and transforms of private documents; "
-    "other results from the same texts; running time and memory"
+    "the texts themselves; what many texts share, such as a frequent name; a "
+    "vocabulary learned without noise; scores, perplexities and topic weights of "
+    "private documents; other results from the same texts; running time and memory"
 )
 PAGES = "https://github.com/dplda/dplda/blob/main/docs/"
 

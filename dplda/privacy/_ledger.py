@@ -648,8 +648,9 @@ def check_affordable(new: Entry, page: Page) -> None:
         if total == math.inf and composition == "planned":
             advice = _DELTA_ADVICE
         raise BudgetError(
-            f"{new.label!r} would spend epsilon {total:.6g} of {epsilon:g} (delta "
-            f"{delta:g}), {before:.4g} of it spent before; {advice}"
+            f"{new.label!r} would spend more than the budget of epsilon {epsilon:g} at "
+            f"delta {delta:g}: {before:.4g} of it is spent, and the total would be "
+            f"{total:.6g}; {advice}"
         )
 
 
