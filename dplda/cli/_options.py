@@ -131,8 +131,9 @@ def say(text: str) -> None:
 
 def show_topics(model: BaseEstimator, words: Sequence[str] | None = None) -> None:
     """Print share, evidence and typical words of each topic, weak ones last."""
-    from dplda.core._signal import MEANING, NOT_TESTED  # not for options and --help
-    from dplda.reading._displays import is_tested, list_topics
+    # not for options and --help
+    from dplda.core._signal import MEANING, NOT_TESTED, is_tested
+    from dplda.reading._displays import list_topics
 
     say(
         "Topics, with their share of all words, how clearly each is confirmed (z), and "

@@ -23,7 +23,15 @@ from typing import Any
 import numpy as np
 
 from dplda.core._pipeline import charged
-from dplda.core._signal import MEANING, NOT_TESTED, standing_words
+from dplda.core._signal import (
+    MEANING,
+    NOT_TESTED,
+    by_share,
+    evidence_of,
+    is_tested,
+    relevance,
+    standing,
+)
 from dplda.leaf._checks import check_integer
 from dplda.privacy import Guarantee, epsilon_of
 from dplda.privacy._card import NOT_COVERED, first_rows, other_rows
@@ -42,7 +50,6 @@ from dplda.release._topic_counts import OWN_SEED, TopicCounts
 N_WORDS, N_SHOWN, N_LISTED = 40, 15, 8  # of a topic: in the page, in a table, in a row
 WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the relevance by which words are kept
 MOST_ROWS = 1500  # of charts of one grouping
-SMALLEST = 1e-300
 NO_NAME = "no word stands out"
 
 
@@ -74,7 +81,6 @@ def page_of(
     names = model.names_ | check_names(names, len(model.components_))
     topics, words = topics_of(model, names)
     total = total_of(model.privacy_, counts)
-    is_tested = not np.isnan(getattr(model, "topic_evidence_", np.nan)).all()
     facts = {
         "format": "dplda-report-1",
         "title": clean(title, 200),
@@ -83,8 +89,8 @@ def page_of(
         "words": words,
         "n_words": model.components_.shape[1],
         "n_shown": N_SHOWN,
-        "noise_known": _standing(model) is not None,
-        "tested": is_tested,
+        "noise_known": standing(model) is not None,
+        "tested": is_tested(model),
         "guarantee": _record(total),
         "release": {
             "sha256": model.sha256_,
@@ -176,33 +182,16 @@ def _counted(table: TopicCounts) -> dict[str, object]:
     }
 
 
-def _standing(model: Any) -> np.ndarray | None:
-    """The words that stand out of the noise; None if the noise is not known."""
-    std = getattr(model, "components_std_", None)
-    if std is None or not np.any(std):
-        return None
-    return standing_words(model.components_, std)
-
-
 def _words_of(model: Any) -> list[str]:
     if model.vocabulary_ is None:
         return [f"x{v}" for v in range(model.components_.shape[1])]
     return [str(word) for word in model.vocabulary_]
 
 
-def _relevance(table: np.ndarray, weight: float) -> np.ndarray:
-    """The relevance of LDAvis (Sievert and Shirley 2014): weight 1 is probability."""
-    p = table / table.sum(axis=1, keepdims=True)
-    overall = table.sum(axis=0) / table.sum()
-    # a topic may lack a word, and so may all of them
-    p, overall = np.maximum(p, SMALLEST), np.maximum(overall, SMALLEST)
-    return np.log(p) - (1 - weight) * np.log(overall)
-
-
 def typical_words(model: Any, n_words: int) -> list[list[str]]:
     """The words that distinguish each topic most, in the order of `top_words`."""
     words = _words_of(model)
-    best = np.argsort(-_relevance(model.components_, 0.5), axis=1, kind="stable")
+    best = np.argsort(-relevance(model.components_), axis=1, kind="stable")
     return [[words[v] for v in row[:n_words]] for row in best]
 
 
@@ -215,10 +204,10 @@ def topics_of(
     p = table / table.sum(axis=1, keepdims=True)
     overall = table.sum(axis=0) / table.sum()
     share = table.sum(axis=1) / table.sum()
-    stands = _standing(model)
-    weak = np.asarray(getattr(model, "weak_topics_", np.zeros(n_topics, bool)))
-    evidence = getattr(model, "topic_evidence_", np.full(n_topics, np.nan))
-    orders = [np.argsort(-_relevance(table, w), kind="stable") for w in WEIGHTS]
+    stands = standing(model)
+    in_order, weak = by_share(model)
+    evidence = evidence_of(model)
+    orders = [np.argsort(-relevance(table, w), kind="stable") for w in WEIGHTS]
     ranks = [np.argsort(order, axis=1, kind="stable") for order in orders]
     rank = np.min(ranks, axis=0)
     place, distance, kept_share = _scaled(p)
@@ -248,9 +237,8 @@ def topics_of(
                 "nearest": min(others, key=distance[k].__getitem__, default=None),
             }
         )
-    order = np.lexsort((-share, weak))
     listing = [{"word": clean(words[v]), "p": float(f"{overall[v]:.3g}")} for v in kept]
-    return [topics[k] for k in order], listing
+    return [topics[k] for k in in_order], listing
 
 
 def _scaled(p: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
