@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypedDict
 
 import numpy as np
 
@@ -14,7 +14,22 @@ from dplda.release._markup import Html, clean, element, joined, percent
 MAP = (760, 460)
 PERIOD = re.compile(r"\d{4}(-?(\d\d|W\d\d|Q[1-4]))?(-\d\d)?")
 
-Topic: TypeAlias = dict[str, Any]
+
+class Topic(TypedDict):
+    """What the page knows of a topic."""
+
+    topic: int  # its row
+    name: str
+    named: bool  # by the publisher
+    weak: bool
+    share: float
+    z: float | None  # None: not tested
+    listed: list[str]  # more of its words
+    word: list[int]  # places in the words of the page
+    p: list[float]
+    stands: list[int]
+    place: list[float]  # on the map
+    nearest: int | None
 
 
 def bar(share: float, largest: float, is_weak: bool) -> Html:

@@ -28,7 +28,8 @@ from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomicall
 from dplda.privacy import Guarantee
 from dplda.privacy._events import to_record
 from dplda.release._container import pack
-from dplda.release._report import check_names, frame, page_of, typical_words
+from dplda.release._page import frame
+from dplda.release._report import check_names, page_of, typical_words
 from dplda.release._topic_counts import TopicCounts, digest_of
 
 KIND = "dplda-release"
