@@ -47,8 +47,8 @@ from dplda.privacy import (
 )
 from dplda.privacy._charge import Charge, Step
 from dplda.privacy._streams import Streams
+from dplda.release._counts import OWN_SEED, TopicCounts, digest_of
 from dplda.release._released_model import ReleasedModel
-from dplda.release._topic_counts import OWN_SEED, TopicCounts, digest_of
 
 MOST_CELLS = 50_000  # of all tables together: more is a mistake, or noise
 ALL = ""  # the one group of a count without groups

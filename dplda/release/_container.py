@@ -9,22 +9,57 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
+
+Content = TypeVar("Content")
 Tables: TypeAlias = Mapping[str, np.ndarray]
 
+# More than a fit can have made: 1,000 topics of 250,000 words with their names.
+MAX_BYTES = 2**31
 _METADATA = "dplda"  # the one key: the order of several is not fixed
 # ends the name of a table in Fortran order: other sums differ in the last bit
 _BY_COLUMNS = ".T"
 
 
+def save(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file that may be published."""
+    check_writable(path)
+    write_atomically(path, data, permissions=PUBLIC)
+
+
+def load(
+    path: str | os.PathLike[str], noun: str, read: Callable[[bytes], Content]
+) -> Content:
+    """What `read` makes of a file that may come from anyone, a `noun`.
+
+    ValueError if `read` refuses it.
+    """
+    path = Path(path)
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path} has more than {MAX_BYTES} bytes, and is not read")
+    try:
+        return read(path.read_bytes())
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is not a valid {noun}: {error}; ask its author for it again"
+        ) from error
+
+
 def pack(
-    kind: str, fields: Mapping[str, object], tables: Tables, *, max_header: int
+    kind: str,
+    fields: Mapping[str, object],
+    tables: Tables,
+    *,
+    max_header: int = FREE_SIZE,
 ) -> bytes:
     """Write values that JSON can hold, in at most `max_header` bytes, and tables."""
     stored = {}
@@ -44,7 +79,7 @@ def pack(
 
 
 def unpack(
-    kind: str, data: bytes, *, max_header: int
+    kind: str, data: bytes, *, max_header: int = FREE_SIZE
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The values and tables of untrusted bytes.
 

@@ -22,6 +22,7 @@ from dplda.core._signal import MEANING, NOT_TESTED
 from dplda.privacy import Guarantee
 from dplda.privacy._card import NOT_COVERED, first_rows, other_rows
 from dplda.release._charts import PERIOD, Topic, bar, chart, map_of, round_up
+from dplda.release._counts import TopicCounts
 from dplda.release._markup import (
     Html,
     clean,
@@ -31,7 +32,6 @@ from dplda.release._markup import (
     percent,
     table_of,
 )
-from dplda.release._topic_counts import TopicCounts
 
 MOST_ROWS = 1500  # of charts of one grouping
 

@@ -6,10 +6,10 @@ import copy
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline
 
-from dplda.core._base import MAX_ITER, BaseTopicModel
+from dplda.core._base import BaseTopicModel
 from dplda.core._fold_in import LARGEST_PRIOR
 from dplda.core._pipeline import pipeline_guarantee
 from dplda.core._private_fit import UNKNOWN_WORDS, VOCABULARY
@@ -30,32 +30,19 @@ from dplda.core._texts import (
     words_of,
 )
 from dplda.core._words import Words
-from dplda.leaf._checks import check_delta, check_integer, check_number
-from dplda.leaf._files import PUBLIC, check_writable, write_atomically
+from dplda.leaf._checks import check_integer, check_number
 from dplda.leaf._messages import log_event, warn_user
 from dplda.privacy import Guarantee, PrivacyLeakWarning
-from dplda.privacy._accounting import grouped
-from dplda.privacy._card import PerRound
-from dplda.privacy._events import Event, from_record
-from dplda.release._container import unpack
+from dplda.release._container import load, save, unpack
+from dplda.release._records import MAX_TEXT, read_digest, read_guarantee, read_text
 from dplda.release._released_model import (
     KIND,
-    MAX_HEADER,
     TABLES,
     ReleasedModel,
     released_model,
 )
 
-Value = TypeVar("Value")
-
-# Limits on files of unknown origin, beyond what a fit can have made: tables of 1,000
-# topics and 250,000 words with their names, and statements of some pages.
-MAX_BYTES = 2**31
-MAX_TEXT = 10_000
-MAX_NGRAM = 20  # letters or words
-# Limits on events: no file of unknown origin can make the accountant compute for hours.
-MAX_STEPS = MAX_ITER
-MAX_KINDS = 50
+MAX_NGRAM = 20  # letters or words, of a file of unknown origin
 
 # A seed would remove the noise, a path would describe the owner, and the guarantee
 # alone states the budget. The others do not define the model.
@@ -153,8 +140,7 @@ def save_release(
     (['pear', 'plum', 'cherry'], (1, 2))
     """
     data, released = release_bytes(model, vocabulary)
-    check_writable(path)
-    write_atomically(path, data, permissions=PUBLIC)
+    save(path, data)
     _log("release saved", path, released)
 
 
@@ -234,15 +220,7 @@ def load_release(path: str | os.PathLike[str]) -> ReleasedModel:
     events, and nobody can check that those events happened. The checksum detects
     damage, not forgery; a signature (``docs/release.md``) proves who wrote the file.
     """
-    path = Path(path)
-    if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"{path} has more than {MAX_BYTES} bytes, and is not read")
-    try:
-        model = read_release(path.read_bytes())
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path} is not a valid release file: {error}; ask its author for it again"
-        ) from error
+    model = load(path, "release file", read_release)
     _log("release loaded", path, model)
     return model
 
@@ -386,7 +364,7 @@ def settings_of(vectorizer: BaseEstimator) -> dict[str, object]:
 
 def read_release(data: bytes) -> ReleasedModel:
     """The model in a file that may come from anyone."""
-    content, tables = unpack(KIND, data, max_header=MAX_HEADER)
+    content, tables = unpack(KIND, data)
     unknown = tables.keys() - {"components", *TABLES}
     if set(content) != _FIELDS or "components" not in tables or unknown:
         raise ValueError(
@@ -432,12 +410,6 @@ def _read_names(names: object, n_topics: int) -> dict[int, str]:
     if not set(names) <= {str(k) for k in range(n_topics)}:
         raise ValueError("a name must be that of a row of the table")
     return {int(k): read_text("a name", name) for k, name in names.items()}
-
-
-def read_digest(text: object) -> str:
-    if not (isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text)):
-        raise ValueError("counted_as must be a SHA-256, of 64 digits")
-    return text
 
 
 def _check_table(name: str, table: np.ndarray, n_topics: int, n_words: int) -> None:
@@ -554,103 +526,3 @@ def check_vocabulary(words: object, n_words: int) -> list[str]:
             f"{len(words)}, {len(set(words))} of them different"
         )
     return words
-
-
-def read_text(name: str, value: object) -> str:
-    """Check a text; it is printed as it is, so it may hold no control characters."""
-    if not (isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()):
-        raise ValueError(
-            f"{name} must be a string of at most {MAX_TEXT} printable characters"
-        )
-    return value
-
-
-def read_guarantee(record: object) -> Guarantee:
-    """Make the guarantee; it refuses an epsilon below the cost of the events."""
-    names = {field.name for field in fields(Guarantee)}
-    if not isinstance(record, dict) or set(record) != names:
-        raise ValueError(
-            f"the guarantee must have the fields {', '.join(sorted(names))}"
-        )
-    try:
-        return _read_fields(record)
-    except (ArithmeticError, RuntimeError) as error:  # at absurd numbers
-        raise ValueError(
-            f"its guarantee cannot be computed ({type(error).__name__})"
-        ) from None
-
-
-def _read_fields(record: Mapping[str, object]) -> Guarantee:
-    """A reader for each field of a guarantee."""
-    return Guarantee(
-        unit=read_text("unit", record["unit"]),
-        relation=read_text("relation", record["relation"]),
-        epsilon=_number("epsilon", record["epsilon"]),
-        delta=check_delta(record["delta"]),
-        mechanism=read_text("mechanism", record["mechanism"]),
-        sensitivity=_number("sensitivity", record["sensitivity"]),
-        noise_scale=_per_round("noise_scale", record["noise_scale"]),
-        seeded=_flag("seeded", record["seeded"]),
-        assumptions=_list("assumptions", record["assumptions"], read_text),
-        events=_events("events", record["events"]),
-        total_variation=_number("total_variation", record["total_variation"]),
-        trusted=read_text("trusted", record["trusted"]),
-        provenance=_list("provenance", record["provenance"], _pair),
-        ledger=read_text("ledger", record["ledger"]),
-        receipt=read_text("receipt", record["receipt"]),
-        theorem=read_text("theorem", record["theorem"]),
-    )
-
-
-def _number(name: str, value: object) -> float:
-    number = check_number(name, value, 0.0, math.inf)
-    if number != value:  # an integer of hundreds of digits
-        raise ValueError(f"{name} must be a float")
-    return number
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false")
-    return value
-
-
-def _list(
-    name: str, values: object, read: Callable[[str, object], Value]
-) -> tuple[Value, ...]:
-    if not isinstance(values, list):
-        raise ValueError(f"{name} must be a list")
-    return tuple(read(name, value) for value in values)
-
-
-def _per_round(name: str, value: object) -> PerRound:
-    """One number for each round, one for all, or none."""
-    if isinstance(value, list):
-        return _list(name, value, _number)
-    return None if value is None else _number(name, value)
-
-
-def _pair(name: str, value: object) -> tuple[str, str]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"{name} must be a list of pairs")
-    first, second = value
-    return read_text(name, first), read_text(name, second)
-
-
-def _events(name: str, records: object) -> tuple[Event, ...]:
-    try:
-        if not isinstance(records, list):
-            raise TypeError
-        events = tuple(from_record(record) for record in records)
-        groups = grouped(events)
-        n_steps = sum(count for _, count in groups)
-    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise ValueError(
-            f"its privacy {name} cannot be read ({type(error).__name__})"
-        ) from None
-    if not groups or n_steps > MAX_STEPS or len(groups) > MAX_KINDS:
-        raise ValueError(
-            f"a release has 1 to {MAX_STEPS} private steps of at most {MAX_KINDS} "
-            "different kinds"
-        )
-    return events

@@ -8,7 +8,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
@@ -24,16 +23,14 @@ from dplda.core._base import BaseLDA
 from dplda.core._corpus import are_shards, sparse_columns
 from dplda.core._splitter import transformed
 from dplda.core._texts import texts_in
-from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
 from dplda.privacy import Guarantee
-from dplda.privacy._events import to_record
-from dplda.release._container import pack
+from dplda.release._container import pack, save
+from dplda.release._counts import TopicCounts, digest_of
 from dplda.release._page import frame
+from dplda.release._records import record_of
 from dplda.release._report import check_names, page_of, typical_words
-from dplda.release._topic_counts import TopicCounts, digest_of
 
 KIND = "dplda-release"
-MAX_HEADER = FREE_SIZE
 AFTER = "after the fit"  # the card's line of what a publisher has changed
 
 
@@ -304,8 +301,7 @@ class ReleasedModel(BaseLDA):
             If the file cannot be written.
         """
         page = page_of(self, title=title, about=about, names=names, counts=counts)
-        check_writable(path)
-        write_atomically(Path(path), page.encode(), permissions=PUBLIC)
+        save(path, page.encode())
 
     def to_bytes(self) -> bytes:
         """The content of the release file.
@@ -315,11 +311,6 @@ class ReleasedModel(BaseLDA):
         bytes
             What `save_release` writes of this model.
         """
-        guarantee = {
-            field.name: getattr(self.privacy_, field.name)
-            for field in dataclasses.fields(Guarantee)
-        }
-        guarantee["events"] = [to_record(event) for event in self.privacy_.events]
         content = {
             "dplda": self.version_,
             "estimator": self.estimator_name_,
@@ -327,14 +318,14 @@ class ReleasedModel(BaseLDA):
             "n_iter": self.n_iter_,
             "vocabulary": None if self.vocabulary_ is None else [*self.vocabulary_],
             "vectorizer": self.settings_,
-            "guarantee": guarantee,
+            "guarantee": record_of(self.privacy_),
             "names": {str(k): name for k, name in self.names_.items()},
             "counted_as": self.counted_as_,
         }
         given = {name: getattr(self, f"{name}_", None) for name in TABLES}
         tables = {name: table for name, table in given.items() if table is not None}
         tables["components"] = self.components_
-        return pack(KIND, content, tables, max_header=MAX_HEADER)
+        return pack(KIND, content, tables)
 
     @property
     def sha256_(self) -> str:

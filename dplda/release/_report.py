@@ -18,9 +18,9 @@ from dplda.core._texts import words_of
 from dplda.leaf._checks import check_integer
 from dplda.privacy import Guarantee
 from dplda.release._charts import Topic
+from dplda.release._counts import OWN_SEED, TopicCounts
 from dplda.release._markup import clean
 from dplda.release._page import Facts, Word, page_text
-from dplda.release._topic_counts import OWN_SEED, TopicCounts
 
 N_WORDS = 40  # of a topic in the page
 N_SHOWN = 15  # of these in a table

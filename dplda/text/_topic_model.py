@@ -50,8 +50,8 @@ from dplda.privacy import Guarantee, NonPrivate, split_epsilon
 from dplda.privacy._sums import ALONE
 from dplda.reading._displays import TopicRow, list_topics
 from dplda.reading._topic_counts import PaidCounts, groups_of
+from dplda.release._counts import TopicCounts
 from dplda.release._release import release_bytes, save_release
-from dplda.release._topic_counts import TopicCounts
 from dplda.text._count_vectorizer import (
     OfTexts,
     PrivateCountVectorizer,

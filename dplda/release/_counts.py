@@ -12,21 +12,34 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from dplda.leaf._checks import check_number
-from dplda.leaf._files import FREE_SIZE, PUBLIC, check_writable, write_atomically
+from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy import Guarantee
-from dplda.privacy._events import to_record
-from dplda.release._container import pack
+from dplda.release._container import load, pack, save, unpack
+from dplda.release._records import (
+    read_digest,
+    read_flag,
+    read_guarantee,
+    read_list,
+    read_text,
+    record_of,
+)
 
 KIND = "dplda-counts"
-MAX_HEADER = FREE_SIZE
+_FIELDS = {
+    "by",
+    "levels",
+    "most_groups",
+    "noise_scale",
+    "soft",
+    "counted_as",
+    "guarantee",
+}
 FLAT = 0.05  # probability that noise alone makes any topic of a table differ
 
 
@@ -320,9 +333,7 @@ class TopicCounts:
         OSError
             If the file cannot be written.
         """
-        data = self.to_bytes()
-        check_writable(path)
-        write_atomically(Path(path), data, permissions=PUBLIC)
+        save(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The content of the file.
@@ -332,11 +343,6 @@ class TopicCounts:
         bytes
             What `save` writes.
         """
-        guarantee = {
-            field.name: getattr(self.privacy_, field.name)
-            for field in dataclasses.fields(Guarantee)
-        }
-        guarantee["events"] = [to_record(event) for event in self.privacy_.events]
         content = {
             "by": [*self.counts],
             "levels": [[*self.levels[by]] for by in self.counts],
@@ -344,10 +350,10 @@ class TopicCounts:
             "noise_scale": self.noise_scale,
             "soft": self.soft,
             "counted_as": self.counted_as,
-            "guarantee": guarantee,
+            "guarantee": record_of(self.privacy_),
         }
         tables = {f"counts{i}": table for i, table in enumerate(self.counts.values())}
-        return pack(KIND, content, tables, max_header=MAX_HEADER)
+        return pack(KIND, content, tables)
 
     @property
     def mostly_noise(self) -> list[str]:
@@ -382,3 +388,91 @@ def _nearest(column: np.ndarray, total: float) -> np.ndarray:
     last = np.flatnonzero(down > excess)
     theta = excess[last[-1]] if len(last) else down[0]
     return np.maximum(column - theta, 0.0)
+
+
+# ---- reading what may come from anyone ----------------------------------------------
+
+
+def load_counts(path: str | os.PathLike[str]) -> TopicCounts:
+    """Read counts that `TopicCounts.save` wrote.
+
+    The file may come from anyone: no code in it is run.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    counts : TopicCounts
+        The released tables.
+
+    Raises
+    ------
+    ValueError
+        If the file is no file of counts, is damaged, or contradicts itself.
+    OSError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dplda import SubLDA, load_counts, private_topic_counts
+    >>> model = SubLDA(2, epsilon=4.0).fit([[2, 0, 1], [0, 3, 0]])
+    >>> table = private_topic_counts(
+    ...     model,
+    ...     [[1, 0, 0]],
+    ...     by={"day": ["Mon"]},
+    ...     levels={"day": ["Mon"]},
+    ...     epsilon=1.0,
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "days.dplda")
+    ...     table.save(path)
+    ...     load_counts(path).levels
+    {'day': ('Mon',)}
+    """
+    return load(path, "file of counts", read_counts)
+
+
+def read_counts(data: bytes) -> TopicCounts:
+    """The counts in a file that may come from anyone."""
+    content, tables = unpack(KIND, data)
+    if set(content) != _FIELDS:
+        raise ValueError(f"it must have the fields {', '.join(sorted(_FIELDS))}")
+    names = read_list("by", content["by"], read_text)
+    groups = read_list("levels", content["levels"], _read_groups)
+    if not names or len(names) != len(groups) or len(names) != len(set(names)):
+        raise ValueError("it must have groupings of different names, each with groups")
+    if tables.keys() != {f"counts{i}" for i in range(len(names))}:
+        raise ValueError("it must have a table for each grouping")
+    counts = {by: tables[f"counts{i}"] for i, by in enumerate(names)}
+    levels = dict(zip(names, groups))
+    n_topics = counts[names[0]].shape[-1:]
+    for by, table in counts.items():
+        fits = table.dtype == np.float64 and table.shape == (len(levels[by]), *n_topics)
+        if not (fits and table.size and np.isfinite(table).all()):
+            raise ValueError("each table must have a finite number for group and topic")
+    most = content["most_groups"]
+    if not (isinstance(most, dict) and set(most) <= set(levels)):
+        raise ValueError("most_groups must be numbers of the groupings")
+    return TopicCounts(
+        counts=counts,
+        levels=levels,
+        noise_scale=check_number(
+            "noise_scale", content["noise_scale"], 0.0, math.inf, closed="left"
+        ),
+        privacy_=read_guarantee(content["guarantee"]),
+        counted_as=read_digest(content["counted_as"]),
+        soft=read_flag("soft", content["soft"]),
+        most_groups={by: check_integer("most_groups", n, 1) for by, n in most.items()},
+    )
+
+
+def _read_groups(name: str, groups: object) -> tuple[str, ...]:
+    """The groups of one grouping."""
+    texts = read_list(name, groups, read_text)
+    if len(set(texts)) < len(texts):
+        raise ValueError("the groups of a grouping must be different")
+    return texts
