@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ _FIELDS = {
     "counted_as",
     "guarantee",
 }
+# the one grouping of counts without groups, and its one group
+WITHOUT_GROUPS = MappingProxyType({"all": ("all",)})
 FLAT = 0.05  # probability that noise alone makes any topic of a table differ
 
 
@@ -59,6 +62,7 @@ class TopicCounts:
     counts : dict of str to ndarray of shape (n_levels, n_components)
         The released numbers of each grouping, such as "ward": a row for each group, and
         a column for each topic. They are unbiased, not whole, and may be negative.
+        Counts without groups are one row of the grouping "all".
     levels : dict of str to tuple of str
         The groups of the rows.
     noise_scale : float

@@ -18,7 +18,7 @@ from dplda.core._texts import words_of
 from dplda.leaf._checks import check_integer
 from dplda.privacy import Guarantee
 from dplda.release._charts import Topic
-from dplda.release._counts import OWN_SEED, TopicCounts
+from dplda.release._counts import OWN_SEED, WITHOUT_GROUPS, TopicCounts
 from dplda.release._markup import clean
 from dplda.release._page import Facts, Word, page_text
 
@@ -82,9 +82,10 @@ def page_of(
 
 
 def _check_table(model: BaseLDA, table: object) -> None:
-    if not isinstance(table, TopicCounts):
+    if not isinstance(table, TopicCounts) or table.levels == WITHOUT_GROUPS:
+        got = "no groups" if isinstance(table, TopicCounts) else type(table).__name__
         raise TypeError(
-            f"counts must be tables of private_topic_counts, got {type(table).__name__}"
+            f"counts must be tables of private_topic_counts with by=..., got {got}"
         )
     if table.counted_as != model.counted_as_:
         raise ValueError(

@@ -49,7 +49,8 @@ from dplda.leaf._users import RELATIONS, charged_unit, protected_unit
 from dplda.privacy import Guarantee, NonPrivate, split_epsilon
 from dplda.privacy._sums import ALONE
 from dplda.reading._displays import TopicRow, list_topics
-from dplda.reading._topic_counts import PaidCounts, groups_of
+from dplda.reading._groups import groups_of
+from dplda.reading._topic_counts import PaidCounts
 from dplda.release._counts import TopicCounts
 from dplda.release._release import release_bytes, save_release
 from dplda.text._count_vectorizer import (
