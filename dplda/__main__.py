@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dplda._version import __version__
-from dplda.cli import _federation, _fit, _ledger, _options
+from dplda.cli import _counts, _federation, _fit, _ledger, _options
 from dplda.leaf._checks import escaped
 
 
@@ -89,7 +89,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="command")
-    for module in (_fit, _options, _ledger, _federation):
+    for module in (_fit, _counts, _options, _ledger, _federation):
         module.add_commands(commands.add_parser)
     return parser.parse_args(argv)
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 # loads a name at its first use: options and --help need nothing of it
+from dplda.cli._budget import add_agreement, add_budget
 from dplda.cli._federation_coordinator import add_up
 from dplda.cli._federation_party import fit_together
 from dplda.cli._federation_plan import ROUNDS, show_plan, write_plan
@@ -79,12 +80,7 @@ def add_commands(add_parser: AddParser) -> None:
         required=True,
         help="what is protected: each document, or all documents of a person",
     )
-    plan.add_argument(
-        "--epsilon", type=float, required=True, help="total epsilon of a unit"
-    )
-    plan.add_argument(
-        "--delta", type=float, default=1e-6, help="delta of (epsilon, delta)-privacy"
-    )
+    add_budget(plan.add_argument, "total epsilon of a unit", required=True)
     plan.add_argument(
         "--n-components", type=int, default=20, help="number of topics, also of --prior"
     )
@@ -149,11 +145,7 @@ def add_commands(add_parser: AddParser) -> None:
     party.add_argument(
         "--delta", type=float, default=1e-6, help="delta of a new ledger"
     )
-    party.add_argument(
-        "--yes",
-        action="store_true",
-        help="spend the budget without asking, as without a terminal",
-    )
+    add_agreement(party.add_argument)
     party.add_argument(
         "--out",
         type=Path,

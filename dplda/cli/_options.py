@@ -5,20 +5,25 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import sys
+import tempfile
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import dplda  # loads a name at its first use: options and --help need nothing of it
 from dplda.leaf._checks import escaped
-from dplda.leaf._files import check_writable, write_atomically
+from dplda.leaf._files import PUBLIC, check_writable, write_atomically
 from dplda.text._text_files import Texts, TextStream, stream_texts
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
+    from dplda import ReleasedModel
+
 MODEL = "file that dplda fit or save_release wrote"
+USERS = "column that says whose text it is: protects users"
 
 # ``add_parser(name, help=..., ...)`` of the object that `add_subparsers` returns
 AddParser: TypeAlias = Callable[..., argparse.ArgumentParser]
@@ -116,12 +121,41 @@ def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None
     check_writable(path)
 
 
-def check_ledger(path: Path, epsilon: float | None = None) -> None:
-    """Refuse at the start a ledger that could not be charged."""
-    if path.exists():
-        dplda.privacy.Ledger(path, epsilon=epsilon)
-    else:
-        check_writable(path)
+def kept(save: Callable[[Path], object], path: Path) -> Path:
+    """Write what is paid for: at its place, or elsewhere if that fails."""
+    try:
+        save(path)
+        return path
+    except OSError as error:
+        other = Path(tempfile.mkdtemp(prefix="dplda-"), path.name)
+        save(other)
+        print(
+            f"{path} cannot be written ({error.strerror or error}): it is {other}",
+            file=sys.stderr,
+        )
+        return other
+
+
+def words_beside(out: Path) -> Path:
+    """The file of the words of a model that has no topics yet."""
+    return out.with_name(f"{out.name}.words")
+
+
+def save_words(path: Path, words: Iterable[str]) -> None:
+    """Write released words, one a line."""
+    data = "".join(f"{word}\n" for word in words).encode()
+    write_atomically(path, data, permissions=PUBLIC)
+
+
+def model_of_texts(path: Path) -> ReleasedModel:
+    """A published model that counts words of texts."""
+    model = dplda.load_release(path)
+    if model.vectorizer_ is None:
+        raise ValueError(
+            f"{path} does not say how to count words; save a pipeline of vectorizer "
+            "and model, as dplda fit does"
+        )
+    return model
 
 
 def say(text: str) -> None:
@@ -247,12 +281,7 @@ def _names_in(path: Path) -> dict[int, str]:
 
 def _transform(options: argparse.Namespace) -> None:
     check_output(options.out, options.model, options.texts)
-    model = dplda.load_release(options.model)
-    if model.vectorizer_ is None:
-        raise ValueError(
-            f"{options.model} does not say how to count words; save a pipeline of "
-            "vectorizer and model, as dplda fit does"
-        )
+    model = model_of_texts(options.model)
     found = texts_of(options, options.texts, options.id_column)  # private
     weights = model.transform(found.texts)  # private
     table = [[f"topic_{k}" for k in range(weights.shape[1])]]
