@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -278,7 +278,7 @@ class ReleasedModel(BaseLDA):
     ) -> None:
         """Write a page for readers who install nothing: one HTML file.
 
-        It is made of this release and of released counts alone, so that it may be
+        The page shows this release and released counts, and nothing else: it may be
         published like them. It loads nothing from any network.
 
         Parameters
@@ -290,13 +290,13 @@ class ReleasedModel(BaseLDA):
         names : dict of int to str
             Names of topics by their rows, in addition to `names_`.
         counts : sequence of TopicCounts
-            Released tables of `private_topic_counts` of this model.
+            Released tables of `private_topic_counts` of this model, by groups.
 
         Raises
         ------
         TypeError, ValueError
-            If `counts` are no tables of this model, or protect another unit, or a name
-            is not that of a row.
+            If `counts` count another model, have no groups, or protect another unit, or
+            if a name is not printable or belongs to no topic.
         OSError
             If the file cannot be written.
         """
@@ -393,42 +393,27 @@ def released_model(
     return model
 
 
-def report(
-    model: ReleasedModel,
-    *,
-    title: str = "Topics of private texts",
-    about: str = "",
-    names: Mapping[int, str] = MappingProxyType({}),
-    counts: Sequence[TopicCounts] = (),
-) -> str:
+def report(model: ReleasedModel, **options: Any) -> str:
     """Make a page of a release: one HTML text, for readers who install nothing.
-
-    It is made of the release and of released counts alone, so that it may be published
-    like them. It loads nothing from any network.
 
     Parameters
     ----------
     model : ReleasedModel
         A model that `load_release` read; a `PrivateTopicModel` has a `report` of its
         own.
-    title, about : str
-        Words of the publisher at the top of the page.
-    names : dict of int to str
-        Names of topics by their rows, in addition to `names_`.
-    counts : sequence of TopicCounts
-        Released tables of `private_topic_counts` of this model.
+    **options : dict
+        `title`, `about`, `names` and `counts`, as in `ReleasedModel.report`.
 
     Returns
     -------
     page : str
-        The same for the same release and arguments. `ReleasedModel.report` writes it to
-        a file.
+        What `ReleasedModel.report` writes to a file. It is the same for the same
+        release and options.
 
     Raises
     ------
     TypeError, ValueError
-        If `model` is no released model, if `counts` are no tables of this model, or
-        protect another unit, or if a name is not that of a row.
+        If `model` is not a released model, or as in `ReleasedModel.report`.
 
     Examples
     --------
@@ -450,4 +435,4 @@ def report(
             "with load_release"
         )
     check_is_fitted(model)
-    return page_of(model, title=title, about=about, names=names, counts=counts)
+    return page_of(model, **options)
