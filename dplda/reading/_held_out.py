@@ -137,7 +137,8 @@ def held_out_scores(
             "X holds no words to score; pass documents with at least two words"
         )
     with np.errstate(invalid="ignore"):  # no new word
-        scores, marginals = sums[:, 1] / sums[:, 0], sums[:, 2] / sums[:, 0]
+        scores = sums[:, 1] / sums[:, 0]
+        marginals = sums[:, 2] / sums[:, 0]
     return HeldOutScores(*map(float, (*scores, *(scores - marginals))))
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,15 +37,6 @@ SCORE = "summed gains and number of held-out tokens"
 # of 1.5.
 TOKEN_WEIGHT = 0.6
 NORM = math.hypot(1.0, TOKEN_WEIGHT)
-
-
-class _Shard(Protocol):
-    def users(self) -> np.ndarray | None:
-        """The user of each document, by number; None if documents are protected."""
-
-
-class _Shards(Protocol):
-    shards: Sequence[_Shard]
 
 
 @dataclass(frozen=True)
@@ -165,8 +154,9 @@ def noisy_score(
         public = (components, reference, prior, clip, max_tokens)
         rows = []  # private
         for i, counts in enumerate(blocks):
+            users: np.ndarray | None  # private
             if are_shards(X):
-                users = cast(_Shards, X).shards[i].users()  # private
+                users = X.shards[i].users()  # private
             else:
                 users = number_users(user_ids, counts.shape[0])  # private
             rows.append(contributions(counts, *public, users=users))  # private

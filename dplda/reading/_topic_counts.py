@@ -221,7 +221,8 @@ class PaidCounts:
         random_state: object,
     ) -> TopicCounts:
         """The counts of `topics`, which the same charge has released. It has begun."""
-        groups, step = self._groups, self._groups.step
+        groups = self._groups
+        step = groups.step
         unit = protected_unit(user_ids)
         counted = check_counts(topics, X, reset=False)  # private
         users = number_users(user_ids, counted.shape[0])  # private

@@ -308,17 +308,19 @@ class TopicCounts:
         """
         import pandas as pd
 
-        interval, estimates = self.interval(), self.estimates()
+        intervals = self.interval()
+        estimates = self.estimates()
         parts = []
         for by, table in self.counts.items():
             n_levels, n_topics = table.shape
+            low, high = intervals[by]
             columns = {
                 "by": by,
                 "group": np.repeat(np.array(self.levels[by], object), n_topics),
                 "topic": np.tile(np.arange(n_topics), n_levels),
                 "count": table.ravel(),
-                "low": interval[by][0].ravel(),
-                "high": interval[by][1].ravel(),
+                "low": low.ravel(),
+                "high": high.ravel(),
                 "estimate": estimates[by].ravel(),
             }
             parts.append(pd.DataFrame(columns))
@@ -366,10 +368,10 @@ class TopicCounts:
         return [by for by, mean in means.items() if mean < self.noise_scale]
 
     def __repr__(self) -> str:
-        groups = [
-            f"{by} ({len(table)} groups{', mostly noise' * (by in self.mostly_noise)})"
-            for by, table in self.counts.items()
-        ]
+        groups = []
+        for by, table in self.counts.items():
+            warning = ", mostly noise" if by in self.mostly_noise else ""
+            groups.append(f"{by} ({len(table)} groups{warning})")
         return (
             f"<TopicCounts by {' and '.join(groups)}: 95% within {self.margin():.3g} "
             f"{self.privacy_.unit}s, {self.privacy_!r}>"
