@@ -102,7 +102,7 @@ def _close_output() -> None:
 def _without_line(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> str:
-    """A warning of a command: its place in the code says nothing to a user."""
+    """A warning of a command, without its place in the code."""
     text = f"{category.__name__}: {_printable(message)}"
     return textwrap.fill(text, 96) + "\n"
 

@@ -81,8 +81,8 @@ def choose_ledger(options: argparse.Namespace) -> None:
     if beside.exists() and not is_charged:
         warn_user(
             f"{beside} counts what was spent on these texts before, and this fit is "
-            "not added to it: together they cost more than either; leave --ledger and "
-            "--no-ledger out",
+            "not added to it: together they cost more than either. Leave out --ledger "
+            "and --no-ledger",
             dplda.privacy.PrivacyLeakWarning,
         )
 

@@ -53,7 +53,7 @@ def fit_together(options: argparse.Namespace) -> int:
     others = certificate_of(options.coordinator_certificate)
     name = plan.certificates().get(own)
     if name is None:
-        raise ValueError(f"{options.certificate} is no certificate of the plan")
+        raise ValueError(f"{options.certificate} is not a certificate of the plan")
     tls = tls_context(
         ssl.PROTOCOL_TLS_CLIENT, options.certificate, options.key, [others]
     )
@@ -111,8 +111,8 @@ def _check_budget(options: argparse.Namespace, plan: Plan) -> None:
     if options.ledger.exists():
         if dplda.privacy.Ledger(options.ledger).epsilon == math.inf:
             raise ValueError(
-                f"{options.ledger} has no limit: others would decide what is spent; "
-                "give a ledger with a budget"
+                f"{options.ledger} has no limit, so that others would decide what is "
+                "spent; give a ledger with a budget"
             )
         return
     if options.budget is None:
@@ -184,8 +184,8 @@ def _load(
                 return sp.csr_array(sp.load_npz(file)), None
         except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise ValueError(
-                f"{options.texts} holds no sparse counts (scipy.sparse.save_npz), or "
-                "is damaged"
+                f"{options.texts} does not hold sparse counts "
+                "(scipy.sparse.save_npz), or is damaged"
             ) from error
     found = texts_of(options, options.texts, options.id_column)
     users = found.ids if options.id_column is not None else None

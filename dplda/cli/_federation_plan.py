@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dplda.federated._plan import Plan
 
-# of a plan, which parties wait for; 80: docs/federated.md
+# parties wait for each round: half of the usual 80 (docs/federated.md)
 ROUNDS = 40
 
 
@@ -51,7 +51,10 @@ def write_plan(options: argparse.Namespace) -> None:
         parameters.setdefault("max_iter", ROUNDS)
     parties = {path.stem: certificate_text(path) for path in options.parties}
     if len(parties) < len(options.parties):
-        raise ValueError("two of --parties have one name, as which the files are named")
+        raise ValueError(
+            "two files of --parties have the same name, which is the name of a party; "
+            "rename one"
+        )
     plan = Plan(
         version=dplda.__version__,
         fit=uuid.uuid4().hex,
@@ -99,8 +102,8 @@ def describe(plan: Plan) -> None:
     keys = "X25519 and ML-KEM-768"
     if not plan.kem:
         keys = (
-            "X25519 alone: who records the messages and has a quantum computer later "
-            "reads sums with the noise of one party"
+            "X25519 alone: anyone who records the messages and later has a quantum "
+            "computer can read sums with the noise of one party"
         )
     words = f"{len(plan.words)} words"
     if plan.n_words is not None:

@@ -107,8 +107,7 @@ def add_commands(add_parser: AddParser) -> None:
         "plan",
         help="say what to expect of a fit, before any data are read",
         description="Say what to expect of a topic model of texts, before any data are "
-        "read. All numbers must be public: an expectation, not a count of the private "
-        "texts.",
+        "read. Give public expectations, not counts of the private texts.",
         epilog="example: dplda plan --n-docs 6000 --epsilon 4",
     )
     parser.set_defaults(command=_plan)
@@ -152,15 +151,15 @@ def _add_model(parser: argparse.ArgumentParser, *, is_plan: bool) -> None:
     add(
         "--language",
         default="en",
-        help="of the public word list, such as de (default: "
-        "%(default)s); others than English need wordfreq",
+        help="language of the public word list, such as de (default: %(default)s); "
+        "languages other than English need wordfreq",
     )
     add(
         "--n-docs",
         type=int,
         required=is_plan,
-        help="expected number of texts, or of users if "
-        "they are protected: public knowledge, and no count",
+        help="expected number of texts, or of users if users are protected: public "
+        "knowledge, not a count",
     )
 
 
@@ -169,7 +168,7 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 def plan(options: argparse.Namespace, n_docs: int, groups: Sequence[int]) -> Plan:
-    """What to expect of these options, of which the words are paid first."""
+    """What to expect of these options, after paying for the words."""
     from dplda.text._topic_model import what_to_expect  # not for options and --help
 
     _, epsilon = shares(options, groups)
@@ -205,7 +204,7 @@ def plan(options: argparse.Namespace, n_docs: int, groups: Sequence[int]) -> Pla
 def shares(
     options: argparse.Namespace, groups: Sequence[object]
 ) -> tuple[float, float]:
-    """Epsilon of the counts, if there are any, and of words and topics."""
+    """Epsilon of the counts, 0 without groups, and of words and topics."""
     from dplda.document._plan import split_counts  # not for options and --help
 
     if not groups:
@@ -231,7 +230,7 @@ def _fit(options: argparse.Namespace) -> int:
         n_jobs=-1,
         verbose=1,
     )
-    try:  # what is wrong with an option or a file shows before anything is charged
+    try:  # a wrong option or file is an error before anything is charged
         model._steps()
         if options.example:
             private = _example()
@@ -288,7 +287,7 @@ def _checked(options: argparse.Namespace) -> dict[str, Grouping]:
 
 
 def _example() -> PrivateTexts:
-    """Public texts in the place of private ones."""
+    """Public texts, which a fit reads instead of private ones."""
     corpus = dplda.datasets.load_wordnet_glosses()
     say(corpus.DESCR)
     return PrivateTexts(corpus.data, None, {}, [])
@@ -319,7 +318,7 @@ def _show(model: dplda.PrivateTopicModel, options: argparse.Namespace) -> None:
 
 
 def _stop_words(options: argparse.Namespace) -> list[str] | str:
-    """Those of the language, and the words of a file."""
+    """The stop words of the language, and the words of a file."""
     from dplda.datasets._words import language_words  # not for options and --help
 
     if options.stop_words is None:
@@ -340,7 +339,7 @@ def is_wanted(options: argparse.Namespace, groups: Mapping[str, Grouping]) -> bo
         hint = "; give --n-docs for others"
     say(f"Expected of {n_docs:,} {unit}, from public numbers alone{hint}:")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # which the fit gives
+        warnings.simplefilter("ignore")  # the fit gives the same warnings
         print(plan(options, n_docs, _sizes(options, groups)))
     if not options.public_texts:
         say(
@@ -359,7 +358,7 @@ def _sizes(options: argparse.Namespace, groups: Mapping[str, Grouping]) -> list[
 
 @contextmanager
 def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
-    """However a job ends early, say what was spent, and keep what it paid for."""
+    """If a job ends early, say what was spent, and keep what it paid for."""
     ledger = model.ledger
     before = len(ledger.entries())
     try:

@@ -52,7 +52,7 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="count a user as one in each of at most N months or weeks (default: as "
-        "one in all together)",
+        "one in all months or weeks together)",
     )
     add(
         "--cross",
@@ -66,9 +66,9 @@ def groupings(options: argparse.Namespace) -> dict[str, Grouping]:
     if len(options.by) != len(options.levels):
         raise ValueError(
             f"{len(options.by)} --by and {len(options.levels)} --levels are given: "
-            "each --by COLUMN needs the list of all its groups, which is public and "
-            "never read from the texts. Give --levels FILE with one group per line, or "
-            "periods, --by-month COLUMN --periods 2025-12:2026-11"
+            "each --by COLUMN needs a public list of all its groups, which is never "
+            "read from the texts. Give --levels FILE with one group per line, or count "
+            "by periods: --by-month COLUMN --periods 2025-12:2026-11"
         )
     found = {}
     for column, path in zip(options.by, options.levels):
@@ -111,13 +111,13 @@ def given_groups(
 
 
 def month_of(cell: str) -> str:
-    """The month of a date; empty if it is none."""
+    """The month of a date; empty for a cell that is not a date."""
     day = _date(cell)
     return "" if day is None else f"{day:%Y-%m}"
 
 
 def week_of(cell: str) -> str:
-    """The ISO week of a date; empty if it is none."""
+    """The ISO week of a date; empty for a cell that is not a date."""
     day = _date(cell)
     if day is None:
         return ""

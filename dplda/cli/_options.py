@@ -76,7 +76,7 @@ def add_texts(
     add(
         "--encoding",
         default="utf-8",
-        help="of the files, such as cp1252 (default: %(default)s)",
+        help="encoding of the files, such as cp1252 (default: %(default)s)",
     )
     add("--separator", help="character between the columns of CSV (default: a comma)")
 
@@ -84,7 +84,7 @@ def add_texts(
 def texts_of(
     options: argparse.Namespace, path: Path, id_column: str | None = None
 ) -> Texts:
-    """Read texts of files in the form that the options name. Private."""
+    """Texts of files, read as the options say. Private."""
     return stream_of(options, path, id_column).all()
 
 
@@ -112,12 +112,13 @@ def check_output(path: Path, *inputs: Path | None, is_new: bool = False) -> None
     """Refuse early a file that cannot be written at the end, or that holds an input."""
     if is_new and path.is_file():
         raise FileExistsError(
-            f"{path} exists, and may have been paid for; write to another file"
+            f"{path} exists, and its result may have been paid for; write to another "
+            "file"
         )
     if any(given is not None and path.resolve() == given.resolve() for given in inputs):
         raise ValueError(f"{path} would be overwritten; write to another file")
     if path.exists() and not path.is_file():  # a device would be replaced by a file
-        raise ValueError(f"{path} is no regular file; write to another file")
+        raise ValueError(f"{path} is not a regular file; write to another file")
     check_writable(path)
 
 
@@ -159,7 +160,7 @@ def model_of_texts(path: Path) -> ReleasedModel:
 
 
 def say(text: str) -> None:
-    """Print a paragraph; it may have names of files, which cannot move a cursor."""
+    """Print a paragraph. Names of files in it cannot move a cursor."""
     print(textwrap.fill(escaped(" ".join(text.split())), 96))
 
 
@@ -170,8 +171,8 @@ def show_topics(model: BaseEstimator, words: Sequence[str] | None = None) -> Non
     from dplda.reading._displays import list_topics
 
     say(
-        "Topics, with their share of all words, how clearly each is confirmed (z), and "
-        "the ten words that distinguish them most:"
+        "Topics, with their share of all words, the evidence that they are more than "
+        "noise (z), and the ten words that distinguish them most:"
     )
     tested = is_tested(model)
     for topic in list_topics(model, words):
@@ -230,8 +231,8 @@ def add_commands(add_parser: AddParser) -> None:
     parser = add_parser(
         "transform",
         help="write topic weights of texts, for a published model",
-        description="Write the topic weights of texts, one row a text and in their "
-        "order. The output is as private as the texts.",
+        description="Write the topic weights of texts, one row a text, in the order of "
+        "the texts. The output is as private as the texts.",
     )
     parser.set_defaults(command=_transform)
     parser.add_argument("model", type=Path, help=MODEL)
@@ -294,6 +295,6 @@ def _transform(options: argparse.Namespace) -> None:
     write_atomically(options.out, file.getvalue().encode())
     say(
         f"Features: {options.out}, {weights.shape[0]} rows of {weights.shape[1]} topic "
-        "weights. These are functions of the texts, which epsilon does not cover: keep "
-        "the file as private as the texts. Only its owner can read it."
+        "weights. Epsilon does not cover them, because they are functions of the "
+        "texts: keep the file as private as the texts. Only its owner can read it."
     )

@@ -20,7 +20,7 @@ from dplda.leaf._checks import check_integer
 
 
 class TopicRow(TypedDict):
-    """One topic in a list: its row in the table, and what to know of it."""
+    """One topic in a list: its row in the table, and its facts."""
 
     topic: int
     share: float
@@ -45,8 +45,8 @@ def top_words(
 ) -> list[list[str]]:
     """List the words that distinguish each topic from the others, the best first.
 
-    Words are ranked by probability times lift, the probability in the topic over that
-    in all topics.
+    Words are ranked by probability times lift. Lift is the probability in the topic
+    over the probability in all topics.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The public groups by which documents are counted, and the cells of a document.
+"""Public groups of documents, and what a document adds to the numbers of its group.
 
 A document adds one vector: its largest topic, or its topic weights, in the row of its
-group. A user adds the mean of these vectors.
+group. A user adds the mean of the documents' vectors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dplda.leaf._users import as_objects, is_label, visible_text
 from dplda.privacy import PrivateDataWarning
 from dplda.release._counts import WITHOUT_GROUPS
 
-MOST_CELLS = 50_000  # of all tables together: more is a mistake, or noise
+MOST_CELLS = 50_000  # of all tables together; more tables are a mistake, or noise
 MISSING = {"None", "nan", "NaN", "NaT", "<NA>"}  # how values that are missing print
 
 
@@ -35,14 +35,14 @@ class Groups:
     Parameters
     ----------
     levels : dict of str to tuple of str
-        The groups of each grouping, which are crossed already.
+        The groups of each grouping, after crossing.
     columns : dict of str to tuple of str
-        The groups of each column, as they were given.
+        The groups of each column, as the caller gave them.
     soft : bool
         Whether a document is divided among the topics by its weights.
     most : dict of str to int
-        Of a grouping, the largest number of groups of a user, each of which counts the
-        user as one. Groupings that are not in it divide a user among all groups.
+        For a grouping, the largest number of groups that count a user, each as one.
+        The other groupings divide a user among all groups.
     """
 
     levels: Mapping[str, tuple[str, ...]]
@@ -52,9 +52,9 @@ class Groups:
 
     @property
     def norm(self) -> float:
-        """The L2 norm that a unit has at most: one table has 1, or the root of `most`.
+        """The largest L2 norm of a unit: 1 for one table, or the root of `most`.
 
-        Tables beside each other add up in squares (docs/proofs_document.md).
+        The squares of several tables add up (docs/proofs_document.md).
         """
         return math.sqrt(sum(self.most.get(by, 1) for by in self.levels))
 
@@ -68,7 +68,7 @@ class Groups:
     def places(
         self, by: Mapping[str, Any] | None, n_docs: int
     ) -> dict[str, np.ndarray]:
-        """Numbers of the documents' groups, -1 for those of none. Private.
+        """The number of each document's group, -1 for a document without one. Private.
 
         Errors quote no group.
         """
@@ -164,10 +164,10 @@ class Groups:
 def _shares(
     users: np.ndarray, group: np.ndarray, counts: np.ndarray, most: int | None
 ) -> np.ndarray:
-    """How much each document counts: a user is divided among own documents.
+    """How much each document counts: its user is divided among the user's documents.
 
-    With `most`, a user is divided among the documents of each group, in the first
-    groups that have one.
+    With `most`, a user counts as one in each of the first `most` groups that have a
+    document of the user, and is divided among the documents of that group.
     """
     if most is None:
         n_own = np.bincount(users, counts)
@@ -228,8 +228,8 @@ def groups_of(
     n_cells = n_topics * (math.prod(n_groups) if cross else sum(n_groups))
     if n_cells > MOST_CELLS:
         raise ValueError(
-            f"the tables would have {n_cells} numbers of {n_topics} topics, at most "
-            f"{MOST_CELLS} are released; take fewer groups"
+            f"the tables of {n_topics} topics would have {n_cells} numbers, and at "
+            f"most {MOST_CELLS} are allowed; take fewer groups"
         )
     crossed = checked
     if cross:
@@ -271,8 +271,8 @@ def _checked_levels(name: object, levels: Any) -> tuple[str, ...]:
 def _group_texts(name: str, values: np.ndarray) -> list[str]:
     """The group of each document, an empty text for those without one. Private.
 
-    It is a function of the document alone. Values are refused whose text depends on
-    other documents: one missing group makes the float 1.0 of a group 1.
+    It is a function of the document alone. A value whose text depends on other
+    documents is refused: one missing group in a column turns group 1 into 1.0.
     """
     wrong = {
         type(value).__name__
@@ -283,8 +283,8 @@ def _group_texts(name: str, values: np.ndarray) -> list[str]:
         raise ValueError(
             f"by[{name!r}] must hold texts or integers, got values of type "
             f"{' and '.join(sorted(wrong))}: their texts depend on the other "
-            "documents, as a missing group makes floats of a column of integers. Read "
-            "the column as texts (dtype=str), or convert floats with .astype('Int64'), "
-            "and dates with .dt.strftime"
+            "documents, as one missing group turns a column of integers into floats. "
+            "Read the column as texts (dtype=str), or convert floats with "
+            ".astype('Int64'), and dates with .dt.strftime"
         )
     return [visible_text(value) if is_label(value) else "" for value in values]

@@ -1,7 +1,7 @@
 """How many documents each topic has, in all or by groups, as one charged release.
 
-Mechanism (Gaussian). Each unit adds one vector, whose cells `Groups.rows` says. The sum
-gets noise on every cell. ``docs/proofs_document.md`` has the proof.
+Mechanism (Gaussian). Each unit adds one vector (`Groups.rows`). Every cell of the sum
+gets noise. ``docs/proofs_document.md`` has the proof.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ def private_topic_counts(
         ``inf`` counts without noise and without privacy.
     by : dict of str to array-like of shape (n_docs,), default=None
         The group of each document, for each grouping: ``{"ward": wards, "month":
-        months}``. Groups are texts or integers, and are compared as texts, by what can
-        be seen of them. A missing one is in no group. Floats are refused, as a missing
-        group makes them of a column of integers.
+        months}``. Groups are texts or integers. They are compared as visible texts. A
+        document whose group is missing is in no group. Floats are refused, because one
+        missing group turns a column of integers into floats.
     levels : dict of str to sequence of str, default=None
         All groups of each grouping, which must be public. They are never read from the
-        data: that a group has a document would not be protected. A document with
+        data, because that would tell which groups have a document. A document with
         another group, in any grouping, is counted nowhere.
     cross : bool, default=False
         If False, one table for each grouping. If True, one table of all combinations of
         groups, which has many more cells under the same noise.
     most_groups : dict of str to int, default=None
-        Of a grouping, such as "week": a user counts as one in each of at most so many
-        groups, the first in the order of `levels`. By default a user counts as one in
-        all groups together.
+        For a grouping, such as "week", the largest number of groups in which a user
+        counts as one: the user's first groups in the order of `levels`. By default a
+        user counts as one in all groups together.
     delta : float, default=1e-6
         The delta of (epsilon, delta)-differential privacy, in [1e-14, 1).
     soft : bool, default=False
@@ -90,8 +90,8 @@ def private_topic_counts(
         The user that each document belongs to. Each user then counts as one, divided
         equally among the user's documents.
     ledger : Ledger, str, path-like or None, default=None
-        Where the release is charged: the one that the training was charged to, if the
-        documents are the same.
+        Where the release is charged. For the documents of the training, pass the ledger
+        of the training.
     random_state : int, RandomState instance or None, default=None
         None draws the noise from a secret key. Anything else makes the result
         reproducible, and voids the guarantee against anyone who knows or guesses it
@@ -126,9 +126,9 @@ def private_topic_counts(
     **Privacy.** Unit: document, or user if `user_ids` are given. Relation: one unit is
     added, removed, or becomes empty. Sensitivity: 1 in L2, or the root of the number of
     groupings, checked in integers. Mechanism: discrete Gaussian noise on every count.
-    Event: ``Gaussian(noise_multiplier)``. The topics of a document are a function of it
-    and of the model, whose training has a guarantee of its own. The proof is in
-    ``docs/proofs_document.md``.
+    Event: ``Gaussian(noise_multiplier)``. The topics of a document are a function of
+    the document and of the model. The training of the model has its own guarantee. The
+    proof is in ``docs/proofs_document.md``.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def private_topic_counts(
 
 
 class PaidCounts:
-    """Counts by group that the charge of a fit pays for, as the last step of its plan.
+    """Counts by group that a fit pays for, as the last step of its plan.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class PaidCounts:
         charge: Charge,
         random_state: object,
     ) -> TopicCounts:
-        """The counts of `topics`, which the same charge has released. It has begun."""
+        """The counts of `topics`, which the same charge has released."""
         groups = self._groups
         step = groups.step
         unit = protected_unit(user_ids)
@@ -264,8 +264,8 @@ def topics_of(model: BaseEstimator) -> BaseLDA:
     if not isinstance(topics, BaseLDA) or topics.doc_topic_prior_ is None:
         raise TypeError(
             "model must be a topic model of dplda with a doc_topic_prior, got "
-            f"{type(model).__name__}; the proof is about the inference of these "
-            "models. Of a pipeline, pass pipeline[-1] and "
+            f"{type(model).__name__}; the proof holds for the inference of these "
+            "models only. For a pipeline, pass pipeline[-1] and "
             "pipeline[:-1].transform(texts)"
         )
     return topics

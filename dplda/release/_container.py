@@ -45,7 +45,7 @@ def load(
     """
     path = Path(path)
     if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"{path} has more than {MAX_BYTES} bytes, and is not read")
+        raise ValueError(f"{path} is not read: it has more than {MAX_BYTES} bytes")
     try:
         return read(path.read_bytes())
     except (TypeError, ValueError) as error:
@@ -72,7 +72,7 @@ def pack(
     try:
         content = json.loads(json.dumps(dict(fields), default=_plain))
     except (TypeError, RecursionError) as error:
-        raise ValueError(f"its fields are no JSON: {error}") from None
+        raise ValueError(f"its fields do not fit into JSON: {error}") from None
     data = safetensors.numpy.save(stored, {_METADATA: _text(kind, content, stored)})
     _header_length(data, max_header)
     return data
@@ -94,7 +94,9 @@ def unpack(
         found = content["kind"]
         fields = dict(content["fields"])
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"it is no file of dplda, or was cut off ({error})") from None
+        raise ValueError(
+            f"it is not a file of dplda, or was cut off ({error})"
+        ) from None
     if found != kind:
         raise ValueError(f"it is a {str(found)[:40]!r}, and a {kind!r} is expected")
     if text != _text(kind, fields, stored):

@@ -68,13 +68,13 @@ class TopicCounts:
     noise_scale : float
         Standard deviation of the noise of each number.
     privacy_ : Guarantee
-        What all tables cost together.
+        The cost of all tables together.
     counted_as : str
         SHA-256 of the topics that were counted.
     soft : bool, default=False
         Whether a document is divided among the topics by its weights.
     most_groups : dict of str to int, default={}
-        Of a grouping, the number of groups that each user was counted in, at most.
+        For a grouping, the largest number of groups that counted a user.
 
     Examples
     --------
@@ -104,10 +104,11 @@ class TopicCounts:
 
     @classmethod
     def joined(cls, tables: Sequence[TopicCounts]) -> TopicCounts:
-        """Put tables of disjoint documents under each other, such as those of weeks.
+        """Put tables of disjoint documents under each other, such as weekly tables.
 
-        No document may be in two of them: a year of weeks then costs what a week costs.
-        The ledger counts so if each week is charged to a part of it (`Ledger.part`).
+        No document may be in two of the tables: a year of weeks then costs as much as
+        one week. The ledger agrees if each week is charged to its own part
+        (`Ledger.part`).
 
         Parameters
         ----------
@@ -123,8 +124,9 @@ class TopicCounts:
         Raises
         ------
         TypeError, ValueError
-            If the tables are not alike, protect another unit, such as users, who may
-            come back, or have noise from given seeds.
+            If the tables differ in grouping, model, noise or budget, if they protect
+            another unit, such as users, who may come back, or if their noise is from
+            given seeds.
         """
         if not tables or not all(isinstance(table, cls) for table in tables):
             raise TypeError("tables must be a list of TopicCounts, at least one")
@@ -145,7 +147,10 @@ class TopicCounts:
                 "of them: release all groups in one call, with most_groups"
             )
         if any(table.privacy_.seeded for table in tables):
-            raise ValueError("noise of tables from given seeds may be the same")
+            raise ValueError(
+                "tables whose noise is from given seeds may have the same noise; count "
+                "with random_state=None"
+            )
         levels = [level for table in tables for level in table.levels[by]]
         if len(set(levels)) < len(levels):
             raise ValueError("two of the tables have the same group")
@@ -207,9 +212,9 @@ class TopicCounts:
         Returns
         -------
         total, error : float
-            Documents with a word and a group that are known, or their users. The mean
-            over all tables without `most_groups`, weighted by precision; NaN if there
-            is none.
+            Documents, or users of documents, that have a known word and a known group.
+            The mean over all tables without `most_groups`, weighted by precision; NaN
+            without such a table.
         """
         alike = [self.counts[by] for by in self.counts if by not in self.most_groups]
         if not alike:
@@ -219,12 +224,12 @@ class TopicCounts:
         return float(total), self.noise_scale / math.sqrt(precision.sum())
 
     def estimates(self) -> dict[str, np.ndarray]:
-        """Give better numbers for charts: totals agree, and none is negative.
+        """Give better numbers for charts: totals agree, and no number is negative.
 
         The total of a topic is the mean of its totals in all tables, weighted by their
-        precision; tables with `most_groups` count users more than once, and have totals
-        of their own. Each column is then the nearest one without negative numbers
-        that has this total. Intervals are about `counts`, not about these.
+        precision. Tables with `most_groups` count users more than once, and keep their
+        own totals. Each column is then replaced by the nearest column without negative
+        numbers that has this total. Intervals are about `counts`, not about these.
 
         Returns
         -------
@@ -251,7 +256,7 @@ class TopicCounts:
     def real_share(self, topics: Sequence[int] | None = None) -> dict[str, float]:
         """Estimate the share of the differences between groups that is not noise.
 
-        It is 1 less the variance of the noise over that between groups of a topic.
+        It is 1 minus the variance of the noise over the variance between groups.
 
         Parameters
         ----------
@@ -276,7 +281,7 @@ class TopicCounts:
     def differs(self, topics: Sequence[int] | None = None) -> dict[str, np.ndarray]:
         """Mark the topics whose numbers differ between groups by more than noise.
 
-        If no topic of a table differs, any is marked with a probability of at most 5%.
+        If no topic of a table differs, the chance that one is marked is at most 5%.
 
         Parameters
         ----------
@@ -363,7 +368,7 @@ class TopicCounts:
 
     @property
     def mostly_noise(self) -> list[str]:
-        """The groupings whose mean number is below the noise: they are too fine."""
+        """The groupings whose mean number is below the noise: take larger groups."""
         means = {by: table.mean() for by, table in self.counts.items()}
         return [by for by, mean in means.items() if mean < self.noise_scale]
 
@@ -417,7 +422,7 @@ def load_counts(path: str | os.PathLike[str]) -> TopicCounts:
     Raises
     ------
     ValueError
-        If the file is no file of counts, is damaged, or contradicts itself.
+        If the file is not a file of counts, is damaged, or contradicts itself.
     OSError
         If the file cannot be read.
 

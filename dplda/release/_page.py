@@ -180,8 +180,8 @@ def _alarms(facts: Facts, total: Guarantee, *, has_test: bool) -> Html:
     said = []
     if total.epsilon == math.inf:
         said.append(
-            "There is no privacy guarantee. Do not show this page to those from whom "
-            "the texts are to be protected."
+            "There is no privacy guarantee. Do not show this page to anyone who may "
+            "not see the texts."
         )
     if total.seeded:
         said.append(

@@ -44,8 +44,8 @@ from dplda.release._released_model import (
 
 MAX_NGRAM = 20  # letters or words, of a file of unknown origin
 
-# A seed would remove the noise, a path would describe the owner, and the guarantee
-# alone states the budget. The others do not define the model.
+# A seed would remove the noise, a path would describe the owner, and only the guarantee
+# states the budget. The others do not define the model.
 NOT_RELEASED = (
     "random_state",
     "ledger",
@@ -98,7 +98,7 @@ def save_release(
     path : str or path-like
         The file. An existing file is replaced as a whole or not at all.
     vocabulary : sequence of str of length n_features_in_, default=None
-        The words of the columns, which must be public. None takes those of the
+        The words of the columns, which must be public. None takes the words of the
         vectorizer, or `feature_names_in_`, if there are any.
 
     Raises
@@ -107,9 +107,8 @@ def save_release(
         If the vocabulary does not match the number of columns, or if the model cannot
         be represented in a release file. Nothing is written then.
     TypeError
-        If the model has no guarantee to state, the vocabulary is not a sequence of
-        words, or the file cannot hold a step of the pipeline or a setting of its
-        vectorizer.
+        If the model has no guarantee, if the vocabulary is not a sequence of words, or
+        if the file cannot hold a step of the pipeline or a setting of its vectorizer.
     OSError
         If the file cannot be written.
 
@@ -121,8 +120,8 @@ def save_release(
     Notes
     -----
     **Privacy.** The file holds what ``docs/release.md`` lists. It does not hold
-    `random_state`, the ledger, or what `partial_fit` continues with. Its guarantee
-    alone states epsilon and delta.
+    `random_state`, the ledger, or what `partial_fit` continues with. Only its guarantee
+    states epsilon and delta.
 
     Examples
     --------
@@ -229,9 +228,9 @@ def _public_parameters(model: BaseEstimator) -> dict[str, object]:
     given = model.get_params(deep=False)
     if "doc_topic_prior" not in given:
         raise TypeError(
-            "a release infers the topics of documents by their doc_topic_prior, and "
-            f"{type(model).__name__} has none; publish its components_ with the card "
-            "of privacy_"
+            "a release needs doc_topic_prior to infer the topics of documents, and "
+            f"{type(model).__name__} has no doc_topic_prior; publish its components_ "
+            "with the card of privacy_"
         )
     given["doc_topic_prior"] = model.doc_topic_prior_
     return {name: value for name, value in given.items() if name not in NOT_RELEASED}
@@ -253,7 +252,7 @@ def _log(event: str, path: str | os.PathLike[str], model: ReleasedModel) -> None
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a release states of."""
+    """What a release is made of."""
 
     vectorizer: BaseEstimator | None
     topics: BaseTopicModel
@@ -313,14 +312,14 @@ def warn_of_leaks(name: str, guarantee: Guarantee) -> None:
                 reason += f"; its vocabulary: {source[1]}"
     elif guarantee.seeded:
         reason = (
-            "drew its noise from a random_state: who knows or guesses it removes the "
-            "noise"
+            "drew its noise from a random_state: anyone who knows or guesses it can "
+            "remove the noise"
         )
     else:
         return
     warn_user(
-        f"this {name} {reason}. Its release says so, too. Do not show it to those from "
-        "whom the documents are to be protected",
+        f"this {name} {reason}. Its release says so, too. Do not show it to anyone who "
+        "may not see the documents",
         PrivacyLeakWarning,
     )
 
@@ -406,9 +405,9 @@ def read_release(data: bytes) -> ReleasedModel:
 def _read_names(names: object, n_topics: int) -> dict[int, str]:
     """Names of topics, by their rows."""
     if not isinstance(names, dict):
-        raise ValueError("the names of topics must be texts by the rows of topics")
+        raise ValueError("names must map rows of topics to texts")
     if not set(names) <= {str(k) for k in range(n_topics)}:
-        raise ValueError("a name must be that of a row of the table")
+        raise ValueError("each name must belong to a row of the table")
     return {int(k): read_text("a name", name) for k, name in names.items()}
 
 
@@ -426,7 +425,7 @@ def _check_table(name: str, table: np.ndarray, n_topics: int, n_words: int) -> N
 
 def _read_parameters(parameters: object) -> dict[str, object]:
     if not isinstance(parameters, dict) or set(parameters) & set(NOT_RELEASED):
-        raise ValueError("parameters must be public parameters by their names")
+        raise ValueError("parameters must be public parameters, each with its name")
     for name, value in parameters.items():
         if isinstance(value, (list, dict)):
             raise ValueError(
@@ -452,7 +451,7 @@ def vectorizer_from(settings: object, words: list[str] | None) -> CountVectorize
         vectorizer._validate_params()
     except (TypeError, ValueError, re.error, OverflowError, RecursionError):
         raise ValueError(
-            "the settings of its vectorizer are none that a release can have"
+            "a release cannot have the settings of its vectorizer"
         ) from None
     return vectorizer
 
@@ -484,7 +483,7 @@ def _check_settings(
         if not (isinstance(language, str) and re.fullmatch("[a-z]{2,3}", language)):
             raise ValueError("language must be a code of two or three letters")
         if analyzer != "word" or [*ngram_range] != [1, 1]:
-            raise ValueError("in a language, words are counted")
+            raise ValueError("with a language, only single words are counted")
     if [type(n) for n in ngram_range] != [int, int]:
         raise ValueError("ngram_range must be two integers")
     least, most = ngram_range
@@ -517,7 +516,7 @@ def _checked_counts(table: np.ndarray) -> npt.NDArray[np.float64]:
 
 
 def check_vocabulary(words: object, n_words: int) -> list[str]:
-    """Refuse what is not one word a column, all different."""
+    """Refuse a vocabulary that is not a list of different words, one a column."""
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
         raise ValueError("the vocabulary must be a list of words")
     if len(words) != n_words or len(set(words)) != n_words:

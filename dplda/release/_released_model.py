@@ -36,10 +36,10 @@ AFTER = "after the fit"  # the card's line of what a publisher has changed
 
 @dataclass(frozen=True)
 class Table:
-    """An attribute that a model may have, besides `components_`."""
+    """An attribute that a model may have in addition to `components_`."""
 
     dtype: type[np.generic]
-    # what it has a number for; "deviation": a number, and that of its noise
+    # the owners of its numbers; "deviation": a number and the deviation of its noise
     each: Literal["topic", "word", "deviation"]
 
 
@@ -64,8 +64,8 @@ class ReleasedModel(BaseLDA):
     Parameters
     ----------
     doc_topic_prior : float or None, default=None
-        Dirichlet parameter of a document's topics; `load_release` sets that of the
-        training.
+        Dirichlet parameter of a document's topics; `load_release` sets the parameter of
+        the training.
     n_jobs
 
     Attributes
@@ -80,15 +80,15 @@ class ReleasedModel(BaseLDA):
     n_units_ : ndarray of shape (2,)
         Noisy number of documents or users, if the trained model has it.
     row_noise_ : ndarray of shape (n_features_in_,) or None
-        For `dplda.audit.noise_of_release`; None unless a SubLDA or PrivateSVILDA was
-        trained.
+        For `dplda.audit.noise_of_release`; None if the trained model was neither a
+        SubLDA nor a PrivateSVILDA.
     vocabulary_ : ndarray of shape (n_features_in_,) or None
         The words of the columns, if they were saved.
     vectorizer_ : CountVectorizer or None
         How texts become counts, if the model was saved in a pipeline.
     estimator_name_ : str
-        Name of the class that was trained. Names of classes of `dplda.published` begin
-        with "Published".
+        Name of the trained class. The classes of `dplda.published` begin with
+        "Published".
     parameters_ : dict
         The public parameters of the training.
     names_ : dict of int to str
@@ -186,8 +186,8 @@ class ReleasedModel(BaseLDA):
         ----------
         words : iterable of str
             Words or names, in any case. Each word of "Dr Keller" is left out, and so is
-            a column of several words that has one of them. Words that the model does
-            not know are ignored: a list of all staff will do.
+            a column of several words with one of them. Words that the model does not
+            know are ignored: you can pass a list of all staff.
 
         Returns
         -------
@@ -199,7 +199,7 @@ class ReleasedModel(BaseLDA):
         TypeError
             If `words` is a single text.
         ValueError
-            If the model has no words, or no topic or less than one word would be left.
+            If the model has no words, or if a topic would be left without a word.
         """
         check_is_fitted(self)
         if isinstance(words, str):
@@ -248,7 +248,7 @@ class ReleasedModel(BaseLDA):
         Raises
         ------
         TypeError, ValueError
-            If a name is no printable text, or not that of a row.
+            If a name is not printable, or belongs to no topic.
         """
         check_is_fitted(self)
         if callable(names):
@@ -261,7 +261,7 @@ class ReleasedModel(BaseLDA):
         return model
 
     def _edited(self, change: str) -> ReleasedModel:
-        """A copy, whose card tells of the change."""
+        """A copy whose card tells of the change."""
         model = copy.copy(self)
         provenance = (*self.privacy_.provenance, (AFTER, change))
         model.privacy_ = dataclasses.replace(self.privacy_, provenance=provenance)

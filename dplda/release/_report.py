@@ -30,7 +30,7 @@ NO_NAME = "no word stands out"
 
 
 def check_names(names: Mapping[int, str], n_topics: int) -> dict[int, str]:
-    """Names by rows of topics; ValueError or TypeError if they are none."""
+    """Names by rows of topics, checked."""
     checked = {}
     for row, name in names.items():
         k = check_integer("a row of names", row, 0, n_topics - 1)
