@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dplda.leaf._checks import check_integer
-
-MOST_PERIODS = 10_000  # more is a mistake in --periods
 
 
 class Grouping(NamedTuple):
@@ -135,26 +132,19 @@ def _date(cell: str) -> date | None:
 def _periods(kind: str, text: str) -> list[str]:
     """All months or weeks from the first to the last."""
     first, _, last = text.partition(":")
-    form = r"\d{4}-\d\d" if kind == "month" else r"\d{4}-W\d\d"
-    group, add = (month_of, "-01") if kind == "month" else (week_of, "-1")
-    periods: list[str] = []
+    group, first_day = (month_of, "-01") if kind == "month" else (week_of, "-1")
     try:
-        if not (re.fullmatch(form, first) and re.fullmatch(form, last)):
+        begin = date.fromisoformat(first + first_day).toordinal()
+        end = date.fromisoformat(last + first_day).toordinal()
+        # a day of each week, which has a day in each month
+        days = [*range(begin, end, 7), end]
+        names = [group(date.fromordinal(day).isoformat()) for day in days]
+        if (names[0], names[-1]) != (first, last):
             raise ValueError
-        day, end = (date.fromisoformat(each + add) for each in (first, last))
-        while day <= end and len(periods) < MOST_PERIODS:
-            name = group(day.isoformat())
-            if name not in periods[-1:]:
-                periods.append(name)
-            day += timedelta(days=7)
-        if group(end.isoformat()) not in periods[-1:]:
-            periods.append(group(end.isoformat()))
-        if day <= end or periods[0] != first or periods[-1] != last:
-            raise ValueError
-    except (ValueError, IndexError, OverflowError):
+    except ValueError:
         example = "2025-12:2026-11" if kind == "month" else "2026-W01:2026-W52"
         raise ValueError(
             f"--periods must be the first and the last {kind}, such as {example}, got "
             f"{text!r}"
         ) from None
-    return periods
+    return list(dict.fromkeys(names))

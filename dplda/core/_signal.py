@@ -17,7 +17,8 @@ from dplda.leaf._messages import warn_user
 from dplda.privacy import LowSignalWarning
 from dplda.privacy._streams import Purpose, Streams
 
-# probability that noise alone makes any word of a topic stand out
+# probability that noise alone makes any word of a topic stand out, or any topic of a
+# table of counts differ between groups
 FALSE_POSITIVES = 0.05
 ODDS = 2.0  # a word that stands out at least doubles the odds of its topic
 FALSE_TOPICS = 0.1  # highest expected share of noise among the topics that are shown

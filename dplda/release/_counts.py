@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import chi2
 
+from dplda.core._signal import FALSE_POSITIVES
 from dplda.leaf._checks import check_integer, check_number
 from dplda.privacy import Guarantee
 from dplda.release._container import load, pack, save, unpack
@@ -43,7 +44,6 @@ _FIELDS = {
 }
 # the one grouping of counts without groups, and its one group
 WITHOUT_GROUPS = MappingProxyType({"all": ("all",)})
-FLAT = 0.05  # probability that noise alone makes any topic of a table differ
 
 
 # of seeded counts of the fit itself, which `combined_guarantee` may add up
@@ -297,7 +297,7 @@ class TopicCounts:
         for by, table in self.counts.items():
             some = table if topics is None else table[:, list(topics)]
             squares = np.square(some - some.mean(axis=0)).sum(axis=0)
-            level = FLAT / max(some.shape[1], 1)
+            level = FALSE_POSITIVES / max(some.shape[1], 1)
             most = chi2.isf(level, max(len(some) - 1, 1))
             marks[by] = squares > most * self.noise_scale**2
         return marks
