@@ -551,9 +551,9 @@ def _counts_section(
         for table in counts
     ]
     said = (
-        "Topics that are not shown to be more than noise are left out. The guarantee "
-        "of this page covers these numbers, too: the topics alone cost epsilon = "
-        f"{own.epsilon:.4g}, and the numbers by {'; those by '.join(costs)}."
+        "Topics that are not shown to be more than noise are left out. The statement "
+        "about what is protected includes these numbers. The topics alone cost epsilon "
+        f"= {own.epsilon:.4g}, and the numbers by {'; those by '.join(costs)}."
     )
     return _section(
         "counts",
