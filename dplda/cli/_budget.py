@@ -99,7 +99,8 @@ def is_agreed(options: argparse.Namespace, question: str) -> bool:
     """Ask on a terminal before a budget is spent."""
     if options.yes or not sys.stdin.isatty():
         return True
-    is_yes = input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    if not is_yes:
-        say(NOTHING)
-    return is_yes
+    answer = input(f"{question} [y/N] ").strip().lower()
+    if answer in ("y", "yes"):
+        return True
+    say(NOTHING)
+    return False

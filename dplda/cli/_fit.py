@@ -297,14 +297,12 @@ def _show(model: dplda.PrivateTopicModel, options: argparse.Namespace) -> None:
     """Write what was fitted, and say what it is."""
     from dplda.release._report import total_of  # not for options and --help
 
-    kept_model = keep(model, options.out)
-    kept_counts = keep_counts(model, options.out)
-    say(f"Model: {kept_model}. It may be published.")
-    counts = []
-    if kept_counts is not None:
-        counts.append(model.counts_)
-        say(f"Counts: {kept_counts}. They may be published.")
-        say(repr(model.counts_))
+    written = keep(model, options.out)
+    say(f"Model: {written[0]}. It may be published.")
+    counts = [model.counts_] if len(written) > 1 else []
+    for table in counts:
+        say(f"Counts: {written[1]}. They may be published.")
+        say(repr(table))
     show_topics(model.model_, model.vocabulary_)
     say(
         "Words that many texts have in common may be names. Read them before you "
@@ -371,32 +369,25 @@ def accounted(model: dplda.PrivateTopicModel, out: Path) -> Iterator[None]:
                 "The job has ended early, and stays charged: epsilon "
                 f"{ledger.epsilon_spent:.4g} of {ledger.epsilon:g} is spent{where}. "
                 "Results that are paid for, and may be published: "
-                f"{keep(model, out) or 'none'}"
+                f"{' '.join(map(str, keep(model, out))) or 'none'}"
             )
-            kept_counts = keep_counts(model, out)
-            if kept_counts is not None:
-                said += f" {kept_counts}"
         print(said, file=sys.stderr)
         raise
 
 
-def keep(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
-    """Write the model, or its words if that is all there is; elsewhere if needed."""
+def keep(model: dplda.PrivateTopicModel, out: Path) -> list[Path]:
+    """Write the model, or its words if it has no topics yet, and then the counts."""
+    written = []
     if hasattr(model, "components_"):
-        return kept(model.save, out)
-    if hasattr(model, "vectorizer_"):
+        written.append(kept(model.save, out))
+    elif hasattr(model, "vectorizer_"):
         words = model.vectorizer_.get_feature_names_out()
-        return kept(partial(save_words, words=words), words_beside(out))
-    return None
+        written.append(kept(partial(save_words, words=words), words_beside(out)))
+    if hasattr(model, "counts_"):
+        written.append(kept(model.counts_.save, counts_beside(out)))
+    return written
 
 
 def counts_beside(out: Path) -> Path:
     """The file of the counts that belong to a model."""
     return out.with_name(f"{out.stem}.counts.dplda")
-
-
-def keep_counts(model: dplda.PrivateTopicModel, out: Path) -> Path | None:
-    """Write the counts, if there are any."""
-    if not hasattr(model, "counts_"):
-        return None
-    return kept(model.counts_.save, counts_beside(out))

@@ -85,13 +85,14 @@ def top_words(
     [['bread', 'oven'], ['sea', 'ship']]
     """
     model, names = _with_names(estimator, feature_names)
-    # a model of texts holds the model that knows its noise
-    stands = standing(getattr(model, "model_", model)) if mark_noise else None
     best = rank_words(model.components_, n_top_words)
-    return [
-        [f"{names[v]}{'' if stands is None or stands[k, v] else '?'}" for v in topic]
-        for k, topic in enumerate(best)
-    ]
+    words = [[names[v] for v in topic] for topic in best]
+    # a model of texts holds the model that knows its noise
+    stands = standing(getattr(model, "model_", model))
+    if stands is None or not mark_noise:
+        return words
+    marks = np.where(np.take_along_axis(stands, best, axis=1), "", "?")
+    return [[*map("".join, zip(*each))] for each in zip(words, marks.tolist())]
 
 
 def _steps(estimator: BaseEstimator) -> list[tuple[str, BaseEstimator]]:

@@ -137,7 +137,7 @@ def _room(
 
 
 # a count, and the ends of its interval, of each group
-Cells: TypeAlias = list[tuple[float, float, float]]
+Cells: TypeAlias = list[list[float]]
 
 
 def _lines(levels: list[str], cells: Cells, top: float) -> tuple[int, int, Html]:

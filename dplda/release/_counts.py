@@ -377,8 +377,9 @@ class TopicCounts:
         for by, table in self.counts.items():
             warning = ", mostly noise" if by in self.mostly_noise else ""
             groups.append(f"{by} ({len(table)} groups{warning})")
+        by = " and ".join(groups)
         return (
-            f"<TopicCounts by {' and '.join(groups)}: 95% within {self.margin():.3g} "
+            f"<TopicCounts by {by}: 95% within {self.margin():.3g} "
             f"{self.privacy_.unit}s, {self.privacy_!r}>"
         )
 

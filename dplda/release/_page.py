@@ -78,15 +78,13 @@ def _grouping(table: TopicCounts, by: str, shown: list[Topic]) -> Html:
     rows = [topic["topic"] for topic in shown]
     low, high = table.interval()[by]
     count = np.maximum(table.counts[by], 0.0)
-    cells = {
-        k: [*zip(*(each[:, k].tolist() for each in (count, low, high)))] for k in rows
-    }
+    cells = np.stack([count, low, high], axis=2)
     differs = table.differs(rows)[by]
     top = round_up(float(high[:, rows].max(initial=1e-9)))
     is_time = all(PERIOD.fullmatch(level) for level in levels)
     drawn = shown[: max(1, MOST_ROWS // len(levels))]
     charts = [
-        chart(topic, levels, cells[topic["topic"]], top, is_time, mark)
+        chart(topic, levels, cells[:, topic["topic"]].tolist(), top, is_time, mark)
         for topic, mark in zip(drawn, differs)
     ]
     warning = Html()
