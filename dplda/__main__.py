@@ -84,7 +84,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="dplda",
         description="Differentially private topic models.",
-        epilog="A first example, with public texts that dplda holds: dplda fit "
+        epilog="A first example, with public texts that dplda ships with: dplda fit "
         "--example",
     )
     parser.add_argument("--version", action="version", version=__version__)

@@ -94,7 +94,7 @@ def add_commands(add_parser: AddParser) -> None:
     plan.add_argument(
         "--word-vectors",
         action="store_true",
-        help="take the vectors of English words that dplda holds",
+        help="use the vectors of English words that dplda ships with",
     )
     plan.add_argument(
         "--max-iter",

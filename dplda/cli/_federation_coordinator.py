@@ -64,7 +64,7 @@ def add_up(options: argparse.Namespace) -> None:
 
 
 def log_progress() -> None:
-    """Print what happens between the sides, and no other words of progress."""
+    """Log what happens between coordinator and parties, and nothing else."""
     logging.basicConfig(format=LOG)
     log.setLevel(logging.INFO)
 

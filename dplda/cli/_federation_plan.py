@@ -23,7 +23,7 @@ ROUNDS = 40
 
 
 def write_plan(options: argparse.Namespace) -> None:
-    """Write a plan, and print what the parties compare by telephone."""
+    """Write a plan, and print what the parties compare by phone."""
     from dplda.federated._certificates import certificate_text
     from dplda.federated._plan import Plan
 
@@ -147,7 +147,7 @@ def _words(option: str, path: Path) -> list[str]:
 
 
 def _prior(path: Path, words: list[str]) -> np.ndarray:
-    """The topics of a release in these words, (n_components, n_words); else zeros."""
+    """The topics of a release (n_components, n_words), 0 for words that it lacks."""
     import numpy as np
 
     model = dplda.load_release(path)

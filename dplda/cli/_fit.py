@@ -94,7 +94,8 @@ def add_commands(add_parser: AddParser) -> None:
     add(
         "--example",
         action="store_true",
-        help=f"take public texts that dplda holds; epsilon is {EPSILON:g} unless given",
+        help="use public texts that dplda ships with; epsilon is "
+        f"{EPSILON:g} unless given",
     )
     add(
         "--public-texts",

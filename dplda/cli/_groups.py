@@ -54,7 +54,8 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
     add(
         "--cross",
         action="store_true",
-        help="one table of all combinations, which has more noise in proportion",
+        help="one table of all combinations; small groups have more noise in "
+        "proportion",
     )
 
 

@@ -27,7 +27,9 @@ COLUMNS = (
 
 def add_commands(add_parser: AddParser) -> None:
     """Add the commands of ``dplda ledger``."""
-    add_command = command_group(add_parser, "ledger", "look into a privacy ledger")
+    add_command = command_group(
+        add_parser, "ledger", "inspect a privacy ledger, or cancel an entry"
+    )
     show = add_command("show", _show, "Print what was spent, on what and when.")
     show.add_argument("file", help=FILE)
     show.add_argument(
@@ -45,10 +47,12 @@ def add_commands(add_parser: AddParser) -> None:
     )
     check.add_argument("file", help=FILE)
     check.add_argument(
-        "--max-epsilon", type=float, help="most that may be spent; default: the budget"
+        "--max-epsilon",
+        type=float,
+        help="largest epsilon that may be spent (default: the budget)",
     )
     check.add_argument(
-        "--delta", type=float, help="delta of the limit; default: the ledger's"
+        "--delta", type=float, help="delta of the limit (default: the ledger's)"
     )
     check.add_argument(
         "--releases",

@@ -25,8 +25,9 @@ Tables: TypeAlias = Mapping[str, np.ndarray]
 
 # More than a fit can have made: 1,000 topics of 250,000 words with their names.
 MAX_BYTES = 2**31
-_METADATA = "dplda"  # the one key: the order of several is not fixed
-# ends the name of a table in Fortran order: other sums differ in the last bit
+_METADATA = "dplda"  # the only key: several keys have no fixed order
+# end of the name of a table in Fortran order: in C order, its sums would differ in the
+# last bit
 _BY_COLUMNS = ".T"
 
 

@@ -369,7 +369,7 @@ def released_model(
     version: str = __version__,
     tables: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> ReleasedModel:
-    """A model of checked public values; `tables` have names of attributes, less "_"."""
+    """A model of checked public values; `tables` are attributes, without the last _."""
     model = ReleasedModel(doc_topic_prior)
     model.components_ = components
     model.n_features_in_ = components.shape[1]
