@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from dplda.core._base import BaseLDA
 from dplda.core._fold_in import fold_in
@@ -66,7 +66,7 @@ class Groups:
         return f"number of documents in each topic, by {' and '.join(self.levels)}"
 
     def places(
-        self, by: Mapping[str, Any] | None, n_docs: int
+        self, by: Mapping[str, ArrayLike] | None, n_docs: int
     ) -> dict[str, np.ndarray]:
         """The number of each document's group, -1 for a document without one. Private.
 
@@ -106,7 +106,7 @@ class Groups:
     def rows(
         self,
         model: BaseLDA,
-        counted: Any,
+        counted: sp.csr_array,
         places: Mapping[str, np.ndarray],
         users: np.ndarray | None,
     ) -> sp.csr_array:
@@ -127,7 +127,11 @@ class Groups:
         for place in places.values():
             counts &= place >= 0
         users = np.arange(n_docs) if users is None else users
-        n_units = users.max(initial=-1) + 1
+        # row after row: the sum of a user reads no other user
+        own = sp.csr_array(
+            (np.ones(n_docs), (users, np.arange(n_docs))),
+            shape=(users.max(initial=-1) + 1, n_docs),
+        )
         tables = []
         for by, place in zip(self.levels, places.values()):
             group = np.where(counts, place, 0).astype(np.int64)
@@ -141,12 +145,9 @@ class Groups:
                 ),
                 shape=(n_docs, len(self.levels[by]) * n_topics),
             )
-            # Row after row: the sum of a user reads no other user. Its part of a table
-            # has entries of 0 or more with the sum 1, or `most` of these in cells of
-            # their own: its squares add up to 1, or `most`, at most.
-            own = sp.csr_array(
-                (np.ones(n_docs), (users, np.arange(n_docs))), shape=(n_units, n_docs)
-            )
+            # A user's part of a table has entries of 0 or more with the sum 1, or
+            # `most` such parts in different cells: its squares add up to at most 1, or
+            # `most`.
             tables.append(own @ of_docs)
         return sp.csr_array(sp.hstack(tables))
 
@@ -186,7 +187,7 @@ def _shares(
 
 
 def groups_of(
-    by: Mapping[str, Any] | None,
+    by: Mapping[str, ArrayLike] | None,
     levels: Mapping[str, Sequence[str]] | None,
     n_topics: int,
     *,
@@ -244,7 +245,7 @@ def groups_of(
     return Groups(crossed, checked, soft, most)
 
 
-def _checked_levels(name: object, levels: Any) -> tuple[str, ...]:
+def _checked_levels(name: object, levels: Iterable[str]) -> tuple[str, ...]:
     if not (isinstance(name, str) and name.strip() and name.isprintable()):
         raise ValueError("the name of a grouping must be a printable text")
     if isinstance(levels, str):

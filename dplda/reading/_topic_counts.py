@@ -7,9 +7,8 @@ gets noise. ``docs/proofs_document.md`` has the proof.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from dplda.core._base import BaseLDA
-from dplda.core._corpus import check_counts
+from dplda.core._corpus import Matrix, check_counts
 from dplda.core._private_fit import (
     guarantee_of_sum,
     noise_of_sum,
@@ -37,10 +36,10 @@ from dplda.release._released_model import ReleasedModel
 
 def private_topic_counts(
     model: BaseEstimator,
-    X: Any,
+    X: Matrix | Iterable[str],
     *,
     epsilon: float,
-    by: Mapping[str, Any] | None = None,
+    by: Mapping[str, ArrayLike] | None = None,
     levels: Mapping[str, Sequence[str]] | None = None,
     cross: bool = False,
     most_groups: Mapping[str, int] | None = None,
@@ -192,7 +191,7 @@ class PaidCounts:
     def __init__(
         self,
         groups: Groups,
-        by: Mapping[str, Any],
+        by: Mapping[str, ArrayLike],
         *,
         epsilon: float,
         delta: float,
@@ -214,9 +213,9 @@ class PaidCounts:
     def release(
         self,
         topics: BaseLDA,
-        X: Any,
+        X: Matrix,
         places: Mapping[str, np.ndarray],
-        user_ids: Any,
+        user_ids: ArrayLike | None,
         charge: Charge,
         random_state: object,
     ) -> TopicCounts:
@@ -271,7 +270,7 @@ def topics_of(model: BaseEstimator) -> BaseLDA:
     return topics
 
 
-def counts_of(model: BaseEstimator, topics: BaseLDA, X: Any) -> Any:
+def counts_of(model: BaseEstimator, topics: BaseLDA, X: object) -> sp.csr_array:
     """Checked counts of texts or counts. Private."""
     if isinstance(model, ReleasedModel):
         X = model._counts(X)
