@@ -7,7 +7,6 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ from dplda.release._released_model import (
     TABLES,
     ReleasedModel,
     released_model,
+    tables_of,
 )
 
 MAX_NGRAM = 20  # letters or words, of a file of unknown origin
@@ -152,26 +152,24 @@ def release_bytes(
         "a fitted model or pipeline, or released_model() of an IFTMMaster, before the "
         "path",
     )
-    parts = _parts(model)
-    topics = parts.topics
+    vectorizer, topics, guarantee = _parts(model)
     if isinstance(topics, ReleasedModel):
         draft = copy.copy(topics)
-        draft.privacy_ = parts.guarantee
+        draft.privacy_ = guarantee
     else:
-        given = {name: getattr(topics, f"{name}_", None) for name in TABLES}
-        parameters = _public_parameters(topics)
+        parameters = _public_parameters(topics)  # refuses a model without a prior
         draft = released_model(
             np.asarray(topics.components_, np.float64),
-            parts.guarantee,
+            guarantee,
             doc_topic_prior=topics.doc_topic_prior_,
             n_iter=int(topics.n_iter_),
             estimator_name=type(topics).__name__,
             parameters=parameters,
-            tables={name: table for name, table in given.items() if table is not None},
+            tables=tables_of(topics),
         )
-    if parts.vectorizer is not None:
-        draft.settings_ = settings_of(parts.vectorizer)
-    draft.vocabulary_ = _words(parts, vocabulary)
+    if vectorizer is not None:
+        draft.settings_ = settings_of(vectorizer)
+    draft.vocabulary_ = _words(vectorizer, topics, vocabulary)
     try:
         data = draft.to_bytes()
         again = read_release(data)  # what cannot be read is not written
@@ -181,7 +179,7 @@ def release_bytes(
         raise ValueError(
             f"the model cannot be represented in a release file: {error}{advice}"
         ) from error
-    warn_of_leaks(type(topics).__name__, parts.guarantee)
+    warn_of_leaks(type(topics).__name__, guarantee)
     return data, again
 
 
@@ -250,16 +248,9 @@ def _log(event: str, path: str | os.PathLike[str], model: ReleasedModel) -> None
     )
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What a release is made of."""
-
-    vectorizer: BaseEstimator | None
-    topics: BaseTopicModel
-    guarantee: Guarantee  # of both
-
-
-def _parts(model: BaseEstimator) -> _Parts:
+def _parts(
+    model: BaseEstimator,
+) -> tuple[BaseEstimator | None, BaseTopicModel, Guarantee]:
     """The vectorizer, if there is one, the topic model, and the guarantee of both."""
     model = thawed(model)
     *before, (name, last) = flat_steps(model)
@@ -283,15 +274,16 @@ def _parts(model: BaseEstimator) -> _Parts:
     guarantee = last.privacy_
     if isinstance(model, Pipeline):
         guarantee = pipeline_guarantee(model)
-    return _Parts(vectorizer, topics, guarantee)
+    return vectorizer, topics, guarantee
 
 
-def _words(parts: _Parts, vocabulary: Sequence[str] | None) -> list[str] | None:
+def _words(
+    vectorizer: BaseEstimator | None,
+    topics: BaseTopicModel,
+    vocabulary: Sequence[str] | None,
+) -> list[str] | None:
     """The vocabulary to save, one word a column."""
-    if parts.vectorizer is None:
-        known = words_of(parts.topics)
-    else:
-        known = column_words(parts.vectorizer)
+    known = words_of(topics) if vectorizer is None else column_words(vectorizer)
     if vocabulary is None:
         return known
     words = column_words(vocabulary)
@@ -300,7 +292,7 @@ def _words(parts: _Parts, vocabulary: Sequence[str] | None) -> list[str] | None:
             "vocabulary differs from the column names of the data that the model was "
             "trained on; leave it out to save those"
         )
-    return check_vocabulary(words, parts.topics.components_.shape[1])
+    return check_vocabulary(words, topics.components_.shape[1])
 
 
 def warn_of_leaks(name: str, guarantee: Guarantee) -> None:

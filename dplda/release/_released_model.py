@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from dplda._version import __version__
-from dplda.core._base import BaseLDA
+from dplda.core._base import BaseLDA, BaseTopicModel
 from dplda.core._corpus import are_shards, sparse_columns
 from dplda.core._splitter import transformed
 from dplda.core._texts import texts_in
@@ -50,6 +50,12 @@ TABLES = {
     "weak_topics": Table(np.bool_, "topic"),
     "n_units": Table(np.float64, "deviation"),  # NaN: noise hides it
 }
+
+
+def tables_of(model: BaseTopicModel) -> dict[str, np.ndarray]:
+    """The attributes of `TABLES` that a model has."""
+    given = {name: getattr(model, f"{name}_", None) for name in TABLES}
+    return {name: table for name, table in given.items() if table is not None}
 
 
 class ReleasedModel(BaseLDA):
@@ -209,24 +215,23 @@ class ReleasedModel(BaseLDA):
         gone = {part for word in words for part in _forms(word, self.vectorizer_)}
         kept = np.array([gone.isdisjoint(word.split()) for word in self.vocabulary_])
         n_gone = len(kept) - np.count_nonzero(kept)
-        table = self.components_[:, kept]
-        if not (table.size and table.sum(axis=1).all()):
+        components = self.components_[:, kept]
+        if not (components.size and components.sum(axis=1).all()):
             raise ValueError(
                 f"{n_gone} of {len(kept)} words would be left out, and a topic would "
                 "have no word; leave out fewer"
             )
         model = self._edited(f"{n_gone} words left out by the publisher")
-        model.components_ = table
-        model.n_features_in_ = table.shape[1]
+        model.components_ = components
+        model.n_features_in_ = components.shape[1]
         model.vocabulary_ = self.vocabulary_[kept]
         if self.vectorizer_ is not None:
             model.vectorizer_ = clone(self.vectorizer_).set_params(
                 vocabulary=model.vocabulary_.tolist()
             )
-        for name, expected in TABLES.items():
-            values = getattr(self, f"{name}_", None)
-            if values is not None and expected.each == "word":
-                setattr(model, f"{name}_", values[kept])
+        for name, table in tables_of(self).items():
+            if TABLES[name].each == "word":
+                setattr(model, f"{name}_", table[kept])
         return model
 
     def named(
@@ -322,10 +327,7 @@ class ReleasedModel(BaseLDA):
             "names": {str(k): name for k, name in self.names_.items()},
             "counted_as": self.counted_as_,
         }
-        given = {name: getattr(self, f"{name}_", None) for name in TABLES}
-        tables = {name: table for name, table in given.items() if table is not None}
-        tables["components"] = self.components_
-        return pack(KIND, content, tables)
+        return pack(KIND, content, tables_of(self) | {"components": self.components_})
 
     @property
     def sha256_(self) -> str:
